@@ -2,6 +2,28 @@
 //!
 //! It reads the BundleDeployments of its cluster's namespace in the management cluster, keeps the Helm releases that they
 //! describe, and reports their state.
+//!
+//! ```text
+//! upstream: BundleDeployments ─┐                        ┌─► inputs, charts ─► helm (child process)
+//! records of releases ─────────┼─► triggers ─► reconcile ┼─► monitor: live objects against the manifest
+//! live objects ────────────────┘                        └─► the status of the BundleDeployment
+//! ```
 
+pub mod args;
+pub mod charts;
+mod collect;
+mod context;
+mod error;
 pub mod helm;
+mod inputs;
+mod live;
+mod monitor;
 pub mod post_render;
+mod reconcile;
+mod records;
+mod rules;
+mod run;
+mod triggers;
+mod upstream;
+
+pub use self::{args::RunArgs, run::run};

@@ -1,10 +1,14 @@
 //! The arguments of Helm.
 
-use std::{ffi::OsString, path::Path, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::{
     plugin,
-    request::{Action, Apply, Deploy, Identity, Install, Request, Rollback, Uninstall, Upgrade},
+    request::{Action, Apply, Deploy, Install, Request, Rollback, Uninstall, Upgrade},
 };
 
 /// The files that the arguments name. Everything that is secret, large or hostile is in one of them.
@@ -14,8 +18,8 @@ pub struct Files<'f> {
     pub kubeconfig: &'f Path,
     /// The archive of the chart.
     pub chart: &'f Path,
-    /// The values.
-    pub values: &'f Path,
+    /// The values, in the order in which they are merged.
+    pub values: &'f [PathBuf],
 }
 
 /// Requests per second to the API server. Helm's default of 5, after the first 100, makes a chart of 200 objects take a minute.
@@ -35,11 +39,8 @@ pub fn arguments(request: &Request, files: &Files<'_>) -> Vec<OsString> {
     }
     arguments.flag("--namespace", &release.namespace);
     arguments.flag("--kubeconfig", files.kubeconfig);
-    if let Identity::ServiceAccount { namespace, name } = &request.identity {
-        arguments.flag(
-            "--kube-as-user",
-            format!("system:serviceaccount:{namespace}:{name}"),
-        );
+    if let Some(user) = request.identity.user() {
+        arguments.flag("--kube-as-user", user);
     }
     arguments.flag("--timeout", go_duration(request.hook_timeout));
     // Only hooks: the agent waits for objects.
@@ -103,7 +104,9 @@ impl Arguments {
 
     fn deploy(&mut self, deploy: &Deploy, files: &Files<'_>) {
         self.text(files.chart);
-        self.flag("--values", files.values);
+        for values in files.values {
+            self.flag("--values", values);
+        }
         self.flag("--post-renderer", plugin::NAME);
         self.switch(deploy.enables_dns, "--enable-dns");
         self.switch(deploy.skips_schema, "--skip-schema-validation");
@@ -159,7 +162,7 @@ mod tests {
                 commit: String::new(),
                 attempt: None,
             },
-            values: b"{}".to_vec(),
+            values: vec![b"{}".to_vec()],
             post_render: PostRender {
                 set: "default-web".to_owned(),
                 namespace: None,
@@ -185,7 +188,7 @@ mod tests {
         let files = Files {
             kubeconfig: Path::new("/run/kubeconfig"),
             chart: Path::new("/run/chart.tgz"),
-            values: Path::new("/run/values.yaml"),
+            values: &[PathBuf::from("/run/values.yaml")],
         };
         let arguments = arguments(&request, &files);
         let texts: Vec<_> = arguments.iter().map(|text| text.to_str().unwrap()).collect();

@@ -83,8 +83,8 @@ pub struct Deploy {
     pub archive: PathBuf,
     /// What the release records of its BundleDeployment.
     pub origin: Origin,
-    /// The values, as JSON or YAML.
-    pub values: Vec<u8>,
+    /// The values, as JSON or YAML: Helm merges them, and later ones override earlier ones.
+    pub values: Vec<Vec<u8>>,
     /// What is changed in the objects.
     pub post_render: PostRender,
     /// Whether templates may resolve names of hosts.
@@ -156,6 +156,18 @@ pub struct Uninstall {
     pub keeps_history: bool,
     /// Whether hooks run.
     pub runs_hooks: bool,
+}
+
+impl Identity {
+    /// The user to impersonate; `None` for the agent itself.
+    pub fn user(&self) -> Option<String> {
+        match self {
+            Self::Agent => None,
+            Self::ServiceAccount { namespace, name } => {
+                Some(format!("system:serviceaccount:{namespace}:{name}"))
+            }
+        }
+    }
 }
 
 impl Request {

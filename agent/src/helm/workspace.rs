@@ -55,6 +55,7 @@ pub enum WorkspaceError {
 #[derive(Debug)]
 pub struct Workspace {
     folder: TempDir,
+    values: Vec<PathBuf>,
 }
 
 impl Workspaces {
@@ -86,12 +87,19 @@ impl Workspaces {
             .permissions(Permissions::from_mode(FOLDER_MODE))
             .tempdir_in(&self.root)
             .map_err(|error| cannot_write(&self.root, error))?;
-        let workspace = Workspace { folder };
+        let count = deploy.map_or(0, |deploy| deploy.values.len());
+        let values = (0..count).map(|index| folder.path().join(format!("values-{index}.yaml")));
+        let workspace = Workspace {
+            values: values.collect(),
+            folder,
+        };
         create_dir(&workspace.home())?;
         create_dir(&workspace.plugin())?;
         write(&workspace.kubeconfig(), kubeconfig)?;
         if let Some(deploy) = deploy {
-            write(&workspace.values(), &deploy.values)?;
+            for (path, values) in workspace.values.iter().zip(&deploy.values) {
+                write(path, values)?;
+            }
             write(&workspace.plugin().join("plugin.yaml"), plugin::PLUGIN.as_bytes())?;
             let input = serde_json::to_vec(&deploy.post_render)?;
             write(&workspace.plugin().join(post_render::INPUT), &input)?;
@@ -104,11 +112,11 @@ impl Workspaces {
 impl Workspace {
     /// Runs `with` with the paths of the files.
     pub fn with_files<T>(&self, with: impl FnOnce(&Files<'_>) -> T) -> T {
-        let (kubeconfig, chart, values) = (self.kubeconfig(), self.chart(), self.values());
+        let (kubeconfig, chart) = (self.kubeconfig(), self.chart());
         with(&Files {
             kubeconfig: &kubeconfig,
             chart: &chart,
-            values: &values,
+            values: &self.values,
         })
     }
 
@@ -139,10 +147,6 @@ impl Workspace {
 
     fn chart(&self) -> PathBuf {
         self.path("chart.tgz")
-    }
-
-    fn values(&self) -> PathBuf {
-        self.path("values.yaml")
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -130,6 +130,14 @@ reasons! {
         /// Only pre-releases of the chart satisfy the range, and it does not include pre-releases.
         OnlyPrereleases: "Use the range that the message suggests, or publish a release.",
     }
+    DOWNLOAD "Download: the agent has no archive of the chart" {
+        /// The archive has another digest than the one that was recorded when its version was resolved.
+        DigestMismatch: "Publish the chart under a new version: one that changes after its publication is not deployed.",
+        /// The archive is not a chart, is damaged, or contains what no chart needs.
+        InvalidChart: "Publish the chart again with `helm package`; the message has the path in the archive and the limit.",
+        /// The disk is full, or cannot be read or written.
+        StorageError: "Free space on the volume of the agent, or make its cache smaller. It is retried with backoff.",
+    }
     DELIVERY "Delivery: the Bundle or a BundleDeployment is not written" {
         /// A Bundle of that name exists and belongs to something else.
         BundleConflict: "Rename the HelmOp, or delete the Bundle or its owner.",
@@ -171,6 +179,8 @@ reasons! {
         NotReady: "See `status.resources` and the conditions of the Bundle for the clusters and their messages.",
         /// No cluster is targeted.
         NoClusters: "Check the selectors of `spec.targets` against `kubectl get clusters --show-labels`.",
+        /// The agent of a cluster reports no more: the states of its deployments are those of its last report.
+        AgentSilent: "Check the agent and its connection to this API server: see [agent.md](agent.md#silent-clusters).",
     }
 }
 

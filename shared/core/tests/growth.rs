@@ -14,7 +14,10 @@ use helmops_core::{
     admit::{ValidHelmOp, warnings},
     bundle::{self, BundleInputs, RequestedCharts},
     chart::request::ChartRequest,
-    targeting::{Group, Member, RolloutStep, deployment, deployment::Observed, merge::merge, targets},
+    targeting::{
+        Group, Member, RolloutStep, chart_record::ChartRecords, deployment, deployment::Observed,
+        merge::merge, targets,
+    },
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -182,8 +185,18 @@ fn a_target_for_each_cluster_is_found_in_linear_time() {
         assert_eq!(targets.len(), fleet.clusters.len());
         let rollout = helmops_core::targeting::plan(&fleet.bundle.spec, &targets).unwrap();
         assert_eq!(rollout.unassigned, Vec::<usize>::new());
+        let charts = ChartRecords::of(&fleet.bundle);
         for target in &targets {
-            black_box(deployment(&fleet.bundle, target, RolloutStep::Promote, Observed::default()).unwrap());
+            black_box(
+                deployment(
+                    &fleet.bundle,
+                    &charts,
+                    target,
+                    RolloutStep::Promote,
+                    Observed::default(),
+                )
+                .unwrap(),
+            );
         }
     });
 }

@@ -9,8 +9,9 @@ use helmops_core::chart::{
         endpoint::{Endpoint, Transport},
         reference::Reference,
     },
-    source,
+    source::{self, ChartSource},
 };
+use percent_encoding::percent_decode_str;
 use reqwest::{StatusCode, Url, header::HeaderValue};
 use ring::digest::{Context, SHA256};
 
@@ -102,7 +103,32 @@ impl Credentials<'_> {
     }
 }
 
+/// A URL without its credentials, and the login to send with a request for it.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The URL.
+    pub url: Url,
+    /// The login, of the Secret or else of the URL itself.
+    pub login: Option<Login>,
+    /// Why the credentials of the Secret are not sent.
+    pub not_sent: Option<NotSentReason>,
+}
+
 impl Access {
+    /// What is sent to a URL, which may contain credentials.
+    pub fn target(&self, url: Url) -> Target {
+        let in_url = login_in(&url);
+        // Otherwise the client would send them a second time.
+        let url = location::without_credentials(url);
+        let credentials = self.credentials(&url);
+        let not_sent = credentials.not_sent().filter(|_| in_url.is_none());
+        let login = match credentials {
+            Credentials::Login(login) => Some(login.clone()),
+            Credentials::None | Credentials::NotSent(_) => in_url,
+        };
+        Target { url, login, not_sent }
+    }
+
     /// The credentials for a URL.
     pub fn credentials(&self, url: &Url) -> Credentials<'_> {
         let is_encrypted = url.scheme() == "https" || self.plain_http;
@@ -206,6 +232,23 @@ impl Access {
     }
 }
 
+/// The login in a URL.
+fn login_in(url: &Url) -> Option<Login> {
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let username = decoded(url.username());
+    let password = decoded(url.password().unwrap_or_default());
+    (!username.is_empty() || !password.is_empty()).then_some(Login { username, password })
+}
+
+/// Scheme, host and port of the server that a chart is requested from.
+pub fn chart_origin(source: ChartSource<'_>, plain_http: bool) -> String {
+    match source {
+        ChartSource::Archive { url: repo }
+        | ChartSource::Oci { repo }
+        | ChartSource::Repository { repo, .. } => repository_origin(repo, plain_http),
+    }
+}
+
 /// Scheme, host and port of a HelmOp's own repository; empty for a chart archive, which has none.
 pub fn repository_origin(repo: &str, plain_http: bool) -> String {
     let transport = if plain_http {
@@ -261,6 +304,16 @@ mod tests {
             Access::default().credentials(&url("https://a/")),
             Credentials::None
         );
+    }
+
+    #[test]
+    fn a_login_is_read_from_the_url() {
+        let login = login_in(&Url::parse("https://user:p%40ss@h/").unwrap()).unwrap();
+        assert_eq!(
+            (login.username.as_str(), login.password.as_str()),
+            ("user", "p@ss")
+        );
+        assert_eq!(login_in(&Url::parse("https://h/").unwrap()), None);
     }
 
     #[test]

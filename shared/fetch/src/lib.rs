@@ -1,4 +1,4 @@
-//! Chart repositories and registries: resolves a chart and a version range to one version.
+//! Chart repositories and registries: resolves a chart and a version range to one version, and downloads it.
 //!
 //! ```text
 //! Secret ─► access ─┐
@@ -11,6 +11,7 @@ mod bounds;
 mod budget;
 mod cache;
 mod chart_errors;
+mod download;
 mod error;
 mod http;
 mod metrics;
@@ -22,7 +23,11 @@ mod secret;
 mod selection;
 mod time_limit;
 
-use std::{io, sync::Arc, time::Instant};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+    time::Instant,
+};
 
 use helmops_core::{
     admit::ValidHelmOp,
@@ -35,6 +40,7 @@ use self::{
     access::Access,
     budget::Budget,
     cache::CacheSettings,
+    download::Sources,
     http::{HttpClient, Timeouts},
     oci::Registries,
     permits::{ResolvePermit, ResolvePermits},
@@ -44,10 +50,12 @@ use self::{
 };
 pub use self::{
     bounds::MemoryBounds,
+    download::{ChartDownload, DigestMismatch, DownloadError, Downloaded, MAX_ARCHIVE, Origin},
     error::ResolveError,
     http::{Addresses, CaCertificate, Cidr, CidrError},
     metrics::{FetchMetrics, ResolutionMetrics, resolution_failures},
     repository::{ChartInterest, normalized_index_url},
+    secret::{AccessSource, SecretError},
 };
 
 /// One namespace may use at most this fraction (1/n) of the memory for reads.
@@ -105,6 +113,40 @@ impl Resolver {
     /// Waits until a HelmOp of a namespace may resolve its charts.
     pub async fn acquire_permit(&self, namespace: &Arc<str>) -> ResolvePermit {
         self.permits.acquire(namespace).await
+    }
+
+    /// Downloads the archive of one chart to `output`, with the credentials and the trust of a Secret. After an error the content
+    /// of the output is of no use.
+    ///
+    /// # Errors
+    /// If the Secret cannot be used, or the chart cannot be fetched, has another digest than expected, or cannot be written.
+    pub async fn download<W: Write + Send + 'static>(
+        &self,
+        client: &Client,
+        source: AccessSource<'_>,
+        interest: &ChartInterest<'_>,
+        chart: ChartDownload<'_>,
+        output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        let namespace = source.namespace.into();
+        let read = || secret::access(client, source);
+        // The permit is held, if the Secret is large.
+        let (mut access, _permit) = self
+            .permits
+            .read_secret(&namespace, Access::secret_bytes, read)
+            .await?;
+        access.origin = access::chart_origin(chart.source, access.plain_http);
+        let sources = Sources {
+            http: &self.http,
+            repositories: &self.repositories,
+            registries: &self.registries,
+        };
+        let time_limit = access.time_limit.clone();
+        let download = download::download(sources, &access, interest, chart, output);
+        let deadline = DownloadError::Deadline {
+            seconds: time_limit::LIMIT.as_secs(),
+        };
+        time_limit.run(Box::pin(download)).await.unwrap_or(Err(deadline))
     }
 
     /// Creates the resolver for the charts of one HelmOp. The time limit for all of them starts now.
@@ -198,14 +240,19 @@ async fn read_access(
         .as_deref()
         .unwrap_or_default()
         .into();
-    let read = || secret::access(context.client, valid.helmop, context.ca_certificates);
+    let source = AccessSource {
+        namespace: &namespace,
+        secret: &valid.helmop.spec.helm_secret_name,
+        insecure_skip_tls_verify: valid.helmop.spec.insecure_skip_tls_verify,
+        ca_certificates: context.ca_certificates,
+    };
+    let read = || secret::access(context.client, source);
     // The time limit does not count waits for the API server either.
     let reading = resolver
         .permits
         .read_secret(&namespace, Access::secret_bytes, read);
     let (mut access, permit) = time_limit.paused(reading).await.map_err(ResolveError::Secret)?;
     access.origin = access::repository_origin(valid.chart.repo, access.plain_http);
-    access.namespace = namespace;
     access.time_limit = time_limit.clone();
     Ok((access, permit))
 }

@@ -45,10 +45,18 @@ pub enum RequestKind {
     Manifest,
     /// A token for an OCI registry.
     Token,
+    /// The archive of a chart.
+    Archive,
 }
 
 impl RequestKind {
-    const ALL: [Self; 4] = [Self::Index, Self::Tags, Self::Manifest, Self::Token];
+    const ALL: [Self; 5] = [
+        Self::Index,
+        Self::Tags,
+        Self::Manifest,
+        Self::Token,
+        Self::Archive,
+    ];
 
     const fn as_str(self) -> &'static str {
         match self {
@@ -56,6 +64,7 @@ impl RequestKind {
             Self::Tags => "tags",
             Self::Manifest => "manifest",
             Self::Token => "token",
+            Self::Archive => "archive",
         }
     }
 }

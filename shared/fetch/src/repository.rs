@@ -12,7 +12,6 @@ use helmops_core::chart::{
     url::redacted,
 };
 use helmops_runtime::error_class::{Classified, ClassifiedError};
-use percent_encoding::percent_decode_str;
 use reqwest::{
     Method, StatusCode, Url,
     header::{
@@ -23,7 +22,7 @@ use reqwest::{
 use thiserror::Error;
 
 use super::{
-    access::{Access, Credentials, Login, NotSentReason},
+    access::{Access, Login, NotSentReason, Target},
     budget::Budget,
     cache::{Cache, CacheSettings, Requester, Sizes},
     chart_errors,
@@ -198,6 +197,29 @@ impl Repositories {
         request: &VersionRequest<'_>,
         since: Instant,
     ) -> Result<ChartVersion, RepositoryError> {
+        let entry = self.entry(http, access, interest, chart, request, since);
+        let entry = Box::pin(entry).await?;
+        let base = index_url(chart.repo).map_err(RepositoryError::Fetch)?;
+        Ok(ChartVersion {
+            digest: digest(&entry.digest).to_owned(),
+            url: recorded_url(&base, &entry.url),
+            version: entry.version,
+        })
+    }
+
+    /// The entry of a version, as the index has it at `since` or later.
+    ///
+    /// # Errors
+    /// If no version matches, or the index cannot be read.
+    pub async fn entry(
+        &self,
+        http: &HttpClient,
+        access: &Access,
+        interest: &ChartInterest<'_>,
+        chart: ChartRef<'_>,
+        request: &VersionRequest<'_>,
+        since: Instant,
+    ) -> Result<IndexEntry, RepositoryError> {
         let ChartRef { repo, chart } = chart;
         let source = IndexSource::new(repo, access).map_err(RepositoryError::Fetch)?;
         let index = self
@@ -212,11 +234,6 @@ impl Repositories {
                     url: source.display_url(),
                     source: error,
                 },
-            })
-            .map(|entry| ChartVersion {
-                digest: digest(&entry.digest).to_owned(),
-                url: source.archive_url(&entry.url),
-                version: entry.version,
             })
     }
 
@@ -396,16 +413,7 @@ impl CachedIndex {
 
 impl<'a> IndexSource<'a> {
     fn new(repo: &str, access: &'a Access) -> Result<Self, FetchError> {
-        let url = index_url(repo)?;
-        let in_url = login_in(&url);
-        // Otherwise the client would send them a second time.
-        let url = without_credentials(url);
-        let credentials = access.credentials(&url);
-        let not_sent = credentials.not_sent().filter(|_| in_url.is_none());
-        let login = match credentials {
-            Credentials::Login(login) => Some(login.clone()),
-            Credentials::None | Credentials::NotSent(_) => in_url,
-        };
+        let Target { url, login, not_sent } = access.target(index_url(repo)?);
         Ok(Self {
             url,
             access,
@@ -479,13 +487,13 @@ impl<'a> IndexSource<'a> {
     fn display_url(&self) -> String {
         redacted(self.url.as_str())
     }
+}
 
-    /// The URL of an archive, without credentials: it is relative to the index or absolute. Empty if it is not a URL, because it
-    /// is recorded, and an index may contain anything.
-    fn archive_url(&self, url: &str) -> String {
-        let absolute = self.url.join(url);
-        absolute.map_or_else(|_| String::new(), |url| redacted(url.as_str()))
-    }
+/// The URL of an archive, without credentials: it is relative to the index or absolute. Empty if it is not a URL, because it is
+/// recorded, and an index may contain anything.
+fn recorded_url(index: &Url, url: &str) -> String {
+    let absolute = without_credentials(index.clone()).join(url);
+    absolute.map_or_else(|_| String::new(), |url| redacted(url.as_str()))
 }
 
 /// The digest of an index entry, if it is plausible: it is recorded, and an index may contain anything.
@@ -513,18 +521,10 @@ pub fn normalized_index_url(repo: &str) -> Option<String> {
 }
 
 /// The URL of the index of a repository, with the credentials of the repository.
-fn index_url(repo: &str) -> Result<Url, FetchError> {
+pub fn index_url(repo: &str) -> Result<Url, FetchError> {
     let url =
         location::url(repo).map_err(|error| FetchError::new(repo, FetchErrorKind::Url(error.to_string())))?;
     Ok(location::index_url(&url))
-}
-
-/// The login in a URL.
-fn login_in(url: &Url) -> Option<Login> {
-    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let username = decoded(url.username());
-    let password = decoded(url.password().unwrap_or_default());
-    (!username.is_empty() || !password.is_empty()).then_some(Login { username, password })
 }
 
 #[cfg(test)]
@@ -536,25 +536,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_is_read_from_the_url() {
-        let login = login_in(&Url::parse("https://user:p%40ss@h/").unwrap()).unwrap();
-        assert_eq!(
-            (login.username.as_str(), login.password.as_str()),
-            ("user", "p@ss")
-        );
-        assert_eq!(login_in(&Url::parse("https://h/").unwrap()), None);
-    }
-
-    #[test]
     fn archive_urls_are_relative_to_the_index_or_absolute() {
         let access = Access::default();
         let source = IndexSource::new("https://u:geheim@h/charts?token=geheim", &access).unwrap();
         assert_eq!(
-            source.archive_url("web-1.0.0.tgz"),
+            recorded_url(&source.url, "web-1.0.0.tgz"),
             "https://h/charts/web-1.0.0.tgz"
         );
         assert_eq!(
-            source.archive_url("https://cdn/web-1.0.0.tgz?sig=geheim"),
+            recorded_url(&source.url, "https://cdn/web-1.0.0.tgz?sig=geheim"),
             "https://cdn/web-1.0.0.tgz?…"
         );
         assert!(!source.display_url().contains("geheim"));
@@ -569,10 +559,10 @@ mod tests {
             "https://u:geheim@h:99999/web.tgz",
             "http://",
         ] {
-            assert_eq!(source.archive_url(text), "", "{text:?}");
+            assert_eq!(recorded_url(&source.url, text), "", "{text:?}");
         }
         for text in ["web\n\u{1b}[31m.tgz", "https://cdn/\u{7}.tgz"] {
-            let archive = source.archive_url(text);
+            let archive = recorded_url(&source.url, text);
             assert!(
                 !archive.is_empty() && !archive.contains(char::is_control),
                 "{archive:?}"

@@ -1,9 +1,8 @@
-//! Reads the Secret of a HelmOp.
+//! Reads the Secret with the credentials for a chart.
 
 use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helmops_api::HelmOp;
 use helmops_core::reason::Reason;
 use helmops_runtime::{
     client::{ApiError, bounded},
@@ -87,36 +86,45 @@ impl ClassifiedError for SecretError {
     }
 }
 
-/// Reads the Secret of a HelmOp, if it has one. `authorities` are trusted if the Secret contains no CA.
+/// Where the credentials and the trust for a chart are.
+#[derive(Clone, Copy, Debug)]
+pub struct AccessSource<'a> {
+    /// The namespace of the Secret, which requests are charged to.
+    pub namespace: &'a str,
+    /// The name of the Secret; empty for none.
+    pub secret: &'a str,
+    /// Do not verify certificates, whatever the Secret has.
+    pub insecure_skip_tls_verify: bool,
+    /// CAs that are trusted if the Secret contains none.
+    pub ca_certificates: &'a [CaCertificate],
+}
+
+/// Reads the Secret for a chart, if there is one.
 ///
 /// # Errors
 /// If it is missing or invalid.
-pub async fn access(
-    client: &Client,
-    helmop: &HelmOp,
-    authorities: &[CaCertificate],
-) -> Result<Access, SecretError> {
-    let name = &helmop.spec.helm_secret_name;
+pub async fn access(client: &Client, source: AccessSource<'_>) -> Result<Access, SecretError> {
+    let name = source.secret;
     let mut tls = TlsConfig::default();
     let mut access = Access::default();
     if !name.is_empty() {
         let keys = Keys {
             name,
-            secret: fetch(client, helmop, name).await?,
+            secret: fetch(client, source.namespace, name).await?,
         };
         tls = keys.tls_config()?;
         access = keys.access()?;
     }
     if tls.ca_certificates.is_empty() {
-        tls.ca_certificates = authorities.to_vec();
+        tls.ca_certificates = source.ca_certificates.to_vec();
     }
-    tls.insecure_skip_tls_verify |= helmop.spec.insecure_skip_tls_verify;
+    tls.insecure_skip_tls_verify |= source.insecure_skip_tls_verify;
+    access.namespace = source.namespace.into();
     access.tls = Arc::new(tls);
     Ok(access)
 }
 
-async fn fetch(client: &Client, helmop: &HelmOp, name: &str) -> Result<Secret, SecretError> {
-    let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
+async fn fetch(client: &Client, namespace: &str, name: &str) -> Result<Secret, SecretError> {
     let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
     bounded(secrets.get(name)).await.map_err(|source| {
         if source.is_not_found() {

@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use helm_index::{VersionRequest, is_complete_version};
-use helmops_api::{Bundle, ResolvedChart, labels, limits};
+use helmops_api::{Bundle, ResolvedChart, limits};
 use masterminds_semver::Version;
 
 use crate::{
     admit::ValidHelmOp,
     bundle::{Lookup, RequestedChart, owner::belongs_to},
     chart::{request::ChartRequest, source::ChartSource},
+    targeting::chart_record::recorded_in,
 };
 
 /// Sets the recorded versions of charts, see [`RequestedCharts::of`](super::RequestedCharts::of).
@@ -21,7 +22,7 @@ pub fn set(charts: &mut [RequestedChart<'_, '_>], valid: &ValidHelmOp<'_>, bundl
         // It belongs to a deleted HelmOp of the same name.
         return;
     }
-    if let Some(records) = recorded(bundle) {
+    if let Some(records) = recorded_in(bundle) {
         return set_from_records(charts, records);
     }
     let deployed = Deployed::of(bundle);
@@ -75,12 +76,6 @@ fn set_all<'f>(
     for chart in charts {
         chart.version = version(chart.request).map(|version| version.to_owned().into());
     }
-}
-
-/// The record in the annotation of the Bundle; `None` if it is missing or invalid.
-fn recorded(bundle: &Bundle) -> Option<Vec<ResolvedChart>> {
-    let text = bundle.metadata.annotations.as_ref()?.get(labels::RESOLVED)?;
-    serde_json::from_str(text).ok()
 }
 
 /// The exact versions of each chart in a Bundle, in order and without duplicates.

@@ -1,6 +1,9 @@
 //! The desired BundleDeployment and its Secret.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use helmops_api::{
     Bundle, BundleDeployment, BundleDeploymentOptions, PrunedFields, bundle_deployment::BundleDeploymentSpec,
@@ -9,6 +12,7 @@ use helmops_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
+    chart_record::ChartRecords,
     desired::DesiredTarget,
     identity::values_hash,
     names,
@@ -60,7 +64,7 @@ pub enum DesiredSecret {
 pub struct DesiredDeployment<'a> {
     /// The spec. It is borrowed from the existing deployment if nothing changes.
     pub spec: Cow<'a, BundleDeploymentSpec>,
-    /// The metadata that this controller sets: name, namespace, labels, an annotation and a finalizer.
+    /// The metadata that this controller sets: name, namespace, labels, annotations and a finalizer.
     pub metadata: ObjectMeta,
     /// The Secret, which has the same name and namespace.
     pub secret: DesiredSecret,
@@ -96,16 +100,19 @@ impl DesiredDeployment<'_> {
     }
 }
 
+/// The annotations that this controller sets.
+const ANNOTATIONS: [&str; 2] = [labels::COPIED_FROM, labels::RESOLVED];
+
 /// Whether an existing deployment has the metadata that this controller sets.
 fn has_metadata(existing: &BundleDeployment, own: &ObjectMeta) -> bool {
-    let record = |metadata: &ObjectMeta| {
+    let records = |metadata: &ObjectMeta| {
         let annotations = metadata.annotations.as_ref();
-        annotations.and_then(|annotations| annotations.get(labels::COPIED_FROM).cloned())
+        ANNOTATIONS.map(|name| annotations.and_then(|annotations| annotations.get(name).cloned()))
     };
     let mut finalizers = own.finalizers.iter().flatten();
     let existing = &existing.metadata;
     existing.labels == own.labels
-        && record(existing) == record(own)
+        && records(existing) == records(own)
         && finalizers.all(|own| {
             existing
                 .finalizers
@@ -126,7 +133,9 @@ fn merged_metadata(existing: &BundleDeployment, own: ObjectMeta) -> ObjectMeta {
         }
     }
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.remove(labels::COPIED_FROM);
+    for name in ANNOTATIONS {
+        annotations.remove(name);
+    }
     annotations.extend(own.annotations.unwrap_or_default());
     if annotations.is_empty() {
         metadata.annotations = None;
@@ -228,6 +237,7 @@ pub fn recorded(deployment: &BundleDeployment) -> Option<BTreeSet<&str>> {
 /// state is unknown: then an existing one stays as it is.
 pub fn deployment<'a>(
     bundle: &Bundle,
+    charts: &ChartRecords,
     target: &Target<'a>,
     step: RolloutStep,
     observed: Observed<'_>,
@@ -255,7 +265,15 @@ pub fn deployment<'a>(
         *generation = generation.saturating_add(1);
     }
     Some(DesiredDeployment {
-        metadata: metadata(bundle, target, namespace, record(observed.downstream)),
+        metadata: metadata(
+            bundle,
+            target,
+            namespace,
+            [
+                record(observed.downstream),
+                charts.annotation(&spec.options, target.existing),
+            ],
+        ),
         spec,
         secret,
     })
@@ -414,11 +432,11 @@ impl DownstreamCopy {
     }
 }
 
-/// The record of downstream resources; empty for none.
-fn record(downstream: &[DownstreamCopy]) -> String {
+/// The record of downstream resources; `None` for none.
+fn record(downstream: &[DownstreamCopy]) -> Option<String> {
     let mut versions: Vec<_> = downstream.iter().map(DownstreamCopy::made_from).collect();
     versions.sort_unstable();
-    versions.join(", ")
+    (!versions.is_empty()).then(|| versions.join(", "))
 }
 
 /// The name of the copy of a Bundle's access Secret, if it has one.
@@ -429,7 +447,13 @@ pub fn access_secret(bundle: &Bundle) -> Option<String> {
     (!options.secret_name.is_empty()).then(|| names::access_secret(&namespace, &name, &options.secret_name))
 }
 
-fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str, record: String) -> ObjectMeta {
+/// The metadata of a deployment. `records` are the values of [`ANNOTATIONS`].
+fn metadata(
+    bundle: &Bundle,
+    target: &Target<'_>,
+    namespace: &str,
+    records: [Option<String>; 2],
+) -> ObjectMeta {
     let of_bundle = |text: &Option<String>| text.clone().unwrap_or_default();
     let (bundle_name, bundle_namespace) = (
         of_bundle(&bundle.metadata.name),
@@ -446,11 +470,15 @@ fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str, record: Strin
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned())),
     );
+    let annotations = ANNOTATIONS.into_iter().zip(records);
+    let annotations: BTreeMap<_, _> = annotations
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect();
     ObjectMeta {
         name: Some(bundle_name),
         namespace: Some(namespace.to_owned()),
         labels: Some(own),
-        annotations: (!record.is_empty()).then(|| [(labels::COPIED_FROM.to_owned(), record)].into()),
+        annotations: (!annotations.is_empty()).then_some(annotations),
         finalizers: Some(vec![labels::BUNDLE_DEPLOYMENT_FINALIZER.to_owned()]),
         ..ObjectMeta::default()
     }

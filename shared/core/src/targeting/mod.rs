@@ -12,6 +12,7 @@
 
 mod batch;
 pub mod blocked;
+pub mod chart_record;
 pub mod cluster_namespace;
 pub mod copies;
 pub mod criteria;

@@ -44,6 +44,8 @@ pub struct MinRate {
 pub struct ReadOptions {
     /// The size limits.
     pub limits: Limits,
+    /// Pass the body as received, whatever its `Content-Encoding` is.
+    pub is_raw: bool,
     /// When it must have been read completely.
     pub deadline: Instant,
     /// The minimum rate before that.
@@ -63,6 +65,7 @@ pub async fn read<T: Send + 'static>(
     reader: impl FnOnce(Box<dyn Read + Send>) -> T + Send + 'static,
 ) -> (Result<T, FetchErrorKind>, u64) {
     let is_gzip = match encoding(&response) {
+        _ if options.is_raw => false,
         Ok(is_gzip) => is_gzip,
         Err(kind) => return (Err(kind), 0),
     };
@@ -72,6 +75,7 @@ pub async fn read<T: Send + 'static>(
         deadline,
         rate,
         threads,
+        ..
     } = options;
     let reading = threads.read(move || {
         let chunks = Chunks {

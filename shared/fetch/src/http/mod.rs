@@ -310,6 +310,40 @@ impl HttpResponse {
         T: Send + 'static,
         E: Into<FetchErrorKind> + Send + 'static,
     {
+        self.read_with(limits, false, reader).await
+    }
+
+    /// As [`Self::read`], but passes the body as received: some servers declare the compression of an archive as
+    /// `Content-Encoding`, and without it the archive would be another one.
+    ///
+    /// # Errors
+    /// Those of [`Self::read`].
+    pub async fn read_raw<T, E>(
+        self,
+        limit: u64,
+        reader: impl FnOnce(Box<dyn Read + Send>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, FetchError>
+    where
+        T: Send + 'static,
+        E: Into<FetchErrorKind> + Send + 'static,
+    {
+        let limits = Limits {
+            wire: limit,
+            decoded: limit,
+        };
+        self.read_with(limits, true, reader).await
+    }
+
+    async fn read_with<T, E>(
+        self,
+        limits: Limits,
+        is_raw: bool,
+        reader: impl FnOnce(Box<dyn Read + Send>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, FetchError>
+    where
+        T: Send + 'static,
+        E: Into<FetchErrorKind> + Send + 'static,
+    {
         let Self {
             response,
             is_cross_origin,
@@ -318,6 +352,7 @@ impl HttpResponse {
         let status = response.status();
         let options = ReadOptions {
             limits,
+            is_raw,
             deadline: tracked.deadline(),
             rate: tracked.timeouts.rate,
             threads: tracked.threads.clone(),

@@ -41,7 +41,7 @@ use super::{
     access::Access,
     budget::{Budget, Reservation},
     cache::{Cache, CacheSettings, Requester, Sizes},
-    http::{FetchError, FetchErrorKind, HttpClient, Limits, RequestPermit, read_error},
+    http::{FetchError, FetchErrorKind, HttpClient, HttpResponse, Limits, RequestPermit, read_error},
     metrics::{FetchMetrics, RequestKind},
     selection::SelectionPermits,
 };
@@ -64,7 +64,7 @@ pub struct Registries {
 }
 
 /// A chart in a registry, with the access of one HelmOp.
-struct RegistryChart<'a> {
+pub struct RegistryChart<'a> {
     repo: String,
     reference: Reference<'a>,
     endpoint: Endpoint<'a>,
@@ -111,7 +111,20 @@ impl Registries {
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
         let chart = self.chart(http, access, repo)?;
-        let result = self.resolve(&chart, request, since).await;
+        self.version_of_chart(&chart, request, since).await
+    }
+
+    /// As [`Self::version`], for a chart of [`Self::chart`].
+    ///
+    /// # Errors
+    /// If no version matches, or the registry cannot be read.
+    pub async fn version_of_chart(
+        &self,
+        chart: &RegistryChart<'_>,
+        request: &VersionRequest<'_>,
+        since: Instant,
+    ) -> Result<ChartVersion, RegistryError> {
+        let result = self.resolve(chart, request, since).await;
         result.map_err(|error| chart.own_error(error))
     }
 
@@ -137,7 +150,11 @@ impl Registries {
         }
     }
 
-    fn chart<'a>(
+    /// A chart in a registry.
+    ///
+    /// # Errors
+    /// If the reference is invalid.
+    pub fn chart<'a>(
         &'a self,
         http: &'a HttpClient,
         access: &'a Access,
@@ -217,6 +234,45 @@ impl Registries {
 }
 
 impl RegistryChart<'_> {
+    /// Waits until the namespace of the HelmOp may send requests to the registry.
+    pub async fn acquire_permit(&self) -> RequestPermit {
+        self.session.acquire_permit().await
+    }
+
+    /// The manifest with a digest.
+    ///
+    /// # Errors
+    /// If the registry cannot be read.
+    pub async fn manifest(&self, permit: &RequestPermit, digest: &str) -> Result<Vec<u8>, RegistryError> {
+        let url = self.endpoint.manifest_url(digest);
+        let response = self
+            .session
+            .send(permit, manifest_request(&Method::GET, &url))
+            .await;
+        let response = response.map_err(|error| self.own_error(error))?;
+        response.bytes(MAX_MANIFEST).await.map_err(RegistryError::Fetch)
+    }
+
+    /// The response with a blob, which is not read yet.
+    ///
+    /// # Errors
+    /// If the registry cannot be read.
+    pub async fn blob(&self, permit: &RequestPermit, digest: &str) -> Result<HttpResponse, RegistryError> {
+        let request = RegistryRequest {
+            kind: RequestKind::Archive,
+            method: &Method::GET,
+            url: &self.endpoint.blob_url(digest),
+            accept: "*/*",
+        };
+        let response = self.session.send(permit, request).await;
+        response.map_err(|error| self.own_error(error))
+    }
+
+    /// The digest in the reference.
+    pub fn pinned_digest(&self) -> Option<&str> {
+        self.reference.digest.map(Digest::as_str)
+    }
+
     fn requester(&self, since: Instant) -> Requester<'_> {
         Requester {
             namespace: &self.access.namespace,

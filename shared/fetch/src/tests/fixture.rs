@@ -2,12 +2,16 @@
 
 use std::{
     fmt::Debug,
+    io::Write,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use helm_index::{ChartFilter, VersionRequest};
-use helmops_core::{chart::resolved::ChartVersion, reason::Reason};
+use helmops_core::{
+    chart::{resolved::ChartVersion, source::ChartSource},
+    reason::Reason,
+};
 use helmops_runtime::error_class::{Class, ClassifiedError};
 use prometheus::{Registry, TextEncoder};
 use tokio::time::timeout;
@@ -22,6 +26,7 @@ use crate::{
     bounds::MemoryBounds,
     budget::Budget,
     cache::CacheSettings,
+    download::{ChartDownload, DownloadError, Downloaded, Sources, download},
     http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts, TlsConfig},
     metrics::FetchMetrics,
     oci::{Registries, RegistryError},
@@ -31,6 +36,8 @@ use crate::{
 
 /// The password of every login here. No message may contain it.
 pub const PASSWORD: &str = "geheim";
+/// The limit for archives in tests.
+pub const ARCHIVE_LIMIT: u64 = 64 << 10;
 /// The limit of the manifests.
 const MEMORY: usize = 256 << 20;
 /// Far above the duration of any response that is expected to arrive.
@@ -166,6 +173,41 @@ impl TestResolver {
         within_deadline(resolution).await.map_err(ResolveError::Registry)
     }
 
+    /// Downloads a version of a chart, and returns the archive with its digest.
+    pub async fn download(
+        &self,
+        access: &Access,
+        source: ChartSource<'_>,
+        expected_digest: &str,
+    ) -> Result<Downloaded<Vec<u8>>, DownloadError> {
+        let chart = ChartDownload {
+            source,
+            version: match source {
+                ChartSource::Archive { .. } => "",
+                ChartSource::Oci { .. } | ChartSource::Repository { .. } => "1.0.0",
+            },
+            expected_digest,
+            limit: ARCHIVE_LIMIT,
+        };
+        self.download_to(access, chart, Vec::new()).await
+    }
+
+    /// Downloads a chart to an output.
+    pub async fn download_to<W: Write + Send + 'static>(
+        &self,
+        access: &Access,
+        chart: ChartDownload<'_>,
+        output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        let sources = Sources {
+            http: &self.http,
+            repositories: &self.repositories,
+            registries: &self.registries,
+        };
+        let interest = |_: &str, _: Option<&str>| ChartFilter::new();
+        within_deadline(download(sources, access, &interest, chart, output)).await
+    }
+
     /// Repeats the resolution until it succeeds: a failed host backs off for a while.
     pub async fn repository_until_success(&self, access: &Access, repo: &str) -> ChartVersion {
         let resolutions = async {
@@ -215,7 +257,7 @@ impl TestResolver {
     #[track_caller]
     pub fn assert_idle(&self, requests: u64) {
         assert_eq!(self.metric("helmops_fetch_in_flight"), 0);
-        let timed = ["index", "tags", "manifest", "token"].map(|kind| {
+        let timed = ["index", "tags", "manifest", "token", "archive"].map(|kind| {
             self.metric(&format!(
                 "helmops_fetch_duration_seconds_count{{kind=\"{kind}\"}}"
             ))

@@ -10,6 +10,7 @@ mod bodies;
 mod bounds;
 mod connections;
 mod credentials;
+mod downloads;
 mod interest;
 mod memory;
 mod paging;

@@ -42,6 +42,8 @@ pub enum DeployOutcome {
         /// The error.
         error: String,
     },
+    /// There was no attempt now: the last one failed, and the next one is due later. What was reported of it stays.
+    Unchanged,
     /// Nothing may be done now. The status stays as it is.
     Held(Held),
 }
@@ -108,7 +110,7 @@ pub fn apply(
         DeployOutcome::Blocked(blocked) => not_deployed(status, blocked.to_string(), now),
         DeployOutcome::Conflict(conflict) => not_deployed(status, conflict.to_string(), now),
         DeployOutcome::Failed { error } => not_deployed(status, error.clone(), now),
-        DeployOutcome::Held(_) => {}
+        DeployOutcome::Unchanged | DeployOutcome::Held(_) => {}
     }
 }
 

@@ -73,6 +73,11 @@ impl<'a> Endpoint<'a> {
         self.below(&format!("manifests/{tag_or_digest}"))
     }
 
+    /// The URL of a blob, such as the archive of a chart.
+    pub fn blob_url(&self, digest: &str) -> Url {
+        self.below(&format!("blobs/{digest}"))
+    }
+
     /// The scope that a token needs for both.
     pub fn pull_scope(&self) -> String {
         format!("repository:{}:pull", self.repository)
@@ -108,6 +113,10 @@ mod tests {
             assert_eq!(
                 endpoint.manifest_url(tag).as_str(),
                 format!("http://h:5000/v2/charts/web/manifests/{tag}")
+            );
+            assert_eq!(
+                endpoint.blob_url(tag).as_str(),
+                format!("http://h:5000/v2/charts/web/blobs/{tag}")
             );
         }
     }

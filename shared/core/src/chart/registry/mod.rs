@@ -14,6 +14,8 @@
 //!                               link::next returns the next page, at most MAX_PAGES of them
 //!                               HEAD Endpoint::manifest_url(tag of the chosen version) ─► digest
 //!
+//! A download  GET Endpoint::manifest_url(digest) ─► manifest::chart_layer ─► GET Endpoint::blob_url(layer)
+//!
 //! Response 401 to any request: challenge::parse ─► challenge::pick ─► Scheme
 //!   Scheme::Basic     the same request again, with user name and password
 //!   Scheme::Bearer    GET realm::token_url(..), with user name and password if there are any ─► token::decode
@@ -29,6 +31,7 @@ pub mod endpoint;
 pub mod error_body;
 mod header;
 pub mod link;
+pub mod manifest;
 pub mod query;
 pub mod realm;
 pub mod reference;

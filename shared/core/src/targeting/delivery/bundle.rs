@@ -7,6 +7,7 @@ use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, NamespacedN
 use super::ClusterState;
 use crate::targeting::{
     blocked::Blocked,
+    chart_record::ChartRecords,
     copies::{
         Copy, CopyKind, CopyPurpose, CopyRef, CopyRole, Destination, Object, ObservedCopy, SourceRef,
         access_source, downstream, referenced_sources,
@@ -24,6 +25,8 @@ pub type Sources = BTreeMap<SourceRef, Result<Object, Blocked>>;
 #[derive(Debug)]
 pub struct BundleDelivery<'b> {
     bundle: &'b Bundle,
+    /// The records of its charts.
+    charts: ChartRecords,
     sources: &'b Sources,
     /// Its access Secret.
     access_source: Option<SourceRef>,
@@ -106,6 +109,7 @@ impl<'b> BundleDelivery<'b> {
         });
         Self {
             bundle,
+            charts: ChartRecords::of(bundle),
             sources,
             access_source,
             access,
@@ -154,6 +158,10 @@ impl<'b> BundleDelivery<'b> {
 
     pub(super) const fn bundle(&self) -> &'b Bundle {
         self.bundle
+    }
+
+    pub(super) const fn charts(&self) -> &ChartRecords {
+        &self.charts
     }
 
     pub(super) const fn sources(&self) -> &'b Sources {

@@ -61,7 +61,7 @@ impl BundleDelivery<'_> {
             is_intact: input.has_current_values(&values, state),
             downstream: &downstream,
         };
-        let Some(mut desired) = deployment(self.bundle(), target, step, observed) else {
+        let Some(mut desired) = deployment(self.bundle(), self.charts(), target, step, observed) else {
             return Ok(Plan::default());
         };
         let secret = std::mem::replace(&mut desired.secret, DesiredSecret::None);

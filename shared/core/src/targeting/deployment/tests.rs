@@ -3,7 +3,7 @@ use helmops_api::Cluster;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::targeting::{criteria::Member, target::targets};
+use crate::targeting::{chart_record::expected_digest, criteria::Member, target::targets};
 
 fn cluster(spec: &Value, status: &Value) -> Cluster {
     let mut object = json!({
@@ -66,7 +66,13 @@ fn desired(
         secret,
         ..Observed::default()
     };
-    let mut desired = written(deployment(bundle, &targets[0], step, observed)?);
+    let mut desired = written(deployment(
+        bundle,
+        &ChartRecords::of(bundle),
+        &targets[0],
+        step,
+        observed,
+    )?);
     if let DesiredSecret::Values(values) = &mut desired.secret {
         let spec = &desired.deployment.spec;
         let ids = [spec.deployment_id.clone(), spec.staged_deployment_id.clone()];
@@ -85,6 +91,55 @@ fn secret_with(values: &str, staged: &str) -> DesiredSecret {
         staged: staged.to_owned(),
         ids: None,
     })
+}
+
+/// The agent verifies what it downloads, and no digest changes what is deployed.
+#[test]
+fn the_digest_of_the_chart_reaches_the_deployment_and_is_no_part_of_its_id() {
+    let resolved = |digest: &str| {
+        let mut bundle =
+            bundle(&json!({ "helm": { "repo": "https://h", "chart": "web", "version": "1.0.0" } }));
+        let record = json!([{ "repo": "https://h", "chart": "web", "constraint": "1.x", "version": "1.0.0", "digest": digest }]);
+        let annotations = [(labels::RESOLVED.to_owned(), record.to_string())];
+        bundle.metadata.annotations = Some(annotations.into());
+        bundle
+    };
+    let one = first(&resolved("a"), RolloutStep::Promote).deployment;
+    let other = first(&resolved("b"), RolloutStep::Promote).deployment;
+    assert_eq!(expected_digest(&one).as_deref(), Some("a"));
+    assert_eq!(expected_digest(&other).as_deref(), Some("b"));
+    assert_eq!(one.spec, other.spec);
+    let unknown = first(&resolved(""), RolloutStep::Promote).deployment;
+    assert_eq!(
+        (unknown.metadata.annotations.clone(), &unknown.spec),
+        (None, &one.spec)
+    );
+
+    // It is updated without a new rollout, and stays if it is not known any more.
+    let cluster = cluster(&json!({}), &json!({}));
+    for (digest, updated) in [("a", None), ("b", Some("b")), ("", None)] {
+        let bundle = resolved(digest);
+        let targets = targets(
+            &bundle,
+            [Member::new(&cluster, [])],
+            &[&one],
+            false,
+            &Budget::default(),
+        )
+        .unwrap();
+        let charts = ChartRecords::of(&bundle);
+        let desired = deployment(
+            &bundle,
+            &charts,
+            &targets[0],
+            RolloutStep::Hold,
+            Observed::default(),
+        )
+        .unwrap();
+        let written = desired.merged(Some(&one), &PrunedFields::default());
+        assert_eq!(written.is_some(), updated.is_some(), "{digest}");
+        assert_eq!(written.as_ref().and_then(expected_digest).as_deref(), updated);
+    }
 }
 
 #[test]
@@ -288,7 +343,17 @@ fn copying(existing: Option<&BundleDeployment>, downstream: &[DownstreamCopy]) -
         downstream,
         ..Observed::default()
     };
-    written(deployment(&bundle, &targets[0], RolloutStep::Promote, observed).unwrap()).deployment
+    written(
+        deployment(
+            &bundle,
+            &ChartRecords::of(&bundle),
+            &targets[0],
+            RolloutStep::Promote,
+            observed,
+        )
+        .unwrap(),
+    )
+    .deployment
 }
 
 /// A source, and the state of its copy if it has to be compared.
@@ -457,7 +522,16 @@ fn an_intact_secret_need_not_be_read() {
             is_intact,
             ..Observed::default()
         };
-        written(deployment(&bundle, &targets[0], RolloutStep::Stage, observed).unwrap())
+        written(
+            deployment(
+                &bundle,
+                &ChartRecords::of(&bundle),
+                &targets[0],
+                RolloutStep::Stage,
+                observed,
+            )
+            .unwrap(),
+        )
     };
     assert!(again(false).deployment.spec.waiting_for_values);
     let intact = again(true);

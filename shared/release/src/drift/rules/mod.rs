@@ -93,7 +93,7 @@ impl DriftRules {
     }
 
     /// Whether it is no drift that an object is missing.
-    pub(super) fn ignores_missing(&self, id: &ObjectId) -> bool {
+    pub fn ignores_missing(&self, id: &ObjectId) -> bool {
         let mut rules = self.entries.iter().filter_map(|entry| entry.missing.as_ref());
         rules.any(|rule| rule.matches(id))
     }

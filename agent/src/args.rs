@@ -1,0 +1,183 @@
+//! The flags.
+
+use std::{
+    num::{NonZeroU16, NonZeroUsize},
+    path::PathBuf,
+    time::Duration,
+};
+
+use helmops_api::NamespacedName;
+use helmops_fetch::{Addresses, Cidr, CidrError};
+use helmops_kube::lease::LeaseArgs;
+use helmops_process::{ProcessArgs, Quantity};
+use thiserror::Error;
+
+/// The flags of the process.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunArgs {
+    /// Kubeconfig file of this cluster; by default the ServiceAccount of the pod, or else ~/.kube/config
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Namespace of the agent: its Lease, the Secret fleet-agent, and the ServiceAccounts that it impersonates
+    #[arg(
+        long,
+        env = "NAMESPACE",
+        default_value = "cattle-fleet-system",
+        value_name = "NAME"
+    )]
+    pub namespace: String,
+
+    /// Scope of the agent, spec.agentNamespace of the Cluster: a part of the identity of all objects
+    #[arg(long, env = "AGENT_SCOPE", default_value = "", value_name = "NAME")]
+    pub agent_scope: String,
+
+    /// Identity of this replica in the Lease; by default the host name
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub pod_name: Option<String>,
+
+    /// This cluster is the management cluster itself, so no Secret is needed: namespace and name of its Cluster
+    #[arg(long, env = "HELMOPS_LOCAL", value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
+    pub local: Option<NamespacedName>,
+
+    /// Interval of the heartbeat, status.agent.lastSeen of the Cluster
+    #[arg(long, env = "CHECKIN_INTERVAL", default_value = "15m", value_name = "DURATION", value_parser = interval)]
+    pub checkin_interval: Duration,
+
+    /// Interval of the search for releases whose BundleDeployment was deleted while the agent was away
+    #[arg(long, env = "HELMOPS_COLLECTION_INTERVAL", default_value = "15m", value_name = "DURATION", value_parser = interval)]
+    pub collection_interval: Duration,
+
+    /// Namespaces with releases, comma-separated; all namespaces by default. Needs only the permissions of manifests/agent/namespaced
+    #[arg(
+        long,
+        env = "HELMOPS_RELEASE_NAMESPACES",
+        value_name = "NAMES",
+        value_delimiter = ','
+    )]
+    pub release_namespaces: Vec<String>,
+
+    /// The program helmops-helm
+    #[arg(
+        long,
+        env = "HELMOPS_HELM",
+        default_value = "helmops-helm",
+        value_name = "FILE"
+    )]
+    pub helm: PathBuf,
+
+    /// How many runs of Helm there may be at a time; each takes up to 70 MiB
+    #[arg(
+        long,
+        env = "HELMOPS_HELM_PROCESSES",
+        default_value = "2",
+        value_name = "NUMBER"
+    )]
+    pub helm_processes: NonZeroUsize,
+
+    /// Folder for the values and credentials of running Helm processes, which should be in memory
+    #[arg(
+        long,
+        env = "HELMOPS_WORK_DIR",
+        default_value = "/work",
+        value_name = "FOLDER"
+    )]
+    pub work_dir: PathBuf,
+
+    /// Folder for charts, so that they are not fetched again
+    #[arg(
+        long,
+        env = "HELMOPS_CACHE_DIR",
+        default_value = "/cache",
+        value_name = "FOLDER"
+    )]
+    pub cache_dir: PathBuf,
+
+    /// Size of all charts in the cache, such as 256Mi
+    #[arg(
+        long,
+        env = "HELMOPS_CACHE_SIZE",
+        default_value = "256Mi",
+        value_name = "QUANTITY"
+    )]
+    pub cache_size: Quantity,
+
+    /// Maximum number of concurrent reconciliations
+    #[arg(long, env = "HELMOPS_WORKERS", default_value = "20", value_name = "NUMBER")]
+    pub workers: NonZeroU16,
+
+    /// CIDRs to allow although they are denied by default (loopback, link-local, multicast and cloud metadata addresses),
+    /// comma-separated, such as 127.0.0.0/8
+    #[arg(
+        long,
+        env = "HELMOPS_ALLOW_CIDRS",
+        value_name = "CIDRS",
+        value_delimiter = ','
+    )]
+    pub allow_cidrs: Vec<String>,
+
+    /// CIDRs to which no request is sent, comma-separated; they take precedence over --allow-cidrs
+    #[arg(long, env = "HELMOPS_DENY_CIDRS", value_name = "CIDRS", value_delimiter = ',')]
+    pub deny_cidrs: Vec<String>,
+
+    /// Flags of leader election.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+
+    /// Flags that all processes have.
+    #[command(flatten)]
+    pub process: ProcessArgs,
+}
+
+/// Invalid flags.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ArgsError {
+    /// A CIDR is invalid.
+    #[error("{flag}: {source}")]
+    Cidr {
+        /// The flag.
+        flag: &'static str,
+        /// The cause.
+        source: CidrError,
+    },
+}
+
+impl RunArgs {
+    /// The addresses that requests may be sent to.
+    ///
+    /// # Errors
+    /// If a CIDR is invalid.
+    pub fn addresses(&self) -> Result<Addresses, ArgsError> {
+        let parse = |flag, texts: &[String]| {
+            let texts = texts.iter().filter(|text| !text.is_empty());
+            let parsed: Result<Vec<Cidr>, CidrError> = texts.map(|text| text.parse()).collect();
+            parsed.map_err(|source| ArgsError::Cidr { flag, source })
+        };
+        Ok(Addresses {
+            allow: parse("--allow-cidrs", &self.allow_cidrs)?,
+            deny: parse("--deny-cidrs", &self.deny_cidrs)?,
+        })
+    }
+}
+
+fn namespaced_name(text: &str) -> Result<NamespacedName, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+            Ok(NamespacedName::new(namespace, name))
+        }
+        _ => Err("must be NAMESPACE/NAME of a Cluster, such as fleet-local/local".to_owned()),
+    }
+}
+
+/// A Go duration of at least a second. An empty text and 0 mean the default of Fleet's agent: 15 minutes.
+fn interval(text: &str) -> Result<Duration, String> {
+    if text.is_empty() {
+        return Ok(Duration::from_mins(15));
+    }
+    let interval = go_duration::parse(text).map_err(|error| error.to_string())?;
+    match interval {
+        Duration::ZERO => Ok(Duration::from_mins(15)),
+        interval if interval < Duration::from_secs(1) => Err("must be at least 1s".to_owned()),
+        interval => Ok(interval),
+    }
+}

@@ -1,0 +1,128 @@
+//! What the reconciliations share.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use helmops_api::{BundleDeployment, Decoded, NamespacedName};
+use helmops_kube::{ObjectCache, lease::Leadership};
+use helmops_process::lock;
+use helmops_release::names::SetId;
+use helmops_runtime::{client, metrics::ReconcileMetrics, retry_state::RetryState};
+use kube::{Client, Config, runtime::reflector::ObjectRef};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    charts::Charts,
+    error::AgentError,
+    helm::{Helm, kubeconfig::kubeconfig, request::Identity},
+    live::{Kinds, LiveObjects},
+    monitor::Installed,
+    records::Records,
+    rules::SetRules,
+    upstream::NamespaceGuard,
+};
+
+/// The key of a BundleDeployment.
+pub type Key = ObjectRef<Decoded<BundleDeployment>>;
+
+/// What the reconciliations share.
+pub struct Context {
+    /// The management cluster.
+    pub upstream: Client,
+    /// This cluster, with the permissions of the agent.
+    pub downstream: Client,
+    /// The configuration of [`Context::downstream`], for clients of other identities and for Helm.
+    pub config: Config,
+    /// Whether this replica may write.
+    pub leadership: Leadership,
+    /// The Cluster of this cluster, in the management cluster.
+    pub cluster: NamespacedName,
+    /// The namespace of the BundleDeployments, in the management cluster.
+    pub deployment_namespace: String,
+    /// The namespace of the agent.
+    pub namespace: String,
+    /// The scope of the agent, a part of the identity of objects; empty for none.
+    pub scope: String,
+    /// The namespaces with releases; empty for all.
+    pub release_namespaces: Vec<String>,
+    /// Which BundleDeployment an object belongs to.
+    pub rules: SetRules,
+    /// The BundleDeployments.
+    pub deployments: ObjectCache<Decoded<BundleDeployment>>,
+    /// The records of releases.
+    pub records: Records,
+    /// The kinds of this cluster.
+    pub kinds: Kinds,
+    /// The live objects.
+    pub live: LiveObjects,
+    /// Knows whether a BundleDeployment was deleted.
+    pub guard: NamespaceGuard,
+    /// The charts.
+    pub charts: Charts,
+    /// Helm.
+    pub helm: Helm,
+    /// What is known of the installed revisions.
+    pub releases: Releases,
+    /// When failed deployments are tried again.
+    pub retries: RetryState<Key>,
+    /// Metrics of reconciliations.
+    pub metrics: ReconcileMetrics,
+    /// Cancelled when the agent stops: a running Helm is interrupted.
+    pub stop: CancellationToken,
+}
+
+impl Context {
+    /// The key of a BundleDeployment.
+    pub fn key(&self, name: &str) -> Key {
+        Key::new(name).within(&self.deployment_namespace)
+    }
+
+    /// The kubeconfig of Helm, with the permissions of the agent.
+    ///
+    /// # Errors
+    /// If the configuration cannot be written as a kubeconfig.
+    pub fn kubeconfig(&self) -> Result<Vec<u8>, AgentError> {
+        kubeconfig(&self.config).map_err(|error| AgentError::Client(error.to_string()))
+    }
+
+    /// A client of an account that deploys.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub fn deployer(&self, identity: &Identity) -> Result<Client, AgentError> {
+        let Identity::ServiceAccount { .. } = identity else {
+            return Ok(self.downstream.clone());
+        };
+        let mut config = self.config.clone();
+        config.auth_info.impersonate = identity.user();
+        let client = client::for_work(config, self.leadership.clone());
+        client.map_err(|error| AgentError::Client(error.to_string()))
+    }
+
+    /// The identity of the objects of a BundleDeployment.
+    pub fn set_of(&self, deployment: &str) -> SetId {
+        SetId::new(deployment, &self.scope)
+    }
+}
+
+/// What is known of the installed revision of each BundleDeployment.
+#[derive(Debug, Default)]
+pub struct Releases(Mutex<HashMap<String, Release>>);
+
+/// The installed revision of a BundleDeployment. It is locked while it is used: by its reconciliation, or by its removal.
+pub type Release = Arc<AsyncMutex<Option<Installed>>>;
+
+impl Releases {
+    /// The installed revision of a BundleDeployment, if it is known.
+    pub fn of(&self, deployment: &str) -> Release {
+        Arc::clone(lock(&self.0).entry(deployment.to_owned()).or_default())
+    }
+
+    /// Forgets a BundleDeployment.
+    pub fn forget(&self, deployment: &str) {
+        lock(&self.0).remove(deployment);
+    }
+}

@@ -1,0 +1,237 @@
+//! Why a reconciliation of the agent fails, what is reported of it, and when it is retried.
+
+use helmops_core::reason::Reason;
+use helmops_release::{
+    dependencies::Unmet,
+    names::ReleaseKey,
+    report::{Blocked, Conflict, ConflictingField, DeployOutcome},
+    state::{ForeignOwner, Pending},
+};
+use helmops_runtime::{
+    client::{ApiError, CallError},
+    error_class::{Class, Classified, ClassifiedError, classified},
+};
+use thiserror::Error;
+
+use crate::{
+    charts::ChartError,
+    helm::outcome::{self, Failure, FailureReason},
+    live::KindError,
+    monitor::{InstalledError, MonitorError},
+    records::RecordStoreError,
+    upstream::GuardError,
+};
+
+/// Why a reconciliation fails.
+#[derive(Debug, Error)]
+pub enum AgentError {
+    /// The API server of one of the clusters could not be called.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A record cannot be used.
+    #[error(transparent)]
+    Record(#[from] RecordStoreError),
+    /// Something is missing.
+    #[error(transparent)]
+    Lacking(#[from] Lacking),
+    /// Other Bundles have to be deployed first.
+    #[error(transparent)]
+    Unmet(#[from] Unmet),
+    /// The chart cannot be fetched.
+    #[error(transparent)]
+    Chart(#[from] ChartError),
+    /// Helm failed.
+    #[error(transparent)]
+    Helm(Failure),
+    /// Somebody else is changing the release.
+    #[error(
+        "release {release} is in status {} since revision {}: another Helm is changing it; if none is, delete Secret {}/{}",
+        pending.status, pending.revision, release.namespace, helmops_release::record::secret_name(&release.name, pending.revision)
+    )]
+    Busy {
+        /// The release.
+        release: ReleaseKey,
+        /// The operation.
+        pending: Pending,
+    },
+    /// The release belongs to somebody else.
+    #[error("{}", refused(release, owner))]
+    Foreign {
+        /// The release.
+        release: ReleaseKey,
+        /// Its owner.
+        owner: ForeignOwner,
+    },
+    /// The release is deployed, but its namespace may not be changed.
+    #[error("{error}")]
+    NamespaceForbidden {
+        /// The release, with its revision.
+        release: String,
+        /// What is forbidden.
+        error: String,
+    },
+    /// The kinds of the cluster cannot be read.
+    #[error(transparent)]
+    Kind(#[from] KindError),
+    /// The objects cannot be compared.
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
+    /// It is not certain that a BundleDeployment was deleted.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
+    /// No client for the account that deploys.
+    #[error("cannot create a client for the account that deploys: {0}")]
+    Client(String),
+    /// The status could not be written, or something is to be done again at once.
+    #[error("the release changed meanwhile")]
+    Changed,
+    /// The last attempt failed, and the next one is due later.
+    #[error("the next attempt is due in {} s", .0.as_secs())]
+    Postponed(std::time::Duration),
+}
+
+/// Something that a deployment needs, and that is missing.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Lacking {
+    /// What the status of Fleet has a text for.
+    #[error("{0}")]
+    Blocked(Blocked),
+    /// An object of `valuesFrom`.
+    #[error("{0}")]
+    ValuesFrom(String),
+    /// The ServiceAccount.
+    #[error(
+        "looking up service account {namespace}/{name}: it does not exist; create it in the namespace of the agent, or correct \
+         serviceAccount"
+    )]
+    ServiceAccount {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// An object that would be overwritten by a copy.
+    #[error(
+        "{object} exists and is no copy of this BundleDeployment; delete or rename it, or remove it from downstreamResources"
+    )]
+    ForeignCopy {
+        /// The object.
+        object: String,
+    },
+    /// The Bundle has files in place of a chart.
+    #[error(
+        "this Bundle has files (spec.resources) in place of a chart, and helmops deploys charts only; leave it to Fleet's agent"
+    )]
+    Content,
+}
+
+fn refused(release: &ReleaseKey, owner: &ForeignOwner) -> String {
+    match owner {
+        ForeignOwner::Unmanaged => format!(
+            "release {release} exists and was not made by this agent; set helm.takeOwnership to take it over, or choose another \
+             helm.releaseName"
+        ),
+        ForeignOwner::BundleDeployment(name) => format!(
+            "release {release} belongs to BundleDeployment {name}; choose another helm.releaseName or namespace for one of them"
+        ),
+    }
+}
+
+impl AgentError {
+    /// What is reported of it.
+    pub fn outcome(&self) -> DeployOutcome {
+        match self {
+            Self::Lacking(Lacking::Blocked(blocked)) => DeployOutcome::Blocked(blocked.clone()),
+            Self::Helm(failure) if failure.is_captured() => DeployOutcome::Captured {
+                error: failure.to_string(),
+            },
+            Self::Helm(failure) if failure.reason == FailureReason::Conflict => {
+                DeployOutcome::Conflict(conflict(failure))
+            }
+            Self::NamespaceForbidden { release, error } => DeployOutcome::NamespaceForbidden {
+                release: release.clone(),
+                error: error.clone(),
+            },
+            Self::Changed | Self::Postponed(_) => DeployOutcome::Unchanged,
+            error => DeployOutcome::Failed {
+                error: error.to_string(),
+            },
+        }
+    }
+}
+
+fn conflict(failure: &Failure) -> Conflict {
+    let fields = failure.conflicts.iter().flat_map(|conflict| {
+        conflict.fields.iter().map(|path| ConflictingField {
+            path: path.clone(),
+            manager: conflict.manager.clone(),
+        })
+    });
+    Conflict {
+        object: failure
+            .object
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        fields: fields.collect(),
+        error: failure.message.clone(),
+    }
+}
+
+impl ClassifiedError for AgentError {
+    fn classify(&self) -> Classified {
+        match self {
+            Self::Call(error) => error.classify(),
+            Self::Record(RecordStoreError::Call(error)) => error.classify(),
+            Self::Record(RecordStoreError::Damaged { .. }) => {
+                classified(Reason::InvalidRecord, Class::Absent)
+            }
+            Self::Lacking(_) => classified(Reason::DeploymentBlocked, Class::Absent),
+            // A change of a dependency enqueues those that depend on it.
+            Self::Unmet(_) => classified(Reason::DeploymentBlocked, Class::Permanent),
+            Self::Chart(error) => error.classify(),
+            Self::Helm(failure) => classified(Reason::HelmFailed, class_of(failure.class())),
+            Self::Busy { .. } => classified(Reason::ReleaseBusy, Class::Absent),
+            Self::Foreign { .. } => classified(Reason::ForeignRelease, Class::Absent),
+            Self::NamespaceForbidden { .. } => classified(Reason::APIError, Class::Absent),
+            Self::Kind(KindError::Call(error)) => error.classify(),
+            Self::Kind(KindError::Unknown { .. }) => classified(Reason::MonitorFailed, Class::Absent),
+            Self::Monitor(error) => monitor_class(error),
+            Self::Guard(GuardError::Call(error)) => error.classify(),
+            Self::Guard(_) => classified(Reason::DeploymentBlocked, Class::Absent),
+            Self::Client(_) => classified(Reason::APIError, Class::Absent),
+            Self::Changed => classified(Reason::Progressing, Class::Conflict),
+            Self::Postponed(wait) => classified(Reason::Progressing, Class::Postponed(*wait)),
+        }
+    }
+}
+
+const fn class_of(class: outcome::Class) -> Class {
+    match class {
+        // Retried all the same: what is wrong may be fixed on the cluster, and nothing reports that.
+        outcome::Class::Chart | outcome::Class::Cluster | outcome::Class::Hook => Class::Absent,
+        outcome::Class::InProgress | outcome::Class::Passing => Class::TRANSIENT,
+    }
+}
+
+fn monitor_class(error: &MonitorError) -> Classified {
+    match error {
+        MonitorError::Call(error)
+        | MonitorError::Installed(
+            InstalledError::Record(RecordStoreError::Call(error))
+            | InstalledError::Kind(KindError::Call(error)),
+        ) => error.classify(),
+        MonitorError::Installed(InstalledError::Record(RecordStoreError::Damaged { .. })) => {
+            classified(Reason::InvalidRecord, Class::Absent)
+        }
+        MonitorError::Installed(_) | MonitorError::NotSynced(_) => {
+            classified(Reason::MonitorFailed, Class::TRANSIENT)
+        }
+    }
+}
+
+impl From<ApiError> for AgentError {
+    fn from(error: ApiError) -> Self {
+        Self::Call(CallError::of("read", "the release")(error))
+    }
+}

@@ -1,0 +1,45 @@
+//! The account that deploys.
+
+use helmops_runtime::client::{CallError, bounded};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::{Api, Client};
+
+use crate::{
+    error::{AgentError, Lacking},
+    helm::request::Identity,
+};
+
+/// The ServiceAccount that is used if a deployment names none and it exists: as in Fleet.
+const DEFAULT: &str = "fleet-default";
+
+/// The account that deploys: the named ServiceAccount of the agent's namespace, else the one called `fleet-default` if it exists,
+/// else the agent's own.
+///
+/// # Errors
+/// If the named one does not exist, or cannot be read.
+pub async fn identity(
+    client: &Client,
+    agent_namespace: &str,
+    service_account: &str,
+) -> Result<Identity, AgentError> {
+    let is_named = !service_account.is_empty();
+    let name = if is_named { service_account } else { DEFAULT };
+    let api = Api::<ServiceAccount>::namespaced(client.clone(), agent_namespace);
+    let found = bounded(api.get_metadata_opt(name)).await;
+    let found = found.map_err(CallError::of(
+        "read",
+        format_args!("ServiceAccount {agent_namespace}/{name}"),
+    ))?;
+    match found {
+        Some(_) => Ok(Identity::ServiceAccount {
+            namespace: agent_namespace.to_owned(),
+            name: name.to_owned(),
+        }),
+        None if !is_named => Ok(Identity::Agent),
+        None => Err(Lacking::ServiceAccount {
+            namespace: agent_namespace.to_owned(),
+            name: name.to_owned(),
+        }
+        .into()),
+    }
+}

@@ -1,0 +1,13 @@
+//! What a deployment needs besides the chart: values, the identity, the namespace, and copies of Secrets and ConfigMaps.
+
+mod copies;
+mod identity;
+mod namespace;
+mod values;
+
+pub use self::{
+    copies::{copy, delete_copies},
+    identity::identity,
+    namespace::{apply_metadata, check_selector},
+    values::values,
+};

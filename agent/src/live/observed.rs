@@ -1,0 +1,147 @@
+//! What is kept of a live object.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use helmops_release::{
+    health::{self, ErrorTable, Health, HealthRules},
+    marks,
+    object::ObjectId,
+};
+use k8s_openapi::jiff::Timestamp;
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+/// What is kept of a live object of a release.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// Its identity.
+    pub id: ObjectId,
+    /// Its UID.
+    pub uid: String,
+    /// When it was created, as the API server shows it.
+    pub created_at: String,
+    /// Whether it is being deleted.
+    pub is_terminating: bool,
+    /// The value of the label of releases: which release it belongs to.
+    pub set: String,
+    /// The annotation of releases, which an operator that copies labels does not copy.
+    pub set_id: Option<String>,
+    /// Whether it may be reported as extra when its release does not have it any more: its label or annotation may forbid that.
+    pub is_prunable: bool,
+    /// A hash of everything but its status and what the API server adds: it changes if the object is modified.
+    pub content: u64,
+    /// Its health, by the rules of its release.
+    pub health: Health,
+}
+
+/// What a release ignores when the health of its objects is determined, by the value of the label of releases.
+pub type RulesOf = Arc<dyn Fn(&str) -> Option<Rules> + Send + Sync>;
+
+/// The conditions that a release ignores: those that have every field of an entry.
+pub type Rules = Arc<[BTreeMap<String, String>]>;
+
+/// The label of objects that are not deleted with their set, with the value `false`.
+const PRUNE: &str = "objectset.rio.cattle.io/prune";
+
+impl Observed {
+    /// What is kept of an object at a time.
+    pub fn of(object: DynamicObject, rules: &RulesOf, errors: &ErrorTable, now: Timestamp) -> Option<Self> {
+        let metadata = &object.metadata;
+        let label = |key| metadata.labels.as_ref()?.get(key).map(String::as_str);
+        let annotation = |key| metadata.annotations.as_ref()?.get(key).map(String::as_str);
+        let is_kept = annotation(marks::RESOURCE_POLICY).is_some_and(|policy| policy.trim() == marks::KEEP);
+        let set = label(marks::SET_HASH).unwrap_or_default().to_owned();
+        let created_at = metadata.creation_timestamp.as_ref();
+        let observed = Self {
+            id: ObjectId {
+                api_version: String::new(),
+                kind: String::new(),
+                namespace: metadata.namespace.clone().unwrap_or_default(),
+                name: metadata.name.clone()?,
+            },
+            uid: metadata.uid.clone().unwrap_or_default(),
+            created_at: created_at.map(|time| time.0.to_string()).unwrap_or_default(),
+            is_terminating: metadata.deletion_timestamp.is_some(),
+            set_id: annotation(marks::SET_ID).map(str::to_owned),
+            is_prunable: !is_kept && label(PRUNE) != Some("false"),
+            set,
+            content: 0,
+            health: Health::default(),
+        };
+        let object = whole(object)?;
+        let ignored = rules(&observed.set).unwrap_or_default();
+        let rules = HealthRules {
+            errors,
+            ignored: &ignored,
+        };
+        Some(Self {
+            id: ObjectId::of(&object)?,
+            content: content(&object),
+            health: health::of(&object, rules, now),
+            ..observed
+        })
+    }
+}
+
+/// The object as JSON, without its managed fields.
+pub fn whole(object: DynamicObject) -> Option<Value> {
+    let DynamicObject {
+        types,
+        mut metadata,
+        mut data,
+    } = object;
+    metadata.managed_fields = None;
+    let types = types?;
+    let fields = data.as_object_mut()?;
+    fields.insert("apiVersion".to_owned(), json!(types.api_version));
+    fields.insert("kind".to_owned(), json!(types.kind));
+    fields.insert("metadata".to_owned(), serde_json::to_value(metadata).ok()?);
+    Some(data)
+}
+
+/// A hash of everything but the status and what the API server adds.
+pub fn content(object: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let fields = object.as_object().into_iter().flatten();
+    for (name, value) in fields.filter(|(name, _)| *name != "status") {
+        name.hash(&mut hasher);
+        if name == "metadata" {
+            metadata(value).hash(&mut hasher);
+        } else {
+            value.to_string().hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// The metadata that a user or a controller writes.
+fn metadata(metadata: &Value) -> BTreeMap<&str, String> {
+    const WRITTEN: [&str; 4] = ["annotations", "finalizers", "labels", "ownerReferences"];
+    let field = |name| Some((name, metadata.get(name)?.to_string()));
+    WRITTEN.into_iter().filter_map(field).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_changes_with_the_spec_and_the_labels_only() {
+        let object = |status: &str, label: &str, version: &str, replicas: u64| {
+            json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": { "name": "web", "labels": { "a": label }, "resourceVersion": version, "generation": replicas },
+                "spec": { "replicas": replicas },
+                "status": { "state": status },
+            })
+        };
+        let base = content(&object("a", "a", "1", 1));
+        assert_eq!(base, content(&object("b", "a", "2", 1)));
+        assert_ne!(base, content(&object("a", "b", "1", 1)));
+        assert_ne!(base, content(&object("a", "a", "1", 2)));
+    }
+}

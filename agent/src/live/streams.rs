@@ -1,0 +1,268 @@
+//! One watch per kind that a release uses.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    future::ready,
+    sync::{Arc, Mutex},
+};
+
+use futures::{
+    StreamExt,
+    future::{AbortHandle, Abortable},
+    stream::{self, BoxStream, SelectAll},
+};
+use helmops_kube::{Cache, Change, Fold, Index, Presence, backoff_without_init, is_absent};
+use helmops_process::{OnChange, exit::with_causes, lock};
+use helmops_release::{health::ErrorTable, marks};
+use k8s_openapi::jiff::Timestamp;
+use kube::{
+    Api, Client,
+    core::{DynamicObject, TypeMeta},
+    runtime::watcher,
+};
+use thiserror::Error;
+use tokio::sync::{Notify, mpsc};
+
+use super::{
+    kinds::ResourceKind,
+    observed::{Observed, RulesOf},
+};
+
+/// Objects per page of a list.
+const PAGE: u32 = 100;
+
+/// An API version and a kind.
+pub type KindName = (String, String);
+
+/// The live objects of all releases. Clones share them.
+#[derive(Clone)]
+pub struct LiveObjects {
+    client: Client,
+    /// The namespaces that are watched; empty for all.
+    namespaces: Arc<[String]>,
+    rules: RulesOf,
+    /// Which conditions are errors.
+    errors: Arc<ErrorTable>,
+    kinds: Arc<Mutex<UsedKinds>>,
+    /// Notifies of a change of the kinds.
+    kinds_changed: Arc<Notify>,
+}
+
+/// The kinds that releases use.
+#[derive(Default)]
+struct UsedKinds {
+    watched: BTreeMap<KindName, Watched>,
+    by_release: HashMap<String, BTreeSet<KindName>>,
+}
+
+#[derive(Clone)]
+struct Watched {
+    kind: ResourceKind,
+    cache: Cache<Arc<Observed>, BySet>,
+}
+
+/// The names of the objects of each release, by the value of its label.
+#[derive(Debug, Default)]
+struct BySet(Index<String>);
+
+/// The objects of a kind are not known yet.
+#[derive(Debug, Error)]
+#[error("the list of {kind} ({api_version}) on the cluster is not complete")]
+pub struct NotSynced {
+    api_version: String,
+    kind: String,
+}
+
+type Changes = Vec<Change<Arc<Observed>>>;
+
+impl LiveObjects {
+    /// No objects yet. `namespaces` are those that are watched; empty for all.
+    pub fn new(client: Client, namespaces: Vec<String>, rules: RulesOf, errors: ErrorTable) -> Self {
+        Self {
+            client,
+            namespaces: namespaces.into(),
+            rules,
+            errors: Arc::new(errors),
+            kinds: Arc::default(),
+            kinds_changed: Arc::default(),
+        }
+    }
+
+    /// Sets the kinds that a release uses. A kind that no release uses is not watched any more.
+    pub fn set_kinds(&self, release: &str, kinds: impl IntoIterator<Item = ResourceKind>) {
+        let mut used = lock(&self.kinds);
+        let kinds: BTreeMap<KindName, ResourceKind> = kinds
+            .into_iter()
+            .map(|kind| {
+                (
+                    (kind.resource.api_version.clone(), kind.resource.kind.clone()),
+                    kind,
+                )
+            })
+            .collect();
+        let names = kinds.keys().cloned().collect();
+        if used.by_release.get(release) == Some(&names) {
+            return;
+        }
+        for (name, kind) in kinds {
+            used.watched.entry(name).or_insert_with(|| Watched {
+                kind,
+                cache: Cache::new(),
+            });
+        }
+        if names.is_empty() {
+            used.by_release.remove(release);
+        } else {
+            used.by_release.insert(release.to_owned(), names);
+        }
+        let UsedKinds { watched, by_release } = &mut *used;
+        let needed: BTreeSet<&KindName> = by_release.values().flatten().collect();
+        watched.retain(|name, _| needed.contains(name));
+        drop(used);
+        self.kinds_changed.notify_one();
+    }
+
+    /// The objects of a release, given by the value of its label, of the kinds that were set for it. A kind that the API server
+    /// does not have has none.
+    ///
+    /// # Errors
+    /// If a first list is not complete.
+    pub fn of_release(&self, release: &str, set: &str) -> Result<Vec<Arc<Observed>>, NotSynced> {
+        let watched = self.watched_by(release);
+        let mut objects = Vec::new();
+        for ((api_version, kind), watched) in watched {
+            if watched.cache.presence() == Presence::Unknown {
+                return Err(NotSynced { api_version, kind });
+            }
+            watched.cache.read(|all, by_set| {
+                objects.extend(by_set.0.get(set).filter_map(|name| all.get(name)).cloned());
+            });
+        }
+        Ok(objects)
+    }
+
+    /// Waits until the first lists of the kinds of a release are complete.
+    pub async fn wait_until_synced(&self, release: &str) {
+        for (_, watched) in self.watched_by(release) {
+            watched.cache.wait_until_synced().await;
+        }
+    }
+
+    fn watched_by(&self, release: &str) -> Vec<(KindName, Watched)> {
+        let used = lock(&self.kinds);
+        let names = used.by_release.get(release).into_iter().flatten();
+        names
+            .filter_map(|name| Some((name.clone(), used.watched.get(name)?.clone())))
+            .collect()
+    }
+
+    /// Follows the watches. Sends the value of the label of each release that a change affects.
+    pub async fn run(&self, affected: mpsc::Sender<String>) {
+        let mut running = HashMap::new();
+        let mut changes = SelectAll::new();
+        // It keeps the selection from ending without a watch.
+        changes.push(stream::pending().boxed());
+        loop {
+            self.start_and_stop(&mut running, &mut changes);
+            tokio::select! {
+                () = self.kinds_changed.notified() => {}
+                Some(changes) = changes.next() => {
+                    for set in sets(&changes) {
+                        if affected.send(set).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn start_and_stop(
+        &self,
+        running: &mut HashMap<KindName, AbortHandle>,
+        changes: &mut SelectAll<BoxStream<'static, Changes>>,
+    ) {
+        let used = lock(&self.kinds);
+        running.retain(|name, watch| {
+            let is_used = used.watched.contains_key(name);
+            if !is_used {
+                watch.abort();
+            }
+            is_used
+        });
+        for (name, watched) in &used.watched {
+            running.entry(name.clone()).or_insert_with(|| {
+                let (abort, registration) = AbortHandle::new_pair();
+                changes.push(Abortable::new(self.follow(watched), registration).boxed());
+                abort
+            });
+        }
+    }
+
+    fn follow(&self, watched: &Watched) -> BoxStream<'static, Changes> {
+        let (client, resource) = (&self.client, &watched.kind.resource);
+        let apis: Vec<(Option<String>, Api<DynamicObject>)> =
+            if self.namespaces.is_empty() || !watched.kind.is_namespaced {
+                vec![(None, Api::all_with(client.clone(), resource))]
+            } else {
+                let namespaced = |namespace: &String| {
+                    let api = Api::namespaced_with(client.clone(), namespace, resource);
+                    (Some(namespace.clone()), api)
+                };
+                self.namespaces.iter().map(namespaced).collect()
+            };
+        let watches = apis
+            .into_iter()
+            .map(|(namespace, api)| (namespace, events(api, watched.cache.clone(), &resource.kind)));
+        let (rules, errors) = (Arc::clone(&self.rules), Arc::clone(&self.errors));
+        let types = TypeMeta {
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+        };
+        let observed = move |mut object: DynamicObject| {
+            // The objects of a list have none.
+            object.types.get_or_insert_with(|| types.clone());
+            Observed::of(object, &rules, &errors, Timestamp::now()).map(Arc::new)
+        };
+        watched.cache.follow(watches.collect(), observed).boxed()
+    }
+}
+
+/// The events of a watch, with its errors logged once.
+fn events(
+    api: Api<DynamicObject>,
+    cache: Cache<Arc<Observed>, BySet>,
+    kind: &str,
+) -> BoxStream<'static, watcher::Event<DynamicObject>> {
+    let config = watcher::Config::default().labels(marks::SET_HASH).page_size(PAGE);
+    let kind = kind.to_owned();
+    let mut logged = OnChange::default();
+    backoff_without_init(watcher(api, config))
+        .filter_map(move |event| {
+            let error = event.as_ref().err().map(|error| with_causes(error));
+            if event.as_ref().is_err_and(is_absent) {
+                cache.mark_absent();
+            }
+            if logged.record(error.clone())
+                && let Some(error) = error
+            {
+                tracing::warn!(error, "cannot watch {kind}; retrying");
+            }
+            ready(event.ok())
+        })
+        .boxed()
+}
+
+/// The releases that changes affect.
+fn sets(changes: &Changes) -> BTreeSet<String> {
+    let values = changes.iter().flat_map(|change| [&change.before, &change.after]);
+    values.flatten().map(|object| object.set.clone()).collect()
+}
+
+impl Fold<Arc<Observed>> for BySet {
+    fn apply(&mut self, change: &Change<Arc<Observed>>) {
+        let set = |object: &Option<Arc<Observed>>| Some(object.as_ref()?.set.clone());
+        self.0
+            .change(&change.name, set(&change.before), set(&change.after));
+    }
+}

@@ -1,0 +1,184 @@
+//! What is known of an installed revision: its objects. Their content stays in the record, and is read when it is needed.
+
+use std::collections::{BTreeSet, HashMap};
+
+use helmops_release::{
+    drift::ObjectDrift,
+    manifest::{self, ManifestError},
+    names::ReleaseKey,
+    object::ObjectId,
+    record::Record,
+};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::{
+    live::{KindError, Kinds, ResourceKind},
+    records::{RecordStoreError, Records},
+};
+
+/// An installed revision.
+#[derive(Debug)]
+pub struct Installed {
+    /// The release.
+    pub release: ReleaseKey,
+    /// The revision.
+    pub revision: u64,
+    /// Its objects, in the order of the manifest.
+    pub desired: Vec<DesiredObject>,
+    /// Kind and name of the objects of the revision before it.
+    pub previous: BTreeSet<(String, String)>,
+    /// What the last comparison of each object showed.
+    pub verdicts: HashMap<ObjectId, Verdict>,
+}
+
+/// An object of a revision.
+#[derive(Debug)]
+pub struct DesiredObject {
+    /// Its identity on the cluster: with a namespace, if its kind has one.
+    pub id: ObjectId,
+    /// Its kind; `None` if the cluster does not have it.
+    pub kind: Option<ResourceKind>,
+    /// Whether the cluster deletes it after its end, so that it need not exist.
+    pub is_temporary: bool,
+}
+
+/// What a comparison showed.
+#[derive(Debug)]
+pub struct Verdict {
+    /// The content of the live object that was compared.
+    pub content: u64,
+    /// The difference.
+    pub drift: Option<ObjectDrift>,
+    /// Corrections of this content that did not change it.
+    pub corrections: u32,
+}
+
+/// Why the objects of a revision are not known.
+#[derive(Debug, Error)]
+pub enum InstalledError {
+    /// The record cannot be used.
+    #[error(transparent)]
+    Record(#[from] RecordStoreError),
+    /// There is no record.
+    #[error("revision {revision} of release {release} has no record")]
+    NoRecord {
+        /// The release.
+        release: ReleaseKey,
+        /// The revision.
+        revision: u64,
+    },
+    /// Its manifest cannot be used.
+    #[error("the manifest of revision {revision} of release {release} cannot be used: {source}")]
+    Manifest {
+        /// The release.
+        release: ReleaseKey,
+        /// The revision.
+        revision: u64,
+        /// Why.
+        source: ManifestError,
+    },
+    /// The kinds cannot be read.
+    #[error(transparent)]
+    Kind(KindError),
+}
+
+impl Installed {
+    /// Reads an installed revision.
+    ///
+    /// # Errors
+    /// If its record is missing or cannot be used.
+    pub async fn read(
+        records: &Records,
+        kinds: &Kinds,
+        release: &ReleaseKey,
+        revision: u64,
+        previous: Option<u64>,
+    ) -> Result<Self, InstalledError> {
+        let objects = manifest_of(records, release, revision).await?;
+        let mut desired = Vec::with_capacity(objects.len());
+        for object in &objects {
+            desired.extend(desired_object(kinds, object, &release.namespace).await?);
+        }
+        let previous = match previous {
+            Some(previous) => names(&manifest_of(records, release, previous).await.unwrap_or_default()),
+            None => BTreeSet::new(),
+        };
+        Ok(Self {
+            release: release.clone(),
+            revision,
+            desired,
+            previous,
+            verdicts: HashMap::new(),
+        })
+    }
+
+    /// Whether it is this revision.
+    pub fn is(&self, release: &ReleaseKey, revision: u64) -> bool {
+        self.release == *release && self.revision == revision
+    }
+
+    /// Whether the cluster has the kinds of all objects. If not, one may have been installed since.
+    pub fn is_complete(&self) -> bool {
+        self.desired.iter().all(|object| object.kind.is_some())
+    }
+
+    /// The kinds of its objects.
+    pub fn kinds(&self) -> impl Iterator<Item = ResourceKind> {
+        self.desired.iter().filter_map(|object| object.kind.clone())
+    }
+}
+
+/// The objects of a revision.
+///
+/// # Errors
+/// If its record is missing or cannot be used.
+pub async fn manifest_of(
+    records: &Records,
+    release: &ReleaseKey,
+    revision: u64,
+) -> Result<Vec<Value>, InstalledError> {
+    let record: Option<Record> = records.read(release, revision).await?;
+    let record = record.ok_or_else(|| InstalledError::NoRecord {
+        release: release.clone(),
+        revision,
+    })?;
+    manifest::objects(&record.manifest).map_err(|source| InstalledError::Manifest {
+        release: release.clone(),
+        revision,
+        source,
+    })
+}
+
+async fn desired_object(
+    kinds: &Kinds,
+    object: &Value,
+    namespace: &str,
+) -> Result<Option<DesiredObject>, InstalledError> {
+    let Some(mut id) = ObjectId::of(object) else {
+        return Ok(None);
+    };
+    let kind = match kinds.get(&id.api_version, &id.kind).await {
+        Ok(kind) => Some(kind),
+        Err(KindError::Unknown { .. }) => None,
+        Err(error @ KindError::Call(_)) => return Err(InstalledError::Kind(error)),
+    };
+    match &kind {
+        Some(kind) if !kind.is_namespaced => id.namespace.clear(),
+        Some(_) if id.namespace.is_empty() => namespace.clone_into(&mut id.namespace),
+        Some(_) | None => {}
+    }
+    let lifetime = object.pointer("/spec/ttlSecondsAfterFinished");
+    let is_temporary =
+        id.group() == "batch" && id.kind == "Job" && lifetime.is_some_and(|seconds| !seconds.is_null());
+    Ok(Some(DesiredObject {
+        id,
+        kind,
+        is_temporary,
+    }))
+}
+
+fn names(objects: &[Value]) -> BTreeSet<(String, String)> {
+    let ids = objects.iter().filter_map(ObjectId::of);
+    ids.map(|id| (id.kind, id.name)).collect()
+}

@@ -1,0 +1,15 @@
+//! Compares the objects of a release with its manifest, and corrects them.
+//!
+//! ```text
+//! record ─► manifest ─► installed (which objects, of which kinds) ─► live objects ─► verify (only those that changed) ─► drift
+//! ```
+
+mod correct;
+mod installed;
+mod verify;
+
+pub use self::{
+    correct::correct,
+    installed::{Installed, InstalledError},
+    verify::{FIELD_MANAGER, Monitor, MonitorError},
+};

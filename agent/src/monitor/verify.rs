@@ -1,0 +1,296 @@
+//! Finds the drift of a release. Objects that have not changed since their last comparison are not compared again.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use helmops_api::{BundleDeployment, BundleDeploymentOptions};
+use helmops_release::{
+    drift::{Autoscalers, Change, DriftRules, ObjectDrift, as_applied, contains, difference},
+    names::{ReleaseKey, SetId},
+    object::ObjectId,
+    report::{ObservedObject, ReleaseObjects},
+};
+use helmops_runtime::client::{ApiError, CallError, bounded};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+    core::DynamicObject,
+};
+use serde_json::{Value, json};
+use thiserror::Error;
+use tokio::time::timeout;
+
+use super::installed::{DesiredObject, Installed, InstalledError, Verdict, manifest_of};
+use crate::{
+    live::{self, LiveObjects, NotSynced, Observed, ResourceKind},
+    records::Records,
+};
+
+/// The field manager of all objects of releases. It is that of Fleet's agent: another one would conflict with it.
+pub const FIELD_MANAGER: &str = "fleetagent";
+
+/// How long to wait for the first list of a kind.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What a comparison uses.
+#[derive(Clone, Copy)]
+pub struct Monitor<'m> {
+    /// The cluster.
+    pub client: &'m Client,
+    /// The records of releases.
+    pub records: &'m Records,
+    /// The live objects.
+    pub live: &'m LiveObjects,
+    /// The BundleDeployment.
+    pub deployment: &'m BundleDeployment,
+    /// The identity of its objects.
+    pub set: &'m SetId,
+}
+
+/// The objects of a release.
+#[derive(Debug, Default)]
+pub struct Monitored {
+    /// What is reported.
+    pub objects: ReleaseObjects,
+}
+
+/// Why the objects of a release cannot be compared.
+#[derive(Debug, Error)]
+pub enum MonitorError {
+    /// What is installed is not known.
+    #[error(transparent)]
+    Installed(#[from] InstalledError),
+    /// The live objects are not known.
+    #[error(transparent)]
+    NotSynced(#[from] NotSynced),
+    /// The API server cannot be read.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+impl Monitor<'_> {
+    /// Compares the live objects with the installed revision.
+    ///
+    /// # Errors
+    /// If something cannot be read.
+    pub async fn compare(&self, installed: &mut Installed) -> Result<Monitored, MonitorError> {
+        let name = self.name();
+        self.live.set_kinds(name, installed.kinds());
+        // A kind that is not listed in time is reported below.
+        let _ = timeout(SYNC_TIMEOUT, self.live.wait_until_synced(name)).await;
+        let live = self.live.of_release(name, &self.set.hash())?;
+        let live: HashMap<&ObjectId, &Arc<Observed>> =
+            live.iter().map(|object| (&object.id, object)).collect();
+        self.verify(installed, &live).await?;
+        Ok(Monitored {
+            objects: self.report(installed, &live).await?,
+        })
+    }
+
+    /// Compares the objects that have changed since they were compared last.
+    async fn verify(
+        &self,
+        installed: &mut Installed,
+        live: &HashMap<&ObjectId, &Arc<Observed>>,
+    ) -> Result<(), MonitorError> {
+        let verdicts = &installed.verdicts;
+        let is_changed = |object: &&DesiredObject| {
+            let known = verdicts.get(&object.id).map(|verdict| verdict.content);
+            live.get(&object.id)
+                .is_some_and(|live| known != Some(live.content))
+        };
+        let changed: Vec<(ObjectId, ResourceKind)> = installed
+            .desired
+            .iter()
+            .filter(is_changed)
+            .filter_map(|object| Some((object.id.clone(), object.kind.clone()?)))
+            .collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let manifest = manifest_of(self.records, &installed.release, installed.revision).await?;
+        let autoscalers = Autoscalers::of(&manifest.iter().collect::<Vec<_>>());
+        let rules = DriftRules::new(self.options().diff.as_ref());
+        for (id, kind) in changed {
+            let Some(desired) = find(&manifest, &id) else {
+                continue;
+            };
+            let Some(object) = self.read(&kind, &id).await? else {
+                // It was deleted since; the watch shows that.
+                continue;
+            };
+            let content = live::content(&object);
+            let drift = if contains(desired, &object) {
+                None
+            } else {
+                let predicted = self.predicted(&kind, &id, desired, &installed.release).await?;
+                difference(&predicted, &object, &rules, &autoscalers)
+            };
+            let drift = drift.map(|drift| ObjectDrift {
+                id: id.clone(),
+                change: Change::Modified(drift),
+            });
+            let corrections = 0;
+            installed.verdicts.insert(
+                id,
+                Verdict {
+                    content,
+                    drift,
+                    corrections,
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// What is reported of the objects.
+    async fn report(
+        &self,
+        installed: &Installed,
+        live: &HashMap<&ObjectId, &Arc<Observed>>,
+    ) -> Result<ReleaseObjects, MonitorError> {
+        let rules = DriftRules::new(self.options().diff.as_ref());
+        let mut report = ReleaseObjects::default();
+        for object in &installed.desired {
+            let Some(found) = live.get(&object.id) else {
+                if !object.is_temporary && !rules.ignores_missing(&object.id) {
+                    report.drift.push(self.missing(object).await?);
+                }
+                continue;
+            };
+            report.objects.push(ObservedObject {
+                id: object.id.clone(),
+                uid: found.uid.clone(),
+                created_at: found.created_at.clone(),
+                health: found.health.clone(),
+            });
+            let verdict = installed.verdicts.get(&object.id);
+            report
+                .drift
+                .extend(verdict.and_then(|verdict| verdict.drift.clone()));
+        }
+        report.drift.extend(self.extra(installed, live));
+        Ok(report)
+    }
+
+    async fn missing(&self, object: &DesiredObject) -> Result<ObjectDrift, MonitorError> {
+        let exists = match &object.kind {
+            Some(kind) => self.read(kind, &object.id).await?.is_some(),
+            None => false,
+        };
+        Ok(ObjectDrift {
+            id: object.id.clone(),
+            change: Change::Missing { exists },
+        })
+    }
+
+    /// Live objects of the revision before that are not desired any more.
+    fn extra(&self, installed: &Installed, live: &HashMap<&ObjectId, &Arc<Observed>>) -> Vec<ObjectDrift> {
+        // The same object has an identity for each version of its API.
+        let same = |one: &ObjectId, other: &ObjectId| {
+            (one.group(), &one.kind, &one.namespace, &one.name)
+                == (other.group(), &other.kind, &other.namespace, &other.name)
+        };
+        let is_extra = |object: &&&Arc<Observed>| {
+            let id = &object.id;
+            object.is_prunable
+                && object.set_id.as_deref() == Some(self.set.as_str())
+                && installed.previous.contains(&(id.kind.clone(), id.name.clone()))
+                && !installed.desired.iter().any(|desired| same(&desired.id, id))
+        };
+        let mut extra: Vec<_> = live
+            .values()
+            .filter(is_extra)
+            .map(|object| ObjectDrift {
+                id: object.id.clone(),
+                change: Change::Extra,
+            })
+            .collect();
+        extra.sort_by(|one, other| one.id.cmp(&other.id));
+        extra
+    }
+
+    /// A live object; `None` if it does not exist.
+    pub(super) async fn read(&self, kind: &ResourceKind, id: &ObjectId) -> Result<Option<Value>, CallError> {
+        let found = bounded(self.api(kind, id).get_opt(&id.name)).await;
+        let found = found.map_err(CallError::of("read", id))?;
+        Ok(found.and_then(live::whole))
+    }
+
+    /// What applying the object of the manifest would make of the live one.
+    async fn predicted(
+        &self,
+        kind: &ResourceKind,
+        id: &ObjectId,
+        desired: &Value,
+        release: &ReleaseKey,
+    ) -> Result<Value, CallError> {
+        let params = PatchParams::apply(FIELD_MANAGER).force().dry_run();
+        let applied = self.apply(kind, id, desired, release, &params).await;
+        applied.map_err(CallError::of("compare", id))
+    }
+
+    pub(super) async fn apply(
+        &self,
+        kind: &ResourceKind,
+        id: &ObjectId,
+        desired: &Value,
+        release: &ReleaseKey,
+        params: &PatchParams,
+    ) -> Result<Value, ApiError> {
+        let desired = as_applied(desired, &release.namespace, &release.name);
+        let applied = bounded(self.api(kind, id).patch(&id.name, params, &Patch::Apply(desired))).await?;
+        Ok(live::whole(applied).unwrap_or_default())
+    }
+
+    /// Replaces the live object by that of the manifest.
+    pub(super) async fn replace(
+        &self,
+        kind: &ResourceKind,
+        id: &ObjectId,
+        desired: &Value,
+        release: &ReleaseKey,
+    ) -> Result<(), ApiError> {
+        let api = self.api(kind, id);
+        let live = bounded(api.get_metadata(&id.name)).await?;
+        let mut object = as_applied(desired, &release.namespace, &release.name);
+        json_patch::merge(
+            &mut object,
+            &json!({ "metadata": { "resourceVersion": live.metadata.resource_version } }),
+        );
+        let object: DynamicObject =
+            serde_json::from_value(object).map_err(|error| ApiError::Kube(kube::Error::SerdeError(error)))?;
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        bounded(api.replace(&id.name, &params, &object)).await?;
+        Ok(())
+    }
+
+    fn api(&self, kind: &ResourceKind, id: &ObjectId) -> Api<DynamicObject> {
+        if kind.is_namespaced {
+            Api::namespaced_with(self.client.clone(), &id.namespace, &kind.resource)
+        } else {
+            Api::all_with(self.client.clone(), &kind.resource)
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.deployment.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    const fn options(&self) -> &BundleDeploymentOptions {
+        &self.deployment.spec.options
+    }
+}
+
+/// The object of a manifest with an identity on the cluster.
+pub(super) fn find<'m>(manifest: &'m [Value], id: &ObjectId) -> Option<&'m Value> {
+    manifest.iter().find(|object| {
+        ObjectId::of(object).is_some_and(|own| {
+            let is_here =
+                own.namespace.is_empty() || id.namespace.is_empty() || own.namespace == id.namespace;
+            is_here && (&own.api_version, &own.kind, &own.name) == (&id.api_version, &id.kind, &id.name)
+        })
+    })
+}

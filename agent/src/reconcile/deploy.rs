@@ -1,0 +1,313 @@
+//! Brings a release to what its BundleDeployment wants.
+
+use std::fmt;
+
+use helmops_api::BundleDeployment;
+use helmops_release::{
+    action::{self, Action},
+    chart_metadata::Origin,
+    dependencies,
+    history::History,
+    names::ReleaseKey,
+    post_render::PostRender,
+    record::{Attempt, Cause, Status},
+    scopes::Scopes,
+    state::{Applied, ReleaseState, Wanted},
+};
+use helmops_runtime::retry_state::RetryKey;
+use kube::runtime::reflector::ObjectRef;
+
+use crate::{
+    charts::ChartFile,
+    context::Context,
+    error::{AgentError, Lacking},
+    helm::request::{self, Deploy, HelmSettings, Identity, Request},
+    inputs,
+};
+
+/// How many actions one reconciliation takes at most: unlock, finish an uninstallation, install, and one for a change in between.
+const MAX_ACTIONS: usize = 5;
+
+/// The deployment of a BundleDeployment.
+pub struct Deployment<'d> {
+    context: &'d Context,
+    deployment: &'d BundleDeployment,
+    release: ReleaseKey,
+}
+
+/// A deployed revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployed {
+    /// The release.
+    pub release: ReleaseKey,
+    /// The revision.
+    pub revision: u64,
+    /// The revision that was deployed before, if there is a record of it.
+    pub previous: Option<u64>,
+}
+
+/// As in a status.
+impl fmt::Display for Deployed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.release, self.revision)
+    }
+}
+
+impl<'d> Deployment<'d> {
+    pub fn new(context: &'d Context, deployment: &'d BundleDeployment) -> Self {
+        let release = ReleaseKey::of(name(deployment), &deployment.spec.options);
+        Self {
+            context,
+            deployment,
+            release,
+        }
+    }
+
+    /// Takes the actions that are needed, one after the other.
+    ///
+    /// # Errors
+    /// If one of them fails, or something is missing.
+    pub async fn deploy(&self) -> Result<Deployed, AgentError> {
+        let (context, release) = (self.context, &self.release);
+        let options = &self.deployment.spec.options;
+        if self.deployment.spec.helm_chart_options.is_none() {
+            return Err(Lacking::Content.into());
+        }
+        inputs::check_selector(&context.downstream, options, &release.namespace).await?;
+        let copies = inputs::copy(
+            &context.upstream,
+            &context.downstream,
+            self.deployment,
+            &release.namespace,
+        )
+        .await?;
+        // The cache may be behind: it only shows that nothing is to be done.
+        let cached = context.records.cached_history(release).await?;
+        if let (Some(deployed), false) = (self.current(&cached), copies) {
+            return Ok(deployed);
+        }
+        self.check_backoff()?;
+        self.check_dependencies()?;
+        for _ in 0..MAX_ACTIONS {
+            let history = context.records.current_history(release).await?;
+            let mut next = action::to_deploy(self.state(&history));
+            if copies && next == Action::None {
+                next = Action::Upgrade { discard: None };
+            }
+            match next {
+                Action::None => {
+                    return self.current(&history).ok_or(AgentError::Changed);
+                }
+                Action::Wait(pending) => {
+                    let release = release.clone();
+                    return Err(AgentError::Busy { release, pending });
+                }
+                Action::Refuse(owner) => {
+                    let release = release.clone();
+                    return Err(AgentError::Foreign { release, owner });
+                }
+                Action::Unlock { revision } => context.records.unlock(release, revision).await?,
+                Action::Install { replaces } => {
+                    return self.run(&history, Run::Install { replaces }).await;
+                }
+                Action::Upgrade { discard } => {
+                    if let Some(revision) = discard {
+                        context.records.delete(release, revision, Status::Failed).await?;
+                    }
+                    return self.run(&history, Run::Upgrade).await;
+                }
+                Action::Uninstall | Action::Forget => {
+                    super::remove::uninstall(context, release, &history).await?;
+                }
+            }
+        }
+        Err(AgentError::Changed)
+    }
+
+    /// The deployed revision, if it is what is wanted.
+    fn current(&self, history: &History) -> Option<Deployed> {
+        let ReleaseState::Current { revision } = self.state(history) else {
+            return None;
+        };
+        Some(self.deployed(history, revision))
+    }
+
+    fn deployed(&self, history: &History, revision: u64) -> Deployed {
+        let previous = history
+            .iter()
+            .map(|one| one.number)
+            .find(|number| *number < revision);
+        Deployed {
+            release: self.release.clone(),
+            revision,
+            previous,
+        }
+    }
+
+    fn state(&self, history: &History) -> ReleaseState {
+        let (spec, status) = (&self.deployment.spec, &self.deployment.status);
+        let applied = status.release.rsplit_once(':').and_then(|(release, revision)| {
+            let is_this = ReleaseKey::parse(release).as_ref() == Some(&self.release);
+            let revision = revision.parse().ok().filter(|_| is_this)?;
+            Some(Applied {
+                deployment_id: &status.applied_deployment_id,
+                revision,
+            })
+        });
+        let wanted = Wanted {
+            bundle_deployment: name(self.deployment),
+            deployment_id: &spec.deployment_id,
+            applied,
+            takes_ownership: spec.options.helm.as_ref().is_some_and(|helm| helm.take_ownership),
+        };
+        ReleaseState::of(&wanted, history)
+    }
+
+    /// After a failure, the next attempt is due later, whatever else has changed meanwhile.
+    fn check_backoff(&self) -> Result<(), AgentError> {
+        let key = ObjectRef::new(name(self.deployment))
+            .within(self.deployment.metadata.namespace.as_deref().unwrap_or_default());
+        let retry_key = RetryKey::of(&self.deployment.metadata, &[]);
+        let remaining = self.context.retries.backoff.remaining(&key, &retry_key);
+        remaining.map_or(Ok(()), |wait| Err(AgentError::Postponed(wait)))
+    }
+
+    fn check_dependencies(&self) -> Result<(), AgentError> {
+        let all = self.context.deployments.state();
+        let all: Vec<_> = all.iter().filter_map(|deployment| deployment.valid()).collect();
+        Ok(dependencies::check(self.deployment, &all)?)
+    }
+
+    /// Runs Helm to install or upgrade.
+    async fn run(&self, history: &History, run: Run) -> Result<Deployed, AgentError> {
+        let (context, release) = (self.context, &self.release);
+        let options = &self.deployment.spec.options;
+        let identity =
+            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
+        let deployer = context.deployer(&identity)?;
+        let values =
+            inputs::values(&context.upstream, &deployer, self.deployment, &release.namespace).await?;
+        let chart = context.charts.get(&context.upstream, self.deployment).await?;
+        let settings = HelmSettings::of(options);
+        let deploy = self.render(&chart, values, &identity, &settings).await?;
+        let action = match run {
+            Run::Install { replaces } => request::Action::Install(request::Install {
+                deploy,
+                apply: settings.install,
+                takes_ownership: settings.install_takes_ownership,
+                creates_namespace: settings.creates_namespace,
+                replaces,
+            }),
+            Run::Upgrade => request::Action::Upgrade(request::Upgrade {
+                deploy,
+                apply: settings.upgrade,
+                takes_ownership: true,
+                max_history: settings.max_history,
+            }),
+        };
+        let request = Request {
+            release: release.clone(),
+            identity,
+            action,
+            hook_timeout: settings.hook_timeout,
+        };
+        tracing::info!(%release, action = request.action.name(), "running Helm");
+        let kubeconfig = context.kubeconfig()?;
+        let success = context
+            .helm
+            .run(request, kubeconfig, &context.stop)
+            .await
+            .map_err(AgentError::Helm)?;
+        let history_after = context.records.current_history(release).await?;
+        for replaced in history_after.unneeded() {
+            context
+                .records
+                .delete(release, replaced.number, replaced.status)
+                .await?;
+        }
+        let revision = success
+            .revision
+            .or_else(|| history_after.deployed().map(|deployed| deployed.number));
+        let revision = revision.ok_or(AgentError::Changed)?;
+        tracing::info!(%release, revision, "deployed");
+        for warning in success.warnings {
+            tracing::warn!(%release, warning, "warning of the API server");
+        }
+        let _ = history;
+        let deployed = self.deployed(&history_after, revision);
+        if !options.namespace_labels.is_empty() || !options.namespace_annotations.is_empty() {
+            let applied = inputs::apply_metadata(&deployer, options, &release.namespace).await;
+            applied.map_err(|error| AgentError::NamespaceForbidden {
+                release: deployed.to_string(),
+                error: format!(
+                    "the labels and annotations of namespace {} cannot be set: {error}; grant 'get' and 'patch' on this namespace \
+                     or remove namespaceLabels and namespaceAnnotations",
+                    release.namespace
+                ),
+            })?;
+        }
+        Ok(deployed)
+    }
+
+    async fn render(
+        &self,
+        chart: &ChartFile,
+        values: Vec<Vec<u8>>,
+        identity: &Identity,
+        settings: &HelmSettings,
+    ) -> Result<Deploy, AgentError> {
+        let (context, deployment) = (self.context, self.deployment);
+        let options = &deployment.spec.options;
+        let is_moved = !options.namespace.is_empty();
+        let scopes = if is_moved {
+            context.kinds.scopes().await?
+        } else {
+            Scopes::default()
+        };
+        let labels = deployment.metadata.labels.as_ref();
+        let attempt = Attempt {
+            deployment_id: deployment.spec.deployment_id.clone(),
+            cause: Cause::Change,
+            number: 1,
+        };
+        let service_account = match identity {
+            Identity::ServiceAccount { .. } => options.service_account.clone(),
+            Identity::Agent => String::new(),
+        };
+        Ok(Deploy {
+            archive: chart.path.clone(),
+            origin: Origin {
+                bundle_deployment: name(deployment).to_owned(),
+                agent_namespace: context.namespace.clone(),
+                service_account,
+                keep_resources: options.keep_resources,
+                commit: labels
+                    .and_then(|labels| labels.get("fleet.cattle.io/commit"))
+                    .cloned()
+                    .unwrap_or_default(),
+                attempt: Some(attempt),
+            },
+            values,
+            post_render: PostRender {
+                set: context.set_of(name(deployment)).as_str().to_owned(),
+                namespace: is_moved.then(|| options.namespace.clone()),
+                deletes_crds: options.delete_crd_resources,
+                scopes,
+            },
+            enables_dns: settings.enables_dns,
+            skips_schema: settings.skips_schema,
+            description: String::new(),
+        })
+    }
+}
+
+/// What Helm does.
+#[derive(Clone, Copy, Debug)]
+enum Run {
+    Install { replaces: bool },
+    Upgrade,
+}
+
+fn name(deployment: &BundleDeployment) -> &str {
+    deployment.metadata.name.as_deref().unwrap_or_default()
+}

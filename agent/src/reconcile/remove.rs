@@ -1,0 +1,189 @@
+//! Removes what a deleted BundleDeployment has installed.
+
+use helmops_api::BundleDeployment;
+use helmops_release::{
+    action::{self, Action},
+    gate::Held,
+    history::{History, Owner},
+    marks,
+    names::ReleaseKey,
+    object::ObjectId,
+    record::Record,
+    state::{ReleaseState, Wanted},
+};
+
+use crate::{
+    context::Context,
+    error::AgentError,
+    helm::request::{self, Request, Uninstall},
+    inputs, live,
+    monitor::{Installed, MonitorError},
+};
+
+/// Removes the releases of a BundleDeployment, if it certainly does not exist any more.
+///
+/// # Errors
+/// If that is not certain, or a release cannot be removed.
+pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentError> {
+    let release = context.releases.of(deployment);
+    let mut installed = release.lock().await;
+    if !context.guard.is_deleted(deployment).await? {
+        return Ok(());
+    }
+    for release in context.records.of_deployment(deployment).await? {
+        remove_release(context, deployment, &release).await?;
+    }
+    *installed = None;
+    context.live.set_kinds(deployment, []);
+    context.releases.forget(deployment);
+    Ok(())
+}
+
+async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKey) -> Result<(), AgentError> {
+    let history = context.records.current_history(release).await?;
+    let wanted = Wanted {
+        bundle_deployment: deployment,
+        deployment_id: "",
+        applied: None,
+        takes_ownership: false,
+    };
+    let state = ReleaseState::of(&wanted, &history);
+    let Some(newest) = history.newest() else {
+        return Ok(());
+    };
+    let record = context.records.read(release, newest.number).await?;
+    let keep = record.as_ref().is_some_and(keeps_objects);
+    match action::to_remove(&state, keep) {
+        Action::Uninstall => {
+            tracing::info!(%release, "uninstalling");
+            uninstall(context, release, &history).await?;
+            inputs::delete_copies(&context.downstream, deployment).await?;
+        }
+        Action::Forget => {
+            tracing::info!(%release, "forgetting the release; its objects are kept");
+            for revision in history.iter() {
+                context
+                    .records
+                    .delete(release, revision.number, revision.status)
+                    .await?;
+            }
+        }
+        Action::Wait(pending) => {
+            let release = release.clone();
+            return Err(AgentError::Busy { release, pending });
+        }
+        Action::None
+        | Action::Refuse(_)
+        | Action::Unlock { .. }
+        | Action::Install { .. }
+        | Action::Upgrade { .. } => {}
+    }
+    Ok(())
+}
+
+fn keeps_objects(record: &Record) -> bool {
+    record.chart_annotation(marks::KEEP_RESOURCES) == Some("true")
+}
+
+/// Removes the releases that a BundleDeployment had under other names, once the present one is deployed.
+///
+/// Objects that the present release has as well stay: it took them over. The others are deleted, without hooks: a release that
+/// still runs under another name is not to be shut down.
+///
+/// # Errors
+/// If something cannot be read or deleted.
+pub async fn remove_renamed(
+    context: &Context,
+    deployment: &BundleDeployment,
+    releases: &[ReleaseKey],
+) -> Result<(), AgentError> {
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let present = ReleaseKey::of(name, &deployment.spec.options);
+    if releases.iter().all(|release| *release == present) || Held::of(&deployment.spec).is_some() {
+        return Ok(());
+    }
+    let lock = context.releases.of(name);
+    let _locked = lock.lock().await;
+    let history = context.records.current_history(&present).await?;
+    let Some(deployed) = history
+        .deployed()
+        .filter(|deployed| Some(deployed.number) == history.newest().map(|newest| newest.number))
+    else {
+        return Ok(());
+    };
+    let kept = Installed::read(&context.records, &context.kinds, &present, deployed.number, None);
+    let kept = kept.await.map_err(MonitorError::from)?;
+    for release in releases.iter().filter(|release| **release != present) {
+        let history = context.records.current_history(release).await?;
+        let Some(newest) = history.newest() else {
+            continue;
+        };
+        tracing::info!(%release, %present, "removing the release that was renamed");
+        let old = Installed::read(&context.records, &context.kinds, release, newest.number, None);
+        let old = old.await.map_err(MonitorError::from)?;
+        prune(context, name, &old, &kept).await?;
+        for revision in history.iter() {
+            context
+                .records
+                .delete(release, revision.number, revision.status)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the objects of a revision that another one does not have, as far as they belong to the BundleDeployment.
+async fn prune(
+    context: &Context,
+    deployment: &str,
+    old: &Installed,
+    kept: &Installed,
+) -> Result<(), AgentError> {
+    let set = context.set_of(deployment);
+    let is_kept = |id: &ObjectId| {
+        kept.desired.iter().any(|kept| {
+            (kept.id.group(), &kept.id.kind, &kept.id.namespace, &kept.id.name)
+                == (id.group(), &id.kind, &id.namespace, &id.name)
+        })
+    };
+    for object in old.desired.iter().rev().filter(|object| !is_kept(&object.id)) {
+        if let Some(kind) = &object.kind {
+            live::delete(&context.downstream, kind, &object.id, &set).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Uninstalls a release, as the account that installed it.
+///
+/// # Errors
+/// If Helm fails.
+pub async fn uninstall(context: &Context, release: &ReleaseKey, history: &History) -> Result<(), AgentError> {
+    let newest = history
+        .newest()
+        .filter(|newest| newest.origin.owner != Owner::Other);
+    let record = match newest {
+        Some(newest) => context.records.read(release, newest.number).await?,
+        None => None,
+    };
+    let Some(record) = record else {
+        return Ok(());
+    };
+    let account = record
+        .chart_annotation(marks::SERVICE_ACCOUNT)
+        .unwrap_or_default();
+    let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
+    let request = Request {
+        release: release.clone(),
+        identity,
+        action: request::Action::Uninstall(Uninstall {
+            keeps_history: false,
+            runs_hooks: true,
+        }),
+        hook_timeout: request::DEFAULT_HOOK_TIMEOUT,
+    };
+    let kubeconfig = context.kubeconfig()?;
+    let run = context.helm.run(request, kubeconfig, &context.stop).await;
+    run.map_err(AgentError::Helm)?;
+    Ok(())
+}

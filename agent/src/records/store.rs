@@ -1,0 +1,324 @@
+//! Reads and writes records.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex},
+};
+
+use futures::{Stream, StreamExt};
+use helmops_api::{MetadataOnly, NamespacedName};
+use helmops_kube::{Cache, Change};
+use helmops_process::{exit::with_causes, lock};
+use helmops_release::{
+    history::{History, Owner, Revision},
+    names::ReleaseKey,
+    record::{DATA_KEY, Record, RecordError, SECRET_SELECTOR, Status},
+};
+use helmops_runtime::client::{ApiError, CallError, bounded};
+use k8s_openapi::{ByteString, api::core::v1::Secret, jiff::Timestamp};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams, Preconditions},
+    runtime::watcher::Event,
+};
+use thiserror::Error;
+
+use super::watched::{ByRelease, StoredRecord};
+
+/// The records of all releases of the cluster. Clones share what is cached.
+#[derive(Clone)]
+pub struct Records {
+    client: Client,
+    /// The namespace of the agent: records of agents in other namespaces are of somebody else.
+    agent_namespace: Arc<str>,
+    stored: Cache<StoredRecord, ByRelease>,
+    /// What decoded records show, by Secret: an entry for each record that was needed and exists.
+    decoded: Arc<Mutex<HashMap<NamespacedName, Decoded>>>,
+}
+
+struct Decoded {
+    resource_version: String,
+    revision: Revision,
+}
+
+/// Why a record cannot be used.
+#[derive(Debug, Error)]
+pub enum RecordStoreError {
+    /// The API server could not be called.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The record is damaged.
+    #[error(
+        "the record of revision {revision} of release {release} cannot be read: {source}; restore Secret {secret}, or delete it"
+    )]
+    Damaged {
+        /// The release.
+        release: ReleaseKey,
+        /// The revision.
+        revision: u64,
+        /// The Secret.
+        secret: String,
+        /// Why.
+        source: RecordError,
+    },
+}
+
+impl Records {
+    /// No records yet.
+    pub fn new(client: Client, agent_namespace: &str) -> Self {
+        Self {
+            client,
+            agent_namespace: agent_namespace.into(),
+            stored: Cache::new(),
+            decoded: Arc::default(),
+        }
+    }
+
+    /// Follows the watches of the metadata of all records, each with its namespace. The stream has the releases that change.
+    pub fn follow<S>(
+        &self,
+        watches: Vec<(Option<String>, S)>,
+    ) -> impl Stream<Item = ReleaseKey> + Send + use<S>
+    where
+        S: Stream<Item = Event<MetadataOnly<Secret>>> + Send + 'static,
+    {
+        let decoded = Arc::clone(&self.decoded);
+        let changes = self.stored.follow(watches, |secret| StoredRecord::of(&secret));
+        changes.flat_map(move |changes| {
+            let changed: Vec<_> = changes
+                .into_iter()
+                .filter_map(|change| affected(change, &decoded))
+                .collect();
+            futures::stream::iter(changed)
+        })
+    }
+
+    /// Waits until the first list is complete.
+    pub async fn wait_until_synced(&self) {
+        self.stored.wait_until_synced().await;
+    }
+
+    /// The history of a release, as the cache shows it.
+    ///
+    /// # Errors
+    /// If a record cannot be read.
+    pub async fn cached_history(&self, release: &ReleaseKey) -> Result<History, RecordStoreError> {
+        let stored = self.stored.read(|all, by_release| {
+            let names = by_release.index().get(release);
+            names
+                .filter_map(|name| all.get(name))
+                .cloned()
+                .collect::<Vec<_>>()
+        });
+        self.history(stored).await
+    }
+
+    /// The history of a release, as the API server shows it: the basis of everything that changes the release.
+    ///
+    /// # Errors
+    /// If a record cannot be read.
+    pub async fn current_history(&self, release: &ReleaseKey) -> Result<History, RecordStoreError> {
+        let api = Api::<MetadataOnly<Secret>>::namespaced(self.client.clone(), &release.namespace);
+        let selector = format!("{SECRET_SELECTOR},name={}", release.name);
+        let listed = bounded(api.list(&ListParams::default().labels(&selector))).await;
+        let listed = listed.map_err(CallError::of(
+            "list",
+            format_args!("the records of release {release}"),
+        ))?;
+        self.history(listed.items.iter().filter_map(StoredRecord::of).collect())
+            .await
+    }
+
+    /// The releases of each BundleDeployment of this agent. Damaged records belong to nobody.
+    ///
+    /// # Errors
+    /// If a record cannot be read.
+    pub async fn by_owner(&self) -> Result<BTreeMap<String, Vec<ReleaseKey>>, RecordStoreError> {
+        let mut newest = BTreeMap::<ReleaseKey, StoredRecord>::new();
+        for record in self.stored.state() {
+            let known = newest.entry(record.key.clone()).or_insert_with(|| record.clone());
+            if known.revision < record.revision {
+                *known = record;
+            }
+        }
+        let mut owners = BTreeMap::<String, Vec<ReleaseKey>>::new();
+        for (release, record) in newest {
+            let revision = match self.revision(&record).await {
+                Ok(revision) => revision,
+                Err(error @ RecordStoreError::Damaged { .. }) => {
+                    tracing::warn!(error = with_causes(&error), "ignoring a release");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if let Some(Owner::BundleDeployment(name)) = revision.map(|revision| revision.origin.owner) {
+                owners.entry(name).or_default().push(release);
+            }
+        }
+        Ok(owners)
+    }
+
+    /// The releases of a BundleDeployment of this agent.
+    ///
+    /// # Errors
+    /// If a record cannot be read.
+    pub async fn of_deployment(&self, deployment: &str) -> Result<Vec<ReleaseKey>, RecordStoreError> {
+        Ok(self.by_owner().await?.remove(deployment).unwrap_or_default())
+    }
+
+    async fn history(&self, stored: Vec<StoredRecord>) -> Result<History, RecordStoreError> {
+        let mut revisions = Vec::with_capacity(stored.len());
+        for record in stored {
+            revisions.extend(self.revision(&record).await?);
+        }
+        Ok(History::new(revisions))
+    }
+
+    /// What a record shows; `None` if it does not exist any more.
+    async fn revision(&self, stored: &StoredRecord) -> Result<Option<Revision>, RecordStoreError> {
+        let name = NamespacedName::new(&*stored.key.namespace, &*stored.secret);
+        if let Some(decoded) = lock(&self.decoded).get(&name)
+            && decoded.resource_version == stored.resource_version
+        {
+            return Ok(Some(decoded.revision.clone()));
+        }
+        let Some((_, record)) = self
+            .read_secret(&stored.key, stored.revision, &stored.secret)
+            .await?
+        else {
+            return Ok(None);
+        };
+        let revision = Revision::of(&record, &self.agent_namespace);
+        let decoded = Decoded {
+            resource_version: stored.resource_version.clone(),
+            revision: revision.clone(),
+        };
+        lock(&self.decoded).insert(name, decoded);
+        Ok(Some(revision))
+    }
+
+    /// A record; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn read(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+    ) -> Result<Option<Record>, RecordStoreError> {
+        let secret = helmops_release::record::secret_name(&release.name, revision);
+        let found = self.read_secret(release, revision, &secret).await?;
+        Ok(found.map(|(_, record)| record))
+    }
+
+    async fn read_secret(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        name: &str,
+    ) -> Result<Option<(Secret, Record)>, RecordStoreError> {
+        let found = bounded(self.secrets(release).get_opt(name)).await;
+        let found = found.map_err(CallError::of("read", secret_of(release, name)))?;
+        let Some(secret) = found else {
+            return Ok(None);
+        };
+        let data = secret.data.as_ref().and_then(|data| data.get(DATA_KEY));
+        let data = data.map_or(&[][..], |data| &data.0);
+        let record = Record::decode(data).map_err(|source| RecordStoreError::Damaged {
+            release: release.clone(),
+            revision,
+            secret: name.to_owned(),
+            source,
+        })?;
+        Ok(Some((secret, record)))
+    }
+
+    /// Marks a revision as failed whose Helm process does not run any more, so that Helm accepts another operation.
+    ///
+    /// # Errors
+    /// If it cannot be read or written; also if somebody else has changed it meanwhile.
+    pub async fn unlock(&self, release: &ReleaseKey, revision: u64) -> Result<(), RecordStoreError> {
+        let name = helmops_release::record::secret_name(&release.name, revision);
+        let Some((mut secret, record)) = self.read_secret(release, revision, &name).await? else {
+            return Ok(());
+        };
+        let was = record.info.status;
+        if !was.is_pending() {
+            return Ok(());
+        }
+        let description = format!("The agent stopped while the release was in status {was}");
+        let record = record.with_status(Status::Failed, description);
+        secret.metadata.labels = Some(record.labels(secret.labels(), Timestamp::now().as_second()));
+        let damaged = |source| RecordStoreError::Damaged {
+            release: release.clone(),
+            revision,
+            secret: name.clone(),
+            source,
+        };
+        let data = record.encode().map_err(damaged)?;
+        secret
+            .data
+            .get_or_insert_default()
+            .insert(DATA_KEY.to_owned(), ByteString(data));
+        // With the version that was read: it fails if somebody else has changed the record.
+        let written = bounded(
+            self.secrets(release)
+                .replace(&name, &PostParams::default(), &secret),
+        )
+        .await;
+        written.map_err(CallError::of("unlock", secret_of(release, &name)))?;
+        Ok(())
+    }
+
+    /// Deletes the record of a revision, if it is still in the status that was observed.
+    ///
+    /// # Errors
+    /// If the API server does not delete it.
+    pub async fn delete(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        status: Status,
+    ) -> Result<(), RecordStoreError> {
+        let name = helmops_release::record::secret_name(&release.name, revision);
+        let Some((secret, record)) = self.read_secret(release, revision, &name).await? else {
+            return Ok(());
+        };
+        if record.info.status != status {
+            return Ok(());
+        }
+        let preconditions = Preconditions {
+            uid: secret.metadata.uid,
+            resource_version: secret.metadata.resource_version,
+        };
+        let params = DeleteParams::default().preconditions(preconditions);
+        match bounded(self.secrets(release).delete(&name, &params)).await {
+            Ok(_) => Ok(()),
+            Err(error) if ApiError::is_not_found(&error) => Ok(()),
+            Err(error) => Err(CallError::of("delete", secret_of(release, &name))(error).into()),
+        }
+    }
+
+    fn secrets(&self, release: &ReleaseKey) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &release.namespace)
+    }
+}
+
+fn secret_of(release: &ReleaseKey, name: &str) -> String {
+    format!("Secret {}/{name}", release.namespace)
+}
+
+/// The release of a change. What was decoded of a deleted record is forgotten.
+fn affected(
+    change: Change<StoredRecord>,
+    decoded: &Mutex<HashMap<NamespacedName, Decoded>>,
+) -> Option<ReleaseKey> {
+    if change.before == change.after {
+        return None;
+    }
+    if change.after.is_none() {
+        lock(decoded).remove(&change.name);
+    }
+    let record = change.after.or(change.before)?;
+    Some(record.key)
+}

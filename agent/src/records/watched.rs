@@ -1,0 +1,94 @@
+//! The records that exist, by release, as the watch of their metadata shows them.
+
+use helmops_api::MetadataOnly;
+use helmops_kube::{Change, Fold, Index};
+use helmops_release::{names::ReleaseKey, record::Status};
+use k8s_openapi::api::core::v1::Secret;
+use kube::core::ObjectMeta;
+
+/// The metadata of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRecord {
+    /// The release.
+    pub key: ReleaseKey,
+    /// The name of its Secret.
+    pub secret: String,
+    /// The revision.
+    pub revision: u64,
+    /// The status, as its label shows it.
+    pub status: Status,
+    /// The version of its Secret.
+    pub resource_version: String,
+}
+
+impl StoredRecord {
+    /// The record of a Secret; `None` if it is none.
+    pub fn of(secret: &MetadataOnly<Secret>) -> Option<Self> {
+        Self::of_metadata(&secret.metadata)
+    }
+
+    /// As [`StoredRecord::of`].
+    pub fn of_metadata(metadata: &ObjectMeta) -> Option<Self> {
+        let label = |key| metadata.labels.as_ref()?.get(key);
+        Some(Self {
+            key: ReleaseKey {
+                namespace: metadata.namespace.clone()?,
+                name: label("name")?.clone(),
+            },
+            secret: metadata.name.clone()?,
+            revision: label("version")?.parse().ok()?,
+            status: Status::parse(label("status")?),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+        })
+    }
+}
+
+/// The Secrets of each release.
+#[derive(Debug, Default)]
+pub struct ByRelease(Index<ReleaseKey>);
+
+impl ByRelease {
+    /// The names of the Secrets of a release.
+    pub const fn index(&self) -> &Index<ReleaseKey> {
+        &self.0
+    }
+}
+
+impl Fold<StoredRecord> for ByRelease {
+    fn apply(&mut self, change: &Change<StoredRecord>) {
+        let key = |record: &Option<StoredRecord>| Some(record.as_ref()?.key.clone());
+        self.0
+            .change(&change.name, key(&change.before), key(&change.after));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_labels_of_a_secret_name_its_release() {
+        let secret = json!({
+            "metadata": {
+                "namespace": "shop", "name": "sh.helm.release.v1.web.v3", "resourceVersion": "7",
+                "labels": { "name": "web", "owner": "helm", "status": "deployed", "version": "3" },
+            }
+        });
+        let secret: MetadataOnly<Secret> = serde_json::from_value(secret).unwrap();
+        let expected = StoredRecord {
+            key: ReleaseKey {
+                namespace: "shop".to_owned(),
+                name: "web".to_owned(),
+            },
+            secret: "sh.helm.release.v1.web.v3".to_owned(),
+            revision: 3,
+            status: Status::Deployed,
+            resource_version: "7".to_owned(),
+        };
+        assert_eq!(StoredRecord::of(&secret), Some(expected));
+        let other = serde_json::from_value(json!({ "metadata": { "name": "a", "labels": {} } })).unwrap();
+        assert_eq!(StoredRecord::of(&other), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! Assembles and runs the process.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use helmops_kube::{
+    ObjectCache, configuration,
+    lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
+};
+use helmops_process::{self as process, Health, PlainPort, Supervisor, admin, metrics, probes, telemetry};
+use helmops_release::health::ErrorTable;
+use helmops_runtime::{
+    client, metrics::ReconcileMetrics, reconciler::Reconciler, retry_state::RetryState, workers::Workers,
+};
+use kube::{Client, Config};
+use prometheus::Registry;
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    args::RunArgs,
+    charts::Charts,
+    context::{Context, Releases},
+    helm::{Helm, workspace::Workspaces},
+    live::{Kinds, LiveObjects},
+    reconcile::BundleDeployments,
+    records::Records,
+    rules::SetRules,
+    triggers,
+    upstream::{NamespaceGuard, Upstream, heartbeat},
+};
+
+/// The field manager of the Lease. That of objects of releases is Fleet's.
+const FIELD_MANAGER: &str = "helmops-agent";
+/// The Lease of Fleet's agent: both never run at a time.
+const LEASE: &str = "fleet-agent";
+
+/// Runs the agent until a signal stops it.
+///
+/// # Errors
+/// If it cannot start, or one of its tasks fails.
+pub async fn run(args: RunArgs) -> anyhow::Result<()> {
+    telemetry::install(&args.process)?;
+    // Without a default provider the first HTTPS connection would panic.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let registry = metrics::registry()?;
+    let health = Health::default();
+    let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
+    serve(&args, &registry, &health, &mut supervisor).await?;
+
+    let config = configuration("helmops-agent", args.kubeconfig.as_deref()).await?;
+    let work = TaskTracker::new();
+    let (election, leadership) = leader_election(&args, config.clone(), &registry, &health)?;
+    let downstream = client::for_work(config.clone(), leadership.clone())?;
+    if let Some(election) = election {
+        let drained = work.clone();
+        let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
+        supervisor.spawn("leader election", election);
+    }
+    let mut upstream = Upstream::find(&args, &downstream, &leadership).await?;
+    if let Some(access) = upstream.access.take() {
+        supervisor.spawn("access", access.keep(supervisor.stop_token()));
+    }
+    let context = Arc::new(context(
+        &args,
+        config,
+        downstream,
+        leadership,
+        upstream,
+        &registry,
+        &supervisor,
+    )?);
+    tracing::info!(
+        version = process::version(),
+        namespace = args.namespace,
+        cluster = %context.cluster,
+        deployments = context.deployment_namespace,
+        "starting"
+    );
+    supervisor.spawn(
+        "heartbeat",
+        heartbeat::run(
+            context.upstream.clone(),
+            context.cluster.clone(),
+            args.namespace.clone(),
+            args.checkin_interval,
+            supervisor.stop_token(),
+        ),
+    );
+    let loops = triggers::run(
+        Arc::clone(&context),
+        args.collection_interval,
+        triggers::HealthSignals::new(&health),
+        Workers::new(args.workers, context.leadership.clone(), supervisor.stop_token()),
+        supervisor.stop_token(),
+    );
+    supervisor.spawn("loops", work.track_future(loops));
+    work.close();
+    supervisor.run().await?;
+    Ok(())
+}
+
+/// Serves metrics and probes.
+async fn serve(
+    args: &RunArgs,
+    registry: &Registry,
+    health: &Health,
+    supervisor: &mut Supervisor,
+) -> anyhow::Result<()> {
+    let metrics_port = PlainPort::bind(args.process.metrics_bind_address, registry, admin::PORT).await?;
+    let app = admin::router(registry.clone(), Vec::new(), health.clone());
+    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop_token()));
+    let probe_port = PlainPort::bind(args.process.health_probe_bind_address, registry, probes::PORT).await?;
+    let app = probes::router(health.clone());
+    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop_token()));
+    Ok(())
+}
+
+fn context(
+    args: &RunArgs,
+    config: Config,
+    downstream: Client,
+    leadership: Leadership,
+    upstream: Upstream,
+    registry: &Registry,
+    supervisor: &Supervisor,
+) -> anyhow::Result<Context> {
+    let Upstream {
+        client: upstream,
+        cluster,
+        deployment_namespace,
+        access: _,
+    } = upstream;
+    let deployments = ObjectCache::new();
+    let rules = SetRules::new(&args.agent_scope);
+    let workspaces = Workspaces::open(&args.work_dir)
+        .with_context(|| format!("cannot use the folder {} (--work-dir)", args.work_dir.display()))?;
+    let post_renderer = std::env::current_exe().context("the path of this program is unknown")?;
+    Ok(Context {
+        guard: NamespaceGuard::new(
+            upstream.clone(),
+            &deployment_namespace,
+            downstream.clone(),
+            &args.namespace,
+        ),
+        records: Records::new(downstream.clone(), &args.namespace),
+        kinds: Kinds::new(downstream.clone()),
+        live: LiveObjects::new(
+            downstream.clone(),
+            args.release_namespaces.clone(),
+            rules.of_set(),
+            ErrorTable::default(),
+        ),
+        charts: Charts {
+            dir: args.cache_dir.clone(),
+        },
+        helm: Helm::new(args.helm.clone(), post_renderer, workspaces, args.helm_processes),
+        releases: Releases::default(),
+        retries: RetryState::default(),
+        metrics: ReconcileMetrics::register(registry, &[BundleDeployments::CONTROLLER])?,
+        namespace: args.namespace.clone(),
+        scope: args.agent_scope.clone(),
+        stop: supervisor.stop_token(),
+        upstream,
+        downstream,
+        config,
+        leadership,
+        cluster,
+        deployment_namespace,
+        deployments,
+        rules,
+        release_namespaces: args.release_namespaces.clone(),
+    })
+}
+
+/// Creates the leader election, if it is enabled, and the leadership that it controls.
+fn leader_election(
+    args: &RunArgs,
+    config: Config,
+    registry: &Registry,
+    health: &Health,
+) -> anyhow::Result<(Option<Election>, Leadership)> {
+    let metrics = LeaseMetrics::register(registry)?;
+    if !args.lease.leader_elect {
+        metrics.leads(true);
+        return Ok((None, Leadership::always()));
+    }
+    let timing = args.lease.timing()?;
+    let name = LeaseName::new(Some(&args.namespace), LEASE.to_owned())?;
+    let identity = identity(args.pod_name.as_deref(), "helmops-agent");
+    let client = client::for_election(config)?;
+    let (election, leadership) =
+        Election::new(client, FIELD_MANAGER, name, identity, timing, metrics, health);
+    Ok((Some(election), leadership))
+}

@@ -1,0 +1,250 @@
+//! What enqueues BundleDeployments, and the workqueue.
+//!
+//! | change of | enqueues |
+//! |---|---|
+//! | a BundleDeployment | itself, unless only its status has changed; those that depend on it, if its state or labels have changed |
+//! | a record of a release | the BundleDeployment of the release |
+//! | a live object of a release | the BundleDeployment that its label names |
+//! | nothing: garbage collection | BundleDeployments that do not exist, and have a release |
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{Stream, StreamExt, stream};
+use helmops_api::{BundleDeployment, Decoded, MetadataOnly};
+use helmops_core::status::DeploymentState;
+use helmops_kube::{Change, backoff_without_init, log_errors, paged};
+use helmops_process::{Gate, Health, Heartbeat};
+use helmops_release::{
+    dependencies,
+    names::ReleaseKey,
+    record::{SECRET_SELECTOR, SECRET_TYPE},
+};
+use helmops_runtime::{
+    queue::{self, QueueKey, RequeueAfter},
+    reconciler,
+    workers::{WorkerPermit, Workers},
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Resource,
+    runtime::{WatchStreamExt, watcher},
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    collect,
+    context::{Context, Key},
+    reconcile::BundleDeployments,
+};
+
+/// Changes of an object that arrive within this time cause one reconciliation.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+/// The interval of the heartbeat of the loops.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The loops hang if there is no heartbeat for this time, however slow the machine is.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(1);
+/// How many changes of live objects wait for the workqueue; more of them delay their watches.
+const PENDING_CHANGES: usize = 256;
+
+/// The health of the loops.
+#[derive(Debug)]
+pub struct HealthSignals {
+    /// Opens when the caches are synced.
+    synced: Gate,
+    /// Beats while the loops run.
+    heartbeat: Heartbeat,
+}
+
+impl HealthSignals {
+    /// Registers the gate for readiness, and the heartbeat for liveness.
+    pub fn new(health: &Health) -> Self {
+        Self {
+            synced: health.gate("caches"),
+            heartbeat: health.heartbeat("loops", HEARTBEAT_TIMEOUT),
+        }
+    }
+}
+
+/// An item of the workqueue. Each BundleDeployment has a share of the workers: none delays another one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Item(Key);
+
+impl QueueKey for Item {
+    fn namespace(&self) -> &str {
+        &self.0.name
+    }
+}
+
+/// Reconciles changed objects until `stop`, and then finishes what is in progress.
+pub async fn run(
+    context: Arc<Context>,
+    collection_interval: Duration,
+    HealthSignals { synced, heartbeat }: HealthSignals,
+    workers: Workers,
+    stop: CancellationToken,
+) {
+    let (orphan_sender, orphans) = mpsc::channel(PENDING_CHANGES);
+    let (live_sender, live_changes) = mpsc::channel(PENDING_CHANGES);
+    let live_owners = receive(live_changes).filter_map({
+        let context = Arc::clone(&context);
+        move |set: String| std::future::ready(context.rules.deployment(&set))
+    });
+    let named = stream::select(live_owners, receive(orphans)).map({
+        let context = Arc::clone(&context);
+        move |name: String| context.key(&name)
+    });
+    let keys = stream::select_all([
+        deployments(&context).boxed(),
+        records(&context).boxed(),
+        named.boxed(),
+    ]);
+    let startup = async {
+        context.deployments.wait_until_synced().await;
+        context.records.wait_until_synced().await;
+        tracing::info!(bundledeployments = context.deployments.len(), "caches synced");
+        synced.open();
+        workers.open();
+        if workers.until_leading().await.is_ok() {
+            collect::run(&context, orphan_sender, collection_interval, stop.clone()).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    // In the same task as the loops, so that it stops if they hang.
+    let beats = async {
+        loop {
+            heartbeat.beat();
+            tokio::time::sleep(HEARTBEAT).await;
+        }
+    };
+    let depth = &context.metrics.queue_depth;
+    let work = queue::run(
+        keys.map(Item),
+        |_| DEBOUNCE,
+        &workers,
+        depth,
+        &stop,
+        |item, permit| reconcile(item, permit, Arc::clone(&context)),
+    );
+    tokio::select! {
+        () = work => {}
+        () = startup => {}
+        () = beats => {}
+        () = context.live.run(live_sender) => {}
+    }
+}
+
+async fn reconcile(Item(key): Item, permit: WorkerPermit, context: Arc<Context>) -> RequeueAfter {
+    reconciler::reconcile(&BundleDeployments(&context), &key, permit).await
+}
+
+fn receive(mut receiver: mpsc::Receiver<String>) -> impl Stream<Item = String> + Send {
+    stream::poll_fn(move |context| receiver.poll_recv(context))
+}
+
+type DeploymentChange = Change<Arc<Decoded<BundleDeployment>>>;
+
+/// The BundleDeployments that a change of one concerns.
+fn deployments(context: &Arc<Context>) -> impl Stream<Item = Key> + Send + use<> {
+    let api =
+        Api::<Decoded<BundleDeployment>>::namespaced(context.upstream.clone(), &context.deployment_namespace);
+    let events = log_errors(watcher(api, paged(watcher::Config::default())).default_backoff());
+    let context = Arc::clone(context);
+    context
+        .deployments
+        .follow(vec![(None, events)], |deployment| Some(Arc::new(deployment)))
+        .flat_map(stream::iter)
+        .flat_map(move |change| {
+            context.rules.changed(&change.name.name, change.after.as_deref());
+            stream::iter(affected(&context, &change))
+        })
+}
+
+fn affected(context: &Context, change: &DeploymentChange) -> Vec<Key> {
+    let mut keys = Vec::new();
+    if is_relevant(change) {
+        keys.push(context.key(&change.name.name));
+    }
+    if is_relevant_for_others(change) {
+        let all = context.deployments.state();
+        let of_change = [&change.before, &change.after].into_iter().flatten();
+        let changed: Vec<&BundleDeployment> = of_change.filter_map(|deployment| deployment.valid()).collect();
+        let depends = |deployment: &&BundleDeployment| {
+            changed
+                .iter()
+                .any(|changed| dependencies::depends_on(deployment, changed))
+        };
+        let dependents = all
+            .iter()
+            .filter_map(|deployment| deployment.valid())
+            .filter(depends);
+        keys.extend(
+            dependents.filter_map(|dependent| Some(context.key(dependent.metadata.name.as_deref()?))),
+        );
+    }
+    keys
+}
+
+/// Whether a change is one of the BundleDeployment itself. The agent writes its status, and the controller `status.display`.
+fn is_relevant(change: &DeploymentChange) -> bool {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return true;
+    };
+    let of = |deployment: &Decoded<BundleDeployment>| {
+        let metadata = deployment.meta();
+        (
+            metadata.uid.clone(),
+            metadata.generation,
+            metadata.labels.clone(),
+            metadata.annotations.clone(),
+            metadata.deletion_timestamp.is_some(),
+        )
+    };
+    of(before) != of(after)
+}
+
+/// Whether a change may concern those that depend on the BundleDeployment.
+fn is_relevant_for_others(change: &DeploymentChange) -> bool {
+    let of = |deployment: &Option<Arc<Decoded<BundleDeployment>>>| {
+        let deployment = deployment.as_deref()?.valid()?;
+        Some((
+            DeploymentState::of(deployment),
+            deployment.metadata.labels.clone(),
+        ))
+    };
+    of(&change.before) != of(&change.after)
+}
+
+/// The BundleDeployments whose releases' records change.
+fn records(context: &Arc<Context>) -> impl Stream<Item = Key> + Send + use<> {
+    let config = watcher::Config::default()
+        .labels(SECRET_SELECTOR)
+        .fields(&format!("type={SECRET_TYPE}"));
+    let watches = if context.release_namespaces.is_empty() {
+        vec![(None, Api::<MetadataOnly<Secret>>::all(context.downstream.clone()))]
+    } else {
+        let api = |namespace: &String| {
+            let api = Api::<MetadataOnly<Secret>>::namespaced(context.downstream.clone(), namespace);
+            (Some(namespace.clone()), api)
+        };
+        context.release_namespaces.iter().map(api).collect()
+    };
+    let watches = watches.into_iter().map(|(namespace, api)| {
+        let events = log_errors(backoff_without_init(watcher(api, paged(config.clone()))));
+        (namespace, events)
+    });
+    let changes = context.records.follow(watches.collect());
+    let context = Arc::clone(context);
+    changes.flat_map(move |release| stream::iter(of_release(&context, &release)))
+}
+
+fn of_release(context: &Context, release: &ReleaseKey) -> Vec<Key> {
+    let deployments = context.deployments.state();
+    let keys = deployments.iter().filter_map(|deployment| {
+        let deployment = deployment.valid()?;
+        let name = deployment.metadata.name.as_deref()?;
+        let is_its = ReleaseKey::of(name, &deployment.spec.options) == *release;
+        is_its.then(|| context.key(name))
+    });
+    keys.collect()
+}

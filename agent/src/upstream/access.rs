@@ -1,0 +1,177 @@
+//! Keeps the access to the management cluster: renews the token, and follows changes of the Secret.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use futures::{StreamExt, TryStreamExt};
+use helmops_process::{OnChange, exit::with_causes};
+use helmops_runtime::client::{CallError, bounded};
+use k8s_openapi::{
+    api::{
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::{Secret, ServiceAccount},
+    },
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+    runtime::{WatchStreamExt, watcher::watch_object},
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    credential::{Credential, SECRET},
+    token::Token,
+};
+
+/// After a renewal that failed.
+const RETRY: Duration = Duration::from_secs(30);
+/// The longest wait: timers of days are not exact.
+const MAX_WAIT: Duration = Duration::from_hours(1);
+
+/// The access to a management cluster other than this one.
+pub struct Access {
+    /// This cluster.
+    pub downstream: Client,
+    /// The management cluster.
+    pub upstream: Client,
+    /// The namespace of the agent.
+    pub namespace: String,
+    /// The Secret, as it was read last.
+    pub credential: Credential,
+    /// The file from which the client of the management cluster reads the token.
+    pub token_file: PathBuf,
+}
+
+impl Access {
+    /// Keeps the access until `stop`.
+    ///
+    /// # Errors
+    /// If the Secret leads to another cluster: then the process has to start again.
+    pub async fn keep(mut self, stop: CancellationToken) -> anyhow::Result<()> {
+        let api = Api::<Secret>::namespaced(self.downstream.clone(), &self.namespace);
+        let mut secrets = watch_object(api, SECRET).default_backoff().boxed();
+        let mut logged = OnChange::default();
+        let mut wait = self.until_renewal().await?;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                secret = secrets.try_next() => match secret {
+                    Ok(Some(Some(secret))) => {
+                        self.changed(&secret).await?;
+                        wait = self.until_renewal().await?;
+                    }
+                    // A Secret that is deleted, or cannot be watched, is no reason to give up a working access.
+                    Ok(_) | Err(_) => {}
+                },
+                () = tokio::time::sleep(wait) => {
+                    wait = self.until_renewal().await?;
+                    if !wait.is_zero() {
+                        continue;
+                    }
+                    let error = self.renew().await.err().map(|error| format!("{error:#}"));
+                    if error.is_some() {
+                        wait = RETRY;
+                    }
+                    if logged.record(error.clone()) && let Some(error) = error {
+                        tracing::warn!(error, "the token for the management cluster cannot be renewed; retrying");
+                    }
+                }
+            }
+        }
+    }
+
+    /// How long until the token is to be renewed; at most an hour.
+    async fn until_renewal(&self) -> anyhow::Result<Duration> {
+        let token = Token::parse(&self.credential.token().await?);
+        let Some(times) = token.and_then(|token| token.times) else {
+            // It does not expire.
+            return Ok(MAX_WAIT);
+        };
+        let until = times.renewal().duration_since(Timestamp::now());
+        Ok(Duration::try_from(until).unwrap_or_default().min(MAX_WAIT))
+    }
+
+    /// Takes a changed Secret over.
+    async fn changed(&mut self, secret: &Secret) -> anyhow::Result<()> {
+        let credential = match Credential::of(secret) {
+            Ok(credential) if credential == self.credential => return Ok(()),
+            Ok(credential) => credential,
+            Err(error) => {
+                tracing::warn!(
+                    error = with_causes(&error),
+                    "ignoring the changed Secret {SECRET}"
+                );
+                return Ok(());
+            }
+        };
+        let (old, new) = (self.credential.token().await?, credential.token().await?);
+        if self.credential.with_token(&old, &new) != credential {
+            bail!(
+                "Secret {}/{SECRET} leads to another cluster now; starting again",
+                self.namespace
+            );
+        }
+        write_token(&self.token_file, &new).await?;
+        self.credential = credential;
+        tracing::info!("the token for the management cluster was changed");
+        Ok(())
+    }
+
+    /// Requests another token with the same lifetime, for the same ServiceAccount.
+    async fn renew(&mut self) -> anyhow::Result<()> {
+        let old = self.credential.token().await?;
+        let Some((account, times)) = Token::parse(&old).and_then(|token| Some((token.clone(), token.times?)))
+        else {
+            return Ok(());
+        };
+        let api = Api::<ServiceAccount>::namespaced(self.upstream.clone(), &account.namespace);
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: i64::try_from(times.lifetime().as_secs()).ok(),
+                ..TokenRequestSpec::default()
+            }),
+            ..TokenRequest::default()
+        };
+        let name = account.service_account.as_str();
+        let created = bounded(api.create_token_request(name, &PostParams::default(), &request)).await;
+        let object = format!("a token of ServiceAccount {}/{name}", account.namespace);
+        let created = created.map_err(CallError::of("create", object))?;
+        let new = created.status.and_then(|status| status.token);
+        let new = new.context("the API server has created no token")?;
+        let renewed = self.credential.with_token(&old, &new);
+        // The Secret first: a process that starts now must not use the old token until it expires.
+        let patch = json!({ "stringData": { "kubeconfig": renewed.kubeconfig } });
+        let secrets = Api::<Secret>::namespaced(self.downstream.clone(), &self.namespace);
+        let written = bounded(secrets.patch(SECRET, &PatchParams::default(), &Patch::Merge(patch))).await;
+        written.map_err(CallError::of(
+            "update",
+            format_args!("Secret {}/{SECRET}", self.namespace),
+        ))?;
+        write_token(&self.token_file, &new).await?;
+        self.credential = renewed;
+        tracing::info!("renewed the token for the management cluster");
+        Ok(())
+    }
+}
+
+/// Writes the token that the client of the management cluster reads.
+///
+/// # Errors
+/// If the file cannot be written.
+pub async fn write_token(file: &Path, token: &str) -> anyhow::Result<()> {
+    // A reader must not see half of it.
+    let new = file.with_extension("new");
+    let written = async {
+        tokio::fs::write(&new, token).await?;
+        tokio::fs::rename(&new, file).await
+    };
+    written
+        .await
+        .with_context(|| format!("cannot write {} (--work-dir)", file.display()))
+}

@@ -1,0 +1,170 @@
+//! The Secret with the access to the management cluster.
+
+use std::{fmt, path::Path};
+
+use helmops_api::NamespacedName;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Config,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use secrecy::ExposeSecret;
+use thiserror::Error;
+
+/// The name of the Secret, in the namespace of the agent. It is that of Fleet's agent, and it has the same keys.
+pub const SECRET: &str = "fleet-agent";
+
+/// The access to the management cluster, and which cluster this one is there.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// The kubeconfig.
+    pub kubeconfig: String,
+    /// The namespace of the BundleDeployments of this cluster.
+    pub deployment_namespace: String,
+    /// The Cluster.
+    pub cluster: NamespacedName,
+}
+
+/// Why the Secret cannot be used.
+#[derive(Debug, Error)]
+pub enum CredentialError {
+    /// A key is missing.
+    #[error("Secret {SECRET} has no key {0:?}; join the cluster again as docs/agent.md describes")]
+    MissingKey(&'static str),
+    /// A key is not text.
+    #[error("key {0:?} of Secret {SECRET} is not UTF-8; join the cluster again as docs/agent.md describes")]
+    NotText(&'static str),
+    /// The kubeconfig cannot be used.
+    #[error("key \"kubeconfig\" of Secret {SECRET} is not a usable kubeconfig: {0}")]
+    Kubeconfig(#[from] KubeconfigError),
+    /// The kubeconfig has no token.
+    #[error(
+        "the kubeconfig in Secret {SECRET} has no token for its current context; other ways to log in are not supported"
+    )]
+    NoToken,
+}
+
+impl Credential {
+    /// The content of the Secret.
+    ///
+    /// # Errors
+    /// If a key is missing.
+    pub fn of(secret: &Secret) -> Result<Self, CredentialError> {
+        let text = |key: &'static str| {
+            let value = secret.data.as_ref().and_then(|data| data.get(key));
+            let ByteString(value) = value.ok_or(CredentialError::MissingKey(key))?;
+            String::from_utf8(value.clone()).map_err(|_| CredentialError::NotText(key))
+        };
+        Ok(Self {
+            kubeconfig: text("kubeconfig")?,
+            deployment_namespace: text("deploymentNamespace")?,
+            cluster: NamespacedName::new(text("clusterNamespace")?, text("clusterName")?),
+        })
+    }
+
+    /// The token of the kubeconfig.
+    ///
+    /// # Errors
+    /// If the kubeconfig cannot be used, or has none.
+    pub async fn token(&self) -> Result<String, CredentialError> {
+        let token = self.config().await?.auth_info.token;
+        let token = token.ok_or(CredentialError::NoToken)?;
+        Ok(token.expose_secret().to_owned())
+    }
+
+    /// The configuration of a client that reads the token from a file, so that a renewed token needs no new client.
+    ///
+    /// # Errors
+    /// If the kubeconfig cannot be used.
+    pub async fn configuration(&self, token_file: &Path) -> Result<Config, CredentialError> {
+        let mut config = self.config().await?;
+        config.auth_info.token = None;
+        config.auth_info.token_file = Some(token_file.display().to_string());
+        Ok(config)
+    }
+
+    async fn config(&self) -> Result<Config, CredentialError> {
+        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig)?;
+        Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+    }
+
+    /// The same access with another token in place of `old`.
+    #[must_use]
+    pub fn with_token(&self, old: &str, new: &str) -> Self {
+        Self {
+            // The rest of the text stays as its author wrote it.
+            kubeconfig: self.kubeconfig.replace(old, new),
+            ..self.clone()
+        }
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential")
+            .field("deployment_namespace", &self.deployment_namespace)
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const KUBECONFIG: &str = "
+apiVersion: v1
+kind: Config
+current-context: default
+clusters: [{ name: cluster, cluster: { server: 'https://127.0.0.1:6443' } }]
+users: [{ name: user, user: { token: first } }]
+contexts: [{ name: default, context: { cluster: cluster, user: user, namespace: cluster-a } }]
+";
+
+    fn secret(data: &Value) -> Secret {
+        serde_json::from_value(json!({ "stringData": {}, "data": data })).unwrap()
+    }
+
+    fn encoded(text: &str) -> Value {
+        serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap()
+    }
+
+    fn credential() -> Credential {
+        let data = json!({
+            "kubeconfig": encoded(KUBECONFIG), "deploymentNamespace": encoded("cluster-a"),
+            "clusterNamespace": encoded("fleet-default"), "clusterName": encoded("edge"),
+        });
+        Credential::of(&secret(&data)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_secret_has_the_access_and_names_the_cluster() {
+        let credential = credential();
+        assert_eq!(credential.deployment_namespace, "cluster-a");
+        assert_eq!(credential.cluster, NamespacedName::new("fleet-default", "edge"));
+        assert_eq!(credential.token().await.unwrap(), "first");
+        let config = credential.configuration(Path::new("/tmp/token")).await.unwrap();
+        assert!(config.auth_info.token.is_none());
+        assert_eq!(config.auth_info.token_file.as_deref(), Some("/tmp/token"));
+    }
+
+    #[tokio::test]
+    async fn a_renewed_token_replaces_the_old_one_only() {
+        let renewed = credential().with_token("first", "second");
+        assert_eq!(renewed.token().await.unwrap(), "second");
+        assert_eq!(renewed.kubeconfig, KUBECONFIG.replace("first", "second"));
+    }
+
+    #[test]
+    fn a_missing_key_is_named() {
+        let error = Credential::of(&secret(&json!({ "kubeconfig": encoded("a") }))).unwrap_err();
+        assert!(error.to_string().contains("deploymentNamespace"), "{error}");
+    }
+
+    #[test]
+    fn the_token_is_not_in_the_debug_output() {
+        assert!(!format!("{:?}", credential()).contains("first"));
+    }
+}

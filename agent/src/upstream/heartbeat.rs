@@ -1,0 +1,51 @@
+//! The heartbeat: when this cluster was seen last.
+
+use std::time::Duration;
+
+use helmops_api::{Cluster, NamespacedName, timestamp::timestamp};
+use helmops_process::{OnChange, exit::with_causes};
+use helmops_runtime::client::bounded;
+use json_patch::{AddOperation, Patch as JsonPatch, PatchOperation, jsonptr::PointerBuf};
+use k8s_openapi::jiff::Timestamp;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+/// The first heartbeat after a start.
+const FIRST: Duration = Duration::from_secs(5);
+/// After a heartbeat that failed.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// Writes `status.agent` of the Cluster at an interval, until `stop`. The agent reads nothing of the Cluster.
+pub async fn run(
+    upstream: Client,
+    cluster: NamespacedName,
+    agent_namespace: String,
+    interval: Duration,
+    stop: CancellationToken,
+) {
+    let api = Api::<Cluster>::namespaced(upstream, &cluster.namespace);
+    let mut logged = OnChange::default();
+    let mut wait = FIRST;
+    while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+        let patch = Patch::Json::<()>(beat(&agent_namespace, Timestamp::now()));
+        let written = bounded(api.patch_status(&cluster.name, &PatchParams::default(), &patch)).await;
+        let error = written.err().map(|error| with_causes(&error));
+        wait = if error.is_none() { interval } else { RETRY };
+        if logged.record(error.clone())
+            && let Some(error) = error
+        {
+            tracing::warn!(error, %cluster, "the heartbeat cannot be written; retrying");
+        }
+    }
+}
+
+/// As Fleet's agent writes it: the whole object, so that no read is needed.
+fn beat(agent_namespace: &str, now: Timestamp) -> JsonPatch {
+    let value = json!({ "lastSeen": timestamp(now), "namespace": agent_namespace });
+    let path = PointerBuf::from_tokens(["status", "agent"]);
+    JsonPatch(vec![PatchOperation::Add(AddOperation { path, value })])
+}

@@ -1,0 +1,13 @@
+//! The management cluster: access to it, and what the agent reads and writes there.
+
+mod access;
+mod credential;
+mod find;
+mod guard;
+pub mod heartbeat;
+mod token;
+
+pub use self::{
+    find::Upstream,
+    guard::{GuardError, NamespaceGuard},
+};

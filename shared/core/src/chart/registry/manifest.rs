@@ -1,0 +1,189 @@
+//! The manifest of a chart: which layer is its archive.
+
+use bounded_text::cut;
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::digest::{Digest, DigestError};
+
+/// The media type of the configuration of a chart.
+const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
+/// The media types of the archive of a chart: the second one is of Helm before 3.0.
+const ARCHIVES: [&str; 2] = [
+    "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+    "application/tar+gzip",
+];
+/// Maximum length of a quoted text in bytes.
+const MAX_QUOTED: usize = 200;
+
+/// The layer of a manifest that is the archive of the chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChartLayer {
+    /// Its digest, `sha256:…`.
+    pub digest: String,
+    /// Its size, in bytes, as the manifest has it.
+    pub size: u64,
+}
+
+/// Why a manifest is not that of a chart.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ManifestError {
+    /// Not a manifest.
+    #[error("the manifest cannot be decoded, in line {line} column {column}")]
+    Malformed {
+        /// The line of the error, from 1.
+        line: usize,
+        /// The column of the error.
+        column: usize,
+    },
+    /// It is of something else, such as a container image, or a list of manifests.
+    #[error(
+        "it is not a chart, but of type {found:?}; a chart has a configuration of type {CONFIG} and is published with `helm push`"
+    )]
+    NotAChart {
+        /// The type of its configuration, or of the manifest.
+        found: String,
+    },
+    /// It has no archive, or several.
+    #[error("the manifest has {number} layers of type {}, but a chart has one", ARCHIVES[0])]
+    Layers {
+        /// The number of such layers.
+        number: usize,
+    },
+    /// The digest of the archive is malformed.
+    #[error("the digest of the chart in the manifest cannot be used: {0}")]
+    Digest(DigestError),
+    /// The digest of the archive has another algorithm than SHA-256, which every tool uses.
+    #[error(
+        "the digest of the chart in the manifest is {0:?}, but only sha256 is supported; publish the chart with `helm push`"
+    )]
+    Algorithm(String),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Manifest {
+    #[serde(default)]
+    media_type: String,
+    #[serde(default)]
+    config: Option<Descriptor>,
+    #[serde(default)]
+    layers: Vec<Descriptor>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor {
+    #[serde(default)]
+    media_type: String,
+    #[serde(default)]
+    digest: String,
+    #[serde(default)]
+    size: u64,
+}
+
+/// The layer of a manifest that is the archive of its chart.
+///
+/// # Errors
+/// If it is not the manifest of a chart.
+pub fn chart_layer(manifest: &[u8]) -> Result<ChartLayer, ManifestError> {
+    // The decoder's own message could quote the content.
+    let manifest: Manifest = serde_json::from_slice(manifest).map_err(|error| ManifestError::Malformed {
+        line: error.line(),
+        column: error.column(),
+    })?;
+    let found = manifest
+        .config
+        .map_or(manifest.media_type, |config| config.media_type);
+    if found != CONFIG {
+        return Err(ManifestError::NotAChart {
+            found: cut(found, MAX_QUOTED),
+        });
+    }
+    let layers = manifest.layers.into_iter();
+    let mut archives: Vec<_> = layers
+        .filter(|layer| ARCHIVES.contains(&&*layer.media_type))
+        .collect();
+    let (Some(archive), 0) = (archives.pop(), archives.len()) else {
+        return Err(ManifestError::Layers {
+            number: if archives.is_empty() {
+                0
+            } else {
+                archives.len() + 1
+            },
+        });
+    };
+    let digest = cut(archive.digest, MAX_QUOTED);
+    Digest::parse(&digest).map_err(ManifestError::Digest)?;
+    if !digest.starts_with("sha256:") {
+        return Err(ManifestError::Algorithm(digest));
+    }
+    Ok(ChartLayer {
+        digest,
+        size: archive.size,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    fn layer(media_type: &str, digest: &str) -> Value {
+        json!({ "mediaType": media_type, "digest": digest, "size": 7 })
+    }
+
+    fn manifest(config: &str, layers: &[Value]) -> Value {
+        json!({ "schemaVersion": 2, "config": layer(config, DIGEST), "layers": layers })
+    }
+
+    fn read(manifest: &Value) -> Result<ChartLayer, String> {
+        chart_layer(manifest.to_string().as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_archive_is_found_among_the_layers() {
+        let provenance = layer("application/vnd.cncf.helm.chart.provenance.v1.prov", DIGEST);
+        for media_type in ARCHIVES {
+            let layers = [provenance.clone(), layer(media_type, DIGEST)];
+            let expected = ChartLayer {
+                digest: DIGEST.to_owned(),
+                size: 7,
+            };
+            assert_eq!(read(&manifest(CONFIG, &layers)), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_not_the_manifest_of_a_chart_is_an_error() {
+        let archive = || layer(ARCHIVES[0], DIGEST);
+        let sha512 = format!("sha512:{}", "0".repeat(128));
+        let index = json!({ "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [] });
+        for (manifest, message) in [
+            (
+                manifest("application/vnd.oci.image.config.v1+json", &[archive()]),
+                "image.config.v1+json",
+            ),
+            (index, "image.index.v1+json"),
+            (json!({}), "not a chart, but of type \"\""),
+            (manifest(CONFIG, &[]), "has 0 layers"),
+            (manifest(CONFIG, &[archive(), archive()]), "has 2 layers"),
+            (
+                manifest(CONFIG, &[layer(ARCHIVES[0], "sha256:0")]),
+                "needs 64 hexadecimal digits",
+            ),
+            (
+                manifest(CONFIG, &[layer(ARCHIVES[0], "")]),
+                "names no known algorithm",
+            ),
+            (manifest(CONFIG, &[layer(ARCHIVES[0], &sha512)]), "only sha256"),
+            (json!([]), "cannot be decoded, in line 1"),
+        ] {
+            let error = read(&manifest).unwrap_err();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}

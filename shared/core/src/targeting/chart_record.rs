@@ -1,0 +1,185 @@
+//! The records of resolved charts: on a Bundle those of all its charts, and on a BundleDeployment that of the chart that its agent
+//! deploys, so that the agent can verify the digest.
+//!
+//! The record of a deployment names its chart and version. One that belongs to other options is ignored: Fleet's own controller
+//! changes the options and leaves the annotation as it is.
+
+use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, ResolvedChart, labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::chart::{
+    source::{ChartSource, is_oci},
+    url,
+};
+
+/// The records of the charts of a Bundle.
+#[derive(Clone, Debug, Default)]
+pub struct ChartRecords(Vec<ResolvedChart>);
+
+impl ChartRecords {
+    /// Those in the annotation of a Bundle; none if it is missing or invalid.
+    pub fn of(bundle: &Bundle) -> Self {
+        Self(recorded_in(bundle).unwrap_or_default())
+    }
+
+    /// The annotation of a deployment with these options: the record of the Bundle, or else the previous one of the deployment, as
+    /// long as the rollout has not reached it. `None` if its digest is not known.
+    pub(super) fn annotation(
+        &self,
+        options: &BundleDeploymentOptions,
+        existing: Option<&BundleDeployment>,
+    ) -> Option<String> {
+        let chart = Chart::of(options)?;
+        let mut all = self.0.iter().filter(|record| chart.is_of(record));
+        let record = match all.find(|record| !record.digest.is_empty()) {
+            // The constraint is no part of what is deployed: when it changes, the deployment need not be written.
+            Some(record) => ResolvedChart {
+                constraint: String::new(),
+                ..record.clone()
+            },
+            None => record_of(&existing?.metadata).filter(|record| chart.is_of(record))?,
+        };
+        // A record contains only strings, which always serialize.
+        serde_json::to_string(&record).ok()
+    }
+}
+
+/// The records in the annotation of a Bundle; `None` if it is missing or invalid.
+pub fn recorded_in(bundle: &Bundle) -> Option<Vec<ResolvedChart>> {
+    let text = bundle.metadata.annotations.as_ref()?.get(labels::RESOLVED)?;
+    serde_json::from_str(text).ok()
+}
+
+/// The digest that the chart of a deployment must have: of the archive for a repository, of the manifest for a registry. `None` if it
+/// is not known, as on a deployment that Fleet's controller has written.
+pub fn expected_digest(deployment: &BundleDeployment) -> Option<String> {
+    let chart = Chart::of(&deployment.spec.options)?;
+    let record = record_of(&deployment.metadata).filter(|record| chart.is_of(record))?;
+    Some(record.digest).filter(|digest| !digest.is_empty())
+}
+
+fn record_of(metadata: &ObjectMeta) -> Option<ResolvedChart> {
+    let text = metadata.annotations.as_ref()?.get(labels::RESOLVED)?;
+    serde_json::from_str(text).ok()
+}
+
+/// The chart of a deployment, as a record names it.
+struct Chart<'o> {
+    repo: String,
+    chart: &'o str,
+    version: &'o str,
+}
+
+impl<'o> Chart<'o> {
+    /// `None` without a chart, and for an archive, which has no record.
+    fn of(options: &'o BundleDeploymentOptions) -> Option<Self> {
+        let helm = options.helm.as_ref()?;
+        let (repo, chart) = match ChartSource::of(&helm.repo, &helm.chart) {
+            ChartSource::Archive { .. } => return None,
+            ChartSource::Oci { repo } => (repo, ""),
+            ChartSource::Repository { repo, chart } => (repo, chart),
+        };
+        Some(Self {
+            repo: url::identity(repo),
+            chart,
+            version: &helm.version,
+        })
+    }
+
+    /// Whether a record is of this chart. The scheme of a registry is in lower case in options, and as written in records.
+    fn is_of(&self, record: &ResolvedChart) -> bool {
+        let is_same_repo = match (self.repo.get(6..), record.repo.get(6..)) {
+            (Some(one), Some(other)) if is_oci(&self.repo) && is_oci(&record.repo) => one == other,
+            _ => self.repo == record.repo,
+        };
+        is_same_repo && (self.chart, self.version) == (&*record.chart, &*record.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn options(repo: &str, chart: &str, version: &str) -> BundleDeploymentOptions {
+        let options = json!({ "helm": { "repo": repo, "chart": chart, "version": version } });
+        serde_json::from_str(&options.to_string()).unwrap()
+    }
+
+    fn record(repo: &str, chart: &str, version: &str, digest: &str) -> Value {
+        json!({ "repo": repo, "chart": chart, "constraint": "1.x", "version": version, "digest": digest, "url": "u" })
+    }
+
+    fn records(all: &[Value]) -> ChartRecords {
+        let text = Value::from(all).to_string();
+        let object = json!({ "metadata": { "name": "web", "annotations": { labels::RESOLVED: text } } });
+        let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+        ChartRecords::of(&bundle)
+    }
+
+    fn deployed(options: BundleDeploymentOptions, annotation: Option<String>) -> BundleDeployment {
+        let mut deployment = BundleDeployment::default();
+        deployment.spec.options = options;
+        deployment.metadata.annotations = annotation.map(|text| [(labels::RESOLVED.to_owned(), text)].into());
+        deployment
+    }
+
+    #[test]
+    fn a_deployment_has_the_digest_of_its_own_chart_and_version() {
+        let all = records(&[
+            record("https://h/charts", "web", "1.0.0", "a"),
+            record("https://h/charts", "web", "2.0.0", "b"),
+            record("https://h/charts", "db", "1.0.0", "c"),
+            record("OCI://h/charts/web", "", "1.0.0", "sha256:d"),
+            record("https://h/unknown", "web", "1.0.0", ""),
+        ]);
+        for (options, digest) in [
+            (options("https://h/charts", "web", "1.0.0"), Some("a")),
+            (options("https://u:geheim@h/charts", "web", "2.0.0"), Some("b")),
+            (options("https://h/charts", "db", "1.0.0"), Some("c")),
+            (options("oci://h/charts/web", "", "1.0.0"), Some("sha256:d")),
+            (options("https://h/charts", "web", "3.0.0"), None),
+            (options("https://other/charts", "web", "1.0.0"), None),
+            (options("https://h/unknown", "web", "1.0.0"), None),
+            (options("", "https://h/web-1.0.0.tgz", ""), None),
+            (BundleDeploymentOptions::default(), None),
+        ] {
+            let annotation = all.annotation(&options, None);
+            assert!(
+                !annotation.as_ref().is_some_and(|text| text.contains("1.x")),
+                "{annotation:?}"
+            );
+            let found = expected_digest(&deployed(options.clone(), annotation));
+            assert_eq!(found.as_deref(), digest, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn a_deployment_that_the_rollout_has_not_reached_keeps_its_digest() {
+        let before = records(&[record("https://h", "web", "1.0.0", "a")]);
+        let after = records(&[record("https://h", "web", "2.0.0", "b")]);
+        let old = options("https://h", "web", "1.0.0");
+        let existing = deployed(old.clone(), before.annotation(&old, None));
+        let kept = after.annotation(&old, Some(&existing));
+        assert!(kept.is_some());
+        assert_eq!(kept, before.annotation(&old, None));
+        let promoted = options("https://h", "web", "2.0.0");
+        let new = deployed(promoted.clone(), after.annotation(&promoted, Some(&existing)));
+        assert_eq!(expected_digest(&new).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_record_of_other_options_is_ignored() {
+        let of_before = records(&[record("https://h", "web", "1.0.0", "a")]);
+        let annotation = of_before.annotation(&options("https://h", "web", "1.0.0"), None);
+        // Fleet's controller has changed the version.
+        let changed = deployed(options("https://h", "web", "2.0.0"), annotation);
+        assert_eq!(expected_digest(&changed), None);
+        for invalid in ["", "[]", "null", "x"] {
+            let annotation = Some(invalid.to_owned());
+            let deployment = deployed(options("https://h", "web", "1.0.0"), annotation);
+            assert_eq!(expected_digest(&deployment), None, "{invalid}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Charts in a registry.
+
+use std::{io::Write, time::Instant};
+
+use bounded_text::hex;
+use helm_index::VersionRequest;
+use helmops_core::chart::{registry::manifest, url::redacted};
+use ring::digest::{SHA256, SHA384, SHA512, digest as hash};
+
+use super::{
+    Downloaded, Sources,
+    error::{DigestMismatch, DownloadError, Origin},
+    store::{Required, store},
+};
+use crate::{access::Access, oci::RegistryChart};
+
+/// How charts are pulled.
+pub struct Pull<'a> {
+    /// Sends requests.
+    pub sources: Sources<'a>,
+    /// Credentials and trust.
+    pub access: &'a Access,
+    /// The maximum size of an archive in bytes.
+    pub limit: u64,
+    /// The tags are those at this time or later.
+    pub since: Instant,
+}
+
+impl Pull<'_> {
+    /// Pulls a version. `recorded` is the digest of its manifest, if one was recorded.
+    pub async fn version<W: Write + Send + 'static>(
+        &self,
+        repo: &str,
+        version: &VersionRequest<'_>,
+        recorded: &str,
+        output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        let Sources { http, registries, .. } = self.sources;
+        let chart = registries
+            .chart(http, self.access, repo)
+            .map_err(DownloadError::Registry)?;
+        let found = registries
+            .version_of_chart(&chart, version, self.since)
+            .await
+            .map_err(DownloadError::Registry)?;
+        if !recorded.is_empty() && recorded != found.digest {
+            return Err(DownloadError::Digest(DigestMismatch {
+                url: found.url,
+                origin: Origin::Recorded,
+                expected: recorded.to_owned(),
+                actual: found.digest,
+            }));
+        }
+        self.manifest(&chart, &found.digest, &found.url, &[], output)
+            .await
+    }
+
+    /// Pulls what an index names by a reference, with a tag or a digest. `digests` are those of the archive.
+    pub async fn archive<W: Write + Send + 'static>(
+        &self,
+        reference: &str,
+        version: &VersionRequest<'_>,
+        digests: &[Required],
+        output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        let Sources { http, registries, .. } = self.sources;
+        let chart = registries
+            .chart(http, self.access, reference)
+            .map_err(DownloadError::Registry)?;
+        let digest = if let Some(digest) = chart.pinned_digest() {
+            digest.to_owned()
+        } else {
+            let found = registries.version_of_chart(&chart, version, self.since).await;
+            found.map_err(DownloadError::Registry)?.digest
+        };
+        let url = redacted(reference);
+        self.manifest(&chart, &digest, &url, digests, output).await
+    }
+
+    /// Pulls the archive that the manifest with a digest names.
+    async fn manifest<W: Write + Send + 'static>(
+        &self,
+        chart: &RegistryChart<'_>,
+        digest: &str,
+        url: &str,
+        digests: &[Required],
+        output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        let permit = chart.acquire_permit().await;
+        let bytes = chart
+            .manifest(&permit, digest)
+            .await
+            .map_err(DownloadError::Registry)?;
+        check_manifest(digest, &bytes, url)?;
+        let layer = manifest::chart_layer(&bytes).map_err(|source| DownloadError::Manifest {
+            reference: url.to_owned(),
+            source,
+        })?;
+        let response = chart
+            .blob(&permit, &layer.digest)
+            .await
+            .map_err(DownloadError::Registry)?;
+        let of_layer = Required {
+            sha256: layer.digest.trim_start_matches("sha256:").to_owned(),
+            origin: Origin::Manifest,
+        };
+        let required: Vec<_> = digests.iter().cloned().chain([of_layer]).collect();
+        let stored = store(response, url, self.limit, &required, output).await?;
+        Ok(Downloaded::of(stored, url.to_owned()))
+    }
+}
+
+/// The manifest must be the one that was requested.
+fn check_manifest(digest: &str, manifest: &[u8], url: &str) -> Result<(), DigestMismatch> {
+    let algorithm = digest.split(':').next().unwrap_or_default();
+    let actual = match algorithm {
+        "sha384" => hash(&SHA384, manifest),
+        "sha512" => hash(&SHA512, manifest),
+        _ => hash(&SHA256, manifest),
+    };
+    let actual = format!("{algorithm}:{}", hex(actual.as_ref()));
+    if actual == digest {
+        return Ok(());
+    }
+    Err(DigestMismatch {
+        url: url.to_owned(),
+        origin: Origin::Requested,
+        expected: digest.to_owned(),
+        actual,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_has_the_digest_that_it_is_requested_by() {
+        for algorithm in [
+            (
+                "sha256",
+                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            ),
+            (
+                "sha384",
+                "cb00753f45a35e8bb5a03d699ac65007272c32ab0eded1631a8b605a43ff5bed8086072ba1e7cc2358baeca134c825a7",
+            ),
+        ] {
+            let digest = format!("{}:{}", algorithm.0, algorithm.1);
+            assert_eq!(check_manifest(&digest, b"abc", "oci://h/web"), Ok(()));
+            let error = check_manifest(&digest, b"abd", "oci://h/web").unwrap_err();
+            assert_eq!(error.expected, digest);
+            assert!(error.actual.starts_with(algorithm.0) && error.actual != digest);
+        }
+    }
+}
