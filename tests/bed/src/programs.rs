@@ -82,6 +82,8 @@ pub(crate) fn controller_manager(tools: &Tools, directory: &Path, kubeconfig: &P
             "--bind-address=127.0.0.1",
             "--secure-port=0",
         ])
+        // By default 20 requests a second: hundreds of pods would take half a minute.
+        .args(["--kube-api-qps=1000", "--kube-api-burst=1000"])
         .arg("--kubeconfig")
         .arg(kubeconfig)
         .arg("--service-account-private-key-file")

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use crate::harness::own::start_controller;
 use crate::harness::{SOON, condition, run, until};
 
-const FLAGS: [(&str, &str); 2] = [
+const FLAGS: [(&str, &str); 3] = [
     ("HELMOPS_CONTROLLERS", "helmop,bundle"),
     ("HELMOPS_AGENT_TIMEOUT", "6s"),
+    ("HELMOPS_AGENT_ACCOUNTS", "false"),
 ];
 
 /// Acts as the agent of a cluster.
@@ -84,5 +85,11 @@ async fn a_cluster_is_unknown_while_its_agent_is_silent() {
     );
 
     report(&bed, "edge").await;
-    until_ready_is(&bed, "edge", "True", "Ready").await;
+    let edge = until_ready_is(&bed, "edge", "True", "Ready").await;
+    let namespace = edge["status"]["namespace"].as_str().unwrap();
+    let account = kubectl
+        .in_namespace(namespace)
+        .get("serviceaccount/helmops-agent")
+        .await;
+    assert_eq!(account.unwrap(), None, "they are disabled");
 }
