@@ -128,7 +128,7 @@ fn the_plan_for_an_unchanged_deployment_borrows_its_spec() {
             is_intact: true,
             ..Observed::default()
         };
-        let desired = deployment(delivery.bundle(), target, STAGE, observed).unwrap();
+        let desired = deployment(delivery.bundle(), delivery.charts(), target, STAGE, observed).unwrap();
         assert!(matches!(desired.spec, Cow::Borrowed(_)), "cloned");
     });
 }
