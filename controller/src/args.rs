@@ -3,12 +3,14 @@
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser, ValueEnum};
+use helmops_core::agents::Patience;
 use helmops_fetch::{Addresses, Cidr, CidrError};
 use helmops_kube::lease::LeaseArgs;
 use helmops_process::{self as process, MemoryLimit, ProcessArgs, Quantity};
+use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-use crate::watch::Scope;
+use crate::watch::{AgentOptions, Scope};
 
 /// Controller for HelmOps: resolves the chart of each HelmOp to one version and writes a Bundle with it
 ///
@@ -51,6 +53,24 @@ pub struct Args {
         value_name = "NAMES"
     )]
     pub controllers: Vec<Controller>,
+
+    /// With the bundle controller: maintain the accounts of agents, a ServiceAccount with permissions for each Cluster
+    #[arg(
+        long,
+        env = "HELMOPS_AGENT_ACCOUNTS",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub agent_accounts: bool,
+
+    /// With the bundle controller: time without a report of its agent after which the state of a Cluster is unknown, three check-in
+    /// intervals of agents; 0s disables it
+    #[arg(long, env = "HELMOPS_AGENT_TIMEOUT", default_value = "45m", value_name = "DURATION", value_parser = timeout)]
+    pub agent_timeout: Duration,
 
     /// Maximum number of concurrent reconciliations
     #[arg(long, env = "HELMOPS_WORKERS", default_value_t = DEFAULT_WORKERS, value_name = "NUMBER")]
@@ -174,6 +194,24 @@ impl Args {
         }
     }
 
+    /// What is done for the agents of clusters by a process that starts now; `None` if Bundles are not deployed to clusters.
+    ///
+    /// # Errors
+    /// If the flags cannot be combined.
+    pub fn agents(&self, now: Timestamp) -> Result<Option<AgentOptions>, ArgsError> {
+        let patience = Patience {
+            limit: self.agent_timeout,
+            since: now,
+        };
+        // Clusters are not sharded: the default shard maintains all accounts.
+        let has_accounts = self.agent_accounts && self.scope().shard.is_empty();
+        let options = AgentOptions {
+            has_accounts,
+            patience,
+        };
+        Ok(self.delivers()?.then_some(options))
+    }
+
     /// Memory that the process may use.
     pub fn memory_limit(&self) -> MemoryLimit {
         self.memory_limit.unwrap_or_else(MemoryLimit::detected)
@@ -216,6 +254,10 @@ fn interval(text: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
+fn timeout(text: &str) -> Result<Duration, String> {
+    go_duration::parse(text).map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,6 +291,20 @@ mod tests {
             error.starts_with("--deny-cidrs: \"corp\" is not a range"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn only_the_default_shard_of_the_bundle_controller_maintains_accounts() {
+        let has_accounts = |flags: &[&str]| {
+            let args = Args::try_parse_from(["helmops-controller"].iter().chain(flags)).unwrap();
+            let agents = args.agents(Timestamp::UNIX_EPOCH).unwrap();
+            agents.map(|agents| agents.has_accounts)
+        };
+        let bundle = "--controllers=helmop,bundle";
+        assert_eq!(has_accounts(&[]), None);
+        assert_eq!(has_accounts(&[bundle]), Some(true));
+        assert_eq!(has_accounts(&[bundle, "--agent-accounts=false"]), Some(false));
+        assert_eq!(has_accounts(&[bundle, "--shard-id=b"]), Some(false));
     }
 
     #[test]

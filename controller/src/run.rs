@@ -12,6 +12,7 @@ use helmops_process::{
     self as process, Health, MetricsWriter, PlainPort, Supervisor, admin, probes, telemetry,
 };
 use helmops_runtime::{client, compute::Compute, events, workers::Workers};
+use k8s_openapi::jiff::Timestamp;
 use kube::Config;
 use prometheus::Registry;
 use tokio_util::task::TaskTracker;
@@ -43,7 +44,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
     let memory_limit = args.memory_limit();
-    let stores = Stores::new(args.delivers()?, StoreBudget::new(memory_limit.bytes()));
+    let agents = args.agents(Timestamp::now())?;
+    let stores = Stores::new(agents, StoreBudget::new(memory_limit.bytes()));
     let metrics_port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
     let mut exposers = Vec::<Arc<MetricsWriter>>::new();
     if args.fleet_metrics {

@@ -33,17 +33,19 @@ defined in these files only.
 {{- $template := $deployment.spec.template -}}
 {{- $pod := $template.spec -}}
 {{- $container := first $pod.containers -}}
-{{- $image := $root.Values.image -}}
+{{- /* The agent has an image of its own. */}}
+{{- $image := $values.image | default $root.Values.image -}}
+{{- $pull := $root.Values.image -}}
 {{- $_ := set $deployment.spec "replicas" $values.replicas -}}
 {{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
 {{- with $values.podAnnotations }}{{ $_ := set $template.metadata "annotations" . }}{{ end -}}
 {{- if and $image.tag $image.digest -}}
-{{- fail "image.tag and image.digest are mutually exclusive; to use a tag, set image.digest=\"\"" -}}
+{{- fail (printf "tag %q and digest of image %s are mutually exclusive; to use a tag, set the digest to \"\"" $image.tag $image.repository) -}}
 {{- end -}}
 {{- $tag := print ":" ($image.tag | default $root.Chart.AppVersion) -}}
 {{- $_ := set $container "image" (print $image.repository (ternary (print "@" $image.digest) $tag (not (empty $image.digest)))) -}}
-{{- with $image.pullPolicy }}{{ $_ := set $container "imagePullPolicy" . }}{{ end -}}
-{{- with $image.pullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
+{{- with $pull.pullPolicy }}{{ $_ := set $container "imagePullPolicy" . }}{{ end -}}
+{{- with $pull.pullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
 {{- $_ := set $container "resources" (mergeOverwrite $container.resources $values.resources) -}}
 {{- /* A null removes a default. */}}
 {{- range $which, $amounts := omit $container.resources "claims" }}

@@ -28,6 +28,7 @@ mod rancher_ca;
 mod reconcile;
 mod repositories;
 
+mod agents;
 mod delivery;
 
 mod leader;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helmops_api::{
     Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, HelmOp, MetadataOnly, labels,
 };
-use helmops_core::status::is_refused;
+use helmops_core::status::{is_refused, is_silent, last_seen};
 use helmops_kube::Change;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Resource;
@@ -84,14 +84,15 @@ impl Relevant for Decoded<Cluster> {
         let metadata = self.meta();
         let status = self.valid().map(|cluster| {
             let status = &cluster.status;
-            let agent = status.agent.as_ref();
             (
                 (&status.namespace, status.scheduled, status.active_schedule),
                 // Whether its agent has ever registered.
-                agent.is_some_and(|agent| !agent.last_seen.is_empty()),
+                !last_seen(status).is_empty(),
                 status.conditions.is_empty(),
                 // Whether delivery to it is refused.
                 is_refused(status),
+                // A heartbeat, if the agent counts as silent.
+                is_silent(status).then(|| last_seen(status)),
             )
         });
         (
@@ -193,6 +194,28 @@ mod tests {
         ));
         assert!(is_relevant("/metadata/labels", json!({ labels::SHARD: "b" })));
         assert!(is_relevant("/status", json!({})), "cleared by a user");
+    }
+
+    #[test]
+    fn a_heartbeat_is_relevant_only_if_the_agent_counts_as_silent() {
+        let cluster = |reason: &str, last_seen: &str| {
+            let object = json!({
+                "metadata": { "name": "a" },
+                "status": {
+                    "agent": { "lastSeen": last_seen },
+                    "conditions": [{ "type": "Ready", "status": "Unknown", "reason": reason }],
+                },
+            });
+            serde_json::from_str::<Decoded<Cluster>>(&object.to_string()).unwrap()
+        };
+        for (reason, expected) in [("Ready", false), ("NotReady", false), ("AgentSilent", true)] {
+            let change = Change {
+                name: NamespacedName::new("fleet", "a"),
+                before: Some(Arc::new(cluster(reason, "2026-01-01T00:00:00Z"))),
+                after: Some(Arc::new(cluster(reason, "2026-01-01T00:15:00Z"))),
+            };
+            assert_eq!(is_relevant(&change), expected, "{reason}");
+        }
     }
 
     #[test]

@@ -19,7 +19,9 @@
 //! | Secrets and ConfigMaps | nothing | the Bundles that copy them to clusters |
 //! | copies of these in the namespaces of clusters | the content of their metadata | the Bundles that they belong to |
 //! | Policies | | the Bundles in their namespace |
+//! | accounts of agents: ServiceAccounts, Roles and RoleBindings, unless disabled | hashes of their content | the Cluster that they name |
 
+mod accounts;
 mod budget;
 mod change_filter;
 mod claims;
@@ -39,7 +41,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_api::{Bundle, Decoded, HelmOp, MetadataWithManagers, NamespacedName, labels};
-use helmops_core::targeting::copies::CopyKind;
+use helmops_core::{agents::Patience, targeting::copies::CopyKind};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource,
@@ -54,6 +56,7 @@ use helmops_kube::{Change, ObjectCache, PolicyCache, backoff_without_init, key, 
 use tokio::sync::oneshot;
 
 pub use self::{
+    accounts::Accounts,
     budget::StoreBudget,
     clusters::Clusters,
     copies::Copies,
@@ -95,6 +98,19 @@ pub struct DeliveryStores {
     pub clusters: Clusters,
     /// The copies of Secrets and ConfigMaps in the namespaces of clusters.
     pub copies: Copies,
+    /// The accounts of agents, if this process maintains them.
+    pub accounts: Option<Accounts>,
+    /// How long to wait for the report of an agent.
+    pub patience: Patience,
+}
+
+/// What the bundle loop does for the agents of clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgentOptions {
+    /// Whether this process maintains their accounts.
+    pub has_accounts: bool,
+    /// How long to wait for their reports.
+    pub patience: Patience,
 }
 
 /// The events of all watches.
@@ -110,11 +126,14 @@ pub struct Watches {
 }
 
 impl Stores {
-    /// Empty caches, which the watches fill as far as the budget allows. `delivers`: whether the bundle loop is enabled.
-    pub fn new(delivers: bool, budget: StoreBudget) -> Self {
-        let new_delivery = || DeliveryStores {
+    /// Empty caches, which the watches fill as far as the budget allows. `delivery`: what the bundle loop does for agents, if it is
+    /// enabled.
+    pub fn new(delivery: Option<AgentOptions>, budget: StoreBudget) -> Self {
+        let new_delivery = |agents: AgentOptions| DeliveryStores {
             clusters: Clusters::new(),
             copies: Copies::default(),
+            accounts: agents.has_accounts.then(Accounts::default),
+            patience: agents.patience,
         };
         Self {
             helmops: ObjectCache::new(),
@@ -122,7 +141,7 @@ impl Stores {
             deployments: Deployments::new(),
             rancher_ca: RancherCa::default(),
             policies: PolicyCache::default(),
-            delivery: delivers.then(new_delivery),
+            delivery: delivery.map(new_delivery),
             budget,
         }
     }
@@ -137,6 +156,9 @@ impl Stores {
         if let Some(delivery) = &self.delivery {
             delivery.clusters.wait_until_synced().await;
             delivery.copies.wait_until_synced().await;
+            if let Some(accounts) = &delivery.accounts {
+                accounts.wait_until_synced().await;
+            }
         }
     }
 }
@@ -172,6 +194,9 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
         changes.push(copies::<ConfigMap>(client, stores, delivery, CopyKind::ConfigMap));
         let config_maps = sources::of_config_maps(Api::all(client.clone()), synced(), stores.bundles.clone());
         secret_changes.push(config_maps.map(Work::Bundle).boxed());
+        if let Some(accounts) = &delivery.accounts {
+            changes.push(accounts.watch(client).map(Work::Cluster).boxed());
+        }
     }
     Watches {
         changes: stream::select_all(changes).boxed(),

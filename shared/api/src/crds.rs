@@ -45,10 +45,15 @@ const fn wide(name: &'static str, path: &'static str) -> Column {
     }
 }
 
-const AGE: Column = Column {
-    data_type: "date",
-    ..text("Age", ".metadata.creationTimestamp")
-};
+/// A column with the time since.
+const fn date(name: &'static str, path: &'static str) -> Column {
+    Column {
+        data_type: "date",
+        ..text(name, path)
+    }
+}
+
+const AGE: Column = date("Age", ".metadata.creationTimestamp");
 /// The reason, which docs/reasons.md explains.
 const STATUS: Column = text("Status", r#".status.conditions[?(@.type=="Ready")].reason"#);
 const MESSAGE: Column = wide("Message", r#".status.conditions[?(@.type=="Ready")].message"#);
@@ -123,7 +128,7 @@ fn cluster() -> Value {
     let columns = [
         text("Bundles-Ready", ".status.display.readyBundles"),
         STATUS,
-        text("Last-Seen", ".status.agent.lastSeen"),
+        date("Last-Seen", ".status.agent.lastSeen"),
         AGE,
         MESSAGE,
     ];

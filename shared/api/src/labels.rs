@@ -59,16 +59,18 @@ keys! {
     COPIED_FROM: Annotation on "Secret, ConfigMap, BundleDeployment" = "helmops.fleet.cattle.io/copied-from";
     /// The deployment IDs that the values are for: the current one and the staged one.
     VALUES_FOR: Annotation on "Secret" = "helmops.fleet.cattle.io/values-for";
+    /// `true` on the ServiceAccount of a cluster's agent, and on its permissions; see [agent](../agent.md#permissions).
+    AGENT_ACCOUNT: Label on "ServiceAccount, Role, RoleBinding" = "helmops.fleet.cattle.io/agent-account";
     /// Name of the HelmOp.
     HELM_NAME: Label on "Bundle, BundleDeployment" = "fleet.cattle.io/fleet-helm-name";
     /// Name of the Bundle.
     BUNDLE_NAME: Label on "BundleDeployment, Secret, ConfigMap" = "fleet.cattle.io/bundle-name";
     /// Namespace of the Bundle.
     BUNDLE_NAMESPACE: Label on "BundleDeployment, Secret, ConfigMap" = "fleet.cattle.io/bundle-namespace";
-    /// Name of the Cluster. On a namespace it is an annotation.
-    CLUSTER: Both on "BundleDeployment, Namespace" = "fleet.cattle.io/cluster";
-    /// Namespace of the Cluster. On a namespace it is an annotation.
-    CLUSTER_NAMESPACE: Both on "BundleDeployment, Namespace" = "fleet.cattle.io/cluster-namespace";
+    /// Name of the Cluster. On other objects than BundleDeployments it is an annotation.
+    CLUSTER: Both on "BundleDeployment, Namespace, ServiceAccount, Role, RoleBinding" = "fleet.cattle.io/cluster";
+    /// Namespace of the Cluster. On other objects than BundleDeployments it is an annotation.
+    CLUSTER_NAMESPACE: Both on "BundleDeployment, Namespace, ServiceAccount, Role, RoleBinding" = "fleet.cattle.io/cluster-namespace";
     /// `true` on objects that Fleet or helmops creates and deletes.
     MANAGED: Label on "BundleDeployment, Namespace" = "fleet.cattle.io/managed";
     /// Shard that reconciles the object; see [sharding](../sharding.md).

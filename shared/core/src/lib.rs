@@ -6,6 +6,7 @@
 //! | [`chart`] | where a chart comes from, the protocol of registries, and which versions are requested |
 //! | [`poll`] | when a poll for a newer version is due |
 //! | [`targeting`] | from a Bundle to the BundleDeployments and copies for each cluster |
+//! | [`agents`] | the accounts of the agents of clusters, and whether they still report |
 //! | [`admit`] | whether a HelmOp is valid |
 //! | [`policy`] | whether the Policies of its namespace allow it |
 //! | [`bundle`] | from a HelmOp and the resolved versions to a Bundle |
@@ -20,6 +21,7 @@ pub mod validation;
 pub mod chart;
 pub mod poll;
 pub mod targeting;
+pub mod agents;
 pub mod admit;
 pub mod policy;
 pub mod bundle;

@@ -179,6 +179,8 @@ reasons! {
         NotReady: "See `status.resources` and the conditions of the Bundle for the clusters and their messages.",
         /// No cluster is targeted.
         NoClusters: "Check the selectors of `spec.targets` against `kubectl get clusters --show-labels`.",
+        /// The agent of a cluster reports no more: the states of its deployments are those of its last report.
+        AgentSilent: "Check the agent and its connection to this API server: see [agent.md](agent.md#silent-clusters).",
     }
 }
 

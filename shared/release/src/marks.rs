@@ -4,6 +4,8 @@
 pub const SET_HASH: &str = "objectset.rio.cattle.io/hash";
 /// Annotation of each object of a release: its [`SetId`](crate::names::SetId).
 pub const SET_ID: &str = "objectset.rio.cattle.io/id";
+/// Label of an object that is not deleted with its set, with the value `false`.
+pub const PRUNE: &str = "objectset.rio.cattle.io/prune";
 /// Helm's annotation of objects that it does not delete, with the value [`KEEP`].
 pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 /// The value of [`RESOURCE_POLICY`].

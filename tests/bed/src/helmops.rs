@@ -94,7 +94,12 @@ pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
 
 /// Applies the additional CRDs and roles for the delivery of Bundles to clusters.
 pub async fn apply_standalone(kubectl: &Kubectl) -> Result<()> {
-    apply_files(kubectl, &["standalone/crds", "standalone/rbac.yaml"]).await
+    let files = [
+        "standalone/crds",
+        "standalone/rbac.yaml",
+        "standalone/agents.yaml",
+    ];
+    apply_files(kubectl, &files).await
 }
 
 /// The objects that a folder of the manifests installs.

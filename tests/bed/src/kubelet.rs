@@ -1,8 +1,8 @@
 //! A simulated node: gives the control plane a scheduler and a kubelet, without containers.
 //!
 //! Every pod is bound to the node, and immediately gets the status that its annotations choose (see [`behavior`]): by default a pod
-//! runs and is ready, and one that is not restarted, as those of Jobs and of chart tests, succeeds. Deployments, `StatefulSets`,
-//! `DaemonSets` and Jobs are those of the real kube-controller-manager, which sees nothing but these statuses.
+//! runs and is ready, and one that is not restarted, as those of Jobs and of chart tests, succeeds. Deployments, StatefulSets,
+//! DaemonSets and Jobs are those of the real kube-controller-manager, which sees nothing but these statuses.
 //!
 //! ```text
 //! watch of pods ─► a task for each pod: bind, then write its status when time or annotations change it; confirm its deletion
@@ -250,8 +250,8 @@ impl Pod {
             if value_at(&pod, "/metadata/deletionTimestamp").is_string() {
                 wait = self.delete(&pod).await.err().map(|_| RETRY);
             } else if is_bound && !is_over(&pod) {
-                let (state, change) = behavior::state(&pod, start.elapsed());
-                wait = change;
+                let (state, next) = behavior::state(&pod, start.elapsed());
+                wait = next;
                 if written.as_ref() != Some(&state) {
                     let status = behavior::status(&pod, &state, &self.address, &started, &seconds());
                     match self.send(Method::PATCH, "/status", status).await {
@@ -260,14 +260,14 @@ impl Pod {
                     }
                 }
             }
-            let changed = match wait {
+            let gone = match wait {
                 Some(wait) => tokio::select! {
-                    changed = changes.changed() => changed,
-                    () = sleep(wait) => Ok(()),
+                    result = changes.changed() => result.is_err(),
+                    () = sleep(wait) => false,
                 },
-                None => changes.changed().await,
+                None => changes.changed().await.is_err(),
             };
-            if changed.is_err() {
+            if gone {
                 return;
             }
         }

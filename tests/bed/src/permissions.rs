@@ -84,11 +84,16 @@ impl fmt::Display for Permission {
     }
 }
 
+/// The API server checks the permission with this verb itself when a RoleBinding is created; no request has it.
+const BIND: &str = "bind";
+
 /// Problems of the roles: permissions that are not used, and forbidden requests that no role of the account allows.
 pub fn findings(granted: &BTreeSet<GrantedPermission>, used: &BTreeSet<UsedPermission>) -> Vec<String> {
     let is_used = |one: &&GrantedPermission| {
         let by = |used: &UsedPermission| {
-            used.role.as_ref() == Some(&one.role) && one.permission.covers(&used.permission)
+            let Permission { verb, resource, .. } = &used.permission;
+            let binds = one.permission.verb == BIND && verb == "create" && resource == "rolebindings";
+            used.role.as_ref() == Some(&one.role) && (binds || one.permission.covers(&used.permission))
         };
         used.iter().any(by)
     };
@@ -334,6 +339,31 @@ mod tests {
                 "Role web grants the unused permission patch deployments/status.apps",
             ]
         );
+    }
+
+    #[test]
+    fn the_permission_to_bind_a_role_is_used_by_creating_a_binding() {
+        let role = json!({
+            "kind": "ClusterRole", "metadata": { "name": "web" },
+            "rules": [
+                { "apiGroups": ["apps"], "resources": ["clusterroles"], "verbs": ["bind"], "resourceNames": ["a"] },
+            ],
+        });
+        let granted = granted(&[role]).unwrap();
+        let used = |resource: &str, role: &str| UsedPermission {
+            account: "web".to_owned(),
+            permission: Permission {
+                verb: "create".to_owned(),
+                resource: resource.to_owned(),
+                group: "apps".to_owned(),
+                name: None,
+            },
+            role: Some(role.to_owned()),
+        };
+        let found = |used| findings(&granted, &BTreeSet::from([used])).len();
+        assert_eq!(found(used("rolebindings", "ClusterRole web")), 0);
+        assert_eq!(found(used("roles", "ClusterRole web")), 1);
+        assert_eq!(found(used("rolebindings", "ClusterRole other")), 1);
     }
 
     #[test]

@@ -112,6 +112,8 @@ pub async fn measure(size: Size) -> Result<Delivery> {
     let command = |program: &Path| {
         let mut command = environment.bed.command(program);
         command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
+        // They are written once for each cluster, which would take place during the first measurement.
+        command.env("HELMOPS_AGENT_ACCOUNTS", "false");
         command
     };
     let controller = helmops::start_controller(&environment.bed, "controller", &command).await?;

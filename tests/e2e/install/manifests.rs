@@ -7,7 +7,7 @@ use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
 use super::empty;
-use crate::harness::SOON;
+use crate::harness::{SOON, run};
 
 pub async fn apply(kubectl: &Kubectl, folder: &str, more: &[&str]) {
     let path = manifests().join(folder);
@@ -75,6 +75,56 @@ async fn the_base_standalone_shard_and_namespaced_manifests_install() {
     let team = ["create", "namespace", "team-a"];
     kubectl.run(&team).await.unwrap().ok().unwrap();
     apply(&kubectl, "namespaced", &["--namespace=team-a"]).await;
+}
+
+/// The namespaces of agents do not enforce the restricted Pod Security Standard, but pods of the agent meet it.
+#[tokio::test]
+async fn the_manifests_of_the_agent_install() {
+    const RESTRICTED: &str = "restricted";
+    let bed = empty().await;
+    let kubectl = bed.kubectl();
+    for namespace in [RESTRICTED, "web"] {
+        run(&kubectl, &["create", "namespace", namespace]).await;
+    }
+    let enforce = "pod-security.kubernetes.io/enforce=restricted";
+    run(&kubectl, &["label", "namespace", RESTRICTED, enforce]).await;
+    let account = [
+        "create",
+        "serviceaccount",
+        "helmops-agent",
+        "--namespace",
+        RESTRICTED,
+    ];
+    run(&kubectl, &account).await;
+    for (folder, more, namespace) in [
+        ("agent", [].as_slice(), "cattle-fleet-system"),
+        ("agent/namespaced", &[], "cattle-fleet-system"),
+        (
+            "agent/namespaced/role",
+            &["--namespace=web"],
+            "cattle-fleet-system",
+        ),
+        ("local", &[], "cattle-fleet-local-system"),
+    ] {
+        apply(&kubectl, folder, more).await;
+        let found = kubectl
+            .in_namespace(namespace)
+            .get("deployment/helmops-agent")
+            .await;
+        let spec = &found.unwrap().unwrap()["spec"]["template"]["spec"];
+        let metadata = json!({ "name": "agent", "namespace": RESTRICTED });
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec });
+        let create = ["create", "--dry-run=server", "--filename=-"];
+        let created = kubectl.run_with_input(&create, &pod.to_string()).await.unwrap();
+        assert_eq!(created.stderr, "", "{folder}");
+        created.ok().unwrap();
+    }
+    let example = manifests().join("examples/local-cluster.yaml");
+    run(
+        &kubectl,
+        &["apply", "--server-side", "--filename", example.to_str().unwrap()],
+    )
+    .await;
 }
 
 /// Without a running replica of the webhook, requests that it would never deny still succeed.

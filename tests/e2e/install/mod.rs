@@ -2,7 +2,7 @@
 
 mod manifests;
 mod permissions;
-mod readme;
+pub mod readme;
 
 use helmops_bed::control_plane::Options;
 use helmops_bed::test_bed::TestBed;

@@ -28,7 +28,7 @@ fn checkout() -> PathBuf {
 }
 
 /// The commands under a heading of a document: its first shell block.
-fn commands(document: &str, heading: &str) -> String {
+pub fn commands(document: &str, heading: &str) -> String {
     let text = std::fs::read_to_string(checkout().join(document)).unwrap();
     let (_, section) = text.split_once(&format!("\n{heading}\n")).unwrap();
     let block = section.split_once("\n```sh\n").unwrap().1;
@@ -40,7 +40,8 @@ async fn follow(bed: &TestBed, document: &str, heading: &str) -> String {
     shell(bed, &commands(document, heading)).await
 }
 
-async fn shell(bed: &TestBed, commands: &str) -> String {
+/// Runs commands in the checkout, with kubectl and Helm in PATH.
+pub async fn shell(bed: &TestBed, commands: &str) -> String {
     let mut shell = Command::new("sh");
     let path = std::env::var("PATH").unwrap();
     let tools = bed.tools.kubectl();

@@ -7,7 +7,9 @@ use helmops_api::{
     cluster::{ClusterDisplay, ClusterStatus},
     condition::Condition,
     status::number,
+    timestamp::timestamp,
 };
+use k8s_openapi::jiff::Timestamp;
 use kube_core::Resource;
 
 use super::{
@@ -18,18 +20,20 @@ use super::{
     state::DeploymentState,
     summary,
 };
-use crate::{reason::Reason, targeting::NamespaceRefused};
+use crate::{agents::Contact, reason::Reason, targeting::NamespaceRefused};
 
-/// State of a cluster whose agent has never reported, in `kubectl get`.
+/// State of a cluster whose agent has never reported, or reports no more, in `kubectl get`.
 const NO_AGENT: &str = "WaitCheckIn";
 
 /// The new status. `namespace` is that of the cluster, and `deployments` are those in it; `now` is a time in RFC 3339.
 ///
-/// What agents and other controllers report stays as it is.
+/// What agents and other controllers report stays as it is. If the agent is silent, the counts are those of its last report, and
+/// the condition is unknown, as that of a node without a kubelet.
 pub fn cluster(
     cluster: &Cluster,
     namespace: &str,
     deployments: &[&Decoded<BundleDeployment>],
+    contact: Contact,
     now: &str,
 ) -> ClusterStatus {
     let mut status = cluster.status.clone();
@@ -41,15 +45,15 @@ pub fn cluster(
     status.desired_ready_helm_ops = Some(desired);
     status.resource_counts = Some(resources::counts(&deployments));
     let worst = summary::worst(&summary).map_or("", DeploymentState::as_str);
-    let has_not_checked_in = status
-        .agent
-        .as_ref()
-        .is_none_or(|agent| agent.last_seen.is_empty());
+    let is_missing = last_seen(&status).is_empty() || matches!(contact, Contact::Silent(_));
     status.display = Some(ClusterDisplay {
         ready_bundles: summary::ready_of_all(&summary),
-        state: if has_not_checked_in { NO_AGENT } else { worst }.to_owned(),
+        state: if is_missing { NO_AGENT } else { worst }.to_owned(),
     });
-    let ready = of_summary(&summary, "Bundle");
+    let ready = match contact {
+        Contact::Silent(last) => silent(last),
+        Contact::Unknown | Contact::Reporting(_) => of_summary(&summary, "Bundle"),
+    };
     status.summary = Some(summary);
     let generation = cluster.metadata.generation;
     condition::set(
@@ -78,13 +82,37 @@ pub fn refused_cluster(cluster: &Cluster, refused: &NamespaceRefused, now: &str)
     status
 }
 
+/// The message does not change while the agent is silent, so that the status is written once.
+fn silent(last: Timestamp) -> ConditionState {
+    let message = format!(
+        "the agent of the cluster last reported at {}; its Bundles are shown as they were then; check the agent and its connection \
+         to this API server",
+        timestamp(last)
+    );
+    ConditionState::Unknown(Reason::AgentSilent, message)
+}
+
 /// Whether the status of a cluster reports that nothing is delivered to it.
 pub fn is_refused(status: &ClusterStatus) -> bool {
-    let is_refusal = |condition: &Condition| {
-        condition.r#type == ConditionType::Ready.as_str()
-            && condition.reason == Reason::NamespaceConflict.as_str()
+    is_ready_for(status, Reason::NamespaceConflict)
+}
+
+/// Whether the status of a cluster reports that its agent is silent.
+pub fn is_silent(status: &ClusterStatus) -> bool {
+    is_ready_for(status, Reason::AgentSilent)
+}
+
+/// Whether the condition `Ready` has this reason.
+fn is_ready_for(status: &ClusterStatus, reason: Reason) -> bool {
+    let is_it = |condition: &Condition| {
+        condition.r#type == ConditionType::Ready.as_str() && condition.reason == reason.as_str()
     };
-    status.conditions.iter().any(is_refusal)
+    status.conditions.iter().any(is_it)
+}
+
+/// When the agent last reported; empty if it never has.
+pub fn last_seen(status: &ClusterStatus) -> &str {
+    status.agent.as_ref().map_or("", |agent| &agent.last_seen)
 }
 
 /// Number of HelmOps that are ready on the cluster, and of all HelmOps that target it.
@@ -121,13 +149,21 @@ mod tests {
     }
 
     fn of(agent: &Value, deployments: &[Decoded<BundleDeployment>]) -> ClusterStatus {
+        with_contact(agent, deployments, Contact::Unknown)
+    }
+
+    fn with_contact(
+        agent: &Value,
+        deployments: &[Decoded<BundleDeployment>],
+        contact: Contact,
+    ) -> ClusterStatus {
         let object = json!({
             "metadata": { "name": "a", "namespace": "fleet", "generation": 1 },
             "status": { "agent": agent, "apiServerURL": "kept" },
         });
         let object: Cluster = serde_json::from_str(&object.to_string()).unwrap();
         let deployments: Vec<_> = deployments.iter().collect();
-        cluster(&object, "cluster-a", &deployments, "now")
+        cluster(&object, "cluster-a", &deployments, contact, "now")
     }
 
     #[test]
@@ -152,6 +188,36 @@ mod tests {
         assert_eq!(
             [&*status.namespace, &*status.api_server_url],
             ["cluster-a", "kept"]
+        );
+    }
+
+    #[test]
+    fn a_cluster_with_a_silent_agent_is_unknown() {
+        let ready = json!({ "appliedDeploymentID": ":a", "ready": true, "nonModified": true });
+        let deployments = [deployment("web", "web", &ready)];
+        let agent = json!({ "lastSeen": "2026-01-01T00:00:00Z" });
+        let reporting = with_contact(
+            &agent,
+            &deployments,
+            Contact::Reporting(std::time::Duration::ZERO),
+        );
+        assert_eq!(reporting.conditions[0].status, "True");
+        assert!(!is_silent(&reporting));
+        let last = "2026-01-01T00:00:00Z".parse().unwrap();
+        let silent = with_contact(&agent, &deployments, Contact::Silent(last));
+        assert!(is_silent(&silent));
+        let ready = &silent.conditions[0];
+        assert_eq!([&*ready.status, &*ready.reason], ["Unknown", "AgentSilent"]);
+        assert!(
+            ready.message.contains("last reported at 2026-01-01T00:00:00Z;"),
+            "{}",
+            ready.message
+        );
+        let display = silent.display.unwrap();
+        assert_eq!(
+            [&*display.ready_bundles, &*display.state],
+            ["1/1", "WaitCheckIn"],
+            "as last reported"
         );
     }
 

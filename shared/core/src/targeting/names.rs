@@ -1,4 +1,4 @@
-//! Names of cluster namespaces and of copies of access Secrets.
+//! Names of cluster namespaces, of copies of access Secrets, and of the Roles of agents.
 
 use ring::digest::{SHA256, digest};
 
@@ -36,10 +36,20 @@ pub fn safe_concat(parts: &[&str]) -> String {
 /// Name of the copy of a Bundle's access Secret in the namespaces of clusters. Each Bundle has its own copy: deleting one Bundle
 /// does not affect others, and two namespaces can have Secrets of the same name.
 pub fn access_secret(bundle_namespace: &str, bundle: &str, secret: &str) -> String {
-    // The hash keeps the name distinct from names that users choose.
+    hashed(secret, &format!("{bundle_namespace}/{bundle}/{secret}"))
+}
+
+/// Name of the Role, in the namespace of a Cluster, for the status of this Cluster, and of its RoleBinding.
+pub fn agent_role(cluster_namespace: &str, cluster: &str) -> String {
+    let name = hashed(cluster, &format!("{cluster_namespace}/{cluster}"));
+    format!("helmops-agent-{name}")
+}
+
+/// The first part of a name, with a hash of what identifies the object. The hash keeps it distinct from names that users choose.
+fn hashed(name: &str, identity: &str) -> String {
     const MAX_PREFIX: usize = 40;
-    let digest = hex(format!("{bundle_namespace}/{bundle}/{secret}").as_bytes(), 12);
-    let kept = secret.get(..MAX_PREFIX).unwrap_or(secret);
+    let digest = hex(identity.as_bytes(), 12);
+    let kept = name.get(..MAX_PREFIX).unwrap_or(name);
     format!("{}-{digest}", kept.trim_end_matches(['-', '.']))
 }
 
@@ -83,6 +93,17 @@ mod tests {
             &format!("{}-.{}", "a".repeat(38), "b".repeat(200)),
         );
         assert!(long.len() <= MAX && !long.contains(".-"), "{long}");
+    }
+
+    #[test]
+    fn each_cluster_has_its_own_role_with_a_name_of_bounded_length() {
+        let name = agent_role("fleet", "edge-1");
+        assert!(name.starts_with("helmops-agent-edge-1-"), "{name}");
+        assert_ne!(name, agent_role("other", "edge-1"));
+        let long = "a".repeat(200);
+        let name = agent_role("fleet", &long);
+        assert!(name.len() <= 70, "{name}");
+        assert_ne!(name, agent_role("fleet", &format!("{long}x")));
     }
 
     #[test]

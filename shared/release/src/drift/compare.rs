@@ -5,24 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{DriftRules, contains};
-use crate::object::ObjectId;
-
-/// Label with which an object opts out of being deleted with its set.
-const PRUNE: &str = "objectset.rio.cattle.io/prune";
-
-/// Annotation that has the ID of the set. Its hash is in the label by which the live objects are selected, but operators copy labels
-/// to objects of their own.
-const SET_ID: &str = "objectset.rio.cattle.io/id";
-
-/// Helm's annotation for objects that outlive their release.
-const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+use crate::{
+    marks::{KEEP, PRUNE, RESOURCE_POLICY, SET_ID},
+    object::ObjectId,
+};
 
 /// A desired object: one of the manifest of the recorded revision.
 #[derive(Clone, Copy, Debug)]
 pub struct Desired<'a> {
     /// Its identity on the cluster: with the namespace of the release, if the manifest has none and the kind is namespaced.
     pub id: &'a ObjectId,
-    /// The object of the manifest.
+    /// The object of the manifest as Helm applies it, [`as_applied`](super::as_applied).
     pub object: &'a Value,
 }
 
@@ -45,7 +38,7 @@ pub enum ObjectState<'a> {
     },
     /// It may be changed. A dry run of `desired` shows it.
     Uncertain {
-        /// The object of the manifest.
+        /// The desired object, which is the body of the dry run.
         desired: &'a Value,
         /// The live object.
         live: &'a Value,
@@ -144,6 +137,7 @@ fn is_deletable(object: &Value, set_id: &str) -> bool {
         marks.and_then(|marks| marks.get(key)).and_then(Value::as_str)
     };
     let is_kept =
-        mark("annotations", RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"));
+        mark("annotations", RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case(KEEP));
+    // The live objects are selected by the label of the set, but operators copy labels to objects of their own.
     mark("annotations", SET_ID) == Some(set_id) && mark("labels", PRUNE) != Some("false") && !is_kept
 }

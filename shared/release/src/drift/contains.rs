@@ -1,25 +1,9 @@
 //! Whether a live object evidently has everything that its manifest has.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{ephemeral, text};
-
-/// Lists of built-in kinds whose elements the API server merges: others may add fields to an element, and defaults are added to it.
-/// Elements of all other lists are replaced as a whole, so any difference in them counts.
-const MERGED_LISTS: [&str; 10] = [
-    "containers",
-    "initContainers",
-    "env",
-    "ports",
-    "volumes",
-    "volumeMounts",
-    "volumeDevices",
-    "topologySpreadConstraints",
-    "webhooks",
-    // Replaced as a whole, but immutable: the defaults are the only difference that there can be.
-    "volumeClaimTemplates",
-];
+use super::{ephemeral, is_aggregated, is_secret, lists::Lists};
 
 /// Whether the live object has every field of the manifest's object with the same value, so that applying it would change nothing.
 ///
@@ -30,60 +14,33 @@ pub fn contains(desired: &Value, live: &Value) -> bool {
     let (Value::Object(desired), Value::Object(live_fields)) = (desired, live) else {
         return false;
     };
-    let lists = Lists::of(text(live, "/apiVersion"));
-    let is_secret = (text(live, "/apiVersion"), text(live, "/kind")) == ("v1", "Secret");
+    let lists = Lists::of(live);
+    let is_secret = is_secret(live);
     desired.iter().all(|(key, value)| match &**key {
         "status" => true,
         "metadata" => metadata(value, live_fields.get(key)),
         "stringData" if is_secret => string_data(value, live_fields.get("data")),
         // Keys that are in `stringData` too are compared there.
         "data" if is_secret => data(value, live_fields.get("data"), desired.get("stringData")),
-        _ => lists.has(key, value, live_fields.get(key)),
+        // The cluster fills it.
+        "rules" if is_aggregated(live) => true,
+        _ => has(lists, key, value, live_fields.get(key)),
     })
 }
 
-/// How lists are compared.
-#[derive(Clone, Copy)]
-enum Lists {
-    /// Of a built-in kind: some are merged.
-    BuiltIn,
-    /// Of a custom resource: which are merged is not known.
-    Custom,
-}
-
-impl Lists {
-    fn of(api_version: &str) -> Self {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        if group.contains('.') && !group.ends_with(".k8s.io") {
-            Self::Custom
-        } else {
-            Self::BuiltIn
-        }
-    }
-
-    /// Whether the live value of the field `key` has everything of the desired one.
-    fn has(self, key: &str, desired: &Value, live: Option<&Value>) -> bool {
-        match (desired, live) {
-            (Value::Null, None) => true,
-            (Value::Object(desired), Some(Value::Object(live))) => self.has_fields(desired, live),
-            (Value::Array(desired), Some(Value::Array(live))) if self.merges(key) => {
-                let pairs = || desired.iter().zip(live);
-                desired.len() == live.len()
-                    && pairs().all(|(desired, live)| self.has("", desired, Some(live)))
-            }
-            (desired, Some(live)) => desired == live,
-            (_, None) => false,
-        }
-    }
-
-    fn has_fields(self, desired: &Map<String, Value>, live: &Map<String, Value>) -> bool {
-        desired
+/// Whether the live value of the field `key` has everything of the desired one.
+fn has(lists: Lists, key: &str, desired: &Value, live: Option<&Value>) -> bool {
+    match (desired, live) {
+        (Value::Null, None) => true,
+        (Value::Object(desired), Some(Value::Object(live))) => desired
             .iter()
-            .all(|(key, value)| self.has(key, value, live.get(key)))
-    }
-
-    fn merges(self, key: &str) -> bool {
-        matches!(self, Self::BuiltIn) && MERGED_LISTS.contains(&key)
+            .all(|(key, value)| has(lists, key, value, live.get(key))),
+        (Value::Array(desired), Some(Value::Array(live))) if lists.are_merged(key) => {
+            let mut pairs = desired.iter().zip(live);
+            desired.len() == live.len() && pairs.all(|(desired, live)| has(lists, "", desired, Some(live)))
+        }
+        (desired, Some(live)) => desired == live,
+        (_, None) => false,
     }
 }
 
@@ -97,7 +54,7 @@ fn metadata(desired: &Value, live: Option<&Value>) -> bool {
         .all(|(key, value)| match live.get(key) {
             // The API server omits empty labels and the like.
             None if is_empty(value) => true,
-            live => Lists::Custom.has(key, value, live),
+            live => has(Lists::Custom, key, value, live),
         })
 }
 

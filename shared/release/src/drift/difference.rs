@@ -4,7 +4,7 @@ use bounded_text::cut;
 use helmops_api::merge_patch::merge_patch;
 use serde_json::Value;
 
-use super::{Autoscalers, DriftRules, ca_bundle, ephemeral, redact, text};
+use super::{Autoscalers, DriftRules, ca_bundle, ephemeral, is_aggregated, is_secret, redact};
 use crate::object::ObjectId;
 
 /// Maximum length of the text of a patch, in bytes. A status has up to ten of them, and a condition one; a whole object can be in
@@ -41,28 +41,19 @@ pub fn difference(
     }
     for object in [&mut predicted, &mut live] {
         ephemeral::remove(object);
-        empty_aggregated_rules(object);
+        if is_aggregated(object) {
+            remove(object, "", "rules");
+        }
     }
     ca_bundle::keep_injected(&mut predicted, &live);
     rules.apply(&id, &mut predicted, &mut live);
     let mut patch = merge_patch(&live, &predicted)?;
-    if (&*id.api_version, &*id.kind) == ("v1", "Secret") {
+    if is_secret(&live) {
         redact::secret(&mut patch);
     }
     Some(Drift {
         patch: cut(patch.to_string(), MAX_PATCH),
     })
-}
-
-/// The rules of an aggregated ClusterRole are collected from others on the cluster.
-fn empty_aggregated_rules(object: &mut Value) {
-    let has_selectors = object.get("aggregationRule").is_some_and(|rule| !rule.is_null());
-    if text(object, "/kind") == "ClusterRole"
-        && has_selectors
-        && let Some(fields) = object.as_object_mut()
-    {
-        fields.remove("rules");
-    }
 }
 
 fn remove(object: &mut Value, parent: &str, key: &str) {

@@ -8,6 +8,7 @@
 //! manifest, live objects ─► compare ─┬─► unchanged, or not needed
 //!                                    ├─► missing, extra                                   ─► Change
 //!                                    └─► uncertain ─► dry run by the caller ─► difference ─► Change
+//!                                                      (or predicted_locally)
 //! ```
 //!
 //! `rules` has the exceptions: `options.diff` of the BundleDeployment.
@@ -19,6 +20,8 @@ mod compare;
 mod contains;
 mod difference;
 mod ephemeral;
+mod lists;
+mod local;
 mod redact;
 mod rules;
 
@@ -30,6 +33,7 @@ pub use self::{
     compare::{Comparison, Desired, ObjectState, OwnedBy, compare},
     contains::contains,
     difference::{Drift, difference},
+    local::predicted_locally,
     rules::{DriftRules, RuleProblem},
 };
 use crate::object::ObjectId;
@@ -83,6 +87,17 @@ impl ObjectDrift {
             },
         }
     }
+}
+
+/// Whether an object is a Secret.
+fn is_secret(object: &serde_json::Value) -> bool {
+    (text(object, "/apiVersion"), text(object, "/kind")) == ("v1", "Secret")
+}
+
+/// Whether an object is a ClusterRole whose rules the cluster collects from others.
+fn is_aggregated(object: &serde_json::Value) -> bool {
+    let selectors = object.get("aggregationRule");
+    text(object, "/kind") == "ClusterRole" && selectors.is_some_and(|rule| !rule.is_null())
 }
 
 /// The values of a list; empty if it is none.

@@ -61,7 +61,7 @@ mod the_cheap_check {
         );
         let desired = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": { "name": "web", "creationTimestamp": null, "labels": { "tier": "web" }, "annotations": {} },
+            "metadata": { "name": "web", "creationTimestamp": null, "labels": { "tier": "web" }, "annotations": {}, "finalizers": [] },
             "spec": {
                 "replicas": 2, "strategy": null,
                 "template": { "spec": { "containers": [{ "name": "main", "image": "nginx:1", "env": [{ "name": "A", "value": "1" }] }] } }
@@ -224,11 +224,17 @@ mod the_cheap_check {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn what_it_accepts_is_no_difference(desired in json(), live in json()) {
             // A patch with fields of a manifest changes nothing of a live object that has them, besides what is not compared.
             let named = json!({ "kind": "K", "apiVersion": "example.com/v1", "metadata": { "name": "n" } });
-            // An API server stores no null.
+            // An API server stores no null, and no empty labels.
+            let mut desired = desired;
+            if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.retain(|_, value| *value != json!([]) && *value != json!({}));
+            }
             let (desired, live) = (merged(&desired, &named), merged(&merged(&json!({}), &live), &named));
             if contains(&desired, &live) {
                 prop_assert_eq!(patch(&merged(&live, &desired), &live), None);
@@ -380,6 +386,8 @@ fn rules_of_aggregated_roles_are_no_drift() {
     let collected = json!({ "rules": [{ "verbs": ["get"] }] });
     let aggregated = role(json!({ "aggregationRule": { "clusterRoleSelectors": [] } }));
     assert_eq!(patch(&aggregated, &merged(&aggregated, &collected)), None);
+    assert!(contains(&aggregated, &merged(&aggregated, &collected)));
+    assert!(!contains(&role(json!({})), &role(collected.clone())));
     assert_eq!(
         patch(&role(json!({})), &role(collected)).as_deref(),
         Some(r#"{"rules":[]}"#)
@@ -419,6 +427,10 @@ fn an_injected_ca_is_no_drift_unless_the_chart_sets_it() {
             "{live} {bundle:?}"
         );
     }
+    // Each webhook has its own.
+    let mut placeholders = webhooks(json!("Cg=="));
+    placeholders["webhooks"][0]["clientConfig"]["caBundle"] = "Cg==".into();
+    assert_eq!(patch(&placeholders, &webhooks(json!("T1RIRVI="))), None);
     // Not injected yet.
     let mut live = crd(json!("x"));
     live["spec"]["conversion"]["webhook"]["clientConfig"] = json!({});
@@ -467,6 +479,9 @@ mod the_rules_of_the_user {
             (json!({ "kind": "[!A-C]eployment" }), REPLICAS),
             (json!({ "kind": "[!A-E]eployment" }), both),
             (json!({ "kind": "Deploy" }), both),
+            (json!({ "kind": "eploymen?" }), both),
+            (json!({ "kind": "Deploymen?x" }), both),
+            (json!({ "kind": "?eploymen" }), both),
             (json!({ "kind": null }), both),
             (json!({ "name": "we" }), both),
             (json!({ "namespace": "sho" }), both),
@@ -583,7 +598,8 @@ mod the_rules_of_the_user {
                 "diff.comparePatches[2].operations[0].op: \"delete\" is not supported; use remove, add, replace, test or ignore",
                 "diff.comparePatches[2].operations[1].path: \"a\" is no JSON pointer; write one as /spec/replicas, with ~1 for a slash in \
                  a name",
-                "diff.comparePatches[3].name: \"we(b\" is no regular expression, so it ignores only that name: unclosed group",
+                "diff.comparePatches[3].name: \"we(b\" is no regular expression, so it ignores only that name: error parsing \
+                 regexp: missing closing ): `we(b`",
             ]
         );
         // The rest applies.
@@ -790,6 +806,130 @@ mod the_objects_of_a_release {
         assert_eq!((states, extra), (vec!["missing"], vec![]));
     }
 
+    /// The drift of a release in a line each, with a dry run that is computed locally.
+    fn drift(desired: &[Value], live: &[Value]) -> Vec<String> {
+        let ids: Vec<_> = desired
+            .iter()
+            .map(|object| ObjectId::of(object).unwrap())
+            .collect();
+        let desired: Vec<_> = ids
+            .iter()
+            .zip(desired)
+            .map(|(id, object)| Desired { id, object })
+            .collect();
+        let live: Vec<_> = live.iter().collect();
+        let rules = DriftRules::default();
+        let comparison = compare(
+            &desired,
+            &live,
+            OwnedBy {
+                set_id: SET_ID,
+                previous: &[],
+            },
+            &rules,
+        );
+        let change = |state: ObjectState<'_>| match state {
+            ObjectState::Unchanged { .. } | ObjectState::NotNeeded => None,
+            ObjectState::Missing => Some(Change::Missing { exists: false }),
+            ObjectState::Uncertain { desired, live } => {
+                let predicted = predicted_locally(desired, live);
+                difference(&predicted, live, &rules, &Autoscalers::default()).map(Change::Modified)
+            }
+        };
+        comparison
+            .objects
+            .into_iter()
+            .filter_map(|(id, state)| {
+                Some(
+                    ObjectDrift {
+                        id: id.clone(),
+                        change: change(state)?,
+                    }
+                    .to_status()
+                    .to_string(),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_fleet_detects_is_detected() {
+        let widget = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w", "namespace": "shop" }, "spec": { "size": 1 } });
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": { "name": "s", "namespace": "shop" },
+            "spec": { "type": "ClusterIP", "ports": [{ "name": "http", "port": 80 }] }
+        });
+        let container = |fields: Value| {
+            let mut live = deployment();
+            json_patch::merge(&mut live["spec"]["template"]["spec"]["containers"][0], &fields);
+            live
+        };
+        let hook = merged(
+            &config_map(),
+            &json!({ "metadata": { "name": "hook", "annotations": { "helm.sh/hook": "test" } } }),
+        );
+        for (desired, live, expected) in [
+            // Values of a built-in kind, of a list, and of a custom resource.
+            (
+                &config_map(),
+                vec![merged(&config_map(), &json!({ "data": { "key": "b" } }))],
+                "modified {\"data\"",
+            ),
+            (
+                &deployment(),
+                vec![container(json!({ "image": "other" }))],
+                "modified {\"spec\":{\"template\"",
+            ),
+            (
+                &widget,
+                vec![merged(&widget, &json!({ "spec": { "size": 2 } }))],
+                "modified {\"spec\":{\"size\":1}}",
+            ),
+            (
+                &deployment(),
+                vec![merged(&deployment(), &json!({ "spec": { "replicas": 5 } }))],
+                "modified {\"spec\":{\"replicas\":2}}",
+            ),
+            // A key of a list, and a field that cannot be changed.
+            (
+                &service,
+                vec![merged(
+                    &service,
+                    &json!({ "spec": { "ports": [{ "name": "http", "port": 81 }] } }),
+                )],
+                "modified {\"spec\":{\"ports\"",
+            ),
+            (
+                &service,
+                vec![merged(&service, &json!({ "spec": { "type": "ExternalName" } }))],
+                "modified {\"spec\":{\"type\":\"ClusterIP\"}}",
+            ),
+            // Objects.
+            (&config_map(), vec![], "missing"),
+            (&widget, vec![], "missing"),
+            // Additions: a label, a data key, a variable, an object that the manifest does not have.
+            (
+                &config_map(),
+                vec![merged(
+                    &config_map(),
+                    &json!({ "metadata": { "labels": { "x": "y" } } }),
+                )],
+                "",
+            ),
+            (
+                &config_map(),
+                vec![merged(&config_map(), &json!({ "data": { "x": "y" } }))],
+                "",
+            ),
+            (&deployment(), vec![container(json!({ "command": ["x"] }))], ""),
+            (&config_map(), vec![config_map(), hook], ""),
+        ] {
+            let found = drift(std::slice::from_ref(desired), &live).concat();
+            assert_eq!(found.is_empty(), expected.is_empty(), "{found}");
+            assert!(found.contains(expected), "{found} has no {expected}");
+        }
+    }
+
     #[test]
     fn drift_is_shown_as_in_fleet() {
         let id = ObjectId::of(&config_map()).unwrap();
@@ -835,5 +975,55 @@ fn the_body_of_a_dry_run_has_the_marks_of_helm() {
             },
             "data": { "key": "a" }
         })
+    );
+}
+
+#[test]
+fn drift_is_shown_even_if_the_dry_run_is_rejected() {
+    // A port with another number is another element of the list, and its name is taken.
+    let ports = |port: Value| {
+        let metadata = json!({ "name": "s", "namespace": "shop" });
+        json!({ "apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": { "ports": [port] } })
+    };
+    let secret = |field: &str, value: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" }, field: { "k": value } });
+    let widget = |list: Value| json!({ "apiVersion": "example.com/v1", "kind": "W", "metadata": { "name": "w" }, "spec": { "ports": list } });
+    for (desired, live, expected) in [
+        (
+            ports(json!({ "port": 80, "name": "http" })),
+            ports(json!({ "port": 81, "name": "http", "protocol": "TCP" })),
+            Some(r#"{"spec":{"ports":[{"name":"http","port":80,"protocol":"TCP"}]}}"#),
+        ),
+        (
+            ports(json!({ "port": 80, "appProtocol": null })),
+            ports(json!({ "port": 80, "protocol": "TCP" })),
+            None,
+        ),
+        (
+            widget(json!([{ "port": 80 }])),
+            widget(json!([{ "port": 80, "x": 1 }])),
+            Some(r#"{"spec":{"ports":[{"port":80}]}}"#),
+        ),
+        (
+            merged(
+                &config_map(),
+                &json!({ "status": { "a": 1 }, "data": { "key": null }, "metadata": { "resourceVersion": "1" } }),
+            ),
+            config_map(),
+            None,
+        ),
+        (secret("stringData", "a"), secret("data", "YQ=="), None),
+        (
+            secret("stringData", "b"),
+            secret("data", "YQ=="),
+            Some(r#"{"data":{"k":"<redacted>"}}"#),
+        ),
+    ] {
+        let predicted = predicted_locally(&desired, &live);
+        assert_eq!(patch(&predicted, &live).as_deref(), expected, "{desired}");
+    }
+    let removed = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "web" }, "data": { "key": null } });
+    assert_eq!(
+        patch(&predicted_locally(&removed, &config_map()), &config_map()).as_deref(),
+        Some(r#"{"data":{"key":null}}"#)
     );
 }

@@ -561,6 +561,8 @@ fn json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn every_json_has_a_health(object in json(), status in json(), kind in 0_usize..16) {
         let kinds = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Pod", "Job", "PersistentVolumeClaim", "Service"];

@@ -2,21 +2,20 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use crate::{
+    dependencies::Unmet,
+    state::{ForeignOwner, Pending},
+};
+
 /// Something that a deployment needs and that is missing, so that it is not attempted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocked {
     /// Bundles that must be in an accepted state first are not.
-    Dependencies {
-        /// Their BundleDeployments.
-        names: Vec<String>,
-    },
-    /// A dependency selects nothing.
-    NoDependency {
-        /// The label selector.
-        selector: String,
-        /// The namespace of the Bundle.
-        namespace: String,
-    },
+    Dependencies(Unmet),
+    /// The records show a Helm operation in progress that this agent has not started.
+    Busy(Pending),
+    /// The release belongs to another owner.
+    Foreign(ForeignOwner),
     /// The Secret with the values is missing.
     ValuesMissing {
         /// Its name, that of the BundleDeployment.
@@ -71,6 +70,12 @@ pub enum Blocked {
     },
 }
 
+impl From<Unmet> for Blocked {
+    fn from(unmet: Unmet) -> Self {
+        Self::Dependencies(unmet)
+    }
+}
+
 impl Blocked {
     /// The text for an account that may not `verb` (`get` or `update`) the namespace.
     pub fn namespace_forbidden(verb: &str, namespace: &str, error: &str) -> String {
@@ -84,13 +89,19 @@ impl Blocked {
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dependencies { names } => {
-                write!(f, "dependent bundle(s) are not ready: [{}]", names.join(" "))
-            }
-            Self::NoDependency { selector, namespace } => write!(
+            Self::Dependencies(unmet) => unmet.fmt(f),
+            Self::Busy(Pending { revision, status }) => write!(
                 f,
-                "list bundledeployments: no bundles matching labels {selector} in namespace {namespace}"
+                "another Helm operation is in progress: revision {revision} is {status}. If none is running, delete the Secret of \
+                 this revision, or run helm rollback"
             ),
+            Self::Foreign(ForeignOwner::Unmanaged) => f.write_str(
+                "the release exists and was not deployed by this agent; set helm.takeOwnership to take it over, or choose another \
+                 helm.releaseName",
+            ),
+            Self::Foreign(ForeignOwner::BundleDeployment(name)) => {
+                write!(f, "the release belongs to BundleDeployment {name}; choose another helm.releaseName")
+            }
             Self::ValuesMissing { secret } => write!(
                 f,
                 "secrets {secret:?} not found: it has the Helm values, and the controller writes it next to the BundleDeployment"

@@ -30,7 +30,7 @@ pub use self::{
     blocked::Blocked,
     monitored::{MAX_LISTED, MAX_RESOURCES},
     observation::{Observation, ObservedObject, ReleaseObjects},
-    outcome::{Conflict, ConflictingField, DeployOutcome, Hold},
+    outcome::{Conflict, ConflictingField, DeployOutcome},
 };
 
 /// Maximum length of the message of a condition, in bytes. Errors of Helm can list every object of a chart.

@@ -9,6 +9,7 @@ use super::{
     conditions::{ConditionType, Conditions},
     set_false,
 };
+use crate::gate::Held;
 
 /// The outcome of the deployment step of a reconciliation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,18 +45,7 @@ pub enum DeployOutcome {
     /// There was no attempt now: the last one failed, and the next one is due later. What was reported of it stays.
     Unchanged,
     /// Nothing may be done now. The status stays as it is.
-    Held(Hold),
-}
-
-/// Why nothing may be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
-    /// `spec.paused`.
-    Paused,
-    /// `spec.offSchedule`.
-    OffSchedule,
-    /// `spec.waitingForValues`: the Secret with the values is to follow.
-    WaitingForValues,
+    Held(Held),
 }
 
 /// Fields that another manager owns, so that the API server rejects the release's values.
@@ -120,8 +110,7 @@ pub fn apply(
         DeployOutcome::Blocked(blocked) => not_deployed(status, blocked.to_string(), now),
         DeployOutcome::Conflict(conflict) => not_deployed(status, conflict.to_string(), now),
         DeployOutcome::Failed { error } => not_deployed(status, error.clone(), now),
-        DeployOutcome::Unchanged
-        | DeployOutcome::Held(Hold::Paused | Hold::OffSchedule | Hold::WaitingForValues) => {}
+        DeployOutcome::Unchanged | DeployOutcome::Held(_) => {}
     }
 }
 

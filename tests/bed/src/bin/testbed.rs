@@ -23,6 +23,9 @@ struct Arguments {
     state: Option<PathBuf>,
 }
 
+/// What the manifests grant to agents in the namespaces of their clusters.
+const AGENT_ROLE: &str = "ClusterRole helmops-agent";
+
 #[derive(Subcommand)]
 enum Command {
     /// Start a control plane, describe it in one line of JSON, and stop it at the end of standard input.
@@ -177,7 +180,9 @@ async fn compare_permissions(folder: &Path) -> Result<()> {
     let tools = Tools::prepare().await?;
     let granted = async |folder| permissions::granted(&helmops::objects(&tools, folder).await?);
     let [installed, shard] = [granted("standalone").await?, granted("shard").await?];
-    let all = &installed | &shard;
+    let mut all = &installed | &shard;
+    // No test runs an agent yet. Tests compare what its account may do with docs/agent.md.
+    all.retain(|granted| granted.role != AGENT_ROLE);
     let mut findings = permissions::findings(&all, &permissions::usage::read(folder).await?);
     // The roles for some namespaces grant the same permissions there; not every one of them is tested.
     let elsewhere = permissions::beyond(&granted("namespaced").await?, &installed);

@@ -22,16 +22,19 @@ const NOT_REASONS: [&str; 4] = ["ETag", "ErrApplied", "OutOfSync", "WaitApplied"
 const ALERTS: &str = "manifests/monitoring/alerts.yaml";
 
 /// Flags of other programs: kubectl, Helm, kube-apiserver, cargo, cosign and the like.
-const FOREIGN_FLAGS: [&str; 38] = [
+const FOREIGN_FLAGS: [&str; 42] = [
     "--admission-control-config-file",
     "--all",
     "--all-namespaces",
     "--certificate-identity-regexp",
     "--certificate-oidc-issuer",
+    "--context",
     "--create-namespace",
     "--dry-run",
+    "--duration",
     "--field-selector",
     "--filename",
+    "--flatten",
     "--for",
     "--force",
     "--force-conflicts",
@@ -42,6 +45,7 @@ const FOREIGN_FLAGS: [&str; 38] = [
     "--help",
     "--lib",
     "--locked",
+    "--minify",
     "--namespace",
     "--output",
     "--overwrite",
@@ -75,6 +79,9 @@ const CERTS_FLAGS: [&str; 9] = [
     "--key",
     "--out",
 ];
+
+/// Flags of `helmops-agent` in its manifests, until it has a page in [`REFERENCE`].
+const AGENT_FLAGS: [&str; 4] = ["--cache-dir", "--helm", "--local", "--work-dir"];
 
 /// Crates, by which the log can be filtered.
 const CRATES: [&str; 8] = [
@@ -113,6 +120,7 @@ impl Known {
             flags: FOREIGN_FLAGS
                 .iter()
                 .chain(&CERTS_FLAGS)
+                .chain(&AGENT_FLAGS)
                 .map(ToString::to_string)
                 .collect(),
             alerts: HashSet::new(),

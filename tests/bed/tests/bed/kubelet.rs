@@ -1,5 +1,11 @@
 //! The simulated node: workloads of the real controllers become ready, complete and fail as their annotations choose.
 
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails where something is not as expected"
+)]
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};

@@ -1,5 +1,6 @@
 //! Objects that may be missing.
 
+use gotmpl::regexp::rewrite;
 use helmops_api::diff::ComparePatch;
 use regex::{Regex, RegexBuilder};
 
@@ -25,6 +26,13 @@ enum Name {
     Like(String, Option<Regex>),
 }
 
+/// An expression of Go, or why it is invalid.
+fn compile(expression: &str) -> Result<Regex, String> {
+    let rewritten = rewrite(expression).map_err(|error| error.to_string())?;
+    let built = RegexBuilder::new(&rewritten).size_limit(MAX_COMPILED).build();
+    built.map_err(|error| error.to_string())
+}
+
 impl MissingRule {
     /// The rule of an entry; `None` if it has none.
     pub(super) fn new(patch: &ComparePatch, report: &mut Report<'_>) -> Option<Self> {
@@ -32,12 +40,7 @@ impl MissingRule {
         let name = match &*patch.name {
             "" => Name::Any,
             name => {
-                let pattern = RegexBuilder::new(name).size_limit(MAX_COMPILED).build();
-                let pattern = pattern.map_err(|error| {
-                    // The last line is the cause; those before draw the expression.
-                    let text = error.to_string();
-                    let cause = text.lines().last().unwrap_or_default().trim();
-                    let cause = cause.trim_start_matches("error: ");
+                let pattern = compile(name).map_err(|cause| {
                     report.add(
                         "name",
                         name,

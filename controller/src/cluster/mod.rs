@@ -1,11 +1,15 @@
-//! The cluster loop: creates the namespace of each Cluster, and updates the counts in its status.
+//! The cluster loop: creates the namespace of each Cluster and the account of its agent, and updates its status.
 //!
-//! A user or Rancher registers a cluster by creating the Cluster. This loop creates the namespace for its BundleDeployments.
+//! A user or Rancher registers a cluster by creating the Cluster. This loop creates the namespace for its BundleDeployments, and
+//! the account that its agent uses to read them. The status counts them, and reports an agent that is silent.
+
+mod account;
 
 use std::sync::Arc;
 
-use helmops_api::{Cluster, Decoded, NamespacedName, labels};
+use helmops_api::{Cluster, Decoded, NamespacedName, cluster::ClusterStatus, labels};
 use helmops_core::{
+    agents::Contact,
     reason::Reason,
     status::{self, change},
 };
@@ -18,11 +22,12 @@ use helmops_runtime::{
     retry_state::{Done, RetryState},
     workers::WorkerPermit,
 };
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, api::ObjectMeta, runtime::reflector::ObjectRef};
+use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
+use kube::{Api, Resource, api::ObjectMeta, runtime::reflector::ObjectRef};
 use thiserror::Error;
 use tracing::Span;
 
+use self::account::AccountWriter;
 use crate::{context::Context, metrics, watch::DeliveryStores, work::ClusterKey, writes::MANAGER};
 
 /// The reconciler of Clusters.
@@ -81,39 +86,93 @@ impl Reconciler for Clusters<'_> {
         _: &mut WorkerPermit,
     ) -> Result<Done, ClusterError> {
         let name = name_of(key);
-        let now = status::timestamp(k8s_openapi::jiff::Timestamp::now());
-        let next = match self.stores.clusters.namespace_of(cluster) {
+        let time = Timestamp::now();
+        let now = status::timestamp(time);
+        let contact = self.contact(cluster, time);
+        let namespace = self.stores.clusters.namespace_of(cluster);
+        let next = match &namespace {
             Ok(namespace) => {
-                self.ensure_namespace(&name, &namespace).await?;
-                let deployments = self.context.stores.deployments.in_namespace(&namespace);
+                self.ensure_namespace(&name, namespace).await?;
+                let deployments = self.context.stores.deployments.in_namespace(namespace);
                 let deployments: Vec<_> = deployments.iter().map(|deployment| &**deployment).collect();
-                status::cluster(cluster, &namespace, &deployments, &now)
+                status::cluster(cluster, namespace, &deployments, contact, &now)
             }
             Err(refused) => {
                 tracing::warn!(message = %refused, "no BundleDeployment is written for the cluster");
-                status::refused_cluster(cluster, &refused, &now)
+                status::refused_cluster(cluster, refused, &now)
             }
         };
-        let Some(change) = change(&cluster.status, &next) else {
-            return Ok(Done::UNTIL_CHANGE);
+        self.write_status(key, cluster, &next).await?;
+        if let Some(accounts) = self.accounts()
+            && let Ok(namespace) = namespace
+            && !self.is_terminating(&namespace)
+        {
+            accounts.ensure(cluster, &namespace).await?;
+        }
+        let requeue_after = match contact {
+            Contact::Reporting(remaining) => Some(remaining),
+            Contact::Unknown | Contact::Silent(_) => None,
         };
+        Ok(Done {
+            requeue_after,
+            ..Done::UNTIL_CHANGE
+        })
+    }
+
+    async fn deleted(&self, key: &ClusterKey) -> Result<(), ClusterError> {
+        match self.accounts() {
+            Some(accounts) => Ok(accounts.delete(&name_of(key)).await?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Clusters<'_> {
+    /// Whether the agent still reports. A heartbeat alone triggers no reconciliation: the last one is read when the time is over.
+    fn contact(&self, cluster: &Cluster, now: Timestamp) -> Contact {
+        let status = &cluster.status;
+        let (last_seen, was_silent) = (status::last_seen(status), status::is_silent(status));
+        Contact::of(last_seen, was_silent, self.stores.patience, now)
+    }
+
+    /// Writes accounts, if this process maintains them.
+    fn accounts(&self) -> Option<AccountWriter<'_>> {
+        let accounts = self.stores.accounts.as_ref()?;
+        let client = &self.context.client;
+        Some(AccountWriter { client, accounts })
+    }
+
+    /// Whether a namespace is being deleted: nothing can be created in it, and it is created again when it is gone.
+    fn is_terminating(&self, namespace: &str) -> bool {
+        let found = self.stores.clusters.namespaces.get(&ObjectRef::new(namespace));
+        found.is_some_and(|found| found.meta().deletion_timestamp.is_some())
+    }
+
+    async fn write_status(
+        &self,
+        key: &ClusterKey,
+        cluster: &Cluster,
+        next: &ClusterStatus,
+    ) -> Result<(), ClusterError> {
+        let Some(change) = change(&cluster.status, next) else {
+            return Ok(());
+        };
+        let name = name_of(key);
         let api = Api::<Cluster>::namespaced(self.context.client.clone(), &name.namespace);
         match MANAGER.status(&api, cluster, &change).await {
             Ok(written) => {
                 let pending_writes = &self.context.retries.clusters.pending_writes;
                 pending_writes.record(key.clone(), cluster, &written);
+                Ok(())
             }
-            Err(error) if error.is_not_found() => {}
+            Err(error) if error.is_not_found() => Ok(()),
             Err(error) => {
                 let object = format!("Cluster {name}");
-                return Err(CallError::of("write the status of", object)(error).into());
+                Err(CallError::of("write the status of", object)(error).into())
             }
         }
-        Ok(Done::UNTIL_CHANGE)
     }
-}
 
-impl Clusters<'_> {
     /// Creates the namespace of a cluster if it does not exist. One that was created meanwhile is checked when it is in the cache.
     async fn ensure_namespace(&self, cluster: &NamespacedName, name: &str) -> Result<(), ClusterError> {
         let known = &self.stores.clusters.namespaces;

@@ -1,0 +1,159 @@
+//! Writes the accounts of agents.
+
+use std::fmt;
+
+use helmops_api::{Cluster, MetadataOnly, NamespacedName};
+use helmops_core::agents::{AccountObject, Kind, ObjectId, Write, account, plan};
+use helmops_runtime::client::{ApiError, CallError, bounded};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        core::v1::ServiceAccount,
+        rbac::v1::{Role, RoleBinding},
+    },
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, Patch, Preconditions},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{watch::Accounts, writes::MANAGER};
+
+/// Writes accounts, and records the results in the cache.
+pub struct AccountWriter<'c> {
+    /// The client.
+    pub client: &'c Client,
+    /// The cache of accounts.
+    pub accounts: &'c Accounts,
+}
+
+impl AccountWriter<'_> {
+    /// Gives the agent of a Cluster its account. `namespace` is that of its BundleDeployments.
+    ///
+    /// # Errors
+    /// If a write fails.
+    pub async fn ensure(&self, cluster: &Cluster, namespace: &str) -> Result<(), CallError> {
+        let name = NamespacedName::of(&cluster.metadata);
+        let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+        let desired = account(&name, uid, namespace);
+        self.execute(&name, desired).await
+    }
+
+    /// Deletes the account of a Cluster that is not in the cache, unless the API server still has the Cluster: without its account an
+    /// agent has to be joined again.
+    ///
+    /// # Errors
+    /// If a request fails.
+    pub async fn delete(&self, cluster: &NamespacedName) -> Result<(), CallError> {
+        if self.accounts.select([], cluster).is_empty() {
+            return Ok(());
+        }
+        let api = Api::<MetadataOnly<Cluster>>::namespaced(self.client.clone(), &cluster.namespace);
+        let found = bounded(api.get_opt(&cluster.name)).await;
+        let found = found.map_err(CallError::of("read", format!("Cluster {cluster}")))?;
+        if found.is_some() {
+            return Ok(());
+        }
+        self.execute(cluster, Vec::new()).await
+    }
+
+    async fn execute(&self, cluster: &NamespacedName, desired: Vec<AccountObject>) -> Result<(), CallError> {
+        let ids: Vec<_> = desired.iter().map(AccountObject::id).collect();
+        let observed = self.accounts.select(ids, cluster);
+        for write in plan(cluster, desired, &observed) {
+            match write {
+                Write::Create(object) => self.create(&object).await?,
+                Write::Apply(object) => self.apply(&object).await?,
+                Write::Delete(id, uid) => self.remove(&id, uid).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates an object. One without the label of accounts is in no cache; it is given the desired content.
+    async fn create(&self, object: &AccountObject) -> Result<(), CallError> {
+        let id = object.id();
+        let created = match object {
+            AccountObject::ServiceAccount(object) => self.post(&id, object).await,
+            AccountObject::Role(object) => self.post(&id, object).await,
+            AccountObject::RoleBinding(object) => self.post(&id, object).await,
+        };
+        match created {
+            Err(error) if error.exists_already() => self.apply(object).await,
+            created => created.map_err(CallError::of("create", id)),
+        }
+    }
+
+    async fn apply(&self, object: &AccountObject) -> Result<(), CallError> {
+        let id = object.id();
+        let applied = match object {
+            AccountObject::ServiceAccount(object) => self.patch(&id, object).await,
+            AccountObject::Role(object) => self.patch(&id, object).await,
+            AccountObject::RoleBinding(object) => self.patch(&id, object).await,
+        };
+        applied.map_err(CallError::of("apply", id))
+    }
+
+    async fn remove(&self, id: &ObjectId, uid: Option<String>) -> Result<(), CallError> {
+        // Exactly this object, and no later one with the same name.
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid,
+            resource_version: None,
+        });
+        let deleted = match id.kind {
+            Kind::ServiceAccount => self.delete_object::<ServiceAccount>(id, &params).await,
+            Kind::Role => self.delete_object::<Role>(id, &params).await,
+            Kind::RoleBinding => self.delete_object::<RoleBinding>(id, &params).await,
+        };
+        match deleted {
+            Err(error) if !error.is_not_found() => Err(CallError::of("delete", id)(error)),
+            _ => {
+                self.accounts.deleted(id);
+                Ok(())
+            }
+        }
+    }
+
+    async fn post<K: Permissions>(&self, id: &ObjectId, object: &K) -> Result<(), ApiError> {
+        let created: K = bounded(self.api(id).create(&MANAGER.post(), object)).await?;
+        self.accounts.wrote(id, created.into().observed());
+        Ok(())
+    }
+
+    async fn patch<K: Permissions>(&self, id: &ObjectId, object: &K) -> Result<(), ApiError> {
+        let params = MANAGER.patch().force();
+        let applied: K = bounded(self.api(id).patch(&id.name.name, &params, &Patch::Apply(object))).await?;
+        self.accounts.wrote(id, applied.into().observed());
+        Ok(())
+    }
+
+    async fn delete_object<K: Permissions>(
+        &self,
+        id: &ObjectId,
+        params: &DeleteParams,
+    ) -> Result<(), ApiError> {
+        bounded(self.api::<K>(id).delete(&id.name.name, params))
+            .await
+            .map(drop)
+    }
+
+    fn api<K: Permissions>(&self, id: &ObjectId) -> Api<K> {
+        Api::namespaced(self.client.clone(), &id.name.namespace)
+    }
+}
+
+/// A kind of an account.
+trait Permissions:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + fmt::Debug
+    + Serialize
+    + DeserializeOwned
+    + Into<AccountObject>
+{
+}
+
+impl Permissions for ServiceAccount {}
+impl Permissions for Role {}
+impl Permissions for RoleBinding {}

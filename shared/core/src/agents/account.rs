@@ -1,0 +1,368 @@
+//! The account of a cluster's agent: a ServiceAccount, and the roles that are bound to it.
+//!
+//! | object | in | allows |
+//! |---|---|---|
+//! | ServiceAccount, and RoleBinding to ClusterRole `helmops-agent` | the namespace of the cluster | what that ClusterRole lists, there |
+//! | Role and RoleBinding | the namespace of the Cluster | to read this Cluster, and to write its status |
+//!
+//! The first role is the same for all clusters, so it is a ClusterRole of the manifests: the controller needs no permission to
+//! write its rules, only to bind it. The second one names its Cluster, and allows nothing that the controller itself may not do.
+
+use std::{collections::BTreeMap, fmt};
+
+use helmops_api::{NamespacedName, PermissionObject, labels};
+use k8s_openapi::{
+    api::{
+        core::v1::ServiceAccount,
+        rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use ring::digest::{SHA256, digest};
+use serde::Serialize;
+
+use crate::targeting::names::agent_role;
+
+/// Name of the ServiceAccount of an agent, and of the ClusterRole in the manifests that it has in the namespace of its cluster.
+pub const ACCOUNT: &str = "helmops-agent";
+
+const GROUP: &str = "fleet.cattle.io";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// The kind of an object of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// ServiceAccount.
+    ServiceAccount,
+    /// `Role`.
+    Role,
+    /// RoleBinding.
+    RoleBinding,
+}
+
+/// Identifies an object of an account. The order is that in which they are created.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: NamespacedName,
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.kind, self.name)
+    }
+}
+
+/// An object of an account, as it is to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AccountObject {
+    /// ServiceAccount.
+    ServiceAccount(ServiceAccount),
+    /// `Role`.
+    Role(Role),
+    /// RoleBinding.
+    RoleBinding(RoleBinding),
+}
+
+impl AccountObject {
+    /// Its identity.
+    pub fn id(&self) -> ObjectId {
+        let (kind, metadata) = match self {
+            Self::ServiceAccount(account) => (Kind::ServiceAccount, &account.metadata),
+            Self::Role(role) => (Kind::Role, &role.metadata),
+            Self::RoleBinding(binding) => (Kind::RoleBinding, &binding.metadata),
+        };
+        let name = NamespacedName::of(metadata);
+        ObjectId { kind, name }
+    }
+
+    /// What is observed of it when it exists.
+    pub fn observed(&self) -> ObservedObject {
+        match self {
+            Self::ServiceAccount(account) => Content {
+                automount: account.automount_service_account_token,
+                ..Content::of(&account.metadata)
+            },
+            Self::Role(role) => Content {
+                rules: role.rules.as_deref().unwrap_or_default(),
+                ..Content::of(&role.metadata)
+            },
+            Self::RoleBinding(binding) => Content {
+                role: Some(&binding.role_ref),
+                subjects: binding.subjects.as_deref().unwrap_or_default(),
+                ..Content::of(&binding.metadata)
+            },
+        }
+        .observed()
+    }
+}
+
+impl From<ServiceAccount> for AccountObject {
+    fn from(account: ServiceAccount) -> Self {
+        Self::ServiceAccount(account)
+    }
+}
+
+impl From<Role> for AccountObject {
+    fn from(role: Role) -> Self {
+        Self::Role(role)
+    }
+}
+
+impl From<RoleBinding> for AccountObject {
+    fn from(binding: RoleBinding) -> Self {
+        Self::RoleBinding(binding)
+    }
+}
+
+/// What is known of an existing object: small, since there are four for each cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservedObject {
+    /// The Cluster that its annotations name.
+    pub cluster: Option<NamespacedName>,
+    /// Its UID.
+    pub uid: Option<String>,
+    /// A hash of everything that this module sets.
+    pub(super) content: u64,
+    /// A hash of the role of a RoleBinding, which cannot be changed.
+    pub(super) role: u64,
+}
+
+impl ObservedObject {
+    /// Reads an object.
+    pub fn of<K>(object: &PermissionObject<K>) -> Self {
+        Content {
+            automount: object.automount_service_account_token,
+            rules: object.rules.as_deref().unwrap_or_default(),
+            role: object.role_ref.as_ref(),
+            subjects: object.subjects.as_deref().unwrap_or_default(),
+            ..Content::of(&object.metadata)
+        }
+        .observed()
+    }
+}
+
+/// Everything of an object that this module sets.
+struct Content<'o> {
+    metadata: &'o ObjectMeta,
+    automount: Option<bool>,
+    rules: &'o [PolicyRule],
+    role: Option<&'o RoleRef>,
+    subjects: &'o [Subject],
+}
+
+impl<'o> Content<'o> {
+    /// Of an object with nothing but metadata.
+    const fn of(metadata: &'o ObjectMeta) -> Self {
+        Self {
+            metadata,
+            automount: None,
+            rules: &[],
+            role: None,
+            subjects: &[],
+        }
+    }
+
+    fn observed(&self) -> ObservedObject {
+        let metadata = self.metadata;
+        let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();
+        let cluster = annotation(labels::CLUSTER_NAMESPACE)
+            .zip(annotation(labels::CLUSTER))
+            .map(|(namespace, name)| NamespacedName { namespace, name });
+        let content = (
+            labels::of(metadata, labels::AGENT_ACCOUNT),
+            cluster
+                .as_ref()
+                .map(|cluster| (&cluster.namespace, &cluster.name)),
+            metadata.owner_references.as_deref().unwrap_or_default(),
+            self.automount,
+            self.rules,
+            self.subjects,
+        );
+        ObservedObject {
+            uid: metadata.uid.clone(),
+            content: hash(&content),
+            role: hash(&self.role),
+            cluster,
+        }
+    }
+}
+
+fn hash(content: &impl Serialize) -> u64 {
+    let text = serde_json::to_vec(content).unwrap_or_default();
+    let digest = digest(&SHA256, &text);
+    let first = digest.as_ref().first_chunk().copied().unwrap_or_default();
+    u64::from_be_bytes(first)
+}
+
+/// The objects of the account of a Cluster, in the order in which they are created. `uid` is that of the Cluster, and `namespace` that
+/// of its BundleDeployments.
+pub fn account(cluster: &NamespacedName, uid: &str, namespace: &str) -> Vec<AccountObject> {
+    let metadata = |namespace: &str, name: &str, owners| ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        labels: Some(map(&[(labels::AGENT_ACCOUNT, "true")])),
+        annotations: Some(map(&[
+            (labels::CLUSTER_NAMESPACE, &cluster.namespace),
+            (labels::CLUSTER, &cluster.name),
+        ])),
+        owner_references: owners,
+        ..ObjectMeta::default()
+    };
+    // An owner is in the same namespace, so the Cluster owns only what is beside it.
+    let beside_cluster = |name| metadata(&cluster.namespace, name, Some(vec![owner(cluster, uid)]));
+    let in_namespace = metadata(namespace, ACCOUNT, None);
+    let subjects = Some(vec![Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: ACCOUNT.to_owned(),
+        namespace: Some(namespace.to_owned()),
+        ..Subject::default()
+    }]);
+    let binding = |metadata, kind: &str, role: &str| {
+        AccountObject::RoleBinding(RoleBinding {
+            metadata,
+            role_ref: RoleRef {
+                api_group: Some(RBAC.to_owned()),
+                kind: kind.to_owned(),
+                name: role.to_owned(),
+            },
+            subjects: subjects.clone(),
+        })
+    };
+    let own = agent_role(&cluster.namespace, &cluster.name);
+    vec![
+        AccountObject::ServiceAccount(ServiceAccount {
+            metadata: in_namespace.clone(),
+            automount_service_account_token: Some(false),
+            ..ServiceAccount::default()
+        }),
+        binding(in_namespace, "ClusterRole", ACCOUNT),
+        AccountObject::Role(Role {
+            metadata: beside_cluster(&own),
+            rules: Some(vec![
+                rule("clusters", &cluster.name, "get"),
+                rule("clusters/status", &cluster.name, "patch"),
+            ]),
+        }),
+        binding(beside_cluster(&own), "Role", &own),
+    ]
+}
+
+fn rule(resource: &str, name: &str, verb: &str) -> PolicyRule {
+    let one = |text: &str| Some(vec![text.to_owned()]);
+    PolicyRule {
+        api_groups: one(GROUP),
+        resources: one(resource),
+        resource_names: one(name),
+        verbs: vec![verb.to_owned()],
+        ..PolicyRule::default()
+    }
+}
+
+fn owner(cluster: &NamespacedName, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: format!("{GROUP}/v1alpha1"),
+        kind: "Cluster".to_owned(),
+        name: cluster.name.clone(),
+        uid: uid.to_owned(),
+        ..OwnerReference::default()
+    }
+}
+
+fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let entries = entries
+        .iter()
+        .map(|&(key, value)| (key.to_owned(), value.to_owned()));
+    entries.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn objects() -> Vec<Value> {
+        let cluster = NamespacedName::new("fleet-default", "edge-1");
+        let objects = account(&cluster, "u-1", "cluster-edge");
+        let json = objects.iter().map(|object| match object {
+            AccountObject::ServiceAccount(object) => serde_json::to_value(object),
+            AccountObject::Role(object) => serde_json::to_value(object),
+            AccountObject::RoleBinding(object) => serde_json::to_value(object),
+        });
+        json.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn the_account_may_use_its_namespace_and_the_status_of_its_cluster() {
+        let [account, binding, role, status_binding] = &objects()[..] else {
+            panic!("four objects");
+        };
+        assert_eq!(account["metadata"]["namespace"], "cluster-edge");
+        assert_eq!(account["automountServiceAccountToken"], false);
+        assert_eq!(binding["metadata"]["namespace"], "cluster-edge");
+        assert_eq!(
+            (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]),
+            (&json!("ClusterRole"), &json!("helmops-agent"))
+        );
+        assert_eq!(role["metadata"]["namespace"], "fleet-default");
+        for rule in role["rules"].as_array().unwrap() {
+            assert_eq!(rule["resourceNames"], json!(["edge-1"]), "only its own Cluster");
+        }
+        assert_eq!(status_binding["roleRef"]["name"], role["metadata"]["name"]);
+        for binding in [binding, status_binding] {
+            let subject =
+                json!([{ "kind": "ServiceAccount", "name": "helmops-agent", "namespace": "cluster-edge" }]);
+            assert_eq!(binding["subjects"], subject);
+        }
+    }
+
+    #[test]
+    fn the_cluster_owns_what_is_in_its_namespace() {
+        for object in objects() {
+            let owners = &object["metadata"]["ownerReferences"];
+            if object["metadata"]["namespace"] == "fleet-default" {
+                assert_eq!(
+                    (&owners[0]["name"], &owners[0]["uid"]),
+                    (&json!("edge-1"), &json!("u-1"))
+                );
+            } else {
+                assert!(owners.is_null(), "the garbage collector would delete it");
+            }
+        }
+    }
+
+    #[test]
+    fn an_object_is_observed_as_the_api_server_returns_it() {
+        let cluster = NamespacedName::new("fleet-default", "edge-1");
+        for object in account(&cluster, "u-1", "cluster-edge") {
+            let desired = object.observed();
+            assert_eq!(desired.cluster.as_ref(), Some(&cluster));
+            let (mut json, change): (Value, fn(&mut Value)) = match &object {
+                AccountObject::ServiceAccount(object) => (serde_json::to_value(object).unwrap(), |json| {
+                    json["automountServiceAccountToken"] = json!(true);
+                }),
+                AccountObject::Role(object) => (serde_json::to_value(object).unwrap(), |json| {
+                    json["rules"][1]["resourceNames"] = json!(["edge-2"]);
+                }),
+                AccountObject::RoleBinding(object) => (serde_json::to_value(object).unwrap(), |json| {
+                    json["subjects"][0]["namespace"] = json!("default");
+                }),
+            };
+            json["metadata"]["uid"] = json!("u-2");
+            json["metadata"]["resourceVersion"] = json!("7");
+            json["metadata"]["labels"]["team"] = json!("a");
+            let read = |json: &Value| {
+                let object: PermissionObject<Role> = serde_json::from_str(&json.to_string()).unwrap();
+                ObservedObject::of(&object)
+            };
+            let same = read(&json);
+            assert_eq!((same.content, same.role), (desired.content, desired.role));
+            assert_eq!(same.uid.as_deref(), Some("u-2"));
+            change(&mut json);
+            assert_ne!(read(&json).content, desired.content, "{json}");
+        }
+    }
+}

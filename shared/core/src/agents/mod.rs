@@ -1,0 +1,18 @@
+//! The agents of clusters, as the management cluster sees them: the account that each of them uses there, and whether it still
+//! reports.
+//!
+//! ```text
+//! Cluster, its namespace ─► account: desired objects ─► plan: writes
+//!                           ▲ observed objects ─────────┘
+//! lastSeen, clock ────────► contact: never, reporting until, or silent
+//! ```
+
+mod account;
+mod contact;
+mod plan;
+
+pub use self::{
+    account::{ACCOUNT, AccountObject, Kind, ObjectId, ObservedObject, account},
+    contact::{Contact, Patience},
+    plan::{Write, plan},
+};

@@ -1,0 +1,5 @@
+//! The agents of clusters, as the management cluster sees them. No agents run; the tests act as agents.
+
+mod accounts;
+mod joining;
+mod silence;
