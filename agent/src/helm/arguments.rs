@@ -150,6 +150,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::helm::request::Identity;
 
     fn deploy() -> Deploy {
         Deploy {
