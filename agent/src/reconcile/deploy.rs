@@ -333,7 +333,7 @@ impl<'d> Deployment<'d> {
             Identity::Agent => String::new(),
         };
         Ok(Deploy {
-            archive: chart.path.clone(),
+            archive: chart.path().to_owned(),
             origin: Origin {
                 bundle_deployment: name(deployment).to_owned(),
                 agent_namespace: context.namespace.clone(),
