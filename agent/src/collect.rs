@@ -55,6 +55,8 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
         if let Some(deployment) = context.deployments.get(&context.key(name))
             && let Some(deployment) = deployment.valid()
         {
+            let release = context.releases.of(name);
+            let _locked = release.lock().await;
             reconcile::remove_renamed(context, deployment, releases).await?;
         }
     }

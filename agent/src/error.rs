@@ -1,5 +1,7 @@
 //! Why a reconciliation of the agent fails, what is reported of it, and when it is retried.
 
+use std::time::Duration;
+
 use helmops_core::reason::Reason;
 use helmops_release::{
     dependencies::Unmet,
@@ -76,6 +78,12 @@ pub enum AgentError {
     /// The objects cannot be compared.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
+    /// The release did not become ready in time.
+    #[error("{0}")]
+    NotReady(String),
+    /// The release has to become ready before it counts as deployed.
+    #[error("waiting for the release to become ready for at most {} s", .0.as_secs())]
+    Waiting(Duration),
     /// It is not certain that a BundleDeployment was deleted.
     #[error(transparent)]
     Guard(#[from] GuardError),
@@ -87,7 +95,7 @@ pub enum AgentError {
     Changed,
     /// The last attempt failed, and the next one is due later.
     #[error("the next attempt is due in {} s", .0.as_secs())]
-    Postponed(std::time::Duration),
+    Postponed(Duration),
 }
 
 /// Something that a deployment needs, and that is missing.
@@ -142,6 +150,7 @@ impl AgentError {
     pub fn outcome(&self) -> DeployOutcome {
         match self {
             Self::Lacking(Lacking::Blocked(blocked)) => DeployOutcome::Blocked(blocked.clone()),
+            Self::Unmet(unmet) => DeployOutcome::Blocked(Blocked::Dependencies(unmet.clone())),
             Self::Helm(failure) if failure.is_captured() => DeployOutcome::Captured {
                 error: failure.to_string(),
             },
@@ -152,7 +161,7 @@ impl AgentError {
                 release: release.clone(),
                 error: error.clone(),
             },
-            Self::Changed | Self::Postponed(_) => DeployOutcome::Unchanged,
+            Self::Changed | Self::Postponed(_) | Self::Waiting(_) => DeployOutcome::Unchanged,
             error => DeployOutcome::Failed {
                 error: error.to_string(),
             },
@@ -201,7 +210,10 @@ impl ClassifiedError for AgentError {
             Self::Guard(_) => classified(Reason::DeploymentBlocked, Class::Absent),
             Self::Client(_) => classified(Reason::APIError, Class::Absent),
             Self::Changed => classified(Reason::Progressing, Class::Conflict),
-            Self::Postponed(wait) => classified(Reason::Progressing, Class::Postponed(*wait)),
+            Self::NotReady(_) => classified(Reason::HelmFailed, Class::Absent),
+            Self::Postponed(wait) | Self::Waiting(wait) => {
+                classified(Reason::Progressing, Class::Postponed(*wait))
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which BundleDeployment an object belongs to, and what it ignores.
+//! Which BundleDeployment an object belongs to, and the rules for its state.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ pub struct SetRules {
 #[derive(Clone)]
 struct Owner {
     deployment: String,
-    ignored: Rules,
+    rules: Arc<Rules>,
 }
 
 impl SetRules {
@@ -41,13 +41,18 @@ impl SetRules {
             lock(&self.by_set).remove(&set);
             return;
         };
-        let ignore = deployment
-            .valid()
-            .and_then(|deployment| deployment.spec.options.ignore.as_ref());
-        let ignored: Rules = ignore.map_or_else(|| [].into(), |ignore| ignore.conditions.clone().into());
+        let options = deployment.valid().map(|deployment| &deployment.spec.options);
+        let ignored = options.and_then(|options| options.ignore.as_ref());
+        let helm = options.and_then(|options| options.helm.as_ref());
+        let rules = Rules {
+            ignored: ignored
+                .map(|ignored| ignored.conditions.clone())
+                .unwrap_or_default(),
+            waits_for_jobs: helm.is_some_and(|helm| helm.wait_for_jobs),
+        };
         let owner = Owner {
             deployment: name.to_owned(),
-            ignored,
+            rules: Arc::new(rules),
         };
         lock(&self.by_set).insert(set, owner);
     }
@@ -57,13 +62,9 @@ impl SetRules {
         lock(&self.by_set).get(set).map(|owner| owner.deployment.clone())
     }
 
-    /// What the BundleDeployment of a set ignores.
+    /// The rules of the BundleDeployment of a set.
     pub fn of_set(&self) -> RulesOf {
         let rules = self.clone();
-        Arc::new(move |set| {
-            lock(&rules.by_set)
-                .get(set)
-                .map(|owner| Arc::clone(&owner.ignored))
-        })
+        Arc::new(move |set| lock(&rules.by_set).get(set).map(|owner| Arc::clone(&owner.rules)))
     }
 }

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use helmops_api::{BundleDeployment, Decoded};
+use helmops_fetch::{FetchMetrics, MemoryBounds, Resolver};
 use helmops_kube::{
     ObjectCache, configuration,
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
 };
-use helmops_process::{self as process, Health, PlainPort, Supervisor, admin, metrics, probes, telemetry};
+use helmops_process::{
+    self as process, Health, MemoryLimit, PlainPort, Supervisor, admin, metrics, probes, telemetry,
+};
 use helmops_release::health::ErrorTable;
 use helmops_runtime::{
     client, metrics::ReconcileMetrics, reconciler::Reconciler, retry_state::RetryState, workers::Workers,
@@ -18,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     args::RunArgs,
-    charts::Charts,
+    charts::{ChartCache, Charts},
     context::{Context, Releases},
     helm::{Helm, workspace::Workspaces},
     live::{Kinds, LiveObjects},
@@ -150,9 +154,7 @@ fn context(
             rules.of_set(),
             ErrorTable::default(),
         ),
-        charts: Charts {
-            dir: args.cache_dir.clone(),
-        },
+        charts: charts(args, registry, deployments.clone())?,
         helm: Helm::new(args.helm.clone(), post_renderer, workspaces, args.helm_processes),
         releases: Releases::default(),
         retries: RetryState::default(),
@@ -170,6 +172,29 @@ fn context(
         rules,
         release_namespaces: args.release_namespaces.clone(),
     })
+}
+
+/// The archives of charts. The agent works without a cache too: it downloads a chart each time.
+fn charts(
+    args: &RunArgs,
+    registry: &Registry,
+    deployments: ObjectCache<Decoded<BundleDeployment>>,
+) -> anyhow::Result<Charts> {
+    let bounds = MemoryBounds::of(MemoryLimit::detected().bytes(), None);
+    let resolver = Resolver::new(&bounds, args.addresses()?, FetchMetrics::register(registry)?)
+        .context("cannot create the HTTP client for chart repositories")?;
+    let limit = u64::try_from(args.cache_size.bytes()).unwrap_or(u64::MAX);
+    let cache = ChartCache::open(args.cache_dir.clone(), limit);
+    if let Err(error) = &cache {
+        let folder = args.cache_dir.display();
+        tracing::warn!(%folder, %error, "charts are not kept: the folder cannot be used (--cache-dir)");
+    }
+    Ok(Charts::new(
+        resolver,
+        cache.ok(),
+        args.work_dir.clone(),
+        deployments,
+    ))
 }
 
 /// Creates the leader election, if it is enabled, and the leadership that it controls.

@@ -1,35 +1,244 @@
-//! Charts (stub until the merge).
-use helmops_api::BundleDeployment;
-use helmops_core::reason::Reason;
-use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classified};
+//! The archives of charts: from the cache, or downloaded and checked.
+//!
+//! ```text
+//! BundleDeployment ─► key ─► flights ─► cache ──────────────────────────────► file
+//!                            (one at      │ none                               ▲
+//!                            a time)      └─► download ─► digest ─► archive ───┘
+//! ```
+//!
+//! A download goes to a file in the folder of the cache. If that fails, such as on a full disk, it goes to a temporary file in the
+//! work folder: what can be deployed is deployed, and the cache stays as it is.
+
+mod cache;
+mod error;
+mod flights;
+mod key;
+
+use std::{
+    fs::File,
+    io::{self, BufReader, BufWriter},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use helm_archive::{Expected, Limits, check};
+use helm_index::ChartFilter;
+use helmops_api::{BundleDeployment, Decoded, bundle::BundleHelmOptions, labels};
+use helmops_core::{
+    chart::source::{ChartSource, SourceError},
+    targeting::chart_record::expected_digest,
+};
+use helmops_fetch::{
+    AccessSource, CaCertificate, ChartDownload, MAX_ARCHIVE, Resolver, normalized_index_url,
+};
+use helmops_kube::ObjectCache;
 use kube::Client;
-use std::path::PathBuf;
-/// A.
+use tempfile::NamedTempFile;
+
+use self::{cache::temporary_in, flights::Flights, key::ChartKey};
+pub use self::{
+    cache::{ChartCache, ChartFile},
+    error::ChartError,
+};
+
+/// The source of CA certificates, for messages.
+const CA_BUNDLE: &str = "helmOpCABundle of the BundleDeployment";
+
+/// The archives of charts.
 #[derive(Debug)]
-pub struct ChartFile {
-    /// P.
-    pub path: PathBuf,
-}
-/// E.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ChartError(pub String);
-impl ClassifiedError for ChartError {
-    fn classify(&self) -> Classified {
-        classified(Reason::RepositoryError, Class::Absent)
-    }
-}
-/// C.
 pub struct Charts {
-    /// D.
-    pub dir: PathBuf,
+    resolver: Resolver,
+    cache: Option<ChartCache>,
+    work_folder: PathBuf,
+    flights: Flights,
+    /// All deployments: their charts of one repository are found with one request for its index.
+    deployments: ObjectCache<Decoded<BundleDeployment>>,
 }
+
 impl Charts {
-    /// G.
-    pub async fn get(&self, _: &Client, d: &BundleDeployment) -> Result<ChartFile, ChartError> {
-        let helm = d.spec.options.helm.clone().unwrap_or_default();
-        Ok(ChartFile {
-            path: self.dir.join(format!("{}-{}.tgz", helm.chart, helm.version)),
+    /// Archives of `resolver`, kept in `cache` if there is one. Where they cannot be kept, they are in `work_folder` while they are
+    /// used.
+    pub fn new(
+        resolver: Resolver,
+        cache: Option<ChartCache>,
+        work_folder: PathBuf,
+        deployments: ObjectCache<Decoded<BundleDeployment>>,
+    ) -> Self {
+        Self {
+            resolver,
+            cache,
+            work_folder,
+            flights: Flights::default(),
+            deployments,
+        }
+    }
+
+    /// The archive of the chart of a deployment. Its Secret is in the namespace of the deployment, in the management cluster.
+    ///
+    /// # Errors
+    /// If it cannot be fetched, has another digest than recorded, is not the chart, or contains what no chart needs.
+    pub async fn get(
+        &self,
+        upstream: &Client,
+        deployment: &BundleDeployment,
+    ) -> Result<ChartFile, ChartError> {
+        let key = ChartKey::of(deployment);
+        let _flight = self.flights.enter(&key).await;
+        let Some(cache) = &self.cache else {
+            return self.download_temporarily(upstream, deployment).await;
+        };
+        let (known, cached) = (key.clone(), cache.clone());
+        if let Some(file) = blocking(move || Ok(cached.get(&known))).await? {
+            return Ok(file);
+        }
+        let downloaded = match cache.create() {
+            Ok(file) => self.download(upstream, deployment, file).await,
+            Err(error) => Err(error.into()),
+        };
+        match downloaded {
+            Ok(Archive { file, sha256, bytes }) => {
+                let cached = cache.clone();
+                blocking(move || Ok(cached.put(&key, file, &sha256, bytes))).await
+            }
+            Err(error) if error.is_of_storage() => {
+                tracing::warn!(%error, "a chart cannot be kept in the cache");
+                self.download_temporarily(upstream, deployment).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn download_temporarily(
+        &self,
+        upstream: &Client,
+        deployment: &BundleDeployment,
+    ) -> Result<ChartFile, ChartError> {
+        let file = temporary_in(&self.work_folder)?;
+        let archive = self.download(upstream, deployment, file).await?;
+        Ok(ChartFile::temporary(archive.file))
+    }
+
+    /// Downloads the archive of a deployment, and checks it.
+    async fn download(
+        &self,
+        upstream: &Client,
+        deployment: &BundleDeployment,
+        file: NamedTempFile,
+    ) -> Result<Archive, ChartError> {
+        let spec = &deployment.spec;
+        let helm = spec.options.helm.as_ref().ok_or(ChartError::NoChart)?;
+        let is_missing = |error: &SourceError| matches!(error, SourceError::NoChart | SourceError::NoRepo);
+        if ChartSource::errors(&helm.repo, &helm.chart, &helm.version)
+            .iter()
+            .any(is_missing)
+        {
+            return Err(ChartError::NoChart);
+        }
+        let source = ChartSource::of(&helm.repo, &helm.chart);
+        let digest = expected_digest(deployment).unwrap_or_default();
+        let chart = ChartDownload {
+            source,
+            version: &helm.version,
+            expected_digest: &digest,
+            limit: MAX_ARCHIVE,
+        };
+        let options = spec.helm_chart_options.clone().unwrap_or_default();
+        let ca_certificates = ca_certificates(&options)?;
+        let access = access(deployment, &options, &ca_certificates);
+        let interest = |index: &str, _: Option<&str>| self.charts_in(index);
+        // A handle of its own: the file is deleted with `file` if the download fails.
+        let output = BufWriter::new(file.reopen()?);
+        let downloaded = self
+            .resolver
+            .download(upstream, access, &interest, chart, output)
+            .await?;
+        let expected = Owned {
+            // A registry has no name of a chart besides that of its repository, which may be a mirror's.
+            name: match source {
+                ChartSource::Repository { chart, .. } => Some(chart.to_owned()),
+                ChartSource::Oci { .. } | ChartSource::Archive { .. } => None,
+            },
+            version: Some(helm.version.clone()).filter(|version| !version.is_empty()),
+        };
+        let (url, path) = (downloaded.url, file.path().to_owned());
+        let checked = blocking(move || Ok(check_file(&path, &expected))).await?;
+        checked.map_err(|source| ChartError::Archive {
+            url,
+            source: Box::new(source),
+        })?;
+        Ok(Archive {
+            file,
+            sha256: downloaded.sha256,
+            bytes: downloaded.bytes,
         })
     }
+
+    /// The charts of a repository that deployments use.
+    fn charts_in(&self, index: &str) -> ChartFilter {
+        let deployments = self.deployments.state();
+        let deployments = deployments.iter().filter_map(|deployment| deployment.valid());
+        let charts = deployments.filter_map(|deployment| {
+            let helm = deployment.spec.options.helm.as_ref()?;
+            let is_here = normalized_index_url(&helm.repo).as_deref() == Some(index);
+            is_here.then(|| helm.chart.clone())
+        });
+        charts.collect()
+    }
 }
+
+/// A downloaded and checked archive.
+struct Archive {
+    file: NamedTempFile,
+    sha256: String,
+    bytes: u64,
+}
+
+/// What the archive must contain.
+struct Owned {
+    name: Option<String>,
+    version: Option<String>,
+}
+
+fn check_file(path: &Path, expected: &Owned) -> Result<(), helm_archive::ArchiveError> {
+    let file = File::open(path).map_err(helm_archive::ArchiveError::Input)?;
+    let expected = Expected {
+        name: expected.name.as_deref(),
+        version: expected.version.as_deref(),
+    };
+    check(BufReader::new(file), expected, Limits::default())?;
+    Ok(())
+}
+
+fn access<'a>(
+    deployment: &'a BundleDeployment,
+    options: &'a BundleHelmOptions,
+    ca_certificates: &'a [CaCertificate],
+) -> AccessSource<'a> {
+    let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
+    AccessSource {
+        namespace,
+        // Tenants share the connections by the namespace of their Bundles.
+        charged_to: labels::of(&deployment.metadata, labels::BUNDLE_NAMESPACE).unwrap_or(namespace),
+        secret: &options.secret_name,
+        insecure_skip_tls_verify: options.insecure_skip_tls_verify,
+        ca_certificates,
+    }
+}
+
+fn ca_certificates(options: &BundleHelmOptions) -> Result<Vec<CaCertificate>, ChartError> {
+    if options.ca_bundle.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![(STANDARD.decode(&options.ca_bundle)?, CA_BUNDLE)])
+}
+
+/// Runs what waits for the disk on a thread for that.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, ChartError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    Ok(done.map_err(io::Error::other)??)
+}
+
+#[cfg(test)]
+mod tests;

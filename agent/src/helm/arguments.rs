@@ -150,6 +150,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::helm::request::Identity;
 
     fn deploy() -> Deploy {
         Deploy {
@@ -188,7 +189,7 @@ mod tests {
         let files = Files {
             kubeconfig: Path::new("/run/kubeconfig"),
             chart: Path::new("/run/chart.tgz"),
-            values: &[PathBuf::from("/run/values.yaml")],
+            values: &["/run/values-0.yaml".into(), "/run/values-1.yaml".into()],
         };
         let arguments = arguments(&request, &files);
         let texts: Vec<_> = arguments.iter().map(|text| text.to_str().unwrap()).collect();
@@ -196,8 +197,7 @@ mod tests {
     }
 
     const END: &str = " --namespace=shop --kubeconfig=/run/kubeconfig --timeout=1500ms --wait=hookOnly --color=never --qps=100";
-    const DEPLOY: &str =
-        " --values=/run/values.yaml --post-renderer=helmops --disable-openapi-validation --hide-notes";
+    const DEPLOY: &str = " --values=/run/values-0.yaml --values=/run/values-1.yaml --post-renderer=helmops --disable-openapi-validation --hide-notes";
 
     fn install(change: impl Fn(&mut Install)) -> String {
         let mut install = Install {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use helmops_release::{
-    health::{self, ErrorTable, Health, HealthRules},
+    health::{self, ErrorTable, Health, HealthRules, Readiness},
     marks,
     object::ObjectId,
 };
@@ -36,13 +36,21 @@ pub struct Observed {
     pub content: u64,
     /// Its health, by the rules of its release.
     pub health: Health,
+    /// Whether a wait for it is over.
+    pub readiness: Readiness,
 }
 
-/// What a release ignores when the health of its objects is determined, by the value of the label of releases.
-pub type RulesOf = Arc<dyn Fn(&str) -> Option<Rules> + Send + Sync>;
+/// The rules of a release, by the value of the label of its objects.
+pub type RulesOf = Arc<dyn Fn(&str) -> Option<Arc<Rules>> + Send + Sync>;
 
-/// The conditions that a release ignores: those that have every field of an entry.
-pub type Rules = Arc<[BTreeMap<String, String>]>;
+/// How the state of the objects of a release is determined.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Conditions that are ignored: those that have every field of an entry.
+    pub ignored: Vec<BTreeMap<String, String>>,
+    /// Whether a Job is awaited until it is complete.
+    pub waits_for_jobs: bool,
+}
 
 /// The label of objects that are not deleted with their set, with the value `false`.
 const PRUNE: &str = "objectset.rio.cattle.io/prune";
@@ -71,17 +79,19 @@ impl Observed {
             set,
             content: 0,
             health: Health::default(),
+            readiness: Readiness::Ready,
         };
         let object = whole(object)?;
-        let ignored = rules(&observed.set).unwrap_or_default();
+        let of_release = rules(&observed.set).unwrap_or_default();
         let rules = HealthRules {
             errors,
-            ignored: &ignored,
+            ignored: &of_release.ignored,
         };
         Some(Self {
             id: ObjectId::of(&object)?,
             content: content(&object),
             health: health::of(&object, rules, now),
+            readiness: health::readiness(&object, of_release.waits_for_jobs, now),
             ..observed
         })
     }

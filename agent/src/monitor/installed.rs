@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use helmops_api::diff::DiffOptions;
 use helmops_release::{
     drift::ObjectDrift,
     manifest::{self, ManifestError},
@@ -9,6 +10,7 @@ use helmops_release::{
     object::ObjectId,
     record::Record,
 };
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -24,10 +26,14 @@ pub struct Installed {
     pub release: ReleaseKey,
     /// The revision.
     pub revision: u64,
+    /// When it was deployed.
+    pub deployed_at: Option<Timestamp>,
     /// Its objects, in the order of the manifest.
     pub desired: Vec<DesiredObject>,
     /// Kind and name of the objects of the revision before it.
     pub previous: BTreeSet<(String, String)>,
+    /// The rules of the last comparisons.
+    pub diff: Option<DiffOptions>,
     /// What the last comparison of each object showed.
     pub verdicts: HashMap<ObjectId, Verdict>,
 }
@@ -95,7 +101,13 @@ impl Installed {
         revision: u64,
         previous: Option<u64>,
     ) -> Result<Self, InstalledError> {
-        let objects = manifest_of(records, release, revision).await?;
+        let record = record_of(records, release, revision).await?;
+        let deployed_at = record
+            .info
+            .last_deployed
+            .as_ref()
+            .and_then(|time| time.parse().ok());
+        let objects = manifest(&record)?;
         let mut desired = Vec::with_capacity(objects.len());
         for object in &objects {
             desired.extend(desired_object(kinds, object, &release.namespace).await?);
@@ -107,8 +119,10 @@ impl Installed {
         Ok(Self {
             release: release.clone(),
             revision,
+            deployed_at,
             desired,
             previous,
+            diff: None,
             verdicts: HashMap::new(),
         })
     }
@@ -138,14 +152,21 @@ pub async fn manifest_of(
     release: &ReleaseKey,
     revision: u64,
 ) -> Result<Vec<Value>, InstalledError> {
-    let record: Option<Record> = records.read(release, revision).await?;
-    let record = record.ok_or_else(|| InstalledError::NoRecord {
+    manifest(&record_of(records, release, revision).await?)
+}
+
+async fn record_of(records: &Records, release: &ReleaseKey, revision: u64) -> Result<Record, InstalledError> {
+    let record = records.read(release, revision).await?;
+    record.ok_or_else(|| InstalledError::NoRecord {
         release: release.clone(),
         revision,
-    })?;
+    })
+}
+
+fn manifest(record: &Record) -> Result<Vec<Value>, InstalledError> {
     manifest::objects(&record.manifest).map_err(|source| InstalledError::Manifest {
-        release: release.clone(),
-        revision,
+        release: record.key(),
+        revision: record.revision,
         source,
     })
 }

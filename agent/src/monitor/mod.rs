@@ -11,5 +11,5 @@ mod verify;
 pub use self::{
     correct::correct,
     installed::{Installed, InstalledError},
-    verify::{FIELD_MANAGER, Monitor, MonitorError},
+    verify::{FIELD_MANAGER, Monitor, MonitorError, Monitored},
 };

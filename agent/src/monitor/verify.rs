@@ -4,7 +4,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use helmops_api::{BundleDeployment, BundleDeploymentOptions};
 use helmops_release::{
-    drift::{Autoscalers, Change, DriftRules, ObjectDrift, as_applied, contains, difference},
+    drift::{
+        Autoscalers, Change, DriftRules, ObjectDrift, as_applied, contains, difference, predicted_locally,
+    },
+    health::Readiness,
     names::{ReleaseKey, SetId},
     object::ObjectId,
     report::{ObservedObject, ReleaseObjects},
@@ -47,10 +50,12 @@ pub struct Monitor<'m> {
 }
 
 /// The objects of a release.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Monitored {
     /// What is reported.
     pub objects: ReleaseObjects,
+    /// Whether a wait for each live object is over.
+    pub readiness: HashMap<ObjectId, Readiness>,
 }
 
 /// Why the objects of a release cannot be compared.
@@ -74,6 +79,12 @@ impl Monitor<'_> {
     /// If something cannot be read.
     pub async fn compare(&self, installed: &mut Installed) -> Result<Monitored, MonitorError> {
         let name = self.name();
+        let diff = &self.options().diff;
+        if installed.diff != *diff {
+            // What was drift may be none now, and the other way round.
+            installed.verdicts.clear();
+            installed.diff.clone_from(diff);
+        }
         self.live.set_kinds(name, installed.kinds());
         // A kind that is not listed in time is reported below.
         let _ = timeout(SYNC_TIMEOUT, self.live.wait_until_synced(name)).await;
@@ -81,8 +92,12 @@ impl Monitor<'_> {
         let live: HashMap<&ObjectId, &Arc<Observed>> =
             live.iter().map(|object| (&object.id, object)).collect();
         self.verify(installed, &live).await?;
+        let readiness = live
+            .iter()
+            .map(|(id, object)| ((*id).clone(), object.readiness.clone()));
         Ok(Monitored {
             objects: self.report(installed, &live).await?,
+            readiness: readiness.collect(),
         })
     }
 
@@ -123,6 +138,7 @@ impl Monitor<'_> {
                 None
             } else {
                 let predicted = self.predicted(&kind, &id, desired, &installed.release).await?;
+                let predicted = predicted.unwrap_or_else(|| predicted_locally(desired, &object));
                 difference(&predicted, &object, &rules, &autoscalers)
             };
             let drift = drift.map(|drift| ObjectDrift {
@@ -223,10 +239,14 @@ impl Monitor<'_> {
         id: &ObjectId,
         desired: &Value,
         release: &ReleaseKey,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Option<Value>, CallError> {
         let params = PatchParams::apply(FIELD_MANAGER).force().dry_run();
-        let applied = self.apply(kind, id, desired, release, &params).await;
-        applied.map_err(CallError::of("compare", id))
+        match self.apply(kind, id, desired, release, &params).await {
+            Ok(predicted) => Ok(Some(predicted)),
+            // An immutable field was changed, for example.
+            Err(error) if error.is_invalid() => Ok(None),
+            Err(error) => Err(CallError::of("compare", id)(error)),
+        }
     }
 
     pub(super) async fn apply(

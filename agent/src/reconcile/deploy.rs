@@ -178,6 +178,51 @@ impl<'d> Deployment<'d> {
         Ok(dependencies::check(self.deployment, &all)?)
     }
 
+    /// Restores what was deployed before a revision that did not become ready, or uninstalls it. Returns the error that is reported.
+    pub async fn undo(&self, deployed: &Deployed, reason: String) -> AgentError {
+        let release = &self.release;
+        match self.try_undo(deployed).await {
+            Ok(what) => AgentError::NotReady(format!(
+                "release {} failed, and has been {what} due to rollback-on-failure being set (atomic): {reason}",
+                release.name
+            )),
+            Err(error) => error,
+        }
+    }
+
+    async fn try_undo(&self, deployed: &Deployed) -> Result<&'static str, AgentError> {
+        let (context, release) = (self.context, &self.release);
+        let options = &self.deployment.spec.options;
+        let history = context.records.current_history(release).await?;
+        if history.newest().map(|newest| newest.number) != Some(deployed.revision) {
+            return Err(AgentError::Changed);
+        }
+        let Some(base) = history.before(deployed.revision) else {
+            super::remove::uninstall(context, release, &history).await?;
+            return Ok("uninstalled");
+        };
+        let settings = HelmSettings::of(options);
+        let request = Request {
+            release: release.clone(),
+            identity: inputs::identity(&context.downstream, &context.namespace, &options.service_account)
+                .await?,
+            action: request::Action::Rollback(request::Rollback {
+                revision: base.number,
+                apply: settings.upgrade,
+                max_history: settings.max_history,
+                runs_hooks: true,
+            }),
+            hook_timeout: settings.hook_timeout,
+        };
+        tracing::info!(%release, to = base.number, "rolling back");
+        let run = context
+            .helm
+            .run(request, context.kubeconfig()?, &context.stop)
+            .await;
+        run.map_err(AgentError::Helm)?;
+        Ok("rolled back")
+    }
+
     /// Runs Helm to install or upgrade.
     async fn run(&self, history: &History, run: Run) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
@@ -189,12 +234,15 @@ impl<'d> Deployment<'d> {
             inputs::values(&context.upstream, &deployer, self.deployment, &release.namespace).await?;
         let chart = context.charts.get(&context.upstream, self.deployment).await?;
         let settings = HelmSettings::of(options);
-        let deploy = self.render(&chart, values, &identity, &settings).await?;
+        let others = context.records.of_deployment(name(self.deployment)).await?;
+        let is_renamed = others.iter().any(|other| *other != *release);
+        let deploy = self.render(history, &chart, values, &identity, &settings).await?;
         let action = match run {
             Run::Install { replaces } => request::Action::Install(request::Install {
                 deploy,
                 apply: settings.install,
-                takes_ownership: settings.install_takes_ownership,
+                // Objects that do not have the name of the release in theirs pass from the old release to the new one.
+                takes_ownership: settings.install_takes_ownership || is_renamed,
                 creates_namespace: settings.creates_namespace,
                 replaces,
             }),
@@ -233,8 +281,10 @@ impl<'d> Deployment<'d> {
         for warning in success.warnings {
             tracing::warn!(%release, warning, "warning of the API server");
         }
-        let _ = history;
         let deployed = self.deployed(&history_after, revision);
+        if is_renamed {
+            super::remove::remove_renamed(context, self.deployment, &others).await?;
+        }
         if !options.namespace_labels.is_empty() || !options.namespace_annotations.is_empty() {
             let applied = inputs::apply_metadata(&deployer, options, &release.namespace).await;
             applied.map_err(|error| AgentError::NamespaceForbidden {
@@ -249,8 +299,21 @@ impl<'d> Deployment<'d> {
         Ok(deployed)
     }
 
+    /// The attempt that the next revision is.
+    fn attempt(&self, history: &History) -> Attempt {
+        let (spec, status) = (&self.deployment.spec, &self.deployment.status);
+        let was_applied = status.applied_deployment_id == spec.deployment_id && !status.release.is_empty();
+        let cause = if was_applied && history.newest().is_none() {
+            Cause::Missing
+        } else {
+            Cause::Change
+        };
+        history.next_attempt(&spec.deployment_id, cause)
+    }
+
     async fn render(
         &self,
+        history: &History,
         chart: &ChartFile,
         values: Vec<Vec<u8>>,
         identity: &Identity,
@@ -265,17 +328,12 @@ impl<'d> Deployment<'d> {
             Scopes::default()
         };
         let labels = deployment.metadata.labels.as_ref();
-        let attempt = Attempt {
-            deployment_id: deployment.spec.deployment_id.clone(),
-            cause: Cause::Change,
-            number: 1,
-        };
         let service_account = match identity {
             Identity::ServiceAccount { .. } => options.service_account.clone(),
             Identity::Agent => String::new(),
         };
         Ok(Deploy {
-            archive: chart.path.clone(),
+            archive: chart.path().to_owned(),
             origin: Origin {
                 bundle_deployment: name(deployment).to_owned(),
                 agent_namespace: context.namespace.clone(),
@@ -285,7 +343,7 @@ impl<'d> Deployment<'d> {
                     .and_then(|labels| labels.get("fleet.cattle.io/commit"))
                     .cloned()
                     .unwrap_or_default(),
-                attempt: Some(attempt),
+                attempt: Some(self.attempt(history)),
             },
             values,
             post_render: PostRender {

@@ -11,7 +11,8 @@
 
 mod deploy;
 mod remove;
-mod report;
+mod status;
+mod wait;
 
 use std::sync::Arc;
 
@@ -19,7 +20,9 @@ use helmops_api::{BundleDeployment, Decoded};
 use helmops_core::reason::Reason;
 use helmops_release::{
     gate::Held,
-    report::{DeployOutcome, Observation},
+    names::SetId,
+    object::ObjectId,
+    report::{DeployOutcome, Observation, ReleaseObjects},
 };
 use helmops_runtime::{
     metrics::{Controller, ReconcileMetrics},
@@ -27,15 +30,19 @@ use helmops_runtime::{
     retry_state::{Done, RetryState},
     workers::WorkerPermit,
 };
+use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use tracing::Span;
 
-use self::deploy::Deployment;
 pub use self::remove::remove_renamed;
+use self::{
+    deploy::{Deployed, Deployment},
+    wait::Wait,
+};
 use crate::{
     context::{Context, Key},
     error::AgentError,
-    monitor::{Installed, Monitor, MonitorError, correct},
+    monitor::{Installed, Monitor, MonitorError, Monitored, correct},
 };
 
 /// The reconciler of BundleDeployments.
@@ -83,51 +90,104 @@ impl Reconciler for BundleDeployments<'_> {
         }
         let release = context.releases.of(&key.name);
         let mut installed = release.lock().await;
-        let result = Deployment::new(context, deployment).deploy().await;
-        let outcome = match &result {
-            Ok(deployed) => DeployOutcome::Deployed {
-                release: deployed.to_string(),
-            },
-            Err(error) => error.outcome(),
+        let work = Deployment::new(context, deployment);
+        let mut result = work.deploy().await;
+        let mut observed = match &result {
+            Ok(deployed) => observe(context, deployment, deployed, &mut installed).await,
+            Err(_) => Ok(None),
         };
-        let observed = observe(context, deployment, result.as_ref().ok(), &mut installed).await;
-        let (observation, monitored) = match observed {
-            Ok(observation) => (observation, Ok(())),
-            Err(error) => {
-                let failed = Observation::Failed {
-                    error: error.to_string(),
-                };
-                (failed, Err(error))
+        let mut requeue_after = None;
+        if let (Ok(deployed), Ok(Some(monitored)), Some(installed)) = (&result, &observed, &*installed)
+            && wait::is_awaited(deployment)
+        {
+            let readiness = |id: &ObjectId| monitored.readiness.get(id);
+            match wait::state(deployment, installed, readiness, Timestamp::now()) {
+                Wait::Over => {}
+                Wait::Waiting { remaining, late } => {
+                    tracing::info!(late, "waiting for the release");
+                    requeue_after = Some(remaining);
+                    result = Err(AgentError::Waiting(remaining));
+                    observed = Ok(None);
+                }
+                Wait::Failed(reason) => {
+                    result = Err(work.undo(deployed, reason).await);
+                    observed = Ok(None);
+                }
             }
-        };
-        report::write(context, deployment, &outcome, &observation).await?;
-        result?;
-        monitored?;
-        Ok(Done {
-            requeue_after: report::recheck(&observation),
-            ..Done::UNTIL_CHANGE
-        })
+        }
+        report(context, deployment, installed.as_mut(), result, observed)
+            .await
+            .map(|done| Done {
+                requeue_after: requeue_after.or(done.requeue_after),
+                ..done
+            })
     }
 }
 
-/// Observes the objects of the deployed revision, and corrects them if that is wanted.
-async fn observe(
+/// Corrects drift if that is wanted, and writes the status.
+async fn report(
     context: &Context,
     deployment: &BundleDeployment,
-    deployed: Option<&deploy::Deployed>,
-    installed: &mut Option<Installed>,
-) -> Result<Observation, AgentError> {
-    let Some(deployed) = deployed else {
-        return Ok(Observation::None);
+    installed: Option<&mut Installed>,
+    result: Result<Deployed, AgentError>,
+    observed: Result<Option<Monitored>, AgentError>,
+) -> Result<Done, AgentError> {
+    let outcome = match &result {
+        Ok(deployed) => DeployOutcome::Deployed {
+            release: deployed.to_string(),
+        },
+        Err(error) => error.outcome(),
     };
-    let set = context.set_of(deployment.metadata.name.as_deref().unwrap_or_default());
-    let monitor = Monitor {
+    let (observation, error) = match observed {
+        Ok(Some(monitored)) => {
+            let objects = corrected(context, deployment, installed, monitored.objects).await;
+            match objects {
+                Ok(objects) => (Observation::Objects(objects), None),
+                Err(error) => (failed(&error), Some(error)),
+            }
+        }
+        Ok(None) => (Observation::None, None),
+        Err(error) => (failed(&error), Some(error)),
+    };
+    status::write(context, deployment, &outcome, &observation).await?;
+    match result {
+        Ok(_) | Err(AgentError::Waiting(_)) => {}
+        Err(error) => return Err(error),
+    }
+    error.map_or(Ok(()), Err)?;
+    Ok(Done {
+        requeue_after: status::recheck(&observation),
+        ..Done::UNTIL_CHANGE
+    })
+}
+
+fn failed(error: &AgentError) -> Observation {
+    Observation::Failed {
+        error: error.to_string(),
+    }
+}
+
+fn monitor<'m>(context: &'m Context, deployment: &'m BundleDeployment, set: &'m SetId) -> Monitor<'m> {
+    Monitor {
         client: &context.downstream,
         records: &context.records,
         live: &context.live,
         deployment,
-        set: &set,
-    };
+        set,
+    }
+}
+
+fn set_of(context: &Context, deployment: &BundleDeployment) -> SetId {
+    context.set_of(deployment.metadata.name.as_deref().unwrap_or_default())
+}
+
+/// Observes the objects of the deployed revision.
+async fn observe(
+    context: &Context,
+    deployment: &BundleDeployment,
+    deployed: &Deployed,
+    installed: &mut Option<Installed>,
+) -> Result<Option<Monitored>, AgentError> {
     let is_known = installed.as_ref().is_some_and(|installed| {
         installed.is(&deployed.release, deployed.revision) && installed.is_complete()
     });
@@ -142,19 +202,33 @@ async fn observe(
         *installed = Some(read.await.map_err(MonitorError::from)?);
     }
     let Some(installed) = installed else {
-        return Ok(Observation::None);
+        return Ok(None);
     };
-    let mut objects = monitor.compare(installed).await?.objects;
-    let correction = deployment.spec.correct_drift.as_ref().or(deployment
-        .spec
-        .options
+    let set = set_of(context, deployment);
+    Ok(Some(monitor(context, deployment, &set).compare(installed).await?))
+}
+
+/// Corrects drift, if that is wanted. The objects are those from before: the change of the live object leads to the next
+/// reconciliation, which shows whether it helped.
+async fn corrected(
+    context: &Context,
+    deployment: &BundleDeployment,
+    installed: Option<&mut Installed>,
+    mut objects: ReleaseObjects,
+) -> Result<ReleaseObjects, AgentError> {
+    let spec = &deployment.spec;
+    let correction = spec
         .correct_drift
-        .as_ref());
-    if let Some(correction) = correction.filter(|correction| correction.enabled)
+        .as_ref()
+        .or(spec.options.correct_drift.as_ref());
+    if let (Some(correction), Some(installed)) =
+        (correction.filter(|correction| correction.enabled), installed)
         && !objects.drift.is_empty()
     {
+        let set = set_of(context, deployment);
+        let monitor = monitor(context, deployment, &set);
         let errors = correct(&monitor, installed, &objects.drift, correction).await?;
         objects.correction_error = (!errors.is_empty()).then(|| errors.join("; "));
     }
-    Ok(Observation::Objects(objects))
+    Ok(objects)
 }

@@ -20,11 +20,18 @@ use crate::{
     monitor::{Installed, MonitorError},
 };
 
+/// BundleDeployments with which Fleet deploys its own agent start with this.
+const FLEETS_OWN: &str = "fleet-agent";
+
 /// Removes the releases of a BundleDeployment, if it certainly does not exist any more.
 ///
 /// # Errors
 /// If that is not certain, or a release cannot be removed.
 pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentError> {
+    if deployment.starts_with(FLEETS_OWN) {
+        tracing::warn!("the release of Fleet's own agent is never uninstalled by this one");
+        return Ok(());
+    }
     let release = context.releases.of(deployment);
     let mut installed = release.lock().await;
     if !context.guard.is_deleted(deployment).await? {
@@ -87,7 +94,7 @@ fn keeps_objects(record: &Record) -> bool {
 
 /// Removes the releases that a BundleDeployment had under other names, once the present one is deployed.
 ///
-/// Objects that the present release has as well stay: it took them over. The others are deleted, without hooks: a release that
+/// The caller holds the lock of the BundleDeployment. Objects that the present release has as well stay: it took them over. The others are deleted, without hooks: a release that
 /// still runs under another name is not to be shut down.
 ///
 /// # Errors
@@ -102,8 +109,6 @@ pub async fn remove_renamed(
     if releases.iter().all(|release| *release == present) || Held::of(&deployment.spec).is_some() {
         return Ok(());
     }
-    let lock = context.releases.of(name);
-    let _locked = lock.lock().await;
     let history = context.records.current_history(&present).await?;
     let Some(deployed) = history
         .deployed()

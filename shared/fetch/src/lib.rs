@@ -128,7 +128,7 @@ impl Resolver {
         chart: ChartDownload<'_>,
         output: W,
     ) -> Result<Downloaded<W>, DownloadError> {
-        let namespace = source.namespace.into();
+        let namespace = source.charged_to.into();
         let read = || secret::access(client, source);
         // The permit is held, if the Secret is large.
         let (mut access, _permit) = self
@@ -242,6 +242,7 @@ async fn read_access(
         .into();
     let source = AccessSource {
         namespace: &namespace,
+        charged_to: &namespace,
         secret: &valid.helmop.spec.helm_secret_name,
         insecure_skip_tls_verify: valid.helmop.spec.insecure_skip_tls_verify,
         ca_certificates: context.ca_certificates,

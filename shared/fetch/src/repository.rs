@@ -80,6 +80,11 @@ impl ClassifiedError for RepositoryError {
 }
 
 impl RepositoryError {
+    /// Whether the request for the index failed.
+    pub const fn is_of_request(&self) -> bool {
+        matches!(self, Self::Fetch(_))
+    }
+
     /// Whether reading fewer charts may succeed.
     fn may_succeed_with_fewer_charts(&self) -> bool {
         matches!(self, Self::Index { source, .. }

@@ -89,8 +89,10 @@ impl ClassifiedError for SecretError {
 /// Where the credentials and the trust for a chart are.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessSource<'a> {
-    /// The namespace of the Secret, which requests are charged to.
+    /// The namespace of the Secret.
     pub namespace: &'a str,
+    /// The namespace that requests and memory are charged to.
+    pub charged_to: &'a str,
     /// The name of the Secret; empty for none.
     pub secret: &'a str,
     /// Do not verify certificates, whatever the Secret has.
@@ -119,7 +121,7 @@ pub async fn access(client: &Client, source: AccessSource<'_>) -> Result<Access,
         tls.ca_certificates = source.ca_certificates.to_vec();
     }
     tls.insecure_skip_tls_verify |= source.insecure_skip_tls_verify;
-    access.namespace = source.namespace.into();
+    access.namespace = source.charged_to.into();
     access.tls = Arc::new(tls);
     Ok(access)
 }

@@ -1,6 +1,6 @@
 //! The revisions of a release, as its records show them.
 
-use crate::record::{Record, Status};
+use crate::record::{Attempt, Cause, Record, Status};
 
 /// What Helm writes into a record that an installation has replaced.
 const REPLACED: &str = "superseded by new release";
@@ -19,8 +19,8 @@ pub enum Owner {
 pub struct Origin {
     /// Who made it.
     pub owner: Owner,
-    /// What it deploys; `None` in records of other agents, and of rollbacks.
-    pub deployment_id: Option<String>,
+    /// The attempt that made it; `None` in records of other agents, and of rollbacks.
+    pub attempt: Option<Attempt>,
 }
 
 /// A revision of a release.
@@ -37,6 +37,15 @@ pub struct Revision {
     pub is_replaced: bool,
 }
 
+impl Origin {
+    /// What the revision deploys.
+    pub fn deployment_id(&self) -> Option<&str> {
+        self.attempt
+            .as_ref()
+            .map(|attempt| attempt.deployment_id.as_str())
+    }
+}
+
 impl Revision {
     /// What a record shows to an agent in this namespace.
     pub fn of(record: &Record, agent_namespace: &str) -> Self {
@@ -48,7 +57,7 @@ impl Revision {
             status: record.info.status,
             origin: Origin {
                 owner,
-                deployment_id: record.attempt().map(|attempt| attempt.deployment_id),
+                attempt: record.attempt(),
             },
             is_replaced: record.info.status == Status::Superseded && record.info.description == REPLACED,
         }
@@ -91,6 +100,27 @@ impl History {
         let was_deployed =
             |revision: &&Revision| revision.status == Status::Superseded && !revision.is_replaced;
         self.deployed().or_else(|| self.0.iter().find(was_deployed))
+    }
+
+    /// The next attempt to deploy something, because of `cause`. It is counted as long as the newest revision is of the same deployment.
+    pub fn next_attempt(&self, deployment_id: &str, cause: Cause) -> Attempt {
+        let last = self.newest().and_then(|newest| newest.origin.attempt.as_ref());
+        let last = last.filter(|last| last.deployment_id == deployment_id);
+        Attempt {
+            deployment_id: deployment_id.to_owned(),
+            cause,
+            number: last.map_or(1, |last| last.number.saturating_add(1)),
+        }
+    }
+
+    /// The newest revision before another one that was deployed: what a rollback restores.
+    pub fn before(&self, number: u64) -> Option<&Revision> {
+        let was_deployed =
+            |revision: &&Revision| revision.status == Status::Superseded && !revision.is_replaced;
+        self.0
+            .iter()
+            .filter(|revision| revision.number < number)
+            .find(was_deployed)
     }
 
     /// The records that nothing needs: those of replaced revisions. Helm does not limit their number.

@@ -16,6 +16,8 @@ use crate::{
 /// Helm's annotation with the template that a document is from. Helm removes it after this step, and sorts and names documents by
 /// it.
 const FILE: &str = "postrenderer.helm.sh/postrender-filename";
+/// The longest key in a message, in bytes.
+const MAX_KEY: usize = 200;
 /// A document without content. Helm refuses an empty result, but a chart may have no objects.
 const NO_OBJECTS: &str = "# The chart has no objects.\n";
 
@@ -66,6 +68,16 @@ pub enum PostRenderError {
         /// The template.
         file: String,
     },
+    /// A label or annotation that is not a text. Kubernetes' own error names neither the object nor the key.
+    #[error("the field metadata.{field}.{key} of {object} is not a text; write its value in quotes")]
+    NoText {
+        /// The object.
+        object: String,
+        /// `labels` or `annotations`.
+        field: &'static str,
+        /// The key.
+        key: String,
+    },
     /// An object that is too large to be written.
     #[error("{object} is too large: {error}")]
     TooLarge {
@@ -93,6 +105,7 @@ impl PostRender {
         let hash = set.hash();
         let mut out = String::new();
         for object in &mut objects {
+            check_texts(object)?;
             self.mark(object, set.as_str(), &hash);
             self.place(object, &scopes)?;
             out.push_str("---\n");
@@ -163,9 +176,33 @@ fn emitted(object: &Value) -> Result<String, PostRenderError> {
     let empty = Map::new();
     let entries = object.as_object().unwrap_or(&empty);
     yaml::emit_exact(entries).map_err(|error| PostRenderError::TooLarge {
-        object: ObjectId::of(object).map_or_else(|| file(object), |id| id.to_string()),
+        object: shown(object),
         error,
     })
+}
+
+/// Labels and annotations are texts.
+fn check_texts(object: &Value) -> Result<(), PostRenderError> {
+    for field in ["labels", "annotations"] {
+        let entries = object
+            .pointer("/metadata")
+            .and_then(|metadata| metadata.get(field));
+        let entries = entries.and_then(Value::as_object).into_iter().flatten();
+        let is_text = |value: &Value| value.is_string() || value.is_null();
+        if let Some((key, _)) = entries.into_iter().find(|(_, value)| !is_text(value)) {
+            return Err(PostRenderError::NoText {
+                object: shown(object),
+                field,
+                key: bounded_text::cut(key.clone(), MAX_KEY),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// An object for a message, or its template.
+fn shown(object: &Value) -> String {
+    ObjectId::of(object).map_or_else(|| file(object), |id| id.to_string())
 }
 
 /// The template of an object.
@@ -341,6 +378,18 @@ mod tests {
         for text in ["", "# nothing\n", "---\n---\n"] {
             assert_eq!(step(Some("shop")).render(text).unwrap(), NO_OBJECTS);
         }
+    }
+
+    #[test]
+    fn a_number_as_an_annotation_is_refused() {
+        let text = document("ConfigMap", "a", "    weight: 5\n");
+        let error = step(None).render(&text).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the field metadata.annotations.weight of configmap.v1 a is not a text; write its value in quotes"
+        );
+        assert!(step(None).render(&text.replace('5', "\"5\"")).is_ok());
+        assert!(step(None).render(&text.replace('5', "")).is_ok());
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl ReleaseState {
             Status::Failed | Status::Unknown => Self::Failed(Failed {
                 revision: newest.number,
                 has_base: history.base().is_some(),
-                is_same_input: newest.origin.deployment_id.as_deref() == Some(wanted.deployment_id),
+                is_same_input: newest.origin.deployment_id() == Some(wanted.deployment_id),
             }),
         }
     }
@@ -152,7 +152,7 @@ fn is_wanted(wanted: &Wanted<'_>, deployed: &Revision) -> bool {
     if deployed.origin.owner == Owner::Other {
         return false;
     }
-    match &deployed.origin.deployment_id {
+    match deployed.origin.deployment_id() {
         Some(id) => id == wanted.deployment_id,
         None => wanted.applied.is_some_and(|applied| {
             applied.deployment_id == wanted.deployment_id && applied.revision <= deployed.number
@@ -163,7 +163,10 @@ fn is_wanted(wanted: &Wanted<'_>, deployed: &Revision) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Origin;
+    use crate::{
+        history::Origin,
+        record::{Attempt, Cause},
+    };
 
     const ID: &str = ":wanted";
 
@@ -173,7 +176,11 @@ mod tests {
             status,
             origin: Origin {
                 owner: Owner::BundleDeployment("web".to_owned()),
-                deployment_id: deployment_id.map(str::to_owned),
+                attempt: deployment_id.map(|id| Attempt {
+                    deployment_id: id.to_owned(),
+                    cause: Cause::Change,
+                    number: 1,
+                }),
             },
             is_replaced: false,
         }

@@ -176,7 +176,7 @@ pub fn deploy(archive: &Path) -> Deploy {
             commit: String::new(),
             attempt: None,
         },
-        values: b"{}".to_vec(),
+        values: Vec::new(),
         post_render: PostRender {
             set: SetId::new("web-bundle", "").as_str().to_owned(),
             namespace: None,

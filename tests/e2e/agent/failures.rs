@@ -116,7 +116,7 @@ async fn a_conflict_names_the_object_the_field_and_the_manager() {
     ];
     engine.run_kubectl(&edit).await;
     let mut upgrade = upgrade(&chart);
-    upgrade.deploy.values = br#"{"msg":"other"}"#.to_vec();
+    upgrade.deploy.values = vec![br#"{"msg":"other"}"#.to_vec()];
     let failure = engine.run(Action::Upgrade(upgrade)).await.unwrap_err();
     assert_eq!(failure.reason, FailureReason::Conflict);
     assert_eq!((failure.class(), failure.is_captured()), (Class::Cluster, false));

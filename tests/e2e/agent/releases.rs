@@ -45,7 +45,10 @@ async fn a_release_is_installed_upgraded_and_removed() {
     };
     install.deploy.origin.attempt = Some(attempt.clone());
     install.deploy.description = attempt.to_string();
-    install.deploy.values = br#"{"msg":"first","count":7}"#.to_vec();
+    install.deploy.values = vec![
+        br#"{"msg":"overridden","count":7}"#.to_vec(),
+        b"msg: first".to_vec(),
+    ];
     let success = engine.run(Action::Install(install)).await.unwrap();
     let expected = Success {
         revision: Some(1),
@@ -111,7 +114,7 @@ async fn a_rollback_restores_a_revision() {
     let chart = engine.simple_chart().await;
     engine.installed(&chart).await;
     let mut upgrade = upgrade(&chart);
-    upgrade.deploy.values = br#"{"msg":"second"}"#.to_vec();
+    upgrade.deploy.values = vec![br#"{"msg":"second"}"#.to_vec()];
     engine.run(Action::Upgrade(upgrade)).await.unwrap();
     let rollback = |revision| {
         Action::Rollback(Rollback {

@@ -2,6 +2,7 @@
 
 mod conflict;
 mod reason;
+mod redact;
 mod texts;
 
 use std::fmt;
@@ -56,13 +57,15 @@ impl Failure {
     /// The failure of a text of Helm.
     pub fn of_text(text: &str) -> Self {
         let reason = texts::reason(text);
+        let object = conflict::object(text);
+        let message = redact::redacted(text, object.as_ref());
         Self {
-            object: conflict::object(text).map(Box::new),
             conflicts: match reason {
                 FailureReason::Conflict => conflict::conflicts(text),
                 _ => Vec::new(),
             },
-            ..Self::new(reason, text)
+            object: object.map(Box::new),
+            ..Self::new(reason, message)
         }
     }
 

@@ -41,6 +41,26 @@ const TEXTS: &[(&str, FailureReason)] = &[
         ObjectInvalid,
     ),
     (
+        "failed to replace object: Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: unknown field \"spec.foo\"",
+        UnknownField,
+    ),
+    (
+        "server-side apply failed for object shop/p /v1, Kind=PersistentVolumeClaim: PersistentVolumeClaim \"p\" is invalid: spec: Forbidden: spec is immutable after creation except resources.requests",
+        FieldImmutable,
+    ),
+    (
+        "server-side apply failed for object shop/c /v1, Kind=ConfigMap: ConfigMap \"c\" is invalid: data: Forbidden: field is immutable when `immutable` is set",
+        FieldImmutable,
+    ),
+    (
+        "create: failed to create: secrets \"sh.helm.release.v1.web.v1\" is forbidden: unable to create new content in namespace shop because it is being terminated",
+        NamespaceTerminating,
+    ),
+    (
+        "unable to build kubernetes objects from release manifest: unable to decode \"\": json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
+        ManifestInvalid,
+    ),
+    (
         "cannot patch \"s\" with kind StatefulSet: StatefulSet.apps \"s\" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden",
         FieldImmutable,
     ),
@@ -317,6 +337,28 @@ fn every_other_end_is_a_failure() {
         let failure = outcome(&output, None).unwrap_err();
         assert_eq!((failure.reason, &*failure.message), (reason, message));
     }
+}
+
+#[test]
+fn messages_contain_no_objects_and_no_values_of_secrets() {
+    let object = r#"{\"kind\":\"Secret\",\"data\":{\"a\":\"aHVudGVyMg==\"}}"#.repeat(10);
+    let text = format!(
+        "cannot patch \"d\" with kind Secret:  \"\" is invalid: patch: Invalid value: \"{object}\": unrecognized type: int32"
+    );
+    let message = Failure::of_text(&text).message;
+    assert_eq!(
+        message,
+        "cannot patch \"d\" with kind Secret:  \"\" is invalid: patch: Invalid value: \"…\": unrecognized type: int32"
+    );
+    let text = "server-side apply failed for object shop/s /v1, Kind=Secret: failed to create typed patch object (shop/s; /v1, \
+                Kind=Secret): errors:\n  .stringData.a: expected string, got &{12345}\n  .stringData.b: expected string, got &{6}";
+    let message = Failure::of_text(text).message;
+    assert!(
+        !message.contains("12345") && message.ends_with(".stringData.b: expected string, got another type"),
+        "{message}"
+    );
+    let short = "Service \"s\" is invalid: metadata.name: Invalid value: \"A\\\"B\": not lower case";
+    assert_eq!(Failure::of_text(short).message, short);
 }
 
 #[test]

@@ -45,6 +45,7 @@ const TEXTS: &[(&str, FailureReason)] = &[
     ("error merging manifests: parsing ", ManifestInvalid),
     ("error while parsing post rendered output", ManifestInvalid),
     ("Object 'Kind' is missing", ManifestInvalid),
+    ("unable to decode \"\": json: cannot unmarshal", ManifestInvalid),
     ("resource name may not be empty", ManifestInvalid),
     ("while checking for chart dependencies", ChartInvalid),
     ("found in Chart.yaml, but missing in charts/", ChartInvalid),

@@ -66,7 +66,7 @@ fn record_of(metadata: &ObjectMeta) -> Option<ResolvedChart> {
 /// The chart of a deployment, as a record names it.
 struct Chart<'o> {
     repo: String,
-    chart: &'o str,
+    name: &'o str,
     version: &'o str,
 }
 
@@ -74,14 +74,14 @@ impl<'o> Chart<'o> {
     /// `None` without a chart, and for an archive, which has no record.
     fn of(options: &'o BundleDeploymentOptions) -> Option<Self> {
         let helm = options.helm.as_ref()?;
-        let (repo, chart) = match ChartSource::of(&helm.repo, &helm.chart) {
+        let (repo, name) = match ChartSource::of(&helm.repo, &helm.chart) {
             ChartSource::Archive { .. } => return None,
             ChartSource::Oci { repo } => (repo, ""),
             ChartSource::Repository { repo, chart } => (repo, chart),
         };
         Some(Self {
             repo: url::identity(repo),
-            chart,
+            name,
             version: &helm.version,
         })
     }
@@ -92,7 +92,7 @@ impl<'o> Chart<'o> {
             (Some(one), Some(other)) if is_oci(&self.repo) && is_oci(&record.repo) => one == other,
             _ => self.repo == record.repo,
         };
-        is_same_repo && (self.chart, self.version) == (&*record.chart, &*record.version)
+        is_same_repo && (self.name, self.version) == (&*record.chart, &*record.version)
     }
 }
 

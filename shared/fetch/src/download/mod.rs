@@ -14,7 +14,10 @@ mod error;
 mod registry;
 mod store;
 
-use std::{io::Write, time::Instant};
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
 
 use helm_index::VersionRequest;
 use helmops_core::chart::source::ChartSource;
@@ -31,6 +34,9 @@ use crate::{
 /// The maximum size of an archive in bytes, by default. Helm has no limit for what it downloads, but a release whose chart,
 /// compressed, has more than 1 MiB does not fit into its Secret: twenty times that leaves space for files that Helm does not keep.
 pub const MAX_ARCHIVE: u64 = 20 << 20;
+
+/// How old a cached index may be if it has the version that is downloaded.
+const RECENT: Duration = Duration::from_mins(5);
 
 /// Which chart to download.
 #[derive(Clone, Copy, Debug)]
@@ -108,12 +114,23 @@ pub async fn download<W: Write + Send + 'static>(
         ChartSource::Repository { repo, chart: name } => {
             let version = version(chart.version)?;
             let named = ChartRef { repo, chart: name };
-            let entry = sources
-                .repositories
-                .entry(sources.http, access, interest, named, &version, since)
-                .await
-                .map_err(DownloadError::Repository)?;
-            let found = Found::of(repo, &entry, chart.expected_digest)?;
+            let find = async |since| {
+                let entry = sources
+                    .repositories
+                    .entry(sources.http, access, interest, named, &version, since)
+                    .await
+                    .map_err(DownloadError::Repository)?;
+                Found::of(repo, &entry, chart.expected_digest)
+            };
+            // What a version is does not change, so a recent index is sufficient if it has the version as it was recorded.
+            let recent = since.checked_sub(RECENT).unwrap_or(since);
+            let found = match Box::pin(find(recent)).await {
+                Err(DownloadError::Repository(error)) if error.is_of_request() => {
+                    return Err(DownloadError::Repository(error));
+                }
+                Err(_) => Box::pin(find(since)).await?,
+                Ok(found) => found,
+            };
             match found.registry() {
                 Some(reference) => pull.archive(reference, &version, &found.digests, output).await,
                 None => archive::of_entry(sources.http, access, found, chart.limit, output).await,

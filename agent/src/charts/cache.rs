@@ -1,0 +1,289 @@
+//! Archives of charts on disk, up to a number of bytes.
+//!
+//! The name of a file has the key of the chart and the digest of the file: a restart finds both, and whatever happens to a file on
+//! disk is noticed when it is read. A file gets its name when it is complete, so a process that ends leaves no part of one.
+//!
+//! The functions block; they are called from a thread for that.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
+
+use bounded_text::hex;
+use helmops_process::lock;
+use ring::digest::{Context, SHA256};
+use tempfile::{Builder, NamedTempFile, TempPath};
+
+use super::key::ChartKey;
+
+/// The end of the name of a complete archive.
+const ARCHIVE: &str = ".tgz";
+/// The start of the name of an archive that is not complete.
+const PARTIAL: &str = "partial-";
+/// Size of the chunks in which a file is read, in bytes.
+const CHUNK: usize = 64 << 10;
+
+/// The archives in a folder.
+#[derive(Clone, Debug)]
+pub struct ChartCache {
+    folder: PathBuf,
+    /// Maximum of all bytes.
+    limit: u64,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: HashMap<ChartKey, Entry>,
+    bytes: u64,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    sha256: String,
+    bytes: u64,
+    last_use: u64,
+    /// Held by those who read the file.
+    in_use: Arc<()>,
+}
+
+/// An archive, which stays on disk as long as this value.
+#[derive(Debug)]
+pub struct ChartFile {
+    path: PathBuf,
+    _held: Held,
+}
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "held until it is dropped")]
+enum Held {
+    /// It is in the cache, and not evicted meanwhile.
+    Cached(Arc<()>),
+    /// It is deleted with this value.
+    Temporary(TempPath),
+}
+
+impl ChartFile {
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file that is in no cache. It is deleted with the value.
+    pub fn temporary(file: NamedTempFile) -> Self {
+        let held = file.into_temp_path();
+        Self {
+            path: held.to_path_buf(),
+            _held: Held::Temporary(held),
+        }
+    }
+}
+
+impl ChartCache {
+    /// The archives in a folder, which is created if there is none. Those above the limit are deleted, the oldest first, and all
+    /// other files that this cache may have created.
+    ///
+    /// # Errors
+    /// If the folder cannot be created or read.
+    pub fn open(folder: PathBuf, limit: u64) -> io::Result<Self> {
+        fs::create_dir_all(&folder)?;
+        let mut found = Vec::new();
+        for file in fs::read_dir(&folder)? {
+            let file = file?;
+            let name = file.file_name();
+            let name = name.to_string_lossy();
+            let (path, metadata) = (file.path(), file.metadata()?);
+            match parse_name(&name) {
+                Some((key, sha256)) if metadata.is_file() => {
+                    let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                    found.push((modified, key, sha256, metadata.len()));
+                }
+                None if name.starts_with(PARTIAL) => remove(&path),
+                _ => {}
+            }
+        }
+        found.sort_unstable();
+        let cache = Self {
+            folder,
+            limit,
+            state: Arc::default(),
+        };
+        for (_, key, sha256, bytes) in found {
+            cache.insert(&key, &sha256, bytes);
+        }
+        cache.evict(0);
+        Ok(cache)
+    }
+
+    /// The archive of a key. One that is damaged is deleted.
+    pub fn get(&self, key: &ChartKey) -> Option<ChartFile> {
+        let (sha256, in_use) = lock(&self.state).used(key)?;
+        let path = self.path(key, &sha256);
+        let cause = match sha256_of(&path) {
+            Ok(found) if found == sha256 => {
+                // The next process evicts by age. Without it, an archive in use is only evicted too early.
+                let touched = File::options().write(true).open(&path);
+                let _ = touched.and_then(|file| file.set_modified(SystemTime::now()));
+                return Some(ChartFile {
+                    path,
+                    _held: Held::Cached(in_use),
+                });
+            }
+            Ok(found) => format!("its digest is {found}"),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(path = %path.display(), cause, "a chart in the cache is damaged; it is downloaded again");
+        drop(in_use);
+        lock(&self.state).remove(key);
+        remove(&path);
+        None
+    }
+
+    /// An empty file for an archive. It is deleted with the value, unless it is put into the cache.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub fn create(&self) -> io::Result<NamedTempFile> {
+        temporary_in(&self.folder)
+    }
+
+    /// Stores a complete archive, and evicts others that nobody reads. If there is no space for it, the archive is temporary.
+    pub fn put(&self, key: &ChartKey, file: NamedTempFile, sha256: &str, bytes: u64) -> ChartFile {
+        if !self.evict(bytes) {
+            tracing::info!(
+                bytes,
+                limit = self.limit,
+                "a chart does not fit into the cache (--cache-size)"
+            );
+            return ChartFile::temporary(file);
+        }
+        let path = self.path(key, sha256);
+        match file.persist(&path) {
+            Ok(_) => {
+                let held = Held::Cached(self.insert(key, sha256, bytes));
+                ChartFile { path, _held: held }
+            }
+            Err(failed) => {
+                tracing::warn!(error = %failed.error, "a chart cannot be kept in the cache");
+                ChartFile::temporary(failed.file)
+            }
+        }
+    }
+
+    /// Adds the archive of a file, and deletes another one that had the key.
+    fn insert(&self, key: &ChartKey, sha256: &str, bytes: u64) -> Arc<()> {
+        let (in_use, before) = lock(&self.state).insert(key.clone(), sha256, bytes);
+        if let Some(before) = before.filter(|before| before.sha256 != sha256) {
+            remove(&self.path(key, &before.sha256));
+        }
+        in_use
+    }
+
+    /// The bytes of all archives.
+    pub fn bytes(&self) -> u64 {
+        lock(&self.state).bytes
+    }
+
+    /// Deletes the archives that were not used for the longest time, until there is space for `bytes` more. Whether there is.
+    fn evict(&self, bytes: u64) -> bool {
+        let mut state = lock(&self.state);
+        while state.bytes.saturating_add(bytes) > self.limit {
+            let Some(key) = state.oldest() else {
+                return false;
+            };
+            if let Some(entry) = state.remove(&key) {
+                remove(&self.path(&key, &entry.sha256));
+            }
+        }
+        true
+    }
+
+    fn path(&self, key: &ChartKey, sha256: &str) -> PathBuf {
+        self.folder.join(format!("{}.{sha256}{ARCHIVE}", key.as_str()))
+    }
+}
+
+impl State {
+    fn used(&mut self, key: &ChartKey) -> Option<(String, Arc<()>)> {
+        self.uses += 1;
+        let entry = self.entries.get_mut(key)?;
+        entry.last_use = self.uses;
+        Some((entry.sha256.clone(), Arc::clone(&entry.in_use)))
+    }
+
+    /// Adds an archive. Also returns another one that had the key.
+    fn insert(&mut self, key: ChartKey, sha256: &str, bytes: u64) -> (Arc<()>, Option<Entry>) {
+        let before = self.remove(&key);
+        self.uses += 1;
+        self.bytes += bytes;
+        let in_use = Arc::default();
+        let entry = Entry {
+            sha256: sha256.to_owned(),
+            bytes,
+            last_use: self.uses,
+            in_use: Arc::clone(&in_use),
+        };
+        self.entries.insert(key, entry);
+        (in_use, before)
+    }
+
+    fn remove(&mut self, key: &ChartKey) -> Option<Entry> {
+        let entry = self.entries.remove(key)?;
+        self.bytes = self.bytes.saturating_sub(entry.bytes);
+        Some(entry)
+    }
+
+    /// The archive that was not used for the longest time, of those that nobody reads.
+    fn oldest(&self) -> Option<ChartKey> {
+        let unused = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| Arc::strong_count(&entry.in_use) == 1);
+        unused
+            .min_by_key(|(_, entry)| entry.last_use)
+            .map(|(key, _)| key.clone())
+    }
+}
+
+/// An empty file in a folder, which is deleted with the value.
+///
+/// # Errors
+/// If it cannot be created.
+pub fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
+    Builder::new().prefix(PARTIAL).suffix(ARCHIVE).tempfile_in(folder)
+}
+
+/// The key and the digest in the name of a complete archive.
+fn parse_name(name: &str) -> Option<(ChartKey, String)> {
+    let (key, sha256) = name.strip_suffix(ARCHIVE)?.split_once('.')?;
+    let is_digest = ChartKey::parse(sha256).is_some();
+    Some((ChartKey::parse(key)?, sha256.to_owned())).filter(|_| is_digest)
+}
+
+fn sha256_of(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut digest = Context::new(&SHA256);
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let count = file.read(&mut chunk)?;
+        match chunk.get(..count) {
+            Some(read) if !read.is_empty() => digest.update(read),
+            _ => return Ok(hex(digest.finish().as_ref())),
+        }
+    }
+}
+
+/// A file that cannot be deleted is found again by the next process.
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "a chart in the cache cannot be deleted");
+    }
+}

@@ -1,0 +1,5 @@
+//! Charts of a repository on this machine, and the files that are left of them.
+
+mod cache;
+mod downloads;
+mod server;
