@@ -10,7 +10,7 @@ use helmops_release::{
     state::{ForeignOwner, Pending},
 };
 use helmops_runtime::{
-    client::{ApiError, CallError},
+    client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},
 };
 use thiserror::Error;
@@ -32,10 +32,10 @@ pub enum AgentError {
     Call(#[from] CallError),
     /// A record cannot be used.
     #[error(transparent)]
-    Record(#[from] RecordStoreError),
+    Record(Box<RecordStoreError>),
     /// Something is missing.
     #[error(transparent)]
-    Lacking(#[from] Lacking),
+    Lacking(Box<Lacking>),
     /// Other Bundles have to be deployed first.
     #[error(transparent)]
     Unmet(#[from] Unmet),
@@ -44,7 +44,7 @@ pub enum AgentError {
     Chart(#[from] ChartError),
     /// Helm failed.
     #[error(transparent)]
-    Helm(Failure),
+    Helm(Box<Failure>),
     /// Somebody else is changing the release.
     #[error(
         "release {release} is in status {} since revision {}: another Helm is changing it; if none is, delete Secret {}/{}",
@@ -77,7 +77,7 @@ pub enum AgentError {
     Kind(#[from] KindError),
     /// The objects cannot be compared.
     #[error(transparent)]
-    Monitor(#[from] MonitorError),
+    Monitor(Box<MonitorError>),
     /// The release did not become ready in time.
     #[error("{0}")]
     NotReady(String),
@@ -149,7 +149,12 @@ impl AgentError {
     /// What is reported of it.
     pub fn outcome(&self) -> DeployOutcome {
         match self {
-            Self::Lacking(Lacking::Blocked(blocked)) => DeployOutcome::Blocked(blocked.clone()),
+            Self::Lacking(lacking) => match &**lacking {
+                Lacking::Blocked(blocked) => DeployOutcome::Blocked(blocked.clone()),
+                lacking => DeployOutcome::Failed {
+                    error: lacking.to_string(),
+                },
+            },
             Self::Unmet(unmet) => DeployOutcome::Blocked(Blocked::Dependencies(unmet.clone())),
             Self::Helm(failure) if failure.is_captured() => DeployOutcome::Captured {
                 error: failure.to_string(),
@@ -190,31 +195,33 @@ fn conflict(failure: &Failure) -> Conflict {
 impl ClassifiedError for AgentError {
     fn classify(&self) -> Classified {
         match self {
-            Self::Call(error) => error.classify(),
-            Self::Record(RecordStoreError::Call(error)) => error.classify(),
-            Self::Record(RecordStoreError::Damaged { .. }) => {
-                classified(Reason::InvalidRecord, Class::Absent)
+            Self::Call(error) | Self::Guard(GuardError::Call(error)) | Self::Kind(KindError::Call(error)) => {
+                error.classify()
             }
-            Self::Lacking(_) => classified(Reason::DeploymentBlocked, Class::Absent),
+            Self::Record(error) => record_class(error),
+            Self::Lacking(_) | Self::Guard(_) => classified(Reason::DeploymentBlocked, Class::Absent),
             // A change of a dependency enqueues those that depend on it.
             Self::Unmet(_) => classified(Reason::DeploymentBlocked, Class::Permanent),
             Self::Chart(error) => error.classify(),
             Self::Helm(failure) => classified(Reason::HelmFailed, class_of(failure.class())),
+            Self::NotReady(_) => classified(Reason::HelmFailed, Class::Absent),
             Self::Busy { .. } => classified(Reason::ReleaseBusy, Class::Absent),
             Self::Foreign { .. } => classified(Reason::ForeignRelease, Class::Absent),
-            Self::NamespaceForbidden { .. } => classified(Reason::APIError, Class::Absent),
-            Self::Kind(KindError::Call(error)) => error.classify(),
+            Self::NamespaceForbidden { .. } | Self::Client(_) => classified(Reason::APIError, Class::Absent),
             Self::Kind(KindError::Unknown { .. }) => classified(Reason::MonitorFailed, Class::Absent),
             Self::Monitor(error) => monitor_class(error),
-            Self::Guard(GuardError::Call(error)) => error.classify(),
-            Self::Guard(_) => classified(Reason::DeploymentBlocked, Class::Absent),
-            Self::Client(_) => classified(Reason::APIError, Class::Absent),
             Self::Changed => classified(Reason::Progressing, Class::Conflict),
-            Self::NotReady(_) => classified(Reason::HelmFailed, Class::Absent),
             Self::Postponed(wait) | Self::Waiting(wait) => {
                 classified(Reason::Progressing, Class::Postponed(*wait))
             }
         }
+    }
+}
+
+fn record_class(error: &RecordStoreError) -> Classified {
+    match error {
+        RecordStoreError::Call(error) => error.classify(),
+        RecordStoreError::Damaged { .. } => classified(Reason::InvalidRecord, Class::Absent),
     }
 }
 
@@ -228,22 +235,36 @@ const fn class_of(class: outcome::Class) -> Class {
 
 fn monitor_class(error: &MonitorError) -> Classified {
     match error {
-        MonitorError::Call(error)
-        | MonitorError::Installed(
-            InstalledError::Record(RecordStoreError::Call(error))
-            | InstalledError::Kind(KindError::Call(error)),
-        ) => error.classify(),
-        MonitorError::Installed(InstalledError::Record(RecordStoreError::Damaged { .. })) => {
-            classified(Reason::InvalidRecord, Class::Absent)
+        MonitorError::Call(error) | MonitorError::Installed(InstalledError::Kind(KindError::Call(error))) => {
+            error.classify()
         }
+        MonitorError::Installed(InstalledError::Record(error)) => record_class(error),
         MonitorError::Installed(_) | MonitorError::NotSynced(_) => {
             classified(Reason::MonitorFailed, Class::TRANSIENT)
         }
     }
 }
 
-impl From<ApiError> for AgentError {
-    fn from(error: ApiError) -> Self {
-        Self::Call(CallError::of("read", "the release")(error))
+impl From<Lacking> for AgentError {
+    fn from(lacking: Lacking) -> Self {
+        Self::Lacking(Box::new(lacking))
+    }
+}
+
+impl From<Failure> for AgentError {
+    fn from(failure: Failure) -> Self {
+        Self::Helm(Box::new(failure))
+    }
+}
+
+impl From<MonitorError> for AgentError {
+    fn from(error: MonitorError) -> Self {
+        Self::Monitor(Box::new(error))
+    }
+}
+
+impl From<RecordStoreError> for AgentError {
+    fn from(error: RecordStoreError) -> Self {
+        Self::Record(Box::new(error))
     }
 }

@@ -188,7 +188,10 @@ impl Copy<'_> {
             Some(existing) if is_same(&existing, &desired) => Ok(false),
             Some(existing) => {
                 let mut desired = desired;
-                desired.metadata_mut().resource_version = existing.metadata().resource_version.clone();
+                desired
+                    .metadata_mut()
+                    .resource_version
+                    .clone_from(&existing.metadata().resource_version);
                 let replaced = bounded(target.replace(self.name, &PostParams::default(), &desired)).await;
                 replaced.map_err(CallError::of("update", &object))?;
                 Ok(true)

@@ -211,7 +211,7 @@ impl LiveObjects {
                 };
                 self.namespaces.iter().map(namespaced).collect()
             };
-        let watches = apis
+        let streams = apis
             .into_iter()
             .map(|(namespace, api)| (namespace, events(api, watched.cache.clone(), &resource.kind)));
         let (rules, errors) = (Arc::clone(&self.rules), Arc::clone(&self.errors));
@@ -224,7 +224,7 @@ impl LiveObjects {
             object.types.get_or_insert_with(|| types.clone());
             Observed::of(object, &rules, &errors, Timestamp::now()).map(Arc::new)
         };
-        watched.cache.follow(watches.collect(), observed).boxed()
+        watched.cache.follow(streams.collect(), observed).boxed()
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Verdict {
 pub enum InstalledError {
     /// The record cannot be used.
     #[error(transparent)]
-    Record(#[from] RecordStoreError),
+    Record(#[from] Box<RecordStoreError>),
     /// There is no record.
     #[error("revision {revision} of release {release} has no record")]
     NoRecord {
@@ -82,7 +82,7 @@ pub enum InstalledError {
         /// The revision.
         revision: u64,
         /// Why.
-        source: ManifestError,
+        source: Box<ManifestError>,
     },
     /// The kinds cannot be read.
     #[error(transparent)]
@@ -156,7 +156,7 @@ pub async fn manifest_of(
 }
 
 async fn record_of(records: &Records, release: &ReleaseKey, revision: u64) -> Result<Record, InstalledError> {
-    let record = records.read(release, revision).await?;
+    let record = records.read(release, revision).await.map_err(Box::new)?;
     record.ok_or_else(|| InstalledError::NoRecord {
         release: release.clone(),
         revision,
@@ -164,10 +164,10 @@ async fn record_of(records: &Records, release: &ReleaseKey, revision: u64) -> Re
 }
 
 fn manifest(record: &Record) -> Result<Vec<Value>, InstalledError> {
-    manifest::objects(&record.manifest).map_err(|source| InstalledError::Manifest {
+    manifest::objects(&record.manifest).map_err(|error| InstalledError::Manifest {
         release: record.key(),
         revision: record.revision,
-        source,
+        source: Box::new(error),
     })
 }
 

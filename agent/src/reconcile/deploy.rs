@@ -31,7 +31,7 @@ const MAX_ACTIONS: usize = 5;
 /// The deployment of a BundleDeployment.
 pub struct Deployment<'d> {
     context: &'d Context,
-    deployment: &'d BundleDeployment,
+    wanted: &'d BundleDeployment,
     release: ReleaseKey,
 }
 
@@ -58,7 +58,7 @@ impl<'d> Deployment<'d> {
         let release = ReleaseKey::of(name(deployment), &deployment.spec.options);
         Self {
             context,
-            deployment,
+            wanted: deployment,
             release,
         }
     }
@@ -69,15 +69,15 @@ impl<'d> Deployment<'d> {
     /// If one of them fails, or something is missing.
     pub async fn deploy(&self) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
-        let options = &self.deployment.spec.options;
-        if self.deployment.spec.helm_chart_options.is_none() {
+        let options = &self.wanted.spec.options;
+        if self.wanted.spec.helm_chart_options.is_none() {
             return Err(Lacking::Content.into());
         }
         inputs::check_selector(&context.downstream, options, &release.namespace).await?;
         let copies = inputs::copy(
             &context.upstream,
             &context.downstream,
-            self.deployment,
+            self.wanted,
             &release.namespace,
         )
         .await?;
@@ -145,7 +145,7 @@ impl<'d> Deployment<'d> {
     }
 
     fn state(&self, history: &History) -> ReleaseState {
-        let (spec, status) = (&self.deployment.spec, &self.deployment.status);
+        let (spec, status) = (&self.wanted.spec, &self.wanted.status);
         let applied = status.release.rsplit_once(':').and_then(|(release, revision)| {
             let is_this = ReleaseKey::parse(release).as_ref() == Some(&self.release);
             let revision = revision.parse().ok().filter(|_| is_this)?;
@@ -155,7 +155,7 @@ impl<'d> Deployment<'d> {
             })
         });
         let wanted = Wanted {
-            bundle_deployment: name(self.deployment),
+            bundle_deployment: name(self.wanted),
             deployment_id: &spec.deployment_id,
             applied,
             takes_ownership: spec.options.helm.as_ref().is_some_and(|helm| helm.take_ownership),
@@ -165,9 +165,9 @@ impl<'d> Deployment<'d> {
 
     /// After a failure, the next attempt is due later, whatever else has changed meanwhile.
     fn check_backoff(&self) -> Result<(), AgentError> {
-        let key = ObjectRef::new(name(self.deployment))
-            .within(self.deployment.metadata.namespace.as_deref().unwrap_or_default());
-        let retry_key = RetryKey::of(&self.deployment.metadata, &[]);
+        let key = ObjectRef::new(name(self.wanted))
+            .within(self.wanted.metadata.namespace.as_deref().unwrap_or_default());
+        let retry_key = RetryKey::of(&self.wanted.metadata, &[]);
         let remaining = self.context.retries.backoff.remaining(&key, &retry_key);
         remaining.map_or(Ok(()), |wait| Err(AgentError::Postponed(wait)))
     }
@@ -175,7 +175,7 @@ impl<'d> Deployment<'d> {
     fn check_dependencies(&self) -> Result<(), AgentError> {
         let all = self.context.deployments.state();
         let all: Vec<_> = all.iter().filter_map(|deployment| deployment.valid()).collect();
-        Ok(dependencies::check(self.deployment, &all)?)
+        Ok(dependencies::check(self.wanted, &all)?)
     }
 
     /// Restores what was deployed before a revision that did not become ready, or uninstalls it. Returns the error that is reported.
@@ -192,7 +192,7 @@ impl<'d> Deployment<'d> {
 
     async fn try_undo(&self, deployed: &Deployed) -> Result<&'static str, AgentError> {
         let (context, release) = (self.context, &self.release);
-        let options = &self.deployment.spec.options;
+        let options = &self.wanted.spec.options;
         let history = context.records.current_history(release).await?;
         if history.newest().map(|newest| newest.number) != Some(deployed.revision) {
             return Err(AgentError::Changed);
@@ -219,22 +219,21 @@ impl<'d> Deployment<'d> {
             .helm
             .run(request, context.kubeconfig()?, &context.stop)
             .await;
-        run.map_err(AgentError::Helm)?;
+        run.map_err(AgentError::from)?;
         Ok("rolled back")
     }
 
     /// Runs Helm to install or upgrade.
     async fn run(&self, history: &History, run: Run) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
-        let options = &self.deployment.spec.options;
+        let options = &self.wanted.spec.options;
         let identity =
             inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
         let deployer = context.deployer(&identity)?;
-        let values =
-            inputs::values(&context.upstream, &deployer, self.deployment, &release.namespace).await?;
-        let chart = context.charts.get(&context.upstream, self.deployment).await?;
+        let values = inputs::values(&context.upstream, &deployer, self.wanted, &release.namespace).await?;
+        let chart = context.charts.get(&context.upstream, self.wanted).await?;
         let settings = HelmSettings::of(options);
-        let others = context.records.of_deployment(name(self.deployment)).await?;
+        let others = context.records.of_deployment(name(self.wanted)).await?;
         let is_renamed = others.iter().any(|other| *other != *release);
         let deploy = self.render(history, &chart, values, &identity, &settings).await?;
         let action = match run {
@@ -265,7 +264,7 @@ impl<'d> Deployment<'d> {
             .helm
             .run(request, kubeconfig, &context.stop)
             .await
-            .map_err(AgentError::Helm)?;
+            .map_err(AgentError::from)?;
         let history_after = context.records.current_history(release).await?;
         for replaced in history_after.unneeded() {
             context
@@ -283,11 +282,11 @@ impl<'d> Deployment<'d> {
         }
         let deployed = self.deployed(&history_after, revision);
         if is_renamed {
-            super::remove::remove_renamed(context, self.deployment, &others).await?;
+            super::remove::remove_renamed(context, self.wanted, &others).await?;
         }
         if !options.namespace_labels.is_empty() || !options.namespace_annotations.is_empty() {
-            let applied = inputs::apply_metadata(&deployer, options, &release.namespace).await;
-            applied.map_err(|error| AgentError::NamespaceForbidden {
+            let result = inputs::apply_metadata(&deployer, options, &release.namespace).await;
+            result.map_err(|error| AgentError::NamespaceForbidden {
                 release: deployed.to_string(),
                 error: format!(
                     "the labels and annotations of namespace {} cannot be set: {error}; grant 'get' and 'patch' on this namespace \
@@ -301,7 +300,7 @@ impl<'d> Deployment<'d> {
 
     /// The attempt that the next revision is.
     fn attempt(&self, history: &History) -> Attempt {
-        let (spec, status) = (&self.deployment.spec, &self.deployment.status);
+        let (spec, status) = (&self.wanted.spec, &self.wanted.status);
         let was_applied = status.applied_deployment_id == spec.deployment_id && !status.release.is_empty();
         let cause = if was_applied && history.newest().is_none() {
             Cause::Missing
@@ -319,7 +318,7 @@ impl<'d> Deployment<'d> {
         identity: &Identity,
         settings: &HelmSettings,
     ) -> Result<Deploy, AgentError> {
-        let (context, deployment) = (self.context, self.deployment);
+        let (context, deployment) = (self.context, self.wanted);
         let options = &deployment.spec.options;
         let is_moved = !options.namespace.is_empty();
         let scopes = if is_moved {

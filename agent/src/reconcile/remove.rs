@@ -189,6 +189,6 @@ pub async fn uninstall(context: &Context, release: &ReleaseKey, history: &Histor
     };
     let kubeconfig = context.kubeconfig()?;
     let run = context.helm.run(request, kubeconfig, &context.stop).await;
-    run.map_err(AgentError::Helm)?;
+    run.map_err(AgentError::from)?;
     Ok(())
 }

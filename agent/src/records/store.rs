@@ -85,11 +85,11 @@ impl Records {
         let decoded = Arc::clone(&self.decoded);
         let changes = self.stored.follow(watches, |secret| StoredRecord::of(&secret));
         changes.flat_map(move |changes| {
-            let changed: Vec<_> = changes
+            let releases: Vec<_> = changes
                 .into_iter()
                 .filter_map(|change| affected(change, &decoded))
                 .collect();
-            futures::stream::iter(changed)
+            futures::stream::iter(releases)
         })
     }
 

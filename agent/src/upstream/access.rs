@@ -61,13 +61,12 @@ impl Access {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                secret = secrets.try_next() => match secret {
-                    Ok(Some(Some(secret))) => {
+                secret = secrets.try_next() => {
+                    // A Secret that is deleted, or cannot be watched, is no reason to give up a working access.
+                    if let Ok(Some(Some(secret))) = secret {
                         self.changed(&secret).await?;
                         wait = self.until_renewal().await?;
                     }
-                    // A Secret that is deleted, or cannot be watched, is no reason to give up a working access.
-                    Ok(_) | Err(_) => {}
                 },
                 () = tokio::time::sleep(wait) => {
                     wait = self.until_renewal().await?;
