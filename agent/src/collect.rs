@@ -11,7 +11,7 @@ use crate::{context::Context, error::AgentError, reconcile};
 /// After a pass that failed.
 const RETRY: Duration = Duration::from_mins(1);
 
-/// Enqueues the BundleDeployments whose releases are to be removed, at once and then at an interval, until `stop`.
+/// Enqueues the BundleDeployments whose releases are to be removed, immediately and then at an interval, until `stop`.
 ///
 /// It starts after the first list of the BundleDeployments is complete. An error of one release is retried by its own backoff and
 /// delays no other.

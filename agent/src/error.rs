@@ -45,7 +45,7 @@ pub enum AgentError {
     /// Helm failed.
     #[error(transparent)]
     Helm(Box<Failure>),
-    /// Somebody else is changing the release.
+    /// Another client is changing the release.
     #[error(
         "release {release} is in status {} since revision {}: another Helm is changing it; if none is, delete Secret {}/{}",
         pending.status, pending.revision, release.namespace, helmops_release::record::secret_name(&release.name, pending.revision)
@@ -56,7 +56,7 @@ pub enum AgentError {
         /// The operation.
         pending: Pending,
     },
-    /// The release belongs to somebody else.
+    /// The release belongs to another owner.
     #[error("{}", refused(release, owner))]
     Foreign {
         /// The release.
@@ -90,7 +90,7 @@ pub enum AgentError {
     /// No client for the account that deploys.
     #[error("cannot create a client for the account that deploys: {0}")]
     Client(String),
-    /// The status could not be written, or something is to be done again at once.
+    /// The status could not be written, or something is to be done again immediately.
     #[error("the release changed meanwhile")]
     Changed,
     /// The last attempt failed, and the next one is due later.

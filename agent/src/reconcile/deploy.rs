@@ -280,14 +280,14 @@ impl<'d> Deployment<'d> {
         for warning in success.warnings {
             tracing::warn!(%release, warning, "warning of the API server");
         }
-        let deployed = self.deployed(&history_after, revision);
+        let current = self.deployed(&history_after, revision);
         if is_renamed {
             super::remove::remove_renamed(context, self.wanted, &others).await?;
         }
         if !options.namespace_labels.is_empty() || !options.namespace_annotations.is_empty() {
             let result = inputs::apply_metadata(&deployer, options, &release.namespace).await;
             result.map_err(|error| AgentError::NamespaceForbidden {
-                release: deployed.to_string(),
+                release: current.to_string(),
                 error: format!(
                     "the labels and annotations of namespace {} cannot be set: {error}; grant 'get' and 'patch' on this namespace \
                      or remove namespaceLabels and namespaceAnnotations",
@@ -295,7 +295,7 @@ impl<'d> Deployment<'d> {
                 ),
             })?;
         }
-        Ok(deployed)
+        Ok(current)
     }
 
     /// The attempt that the next revision is.

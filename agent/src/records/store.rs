@@ -29,7 +29,7 @@ use super::watched::{ByRelease, StoredRecord};
 #[derive(Clone)]
 pub struct Records {
     client: Client,
-    /// The namespace of the agent: records of agents in other namespaces are of somebody else.
+    /// The namespace of the agent: records of agents in other namespaces have another owner.
     agent_namespace: Arc<str>,
     stored: Cache<StoredRecord, ByRelease>,
     /// What decoded records show, by Secret: an entry for each record that was needed and exists.
@@ -129,7 +129,7 @@ impl Records {
             .await
     }
 
-    /// The releases of each BundleDeployment of this agent. Damaged records belong to nobody.
+    /// The releases of each BundleDeployment of this agent. Damaged records have no owner.
     ///
     /// # Errors
     /// If a record cannot be read.
@@ -236,7 +236,7 @@ impl Records {
     /// Marks a revision as failed whose Helm process does not run any more, so that Helm accepts another operation.
     ///
     /// # Errors
-    /// If it cannot be read or written; also if somebody else has changed it meanwhile.
+    /// If it cannot be read or written; also if another client has changed it meanwhile.
     pub async fn unlock(&self, release: &ReleaseKey, revision: u64) -> Result<(), RecordStoreError> {
         let name = helmops_release::record::secret_name(&release.name, revision);
         let Some((mut secret, record)) = self.read_secret(release, revision, &name).await? else {
@@ -260,7 +260,7 @@ impl Records {
             .data
             .get_or_insert_default()
             .insert(DATA_KEY.to_owned(), ByteString(data));
-        // With the version that was read: it fails if somebody else has changed the record.
+        // With the version that was read: it fails if another client has changed the record.
         let written = bounded(
             self.secrets(release)
                 .replace(&name, &PostParams::default(), &secret),

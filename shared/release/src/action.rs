@@ -11,7 +11,7 @@
 //! | failed, with a deployed revision | upgrade again | uninstall | forget |
 //! | uninstalling | uninstall, then install | uninstall | uninstall |
 //! | uninstalled | install | forget | forget |
-//! | of somebody else | refuse | - | - |
+//! | of another owner | refuse | - | - |
 
 use crate::state::{Failed, ForeignOwner, Pending, ReleaseState};
 
@@ -20,7 +20,7 @@ use crate::state::{Failed, ForeignOwner, Pending, ReleaseState};
 pub enum Action {
     /// Nothing: the release is as it should be.
     None,
-    /// Wait for the end of an operation that somebody else has started.
+    /// Wait for the end of an operation that another client has started.
     Wait(Pending),
     /// Mark the revision of an interrupted operation as failed.
     Unlock {
@@ -43,7 +43,7 @@ pub enum Action {
     Uninstall,
     /// Delete the records and keep the objects.
     Forget,
-    /// Leave the release of somebody else alone, and report it.
+    /// Leave the release of another owner alone, and report it.
     Refuse(ForeignOwner),
 }
 

@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    fn deployment(name: &str, spec: Value, status: Value) -> BundleDeployment {
+    fn deployment(name: &str, spec: &Value, status: &Value) -> BundleDeployment {
         let labels = json!({
             "fleet.cattle.io/bundle-name": name, "fleet.cattle.io/bundle-namespace": "fleet", "app": name,
         });
@@ -132,19 +132,19 @@ mod tests {
     fn ready(name: &str) -> BundleDeployment {
         let spec = json!({ "deploymentID": ":a", "stagedDeploymentID": ":a" });
         let status = json!({ "appliedDeploymentID": ":a", "ready": true, "nonModified": true });
-        deployment(name, spec, status)
+        deployment(name, &spec, &status)
     }
 
     fn waiting(name: &str) -> BundleDeployment {
         let spec = json!({ "deploymentID": ":a", "stagedDeploymentID": ":a" });
-        deployment(name, spec, json!({}))
+        deployment(name, &spec, &json!({}))
     }
 
-    fn web(depends_on: Value) -> BundleDeployment {
-        deployment("web", json!({ "dependsOn": depends_on }), json!({}))
+    fn web(depends_on: &Value) -> BundleDeployment {
+        deployment("web", &json!({ "dependsOn": depends_on }), &json!({}))
     }
 
-    fn unmet(depends_on: Value) -> Option<String> {
+    fn unmet(depends_on: &Value) -> Option<String> {
         let all = [ready("crds"), waiting("db"), waiting("cache")];
         let unmet = check(&web(depends_on), &all.iter().collect::<Vec<_>>()).err();
         unmet.map(|unmet| unmet.to_string())
@@ -179,13 +179,13 @@ mod tests {
                 not_ready("cache db"),
             ),
         ] {
-            assert_eq!(unmet(depends_on.clone()), expected, "{depends_on}");
+            assert_eq!(unmet(&depends_on), expected, "{depends_on}");
         }
     }
 
     #[test]
     fn a_dependency_that_does_not_exist_is_named() {
-        let message = unmet(json!([{ "name": "crds" }, { "name": "queue" }])).unwrap();
+        let message = unmet(&json!([{ "name": "crds" }, { "name": "queue" }])).unwrap();
         assert!(
             message.contains("dependsOn[1] matches no bundle on this cluster (name queue)"),
             "{message}"
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_change_concerns_those_that_depend_on_it() {
-        let web = web(json!([{ "name": "db" }]));
+        let web = web(&json!([{ "name": "db" }]));
         assert!(depends_on(&web, &waiting("db")));
         assert!(!depends_on(&web, &waiting("crds")));
     }

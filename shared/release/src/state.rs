@@ -14,7 +14,7 @@ pub struct Wanted<'a> {
     pub deployment_id: &'a str,
     /// The status: identifies what was deployed, with the revision. Records of other agents do not have the deployment ID.
     pub applied: Option<Applied<'a>>,
-    /// Whether a release of somebody else may be taken over.
+    /// Whether a release of another owner may be taken over.
     pub takes_ownership: bool,
 }
 
@@ -52,7 +52,7 @@ pub enum ReleaseState {
     Uninstalling,
     /// It is uninstalled, and its records are kept.
     Uninstalled,
-    /// The release belongs to somebody else.
+    /// The release belongs to another owner.
     Foreign(ForeignOwner),
 }
 
@@ -92,7 +92,7 @@ impl ReleaseState {
             return Self::Absent;
         };
         if let Some(owner) = foreign_owner(wanted, newest) {
-            // Its operation must end before anyone else may start one.
+            // Its operation must end before another client may start one.
             return match pending(newest) {
                 Some(pending) => Self::Busy(pending),
                 None if newest.status == Status::Uninstalled => Self::Uninstalled,
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_of_somebody_else_is_taken_over_only_if_that_is_wanted() {
+    fn a_foreign_release_is_taken_over_only_if_that_is_wanted() {
         let deployed = of(Owner::Other, revision(2, Status::Deployed, None));
         let history = History::new(vec![deployed]);
         let take_over = Wanted {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_of_somebody_else_is_never_interrupted() {
+    fn a_foreign_operation_is_never_interrupted() {
         for status in [
             Status::PendingInstall,
             Status::PendingUpgrade,
