@@ -10,12 +10,12 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::key::ChartKey;
 
-/// The downloads in progress. There is an entry for each key that somebody downloads or waits for.
+/// The downloads in progress. There is an entry for each key that is downloaded or waited for.
 #[derive(Debug, Default)]
 pub struct Flights(Mutex<HashMap<ChartKey, Weak<AsyncMutex<()>>>>);
 
 impl Flights {
-    /// Waits until nobody else downloads this key. The next one waits until the guard is dropped.
+    /// Waits until no other task downloads this key. The next one waits until the guard is dropped.
     pub async fn enter(&self, key: &ChartKey) -> OwnedMutexGuard<()> {
         self.of(key).lock_owned().await
     }
