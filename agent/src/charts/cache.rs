@@ -153,7 +153,7 @@ impl ChartCache {
         temporary_in(&self.folder)
     }
 
-    /// Stores a complete archive, and evicts others that nothing reads. If there is no space for it, the archive is temporary.
+    /// Stores a complete archive, and evicts others that are not in use. If there is no space for it, the archive is temporary.
     pub fn put(&self, key: &ChartKey, file: NamedTempFile, sha256: &str, bytes: u64) -> ChartFile {
         if !self.evict(bytes) {
             tracing::info!(
@@ -239,7 +239,7 @@ impl State {
         Some(entry)
     }
 
-    /// The archive that was not used for the longest time, of those that nothing reads.
+    /// The archive that was not used for the longest time, of those that are not in use.
     fn oldest(&self) -> Option<ChartKey> {
         let unused = self
             .entries

@@ -48,7 +48,7 @@ impl ClassifiedError for ChartError {
             Self::Archive { source, .. } if source.is_io() => {
                 classified(Reason::StorageError, Class::TRANSIENT)
             }
-            // Somebody may publish it again.
+            // It may be published again.
             Self::Archive { .. } => classified(Reason::InvalidChart, Class::Absent),
             Self::Storage(_) => classified(Reason::StorageError, Class::TRANSIENT),
         }

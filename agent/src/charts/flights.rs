@@ -10,7 +10,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::key::ChartKey;
 
-/// The downloads in progress. There is an entry for each key that a task downloads or waits for.
+/// The downloads in progress. There is an entry for each key that is downloaded or waited for.
 #[derive(Debug, Default)]
 pub struct Flights(Mutex<HashMap<ChartKey, Weak<AsyncMutex<()>>>>);
 

@@ -10,7 +10,7 @@ use ring::digest::{Context, SHA256};
 pub struct ChartKey(String);
 
 impl ChartKey {
-    /// The key of the chart of a deployment. Only deployments with the same Secret share an archive: the user who knows the name of a
+    /// The key of the chart of a deployment. Only deployments with the same Secret share an archive: a tenant who knows the name of a
     /// chart may not be allowed to read it. Without a recorded digest a version may change, so the archive is only for the attempts
     /// of one deployment ID.
     pub fn of(deployment: &BundleDeployment) -> Self {

@@ -45,7 +45,7 @@ impl<R: Read> Read for Content<'_, '_, R> {
             Ok(read)
         });
         read.map_err(|error| {
-            // Whoever copies the content takes the cause from `failure`.
+            // The caller that copies the content takes the cause from `failure`.
             let passed = io::Error::new(error.kind(), "the archive cannot be read");
             self.failure = Some(cause(error, self.limit));
             passed

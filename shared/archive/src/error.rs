@@ -127,7 +127,7 @@ pub struct Mismatch {
 }
 
 /// A dependency that `Chart.yaml` declares is not in the archive. Helm refuses to install such a chart, and downloading it here
-/// would need credentials that no user has configured, for servers that no user has allowed.
+/// would need credentials that are not configured, for servers that are not allowed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "Chart.yaml declares the dependency {name:?}{}, which is not in charts/ of the archive; run `helm dependency build` before \

@@ -6,7 +6,7 @@
 //!                                              └─► nested: the archives of subcharts
 //! ```
 //!
-//! An archive comes from a server that no user here controls, and a program with many permissions reads it. So whatever is
+//! An archive comes from a server that is not trusted, and a program with many permissions reads it. So whatever is
 //! unusual in it is an error, and [`rewrite()`] passes on nothing of the archive but paths and contents that were checked: a
 //! program that reads a header differently than this crate never sees that header.
 //!

@@ -16,7 +16,7 @@ pub struct Limits {
 
 impl Default for Limits {
     /// Those of Helm, where it has some: it refuses a file of more than 5 MiB and an archive with more than 100 MiB. Helm counts
-    /// the archive of each subchart in full, so that a small archive could fill the memory; here they count together.
+    /// the archive of each subchart by itself, so that a small archive could fill the memory; here they count together.
     fn default() -> Self {
         Self {
             file: 5 << 20,

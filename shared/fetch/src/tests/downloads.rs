@@ -108,7 +108,7 @@ async fn an_archive_with_another_digest_is_refused() {
         ["GET /index.yaml"],
         "the archive is not requested"
     );
-    // Nobody knows the digest.
+    // The digest is unknown.
     let (_, outcome) = from_repository("web.tgz", "5f3b".to_owned(), "").await;
     assert_eq!(outcome.unwrap().sha256, actual);
 }

@@ -180,7 +180,7 @@ mod tests {
                 "names no known algorithm",
             ),
             (manifest(CONFIG, &[layer(ARCHIVES[0], &sha512)]), "only sha256"),
-            (json!([]), "cannot be decoded, in line 1"),
+            (json!("text"), "cannot be decoded, in line 1"),
         ] {
             let error = read(&manifest).unwrap_err();
             assert!(error.contains(message), "{error}");
