@@ -101,8 +101,9 @@ async fn a_child_that_ignores_sigterm_is_killed_with_its_children() {
         grace: Duration::from_millis(300),
         ..LIMITS
     };
+    // Its outputs are closed, so nothing else ends the child of the child.
     let script = format!(
-        "trap '' TERM; sleep 60 & echo $! > {}; wait; sleep 60",
+        "trap '' TERM; exec >/dev/null 2>&1; sleep 60 & echo $! > {}; wait; sleep 60",
         pid.display()
     );
     assert_eq!(output(&script, limits).await.end, End::Deadline);
