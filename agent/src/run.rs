@@ -10,7 +10,8 @@ use helmops_kube::{
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
 };
 use helmops_process::{
-    self as process, Health, MemoryLimit, PlainPort, Supervisor, admin, metrics, probes, telemetry,
+    self as process, Health, MemoryLimit, OsSignals, PlainPort, Signals, Supervisor, admin, metrics, probes,
+    telemetry,
 };
 use helmops_release::health::ErrorTable;
 use helmops_runtime::{
@@ -44,6 +45,7 @@ const LEASE: &str = "fleet-agent";
 /// If it cannot start, or one of its tasks fails.
 pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     telemetry::install(&args.process)?;
+    let mut signals = OsSignals::install().context("cannot install the handlers for SIGTERM and SIGINT")?;
     // Without a default provider the first HTTPS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let registry = metrics::registry()?;
@@ -55,12 +57,19 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let work = TaskTracker::new();
     let (election, leadership) = leader_election(&args, config.clone(), &registry, &health)?;
     let downstream = client::for_work(config.clone(), leadership.clone())?;
+    // This may wait for a long time: for the Secret, or for the controller.
+    let mut upstream = tokio::select! {
+        found = Upstream::find(&args, &downstream, &leadership) => found?,
+        signal = signals.next() => {
+            tracing::info!(signal, "stopping before there is access to the management cluster");
+            return Ok(());
+        }
+    };
     if let Some(election) = election {
         let drained = work.clone();
         let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
         supervisor.spawn("leader election", election);
     }
-    let mut upstream = Upstream::find(&args, &downstream, &leadership).await?;
     if let Some(access) = upstream.access.take() {
         supervisor.spawn("access", access.keep(supervisor.stop_token()));
     }
@@ -99,7 +108,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     );
     supervisor.spawn("loops", work.track_future(loops));
     work.close();
-    supervisor.run().await?;
+    supervisor.run(signals).await?;
     Ok(())
 }
 
