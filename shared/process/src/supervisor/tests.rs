@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::signals::OsSignals;
 
 /// Signals sent by the test.
 struct FakeSignals(mpsc::UnboundedReceiver<&'static str>);
