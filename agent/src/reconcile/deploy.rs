@@ -236,13 +236,17 @@ impl<'d> Deployment<'d> {
         let others = context.records.of_deployment(name(self.wanted)).await?;
         let is_renamed = others.iter().any(|other| *other != *release);
         let deploy = self.render(history, &chart, values, &identity, &settings).await?;
+        if matches!(run, Run::Install { .. }) && settings.creates_namespace {
+            inputs::create_namespace(&deployer, &release.namespace).await?;
+        }
         let action = match run {
             Run::Install { replaces } => request::Action::Install(request::Install {
                 deploy,
                 apply: settings.install,
                 // Objects that do not have the name of the release in theirs pass from the old release to the new one.
                 takes_ownership: settings.install_takes_ownership || is_renamed,
-                creates_namespace: settings.creates_namespace,
+                // The agent has created it: that takes Helm more time than the rest.
+                creates_namespace: false,
                 replaces,
             }),
             Run::Upgrade => request::Action::Upgrade(request::Upgrade {
@@ -338,6 +342,7 @@ impl<'d> Deployment<'d> {
                 agent_namespace: context.namespace.clone(),
                 service_account,
                 keep_resources: options.keep_resources,
+                deletes_namespace: options.delete_namespace,
                 commit: labels
                     .and_then(|labels| labels.get("fleet.cattle.io/commit"))
                     .cloned()

@@ -14,7 +14,7 @@ mod remove;
 mod status;
 mod wait;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use helmops_api::{BundleDeployment, Decoded};
 use helmops_core::reason::Reason;
@@ -44,6 +44,9 @@ use crate::{
     error::AgentError,
     monitor::{Installed, Monitor, MonitorError, Monitored, correct},
 };
+
+/// When the kinds are read again that the cluster does not have: their CRD may be installed meanwhile.
+const UNKNOWN_KIND: Duration = Duration::from_secs(15);
 
 /// The reconciler of BundleDeployments.
 pub struct BundleDeployments<'c>(pub &'c Context);
@@ -128,7 +131,7 @@ impl Reconciler for BundleDeployments<'_> {
 async fn report(
     context: &Context,
     deployment: &BundleDeployment,
-    installed: Option<&mut Installed>,
+    mut installed: Option<&mut Installed>,
     result: Result<Deployed, AgentError>,
     observed: Result<Option<Monitored>, AgentError>,
 ) -> Result<Done, AgentError> {
@@ -140,7 +143,7 @@ async fn report(
     };
     let (observation, error) = match observed {
         Ok(Some(monitored)) => {
-            let objects = corrected(context, deployment, installed, monitored.objects).await;
+            let objects = corrected(context, deployment, installed.as_deref_mut(), monitored.objects).await;
             match objects {
                 Ok(objects) => (Observation::Objects(objects), None),
                 Err(error) => (failed(&error), Some(error)),
@@ -155,8 +158,10 @@ async fn report(
         Err(error) => return Err(error),
     }
     error.map_or(Ok(()), Err)?;
+    let is_incomplete = installed.is_some_and(|installed| !installed.is_complete());
+    let recheck = status::recheck(&observation).into_iter();
     Ok(Done {
-        requeue_after: status::recheck(&observation),
+        requeue_after: recheck.chain(is_incomplete.then_some(UNKNOWN_KIND)).min(),
         ..Done::UNTIL_CHANGE
     })
 }

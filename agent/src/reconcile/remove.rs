@@ -65,6 +65,9 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
             tracing::info!(%release, "uninstalling");
             uninstall(context, release, &history).await?;
             inputs::delete_copies(&context.downstream, deployment).await?;
+            if record.as_ref().is_some_and(deletes_namespace) {
+                inputs::delete_namespace(&context.downstream, &release.namespace, &context.namespace).await?;
+            }
         }
         Action::Forget => {
             tracing::info!(%release, "forgetting the release; its objects are kept");
@@ -86,6 +89,10 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
         | Action::Upgrade { .. } => {}
     }
     Ok(())
+}
+
+fn deletes_namespace(record: &Record) -> bool {
+    record.chart_annotation(marks::DELETE_NAMESPACE) == Some("true")
 }
 
 fn keeps_objects(record: &Record) -> bool {

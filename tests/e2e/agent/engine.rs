@@ -173,6 +173,7 @@ pub fn deploy(archive: &Path) -> Deploy {
             agent_namespace: AGENT.to_owned(),
             service_account: String::new(),
             keep_resources: false,
+            deletes_namespace: false,
             commit: String::new(),
             attempt: None,
         },
