@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use helmops_api::BundleDeployment;
+use helmops_api::{BundleDeployment, BundleDeploymentOptions};
 use helmops_release::{
     action::{self, Action},
     chart_metadata::Origin,
@@ -21,6 +21,7 @@ use crate::{
     charts::ChartFile,
     context::Context,
     error::{AgentError, Lacking},
+    events::Done,
     helm::request::{self, Deploy, HelmSettings, Identity, Request},
     inputs,
 };
@@ -182,10 +183,14 @@ impl<'d> Deployment<'d> {
     pub async fn undo(&self, deployed: &Deployed, reason: String) -> AgentError {
         let release = &self.release;
         match self.try_undo(deployed).await {
-            Ok(what) => AgentError::NotReady(format!(
-                "release {} failed, and has been {what} due to rollback-on-failure being set (atomic): {reason}",
-                release.name
-            )),
+            Ok(what) => {
+                let error = format!(
+                    "release {} failed, and has been {what} due to rollback-on-failure being set (atomic): {reason}",
+                    release.name
+                );
+                self.context.reports.rolled_back(release, &error);
+                AgentError::NotReady(error)
+            }
             Err(error) => error,
         }
     }
@@ -239,6 +244,10 @@ impl<'d> Deployment<'d> {
         if matches!(run, Run::Install { .. }) && settings.creates_namespace {
             inputs::create_namespace(&deployer, &release.namespace).await?;
         }
+        let done = match run {
+            Run::Install { .. } => Done::Installed,
+            Run::Upgrade => Done::Upgraded,
+        };
         let action = match run {
             Run::Install { replaces } => request::Action::Install(request::Install {
                 deploy,
@@ -281,6 +290,8 @@ impl<'d> Deployment<'d> {
             .or_else(|| history_after.deployed().map(|deployed| deployed.number));
         let revision = revision.ok_or(AgentError::Changed)?;
         tracing::info!(%release, revision, "deployed");
+        let what = format!("revision {revision}{}", chart_of(options));
+        context.reports.done(done, release, &what);
         for warning in success.warnings {
             tracing::warn!(%release, warning, "warning of the API server");
         }
@@ -368,6 +379,20 @@ impl<'d> Deployment<'d> {
 enum Run {
     Install { replaces: bool },
     Upgrade,
+}
+
+/// The chart, for messages.
+fn chart_of(options: &BundleDeploymentOptions) -> String {
+    let helm = options.helm.as_ref();
+    helm.map_or_else(String::new, |helm| {
+        // A registry or an archive has no name of a chart.
+        let chart = if helm.chart.is_empty() {
+            &helm.repo
+        } else {
+            &helm.chart
+        };
+        format!(", chart {chart} {}", helm.version).trim_end().to_owned()
+    })
 }
 
 fn name(deployment: &BundleDeployment) -> &str {

@@ -17,10 +17,9 @@ mod wait;
 use std::{sync::Arc, time::Duration};
 
 use helmops_api::{BundleDeployment, Decoded};
-use helmops_core::reason::Reason;
 use helmops_release::{
     gate::Held,
-    names::SetId,
+    names::{ReleaseKey, SetId},
     object::ObjectId,
     report::{DeployOutcome, Observation, ReleaseObjects},
 };
@@ -42,7 +41,8 @@ use self::{
 use crate::{
     context::{Context, Key},
     error::AgentError,
-    monitor::{Installed, Monitor, MonitorError, Monitored, correct},
+    metrics::BUNDLE_DEPLOYMENTS,
+    monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
 };
 
 /// When the kinds are read again that the cluster does not have: their CRD may be installed meanwhile.
@@ -54,10 +54,7 @@ pub struct BundleDeployments<'c>(pub &'c Context);
 impl Reconciler for BundleDeployments<'_> {
     type Object = BundleDeployment;
     type Error = AgentError;
-    const CONTROLLER: Controller = Controller {
-        label: "bundledeployment",
-        failures: || Reason::AGENT.to_vec(),
-    };
+    const CONTROLLER: Controller = BUNDLE_DEPLOYMENTS;
 
     fn get(&self, key: &Key) -> Option<Arc<Decoded<BundleDeployment>>> {
         self.0.deployments.get(key)
@@ -68,7 +65,7 @@ impl Reconciler for BundleDeployments<'_> {
     }
 
     fn metrics(&self) -> &ReconcileMetrics {
-        &self.0.metrics
+        &self.0.metrics.reconciles
     }
 
     fn span(&self, key: &KeyOf<Self>, _: Option<&ObjectMeta>) -> Span {
@@ -141,6 +138,14 @@ async fn report(
         },
         Err(error) => error.outcome(),
     };
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    match &result {
+        Ok(_) => context.reports.deployed(name),
+        Err(error) => {
+            let release = ReleaseKey::of(name, &deployment.spec.options);
+            context.reports.failed(name, &release, error);
+        }
+    }
     let (observation, error) = match observed {
         Ok(Some(monitored)) => {
             let objects = corrected(context, deployment, installed.as_deref_mut(), monitored.objects).await;
@@ -226,14 +231,24 @@ async fn corrected(
         .correct_drift
         .as_ref()
         .or(spec.options.correct_drift.as_ref());
+    let mut corrections = None;
     if let (Some(correction), Some(installed)) =
         (correction.filter(|correction| correction.enabled), installed)
-        && !objects.drift.is_empty()
     {
-        let set = set_of(context, deployment);
-        let monitor = monitor(context, deployment, &set);
-        let errors = correct(&monitor, installed, &objects.drift, correction).await?;
-        objects.correction_error = (!errors.is_empty()).then(|| errors.join("; "));
+        let done = if objects.drift.is_empty() {
+            Corrections::default()
+        } else {
+            let set = set_of(context, deployment);
+            let monitor = monitor(context, deployment, &set);
+            correct(&monitor, installed, &objects.drift, correction).await?
+        };
+        objects.correction_error = (!done.errors.is_empty()).then(|| done.errors.join("; "));
+        corrections = Some(done);
     }
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let release = ReleaseKey::of(name, &spec.options);
+    context
+        .reports
+        .compared(name, &release, &objects, corrections.as_ref());
     Ok(objects)
 }
