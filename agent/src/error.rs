@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use helmops_core::reason::Reason;
+use helmops_fetch::resolution_failures;
 use helmops_release::{
     dependencies::Unmet,
     names::ReleaseKey,
@@ -131,6 +132,15 @@ pub enum Lacking {
         "this Bundle has files (spec.resources) in place of a chart, and helmops deploys charts only; leave it to Fleet's agent"
     )]
     Content,
+}
+
+/// The reasons of all errors, for metrics.
+pub fn failures() -> Vec<Reason> {
+    let mut reasons = resolution_failures();
+    reasons.extend_from_slice(Reason::AGENT);
+    reasons.extend_from_slice(Reason::DOWNLOAD);
+    reasons.push(Reason::ChartRequired);
+    reasons
 }
 
 fn refused(release: &ReleaseKey, owner: &ForeignOwner) -> String {
@@ -266,5 +276,33 @@ impl From<MonitorError> for AgentError {
 impl From<RecordStoreError> for AgentError {
     fn from(error: RecordStoreError) -> Self {
         Self::Record(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use helmops_fetch::DownloadError;
+
+    use super::*;
+
+    #[test]
+    fn metrics_have_the_reason_of_every_error() {
+        let errors: [AgentError; 6] = [
+            ChartError::NoChart.into(),
+            ChartError::Storage(io::Error::from(io::ErrorKind::StorageFull)).into(),
+            ChartError::from(DownloadError::Write(io::Error::from(io::ErrorKind::StorageFull))).into(),
+            Lacking::Content.into(),
+            AgentError::NotReady(String::new()),
+            AgentError::Client(String::new()),
+        ];
+        let of_errors = errors.iter().map(ClassifiedError::reason);
+        // Those of downloads from repositories and registries, and of their Secrets.
+        let of_downloads = [Reason::RESOLUTION, Reason::DOWNLOAD].concat();
+        let known = failures();
+        for reason in of_errors.chain(of_downloads) {
+            assert!(known.contains(&reason), "{reason}");
+        }
     }
 }
