@@ -64,7 +64,7 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
         Action::Uninstall => {
             tracing::info!(%release, "uninstalling");
             uninstall(context, release, &history).await?;
-            inputs::delete_copies(&context.downstream, deployment).await?;
+            inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
         }
         Action::Forget => {
             tracing::info!(%release, "forgetting the release; its objects are kept");
