@@ -331,6 +331,7 @@ impl<'d> Deployment<'d> {
             Identity::ServiceAccount { .. } => options.service_account.clone(),
             Identity::Agent => String::new(),
         };
+        let attempt = self.attempt(history);
         Ok(Deploy {
             archive: chart.path().to_owned(),
             origin: Origin {
@@ -342,7 +343,7 @@ impl<'d> Deployment<'d> {
                     .and_then(|labels| labels.get("fleet.cattle.io/commit"))
                     .cloned()
                     .unwrap_or_default(),
-                attempt: Some(self.attempt(history)),
+                attempt: Some(attempt.clone()),
             },
             values,
             post_render: PostRender {
@@ -353,7 +354,7 @@ impl<'d> Deployment<'d> {
             },
             enables_dns: settings.enables_dns,
             skips_schema: settings.skips_schema,
-            description: String::new(),
+            description: attempt.to_string(),
         })
     }
 }

@@ -136,7 +136,7 @@ async fn an_atomic_installation_that_is_late_is_uninstalled() {
     let message = fixture
         .until_error("web", "Deployed", &["uninstalled", "late", "after 3 s"])
         .await;
-    assert!(message.contains("Deployment"), "{message}");
+    assert!(message.contains("deployment.apps"), "{message}");
     assert_eq!(
         fixture.helm_runs_of(&fixture.name("web"))[..2],
         ["install", "uninstall"]

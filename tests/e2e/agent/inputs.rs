@@ -219,10 +219,12 @@ async fn a_deployment_has_the_permissions_of_its_service_account_only() {
     spec["options"]["forceSyncGeneration"] = json!(1);
     fixture.deploy("web", "1.0.0", &spec).await;
     let user = format!("system:serviceaccount:{}:deployer", fixture.system.name());
-    fixture.until_error("web", "Deployed", &[&user, "secrets"]).await;
+    fixture
+        .until_error("web", "Deployed", &[&user, "configmaps"])
+        .await;
     assert_eq!(fixture.records().await, Vec::<String>::new());
 
-    // Records, and not yet the objects.
+    // The objects, and not yet the records.
     let role = |verb: &str, resource: &str| {
         vec![
             "create".to_owned(),
@@ -232,7 +234,7 @@ async fn a_deployment_has_the_permissions_of_its_service_account_only() {
             format!("--resource={resource}"),
         ]
     };
-    for resource in ["secrets", "configmaps"] {
+    for resource in ["configmaps", "secrets"] {
         let arguments = role("*", resource);
         fixture
             .kubectl(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
@@ -253,10 +255,8 @@ async fn a_deployment_has_the_permissions_of_its_service_account_only() {
         spec["options"]["forceSyncGeneration"] =
             json!(spec["options"]["forceSyncGeneration"].as_u64().unwrap() + 1);
         fixture.deploy("web", "1.0.0", &spec).await;
-        if resource == "secrets" {
-            fixture
-                .until_error("web", "Deployed", &[&user, "configmaps"])
-                .await;
+        if resource == "configmaps" {
+            fixture.until_error("web", "Deployed", &[&user, "secrets"]).await;
         }
     }
     fixture.until_ready("web").await;

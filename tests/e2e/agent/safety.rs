@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::engine::ENDLESS_HOOK;
 use crate::harness::agent::{Agent, CONFIG, Fixture};
-use crate::harness::{SOON, run};
+use crate::harness::{SOON, run, until};
 
 /// Waits until the log of an agent contains this.
 async fn until_logged(agent: &Agent, text: &str) {
@@ -304,6 +304,7 @@ async fn nothing_is_uninstalled_because_of_an_empty_wrong_namespace() {
 
     fixture.join_namespace(fixture.upstream.name()).await.unwrap();
     let _agent = fixture.start().await;
+    until(&fixture.system, "configmap/helmops-agent", |_| Ok(())).await;
     fixture.delete("web").await;
     fixture.until_none(&format!("configmap/{release}-config")).await;
 }
