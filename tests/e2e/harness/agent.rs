@@ -153,7 +153,9 @@ impl Fixture {
             }
             yaml.push(object.to_string());
         }
-        self.system.kubectl().apply(&yaml.join("\n---\n")).await?.ok()?;
+        // The objects are in two namespaces.
+        let kubectl = self.bed.kubectl();
+        kubectl.apply(&yaml.join("\n---\n")).await?.ok()?;
         Ok(())
     }
 
@@ -184,6 +186,9 @@ impl Fixture {
         ];
         let yaml: Vec<_> = objects.iter().map(Value::to_string).collect();
         self.upstream.kubectl().apply(&yaml.join("\n---\n")).await?.ok()?;
+        let status = json!({ "status": { "namespace": namespace } });
+        let clusters = vec![("edge".to_owned(), status)];
+        self.api.patch_status(namespace, "clusters", clusters).await?;
         self.join_namespace(namespace).await
     }
 
