@@ -75,13 +75,14 @@ impl Reports {
         if reason == Reason::Progressing {
             return;
         }
-        let failure = Some((reason, error.to_string()));
+        let text = error.to_string();
+        let event = events::failed(release, reason, &text);
+        let failure = Some((reason, text));
         let mut last = lock(&self.last);
         let last = last.entry(deployment.to_owned()).or_default();
         if last.failure != failure {
-            last.failure.clone_from(&failure);
-            let event = failure.map(|(reason, text)| events::failed(release, reason, &text));
-            event.into_iter().for_each(|event| self.publish(release, event));
+            last.failure = failure;
+            self.publish(release, event);
         }
     }
 

@@ -97,19 +97,42 @@ pub async fn copy(
     Ok(is_updated)
 }
 
-/// Deletes all copies of a deployment.
+/// Deletes all copies of a deployment in these namespaces, or in all of them if there are none.
 ///
 /// # Errors
 /// If one cannot be deleted.
-pub async fn delete_copies(downstream: &Client, deployment: &str) -> Result<(), CallError> {
-    delete::<Secret>(downstream, deployment).await?;
-    delete::<ConfigMap>(downstream, deployment).await
+pub async fn delete_copies(
+    downstream: &Client,
+    deployment: &str,
+    namespaces: &[String],
+) -> Result<(), CallError> {
+    delete_of_kind::<Secret>(downstream, deployment, namespaces).await?;
+    delete_of_kind::<ConfigMap>(downstream, deployment, namespaces).await
 }
 
-async fn delete<K: Copied>(client: &Client, deployment: &str) -> Result<(), CallError> {
+async fn delete_of_kind<K: Copied>(
+    client: &Client,
+    deployment: &str,
+    namespaces: &[String],
+) -> Result<(), CallError> {
+    if namespaces.is_empty() {
+        return delete(client, Api::<K>::all(client.clone()), deployment).await;
+    }
+    for namespace in namespaces {
+        delete(
+            client,
+            Api::<K>::namespaced(client.clone(), namespace),
+            deployment,
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+async fn delete<K: Copied>(client: &Client, copies: Api<K>, deployment: &str) -> Result<(), CallError> {
     let kind = K::kind(&());
     let params = ListParams::default().labels(&format!("{LABEL}={deployment}"));
-    let listed = bounded(Api::<K>::all(client.clone()).list_metadata(&params)).await;
+    let listed = bounded(copies.list_metadata(&params)).await;
     let listed = listed.map_err(CallError::of("list", format_args!("the copies of kind {kind}")))?;
     for copy in listed.items {
         let metadata = copy.metadata;

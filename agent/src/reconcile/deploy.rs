@@ -310,18 +310,18 @@ impl<'d> Deployment<'d> {
         Ok(current)
     }
 
-    /// Sets the labels and annotations of the namespace again if one is missing: somebody has removed it, or the account that
+    /// Sets the labels and annotations of the namespace again if one is missing: another client has removed it, or the account that
     /// deploys was not allowed to set it.
-    async fn restore_namespace(&self, deployed: &Deployed) -> Result<(), AgentError> {
+    async fn restore_namespace(&self, current: &Deployed) -> Result<(), AgentError> {
         let (context, options) = (self.context, &self.wanted.spec.options);
         if options.namespace_labels.is_empty() && options.namespace_annotations.is_empty() {
             return Ok(());
         }
         let identity =
             inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
-        let deployer = context.deployer(&identity)?;
-        let restored = inputs::restore_metadata(&deployer, options, &self.release.namespace).await;
-        restored.map_err(|error| namespace_error(deployed, error))
+        let client = context.deployer(&identity)?;
+        let result = inputs::restore_metadata(&client, options, &self.release.namespace).await;
+        result.map_err(|error| namespace_error(current, error))
     }
 
     /// The attempt that the next revision is.
@@ -357,6 +357,7 @@ impl<'d> Deployment<'d> {
             Identity::ServiceAccount { .. } => options.service_account.clone(),
             Identity::Agent => String::new(),
         };
+        let attempt = self.attempt(history);
         Ok(Deploy {
             archive: chart.path().to_owned(),
             origin: Origin {
@@ -369,7 +370,7 @@ impl<'d> Deployment<'d> {
                     .and_then(|labels| labels.get("fleet.cattle.io/commit"))
                     .cloned()
                     .unwrap_or_default(),
-                attempt: Some(self.attempt(history)),
+                attempt: Some(attempt.clone()),
             },
             values,
             post_render: PostRender {
@@ -380,7 +381,7 @@ impl<'d> Deployment<'d> {
             },
             enables_dns: settings.enables_dns,
             skips_schema: settings.skips_schema,
-            description: String::new(),
+            description: attempt.to_string(),
         })
     }
 }

@@ -67,7 +67,7 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
         Action::Uninstall => {
             tracing::info!(%release, "uninstalling");
             uninstall(context, release, &history).await?;
-            inputs::delete_copies(&context.downstream, deployment).await?;
+            inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
             if record.as_ref().is_some_and(deletes_namespace) {
                 inputs::delete_namespace(&context.downstream, &release.namespace, &context.namespace).await?;
             }

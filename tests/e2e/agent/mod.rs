@@ -1,6 +1,13 @@
-//! The agent: what it does with Helm. No agent runs; the tests call its modules.
+//! The agent: what it does with Helm, whose modules the tests call, and what it does as a process.
 
 mod engine;
+mod failing;
 mod failures;
+mod inputs;
 mod interruptions;
+mod life;
+mod permissions;
 mod releases;
+mod restart;
+mod safety;
+mod token;
