@@ -75,13 +75,12 @@ impl Reports {
         if reason == Reason::Progressing {
             return;
         }
-        let failure = Some((reason, error.to_string()));
+        let failure = (reason, error.to_string());
         let mut last = lock(&self.last);
         let last = last.entry(deployment.to_owned()).or_default();
-        if last.failure != failure {
-            last.failure.clone_from(&failure);
-            let event = failure.map(|(reason, text)| events::failed(release, reason, &text));
-            event.into_iter().for_each(|event| self.publish(release, event));
+        if last.failure.as_ref() != Some(&failure) {
+            self.publish(release, events::failed(release, failure.0, &failure.1));
+            last.failure = Some(failure);
         }
     }
 

@@ -10,7 +10,8 @@ use helmops_kube::{
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
 };
 use helmops_process::{
-    self as process, Health, MemoryLimit, PlainPort, Supervisor, admin, metrics, probes, telemetry,
+    self as process, Health, MemoryLimit, OsSignals, PlainPort, Signals, Supervisor, admin, metrics, probes,
+    telemetry,
 };
 use helmops_release::health::ErrorTable;
 use helmops_runtime::{client, events, retry_state::RetryState, workers::Workers};
@@ -61,7 +62,15 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
         supervisor.spawn("leader election", election);
     }
-    let mut upstream = Upstream::find(&args, &downstream, &leadership).await?;
+    // Until the supervisor runs, nothing else handles signals, which a container's first process ignores by default.
+    let mut signals = OsSignals::install().context("cannot handle signals")?;
+    let mut upstream = tokio::select! {
+        found = Upstream::find(&args, &downstream, &leadership) => found?,
+        signal = signals.next() => {
+            tracing::info!(signal, "shutting down");
+            return Ok(());
+        }
+    };
     if let Some(access) = upstream.access.take() {
         supervisor.spawn("access", access.keep(supervisor.stop_token()));
     }
@@ -110,7 +119,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     );
     supervisor.spawn("loops", work.track_future(loops));
     work.close();
-    supervisor.run().await?;
+    supervisor.run_until(signals).await?;
     Ok(())
 }
 
