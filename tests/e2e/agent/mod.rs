@@ -1,6 +1,7 @@
-//! The agent: what it does with Helm. No agent runs; the tests call its modules.
+//! The agent: what it does with Helm, by calls of its modules, and what the running process reports.
 
 mod engine;
 mod failures;
 mod interruptions;
 mod releases;
+mod reports;
