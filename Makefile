@@ -24,9 +24,10 @@ test: tools monitoring ## Run all tests
 	rm -rf target/permissions && RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),6) HELMOPS_PERMISSIONS=$(CURDIR)/target/permissions $(CARGO) test --workspace --locked
 	$(TARGET)/debug/testbed permissions target/permissions
 
-chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs (7 minutes)
+chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs; an agent 20 times (9 minutes)
 	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::helmops
 	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::rollouts
+	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::agent
 
 soak: build tools ## Write HelmOps for 10 minutes while certificates live for 60 s and replicas of the webhook are restarted
 	HELMOPS_SOAK_SECONDS=600 $(CARGO) test --locked --workspace --test e2e -- --nocapture certificates::soak

@@ -71,6 +71,17 @@ pub struct RunArgs {
     #[arg(long, env = "CHECKIN_INTERVAL", default_value = "15m", value_name = "DURATION", value_parser = interval)]
     pub checkin_interval: Duration,
 
+    /// The part of the life of the token for the management cluster after which it is renewed: there is time for many attempts then
+    #[arg(
+        long,
+        env = "HELMOPS_RENEW_TOKEN_AT",
+        default_value = "0.5",
+        value_name = "PART",
+        value_parser = part,
+        hide = true
+    )]
+    pub renew_token_at: f64,
+
     /// Interval of the search for releases whose BundleDeployment was deleted while the agent was away
     #[arg(long, env = "HELMOPS_COLLECTION_INTERVAL", default_value = "15m", value_name = "DURATION", value_parser = interval)]
     pub collection_interval: Duration,
@@ -194,6 +205,11 @@ fn namespaced_name(text: &str) -> Result<NamespacedName, String> {
         }
         _ => Err("must be NAMESPACE/NAME of a Cluster, such as fleet-local/local".to_owned()),
     }
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    let part = text.parse().ok().filter(|part| (0.0..=1.0).contains(part));
+    part.ok_or_else(|| "must be a number from 0 to 1".to_owned())
 }
 
 /// A Go duration of at least a second. An empty text and 0 mean the default of Fleet's agent: 15 minutes.

@@ -75,12 +75,14 @@ impl Reports {
         if reason == Reason::Progressing {
             return;
         }
-        let failure = (reason, error.to_string());
+        let text = error.to_string();
+        let event = events::failed(release, reason, &text);
+        let failure = Some((reason, text));
         let mut last = lock(&self.last);
         let last = last.entry(deployment.to_owned()).or_default();
-        if last.failure.as_ref() != Some(&failure) {
-            self.publish(release, events::failed(release, failure.0, &failure.1));
-            last.failure = Some(failure);
+        if last.failure != failure {
+            last.failure = failure;
+            self.publish(release, event);
         }
     }
 

@@ -44,6 +44,7 @@ const LEASE: &str = "fleet-agent";
 /// If it cannot start, or one of its tasks fails.
 pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     telemetry::install(&args.process)?;
+    let mut signals = OsSignals::install().context("cannot install the handlers for SIGTERM and SIGINT")?;
     // Without a default provider the first HTTPS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let registry = metrics::registry()?;
@@ -57,20 +58,19 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let work = TaskTracker::new();
     let (election, leadership) = leader_election(&args, config.clone(), &registry, &health)?;
     let downstream = client::for_work(config.clone(), leadership.clone())?;
+    // This may wait for a long time: for the Secret, or for the controller.
+    let mut upstream = tokio::select! {
+        found = Upstream::find(&args, &downstream, &leadership) => found?,
+        signal = signals.next() => {
+            tracing::info!(signal, "stopping before there is access to the management cluster");
+            return Ok(());
+        }
+    };
     if let Some(election) = election {
         let drained = work.clone();
         let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
         supervisor.spawn("leader election", election);
     }
-    // Until the supervisor runs, nothing else handles signals, which a container's first process ignores by default.
-    let mut signals = OsSignals::install().context("cannot handle signals")?;
-    let mut upstream = tokio::select! {
-        found = Upstream::find(&args, &downstream, &leadership) => found?,
-        signal = signals.next() => {
-            tracing::info!(signal, "shutting down");
-            return Ok(());
-        }
-    };
     if let Some(access) = upstream.access.take() {
         supervisor.spawn("access", access.keep(supervisor.stop_token()));
     }
@@ -119,7 +119,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     );
     supervisor.spawn("loops", work.track_future(loops));
     work.close();
-    supervisor.run_until(signals).await?;
+    supervisor.run(signals).await?;
     Ok(())
 }
 

@@ -155,7 +155,10 @@ fn deployments(context: &Arc<Context>) -> impl Stream<Item = Key> + Send + use<>
         .follow(vec![(None, events)], |deployment| Some(Arc::new(deployment)))
         .flat_map(stream::iter)
         .flat_map(move |change| {
-            context.rules.changed(&change.name.name, change.after.as_deref());
+            let name = &change.name.name;
+            if context.rules.changed(name, change.after.as_deref()) {
+                context.live.refresh(name);
+            }
             context
                 .metrics
                 .changed(change.before.as_deref(), change.after.as_deref());

@@ -14,7 +14,10 @@ use helmops_release::{
     scopes::Scopes,
     state::{Applied, ReleaseState, Wanted},
 };
-use helmops_runtime::retry_state::RetryKey;
+use helmops_runtime::{
+    client::{ApiError, CallError},
+    retry_state::RetryKey,
+};
 use kube::runtime::reflector::ObjectRef;
 
 use crate::{
@@ -85,6 +88,7 @@ impl<'d> Deployment<'d> {
         // The cache may be behind: it only shows that nothing is to be done.
         let cached = context.records.cached_history(release).await?;
         if let (Some(deployed), false) = (self.current(&cached), copies) {
+            self.restore_namespace(&deployed).await?;
             return Ok(deployed);
         }
         self.check_backoff()?;
@@ -241,6 +245,9 @@ impl<'d> Deployment<'d> {
         let others = context.records.of_deployment(name(self.wanted)).await?;
         let is_renamed = others.iter().any(|other| *other != *release);
         let deploy = self.render(history, &chart, values, &identity, &settings).await?;
+        if matches!(run, Run::Install { .. }) && settings.creates_namespace {
+            inputs::create_namespace(&deployer, &release.namespace).await?;
+        }
         let done = match run {
             Run::Install { .. } => Done::Installed,
             Run::Upgrade => Done::Upgraded,
@@ -251,7 +258,8 @@ impl<'d> Deployment<'d> {
                 apply: settings.install,
                 // Objects that do not have the name of the release in theirs pass from the old release to the new one.
                 takes_ownership: settings.install_takes_ownership || is_renamed,
-                creates_namespace: settings.creates_namespace,
+                // The agent has created it: that takes Helm more time than the rest.
+                creates_namespace: false,
                 replaces,
             }),
             Run::Upgrade => request::Action::Upgrade(request::Upgrade {
@@ -296,17 +304,24 @@ impl<'d> Deployment<'d> {
             super::remove::remove_renamed(context, self.wanted, &others).await?;
         }
         if !options.namespace_labels.is_empty() || !options.namespace_annotations.is_empty() {
-            let result = inputs::apply_metadata(&deployer, options, &release.namespace).await;
-            result.map_err(|error| AgentError::NamespaceForbidden {
-                release: current.to_string(),
-                error: format!(
-                    "the labels and annotations of namespace {} cannot be set: {error}; grant 'get' and 'patch' on this namespace \
-                     or remove namespaceLabels and namespaceAnnotations",
-                    release.namespace
-                ),
-            })?;
+            let applied = inputs::apply_metadata(&deployer, options, &release.namespace).await;
+            applied.map_err(|error| namespace_error(&current, error))?;
         }
         Ok(current)
+    }
+
+    /// Sets the labels and annotations of the namespace again if one is missing: another client has removed it, or the account that
+    /// deploys was not allowed to set it.
+    async fn restore_namespace(&self, current: &Deployed) -> Result<(), AgentError> {
+        let (context, options) = (self.context, &self.wanted.spec.options);
+        if options.namespace_labels.is_empty() && options.namespace_annotations.is_empty() {
+            return Ok(());
+        }
+        let identity =
+            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
+        let client = context.deployer(&identity)?;
+        let result = inputs::restore_metadata(&client, options, &self.release.namespace).await;
+        result.map_err(|error| namespace_error(current, error))
     }
 
     /// The attempt that the next revision is.
@@ -342,6 +357,7 @@ impl<'d> Deployment<'d> {
             Identity::ServiceAccount { .. } => options.service_account.clone(),
             Identity::Agent => String::new(),
         };
+        let attempt = self.attempt(history);
         Ok(Deploy {
             archive: chart.path().to_owned(),
             origin: Origin {
@@ -349,11 +365,12 @@ impl<'d> Deployment<'d> {
                 agent_namespace: context.namespace.clone(),
                 service_account,
                 keep_resources: options.keep_resources,
+                deletes_namespace: options.delete_namespace,
                 commit: labels
                     .and_then(|labels| labels.get("fleet.cattle.io/commit"))
                     .cloned()
                     .unwrap_or_default(),
-                attempt: Some(self.attempt(history)),
+                attempt: Some(attempt.clone()),
             },
             values,
             post_render: PostRender {
@@ -364,7 +381,7 @@ impl<'d> Deployment<'d> {
             },
             enables_dns: settings.enables_dns,
             skips_schema: settings.skips_schema,
-            description: String::new(),
+            description: attempt.to_string(),
         })
     }
 }
@@ -388,6 +405,22 @@ fn chart_of(options: &BundleDeploymentOptions) -> String {
         };
         format!(", chart {chart} {}", helm.version).trim_end().to_owned()
     })
+}
+
+/// Without the permission, the deployment counts as failed. Other errors change nothing of what is reported of it.
+fn namespace_error(deployed: &Deployed, error: ApiError) -> AgentError {
+    let namespace = &deployed.release.namespace;
+    if !error.is_forbidden() {
+        let object = format!("Namespace {namespace}");
+        return CallError::of("set the labels and annotations of", object)(error).into();
+    }
+    AgentError::NamespaceForbidden {
+        release: deployed.to_string(),
+        error: format!(
+            "the labels and annotations of namespace {namespace} cannot be set: {error}; grant 'get' and 'patch' on this namespace or \
+             remove namespaceLabels and namespaceAnnotations"
+        ),
+    }
 }
 
 fn name(deployment: &BundleDeployment) -> &str {

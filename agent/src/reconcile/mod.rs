@@ -14,7 +14,7 @@ mod remove;
 mod status;
 mod wait;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use helmops_api::{BundleDeployment, Decoded};
 use helmops_release::{
@@ -26,7 +26,7 @@ use helmops_release::{
 use helmops_runtime::{
     metrics::{Controller, ReconcileMetrics},
     reconciler::{KeyOf, Reconciler},
-    retry_state::{Done, RetryState},
+    retry_state::{Done, Failures, RetryState},
     workers::WorkerPermit,
 };
 use k8s_openapi::jiff::Timestamp;
@@ -44,6 +44,9 @@ use crate::{
     metrics::BUNDLE_DEPLOYMENTS,
     monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
 };
+
+/// When the kinds are read again that the cluster does not have: their CRD may be installed meanwhile.
+const UNKNOWN_KIND: Duration = Duration::from_secs(15);
 
 /// The reconciler of BundleDeployments.
 pub struct BundleDeployments<'c>(pub &'c Context);
@@ -93,7 +96,7 @@ impl Reconciler for BundleDeployments<'_> {
             Ok(deployed) => observe(context, deployment, deployed, &mut installed).await,
             Err(_) => Ok(None),
         };
-        let mut requeue_after = None;
+        let mut awaited = None;
         if let (Ok(deployed), Ok(Some(monitored)), Some(installed)) = (&result, &observed, &*installed)
             && wait::is_awaited(deployment)
         {
@@ -102,7 +105,7 @@ impl Reconciler for BundleDeployments<'_> {
                 Wait::Over => {}
                 Wait::Waiting { remaining, late } => {
                     tracing::info!(late, "waiting for the release");
-                    requeue_after = Some(remaining);
+                    awaited = Some(remaining);
                     result = Err(AgentError::Waiting(remaining));
                     observed = Ok(None);
                 }
@@ -112,12 +115,17 @@ impl Reconciler for BundleDeployments<'_> {
                 }
             }
         }
-        report(context, deployment, installed.as_mut(), result, observed)
-            .await
-            .map(|done| Done {
-                requeue_after: requeue_after.or(done.requeue_after),
-                ..done
-            })
+        let done = report(context, deployment, installed.as_mut(), result, observed).await?;
+        Ok(awaited.map_or(done, until_ready))
+    }
+}
+
+/// While a release is awaited, earlier failures count: it has not succeeded yet. Otherwise releases that never become ready
+/// would be rolled back and upgraded without a pause.
+const fn until_ready(remaining: Duration) -> Done {
+    Done {
+        requeue_after: Some(remaining),
+        failures: Failures::Kept,
     }
 }
 
@@ -125,7 +133,7 @@ impl Reconciler for BundleDeployments<'_> {
 async fn report(
     context: &Context,
     deployment: &BundleDeployment,
-    installed: Option<&mut Installed>,
+    mut installed: Option<&mut Installed>,
     result: Result<Deployed, AgentError>,
     observed: Result<Option<Monitored>, AgentError>,
 ) -> Result<Done, AgentError> {
@@ -145,7 +153,7 @@ async fn report(
     }
     let (observation, error) = match observed {
         Ok(Some(monitored)) => {
-            let objects = corrected(context, deployment, installed, monitored.objects).await;
+            let objects = corrected(context, deployment, installed.as_deref_mut(), monitored.objects).await;
             match objects {
                 Ok(objects) => (Observation::Objects(objects), None),
                 Err(error) => (failed(&error), Some(error)),
@@ -160,8 +168,10 @@ async fn report(
         Err(error) => return Err(error),
     }
     error.map_or(Ok(()), Err)?;
+    let is_incomplete = installed.is_some_and(|installed| !installed.is_complete());
+    let recheck = status::recheck(&observation).into_iter();
     Ok(Done {
-        requeue_after: status::recheck(&observation),
+        requeue_after: recheck.chain(is_incomplete.then_some(UNKNOWN_KIND)).min(),
         ..Done::UNTIL_CHANGE
     })
 }
@@ -246,4 +256,32 @@ async fn corrected(
         .reports
         .compared(name, &release, &objects, corrections.as_ref());
     Ok(objects)
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_runtime::retry_state::RetryKey;
+    use kube::runtime::reflector::ObjectRef;
+
+    use super::*;
+
+    #[test]
+    fn attempts_that_only_fail_after_a_wait_are_retried_more_and_more_slowly() {
+        let retries = RetryState::<Key>::default();
+        let key = ObjectRef::new("web").within("cluster");
+        let wait = Duration::from_secs(5);
+        let mut delays = Vec::new();
+        for _ in 0..4 {
+            let waiting =
+                retries.requeue_after(&key, RetryKey::default(), Ok::<_, AgentError>(until_ready(wait)));
+            assert_eq!(waiting, Some(wait));
+            let failed = AgentError::NotReady("not ready in time".to_owned());
+            delays.push(
+                retries
+                    .requeue_after(&key, RetryKey::default(), Err(failed))
+                    .unwrap(),
+            );
+        }
+        assert!(delays.is_sorted() && delays[3] > 4 * delays[0], "{delays:?}");
+    }
 }

@@ -67,7 +67,10 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
         Action::Uninstall => {
             tracing::info!(%release, "uninstalling");
             uninstall(context, release, &history).await?;
-            inputs::delete_copies(&context.downstream, deployment).await?;
+            inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
+            if record.as_ref().is_some_and(deletes_namespace) {
+                inputs::delete_namespace(&context.downstream, &release.namespace, &context.namespace).await?;
+            }
             let why = "its BundleDeployment was deleted";
             context.reports.done(Done::Uninstalled, release, why);
         }
@@ -93,6 +96,10 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
         | Action::Upgrade { .. } => {}
     }
     Ok(())
+}
+
+fn deletes_namespace(record: &Record) -> bool {
+    record.chart_annotation(marks::DELETE_NAMESPACE) == Some("true")
 }
 
 fn keeps_objects(record: &Record) -> bool {

@@ -46,6 +46,8 @@ pub struct Access {
     pub credential: Credential,
     /// The file from which the client of the management cluster reads the token.
     pub token_file: PathBuf,
+    /// The part of the life of a token after which it is renewed.
+    pub renew_at: f64,
 }
 
 impl Access {
@@ -92,7 +94,7 @@ impl Access {
             // It does not expire.
             return Ok(MAX_WAIT);
         };
-        let until = times.renewal().duration_since(Timestamp::now());
+        let until = times.renewal(self.renew_at).duration_since(Timestamp::now());
         Ok(Duration::try_from(until).unwrap_or_default().min(MAX_WAIT))
     }
 

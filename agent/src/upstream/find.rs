@@ -60,6 +60,7 @@ impl Upstream {
                 namespace: args.namespace.clone(),
                 credential,
                 token_file,
+                renew_at: args.renew_token_at,
             }),
         })
     }

@@ -6,9 +6,6 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
-/// A bound token is renewed when this part of its life is over: there is time for many attempts.
-const RENEW_AT: f64 = 0.5;
-
 /// What a token shows of itself. It is not verified: only the API server can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
@@ -61,9 +58,9 @@ impl TokenTimes {
         Duration::try_from(self.expires.duration_since(self.issued)).unwrap_or_default()
     }
 
-    /// When it is to be renewed.
-    pub fn renewal(&self) -> Timestamp {
-        let until = self.lifetime().mul_f64(RENEW_AT);
+    /// When it is to be renewed: when this part of its life, from 0 to 1, is over.
+    pub fn renewal(&self, part: f64) -> Timestamp {
+        let until = self.lifetime().mul_f64(part);
         self.issued.saturating_add(until).unwrap_or(self.expires)
     }
 }
@@ -89,7 +86,7 @@ mod tests {
         );
         let times = token.times.unwrap();
         assert_eq!(times.lifetime(), Duration::from_hours(1));
-        assert_eq!(times.renewal().as_second(), 2800);
+        assert_eq!(times.renewal(0.5).as_second(), 2800);
     }
 
     #[test]

@@ -16,7 +16,7 @@ const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 const READS: [&str; 3] = ["get", "list", "watch"];
 const LEASES: &str = "leases";
 
-/// A write of a controller, successful or not.
+/// A write of a process, successful or not.
 #[derive(Clone, Debug)]
 pub struct Write {
     /// The id of its token: each process has its own token.
@@ -73,9 +73,17 @@ impl Write {
 /// # Errors
 /// If the log cannot be read.
 pub fn writes(log: &Path) -> Result<Vec<Write>> {
+    writes_of(log, CONTROLLER)
+}
+
+/// All writes of a user, such as `system:serviceaccount:web:agent`, in the order in which the API server received them.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn writes_of(log: &Path, user: &str) -> Result<Vec<Write>> {
     let mut writes = Vec::new();
     event::read(log, |event| {
-        writes.extend(write(event)?);
+        writes.extend(write(event, user)?);
         Ok(())
     })?;
     // Writes with the same timestamp stay in the order of their responses.
@@ -83,8 +91,8 @@ pub fn writes(log: &Path) -> Result<Vec<Write>> {
     Ok(writes)
 }
 
-fn write(event: Event) -> Result<Option<Write>> {
-    if event.user.username != CONTROLLER || READS.contains(&&*event.verb) {
+fn write(event: Event, user: &str) -> Result<Option<Write>> {
+    if event.user.username != user || READS.contains(&&*event.verb) {
         return Ok(None);
     }
     let token = event
@@ -95,7 +103,7 @@ fn write(event: Event) -> Result<Option<Write>> {
     let object = event.object_ref.unwrap_or_default();
     Ok(Some(Write {
         writer: token
-            .context("a write of the controller without a token")?
+            .context("a write of a ServiceAccount without a token")?
             .clone(),
         resource: object.resource,
         subresource: object.subresource,

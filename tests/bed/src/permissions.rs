@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::audit::event::{self, Event};
 use crate::helmops::NAMESPACE;
 
-/// Prefix of the ServiceAccounts of the manifests.
-const ACCOUNTS: &str = "system:serviceaccount:helmops-system:";
+/// Prefix of ServiceAccounts, before the namespace.
+const ACCOUNTS: &str = "system:serviceaccount:";
 /// Prefix of the user agents of the processes. Requests that a test sends with kubectl as one of the ServiceAccounts do not count.
 const USER_AGENTS: &str = "helmops-";
 /// Why the API server allowed a request, such as
@@ -217,17 +217,30 @@ impl Rule {
 /// # Errors
 /// If the log cannot be read.
 pub fn used(log: &Path) -> Result<BTreeSet<UsedPermission>> {
+    used_in(log, NAMESPACE)
+}
+
+/// The same for the processes whose ServiceAccounts are in another namespace. Requests that they send for other users do not count:
+/// those need the permissions of these users.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn used_in(log: &Path, namespace: &str) -> Result<BTreeSet<UsedPermission>> {
     let mut used = BTreeSet::new();
     event::read(log, |event| {
-        used.extend(request(event));
+        used.extend(request(event, namespace));
         Ok(())
     })?;
     Ok(used)
 }
 
 /// `None` if the event is not a request of a process for objects.
-fn request(event: Event) -> Option<UsedPermission> {
-    let account = event.user.username.strip_prefix(ACCOUNTS)?.to_owned();
+fn request(event: Event, namespace: &str) -> Option<UsedPermission> {
+    let account = event.user.username.strip_prefix(ACCOUNTS)?;
+    let account = account.strip_prefix(namespace)?.strip_prefix(':')?.to_owned();
+    if event.impersonated_user.is_some() {
+        return None;
+    }
     let object = event
         .object_ref
         .filter(|_| event.user_agent.starts_with(USER_AGENTS))?;
@@ -236,8 +249,8 @@ fn request(event: Event) -> Option<UsedPermission> {
         "allow" => Some(role(event.annotations.get(REASON)?)?),
         _ => None,
     };
-    // Rules name only objects in the namespace of helmops and cluster-scoped ones; other names would only enlarge the files.
-    let has_name = !object.name.is_empty() && ["", NAMESPACE].contains(&&*object.namespace);
+    // Rules name only objects in the namespace of the account and cluster-scoped ones; other names would only enlarge the files.
+    let has_name = !object.name.is_empty() && ["", namespace].contains(&&*object.namespace);
     Some(UsedPermission {
         account,
         permission: Permission {

@@ -9,7 +9,6 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helmops_agent::helm::request::{Action, Apply, Deploy, Identity, Install, Request, Upgrade};
 use helmops_agent::helm::workspace::Workspaces;
 use helmops_agent::helm::{Failure, Helm, HelmMetrics, Success};
-use helmops_bed::control_plane::Options;
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::test_bed::{TestBed, binary};
@@ -23,10 +22,10 @@ use helmops_release::scopes::{Scope, Scopes};
 use prometheus::Registry;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::SOON;
+use crate::harness::agent::bed;
 
 /// The namespace of the agent.
 pub const AGENT: &str = "fleet-agent-system";
@@ -34,13 +33,6 @@ pub const AGENT: &str = "fleet-agent-system";
 pub const CONFIG_MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-config\ndata:\n  msg: {{ .Values.msg | quote }}\n";
 /// Two runs at a time, as by default.
 const PROCESSES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1);
-
-async fn bed() -> &'static TestBed {
-    static BED: OnceCell<TestBed> = OnceCell::const_new();
-    BED.get_or_try_init(async || TestBed::start(&Options::default()).await)
-        .await
-        .unwrap()
-}
 
 /// A namespace, and Helm for one release `web` in it.
 pub struct Engine {
@@ -176,6 +168,7 @@ pub fn deploy(archive: &Path) -> Deploy {
             agent_namespace: AGENT.to_owned(),
             service_account: String::new(),
             keep_resources: false,
+            deletes_namespace: false,
             commit: String::new(),
             attempt: None,
         },

@@ -1,7 +1,14 @@
-//! The agent: what it does with Helm, by calls of its modules, and what the running process reports.
+//! The agent: what it does with Helm, whose modules the tests call, and what it does as a process.
 
 mod engine;
+mod failing;
 mod failures;
+mod inputs;
 mod interruptions;
+mod life;
+mod permissions;
 mod releases;
 mod reports;
+mod restart;
+mod safety;
+mod token;

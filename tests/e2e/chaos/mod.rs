@@ -1,4 +1,5 @@
-//! Controllers are killed at random times.
+//! Controllers and agents are killed at random times.
 
+mod agent;
 mod helmops;
 mod rollouts;

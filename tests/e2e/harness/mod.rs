@@ -1,5 +1,6 @@
 //! The control planes that tests use, and waiting for the state of objects.
 
+pub mod agent;
 pub mod beside_fleet;
 pub mod own;
 pub mod standalone;

@@ -241,10 +241,7 @@ pub fn account(cluster: &NamespacedName, uid: &str, namespace: &str) -> Vec<Acco
         binding(in_namespace, "ClusterRole", ACCOUNT),
         AccountObject::Role(Role {
             metadata: beside_cluster(&own),
-            rules: Some(vec![
-                rule("clusters", &cluster.name, "get"),
-                rule("clusters/status", &cluster.name, "patch"),
-            ]),
+            rules: Some(vec![rule("clusters/status", &cluster.name, "patch")]),
         }),
         binding(beside_cluster(&own), "Role", &own),
     ]

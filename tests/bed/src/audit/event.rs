@@ -15,6 +15,8 @@ use serde_json::Value;
 pub(crate) struct Event {
     pub verb: String,
     pub user: User,
+    /// The user that the request is sent for, with the permissions of that user.
+    pub impersonated_user: Option<User>,
     #[serde(default)]
     pub user_agent: String,
     pub object_ref: Option<ObjectRef>,

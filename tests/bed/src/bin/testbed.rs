@@ -183,7 +183,7 @@ async fn compare_permissions(folder: &Path) -> Result<()> {
     let granted = async |folder| permissions::granted(&helmops::objects(&tools, folder).await?);
     let [installed, shard] = [granted("standalone").await?, granted("shard").await?];
     let mut all = &installed | &shard;
-    // No test runs an agent yet. Tests compare what its account may do with docs/agent.md.
+    // Its account is in another namespace in each test; a test of the agent compares its permissions.
     all.retain(|granted| granted.role != AGENT_ROLE);
     let mut findings = permissions::findings(&all, &permissions::usage::read(folder).await?);
     // The roles for some namespaces grant the same permissions there; not every one of them is tested.

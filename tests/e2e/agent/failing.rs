@@ -1,0 +1,229 @@
+//! Deployments that fail: what is reported, and when they are tried again.
+
+use anyhow::ensure;
+use helmops_release::record::Status;
+use serde_json::{Value, json};
+
+use crate::harness::agent::{CONFIG, Fixture};
+use crate::harness::{condition, message};
+
+/// A Deployment that never gets a pod: there are no nodes.
+const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: late}\nspec:\n  selector: {matchLabels: {app: late}}\n  template:\n    metadata: {labels: {app: late}}\n    spec: {containers: [{name: a, image: a}]}\n";
+/// A hook that fails by itself.
+const FAILING_HOOK: &str = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: hook\n  annotations: {helm.sh/hook: pre-install}\nspec:\n  activeDeadlineSeconds: 1\n  backoffLimit: 0\n  template:\n    spec: {restartPolicy: Never, containers: [{name: a, image: a}]}\n";
+
+use super::engine::ENDLESS_HOOK;
+
+fn reason(found: &Value, r#type: &str) -> Value {
+    condition(found, r#type).cloned().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_template_error_is_reported_and_the_next_version_repairs_it() {
+    let fixture = Fixture::new("failing-template").await;
+    fixture
+        .charts
+        .web("2.0.0", &[("config", "a: {{ fail \"set the value x\" }}\n")])
+        .await;
+    fixture.charts.web("3.0.0", &[("config", CONFIG)]).await;
+    let _agent = fixture.start().await;
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture
+        .until_error(
+            "web",
+            "Deployed",
+            &["set the value x", "web/templates/config.yaml"],
+        )
+        .await;
+    assert_eq!(fixture.records().await, Vec::<String>::new());
+    fixture.deploy("web", "3.0.0", &json!({})).await;
+    let found = fixture.until_ready("web").await;
+    assert_eq!(reason(&found, "Deployed")["status"], "True");
+    assert_eq!(fixture.records().await.len(), 1);
+}
+
+/// As with Fleet's agent, such an error is the outcome of the deployment; but it is not final.
+#[tokio::test]
+async fn a_captured_error_is_the_outcome_until_it_is_repaired() {
+    let fixture = Fixture::new("failing-captured").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let object = format!("{release}-config");
+    fixture.kubectl(&["create", "configmap", &object]).await;
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture
+        .until_error("web", "Installed", &["not installed: ", &object, "takeOwnership"])
+        .await;
+    let found = fixture.until("web", |_| Ok(())).await;
+    assert_eq!(reason(&found, "Deployed")["status"], "True");
+    assert!(message(&found, "Ready").starts_with("not ready: "));
+    assert_eq!(
+        found["status"]["appliedDeploymentID"],
+        found["spec"]["deploymentID"]
+    );
+    assert!(found["status"].get("release").is_none(), "{}", found["status"]);
+
+    let owned = json!({ "options": { "helm": { "takeOwnership": true } } });
+    fixture.deploy("web", "1.0.0", &owned).await;
+    let found = fixture.until_ready("web").await;
+    assert_eq!(reason(&found, "Installed")["status"], "True");
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("hello"));
+}
+
+#[tokio::test]
+async fn a_conflict_names_the_object_the_field_and_the_manager() {
+    let fixture = Fixture::new("failing-conflict").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    let object = format!("configmap/{release}-config");
+    let patch = "--patch={\"data\":{\"msg\":\"mine\"}}";
+    fixture
+        .kubectl(&["patch", &object, "--type=merge", "--field-manager=by-hand", patch])
+        .await;
+    let mut spec = json!({ "options": { "helm": { "values": { "msg": "other" } } } });
+    fixture.deploy("web", "1.0.0", &spec).await;
+    let name = format!("{release}-config");
+    fixture
+        .until_error("web", "Deployed", &[&name, ".data.msg", "by-hand"])
+        .await;
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("mine"));
+    spec["options"]["helm"]["force"] = json!(true);
+    fixture.deploy("web", "1.0.0", &spec).await;
+    fixture.until_msg(&release, "other").await;
+    fixture.until_ready("web").await;
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_and_one_that_hangs_are_reported() {
+    let fixture = Fixture::new("failing-hook").await;
+    fixture.charts.web("2.0.0", &[("hook", FAILING_HOOK)]).await;
+    let endless = ENDLESS_HOOK.replace("name: hook", "name: endless");
+    fixture.charts.web("3.0.0", &[("hook", &endless)]).await;
+    let _agent = fixture.start().await;
+    fixture.deploy("fails", "2.0.0", &json!({})).await;
+    fixture
+        .deploy(
+            "hangs",
+            "3.0.0",
+            &json!({ "options": { "helm": { "timeoutSeconds": 3 } } }),
+        )
+        .await;
+    fixture
+        .until_error("hangs", "Deployed", &["hook", "endless", "timeoutSeconds"])
+        .await;
+    fixture
+        .until_error("fails", "Deployed", &["hook", "failed"])
+        .await;
+    for name in ["fails", "hangs"] {
+        fixture.until_status(&fixture.name(name), 1, "failed").await;
+    }
+}
+
+#[tokio::test]
+async fn an_atomic_installation_that_is_late_is_uninstalled() {
+    let fixture = Fixture::new("failing-atomic").await;
+    fixture
+        .charts
+        .web("2.0.0", &[("config", CONFIG), ("late", DEPLOYMENT)])
+        .await;
+    let _agent = fixture.start().await;
+    let spec = json!({ "options": { "helm": { "atomic": true, "timeoutSeconds": 3 } } });
+    fixture.deploy("web", "2.0.0", &spec).await;
+    // Helm is not waited for.
+    fixture.until_status(&fixture.name("web"), 1, "deployed").await;
+    let message = fixture
+        .until_error("web", "Deployed", &["uninstalled", "late", "after 3 s"])
+        .await;
+    assert!(message.contains("deployment.apps"), "{message}");
+    assert_eq!(
+        fixture.helm_runs_of(&fixture.name("web"))[..2],
+        ["install", "uninstall"]
+    );
+    let found = fixture.until("web", |_| Ok(())).await;
+    assert_ne!(
+        found["status"]["appliedDeploymentID"],
+        found["spec"]["deploymentID"]
+    );
+}
+
+#[tokio::test]
+async fn an_atomic_upgrade_that_is_late_is_rolled_back() {
+    let fixture = Fixture::new("failing-upgrade").await;
+    fixture
+        .charts
+        .web("2.0.0", &[("config", CONFIG), ("late", DEPLOYMENT)])
+        .await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let spec = |msg: &str| json!({ "options": { "helm": { "atomic": true, "timeoutSeconds": 3, "values": { "msg": msg } } } });
+    fixture.deploy("web", "1.0.0", &spec("before")).await;
+    let before = fixture.until_ready("web").await;
+    fixture.deploy("web", "2.0.0", &spec("after")).await;
+    fixture
+        .until_error("web", "Deployed", &["rolled back", "late", "after 3 s"])
+        .await;
+    assert_eq!(
+        fixture.helm_runs_of(&release)[..3],
+        ["install", "upgrade", "rollback"]
+    );
+    let found = fixture.until("web", |_| Ok(())).await;
+    assert_eq!(
+        found["status"]["appliedDeploymentID"],
+        before["spec"]["deploymentID"]
+    );
+    assert_eq!(
+        fixture.record(&release, 3).await.unwrap().1.info.status,
+        Status::Deployed
+    );
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("before"));
+    fixture.deploy("web", "1.0.0", &spec("repaired")).await;
+    fixture.until_msg(&release, "repaired").await;
+    fixture.until_ready("web").await;
+}
+
+/// After a failure, whatever happens around the release does not lead to another attempt before it is due.
+#[tokio::test]
+async fn a_failure_is_not_repeated_in_a_storm() {
+    let fixture = Fixture::new("failing-storm").await;
+    fixture.charts.web("2.0.0", &[("config", "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80, typo: 1}]}\n")]).await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_error("web", "Installed", &["typo"]).await;
+    let (object, name) = (
+        format!("configmap/{release}-config"),
+        format!("bundledeployment/{release}"),
+    );
+    for number in 0..10 {
+        let label = format!("number={number}");
+        crate::harness::run(&fixture.upstream, &["label", &name, &label, "--overwrite"]).await;
+        fixture
+            .kubectl(&["annotate", &object, &label, "--overwrite"])
+            .await;
+    }
+    fixture.barrier().await;
+    let (_, record) = fixture.record(&release, 2).await.unwrap();
+    assert_eq!(record.info.status, Status::Failed);
+    // One that was due meanwhile, on a slow machine: the first backoff is 4 to 5 seconds.
+    let runs = fixture.helm_runs_of(&release);
+    assert!(runs.len() <= 4, "{runs:?}");
+    // All attempts with the same input have one revision.
+    crate::harness::until(
+        &fixture.apps,
+        &format!("secret/sh.helm.release.v1.{release}.v2"),
+        |_| Ok(()),
+    )
+    .await;
+    let records = fixture.records().await;
+    ensure_two(&records, &release).unwrap();
+}
+
+fn ensure_two(records: &[String], release: &str) -> anyhow::Result<()> {
+    let of_release = records.iter().filter(|record| record.contains(release)).count();
+    ensure!(of_release <= 2, "{records:?}");
+    Ok(())
+}

@@ -1,0 +1,313 @@
+//! What a deployment needs besides its chart.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+
+use crate::harness::agent::Fixture;
+use crate::harness::{condition, until};
+
+/// A template that shows the labels of the values.
+const VALUES: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-config\ndata:\n  msg: {{ .Values.msg | quote }}\n  own: {{ .Values.own | quote }}\n  map: {{ .Values.map | quote }}\n  secret: {{ .Values.secret | quote }}\n";
+
+async fn apply(fixture: &Fixture, object: &Value) {
+    let applied = fixture.apps.kubectl().apply(&object.to_string()).await;
+    applied.unwrap().ok().unwrap();
+}
+
+async fn apply_upstream(fixture: &Fixture, object: &Value) {
+    let applied = fixture.upstream.kubectl().apply(&object.to_string()).await;
+    applied.unwrap().ok().unwrap();
+}
+
+fn config_map(name: &str, data: &Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data })
+}
+
+fn secret(name: &str, data: &Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": data })
+}
+
+#[tokio::test]
+async fn later_values_override_earlier_ones() {
+    let fixture = Fixture::new("inputs-values").await;
+    fixture.charts.web("2.0.0", &[("config", VALUES)]).await;
+    let _agent = fixture.start().await;
+    let hash = fixture
+        .values("web", "{msg: own, own: own, map: own, secret: own}\n")
+        .await;
+    let values_from = json!([
+        { "configMapKeyRef": { "name": "values" }, "secretKeyRef": { "name": "values", "key": "other" } },
+    ]);
+    let spec = json!({ "valuesHash": hash, "options": { "helm": { "valuesFrom": values_from } } });
+    fixture.deploy("web", "2.0.0", &spec).await;
+    let message = fixture
+        .until_error(
+            "web",
+            "Deployed",
+            &["helm.valuesFrom[0].configMapKeyRef", "does not exist"],
+        )
+        .await;
+    assert!(
+        message.contains(&format!("ConfigMap {}/values", fixture.apps.name())),
+        "{message}"
+    );
+
+    apply(
+        &fixture,
+        &config_map(
+            "values",
+            &json!({ "values.yaml": "{map: map, secret: map, msg: map}" }),
+        ),
+    )
+    .await;
+    apply(&fixture, &secret("values", &json!({ "wrong": "" }))).await;
+    let mut again = spec.clone();
+    again["options"]["forceSyncGeneration"] = json!(1);
+    fixture.deploy("web", "2.0.0", &again).await;
+    fixture
+        .until_error("web", "Deployed", &["secretKeyRef", "has no key \"other\""])
+        .await;
+
+    apply(
+        &fixture,
+        &secret("values", &json!({ "other": "{secret: secret, msg: last}" })),
+    )
+    .await;
+    again["options"]["forceSyncGeneration"] = json!(2);
+    fixture.deploy("web", "2.0.0", &again).await;
+    fixture.until_ready("web").await;
+    let config = fixture
+        .object(&format!("configmap/{}-config", fixture.name("web")))
+        .await
+        .unwrap();
+    assert_eq!(
+        config["data"],
+        json!({ "msg": "last", "own": "own", "map": "map", "secret": "secret" })
+    );
+}
+
+#[tokio::test]
+async fn downstream_resources_are_copied_updated_and_deleted() {
+    let fixture = Fixture::new("inputs-copies").await;
+    let _agent = fixture.start().await;
+    let resources = json!([{ "kind": "Secret", "name": "login" }, { "kind": "configmap", "name": "ca" }]);
+    let spec = |generation: u32| json!({ "options": { "downstreamResources": resources }, "downstreamResourcesGeneration": generation });
+    fixture.deploy("web", "1.0.0", &spec(1)).await;
+    let source = format!("Secret {}/login", fixture.upstream.name());
+    fixture
+        .until_error("web", "Deployed", &[&source, "not found"])
+        .await;
+
+    apply_upstream(&fixture, &secret("login", &json!({ "password": "one" }))).await;
+    apply_upstream(&fixture, &config_map("ca", &json!({ "ca.crt": "one" }))).await;
+    fixture.deploy("web", "1.0.0", &spec(2)).await;
+    let ready = fixture.until_ready("web").await;
+    assert_eq!(ready["status"]["downstreamResourcesGeneration"], 2);
+    let copy = fixture.object("secret/login").await.unwrap();
+    assert_eq!(
+        copy["metadata"]["labels"]["fleet.cattle.io/bundledeployment"],
+        fixture.name("web")
+    );
+    assert!(fixture.object("configmap/ca").await.is_some());
+
+    // A new content deploys the release again, so that its pods see it.
+    apply_upstream(&fixture, &config_map("ca", &json!({ "ca.crt": "two" }))).await;
+    fixture.deploy("web", "1.0.0", &spec(3)).await;
+    fixture.until_revision("web", 2).await;
+    assert_eq!(
+        fixture.object("configmap/ca").await.unwrap()["data"]["ca.crt"],
+        "two"
+    );
+
+    fixture.delete("web").await;
+    fixture.until_none("secret/login").await;
+    fixture.until_none("configmap/ca").await;
+}
+
+#[tokio::test]
+async fn a_foreign_object_is_not_overwritten_by_a_copy() {
+    let fixture = Fixture::new("inputs-foreign").await;
+    let _agent = fixture.start().await;
+    apply_upstream(&fixture, &secret("login", &json!({ "password": "copy" }))).await;
+    apply(&fixture, &secret("login", &json!({ "password": "mine" }))).await;
+    let before = fixture.object("secret/login").await;
+    let resources = json!([{ "kind": "Secret", "name": "login" }]);
+    fixture
+        .deploy(
+            "web",
+            "1.0.0",
+            &json!({ "options": { "downstreamResources": resources } }),
+        )
+        .await;
+    let object = format!("Secret {}/login exists and is no copy", fixture.apps.name());
+    fixture.until_error("web", "Deployed", &[&object]).await;
+    assert_eq!(fixture.object("secret/login").await, before);
+    fixture.delete("web").await;
+    fixture.barrier().await;
+    assert_eq!(fixture.object("secret/login").await, before);
+}
+
+#[tokio::test]
+async fn a_namespace_must_have_the_labels_that_are_required() {
+    let fixture = Fixture::new("inputs-selector").await;
+    let _agent = fixture.start().await;
+    let selector = json!({ "matchLabels": { "team": "web" } });
+    let spec = |namespace: &str| json!({ "options": { "defaultNamespace": namespace, "allowedTargetNamespaceSelector": selector } });
+    let missing = format!("{}-missing", fixture.apps.name());
+    fixture.deploy("missing", "1.0.0", &spec(&missing)).await;
+    fixture.deploy("web", "1.0.0", &spec(fixture.apps.name())).await;
+    fixture
+        .until_error("missing", "Deployed", &[&format!("{missing} does not exist")])
+        .await;
+    fixture
+        .until_error("web", "Deployed", &["does not match", "\"team\":\"web\""])
+        .await;
+    assert!(fixture.helm_runs().is_empty());
+    let namespace = format!("namespace/{}", fixture.apps.name());
+    fixture.kubectl(&["label", &namespace, "team=web"]).await;
+    let mut again = spec(fixture.apps.name());
+    again["options"]["forceSyncGeneration"] = json!(1);
+    fixture.deploy("web", "1.0.0", &again).await;
+    fixture.until_ready("web").await;
+}
+
+#[tokio::test]
+async fn labels_of_the_namespace_are_set_and_those_of_others_stay() {
+    let fixture = Fixture::new("inputs-labels").await;
+    let _agent = fixture.start().await;
+    let namespace = format!("namespace/{}", fixture.apps.name());
+    fixture.kubectl(&["label", &namespace, "of=others"]).await;
+    let spec = |labels: Value| json!({ "options": { "namespaceLabels": labels, "namespaceAnnotations": { "note": "a" } } });
+    let first = json!({ "a": "1", "b": "1", "pod-security.kubernetes.io/enforce": "privileged" });
+    fixture.deploy("web", "1.0.0", &spec(first)).await;
+    fixture.until_ready("web").await;
+    fixture.deploy("web", "1.0.0", &spec(json!({ "a": "2" }))).await;
+    let found = until(&fixture.apps, &namespace, |found| {
+        ensure!(
+            found["metadata"]["labels"]["a"] == "2",
+            "{}",
+            found["metadata"]["labels"]
+        );
+        Ok(())
+    })
+    .await;
+    let labels = found["metadata"]["labels"].as_object().unwrap();
+    assert_eq!(labels.get("of"), Some(&json!("others")));
+    assert!(!labels.contains_key("b"), "{labels:?}");
+    assert!(
+        !labels.contains_key("pod-security.kubernetes.io/enforce"),
+        "{labels:?}"
+    );
+    assert_eq!(found["metadata"]["annotations"]["note"], "a");
+}
+
+#[tokio::test]
+async fn a_deployment_has_the_permissions_of_its_service_account_only() {
+    let fixture = Fixture::new("inputs-account").await;
+    let _agent = fixture.start().await;
+    let mut spec = json!({ "options": { "serviceAccount": "deployer" } });
+    fixture.deploy("web", "1.0.0", &spec).await;
+    let missing = format!(
+        "service account {}/deployer: it does not exist",
+        fixture.system.name()
+    );
+    fixture.until_error("web", "Deployed", &[&missing]).await;
+
+    crate::harness::run(&fixture.system, &["create", "serviceaccount", "deployer"]).await;
+    spec["options"]["forceSyncGeneration"] = json!(1);
+    fixture.deploy("web", "1.0.0", &spec).await;
+    let user = format!("system:serviceaccount:{}:deployer", fixture.system.name());
+    fixture
+        .until_error("web", "Deployed", &[&user, "configmaps"])
+        .await;
+    assert_eq!(fixture.records().await, Vec::<String>::new());
+
+    // The objects, and not yet the records.
+    let role = |verb: &str, resource: &str| {
+        vec![
+            "create".to_owned(),
+            "role".to_owned(),
+            format!("deploy-{resource}"),
+            format!("--verb={verb}"),
+            format!("--resource={resource}"),
+        ]
+    };
+    for resource in ["configmaps", "secrets"] {
+        let arguments = role("*", resource);
+        fixture
+            .kubectl(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+            .await;
+        let (role, account) = (
+            format!("--role=deploy-{resource}"),
+            format!("--serviceaccount={}:deployer", fixture.system.name()),
+        );
+        fixture
+            .kubectl(&[
+                "create",
+                "rolebinding",
+                &format!("deploy-{resource}"),
+                &role,
+                &account,
+            ])
+            .await;
+        spec["options"]["forceSyncGeneration"] =
+            json!(spec["options"]["forceSyncGeneration"].as_u64().unwrap() + 1);
+        fixture.deploy("web", "1.0.0", &spec).await;
+        if resource == "configmaps" {
+            fixture.until_error("web", "Deployed", &[&user, "secrets"]).await;
+        }
+    }
+    fixture.until_ready("web").await;
+    // It is removed with the same permissions.
+    fixture.delete("web").await;
+    fixture
+        .until_none(&format!("configmap/{}-config", fixture.name("web")))
+        .await;
+}
+
+#[tokio::test]
+async fn a_deployment_waits_for_its_dependencies_and_no_longer() {
+    let fixture = Fixture::new("inputs-depends").await;
+    let _agent = fixture.start().await;
+    let database = fixture.name("db");
+    let spec = json!({ "dependsOn": [{ "name": database }] });
+    fixture.deploy("web", "1.0.0", &spec).await;
+    fixture
+        .until_error("web", "Deployed", &["dependsOn[0] matches no bundle", &database])
+        .await;
+
+    // Its values are missing.
+    fixture.deploy("db", "1.0.0", &json!({ "valuesHash": "a" })).await;
+    let not_ready = format!("dependent bundle(s) are not ready: [{database}]");
+    fixture.until_error("web", "Deployed", &[&not_ready]).await;
+    assert!(fixture.helm_runs_of(&fixture.name("web")).is_empty());
+
+    fixture.deploy("db", "1.0.0", &json!({})).await;
+    fixture.until_ready("db").await;
+    let ready = Instant::now();
+    fixture
+        .until("web", |found| {
+            let deployed = condition(found, "Deployed").cloned().unwrap_or_default();
+            ensure!(deployed["status"] == "True", "it is {deployed}");
+            Ok(())
+        })
+        .await;
+    // A second for the deployment itself, on a busy machine.
+    assert!(ready.elapsed() < Duration::from_secs(4), "{:?}", ready.elapsed());
+    assert_eq!(fixture.helm_runs_of(&fixture.name("web")), ["install"]);
+}
+
+#[tokio::test]
+async fn a_bundle_without_a_chart_is_refused() {
+    let fixture = Fixture::new("inputs-content").await;
+    let _agent = fixture.start().await;
+    let mut spec = fixture.spec("1.0.0", &json!({ "deploymentID": "s-abc:def" }));
+    spec.as_object_mut().unwrap().remove("helmChartOptions");
+    fixture.put(&fixture.name("web"), spec).await;
+    fixture
+        .until_error("web", "Deployed", &["files (spec.resources) in place of a chart"])
+        .await;
+    assert!(fixture.helm_runs().is_empty());
+}

@@ -1,0 +1,258 @@
+//! The life of a release, from the BundleDeployment to the objects and back to its status.
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+use crate::harness::agent::Fixture;
+use crate::harness::until;
+
+fn values(hash: &str) -> Value {
+    json!({ "valuesHash": hash })
+}
+
+/// Changes the value in the ConfigMap of a release, as a user.
+async fn edit(fixture: &Fixture, release: &str, msg: &str) {
+    let object = format!("configmap/{release}-config");
+    let patch = json!({ "data": { "msg": msg } }).to_string();
+    let arguments = [
+        "patch",
+        &object,
+        "--type=merge",
+        "--field-manager=by-hand",
+        "-p",
+        &patch,
+    ];
+    fixture.kubectl(&arguments).await;
+}
+
+#[tokio::test]
+async fn a_chart_is_installed_upgraded_and_uninstalled() {
+    let fixture = Fixture::new("life").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let hash = fixture.values("web", "msg: first\n").await;
+    fixture.deploy("web", "1.0.0", &values(&hash)).await;
+    let installed = fixture.until_ready("web").await;
+    assert_eq!(
+        installed["status"]["release"],
+        format!("{}/{release}:1", fixture.apps.name())
+    );
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("first"));
+    assert_eq!(installed["status"]["resourceCounts"]["ready"], 1);
+
+    let hash = fixture.values("web", "msg: second\n").await;
+    fixture.deploy("web", "1.0.0", &values(&hash)).await;
+    fixture.until_revision("web", 2).await;
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("second"));
+    let (_, record) = fixture.record(&release, 2).await.unwrap();
+    let id = fixture.until_ready("web").await["spec"]["deploymentID"].clone();
+    assert!(
+        record.info.description.contains(id.as_str().unwrap()),
+        "{}",
+        record.info.description
+    );
+
+    fixture.delete("web").await;
+    fixture.until_none(&format!("configmap/{release}-config")).await;
+    for revision in [1, 2] {
+        fixture
+            .until_none(&format!("secret/sh.helm.release.v1.{release}.v{revision}"))
+            .await;
+    }
+    assert_eq!(
+        fixture.helm_runs_of(&release),
+        ["install", "upgrade", "uninstall"]
+    );
+}
+
+/// The Secret is written before the BundleDeployment refers to it, but the other way round must not deploy the old values.
+#[tokio::test]
+async fn values_with_another_hash_are_not_deployed() {
+    let fixture = Fixture::new("life-hash").await;
+    let _agent = fixture.start().await;
+    let hash = fixture.values("web", "msg: right\n").await;
+    fixture.values("web", "msg: wrong\n").await;
+    fixture.deploy("web", "1.0.0", &values(&hash)).await;
+    fixture
+        .until_error("web", "Deployed", &["hash mismatch", &hash])
+        .await;
+    assert_eq!(fixture.records().await, Vec::<String>::new());
+    fixture.values("web", "msg: right\n").await;
+    fixture.until_msg(&fixture.name("web"), "right").await;
+}
+
+#[tokio::test]
+async fn drift_is_reported_and_corrected_without_a_revision() {
+    let fixture = Fixture::new("life-drift").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+
+    edit(&fixture, &release, "mine").await;
+    fixture
+        .until_error("web", "Ready", &["configmap", "modified", "msg"])
+        .await;
+    let modified = fixture.until("web", |_| Ok(())).await["status"].clone();
+    assert_ne!(modified["nonModified"], true);
+    assert_eq!(modified["modifiedStatus"][0]["name"], format!("{release}-config"));
+    assert_eq!(
+        fixture.msg(&release).await.as_deref(),
+        Some("mine"),
+        "nothing is corrected without correctDrift"
+    );
+
+    let corrected = json!({ "correctDrift": { "enabled": true } });
+    fixture.deploy("web", "1.0.0", &corrected).await;
+    fixture.until_msg(&release, "hello").await;
+    fixture.until_ready("web").await;
+    // Now within a moment.
+    edit(&fixture, &release, "again").await;
+    fixture.until_msg(&release, "hello").await;
+    let found = fixture.until_ready("web").await;
+    assert_eq!(
+        found["status"]["release"],
+        format!("{}/{release}:1", fixture.apps.name())
+    );
+    assert_eq!(fixture.helm_runs_of(&release), ["install"]);
+    assert_eq!(fixture.records().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_deleted_object_is_reported_and_created_again() {
+    let fixture = Fixture::new("life-deleted").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let object = format!("configmap/{release}-config");
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    fixture.kubectl(&["delete", &object]).await;
+    fixture.until_error("web", "Ready", &["missing"]).await;
+    assert_eq!(fixture.object(&object).await, None);
+
+    fixture
+        .deploy("web", "1.0.0", &json!({ "correctDrift": { "enabled": true } }))
+        .await;
+    fixture.until_msg(&release, "hello").await;
+    fixture.until_ready("web").await;
+    let before = fixture.object(&object).await.unwrap();
+    fixture.kubectl(&["delete", &object]).await;
+    until(&fixture.apps, &object, |found| {
+        ensure!(
+            found["metadata"]["uid"] != before["metadata"]["uid"],
+            "it is the old one"
+        );
+        Ok(())
+    })
+    .await;
+    fixture.until_ready("web").await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install"]);
+}
+
+#[tokio::test]
+async fn deleted_records_are_made_again() {
+    let fixture = Fixture::new("life-records").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    let object = format!("configmap/{release}-config");
+    let uid = fixture.object(&object).await.unwrap()["metadata"]["uid"].clone();
+    fixture
+        .kubectl(&["delete", "secrets", "--selector=owner=helm"])
+        .await;
+    let record = fixture.until_status(&release, 1, "deployed").await;
+    assert!(
+        record.info.description.contains("because of a missing release"),
+        "{}",
+        record.info.description
+    );
+    fixture.until_ready("web").await;
+    assert_eq!(
+        fixture.object(&object).await.unwrap()["metadata"]["uid"],
+        uid,
+        "its objects stay"
+    );
+}
+
+#[tokio::test]
+async fn the_objects_are_kept_if_that_is_wanted() {
+    let fixture = Fixture::new("life-keep").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture
+        .deploy("web", "1.0.0", &json!({ "options": { "keepResources": true } }))
+        .await;
+    fixture.until_ready("web").await;
+    let object = format!("configmap/{release}-config");
+    let before = fixture.object(&object).await.unwrap();
+    fixture.delete("web").await;
+    fixture
+        .until_none(&format!("secret/sh.helm.release.v1.{release}.v1"))
+        .await;
+    assert_eq!(fixture.object(&object).await.unwrap(), before);
+    assert_eq!(fixture.helm_runs_of(&release), ["install"]);
+}
+
+#[tokio::test]
+async fn a_held_deployment_stays_as_it_is() {
+    let fixture = Fixture::new("life-held").await;
+    let _agent = fixture.start().await;
+    let holds = ["paused", "offSchedule", "waitingForValues"];
+    let names = holds.map(str::to_lowercase);
+    let spec = |msg: &str| json!({ "options": { "helm": { "values": { "msg": msg } } }, "correctDrift": { "enabled": true } });
+    for name in &names {
+        fixture.deploy(name, "1.0.0", &spec("before")).await;
+    }
+    let mut statuses = Vec::new();
+    for name in &names {
+        statuses.push(fixture.until_ready(name).await["status"].clone());
+    }
+    for (hold, name) in holds.iter().zip(&names) {
+        let mut spec = spec("after");
+        spec[hold] = json!(true);
+        fixture.deploy(name, "1.0.0", &spec).await;
+        // The BundleDeployment is reconciled for its change, the drift, and a new one.
+        edit(&fixture, &fixture.name(name), "drift").await;
+    }
+    let new = json!({ "paused": true });
+    fixture.deploy("new", "1.0.0", &new).await;
+    fixture.barrier().await;
+    for (name, before) in names.iter().zip(&statuses) {
+        assert_eq!(
+            fixture.msg(&fixture.name(name)).await.as_deref(),
+            Some("drift"),
+            "{name}"
+        );
+        assert_eq!(fixture.until(name, |_| Ok(())).await["status"], *before, "{name}");
+        assert_eq!(fixture.helm_runs_of(&fixture.name(name)), ["install"], "{name}");
+    }
+    assert!(fixture.helm_runs_of(&fixture.name("new")).is_empty());
+    for name in &names {
+        let mut spec = spec("after");
+        // The edit is a conflict otherwise.
+        spec["options"]["helm"]["force"] = json!(true);
+        fixture.deploy(name, "1.0.0", &spec).await;
+    }
+    for name in &names {
+        fixture.until_msg(&fixture.name(name), "after").await;
+    }
+    let held = fixture.until("new", |_| Ok(())).await;
+    let status = held.get("status").cloned().unwrap_or_default();
+    assert!(status.get("appliedDeploymentID").is_none(), "{status}");
+}
+
+/// Ready, and nothing more to be written: the heartbeat has shown the cluster.
+#[tokio::test]
+async fn the_cluster_shows_when_its_agent_was_last_seen() {
+    let fixture = Fixture::new("life-beat").await;
+    let _agent = fixture.start().await;
+    let cluster = until(&fixture.upstream, "cluster/edge", |cluster| {
+        cluster["status"]["agent"]["lastSeen"]
+            .as_str()
+            .context("no heartbeat")?;
+        Ok(())
+    })
+    .await;
+    assert_eq!(cluster["status"]["agent"]["namespace"], fixture.system.name());
+}

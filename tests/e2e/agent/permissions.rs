@@ -1,0 +1,142 @@
+//! The permissions of the agent in both clusters, with those of `manifests/agent/namespaced` in the workload cluster: each of them is
+//! used, and no other one is needed.
+
+use std::collections::BTreeSet;
+
+use anyhow::ensure;
+use helmops_bed::helmops::objects;
+use helmops_bed::permissions::{GrantedPermission, findings, granted, used_in};
+use helmops_bed::wait::eventually;
+use serde_json::{Value, json};
+
+use crate::harness::agent::{Fixture, Permissions};
+use crate::harness::standalone::decoded;
+use crate::harness::{SOON, run, until};
+
+/// No request has this verb: the API server checks it for requests that name another user.
+const IMPERSONATE: &str = "impersonate";
+
+/// The roles of these manifests with the name of the agent.
+async fn roles(fixture: &Fixture, folder: &str) -> BTreeSet<GrantedPermission> {
+    let mut granted = granted(&objects(&fixture.bed.tools, folder).await.unwrap()).unwrap();
+    granted.retain(|one| one.role.contains(" helmops-agent") && one.permission.verb != IMPERSONATE);
+    assert!(!granted.is_empty());
+    granted
+}
+
+async fn apply(kubectl: impl AsRef<helmops_bed::kubectl::Kubectl>, object: &Value) {
+    kubectl
+        .as_ref()
+        .apply(&object.to_string())
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+}
+
+/// Everything that an agent does.
+async fn work(fixture: &Fixture) {
+    let kind = |kind: &str| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": "copied" } });
+    apply(&fixture.upstream, &kind("Secret")).await;
+    apply(&fixture.upstream, &kind("ConfigMap")).await;
+    run(&fixture.system, &["create", "serviceaccount", "deployer"]).await;
+    let account = format!("--serviceaccount={}:deployer", fixture.system.name());
+    run(
+        &fixture.apps,
+        &[
+            "create",
+            "rolebinding",
+            "deployer",
+            "--clusterrole=cluster-admin",
+            &account,
+        ],
+    )
+    .await;
+    let hash = fixture.values("web", "msg: first\n").await;
+    let resources =
+        json!([{ "kind": "Secret", "name": "copied" }, { "kind": "ConfigMap", "name": "copied" }]);
+    let mut spec = json!({
+        "valuesHash": hash, "correctDrift": { "enabled": true },
+        "options": { "downstreamResources": resources, "createNamespace": false },
+    });
+    fixture.deploy("web", "1.0.0", &spec).await;
+    fixture.until_ready("web").await;
+    spec["options"]["forceSyncGeneration"] = json!(1);
+    fixture.deploy("web", "1.0.0", &spec).await;
+    fixture.until_revision("web", 2).await;
+    fixture.until_ready("web").await;
+    let other = json!({ "options": { "serviceAccount": "deployer", "createNamespace": false } });
+    fixture.deploy("other", "1.0.0", &other).await;
+    fixture.until_ready("other").await;
+    let object = format!("configmap/{}-config", fixture.name("web"));
+    fixture.kubectl(&["delete", &object]).await;
+    until(&fixture.apps, &object, |_| Ok(())).await;
+    fixture.until_ready("web").await;
+    for name in ["web", "other"] {
+        fixture.delete(name).await;
+        let secret = format!("secret/sh.helm.release.v1.{}.v1", fixture.name(name));
+        fixture.until_none(&secret).await;
+    }
+    fixture.until_none("configmap/copied").await;
+    fixture.until_none("secret/copied").await;
+}
+
+#[tokio::test]
+async fn each_permission_of_the_agent_is_used_and_no_other_is_needed() {
+    let fixture = Fixture::with_permissions("permissions", Permissions::Namespaced).await;
+    let flags = ["--renew-token-at=0.002"];
+    let before = fixture
+        .system
+        .kubectl()
+        .get("secret/fleet-agent")
+        .await
+        .unwrap()
+        .unwrap();
+    // It remembers a namespace after a user has deleted that.
+    run(&fixture.system, &["create", "configmap", "helmops-agent"]).await;
+    let _agent = fixture.start_with("agent", &flags).await.unwrap();
+    work(&fixture).await;
+    until(&fixture.system, "secret/fleet-agent", |secret| {
+        ensure!(
+            decoded(secret, "kubeconfig") != decoded(&before, "kubeconfig"),
+            "it is not renewed"
+        );
+        Ok(())
+    })
+    .await;
+    until(&fixture.upstream, "cluster/edge", |cluster| {
+        ensure!(cluster["status"]["agent"]["lastSeen"].is_string(), "no heartbeat");
+        Ok(())
+    })
+    .await;
+
+    let check = async |namespace: &str, granted: &BTreeSet<GrantedPermission>| {
+        let found = findings(granted, &used_in(&fixture.bed.audit_log(), namespace).unwrap());
+        ensure!(found.is_empty(), "{found:#?}");
+        Ok(())
+    };
+    let mut downstream = roles(&fixture, "agent/namespaced").await;
+    let namespaced = granted(
+        &objects(&fixture.bed.tools, "agent/namespaced/role")
+            .await
+            .unwrap(),
+    )
+    .unwrap();
+    downstream.extend(namespaced);
+    let mut upstream = roles(&fixture, "standalone").await;
+    let role = fixture
+        .upstream
+        .kubectl()
+        .get("role/helmops-agent-edge")
+        .await
+        .unwrap()
+        .unwrap();
+    upstream.extend(granted(&[role]).unwrap());
+    // Some requests are repeated in intervals.
+    let result = eventually("the permissions to be used", SOON, async || {
+        check(fixture.upstream.name(), &upstream).await?;
+        check(fixture.system.name(), &downstream).await
+    })
+    .await;
+    result.unwrap();
+}

@@ -1,0 +1,351 @@
+//! What the agent must not destroy, nor do twice.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use helmops_bed::helm::Helm;
+use helmops_bed::namespace::TestNamespace;
+use helmops_bed::wait::eventually;
+use helmops_release::record::Status;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::engine::ENDLESS_HOOK;
+use crate::harness::agent::{Agent, CONFIG, Fixture};
+use crate::harness::{SOON, run, until};
+
+/// Waits until the log of an agent contains this.
+async fn until_logged(agent: &Agent, text: &str) {
+    eventually(&format!("{text} in the log"), SOON, async || {
+        ensure!(
+            agent.process.log().contains(text),
+            "the log ends with\n{}",
+            agent.process.tail()
+        );
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// The uid of an object of the namespace of the releases.
+async fn uid(fixture: &Fixture, object: &str) -> Value {
+    fixture.object(object).await.unwrap()["metadata"]["uid"].clone()
+}
+
+/// The processes of the machine whose parent is this one.
+fn children(parent: u32) -> Vec<i32> {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let process: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(") ")?;
+        let of: u32 = rest.split(' ').nth(1)?.parse().ok()?;
+        (of == parent).then_some(process)
+    });
+    processes.collect()
+}
+
+/// Kills the agent together with its Helm, so that Helm cannot record that it was stopped.
+async fn kill_with_helm(mut agent: Agent) {
+    agent.process.signal(Signal::STOP).unwrap();
+    let helms = children(agent.process.pid().unwrap());
+    assert_eq!(helms.len(), 1, "one Helm runs");
+    for helm in helms {
+        kill_process(Pid::from_raw(helm).unwrap(), Signal::KILL).unwrap();
+    }
+    agent.process.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_release_completes_although_the_agent_was_killed_while_helm_ran() {
+    let fixture = Fixture::new("safety-killed").await;
+    fixture
+        .charts
+        .web("2.0.0", &[("config", CONFIG), ("hook", ENDLESS_HOOK)])
+        .await;
+    let agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_status(&release, 1, "pending-install").await;
+    kill_with_helm(agent).await;
+    assert_eq!(
+        fixture.record(&release, 1).await.unwrap().1.info.status,
+        Status::PendingInstall
+    );
+    fixture.charts.web("3.0.0", &[("config", CONFIG)]).await;
+    fixture.deploy("web", "3.0.0", &json!({})).await;
+    let _agent = fixture.start().await;
+    fixture.until_ready("web").await;
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("hello"));
+    let pending = [
+        "get",
+        "secrets",
+        "--selector=owner=helm,status in (pending-install,pending-upgrade)",
+        "--output=name",
+    ];
+    assert_eq!(fixture.kubectl(&pending).await, "");
+}
+
+/// The charts of a user's Helm, and Helm itself.
+async fn user_helm(fixture: &Fixture, arguments: &[&str]) -> Result<String> {
+    let folder = fixture.bed.directory.clone();
+    let kubeconfig = fixture.bed.kubeconfig.to_str().context("no UTF-8")?;
+    let mut all = arguments.to_vec();
+    all.extend(["--namespace", fixture.apps.name(), "--kubeconfig", kubeconfig]);
+    Helm::new(&fixture.bed.tools, &folder).run(&all).await
+}
+
+async fn install_by_user(fixture: &Fixture, release: &str) {
+    let url = fixture.charts.url();
+    user_helm(
+        fixture,
+        &["install", release, "web", "--repo", &url, "--version=1.0.0"],
+    )
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_foreign_release_is_refused_and_taken_over_if_that_is_wanted() {
+    let fixture = Fixture::new("safety-foreign").await;
+    let release = fixture.name("web");
+    install_by_user(&fixture, &release).await;
+    let object = format!("configmap/{release}-config");
+    let before = fixture.object(&object).await;
+    let _agent = fixture.start().await;
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture
+        .until_error(
+            "web",
+            "Deployed",
+            &["was not made by this agent", "takeOwnership"],
+        )
+        .await;
+    assert_eq!(fixture.object(&object).await, before);
+    assert!(fixture.helm_runs().is_empty());
+
+    // A removal does not concern it either.
+    fixture.delete("web").await;
+    fixture.barrier().await;
+    assert_eq!(fixture.object(&object).await, before);
+
+    fixture
+        .deploy(
+            "web",
+            "1.0.0",
+            &json!({ "options": { "helm": { "takeOwnership": true } } }),
+        )
+        .await;
+    fixture.until_revision("web", 2).await;
+    fixture.until_ready("web").await;
+    assert_eq!(uid(&fixture, &object).await, before.unwrap()["metadata"]["uid"]);
+}
+
+#[tokio::test]
+async fn an_operation_of_another_helm_is_waited_for() {
+    let fixture = Fixture::new("safety-pending").await;
+    let release = fixture.name("web");
+    install_by_user(&fixture, &release).await;
+    let (_, record) = fixture.record(&release, 1).await.unwrap();
+    let pending = record.with_status(Status::PendingUpgrade, "Preparing upgrade".to_owned());
+    fixture.write_record(&pending).await;
+    let _agent = fixture.start().await;
+    fixture
+        .deploy(
+            "web",
+            "1.0.0",
+            &json!({ "options": { "helm": { "takeOwnership": true } } }),
+        )
+        .await;
+    fixture
+        .until_error(
+            "web",
+            "Deployed",
+            &["pending-upgrade", "another Helm", &pending.secret_name()],
+        )
+        .await;
+    assert_eq!(
+        fixture.record(&release, 1).await.unwrap().1.info.status,
+        Status::PendingUpgrade
+    );
+    assert!(fixture.helm_runs().is_empty());
+    // It ends.
+    fixture
+        .write_record(&pending.with_status(Status::Deployed, "Upgrade complete".to_owned()))
+        .await;
+    fixture.until_revision("web", 2).await;
+}
+
+#[tokio::test]
+async fn the_second_deployment_of_a_release_is_refused() {
+    let fixture = Fixture::new("safety-twice").await;
+    let _agent = fixture.start().await;
+    let spec =
+        |msg: &str| json!({ "options": { "helm": { "releaseName": "same", "values": { "msg": msg } } } });
+    fixture.deploy("first", "1.0.0", &spec("first")).await;
+    fixture
+        .until("first", |found| {
+            ensure!(found["status"]["ready"] == true, "it is not ready");
+            Ok(())
+        })
+        .await;
+    fixture.deploy("second", "1.0.0", &spec("second")).await;
+    let owner = format!("belongs to BundleDeployment {}", fixture.name("first"));
+    fixture
+        .until_error("second", "Deployed", &[&owner, "releaseName"])
+        .await;
+    fixture.delete("second").await;
+    fixture.barrier().await;
+    assert_eq!(fixture.msg("same").await.as_deref(), Some("first"));
+    assert_eq!(fixture.helm_runs_of("same"), ["install"]);
+}
+
+#[tokio::test]
+async fn the_objects_of_a_renamed_release_survive() {
+    let fixture = Fixture::new("safety-renamed").await;
+    let fixed = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fixed}\n";
+    fixture
+        .charts
+        .web("2.0.0", &[("config", CONFIG), ("fixed", fixed)])
+        .await;
+    let _agent = fixture.start().await;
+    let spec = |name: &str| json!({ "options": { "helm": { "releaseName": name } } });
+    fixture.deploy("web", "2.0.0", &spec("old")).await;
+    fixture.until_msg("old", "hello").await;
+    fixture.until_ready("web").await;
+    let before = uid(&fixture, "configmap/fixed").await;
+    fixture.deploy("web", "2.0.0", &spec("new")).await;
+    fixture.until_msg("new", "hello").await;
+    fixture.until_none("configmap/old-config").await;
+    fixture.until_none("secret/sh.helm.release.v1.old.v1").await;
+    fixture.until_ready("web").await;
+    assert_eq!(uid(&fixture, "configmap/fixed").await, before);
+    let fixed = fixture.object("configmap/fixed").await.unwrap();
+    assert_eq!(
+        fixed["metadata"]["annotations"]["meta.helm.sh/release-name"],
+        "new"
+    );
+    assert!(
+        !fixture.helm_runs().iter().any(|run| run.starts_with("uninstall")),
+        "{:?}",
+        fixture.helm_runs()
+    );
+}
+
+#[tokio::test]
+async fn nothing_is_uninstalled_because_of_a_namespace_that_was_created_again() {
+    let fixture = Fixture::new("safety-recreated").await;
+    let mut agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    agent.process.kill().await.unwrap();
+    // The same as a namespace that was created again: it has another UID.
+    let state = "configmap/helmops-agent";
+    let patch = json!({ "data": { "deploymentNamespace": "namespace/another" } }).to_string();
+    run(&fixture.system, &["patch", state, "--type=merge", "-p", &patch]).await;
+    fixture.delete("web").await;
+    let agent = fixture.start().await;
+    until_logged(&agent, "was created again").await;
+    assert!(
+        agent.process.log().contains("nothing is uninstalled"),
+        "{}",
+        agent.process.tail()
+    );
+    fixture.barrier_without_removal().await;
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("hello"));
+    assert_eq!(fixture.helm_runs_of(&release), ["install"]);
+}
+
+/// The namespace disappears and comes back while the agent runs.
+#[tokio::test]
+async fn nothing_is_uninstalled_when_the_namespace_of_the_cluster_is_deleted() {
+    let fixture = Fixture::new("safety-deleted").await;
+    let agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    let namespace = format!("namespace/{}", fixture.upstream.name());
+    let kubectl = fixture.bed.kubectl();
+    run(&kubectl, &["delete", &namespace, "--wait=false"]).await;
+    crate::harness::until_none(&kubectl, &namespace).await;
+    run(&kubectl, &["create", "namespace", fixture.upstream.name()]).await;
+    fixture.join().await.unwrap();
+    drop(agent);
+    let agent = fixture.start().await;
+    until_logged(&agent, "was created again").await;
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("hello"));
+    // The BundleDeployment comes back as well: nothing is deployed again.
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install"]);
+}
+
+#[tokio::test]
+async fn nothing_is_uninstalled_because_of_an_empty_wrong_namespace() {
+    let fixture = Fixture::new("safety-wrong").await;
+    let mut agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    agent.process.kill().await.unwrap();
+    // As at the first start of this agent after Fleet's.
+    run(&fixture.system, &["delete", "configmap", "helmops-agent"]).await;
+    let wrong = TestNamespace::create(fixture.bed, "safety-empty").await.unwrap();
+    let binding = ["create", "rolebinding", "agent", "--clusterrole=helmops-agent"];
+    let account = format!("--serviceaccount={}:helmops-agent", fixture.upstream.name());
+    run(&wrong, &[&binding[..], &[&account]].concat()).await;
+    fixture.join_namespace(wrong.name()).await.unwrap();
+    let agent = fixture.start().await;
+    until_logged(&agent, "may be the wrong one: nothing is uninstalled").await;
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("hello"));
+    assert_eq!(fixture.helm_runs_of(&release), ["install"]);
+    drop(agent);
+
+    fixture.join_namespace(fixture.upstream.name()).await.unwrap();
+    let _agent = fixture.start().await;
+    until(&fixture.system, "configmap/helmops-agent", |_| Ok(())).await;
+    fixture.delete("web").await;
+    fixture.until_none(&format!("configmap/{release}-config")).await;
+}
+
+#[tokio::test]
+async fn what_was_deleted_while_the_agent_was_away_is_uninstalled_at_its_start() {
+    let fixture = Fixture::new("safety-away").await;
+    let mut agent = fixture.start().await;
+    for name in ["stays", "goes"] {
+        fixture.deploy(name, "1.0.0", &json!({})).await;
+        fixture.until_ready(name).await;
+    }
+    agent.process.kill().await.unwrap();
+    fixture.delete("goes").await;
+    let _agent = fixture.start().await;
+    let goes = fixture.name("goes");
+    fixture.until_none(&format!("configmap/{goes}-config")).await;
+    fixture
+        .until_none(&format!("secret/sh.helm.release.v1.{goes}.v1"))
+        .await;
+    assert_eq!(fixture.helm_runs_of(&goes), ["install", "uninstall"]);
+    assert_eq!(fixture.helm_runs_of(&fixture.name("stays")), ["install"]);
+    assert_eq!(
+        fixture.msg(&fixture.name("stays")).await.as_deref(),
+        Some("hello")
+    );
+}
+
+/// SIGTERM lets a running Helm end within the grace period.
+#[tokio::test]
+async fn a_terminated_agent_leaves_no_pending_release() {
+    let fixture = Fixture::new("safety-sigterm").await;
+    fixture.charts.web("2.0.0", &[("hook", ENDLESS_HOOK)]).await;
+    let mut agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_status(&release, 1, "pending-install").await;
+    let status = agent.process.terminate(Duration::from_secs(60)).await.unwrap();
+    assert!(status.success(), "{status}");
+    assert_eq!(
+        fixture.record(&release, 1).await.unwrap().1.info.status,
+        Status::Failed
+    );
+}
