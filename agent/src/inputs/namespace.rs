@@ -6,7 +6,7 @@ use helmops_api::BundleDeploymentOptions;
 use helmops_core::targeting::selector::Selector;
 use helmops_release::report::Blocked;
 use helmops_runtime::client::{ApiError, CallError, bounded};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
@@ -79,7 +79,79 @@ pub async fn apply_metadata(
     Ok(())
 }
 
+/// Applies `namespaceLabels` and `namespaceAnnotations` if one of them is missing or has another value.
+///
+/// # Errors
+/// If the account that deploys may not read or change the namespace.
+pub async fn restore_metadata(
+    deployer: &Client,
+    options: &BundleDeploymentOptions,
+    namespace: &str,
+) -> Result<(), ApiError> {
+    let api = Api::<Namespace>::all(deployer.clone());
+    let live = bounded(api.get_metadata(namespace)).await?;
+    if has_metadata(&live.metadata, options) {
+        return Ok(());
+    }
+    apply_metadata(deployer, options, namespace).await
+}
+
+fn has_metadata(live: &ObjectMeta, options: &BundleDeploymentOptions) -> bool {
+    let value = |all: &Option<BTreeMap<String, String>>, key: &str| all.as_ref()?.get(key).cloned();
+    let annotations = &options.namespace_annotations;
+    allowed(&options.namespace_labels)
+        .into_iter()
+        .all(|(key, label)| value(&live.labels, key).as_ref() == Some(label))
+        && annotations
+            .iter()
+            .all(|(key, annotation)| value(&live.annotations, key).as_ref() == Some(annotation))
+}
+
 fn allowed(labels: &BTreeMap<String, String>) -> BTreeMap<&String, &String> {
     let is_protected = |key: &str| PROTECTED.iter().any(|protected| key.starts_with(protected));
     labels.iter().filter(|(key, _)| !is_protected(key)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let pairs = pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        pairs.collect()
+    }
+
+    #[test]
+    fn metadata_of_a_namespace_are_written_again_only_if_one_is_missing_or_changed() {
+        let options = BundleDeploymentOptions {
+            namespace_labels: map(&[
+                ("team", "a"),
+                ("pod-security.kubernetes.io/enforce", "privileged"),
+            ]),
+            namespace_annotations: map(&[("owner", "o")]),
+            ..BundleDeploymentOptions::default()
+        };
+        let live = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| ObjectMeta {
+            labels: Some(map(labels)),
+            annotations: Some(map(annotations)),
+            ..ObjectMeta::default()
+        };
+        for (labels, annotations, is_complete) in [
+            (
+                &[("team", "a"), ("of-others", "x")][..],
+                &[("owner", "o")][..],
+                true,
+            ),
+            (&[("team", "b")], &[("owner", "o")], false),
+            (&[], &[("owner", "o")], false),
+            (&[("team", "a")], &[("owner", "x")], false),
+            (&[("team", "a")], &[], false),
+        ] {
+            let live = live(labels, annotations);
+            assert_eq!(has_metadata(&live, &options), is_complete, "{live:?}");
+        }
+        assert!(!has_metadata(&ObjectMeta::default(), &options));
+    }
 }

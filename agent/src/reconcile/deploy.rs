@@ -14,7 +14,10 @@ use helmops_release::{
     scopes::Scopes,
     state::{Applied, ReleaseState, Wanted},
 };
-use helmops_runtime::retry_state::RetryKey;
+use helmops_runtime::{
+    client::{ApiError, CallError},
+    retry_state::RetryKey,
+};
 use kube::runtime::reflector::ObjectRef;
 
 use crate::{
@@ -84,6 +87,7 @@ impl<'d> Deployment<'d> {
         // The cache may be behind: it only shows that nothing is to be done.
         let cached = context.records.cached_history(release).await?;
         if let (Some(deployed), false) = (self.current(&cached), copies) {
+            self.restore_namespace(&deployed).await?;
             return Ok(deployed);
         }
         self.check_backoff()?;
@@ -285,17 +289,24 @@ impl<'d> Deployment<'d> {
             super::remove::remove_renamed(context, self.wanted, &others).await?;
         }
         if !options.namespace_labels.is_empty() || !options.namespace_annotations.is_empty() {
-            let result = inputs::apply_metadata(&deployer, options, &release.namespace).await;
-            result.map_err(|error| AgentError::NamespaceForbidden {
-                release: current.to_string(),
-                error: format!(
-                    "the labels and annotations of namespace {} cannot be set: {error}; grant 'get' and 'patch' on this namespace \
-                     or remove namespaceLabels and namespaceAnnotations",
-                    release.namespace
-                ),
-            })?;
+            let applied = inputs::apply_metadata(&deployer, options, &release.namespace).await;
+            applied.map_err(|error| namespace_error(&current, error))?;
         }
         Ok(current)
+    }
+
+    /// Sets the labels and annotations of the namespace again if one is missing: a user has removed it, or the account that
+    /// deploys was not allowed to set it.
+    async fn restore_namespace(&self, current: &Deployed) -> Result<(), AgentError> {
+        let (context, options) = (self.context, &self.wanted.spec.options);
+        if options.namespace_labels.is_empty() && options.namespace_annotations.is_empty() {
+            return Ok(());
+        }
+        let identity =
+            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
+        let deployer = context.deployer(&identity)?;
+        let restored = inputs::restore_metadata(&deployer, options, &self.release.namespace).await;
+        restored.map_err(|error| namespace_error(current, error))
     }
 
     /// The attempt that the next revision is.
@@ -363,6 +374,22 @@ impl<'d> Deployment<'d> {
 enum Run {
     Install { replaces: bool },
     Upgrade,
+}
+
+/// Without the permission, the deployment counts as failed. Other errors change nothing of what is reported of it.
+fn namespace_error(deployed: &Deployed, error: ApiError) -> AgentError {
+    let namespace = &deployed.release.namespace;
+    if !error.is_forbidden() {
+        let object = format!("Namespace {namespace}");
+        return CallError::of("set the labels and annotations of", object)(error).into();
+    }
+    AgentError::NamespaceForbidden {
+        release: deployed.to_string(),
+        error: format!(
+            "the labels and annotations of namespace {namespace} cannot be set: {error}; grant 'get' and 'patch' on this namespace or \
+             remove namespaceLabels and namespaceAnnotations"
+        ),
+    }
 }
 
 fn name(deployment: &BundleDeployment) -> &str {
