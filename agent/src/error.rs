@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use helmops_core::reason::Reason;
-use helmops_fetch::resolution_failures;
 use helmops_release::{
     dependencies::Unmet,
     names::ReleaseKey,
@@ -132,15 +131,6 @@ pub enum Lacking {
         "this Bundle has files (spec.resources) in place of a chart, and helmops deploys charts only; leave it to Fleet's agent"
     )]
     Content,
-}
-
-/// The reasons of all errors, for metrics.
-pub fn failures() -> Vec<Reason> {
-    let mut reasons = resolution_failures();
-    reasons.extend_from_slice(Reason::AGENT);
-    reasons.extend_from_slice(Reason::DOWNLOAD);
-    reasons.push(Reason::ChartRequired);
-    reasons
 }
 
 fn refused(release: &ReleaseKey, owner: &ForeignOwner) -> String {
@@ -300,7 +290,7 @@ mod tests {
         let of_errors = errors.iter().map(ClassifiedError::reason);
         // Those of downloads from repositories and registries, and of their Secrets.
         let of_downloads = [Reason::RESOLUTION, Reason::DOWNLOAD].concat();
-        let known = failures();
+        let known = (crate::metrics::BUNDLE_DEPLOYMENTS.failures)();
         for reason in of_errors.chain(of_downloads) {
             assert!(known.contains(&reason), "{reason}");
         }

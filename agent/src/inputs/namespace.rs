@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use helmops_api::BundleDeploymentOptions;
 use helmops_core::targeting::selector::Selector;
-use helmops_release::report::Blocked;
+use helmops_release::{record::SECRET_SELECTOR, report::Blocked};
 use helmops_runtime::client::{ApiError, CallError, bounded};
-use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -19,6 +22,58 @@ use crate::error::{AgentError, Lacking};
 const FIELD_MANAGER: &str = "helmops-agent";
 /// Labels that only cluster administrators set.
 const PROTECTED: [&str; 2] = ["kubernetes.io/metadata.name", "pod-security.kubernetes.io/"];
+
+/// Namespaces that are never deleted.
+const KEPT: [&str; 2] = ["default", "kube-"];
+
+/// Creates a namespace, if it does not exist.
+///
+/// # Errors
+/// If it cannot be created.
+pub async fn create_namespace(client: &Client, name: &str) -> Result<(), CallError> {
+    let api = Api::<Namespace>::all(client.clone());
+    // An account that may not read namespaces may still use one that exists.
+    if matches!(bounded(api.get_metadata_opt(name)).await, Ok(Some(_))) {
+        return Ok(());
+    }
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.to_owned());
+    // As Helm creates it.
+    namespace.metadata.labels = Some([("name".to_owned(), name.to_owned())].into());
+    match bounded(api.create(&PostParams::default(), &namespace)).await {
+        Ok(_) => Ok(()),
+        Err(error) if ApiError::exists_already(&error) => Ok(()),
+        Err(error) => Err(CallError::of("create", format_args!("Namespace {name}"))(error)),
+    }
+}
+
+/// Deletes the namespace of a removed release, unless it has other releases or belongs to the cluster or the agent.
+///
+/// # Errors
+/// If it cannot be read or deleted.
+pub async fn delete_namespace(client: &Client, name: &str, agent_namespace: &str) -> Result<(), CallError> {
+    let is_kept = name == agent_namespace || KEPT.iter().any(|kept| name.starts_with(kept));
+    let records = Api::<Secret>::namespaced(client.clone(), name);
+    let listed =
+        bounded(records.list_metadata(&ListParams::default().labels(SECRET_SELECTOR).limit(1))).await;
+    let listed = listed.map_err(CallError::of(
+        "list",
+        format_args!("the releases of namespace {name}"),
+    ))?;
+    if is_kept || !listed.items.is_empty() {
+        tracing::warn!(
+            name,
+            "the namespace is kept: it has other releases, or belongs to the cluster or the agent"
+        );
+        return Ok(());
+    }
+    let api = Api::<Namespace>::all(client.clone());
+    match bounded(api.delete(name, &DeleteParams::default())).await {
+        Ok(_) => Ok(()),
+        Err(error) if ApiError::is_not_found(&error) => Ok(()),
+        Err(error) => Err(CallError::of("delete", format_args!("Namespace {name}"))(error)),
+    }
+}
 
 /// Checks `allowedTargetNamespaceSelector`: the namespace must exist, and have these labels.
 ///

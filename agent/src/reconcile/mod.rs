@@ -19,7 +19,7 @@ use std::{sync::Arc, time::Duration};
 use helmops_api::{BundleDeployment, Decoded};
 use helmops_release::{
     gate::Held,
-    names::SetId,
+    names::{ReleaseKey, SetId},
     object::ObjectId,
     report::{DeployOutcome, Observation, ReleaseObjects},
 };
@@ -40,9 +40,13 @@ use self::{
 };
 use crate::{
     context::{Context, Key},
-    error::{self, AgentError},
-    monitor::{Installed, Monitor, MonitorError, Monitored, correct},
+    error::AgentError,
+    metrics::BUNDLE_DEPLOYMENTS,
+    monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
 };
+
+/// When the kinds are read again that the cluster does not have: their CRD may be installed meanwhile.
+const UNKNOWN_KIND: Duration = Duration::from_secs(15);
 
 /// The reconciler of BundleDeployments.
 pub struct BundleDeployments<'c>(pub &'c Context);
@@ -50,10 +54,7 @@ pub struct BundleDeployments<'c>(pub &'c Context);
 impl Reconciler for BundleDeployments<'_> {
     type Object = BundleDeployment;
     type Error = AgentError;
-    const CONTROLLER: Controller = Controller {
-        label: "bundledeployment",
-        failures: error::failures,
-    };
+    const CONTROLLER: Controller = BUNDLE_DEPLOYMENTS;
 
     fn get(&self, key: &Key) -> Option<Arc<Decoded<BundleDeployment>>> {
         self.0.deployments.get(key)
@@ -64,7 +65,7 @@ impl Reconciler for BundleDeployments<'_> {
     }
 
     fn metrics(&self) -> &ReconcileMetrics {
-        &self.0.metrics
+        &self.0.metrics.reconciles
     }
 
     fn span(&self, key: &KeyOf<Self>, _: Option<&ObjectMeta>) -> Span {
@@ -132,7 +133,7 @@ const fn until_ready(remaining: Duration) -> Done {
 async fn report(
     context: &Context,
     deployment: &BundleDeployment,
-    installed: Option<&mut Installed>,
+    mut installed: Option<&mut Installed>,
     result: Result<Deployed, AgentError>,
     observed: Result<Option<Monitored>, AgentError>,
 ) -> Result<Done, AgentError> {
@@ -142,9 +143,17 @@ async fn report(
         },
         Err(error) => error.outcome(),
     };
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    match &result {
+        Ok(_) => context.reports.deployed(name),
+        Err(error) => {
+            let release = ReleaseKey::of(name, &deployment.spec.options);
+            context.reports.failed(name, &release, error);
+        }
+    }
     let (observation, error) = match observed {
         Ok(Some(monitored)) => {
-            let objects = corrected(context, deployment, installed, monitored.objects).await;
+            let objects = corrected(context, deployment, installed.as_deref_mut(), monitored.objects).await;
             match objects {
                 Ok(objects) => (Observation::Objects(objects), None),
                 Err(error) => (failed(&error), Some(error)),
@@ -159,8 +168,10 @@ async fn report(
         Err(error) => return Err(error),
     }
     error.map_or(Ok(()), Err)?;
+    let is_incomplete = installed.is_some_and(|installed| !installed.is_complete());
+    let recheck = status::recheck(&observation).into_iter();
     Ok(Done {
-        requeue_after: status::recheck(&observation),
+        requeue_after: recheck.chain(is_incomplete.then_some(UNKNOWN_KIND)).min(),
         ..Done::UNTIL_CHANGE
     })
 }
@@ -225,15 +236,25 @@ async fn corrected(
         .correct_drift
         .as_ref()
         .or(spec.options.correct_drift.as_ref());
+    let mut corrections = None;
     if let (Some(correction), Some(installed)) =
         (correction.filter(|correction| correction.enabled), installed)
-        && !objects.drift.is_empty()
     {
-        let set = set_of(context, deployment);
-        let monitor = monitor(context, deployment, &set);
-        let errors = correct(&monitor, installed, &objects.drift, correction).await?;
-        objects.correction_error = (!errors.is_empty()).then(|| errors.join("; "));
+        let done = if objects.drift.is_empty() {
+            Corrections::default()
+        } else {
+            let set = set_of(context, deployment);
+            let monitor = monitor(context, deployment, &set);
+            correct(&monitor, installed, &objects.drift, correction).await?
+        };
+        objects.correction_error = (!done.errors.is_empty()).then(|| done.errors.join("; "));
+        corrections = Some(done);
     }
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let release = ReleaseKey::of(name, &spec.options);
+    context
+        .reports
+        .compared(name, &release, &objects, corrections.as_ref());
     Ok(objects)
 }
 
