@@ -15,7 +15,7 @@ COMMIT = $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: build tools ## Show the main job on an embedded control plane
+demo: build tools ## Deploy, upgrade, correct and remove a chart on an embedded control plane
 	$(TARGET)/debug/testbed demo
 
 test: tools monitoring ## Run all tests
@@ -51,8 +51,8 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 	gofmt -w tests/truth agent/helm
 
-up: build tools ## Start a control plane with helmops and a chart repository, and print its KUBECONFIG
-	$(TARGET)/debug/testbed up --helmops
+up: build tools ## Start a control plane with helmops, its agent and a chart repository, and print its KUBECONFIG
+	$(TARGET)/debug/testbed up --helmops --nodes
 
 down: build ## Stop what `make up` started
 	$(TARGET)/debug/testbed down

@@ -6,11 +6,38 @@ use std::{
     time::Duration,
 };
 
+use clap::{Parser, Subcommand};
 use helmops_api::NamespacedName;
 use helmops_fetch::{Addresses, Cidr, CidrError};
 use helmops_kube::lease::LeaseArgs;
 use helmops_process::{ProcessArgs, Quantity};
 use thiserror::Error;
+
+use crate::post_render::PostRenderArgs;
+
+/// Agent of a cluster: keeps the Helm releases that the BundleDeployments of the cluster describe
+///
+/// Every flag can also be set through an environment variable.
+#[derive(Debug, Parser)]
+#[command(name = "helmops-agent", version = helmops_process::version(), args_override_self = true)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    /// What to run in place of the agent.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// Flags of the agent.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What Helm runs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Change the objects of a chart from standard input to standard output; Helm runs it
+    #[command(hide = true)]
+    PostRender(PostRenderArgs),
+}
 
 /// The flags of the process.
 #[derive(Clone, Debug, clap::Args)]

@@ -9,7 +9,7 @@ use helmops_api::{BundleDeployment, Decoded, NamespacedName};
 use helmops_kube::{ObjectCache, lease::Leadership};
 use helmops_process::lock;
 use helmops_release::names::SetId;
-use helmops_runtime::{client, metrics::ReconcileMetrics, retry_state::RetryState};
+use helmops_runtime::{client, retry_state::RetryState};
 use kube::{Client, Config, runtime::reflector::ObjectRef};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
@@ -19,8 +19,10 @@ use crate::{
     error::AgentError,
     helm::{Helm, kubeconfig::kubeconfig, request::Identity},
     live::{Kinds, LiveObjects},
+    metrics::Metrics,
     monitor::Installed,
     records::Records,
+    reports::Reports,
     rules::SetRules,
     upstream::NamespaceGuard,
 };
@@ -69,7 +71,9 @@ pub struct Context {
     /// When failed deployments are tried again.
     pub retries: RetryState<Key>,
     /// Metrics of reconciliations.
-    pub metrics: ReconcileMetrics,
+    pub metrics: Metrics,
+    /// What was reported of releases.
+    pub reports: Reports,
     /// Cancelled when the agent stops: a running Helm is interrupted.
     pub stop: CancellationToken,
 }

@@ -268,3 +268,31 @@ impl From<RecordStoreError> for AgentError {
         Self::Record(Box::new(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use helmops_fetch::DownloadError;
+
+    use super::*;
+
+    #[test]
+    fn metrics_have_the_reason_of_every_error() {
+        let errors: [AgentError; 6] = [
+            ChartError::NoChart.into(),
+            ChartError::Storage(io::Error::from(io::ErrorKind::StorageFull)).into(),
+            ChartError::from(DownloadError::Write(io::Error::from(io::ErrorKind::StorageFull))).into(),
+            Lacking::Content.into(),
+            AgentError::NotReady(String::new()),
+            AgentError::Client(String::new()),
+        ];
+        let of_errors = errors.iter().map(ClassifiedError::reason);
+        // Those of downloads from repositories and registries, and of their Secrets.
+        let of_downloads = [Reason::RESOLUTION, Reason::DOWNLOAD].concat();
+        let known = (crate::metrics::BUNDLE_DEPLOYMENTS.failures)();
+        for reason in of_errors.chain(of_downloads) {
+            assert!(known.contains(&reason), "{reason}");
+        }
+    }
+}

@@ -2,34 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 use helmops_agent::{
-    RunArgs,
-    post_render::{self, PostRenderArgs},
-    run,
+    args::{Args, Command},
+    post_render, run,
 };
 use helmops_process::run_process;
-
-/// Agent of a cluster: keeps the Helm releases that the BundleDeployments of the cluster describe
-///
-/// Every flag can also be set through an environment variable.
-#[derive(Debug, Parser)]
-#[command(name = "helmops-agent", version = helmops_process::version(), args_override_self = true)]
-#[command(args_conflicts_with_subcommands = true)]
-struct Args {
-    #[command(subcommand)]
-    command: Option<Command>,
-
-    #[command(flatten)]
-    run: RunArgs,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Change the objects of a chart from standard input to standard output; Helm runs it
-    #[command(hide = true)]
-    PostRender(PostRenderArgs),
-}
 
 fn main() -> ExitCode {
     let args = Args::parse();

@@ -34,12 +34,12 @@ impl SetRules {
         }
     }
 
-    /// Follows a change of a BundleDeployment.
-    pub fn changed(&self, name: &str, deployment: Option<&Decoded<BundleDeployment>>) {
+    /// Follows a change of a BundleDeployment. Returns whether its rules have changed, so that its objects have to be observed again.
+    pub fn changed(&self, name: &str, deployment: Option<&Decoded<BundleDeployment>>) -> bool {
         let set = SetId::new(name, &self.scope).hash();
         let Some(deployment) = deployment else {
             lock(&self.by_set).remove(&set);
-            return;
+            return false;
         };
         let options = deployment.valid().map(|deployment| &deployment.spec.options);
         let ignored = options.and_then(|options| options.ignore.as_ref());
@@ -54,7 +54,9 @@ impl SetRules {
             deployment: name.to_owned(),
             rules: Arc::new(rules),
         };
-        lock(&self.by_set).insert(set, owner);
+        let rules = Arc::clone(&owner.rules);
+        let before = lock(&self.by_set).insert(set, owner);
+        before.is_some_and(|before| before.rules != rules)
     }
 
     /// The BundleDeployment of a set of objects.

@@ -10,24 +10,24 @@ use helmops_kube::{
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
 };
 use helmops_process::{
-    self as process, Health, MemoryLimit, PlainPort, Supervisor, admin, metrics, probes, telemetry,
+    self as process, Health, MemoryLimit, OsSignals, PlainPort, Signals, Supervisor, admin, metrics, probes,
+    telemetry,
 };
 use helmops_release::health::ErrorTable;
-use helmops_runtime::{
-    client, metrics::ReconcileMetrics, reconciler::Reconciler, retry_state::RetryState, workers::Workers,
-};
+use helmops_runtime::{client, events, retry_state::RetryState, workers::Workers};
 use kube::{Client, Config};
 use prometheus::Registry;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     args::RunArgs,
-    charts::{ChartCache, Charts},
+    charts::{ChartCache, ChartMetrics, Charts},
     context::{Context, Releases},
-    helm::{Helm, workspace::Workspaces},
+    helm::{Helm, HelmMetrics, workspace::Workspaces},
     live::{Kinds, LiveObjects},
-    reconcile::BundleDeployments,
+    metrics::{DriftMetrics, Metrics},
     records::Records,
+    reports::Reports,
     rules::SetRules,
     triggers,
     upstream::{NamespaceGuard, Upstream, heartbeat},
@@ -44,9 +44,12 @@ const LEASE: &str = "fleet-agent";
 /// If it cannot start, or one of its tasks fails.
 pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     telemetry::install(&args.process)?;
+    let mut signals = OsSignals::install().context("cannot install the handlers for SIGTERM and SIGINT")?;
     // Without a default provider the first HTTPS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let registry = metrics::registry()?;
+    // Registered before the first connection, so that an agent without one exposes them too.
+    let metrics = Metrics::register(&registry)?;
     let health = Health::default();
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
     serve(&args, &registry, &health, &mut supervisor).await?;
@@ -55,24 +58,32 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let work = TaskTracker::new();
     let (election, leadership) = leader_election(&args, config.clone(), &registry, &health)?;
     let downstream = client::for_work(config.clone(), leadership.clone())?;
+    // This may wait for a long time: for the Secret, or for the controller.
+    let mut upstream = tokio::select! {
+        found = Upstream::find(&args, &downstream, &leadership) => found?,
+        signal = signals.next() => {
+            tracing::info!(signal, "stopping before there is access to the management cluster");
+            return Ok(());
+        }
+    };
     if let Some(election) = election {
         let drained = work.clone();
         let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
         supervisor.spawn("leader election", election);
     }
-    let mut upstream = Upstream::find(&args, &downstream, &leadership).await?;
     if let Some(access) = upstream.access.take() {
         supervisor.spawn("access", access.keep(supervisor.stop_token()));
     }
-    let context = Arc::new(context(
-        &args,
+    let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
+    let reports = Reports::new(events, DriftMetrics::register(&registry)?);
+    let this_cluster = Downstream {
         config,
-        downstream,
+        client: downstream,
         leadership,
-        upstream,
-        &registry,
-        &supervisor,
-    )?);
+    };
+    let stop = supervisor.stop_token();
+    let context = context(&args, this_cluster, upstream, &registry, (metrics, reports), stop)?;
+    let context = Arc::new(context);
     tracing::info!(
         version = process::version(),
         namespace = args.namespace,
@@ -81,12 +92,21 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         "starting"
     );
     supervisor.spawn(
+        "events",
+        event_writer.run(
+            context.downstream.clone(),
+            FIELD_MANAGER.into(),
+            supervisor.stop_token(),
+        ),
+    );
+    supervisor.spawn(
         "heartbeat",
         heartbeat::run(
             context.upstream.clone(),
             context.cluster.clone(),
             args.namespace.clone(),
             args.checkin_interval,
+            context.metrics.clone(),
             supervisor.stop_token(),
         ),
     );
@@ -99,7 +119,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     );
     supervisor.spawn("loops", work.track_future(loops));
     work.close();
-    supervisor.run().await?;
+    supervisor.run(signals).await?;
     Ok(())
 }
 
@@ -119,14 +139,24 @@ async fn serve(
     Ok(())
 }
 
+/// The access to this cluster.
+struct Downstream {
+    config: Config,
+    client: Client,
+    leadership: Leadership,
+}
+
 fn context(
     args: &RunArgs,
-    config: Config,
-    downstream: Client,
-    leadership: Leadership,
+    Downstream {
+        config,
+        client: downstream,
+        leadership,
+    }: Downstream,
     upstream: Upstream,
     registry: &Registry,
-    supervisor: &Supervisor,
+    (metrics, reports): (Metrics, Reports),
+    stop: CancellationToken,
 ) -> anyhow::Result<Context> {
     let Upstream {
         client: upstream,
@@ -155,13 +185,20 @@ fn context(
             ErrorTable::default(),
         ),
         charts: charts(args, registry, deployments.clone())?,
-        helm: Helm::new(args.helm.clone(), post_renderer, workspaces, args.helm_processes),
+        helm: Helm::new(
+            args.helm.clone(),
+            post_renderer,
+            workspaces,
+            args.helm_processes,
+            HelmMetrics::register(registry)?,
+        ),
         releases: Releases::default(),
         retries: RetryState::default(),
-        metrics: ReconcileMetrics::register(registry, &[BundleDeployments::CONTROLLER])?,
+        metrics,
+        reports,
         namespace: args.namespace.clone(),
         scope: args.agent_scope.clone(),
-        stop: supervisor.stop_token(),
+        stop,
         upstream,
         downstream,
         config,
@@ -194,6 +231,7 @@ fn charts(
         cache.ok(),
         args.work_dir.clone(),
         deployments,
+        ChartMetrics::register(registry)?,
     ))
 }
 

@@ -117,7 +117,7 @@ pub async fn run(
             tokio::time::sleep(HEARTBEAT).await;
         }
     };
-    let depth = &context.metrics.queue_depth;
+    let depth = &context.metrics.reconciles.queue_depth;
     let work = queue::run(
         keys.map(Item),
         |_| DEBOUNCE,
@@ -155,7 +155,13 @@ fn deployments(context: &Arc<Context>) -> impl Stream<Item = Key> + Send + use<>
         .follow(vec![(None, events)], |deployment| Some(Arc::new(deployment)))
         .flat_map(stream::iter)
         .flat_map(move |change| {
-            context.rules.changed(&change.name.name, change.after.as_deref());
+            let name = &change.name.name;
+            if context.rules.changed(name, change.after.as_deref()) {
+                context.live.refresh(name);
+            }
+            context
+                .metrics
+                .changed(change.before.as_deref(), change.after.as_deref());
             stream::iter(affected(&context, &change))
         })
 }

@@ -9,7 +9,7 @@ use helmops_kube::{
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
 };
 use helmops_process::{
-    self as process, Health, MetricsWriter, PlainPort, Supervisor, admin, probes, telemetry,
+    self as process, Health, MetricsWriter, OsSignals, PlainPort, Supervisor, admin, probes, telemetry,
 };
 use helmops_runtime::{client, compute::Compute, events, workers::Workers};
 use k8s_openapi::jiff::Timestamp;
@@ -36,6 +36,7 @@ use crate::{
 /// If it cannot start, or one of its tasks fails.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     telemetry::install(&args.process)?;
+    let signals = OsSignals::install().context("cannot install the handlers for SIGTERM and SIGINT")?;
     // Without a default provider the first HTTPS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let registry = process::metrics::registry()?;
@@ -113,7 +114,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         )),
     );
     work.close();
-    supervisor.run().await?;
+    supervisor.run(signals).await?;
     Ok(())
 }
 

@@ -10,7 +10,8 @@ use helmops_certs::{
 };
 use helmops_kube::PolicyCache;
 use helmops_process::{
-    self as runtime, Health, Limits, PlainPort, ServeMetrics, Supervisor, Transport, admin, probes, telemetry,
+    self as runtime, Health, Limits, OsSignals, PlainPort, ServeMetrics, Supervisor, Transport, admin,
+    probes, telemetry,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -28,6 +29,7 @@ use crate::{
 /// If it cannot start, or if one of its tasks fails.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     telemetry::install(&args.process)?;
+    let signals = OsSignals::install().context("cannot install the handlers for SIGTERM and SIGINT")?;
     let source = args.certificate()?;
     let registry = runtime::metrics::registry()?;
     let metrics = Metrics::register(&registry)?;
@@ -96,6 +98,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     supervisor.spawn("webhook server", async {
         server.await;
     });
-    supervisor.run().await?;
+    supervisor.run(signals).await?;
     Ok(())
 }

@@ -13,6 +13,7 @@ mod cache;
 mod error;
 mod flights;
 mod key;
+mod metrics;
 
 use std::{
     fs::File,
@@ -39,6 +40,7 @@ use self::{cache::temporary_in, flights::Flights, key::ChartKey};
 pub use self::{
     cache::{ChartCache, ChartFile},
     error::ChartError,
+    metrics::{ChartMetrics, chart_failures},
 };
 
 /// The source of CA certificates, for messages.
@@ -51,6 +53,7 @@ pub struct Charts {
     cache: Option<ChartCache>,
     work_folder: PathBuf,
     flights: Flights,
+    metrics: ChartMetrics,
     /// All deployments: their charts of one repository are found with one request for its index.
     deployments: ObjectCache<Decoded<BundleDeployment>>,
 }
@@ -63,12 +66,15 @@ impl Charts {
         cache: Option<ChartCache>,
         work_folder: PathBuf,
         deployments: ObjectCache<Decoded<BundleDeployment>>,
+        metrics: ChartMetrics,
     ) -> Self {
+        metrics.cache_size(cache.as_ref().map_or(0, ChartCache::bytes));
         Self {
             resolver,
             cache,
             work_folder,
             flights: Flights::default(),
+            metrics,
             deployments,
         }
     }
@@ -85,10 +91,13 @@ impl Charts {
         let key = ChartKey::of(deployment);
         let _flight = self.flights.enter(&key).await;
         let Some(cache) = &self.cache else {
+            self.metrics.needed(false);
             return self.download_temporarily(upstream, deployment).await;
         };
         let (known, cached) = (key.clone(), cache.clone());
-        if let Some(file) = blocking(move || Ok(cached.get(&known))).await? {
+        let cached = blocking(move || Ok(cached.get(&known))).await?;
+        self.metrics.needed(cached.is_some());
+        if let Some(file) = cached {
             return Ok(file);
         }
         let downloaded = match cache.create() {
@@ -98,7 +107,9 @@ impl Charts {
         match downloaded {
             Ok(Archive { file, sha256, bytes }) => {
                 let cached = cache.clone();
-                blocking(move || Ok(cached.put(&key, file, &sha256, bytes))).await
+                let file = blocking(move || Ok(cached.put(&key, file, &sha256, bytes))).await;
+                self.metrics.cache_size(cache.bytes());
+                file
             }
             Err(error) if error.is_of_storage() => {
                 tracing::warn!(%error, "a chart cannot be kept in the cache");
@@ -120,6 +131,17 @@ impl Charts {
 
     /// Downloads the archive of a deployment, and checks it.
     async fn download(
+        &self,
+        upstream: &Client,
+        deployment: &BundleDeployment,
+        file: NamedTempFile,
+    ) -> Result<Archive, ChartError> {
+        let downloaded = self.checked_download(upstream, deployment, file).await;
+        self.metrics.downloaded(downloaded.as_ref().err());
+        downloaded
+    }
+
+    async fn checked_download(
         &self,
         upstream: &Client,
         deployment: &BundleDeployment,

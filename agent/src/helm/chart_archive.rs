@@ -59,6 +59,7 @@ mod tests {
             agent_namespace: "agent".to_owned(),
             service_account: String::new(),
             keep_resources: false,
+            deletes_namespace: false,
             commit: String::new(),
             attempt: None,
         }

@@ -56,7 +56,10 @@ pub enum Action {
 }
 
 impl Action {
-    /// A name for logs and metrics.
+    /// The names of all actions.
+    pub const NAMES: [&str; 4] = ["install", "upgrade", "rollback", "uninstall"];
+
+    /// A name for logs and metrics, one of [`Action::NAMES`].
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Install(_) => "install",

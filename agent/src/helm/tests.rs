@@ -7,6 +7,7 @@ use std::{
 
 use futures::future::join_all;
 use helmops_release::names::ReleaseKey;
+use prometheus::Registry;
 use tempfile::TempDir;
 
 use super::{
@@ -32,8 +33,9 @@ impl Fake {
         assert!(copied.unwrap().success());
         let workspaces = Workspaces::open(&folder.path().join("work")).unwrap();
         let processes = NonZeroUsize::new(processes).unwrap();
+        let metrics = HelmMetrics::register(&Registry::new()).unwrap();
         Self {
-            helm: Helm::new(program, "/agent".into(), workspaces, processes),
+            helm: Helm::new(program, "/agent".into(), workspaces, processes, metrics),
             folder,
         }
     }

@@ -8,7 +8,7 @@ use helmops_release::report::Blocked;
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{
     Metadata, NamespaceResourceScope,
-    api::core::v1::{ConfigMap, Namespace, Secret},
+    api::core::v1::{ConfigMap, Secret},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
@@ -17,6 +17,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::namespace::create_namespace;
 use crate::error::{AgentError, Lacking};
 
 /// The label of copies: the name of their BundleDeployment. It is Fleet's.
@@ -74,7 +75,7 @@ pub async fn copy(
     if resources.is_empty() {
         return Ok(false);
     }
-    ensure_namespace(downstream, namespace).await?;
+    create_namespace(downstream, namespace).await?;
     let mut is_updated = false;
     let sources = copies::downstream(&deployment.spec.options);
     let sources =
@@ -148,24 +149,6 @@ async fn delete<K: Copied>(client: &Client, copies: Api<K>, deployment: &str) ->
         }
     }
     Ok(())
-}
-
-async fn ensure_namespace(client: &Client, name: &str) -> Result<(), CallError> {
-    let api = Api::<Namespace>::all(client.clone());
-    let found = bounded(api.get_metadata_opt(name)).await;
-    if found
-        .map_err(CallError::of("read", format_args!("Namespace {name}")))?
-        .is_some()
-    {
-        return Ok(());
-    }
-    let mut namespace = Namespace::default();
-    namespace.metadata.name = Some(name.to_owned());
-    match bounded(api.create(&PostParams::default(), &namespace)).await {
-        Ok(_) => Ok(()),
-        Err(error) if ApiError::exists_already(&error) => Ok(()),
-        Err(error) => Err(CallError::of("create", format_args!("Namespace {name}"))(error)),
-    }
 }
 
 struct Copy<'c> {

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use helmops_api::BundleDeploymentOptions;
 use helmops_core::targeting::selector::Selector;
-use helmops_release::report::Blocked;
+use helmops_release::{record::SECRET_SELECTOR, report::Blocked};
 use helmops_runtime::client::{ApiError, CallError, bounded};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::{
+    api::core::v1::{Namespace, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -19,6 +22,58 @@ use crate::error::{AgentError, Lacking};
 const FIELD_MANAGER: &str = "helmops-agent";
 /// Labels that only cluster administrators set.
 const PROTECTED: [&str; 2] = ["kubernetes.io/metadata.name", "pod-security.kubernetes.io/"];
+
+/// Namespaces that are never deleted.
+const KEPT: [&str; 2] = ["default", "kube-"];
+
+/// Creates a namespace, if it does not exist.
+///
+/// # Errors
+/// If it cannot be created.
+pub async fn create_namespace(client: &Client, name: &str) -> Result<(), CallError> {
+    let api = Api::<Namespace>::all(client.clone());
+    // An account that may not read namespaces may still use one that exists.
+    if matches!(bounded(api.get_metadata_opt(name)).await, Ok(Some(_))) {
+        return Ok(());
+    }
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.to_owned());
+    // As Helm creates it.
+    namespace.metadata.labels = Some([("name".to_owned(), name.to_owned())].into());
+    match bounded(api.create(&PostParams::default(), &namespace)).await {
+        Ok(_) => Ok(()),
+        Err(error) if ApiError::exists_already(&error) => Ok(()),
+        Err(error) => Err(CallError::of("create", format_args!("Namespace {name}"))(error)),
+    }
+}
+
+/// Deletes the namespace of a removed release, unless it has other releases or belongs to the cluster or the agent.
+///
+/// # Errors
+/// If it cannot be read or deleted.
+pub async fn delete_namespace(client: &Client, name: &str, agent_namespace: &str) -> Result<(), CallError> {
+    let is_kept = name == agent_namespace || KEPT.iter().any(|kept| name.starts_with(kept));
+    let records = Api::<Secret>::namespaced(client.clone(), name);
+    let listed =
+        bounded(records.list_metadata(&ListParams::default().labels(SECRET_SELECTOR).limit(1))).await;
+    let listed = listed.map_err(CallError::of(
+        "list",
+        format_args!("the releases of namespace {name}"),
+    ))?;
+    if is_kept || !listed.items.is_empty() {
+        tracing::warn!(
+            name,
+            "the namespace is kept: it has other releases, or belongs to the cluster or the agent"
+        );
+        return Ok(());
+    }
+    let api = Api::<Namespace>::all(client.clone());
+    match bounded(api.delete(name, &DeleteParams::default())).await {
+        Ok(_) => Ok(()),
+        Err(error) if ApiError::is_not_found(&error) => Ok(()),
+        Err(error) => Err(CallError::of("delete", format_args!("Namespace {name}"))(error)),
+    }
+}
 
 /// Checks `allowedTargetNamespaceSelector`: the namespace must exist, and have these labels.
 ///
@@ -79,7 +134,79 @@ pub async fn apply_metadata(
     Ok(())
 }
 
+/// Applies `namespaceLabels` and `namespaceAnnotations` if one of them is missing or has another value.
+///
+/// # Errors
+/// If the account that deploys may not read or change the namespace.
+pub async fn restore_metadata(
+    deployer: &Client,
+    options: &BundleDeploymentOptions,
+    namespace: &str,
+) -> Result<(), ApiError> {
+    let api = Api::<Namespace>::all(deployer.clone());
+    let live = bounded(api.get_metadata(namespace)).await?;
+    if has_metadata(&live.metadata, options) {
+        return Ok(());
+    }
+    apply_metadata(deployer, options, namespace).await
+}
+
+fn has_metadata(live: &ObjectMeta, options: &BundleDeploymentOptions) -> bool {
+    let value = |all: &Option<BTreeMap<String, String>>, key: &str| all.as_ref()?.get(key).cloned();
+    let annotations = &options.namespace_annotations;
+    allowed(&options.namespace_labels)
+        .into_iter()
+        .all(|(key, label)| value(&live.labels, key).as_ref() == Some(label))
+        && annotations
+            .iter()
+            .all(|(key, annotation)| value(&live.annotations, key).as_ref() == Some(annotation))
+}
+
 fn allowed(labels: &BTreeMap<String, String>) -> BTreeMap<&String, &String> {
     let is_protected = |key: &str| PROTECTED.iter().any(|protected| key.starts_with(protected));
     labels.iter().filter(|(key, _)| !is_protected(key)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let pairs = pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        pairs.collect()
+    }
+
+    #[test]
+    fn metadata_of_a_namespace_are_written_again_only_if_one_is_missing_or_changed() {
+        let options = BundleDeploymentOptions {
+            namespace_labels: map(&[
+                ("team", "a"),
+                ("pod-security.kubernetes.io/enforce", "privileged"),
+            ]),
+            namespace_annotations: map(&[("owner", "o")]),
+            ..BundleDeploymentOptions::default()
+        };
+        let live = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| ObjectMeta {
+            labels: Some(map(labels)),
+            annotations: Some(map(annotations)),
+            ..ObjectMeta::default()
+        };
+        for (labels, annotations, is_complete) in [
+            (
+                &[("team", "a"), ("of-others", "x")][..],
+                &[("owner", "o")][..],
+                true,
+            ),
+            (&[("team", "b")], &[("owner", "o")], false),
+            (&[], &[("owner", "o")], false),
+            (&[("team", "a")], &[("owner", "x")], false),
+            (&[("team", "a")], &[], false),
+        ] {
+            let live = live(labels, annotations);
+            assert_eq!(has_metadata(&live, &options), is_complete, "{live:?}");
+        }
+        assert!(!has_metadata(&ObjectMeta::default(), &options));
+    }
 }

@@ -4,7 +4,10 @@ use helmops_api::{
     BundleDeployment,
     helm::{HelmOptions, KeySelector, ValuesFrom},
 };
-use helmops_core::targeting::identity::values_hash;
+use helmops_core::targeting::{
+    copies::{self, CopyKind, SourceRef},
+    identity::values_hash,
+};
 use helmops_runtime::client::{CallError, bounded};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
@@ -31,10 +34,15 @@ pub async fn values(
     let mut values = Vec::new();
     values.extend(own_values(upstream, deployment).await?);
     let none = HelmOptions::default();
-    let helm = deployment.spec.options.helm.as_ref().unwrap_or(&none);
+    let options = &deployment.spec.options;
+    let helm = options.helm.as_ref().unwrap_or(&none);
+    let place = Place {
+        release_namespace,
+        copies: copies::downstream(options).unwrap_or_default(),
+    };
     for (index, entry) in helm.values_from.iter().enumerate() {
         let field = format!("helm.valuesFrom[{index}]");
-        values.extend(referenced(deployer, entry, &field, release_namespace).await?);
+        values.extend(referenced(deployer, entry, &field, &place).await?);
     }
     Ok(values)
 }
@@ -73,15 +81,15 @@ async fn referenced(
     deployer: &Client,
     entry: &ValuesFrom,
     field: &str,
-    release_namespace: &str,
+    place: &Place<'_>,
 ) -> Result<Vec<Vec<u8>>, AgentError> {
     let mut values = Vec::new();
     if let Some(reference) = &entry.config_map_key_ref {
         let found = Reference::of(
             reference,
-            "ConfigMap",
+            CopyKind::ConfigMap,
             format!("{field}.configMapKeyRef"),
-            release_namespace,
+            place,
         );
         let api = Api::<ConfigMap>::namespaced(deployer.clone(), &found.namespace);
         let object = found.existing(bounded(api.get_opt(&reference.name)).await)?;
@@ -94,9 +102,9 @@ async fn referenced(
     if let Some(reference) = &entry.secret_key_ref {
         let found = Reference::of(
             reference,
-            "Secret",
+            CopyKind::Secret,
             format!("{field}.secretKeyRef"),
-            release_namespace,
+            place,
         );
         let api = Api::<Secret>::namespaced(deployer.clone(), &found.namespace);
         let object = found.existing(bounded(api.get_opt(&reference.name)).await)?;
@@ -106,9 +114,29 @@ async fn referenced(
     Ok(values)
 }
 
+/// Where the objects of `valuesFrom` are.
+struct Place<'r> {
+    release_namespace: &'r str,
+    /// The downstream resources of the deployment.
+    copies: Vec<SourceRef>,
+}
+
+impl<'r> Place<'r> {
+    /// The namespace of an object. Copies are next to the release, whatever namespace the reference has: it may be that of the
+    /// source.
+    fn namespace(&self, reference: &'r KeySelector, kind: CopyKind) -> &'r str {
+        let is_copy = |copy: &SourceRef| copy.kind == kind && copy.name == reference.name;
+        if reference.namespace.is_empty() || self.copies.iter().any(is_copy) {
+            self.release_namespace
+        } else {
+            &reference.namespace
+        }
+    }
+}
+
 /// A key of an object on this cluster.
 struct Reference {
-    kind: &'static str,
+    kind: CopyKind,
     namespace: String,
     name: String,
     key: String,
@@ -117,11 +145,11 @@ struct Reference {
 }
 
 impl Reference {
-    fn of(reference: &KeySelector, kind: &'static str, field: String, release_namespace: &str) -> Self {
+    fn of(reference: &KeySelector, kind: CopyKind, field: String, place: &Place<'_>) -> Self {
         let or = |text: &str, default: &str| if text.is_empty() { default } else { text }.to_owned();
         Self {
             kind,
-            namespace: or(&reference.namespace, release_namespace),
+            namespace: place.namespace(reference, kind).to_owned(),
             name: reference.name.clone(),
             key: or(&reference.key, DEFAULT_KEY),
             field,
@@ -150,5 +178,39 @@ impl Reference {
 
     fn object(&self) -> String {
         format!("{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_read_next_to_the_release_and_another_object_where_its_reference_says() {
+        let place = Place {
+            release_namespace: "shop",
+            copies: vec![SourceRef {
+                kind: CopyKind::ConfigMap,
+                name: "copied".to_owned(),
+            }],
+        };
+        for (kind, name, namespace, expected) in [
+            (CopyKind::ConfigMap, "copied", "tenant", "shop"),
+            (CopyKind::ConfigMap, "copied", "", "shop"),
+            (CopyKind::Secret, "copied", "tenant", "tenant"),
+            (CopyKind::ConfigMap, "other", "tenant", "tenant"),
+            (CopyKind::ConfigMap, "other", "", "shop"),
+        ] {
+            let reference = KeySelector {
+                name: name.to_owned(),
+                namespace: namespace.to_owned(),
+                ..KeySelector::default()
+            };
+            assert_eq!(
+                place.namespace(&reference, kind),
+                expected,
+                "{kind} {namespace}/{name}"
+            );
+        }
     }
 }

@@ -59,6 +59,8 @@ struct UsedKinds {
 struct Watched {
     kind: ResourceKind,
     cache: Cache<Arc<Observed>, BySet>,
+    /// Which watch of the kind it is: it is started again when the rules of a release change.
+    number: u64,
 }
 
 /// The names of the objects of each release, by the value of its label.
@@ -108,6 +110,7 @@ impl LiveObjects {
             used.watched.entry(name).or_insert_with(|| Watched {
                 kind,
                 cache: Cache::new(),
+                number: 0,
             });
         }
         if names.is_empty() {
@@ -118,6 +121,20 @@ impl LiveObjects {
         let UsedKinds { watched, by_release } = &mut *used;
         let needed: BTreeSet<&KindName> = by_release.values().flatten().collect();
         watched.retain(|name, _| needed.contains(name));
+        drop(used);
+        self.kinds_changed.notify_one();
+    }
+
+    /// Lists the kinds of a release again: what is kept of their objects depends on its rules, which have changed.
+    pub fn refresh(&self, release: &str) {
+        let mut used = lock(&self.kinds);
+        let UsedKinds { watched, by_release } = &mut *used;
+        for name in by_release.get(release).into_iter().flatten() {
+            if let Some(watched) = watched.get_mut(name) {
+                watched.cache = Cache::new();
+                watched.number += 1;
+            }
+        }
         drop(used);
         self.kinds_changed.notify_one();
     }
@@ -179,12 +196,15 @@ impl LiveObjects {
 
     fn start_and_stop(
         &self,
-        running: &mut HashMap<KindName, AbortHandle>,
+        running: &mut HashMap<KindName, (u64, AbortHandle)>,
         changes: &mut SelectAll<BoxStream<'static, Changes>>,
     ) {
         let used = lock(&self.kinds);
-        running.retain(|name, watch| {
-            let is_used = used.watched.contains_key(name);
+        running.retain(|name, (number, watch)| {
+            let is_used = used
+                .watched
+                .get(name)
+                .is_some_and(|watched| watched.number == *number);
             if !is_used {
                 watch.abort();
             }
@@ -194,7 +214,7 @@ impl LiveObjects {
             running.entry(name.clone()).or_insert_with(|| {
                 let (abort, registration) = AbortHandle::new_pair();
                 changes.push(Abortable::new(self.follow(watched), registration).boxed());
-                abort
+                (watched.number, abort)
             });
         }
     }

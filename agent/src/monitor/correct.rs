@@ -1,7 +1,10 @@
 //! Corrects drift: applies the objects of the manifest again. That makes no revision and runs no hook.
 
 use helmops_api::options::CorrectDrift;
-use helmops_release::drift::{Change, ObjectDrift};
+use helmops_release::{
+    drift::{Change, ObjectDrift},
+    object::ObjectId,
+};
 use helmops_runtime::client::CallError;
 use kube::api::PatchParams;
 
@@ -13,7 +16,16 @@ use super::{
 /// How often the same change of an object is corrected. Then something else changes it back each time.
 const MAX_CORRECTIONS: u32 = 5;
 
-/// Corrects the objects. Returns the errors of single objects: the others are corrected.
+/// What was done about drift.
+#[derive(Debug, Default)]
+pub struct Corrections {
+    /// The objects that were corrected.
+    pub corrected: Vec<ObjectId>,
+    /// The errors of others.
+    pub errors: Vec<String>,
+}
+
+/// Corrects the objects. An error of one does not delay the others.
 ///
 /// # Errors
 /// If the manifest cannot be read.
@@ -22,9 +34,12 @@ pub async fn correct(
     installed: &mut Installed,
     drift: &[ObjectDrift],
     options: &CorrectDrift,
-) -> Result<Vec<String>, MonitorError> {
+) -> Result<Corrections, MonitorError> {
     let manifest = manifest_of(monitor.records, &installed.release, installed.revision).await?;
-    let mut errors = Vec::new();
+    let Corrections {
+        mut corrected,
+        mut errors,
+    } = Corrections::default();
     for ObjectDrift { id, change } in drift {
         if matches!(change, Change::Extra) {
             continue;
@@ -65,9 +80,10 @@ pub async fn correct(
             }
             applied => applied.map(drop),
         };
-        if let Err(error) = applied {
-            errors.push(CallError::of("correct", id)(error).to_string());
+        match applied {
+            Ok(()) => corrected.push(id.clone()),
+            Err(error) => errors.push(CallError::of("correct", id)(error).to_string()),
         }
     }
-    Ok(errors)
+    Ok(Corrections { corrected, errors })
 }

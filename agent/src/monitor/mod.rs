@@ -9,7 +9,7 @@ mod installed;
 mod verify;
 
 pub use self::{
-    correct::correct,
+    correct::{Corrections, correct},
     installed::{Installed, InstalledError},
     verify::{FIELD_MANAGER, Monitor, MonitorError, Monitored},
 };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use helmops_api::BundleDeployment;
+use helmops_api::{BundleDeployment, BundleDeploymentOptions};
 use helmops_release::{
     action::{self, Action},
     chart_metadata::Origin,
@@ -14,13 +14,17 @@ use helmops_release::{
     scopes::Scopes,
     state::{Applied, ReleaseState, Wanted},
 };
-use helmops_runtime::retry_state::RetryKey;
+use helmops_runtime::{
+    client::{ApiError, CallError},
+    retry_state::RetryKey,
+};
 use kube::runtime::reflector::ObjectRef;
 
 use crate::{
     charts::ChartFile,
     context::Context,
     error::{AgentError, Lacking},
+    events::Done,
     helm::request::{self, Deploy, HelmSettings, Identity, Request},
     inputs,
 };
@@ -84,6 +88,7 @@ impl<'d> Deployment<'d> {
         // The cache may be behind: it only shows that nothing is to be done.
         let cached = context.records.cached_history(release).await?;
         if let (Some(deployed), false) = (self.current(&cached), copies) {
+            self.restore_namespace(&deployed).await?;
             return Ok(deployed);
         }
         self.check_backoff()?;
@@ -182,10 +187,14 @@ impl<'d> Deployment<'d> {
     pub async fn undo(&self, deployed: &Deployed, reason: String) -> AgentError {
         let release = &self.release;
         match self.try_undo(deployed).await {
-            Ok(what) => AgentError::NotReady(format!(
-                "release {} failed, and has been {what} due to rollback-on-failure being set (atomic): {reason}",
-                release.name
-            )),
+            Ok(what) => {
+                let error = format!(
+                    "release {} failed, and has been {what} due to rollback-on-failure being set (atomic): {reason}",
+                    release.name
+                );
+                self.context.reports.rolled_back(release, &error);
+                AgentError::NotReady(error)
+            }
             Err(error) => error,
         }
     }
@@ -236,13 +245,21 @@ impl<'d> Deployment<'d> {
         let others = context.records.of_deployment(name(self.wanted)).await?;
         let is_renamed = others.iter().any(|other| *other != *release);
         let deploy = self.render(history, &chart, values, &identity, &settings).await?;
+        if matches!(run, Run::Install { .. }) && settings.creates_namespace {
+            inputs::create_namespace(&deployer, &release.namespace).await?;
+        }
+        let done = match run {
+            Run::Install { .. } => Done::Installed,
+            Run::Upgrade => Done::Upgraded,
+        };
         let action = match run {
             Run::Install { replaces } => request::Action::Install(request::Install {
                 deploy,
                 apply: settings.install,
                 // Objects that do not have the name of the release in theirs pass from the old release to the new one.
                 takes_ownership: settings.install_takes_ownership || is_renamed,
-                creates_namespace: settings.creates_namespace,
+                // The agent has created it: that takes Helm more time than the rest.
+                creates_namespace: false,
                 replaces,
             }),
             Run::Upgrade => request::Action::Upgrade(request::Upgrade {
@@ -277,6 +294,8 @@ impl<'d> Deployment<'d> {
             .or_else(|| history_after.deployed().map(|deployed| deployed.number));
         let revision = revision.ok_or(AgentError::Changed)?;
         tracing::info!(%release, revision, "deployed");
+        let what = format!("revision {revision}{}", chart_of(options));
+        context.reports.done(done, release, &what);
         for warning in success.warnings {
             tracing::warn!(%release, warning, "warning of the API server");
         }
@@ -285,17 +304,24 @@ impl<'d> Deployment<'d> {
             super::remove::remove_renamed(context, self.wanted, &others).await?;
         }
         if !options.namespace_labels.is_empty() || !options.namespace_annotations.is_empty() {
-            let result = inputs::apply_metadata(&deployer, options, &release.namespace).await;
-            result.map_err(|error| AgentError::NamespaceForbidden {
-                release: current.to_string(),
-                error: format!(
-                    "the labels and annotations of namespace {} cannot be set: {error}; grant 'get' and 'patch' on this namespace \
-                     or remove namespaceLabels and namespaceAnnotations",
-                    release.namespace
-                ),
-            })?;
+            let applied = inputs::apply_metadata(&deployer, options, &release.namespace).await;
+            applied.map_err(|error| namespace_error(&current, error))?;
         }
         Ok(current)
+    }
+
+    /// Sets the labels and annotations of the namespace again if one is missing: another client has removed it, or the account that
+    /// deploys was not allowed to set it.
+    async fn restore_namespace(&self, current: &Deployed) -> Result<(), AgentError> {
+        let (context, options) = (self.context, &self.wanted.spec.options);
+        if options.namespace_labels.is_empty() && options.namespace_annotations.is_empty() {
+            return Ok(());
+        }
+        let identity =
+            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
+        let client = context.deployer(&identity)?;
+        let result = inputs::restore_metadata(&client, options, &self.release.namespace).await;
+        result.map_err(|error| namespace_error(current, error))
     }
 
     /// The attempt that the next revision is.
@@ -339,6 +365,7 @@ impl<'d> Deployment<'d> {
                 agent_namespace: context.namespace.clone(),
                 service_account,
                 keep_resources: options.keep_resources,
+                deletes_namespace: options.delete_namespace,
                 commit: labels
                     .and_then(|labels| labels.get("fleet.cattle.io/commit"))
                     .cloned()
@@ -364,6 +391,36 @@ impl<'d> Deployment<'d> {
 enum Run {
     Install { replaces: bool },
     Upgrade,
+}
+
+/// The chart, for messages.
+fn chart_of(options: &BundleDeploymentOptions) -> String {
+    let helm = options.helm.as_ref();
+    helm.map_or_else(String::new, |helm| {
+        // A registry or an archive has no name of a chart.
+        let chart = if helm.chart.is_empty() {
+            &helm.repo
+        } else {
+            &helm.chart
+        };
+        format!(", chart {chart} {}", helm.version).trim_end().to_owned()
+    })
+}
+
+/// Without the permission, the deployment counts as failed. Other errors change nothing of what is reported of it.
+fn namespace_error(deployed: &Deployed, error: ApiError) -> AgentError {
+    let namespace = &deployed.release.namespace;
+    if !error.is_forbidden() {
+        let object = format!("Namespace {namespace}");
+        return CallError::of("set the labels and annotations of", object)(error).into();
+    }
+    AgentError::NamespaceForbidden {
+        release: deployed.to_string(),
+        error: format!(
+            "the labels and annotations of namespace {namespace} cannot be set: {error}; grant 'get' and 'patch' on this namespace or \
+             remove namespaceLabels and namespaceAnnotations"
+        ),
+    }
 }
 
 fn name(deployment: &BundleDeployment) -> &str {

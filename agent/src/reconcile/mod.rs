@@ -14,20 +14,19 @@ mod remove;
 mod status;
 mod wait;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use helmops_api::{BundleDeployment, Decoded};
-use helmops_core::reason::Reason;
 use helmops_release::{
     gate::Held,
-    names::SetId,
+    names::{ReleaseKey, SetId},
     object::ObjectId,
     report::{DeployOutcome, Observation, ReleaseObjects},
 };
 use helmops_runtime::{
     metrics::{Controller, ReconcileMetrics},
     reconciler::{KeyOf, Reconciler},
-    retry_state::{Done, RetryState},
+    retry_state::{Done, Failures, RetryState},
     workers::WorkerPermit,
 };
 use k8s_openapi::jiff::Timestamp;
@@ -42,8 +41,12 @@ use self::{
 use crate::{
     context::{Context, Key},
     error::AgentError,
-    monitor::{Installed, Monitor, MonitorError, Monitored, correct},
+    metrics::BUNDLE_DEPLOYMENTS,
+    monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
 };
+
+/// When the kinds are read again that the cluster does not have: their CRD may be installed meanwhile.
+const UNKNOWN_KIND: Duration = Duration::from_secs(15);
 
 /// The reconciler of BundleDeployments.
 pub struct BundleDeployments<'c>(pub &'c Context);
@@ -51,10 +54,7 @@ pub struct BundleDeployments<'c>(pub &'c Context);
 impl Reconciler for BundleDeployments<'_> {
     type Object = BundleDeployment;
     type Error = AgentError;
-    const CONTROLLER: Controller = Controller {
-        label: "bundledeployment",
-        failures: || Reason::AGENT.to_vec(),
-    };
+    const CONTROLLER: Controller = BUNDLE_DEPLOYMENTS;
 
     fn get(&self, key: &Key) -> Option<Arc<Decoded<BundleDeployment>>> {
         self.0.deployments.get(key)
@@ -65,7 +65,7 @@ impl Reconciler for BundleDeployments<'_> {
     }
 
     fn metrics(&self) -> &ReconcileMetrics {
-        &self.0.metrics
+        &self.0.metrics.reconciles
     }
 
     fn span(&self, key: &KeyOf<Self>, _: Option<&ObjectMeta>) -> Span {
@@ -96,7 +96,7 @@ impl Reconciler for BundleDeployments<'_> {
             Ok(deployed) => observe(context, deployment, deployed, &mut installed).await,
             Err(_) => Ok(None),
         };
-        let mut requeue_after = None;
+        let mut awaited = None;
         if let (Ok(deployed), Ok(Some(monitored)), Some(installed)) = (&result, &observed, &*installed)
             && wait::is_awaited(deployment)
         {
@@ -105,7 +105,7 @@ impl Reconciler for BundleDeployments<'_> {
                 Wait::Over => {}
                 Wait::Waiting { remaining, late } => {
                     tracing::info!(late, "waiting for the release");
-                    requeue_after = Some(remaining);
+                    awaited = Some(remaining);
                     result = Err(AgentError::Waiting(remaining));
                     observed = Ok(None);
                 }
@@ -115,12 +115,17 @@ impl Reconciler for BundleDeployments<'_> {
                 }
             }
         }
-        report(context, deployment, installed.as_mut(), result, observed)
-            .await
-            .map(|done| Done {
-                requeue_after: requeue_after.or(done.requeue_after),
-                ..done
-            })
+        let done = report(context, deployment, installed.as_mut(), result, observed).await?;
+        Ok(awaited.map_or(done, until_ready))
+    }
+}
+
+/// While a release is awaited, earlier failures count: it has not succeeded yet. Otherwise releases that never become ready
+/// would be rolled back and upgraded without a pause.
+const fn until_ready(remaining: Duration) -> Done {
+    Done {
+        requeue_after: Some(remaining),
+        failures: Failures::Kept,
     }
 }
 
@@ -128,7 +133,7 @@ impl Reconciler for BundleDeployments<'_> {
 async fn report(
     context: &Context,
     deployment: &BundleDeployment,
-    installed: Option<&mut Installed>,
+    mut installed: Option<&mut Installed>,
     result: Result<Deployed, AgentError>,
     observed: Result<Option<Monitored>, AgentError>,
 ) -> Result<Done, AgentError> {
@@ -138,9 +143,17 @@ async fn report(
         },
         Err(error) => error.outcome(),
     };
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    match &result {
+        Ok(_) => context.reports.deployed(name),
+        Err(error) => {
+            let release = ReleaseKey::of(name, &deployment.spec.options);
+            context.reports.failed(name, &release, error);
+        }
+    }
     let (observation, error) = match observed {
         Ok(Some(monitored)) => {
-            let objects = corrected(context, deployment, installed, monitored.objects).await;
+            let objects = corrected(context, deployment, installed.as_deref_mut(), monitored.objects).await;
             match objects {
                 Ok(objects) => (Observation::Objects(objects), None),
                 Err(error) => (failed(&error), Some(error)),
@@ -155,8 +168,10 @@ async fn report(
         Err(error) => return Err(error),
     }
     error.map_or(Ok(()), Err)?;
+    let is_incomplete = installed.is_some_and(|installed| !installed.is_complete());
+    let recheck = status::recheck(&observation).into_iter();
     Ok(Done {
-        requeue_after: status::recheck(&observation),
+        requeue_after: recheck.chain(is_incomplete.then_some(UNKNOWN_KIND)).min(),
         ..Done::UNTIL_CHANGE
     })
 }
@@ -221,14 +236,52 @@ async fn corrected(
         .correct_drift
         .as_ref()
         .or(spec.options.correct_drift.as_ref());
+    let mut corrections = None;
     if let (Some(correction), Some(installed)) =
         (correction.filter(|correction| correction.enabled), installed)
-        && !objects.drift.is_empty()
     {
-        let set = set_of(context, deployment);
-        let monitor = monitor(context, deployment, &set);
-        let errors = correct(&monitor, installed, &objects.drift, correction).await?;
-        objects.correction_error = (!errors.is_empty()).then(|| errors.join("; "));
+        let done = if objects.drift.is_empty() {
+            Corrections::default()
+        } else {
+            let set = set_of(context, deployment);
+            let monitor = monitor(context, deployment, &set);
+            correct(&monitor, installed, &objects.drift, correction).await?
+        };
+        objects.correction_error = (!done.errors.is_empty()).then(|| done.errors.join("; "));
+        corrections = Some(done);
     }
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let release = ReleaseKey::of(name, &spec.options);
+    context
+        .reports
+        .compared(name, &release, &objects, corrections.as_ref());
     Ok(objects)
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_runtime::retry_state::RetryKey;
+    use kube::runtime::reflector::ObjectRef;
+
+    use super::*;
+
+    #[test]
+    fn attempts_that_only_fail_after_a_wait_are_retried_more_and_more_slowly() {
+        let retries = RetryState::<Key>::default();
+        let key = ObjectRef::new("web").within("cluster");
+        let wait = Duration::from_secs(5);
+        let mut delays = Vec::new();
+        for _ in 0..4 {
+            let waiting =
+                retries.requeue_after(&key, RetryKey::default(), Ok::<_, AgentError>(until_ready(wait)));
+            assert_eq!(waiting, Some(wait));
+            let failed = AgentError::NotReady("not ready in time".to_owned());
+            delays.push(
+                retries
+                    .requeue_after(&key, RetryKey::default(), Err(failed))
+                    .unwrap(),
+            );
+        }
+        assert!(delays.is_sorted() && delays[3] > 4 * delays[0], "{delays:?}");
+    }
 }

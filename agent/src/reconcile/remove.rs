@@ -15,6 +15,7 @@ use helmops_release::{
 use crate::{
     context::Context,
     error::AgentError,
+    events::Done,
     helm::request::{self, Request, Uninstall},
     inputs, live,
     monitor::{Installed, MonitorError},
@@ -38,11 +39,13 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
         return Ok(());
     }
     for release in context.records.of_deployment(deployment).await? {
-        remove_release(context, deployment, &release).await?;
+        let removed = remove_release(context, deployment, &release).await;
+        removed.inspect_err(|error| context.reports.failed(deployment, &release, error))?;
     }
     *installed = None;
     context.live.set_kinds(deployment, []);
     context.releases.forget(deployment);
+    context.reports.forget(deployment);
     Ok(())
 }
 
@@ -65,6 +68,11 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
             tracing::info!(%release, "uninstalling");
             uninstall(context, release, &history).await?;
             inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
+            if record.as_ref().is_some_and(deletes_namespace) {
+                inputs::delete_namespace(&context.downstream, &release.namespace, &context.namespace).await?;
+            }
+            let why = "its BundleDeployment was deleted";
+            context.reports.done(Done::Uninstalled, release, why);
         }
         Action::Forget => {
             tracing::info!(%release, "forgetting the release; its objects are kept");
@@ -74,6 +82,8 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
                     .delete(release, revision.number, revision.status)
                     .await?;
             }
+            let why = "its BundleDeployment was deleted; its objects are kept (keepResources)";
+            context.reports.done(Done::Uninstalled, release, why);
         }
         Action::Wait(pending) => {
             let release = release.clone();
@@ -86,6 +96,10 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
         | Action::Upgrade { .. } => {}
     }
     Ok(())
+}
+
+fn deletes_namespace(record: &Record) -> bool {
+    record.chart_annotation(marks::DELETE_NAMESPACE) == Some("true")
 }
 
 fn keeps_objects(record: &Record) -> bool {

@@ -14,6 +14,8 @@ use kube::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::Metrics;
+
 /// The first heartbeat after a start.
 const FIRST: Duration = Duration::from_secs(5);
 /// After a heartbeat that failed.
@@ -25,6 +27,7 @@ pub async fn run(
     cluster: NamespacedName,
     agent_namespace: String,
     interval: Duration,
+    metrics: Metrics,
     stop: CancellationToken,
 ) {
     let api = Api::<Cluster>::namespaced(upstream, &cluster.namespace);
@@ -34,7 +37,12 @@ pub async fn run(
         let patch = Patch::Json::<()>(beat(&agent_namespace, Timestamp::now()));
         let written = bounded(api.patch_status(&cluster.name, &PatchParams::default(), &patch)).await;
         let error = written.err().map(|error| with_causes(&error));
-        wait = if error.is_none() { interval } else { RETRY };
+        wait = if error.is_none() {
+            metrics.heartbeat();
+            interval
+        } else {
+            RETRY
+        };
         if logged.record(error.clone())
             && let Some(error) = error
         {

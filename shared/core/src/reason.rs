@@ -162,6 +162,20 @@ reasons! {
         /// The objects of a release cannot be compared with its manifest.
         MonitorFailed: "The message has the error of the API server. It is retried.",
     }
+    AGENT_EVENTS "Events of the agent: what it did with a release" {
+        /// A release was installed.
+        Installed: "",
+        /// A release was upgraded.
+        Upgraded: "",
+        /// A release did not become ready in time and was rolled back, since `helm.atomic` is set.
+        RolledBack: "The message says what was not ready. Correct it; the next change is deployed as usual.",
+        /// A release was uninstalled, or its records were deleted and its objects kept.
+        Uninstalled: "",
+        /// An object of a release was changed or deleted by another client.
+        DriftDetected: "Undo the change, set `correctDrift.enabled`, or ignore the field in `diff.comparePatches`.",
+        /// A changed object is again as the chart has it.
+        DriftCorrected: "",
+    }
     STATE "State" {
         /// The HelmOp is valid and its Bundle is up to date.
         Accepted: "",

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
-use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -16,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exit::with_causes;
 use super::health::Health;
-use super::signals::{OsSignals, Signals};
+use super::signals::Signals;
 
 /// An error of any kind that ended a task.
 pub type TaskError = Box<dyn Error + Send + Sync>;
@@ -96,9 +95,6 @@ pub enum ProcessError {
         /// The tasks that were still running, sorted by name.
         tasks: Vec<&'static str>,
     },
-    /// The signal handlers could not be installed.
-    #[error("cannot install the handlers for SIGTERM and SIGINT")]
-    Signals(#[source] io::Error),
 }
 
 /// Formats task names as a list.
@@ -148,22 +144,14 @@ impl Supervisor {
         self.names.insert(handle.id(), name);
     }
 
-    /// Waits for SIGTERM, SIGINT or the end of a task, then shuts down: unready, delay (only after a
-    /// signal), cancel, wait for the tasks.
+    /// Waits for a signal or the end of a task, then shuts down: unready, delay (only after a
+    /// signal), cancel, wait for the tasks. `signals` are installed first in a process, so that one that arrives while it starts
+    /// is not lost.
     ///
     /// # Errors
     /// A task ended unexpectedly, failed or panicked, also during the shutdown (the first error is returned, the
     /// others are logged); tasks did not stop within the timeout; a second signal arrived.
-    pub async fn run(self) -> Result<(), ProcessError> {
-        let signals = OsSignals::install().map_err(ProcessError::Signals)?;
-        self.run_until(signals).await
-    }
-
-    /// [`Supervisor::run`] with another source of signals.
-    ///
-    /// # Errors
-    /// As [`Supervisor::run`].
-    pub async fn run_until(mut self, mut signals: impl Signals) -> Result<(), ProcessError> {
+    pub async fn run(mut self, mut signals: impl Signals) -> Result<(), ProcessError> {
         let error = tokio::select! {
             biased;
             error = self.unexpected_end() => Some(error),

@@ -22,6 +22,8 @@ pub struct Origin {
     pub service_account: String,
     /// Whether objects stay when the release is removed.
     pub keep_resources: bool,
+    /// Whether the namespace of the release is deleted with it.
+    pub deletes_namespace: bool,
     /// The commit of the BundleDeployment; empty for none.
     pub commit: String,
     /// The attempt that writes the release.
@@ -38,6 +40,9 @@ impl Origin {
             (marks::SERVICE_ACCOUNT, self.service_account.clone()),
             (marks::KEEP_RESOURCES, keep.to_owned()),
         ]);
+        if self.deletes_namespace {
+            annotations.insert(marks::DELETE_NAMESPACE, "true".to_owned());
+        }
         if !self.commit.is_empty() {
             annotations.insert(marks::COMMIT, self.commit.clone());
         }
@@ -107,6 +112,7 @@ mod tests {
             agent_namespace: "cattle-fleet-system".to_owned(),
             service_account: String::new(),
             keep_resources: false,
+            deletes_namespace: false,
             commit: String::new(),
             attempt: None,
         }
@@ -127,6 +133,7 @@ mod tests {
         assert_eq!(json!(origin().annotations()), expected);
         let more = Origin {
             keep_resources: true,
+            deletes_namespace: true,
             commit: "4f2a".to_owned(),
             attempt: Some(Attempt {
                 deployment_id: ":1".to_owned(),

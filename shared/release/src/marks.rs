@@ -19,6 +19,8 @@ pub const AGENT_NAMESPACE: &str = "fleet.cattle.io/agent-namespace";
 pub const SERVICE_ACCOUNT: &str = "fleet.cattle.io/service-account";
 /// Annotation of the chart of a release: whether its objects stay when it is removed.
 pub const KEEP_RESOURCES: &str = "fleet.cattle.io/keep-resources";
+/// Annotation of the chart of a release: its namespace is deleted with it. Fleet has none.
+pub const DELETE_NAMESPACE: &str = "helmops.fleet.cattle.io/delete-namespace";
 /// Annotation of the chart of a release: the commit of the BundleDeployment, if it has one.
 pub const COMMIT: &str = "fleet.cattle.io/commit";
 /// Annotation of the chart of a release: which [`Attempt`](crate::record::Attempt) wrote the record. Fleet has none.

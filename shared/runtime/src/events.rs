@@ -48,11 +48,16 @@ pub fn queue(dropped: IntCounter) -> (Events, EventWriter) {
 impl Events {
     /// Queues events of an object.
     pub fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, events: Vec<Event>) {
+        self.publish_for(object.object_ref(&()), events);
+    }
+
+    /// Queues events of the object that a reference names. They are in its namespace, or in `default` if it has none.
+    pub fn publish_for(&self, object: ObjectReference, events: Vec<Event>) {
         if events.is_empty() {
             return;
         }
         let number = events.len();
-        if self.queue.try_send((object.object_ref(&()), events)).is_err() {
+        if self.queue.try_send((object, events)).is_err() {
             self.dropped.inc_by(number as u64);
         }
     }

@@ -55,7 +55,7 @@ pub struct Options {
     /// The garbage collector discovers new kinds only every 30 seconds. It knows these from the start.
     #[arg(long, value_name = "PATH")]
     pub crds: Vec<PathBuf>,
-    /// Install helmops from its manifests and run both of its processes.
+    /// Install helmops from its manifests, and run its processes and the agent of this cluster.
     #[arg(long)]
     pub helmops: bool,
     /// Add a simulated node: pods are scheduled, and run as their annotations choose.
@@ -126,7 +126,9 @@ impl ControlPlane {
         self.start_api_server(&etcd, options).await?;
         self.install(&options.crds).await?;
         if options.helmops {
-            self.install(&[helmops::manifests().join("crd/bases")]).await?;
+            let folders = ["crd/bases", "standalone/crds"];
+            let folders = folders.map(|folder| helmops::manifests().join(folder));
+            self.install(&folders).await?;
         }
         self.start_controllers()?;
         if options.nodes {

@@ -20,7 +20,7 @@ use crate::process::Process;
 use crate::serve::{Started, Step};
 use crate::service_account::service_account_kubeconfig;
 use crate::test_bed::{self, TestBed};
-use crate::tools::Tools;
+use crate::tools::{Tools, agent_helm};
 use crate::wait::eventually;
 use crate::{node, probe};
 
@@ -32,7 +32,18 @@ const REGISTERED_DEADLINE: Duration = Duration::from_secs(30);
 pub const CONFIGURATIONS: [&str; 2] = ["mutatingwebhook.yaml", "validatingwebhook.yaml"];
 /// The namespace that the manifests install helmops in.
 pub const NAMESPACE: &str = "helmops-system";
-/// The namespace of the examples: Fleet's workspace for clusters other than its own.
+/// The namespace that the manifests install the agent of the management cluster itself in.
+const LOCAL_AGENT: &str = "cattle-fleet-local-system";
+/// The objects that the agent needs if it runs outside of the cluster.
+const AGENT_OBJECTS: [&str; 6] = [
+    "Namespace",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+];
+/// The namespace of the other examples: Fleet's workspace for clusters other than its own.
 const EXAMPLES_NAMESPACE: &str = "fleet-default";
 
 /// Versions of the chart `web` in the repository that [`step`] serves, as documented in README.md.
@@ -87,6 +98,73 @@ pub async fn control_plane(audit_log: bool) -> Result<TestBed> {
     Ok(bed)
 }
 
+/// A control plane with a simulated node, and with the CRDs, namespaces and roles of helmops without Fleet and of its agent.
+pub async fn local_control_plane() -> Result<TestBed> {
+    let options = Options {
+        crds: vec![manifests().join("crd/bases"), manifests().join("standalone/crds")],
+        nodes: true,
+        ..Options::default()
+    };
+    let bed = TestBed::start(&options).await?;
+    apply_local(&bed).await?;
+    Ok(bed)
+}
+
+/// Applies what `manifests/local` installs, besides the processes, and the Cluster of the example.
+pub async fn apply_local(cluster: &Cluster) -> Result<()> {
+    let kubectl = cluster.kubectl();
+    apply_manifests(&kubectl).await?;
+    apply_standalone(&kubectl).await?;
+    for object in objects(&cluster.tools, "agent/local").await? {
+        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+        if AGENT_OBJECTS.contains(&kind) {
+            kubectl.apply(&object.to_string()).await?.ok()?;
+        }
+    }
+    apply_files(&kubectl, &["examples/local-cluster.yaml"]).await
+}
+
+/// Starts the agent of the management cluster itself with its ServiceAccount. `command` creates the command for a program.
+pub async fn start_local_agent(
+    cluster: &Cluster,
+    name: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Running> {
+    let kubeconfig = service_account_kubeconfig(cluster, LOCAL_AGENT, "helmops-agent").await?;
+    let program = test_bed::binary("helmops-agent")?;
+    let helm = agent_helm().await?;
+    let folder = cluster.directory.join(name);
+    let (process, [admin, probes]) = Process::start_on_ports(
+        name,
+        &cluster.log(name),
+        |[admin, probes]| {
+            let mut command = command(&program);
+            command
+                .args(["--log-format", "text", "--local", "fleet-local/local"])
+                .args(["--namespace", LOCAL_AGENT, "--agent-scope", LOCAL_AGENT])
+                .args(["--metrics-bind-address", &local(admin)])
+                .args(["--health-probe-bind-address", &local(probes)])
+                .args(["--allow-cidrs", "127.0.0.0/8,::1/128", "--pod-name", name])
+                .arg("--helm")
+                .arg(&helm)
+                .arg("--work-dir")
+                .arg(folder.join("work"))
+                .arg("--cache-dir")
+                .arg(folder.join("cache"))
+                .arg("--kubeconfig")
+                .arg(&kubeconfig);
+            command
+        },
+        async |[admin, _]| ready(admin).await,
+    )
+    .await?;
+    Ok(Running {
+        process,
+        admin: format!("http://{}", local(admin)),
+        probes: format!("http://{}", local(probes)),
+    })
+}
+
 /// Applies the CRDs, the namespace and the roles.
 pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
     apply_files(kubectl, &["crd/bases", "base/namespace.yaml", "base/rbac.yaml"]).await
@@ -120,21 +198,22 @@ async fn apply_files(kubectl: &Kubectl, files: &[&str]) -> Result<()> {
     kubectl.run(&arguments).await?.ok().map(drop)
 }
 
-/// Installs helmops, and starts both processes and a chart repository, which run as long as the control plane.
+/// Installs helmops, and starts its processes, the agent and a chart repository, which run as long as the control plane.
 pub fn step() -> Step {
     Box::new(|cluster| {
         async move {
             let command = |program: &Path| Command::new(program);
-            apply_manifests(&cluster.kubectl()).await?;
+            apply_local(cluster).await?;
             let create = ["create", "namespace", EXAMPLES_NAMESPACE];
             cluster.kubectl().run(&create).await?.ok()?;
             let webhook = start_webhook(cluster, "webhook", &command).await?;
             register_webhook(&cluster.kubectl(), &webhook).await?;
-            let controller = start_controller(cluster, "controller", &command).await?;
+            let controller = start_standalone_controller(cluster, "controller", &command).await?;
+            let agent = start_local_agent(cluster, "agent", &command).await?;
             let folder = cluster.directory.join("charts");
             let charts = ChartRepo::build(&cluster.tools, &folder, &[("web", &EXAMPLE_VERSIONS)]).await?;
             Ok(Started {
-                processes: vec![webhook.running.process, controller.process],
+                processes: vec![webhook.running.process, controller.process, agent.process],
                 charts: Some(ChartServer::http(charts.folder()).await?),
             })
         }
@@ -172,6 +251,20 @@ pub async fn start_controller(
         admin: format!("http://{}", local(admin)),
         probes: format!("http://{}", local(probes)),
     })
+}
+
+/// The same, with all controllers: helmops without Fleet.
+pub async fn start_standalone_controller(
+    cluster: &Cluster,
+    name: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Running> {
+    let command = |program: &Path| {
+        let mut command = command(program);
+        command.args(["--controllers", "helmop,bundle"]);
+        command
+    };
+    start_controller(cluster, name, &command).await
 }
 
 /// The Deployment of the controller in the manifests.

@@ -268,6 +268,10 @@ async fn the_shipped_examples_are_accepted() {
         let example = std::fs::read_to_string(&path)
             .unwrap()
             .replace("fleet-default", namespace.name());
+        if example.contains("\nkind: Cluster\n") {
+            // Its CRD is part of a standalone installation, whose tests apply it.
+            continue;
+        }
         let dry = ["apply", "--dry-run=server", "--filename=-"];
         let output = namespace.kubectl().run_with_input(&dry, &example).await.unwrap();
         assert!(output.status.success(), "{}: {}", path.display(), output.stderr);

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helmops_agent::helm::request::{Action, Apply, Deploy, Identity, Install, Request, Upgrade};
 use helmops_agent::helm::workspace::Workspaces;
-use helmops_agent::helm::{Failure, Helm, Success};
+use helmops_agent::helm::{Failure, Helm, HelmMetrics, Success};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::test_bed::{TestBed, binary};
@@ -19,6 +19,7 @@ use helmops_release::names::{ReleaseKey, SetId};
 use helmops_release::post_render::PostRender;
 use helmops_release::record::{Record, secret_name};
 use helmops_release::scopes::{Scope, Scopes};
+use prometheus::Registry;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -48,7 +49,9 @@ impl Engine {
         let files = TempDir::new_in(&bed.directory).unwrap();
         let workspaces = Workspaces::open(&files.path().join("work")).unwrap();
         let program = agent_helm().await.unwrap();
-        let helm = Helm::new(program, binary("helmops-agent").unwrap(), workspaces, PROCESSES);
+        let metrics = HelmMetrics::register(&Registry::new()).unwrap();
+        let post_renderer = binary("helmops-agent").unwrap();
+        let helm = Helm::new(program, post_renderer, workspaces, PROCESSES, metrics);
         Self {
             helm,
             namespace: TestNamespace::create(bed, prefix).await.unwrap(),
@@ -165,6 +168,7 @@ pub fn deploy(archive: &Path) -> Deploy {
             agent_namespace: AGENT.to_owned(),
             service_account: String::new(),
             keep_resources: false,
+            deletes_namespace: false,
             commit: String::new(),
             attempt: None,
         },

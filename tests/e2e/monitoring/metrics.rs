@@ -16,7 +16,11 @@ use crate::harness::SOON;
 async fn metrics_pass_promtool_and_every_dashboard_panel_has_data() {
     let monitored = Monitored::start().await.unwrap();
     let client = probe::client(None).unwrap();
-    for process in [&monitored.controller, &monitored.webhook.running] {
+    for process in [
+        &monitored.controller,
+        &monitored.webhook.running,
+        &monitored.agent,
+    ] {
         let url = format!("{}/metrics", process.admin);
         let text = probe::get(&client, &url).await.unwrap();
         assert_eq!(check(&monitored, &text).await, "", "of {text}");
@@ -41,6 +45,7 @@ async fn every_panel_has_data(monitored: &Monitored) {
     let targets = BTreeMap::from([
         ("helmops-controller", address(&monitored.controller.admin)),
         ("helmops-webhook", address(&monitored.webhook.running.admin)),
+        ("helmops-agent", address(&monitored.agent.admin)),
     ]);
     let prometheus = Prometheus::start(&monitored.bed, &monitored.monitoring, &targets)
         .await

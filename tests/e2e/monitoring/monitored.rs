@@ -1,4 +1,4 @@
-//! The fixture: both processes, with all controllers enabled.
+//! The fixture: all processes, with all controllers enabled.
 
 use std::path::Path;
 
@@ -17,6 +17,7 @@ use crate::harness::SOON;
 /// All running processes.
 pub struct Monitored {
     pub controller: Running,
+    pub agent: Running,
     pub webhook: ManagedWebhook,
     pub monitoring: Monitoring,
     pub bed: TestBed,
@@ -28,21 +29,18 @@ impl Monitored {
     pub async fn start() -> Result<Self> {
         let monitoring = Monitoring::prepare().await?;
         let bed = helmops::control_plane(false).await?;
-        helmops::apply_standalone(&bed.kubectl()).await?;
+        helmops::apply_local(&bed).await?;
         let folder = bed.directory.join("charts");
         let charts = ChartRepo::build(&bed.tools, &folder, &[("alpine", &["0.1.0"])]).await?;
         let server = ChartServer::http(charts.folder()).await?;
-        let webhook_command = |program: &Path| bed.command(program);
-        let controller_command = |program: &Path| {
-            let mut command = bed.command(program);
-            command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
-            command
-        };
-        let webhook = helmops::start_managed_webhook(&bed, "webhook", &webhook_command).await?;
+        let command = |program: &Path| bed.command(program);
+        let webhook = helmops::start_managed_webhook(&bed, "webhook", &command).await?;
         helmops::register_managed_webhook(&bed.kubectl(), &webhook).await?;
-        let controller = helmops::start_controller(&bed, "controller", &controller_command).await?;
+        let controller = helmops::start_standalone_controller(&bed, "controller", &command).await?;
+        let agent = helmops::start_local_agent(&bed, "agent", &command).await?;
         let monitored = Self {
             controller,
+            agent,
             webhook,
             monitoring,
             bed,

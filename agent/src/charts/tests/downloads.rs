@@ -16,7 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::server::{CHART_YAML, Repository, archive};
-use crate::charts::{ChartCache, ChartError, ChartFile, Charts};
+use crate::charts::{ChartCache, ChartError, ChartFile, ChartMetrics, Charts};
 
 const LIMIT: u64 = 1 << 20;
 
@@ -74,7 +74,14 @@ fn charts(cache: &Path, work: &Path, limit: u64) -> Charts {
     let metrics = FetchMetrics::register(&Registry::new()).unwrap();
     let resolver = Resolver::new(&MemoryBounds::of(256 << 20, None), addresses, metrics).unwrap();
     let cache = ChartCache::open(cache.to_owned(), limit).unwrap();
-    Charts::new(resolver, Some(cache), work.to_owned(), ObjectCache::new())
+    let metrics = ChartMetrics::register(&Registry::new()).unwrap();
+    Charts::new(
+        resolver,
+        Some(cache),
+        work.to_owned(),
+        ObjectCache::new(),
+        metrics,
+    )
 }
 
 /// A deployment of the chart, with the digest that was recorded for it.

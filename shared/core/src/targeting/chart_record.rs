@@ -167,6 +167,8 @@ mod tests {
         let promoted = options("https://h", "web", "2.0.0");
         let new = deployed(promoted.clone(), after.annotation(&promoted, Some(&existing)));
         assert_eq!(expected_digest(&new).as_deref(), Some("b"));
+        let unknown = records(&[]).annotation(&promoted, Some(&existing));
+        assert_eq!(unknown, None, "it is of another version");
     }
 
     #[test]

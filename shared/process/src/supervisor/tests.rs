@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::signals::OsSignals;
 
 /// Signals sent by the test.
 struct FakeSignals(mpsc::UnboundedReceiver<&'static str>);
@@ -73,7 +74,7 @@ async fn a_signal_makes_the_process_unready_then_after_the_delay_tasks_are_stopp
         sleep_seconds(1).await;
         assert!(!health.ready().ok(), "unready during the delay");
     };
-    let (result, ()) = tokio::join!(supervisor.run_until(signals), sending);
+    let (result, ()) = tokio::join!(supervisor.run(signals), sending);
     result.unwrap();
     assert!(was_unready.load(Ordering::SeqCst));
     assert_eq!(start.elapsed().as_secs(), 3 + 5 + 4);
@@ -94,7 +95,7 @@ async fn a_task_that_ends_unexpectedly_is_an_error_and_stops_the_others() {
         flag.store(true, Ordering::SeqCst);
     });
     supervisor.spawn("short", sleep_seconds(1));
-    let error = supervisor.run_until(signals).await.unwrap_err();
+    let error = supervisor.run(signals).await.unwrap_err();
     assert!(
         matches!(error, ProcessError::Ended { task: "short" }),
         "{error:?}"
@@ -113,7 +114,7 @@ async fn the_error_of_a_failed_task_has_its_reason() {
     supervisor.spawn("lease", async {
         Err::<(), _>(io::Error::other("no permission to update leases"))
     });
-    let error = supervisor.run_until(signals).await.unwrap_err();
+    let error = supervisor.run(signals).await.unwrap_err();
     assert_eq!(
         with_causes(&error),
         "task \"lease\" failed: no permission to update leases"
@@ -133,7 +134,7 @@ async fn a_task_that_panics_is_an_error_with_the_panic_message() {
             assert!(formatted, "plain");
             assert!(!formatted, "number {number}");
         });
-        let error = supervisor.run_until(signals).await.unwrap_err();
+        let error = supervisor.run(signals).await.unwrap_err();
         assert!(
             matches!(&error, ProcessError::Panicked { task: "loop", message } if message == expected),
             "{error:?}"
@@ -152,7 +153,7 @@ async fn a_task_that_ends_during_the_delay_is_an_error() {
     supervisor.spawn("short", sleep_seconds(2));
     signal.send("SIGTERM").unwrap();
     let start = Instant::now();
-    let error = supervisor.run_until(signals).await.unwrap_err();
+    let error = supervisor.run(signals).await.unwrap_err();
     assert!(
         matches!(error, ProcessError::Ended { task: "short" }),
         "{error:?}"
@@ -174,7 +175,7 @@ async fn a_task_that_fails_during_the_shutdown_is_an_error() {
         Err::<(), _>(io::Error::other("cannot release"))
     });
     signal.send("SIGTERM").unwrap();
-    let error = supervisor.run_until(signals).await.unwrap_err();
+    let error = supervisor.run(signals).await.unwrap_err();
     assert!(
         matches!(error, ProcessError::Failed { task: "lease", .. }),
         "{error:?}"
@@ -196,7 +197,7 @@ async fn tasks_that_do_not_stop_in_time_are_named() {
     supervisor.spawn("good", async move { stop.cancelled().await });
     signal.send("SIGTERM").unwrap();
     let start = Instant::now();
-    let error = supervisor.run_until(signals).await.unwrap_err();
+    let error = supervisor.run(signals).await.unwrap_err();
     assert_eq!(start.elapsed(), SHUTDOWN.delay + SHUTDOWN.timeout);
     let text = error.to_string();
     assert!(
@@ -221,7 +222,7 @@ async fn a_second_signal_exits_immediately() {
             sleep_seconds(after).await;
             signal.send("SIGINT").unwrap();
         };
-        let (result, ()) = tokio::join!(supervisor.run_until(signals), sending);
+        let (result, ()) = tokio::join!(supervisor.run(signals), sending);
         let error = result.unwrap_err();
         assert!(
             matches!(&error, ProcessError::SecondSignal { signal: "SIGINT", tasks } if *tasks == ["stuck"]),

@@ -135,8 +135,10 @@ fn check_docs(root: &Path) -> Result<()> {
 }
 
 async fn demo() -> Result<()> {
-    say("A control plane starts on this machine: etcd, kube-apiserver, kube-controller-manager.")?;
-    let bed = helmops::control_plane(false).await?;
+    say(
+        "A cluster starts on this machine: etcd, kube-apiserver, kube-controller-manager and a simulated node.",
+    )?;
+    let bed = helmops::local_control_plane().await?;
     demo::run(&bed, &|program| bed.command(program)).await
 }
 

@@ -14,6 +14,9 @@ use crate::helmops;
 
 const VERSIONS: [&str; 3] = ["0.1.0", "0.2.0", "1.0.0"];
 
+/// The workspace: HelmOps in it are deployed to the clusters in it. This one has the Cluster of the control plane itself.
+const WORKSPACE: &str = "fleet-local";
+
 /// Runs all steps on a cluster.
 ///
 /// # Errors
@@ -36,7 +39,9 @@ pub async fn run(cluster: &Cluster, command: &dyn Fn(&Path) -> Command) -> Resul
         .await?;
     remark(&format!("the repository is served at {}", server.url()))?;
 
-    version_range(&session, &server).await?;
+    deployment(&session, &server).await?;
+    polling(&session, &charts).await?;
+    drift(&session).await?;
     invalid_helmop(&session, &server).await?;
     private_repository(&session, &charts).await?;
     update(&session).await?;
@@ -46,58 +51,114 @@ pub async fn run(cluster: &Cluster, command: &dyn Fn(&Path) -> Command) -> Resul
     remark("Try it yourself: `make up`, and the quickstart in README.md; `make down` ends it.")
 }
 
+/// The processes, which end with this value.
+struct Processes {
+    _webhook: helmops::Webhook,
+    _controller: helmops::Running,
+    _agent: helmops::Running,
+}
+
 async fn install(
     session: &Session,
     cluster: &Cluster,
     command: &dyn Fn(&Path) -> Command,
-) -> Result<(helmops::Webhook, helmops::Running)> {
-    session.title("helmops is installed from its manifests")?;
-    let manifests = helmops::manifests().canonicalize()?;
-    let manifests = manifests.display();
-    for file in ["crd/bases", "base/namespace.yaml", "base/rbac.yaml"] {
-        session
-            .succeeds(&format!("kubectl apply --server-side -f {manifests}/{file}"))
-            .await?;
-    }
+) -> Result<Processes> {
+    session.title("helmops is installed")?;
+    remark("on a cluster of yours, these two commands do what follows:")?;
+    remark("  kubectl apply --server-side -k manifests/local")?;
+    remark("  kubectl apply --server-side -f manifests/examples/local-cluster.yaml")?;
+    remark(
+        "here the processes run on this machine, each as its own ServiceAccount with the permissions of the manifests:",
+    )?;
     let webhook = helmops::start_webhook(cluster, "webhook", command).await?;
-    remark(&format!(
-        "helmops-webhook serves at {} as its own ServiceAccount, with only the permissions of rbac.yaml",
-        webhook.url
-    ))?;
     helmops::register_webhook(&cluster.kubectl(), &webhook).await?;
-    remark("both webhook configurations are applied, with this address instead of the Service")?;
-    let controller = helmops::start_controller(cluster, "controller", command).await?;
-    remark("helmops-controller runs as its own ServiceAccount, with only the permissions of rbac.yaml")?;
-    Ok((webhook, controller))
+    remark("helmops-webhook checks every HelmOp that is created or changed")?;
+    let controller = helmops::start_standalone_controller(cluster, "controller", command).await?;
+    remark("helmops-controller selects the version of a chart and the clusters that get it")?;
+    let agent = helmops::start_local_agent(cluster, "agent", command).await?;
+    remark("helmops-agent runs Helm on its cluster, which is this one")?;
+    session
+        .succeeds(&format!("kubectl -n {WORKSPACE} get clusters.fleet.cattle.io"))
+        .await?;
+    Ok(Processes {
+        _webhook: webhook,
+        _controller: controller,
+        _agent: agent,
+    })
 }
 
-async fn version_range(session: &Session, server: &ChartServer) -> Result<()> {
-    session.title("A HelmOp with a version range becomes a Bundle with one version")?;
-    session.file("web.yaml", &helmop("web", &server.url(), "0.x", ""))?;
-    session.succeeds("kubectl create namespace shop").await?;
-    session
-        .succeeds("kubectl -n shop apply --dry-run=server -f web.yaml")
-        .await?;
+async fn deployment(session: &Session, server: &ChartServer) -> Result<()> {
+    session.title("A HelmOp becomes a release: the newest version of the range 0.x")?;
+    let options = "  namespace: shop\n  pollingInterval: 5s\n  correctDrift:\n    enabled: true\n";
+    session.file("web.yaml", &helmop("web", &server.url(), "0.x", options))?;
     ensure_contains(
-        &session.succeeds("kubectl -n shop apply -f web.yaml").await?,
+        &session
+            .succeeds(&format!("kubectl -n {WORKSPACE} apply -f web.yaml"))
+            .await?,
         "helmop.fleet.cattle.io/web created",
     )?;
     session
+        .succeeds(&format!(
+            "kubectl -n {WORKSPACE} wait --for=condition=Ready helmop/web --timeout=60s"
+        ))
+        .await?;
+    let listed = session
+        .succeeds(&format!("kubectl -n {WORKSPACE} get helmops"))
+        .await?;
+    ensure_contains(&listed, "0.2.0")?;
+    ensure_contains(&listed, "1/1")?;
+    let installed = session
+        .succeeds("kubectl -n shop get deployments,services,pods")
+        .await?;
+    ensure_contains(&installed, "deployment.apps/web")?;
+    remark("it is a release of Helm like any other:")?;
+    ensure_contains(&session.succeeds("helm -n shop list").await?, "web-0.2.0")
+}
+
+async fn polling(session: &Session, charts: &ChartRepo) -> Result<()> {
+    session.title("A newer version of the chart is published: the repository is polled every 5 seconds")?;
+    charts.add_version("web", "0.3.0").await?;
+    session
         .until_prints(
-            "kubectl -n shop get helmop web -o jsonpath='{.spec.pollingInterval}'",
-            "0s",
+            &format!("kubectl -n {WORKSPACE} get helmop web -o jsonpath='{{.status.version}}'"),
+            "0.3.0",
         )
         .await?;
     session
         .until_prints(
-            "kubectl -n shop get bundle web -o jsonpath='{.spec.helm.version}'",
-            "0.2.0",
+            "kubectl -n shop get deployment web -o jsonpath='{.metadata.labels.helm\\.sh/chart}'",
+            "web-0.3.0",
+        )
+        .await?;
+    ensure_contains(&session.succeeds("helm -n shop history web").await?, "superseded")
+}
+
+async fn drift(session: &Session) -> Result<()> {
+    session.title("An object of the release is changed by hand: correctDrift restores it")?;
+    session
+        .succeeds(&format!(
+            "kubectl -n {WORKSPACE} wait --for=condition=Ready helmop/web --timeout=60s"
+        ))
+        .await?;
+    session
+        .succeeds("kubectl -n shop set image deployment/web web=example.com/other:1")
+        .await?;
+    session
+        .until_prints(
+            "kubectl -n shop get deployment web -o jsonpath='{.spec.template.spec.containers[0].image}' | cut -d: -f1",
+            "nginx",
         )
         .await?;
     session
-        .succeeds("kubectl -n shop wait --for=condition=Accepted helmop/web --timeout=30s")
+        .until_prints(
+            "kubectl -n shop get events --field-selector=reason=DriftCorrected -o jsonpath='{.items[*].reason}'",
+            "DriftCorrected",
+        )
         .await?;
-    ensure_contains(&session.succeeds("kubectl -n shop get helmops").await?, "0.2.0")
+    let described = session
+        .succeeds("kubectl -n shop describe deployment web | grep Drift")
+        .await?;
+    ensure_contains(&described, "example.com/other:1")
 }
 
 async fn invalid_helmop(session: &Session, server: &ChartServer) -> Result<()> {
@@ -111,12 +172,14 @@ async fn invalid_helmop(session: &Session, server: &ChartServer) -> Result<()> {
             "  namespace: My_Shop\n",
         ),
     )?;
-    let output = session.is_refused("kubectl -n shop apply -f typo.yaml").await?;
+    let output = session
+        .is_refused("kubectl -n fleet-local apply -f typo.yaml")
+        .await?;
     ensure_contains(&output, "improper constraint: \"lates\"")?;
     ensure_contains(&output, "spec.helm.repo")?;
     ensure_contains(&output, "spec.namespace")?;
     session
-        .until_prints("kubectl -n shop get helmop typo --ignore-not-found", "")
+        .until_prints("kubectl -n fleet-local get helmop typo --ignore-not-found", "")
         .await
 }
 
@@ -130,27 +193,29 @@ async fn private_repository(session: &Session, charts: &ChartRepo) -> Result<()>
             "private",
             &server.url(),
             "~0.1",
-            "  helmSecretName: charts-access\n",
+            "  namespace: private\n  helmSecretName: charts-access\n",
         ),
     )?;
-    session.succeeds("kubectl -n shop apply -f private.yaml").await?;
     session
-        .succeeds("kubectl -n shop wait --for=condition=Accepted=False helmop/private --timeout=30s")
+        .succeeds("kubectl -n fleet-local apply -f private.yaml")
         .await?;
     session
-        .succeeds("kubectl -n shop get helmop private -o jsonpath='{.status.conditions[?(@.type==\"Accepted\")].message}'")
+        .succeeds("kubectl -n fleet-local wait --for=condition=Accepted=False helmop/private --timeout=30s")
+        .await?;
+    session
+        .succeeds("kubectl -n fleet-local get helmop private -o jsonpath='{.status.conditions[?(@.type==\"Accepted\")].message}'")
         .await?;
     std::fs::write(session.path("ca.pem"), server.ca().unwrap_or_default())?;
     session
         .succeeds(
-            "kubectl -n shop create secret generic charts-access --from-literal=username=reader \
+            "kubectl -n fleet-local create secret generic charts-access --from-literal=username=reader \
              --from-literal=password=swordfish --from-file=cacerts=ca.pem",
         )
         .await?;
     session
         .until_prints(
-            "kubectl -n shop get bundle private -o jsonpath='{.spec.helm.version}'",
-            "0.1.0",
+            "kubectl -n private get deployment private-web -o jsonpath='{.metadata.labels.helm\\.sh/chart}'",
+            "web-0.1.0",
         )
         .await
 }
@@ -159,24 +224,36 @@ async fn update(session: &Session) -> Result<()> {
     session.title("The version of the HelmOp changes")?;
     session
         .succeeds(
-            r#"kubectl -n shop patch helmop web --type merge -p '{"spec":{"helm":{"version":"1.0.0"}}}'"#,
+            r#"kubectl -n fleet-local patch helmop web --type merge -p '{"spec":{"helm":{"version":"1.0.0"}}}'"#,
         )
         .await?;
     session
         .until_prints(
-            "kubectl -n shop get bundle web -o jsonpath='{.spec.helm.version}'",
-            "1.0.0",
+            "kubectl -n shop get deployment web -o jsonpath='{.metadata.labels.helm\\.sh/chart}'",
+            "web-1.0.0",
         )
-        .await
+        .await?;
+    session
+        .succeeds("kubectl -n fleet-local wait --for=condition=Ready helmop/web --timeout=60s")
+        .await?;
+    remark("what the agent did is in the Events of the namespace:")?;
+    let events = "kubectl -n shop get events --sort-by=.metadata.creationTimestamp \
+                  --field-selector=involvedObject.kind=Namespace \
+                  -o custom-columns=REASON:.reason,MESSAGE:.message";
+    ensure_contains(&session.succeeds(events).await?, "Upgraded")
 }
 
 async fn deletion(session: &Session) -> Result<()> {
-    session.title("Deletion leaves nothing")?;
+    session.title("Deletion uninstalls the releases")?;
     session
-        .succeeds("kubectl -n shop delete helmop web private")
+        .succeeds("kubectl -n fleet-local delete helmop web private")
         .await?;
     session
-        .until_prints("kubectl -n shop get bundles -o name", "")
+        .until_prints("kubectl -n shop get deployments,services -o name", "")
+        .await?;
+    session.until_prints("helm -n shop list --short", "").await?;
+    session
+        .until_prints("kubectl -n fleet-local get bundles -o name", "")
         .await
 }
 

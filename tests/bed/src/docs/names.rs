@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use super::{Page, Problem, problem};
 
 /// Pages that are generated from the processes.
-const REFERENCE: [&str; 2] = [
+const REFERENCE: [&str; 3] = [
+    "docs/reference/helmops-agent.md",
     "docs/reference/helmops-controller.md",
     "docs/reference/helmops-webhook.md",
 ];
@@ -80,9 +81,6 @@ const CERTS_FLAGS: [&str; 9] = [
     "--out",
 ];
 
-/// Flags of `helmops-agent` in its manifests, until it has a page in [`REFERENCE`].
-const AGENT_FLAGS: [&str; 4] = ["--cache-dir", "--helm", "--local", "--work-dir"];
-
 /// Crates, by which the log can be filtered.
 const CRATES: [&str; 8] = [
     "helmops_agent",
@@ -120,7 +118,6 @@ impl Known {
             flags: FOREIGN_FLAGS
                 .iter()
                 .chain(&CERTS_FLAGS)
-                .chain(&AGENT_FLAGS)
                 .map(ToString::to_string)
                 .collect(),
             alerts: HashSet::new(),

@@ -433,6 +433,8 @@ impl Server {
             if let Some(owners) = owners {
                 owners.retain(|owner| uids.contains(&owner.uid));
             }
+            // The API server has no empty list of owners.
+            owners.take_if(|owners| owners.is_empty());
         }
     }
 

@@ -1,0 +1,137 @@
+//! The Events of releases, without I/O.
+//!
+//! What concerns a release regards the namespace that the release is in, so `kubectl events -n NAMESPACE` shows it among the Events of
+//! the workloads, also after an uninstallation. No object of a release would do: its record is deleted after some upgrades, and before
+//! an installation there is none. Drift regards the object that has drifted, where `kubectl describe` shows it.
+
+use helmops_core::{reason::Reason, status::Event};
+use helmops_release::{drift::ObjectDrift, names::ReleaseKey, object::ObjectId};
+use k8s_openapi::api::core::v1::ObjectReference;
+
+/// Maximum bytes of a message; the API server accepts 1,024 characters.
+const MAX_NOTE: usize = 1000;
+
+/// What a deployment has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Installed.
+    Installed,
+    /// Upgraded.
+    Upgraded,
+    /// Uninstalled.
+    Uninstalled,
+}
+
+/// What the Events of a release regard.
+pub fn of_release(release: &ReleaseKey) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Namespace".to_owned()),
+        name: Some(release.namespace.clone()),
+        // Where the Event is.
+        namespace: Some(release.namespace.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+/// What the Events of an object regard. Those of cluster-scoped objects are in the namespace `default`.
+pub fn of_object(id: &ObjectId, uid: Option<&str>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(id.api_version.clone()),
+        kind: Some(id.kind.clone()),
+        name: Some(id.name.clone()),
+        namespace: Some(id.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+        // `kubectl describe` looks for it.
+        uid: uid.map(str::to_owned),
+        ..ObjectReference::default()
+    }
+}
+
+/// A release was changed; `what` is its chart and revision, or why it was uninstalled.
+pub fn done(done: Done, release: &ReleaseKey, what: &str) -> Event {
+    let (reason, action) = match done {
+        Done::Installed => (Reason::Installed, "Install"),
+        Done::Upgraded => (Reason::Upgraded, "Upgrade"),
+        Done::Uninstalled => (Reason::Uninstalled, "Uninstall"),
+    };
+    event(false, reason, action, format!("release {release}: {what}"))
+}
+
+/// A release that did not become ready was restored.
+pub fn rolled_back(release: &ReleaseKey, error: &str) -> Event {
+    event(
+        true,
+        Reason::RolledBack,
+        "Rollback",
+        format!("release {release}: {error}"),
+    )
+}
+
+/// A release could not be deployed or removed.
+pub fn failed(release: &ReleaseKey, reason: Reason, error: &str) -> Event {
+    event(true, reason, "Deploy", format!("release {release}: {error}"))
+}
+
+/// An object has drifted.
+pub fn drifted(release: &ReleaseKey, drift: &ObjectDrift) -> Event {
+    let note = format!("{} (release {release})", drift.to_status());
+    event(true, Reason::DriftDetected, "Compare", note)
+}
+
+/// An object is again as desired.
+pub fn corrected(release: &ReleaseKey, id: &ObjectId) -> Event {
+    let note = format!("{id} is again as release {release} has it");
+    event(false, Reason::DriftCorrected, "Correct", note)
+}
+
+fn event(is_warning: bool, reason: Reason, action: &'static str, note: String) -> Event {
+    Event {
+        is_warning,
+        reason: reason.to_string(),
+        action,
+        note: bounded_text::cut(note, MAX_NOTE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn web() -> ReleaseKey {
+        ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+        }
+    }
+
+    #[test]
+    fn events_of_a_release_are_in_its_namespace() {
+        let regarding = of_release(&web());
+        assert_eq!(regarding.kind.as_deref(), Some("Namespace"));
+        assert_eq!(regarding.name.as_deref(), Some("shop"));
+        assert_eq!(regarding.namespace.as_deref(), Some("shop"));
+    }
+
+    #[test]
+    fn events_of_a_cluster_scoped_object_have_no_namespace() {
+        let id = ObjectId {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            namespace: String::new(),
+            name: "a".to_owned(),
+        };
+        let regarding = of_object(&id, Some("1-2"));
+        assert_eq!(
+            (regarding.namespace, regarding.uid),
+            (None, Some("1-2".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_message_is_no_longer_than_the_api_server_accepts() {
+        let event = failed(&web(), Reason::HelmFailed, &"x".repeat(5000));
+        assert!(event.is_warning);
+        assert_eq!(event.reason, "HelmFailed");
+        assert_eq!(event.note.len(), MAX_NOTE);
+    }
+}

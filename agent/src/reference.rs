@@ -1,0 +1,37 @@
+//! The reference page of the agent.
+
+use clap::CommandFactory;
+use helmops_fetch::FetchMetrics;
+use helmops_kube::lease::LeaseMetrics;
+use helmops_process::{ServeMetrics, admin, metrics::registry, probes, reference::page};
+use prometheus::Registry;
+
+use crate::{
+    args::Args,
+    charts::ChartMetrics,
+    helm::HelmMetrics,
+    metrics::{DriftMetrics, Metrics},
+};
+
+/// Flags and metrics of the agent in Markdown.
+///
+/// # Errors
+/// If two metrics have the same name.
+pub fn reference() -> anyhow::Result<String> {
+    let registry = registry()?;
+    register(&registry)?;
+    Ok(page(&Args::command(), &registry, "")?)
+}
+
+fn register(registry: &Registry) -> anyhow::Result<()> {
+    Metrics::register(registry)?;
+    HelmMetrics::register(registry)?;
+    ChartMetrics::register(registry)?;
+    DriftMetrics::register(registry)?;
+    FetchMetrics::register(registry)?;
+    LeaseMetrics::register(registry)?;
+    for port in [admin::PORT, probes::PORT] {
+        ServeMetrics::register(registry, port.prefix)?;
+    }
+    Ok(())
+}

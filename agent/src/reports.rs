@@ -1,0 +1,228 @@
+//! What was last reported of each release: Events are written for what is new, and gauges count what is.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Mutex,
+};
+
+use helmops_core::{reason::Reason, status::Event};
+use helmops_process::lock;
+use helmops_release::{drift::ObjectDrift, names::ReleaseKey, object::ObjectId, report::ReleaseObjects};
+use helmops_runtime::{error_class::ClassifiedError, events::Events};
+
+use crate::{
+    error::AgentError,
+    events::{self, Done},
+    metrics::{DriftCount, DriftMetrics},
+    monitor::Corrections,
+};
+
+/// How many objects of a release have an Event for their drift, as many as its status lists.
+const MAX_DRIFT_EVENTS: usize = 10;
+
+/// The last reports, by BundleDeployment.
+pub struct Reports {
+    last: Mutex<HashMap<String, LastReport>>,
+    events: Events,
+    drift: DriftMetrics,
+}
+
+/// What was last reported of a release.
+#[derive(Debug, Default)]
+struct LastReport {
+    failure: Option<(Reason, String)>,
+    drift: Drift,
+}
+
+/// The drift of a release.
+#[derive(Debug, Default)]
+struct Drift {
+    /// The objects, and whether they were corrected.
+    objects: BTreeMap<ObjectId, bool>,
+    is_corrected: bool,
+}
+
+/// A change of the drift of an object.
+#[derive(Debug, PartialEq, Eq)]
+enum DriftChange<'o> {
+    Found(&'o ObjectDrift),
+    Corrected(ObjectId),
+}
+
+impl Reports {
+    /// No reports yet.
+    pub fn new(events: Events, drift: DriftMetrics) -> Self {
+        Self {
+            last: Mutex::default(),
+            events,
+            drift,
+        }
+    }
+
+    /// A release was changed; `what` is its chart and revision.
+    pub fn done(&self, done: Done, release: &ReleaseKey, what: &str) {
+        self.publish(release, events::done(done, release, what));
+    }
+
+    /// A release that did not become ready was restored.
+    pub fn rolled_back(&self, release: &ReleaseKey, error: &str) {
+        self.publish(release, events::rolled_back(release, error));
+    }
+
+    /// A release could not be deployed or removed. The same failure is reported once, however often it is retried.
+    pub fn failed(&self, deployment: &str, release: &ReleaseKey, error: &AgentError) {
+        let reason = error.classify().reason;
+        if reason == Reason::Progressing {
+            return;
+        }
+        let text = error.to_string();
+        let event = events::failed(release, reason, &text);
+        let failure = Some((reason, text));
+        let mut last = lock(&self.last);
+        let last = last.entry(deployment.to_owned()).or_default();
+        if last.failure != failure {
+            last.failure = failure;
+            self.publish(release, event);
+        }
+    }
+
+    /// A release is deployed: the next failure is a new one.
+    pub fn deployed(&self, deployment: &str) {
+        if let Some(last) = lock(&self.last).get_mut(deployment) {
+            last.failure = None;
+        }
+    }
+
+    /// What a comparison of a release showed, and what was done about it. Without `corrections`, drift is not to be corrected.
+    pub fn compared(
+        &self,
+        deployment: &str,
+        release: &ReleaseKey,
+        objects: &ReleaseObjects,
+        corrections: Option<&Corrections>,
+    ) {
+        if let Some(Corrections { corrected, errors }) = corrections {
+            self.drift.corrected(corrected.len(), errors.len());
+        }
+        let mut last = lock(&self.last);
+        let drift = &mut last.entry(deployment.to_owned()).or_default().drift;
+        let before = drift.count();
+        let changes = drift.changes(&objects.drift, corrections);
+        self.drift.changed(before, drift.count());
+        for change in changes.into_iter().take(MAX_DRIFT_EVENTS) {
+            let (id, event) = match change {
+                DriftChange::Found(drift) => (drift.id.clone(), events::drifted(release, drift)),
+                DriftChange::Corrected(id) => {
+                    let event = events::corrected(release, &id);
+                    (id, event)
+                }
+            };
+            let live = objects.objects.iter().find(|object| object.id == id);
+            let regarding = events::of_object(&id, live.map(|object| object.uid.as_str()));
+            self.events.publish_for(regarding, vec![event]);
+        }
+    }
+
+    /// Forgets a BundleDeployment.
+    pub fn forget(&self, deployment: &str) {
+        if let Some(last) = lock(&self.last).remove(deployment) {
+            self.drift.changed(last.drift.count(), DriftCount::default());
+        }
+    }
+
+    fn publish(&self, release: &ReleaseKey, event: Event) {
+        self.events.publish_for(events::of_release(release), vec![event]);
+    }
+}
+
+impl Drift {
+    fn count(&self) -> DriftCount {
+        DriftCount {
+            objects: self.objects.len(),
+            is_corrected: self.is_corrected,
+        }
+    }
+
+    /// Follows a comparison, and returns what has changed since the last one. An object that was corrected still differs in the
+    /// comparison that led to its correction.
+    fn changes<'o>(
+        &mut self,
+        drift: &'o [ObjectDrift],
+        corrections: Option<&Corrections>,
+    ) -> Vec<DriftChange<'o>> {
+        let was_corrected = |id: &ObjectId| {
+            corrections.is_some_and(|corrections| corrections.corrected.contains(id))
+                || self.objects.get(id).is_some_and(|corrected| *corrected)
+        };
+        let now: BTreeMap<ObjectId, bool> = drift
+            .iter()
+            .map(|one| (one.id.clone(), was_corrected(&one.id)))
+            .collect();
+        let found = drift.iter().filter(|one| !self.objects.contains_key(&one.id));
+        let mut changes: Vec<_> = found.map(DriftChange::Found).collect();
+        let before = std::mem::replace(&mut self.objects, now);
+        self.is_corrected = corrections.is_some();
+        let corrected = before
+            .into_iter()
+            .filter(|(id, corrected)| *corrected && !self.objects.contains_key(id));
+        changes.extend(corrected.map(|(id, _)| DriftChange::Corrected(id)));
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_release::drift::Change;
+
+    use super::*;
+
+    fn id(name: &str) -> ObjectId {
+        ObjectId {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn extra(name: &str) -> ObjectDrift {
+        ObjectDrift {
+            id: id(name),
+            change: Change::Extra,
+        }
+    }
+
+    #[test]
+    fn drift_is_found_once_and_reported_as_corrected_when_it_is_gone() {
+        let mut drift = Drift::default();
+        let objects = [extra("a"), extra("b")];
+        let corrections = Corrections {
+            corrected: vec![id("a")],
+            errors: vec!["b cannot be corrected".to_owned()],
+        };
+        let found = drift.changes(&objects, Some(&corrections));
+        assert_eq!(
+            found,
+            [DriftChange::Found(&objects[0]), DriftChange::Found(&objects[1])]
+        );
+        let count = DriftCount {
+            objects: 2,
+            is_corrected: true,
+        };
+        assert_eq!(drift.count(), count);
+        assert_eq!(drift.changes(&objects, Some(&Corrections::default())), []);
+        assert_eq!(
+            drift.changes(&objects[1..], Some(&Corrections::default())),
+            [DriftChange::Corrected(id("a"))]
+        );
+    }
+
+    #[test]
+    fn drift_that_ends_without_a_correction_is_not_reported_as_corrected() {
+        let mut drift = Drift::default();
+        let objects = [extra("a")];
+        assert_eq!(drift.changes(&objects, None).len(), 1);
+        assert_eq!(drift.changes(&[], None), []);
+        assert_eq!(drift.count(), DriftCount::default());
+    }
+}
