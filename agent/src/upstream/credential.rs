@@ -3,6 +3,7 @@
 use std::{fmt, path::Path};
 
 use helmops_api::NamespacedName;
+use helmops_kube::set_user_agent;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Config,
@@ -80,6 +81,7 @@ impl Credential {
         let mut config = self.config().await?;
         config.auth_info.token = None;
         config.auth_info.token_file = Some(token_file.display().to_string());
+        set_user_agent(&mut config, "helmops-agent");
         Ok(config)
     }
 

@@ -59,9 +59,14 @@ pub async fn configuration(process: &str, kubeconfig: Option<&Path>) -> Result<C
         Some(path) => read(path).await?,
         None => Config::infer().await.map_err(ConnectError::NotConfigured)?,
     };
+    set_user_agent(&mut config, process);
+    Ok(config)
+}
+
+/// Sets the user agent of a client, which the audit log of the API server shows.
+pub fn set_user_agent(config: &mut Config, process: &str) {
     let agent = HeaderValue::from_str(&format!("{process}/{VERSION} ({COMMIT})"));
     config.headers.extend(agent.map(|agent| (USER_AGENT, agent)));
-    Ok(config)
 }
 
 async fn read(path: &Path) -> Result<Config, ConnectError> {

@@ -207,7 +207,7 @@ async fn labels_of_the_namespace_are_set_and_those_of_others_stay() {
 async fn a_deployment_has_the_permissions_of_its_service_account_only() {
     let fixture = Fixture::new("inputs-account").await;
     let _agent = fixture.start().await;
-    let mut spec = json!({ "options": { "serviceAccount": "deployer" } });
+    let mut spec = json!({ "options": { "serviceAccount": "deployer", "createNamespace": false } });
     fixture.deploy("web", "1.0.0", &spec).await;
     let missing = format!(
         "service account {}/deployer: it does not exist",

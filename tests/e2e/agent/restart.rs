@@ -1,27 +1,53 @@
 //! Agents that start with releases: their own, those of Fleet's agent, and those of another replica.
 
+use std::time::Duration;
+
 use anyhow::ensure;
 use futures::future::join_all;
+use helmops_bed::audit::Write;
+use helmops_bed::metrics::Metrics;
 use helmops_bed::wait::eventually;
 use helmops_release::marks;
 use serde_json::{Value, json};
 
-use crate::harness::agent::Fixture;
-use crate::harness::{SOON, until};
+use crate::harness::agent::{Agent, Fixture};
+use crate::harness::{SOON, run, until};
 
-/// Fleet's agent may leave many.
+/// How many releases there are.
 const RELEASES: usize = 20;
+/// Each takes half a second of CPU time, on a machine that is busy with other tests.
+const MANY: Duration = Duration::from_mins(2);
 
-/// Waits until all releases are ready, and returns their BundleDeployments.
-async fn deployed(fixture: &Fixture) -> Vec<Value> {
-    let names: Vec<_> = (0..RELEASES).map(|number| format!("web{number}")).collect();
-    join_all(names.iter().map(|name| fixture.until_ready(name))).await
+fn names() -> impl Iterator<Item = String> {
+    (0..RELEASES).map(|number| format!("web{number}"))
 }
 
-async fn deploy_all(fixture: &Fixture) {
+/// Deploys all releases, and returns their BundleDeployments.
+async fn deploy_all(fixture: &Fixture) -> Vec<Value> {
     let none = json!({});
-    let names: Vec<_> = (0..RELEASES).map(|number| format!("web{number}")).collect();
-    join_all(names.iter().map(|name| fixture.deploy(name, "1.0.0", &none))).await;
+    for name in names() {
+        fixture.deploy(&name, "1.0.0", &none).await;
+    }
+    eventually("all releases to be ready", MANY, async || {
+        let deployments = deployments(fixture).await;
+        let ready = deployments
+            .iter()
+            .filter(|found| found["status"]["ready"] == true)
+            .count();
+        ensure!(ready == RELEASES, "{ready} are");
+        Ok(deployments)
+    })
+    .await
+    .unwrap()
+}
+
+/// The BundleDeployments.
+async fn deployments(fixture: &Fixture) -> Vec<Value> {
+    let listed = fixture
+        .api
+        .list(fixture.upstream.name(), "bundledeployments")
+        .await;
+    listed.unwrap()
 }
 
 fn versions(objects: &[Value]) -> Vec<&Value> {
@@ -34,7 +60,7 @@ fn versions(objects: &[Value]) -> Vec<&Value> {
 /// The writes on the workload cluster, as text, and those of statuses.
 fn writes(fixture: &Fixture) -> (Vec<String>, Vec<String>) {
     let text =
-        |write: helmops_bed::audit::Write| format!("{} {} {}", write.object(), write.subresource, write.code);
+        |write: Write| format!("{} {} {}", write.object(), write.subresource, write.code);
     (
         fixture.downstream_writes().into_iter().map(text).collect(),
         fixture.upstream_writes().into_iter().map(text).collect(),
@@ -42,69 +68,55 @@ fn writes(fixture: &Fixture) -> (Vec<String>, Vec<String>) {
 }
 
 /// Waits until a started agent has compared all releases: each of them was reconciled at least once.
-async fn until_reconciled(agent: &crate::harness::agent::Agent, least: f64) {
+async fn until_reconciled(agent: &Agent, least: usize) {
     eventually("all reconciliations", SOON, async || {
-        let metrics = helmops_bed::metrics::Metrics::scrape(&format!("{}/metrics", agent.admin)).await?;
+        let metrics = Metrics::scrape(&format!("{}/metrics", agent.admin)).await?;
         let reconciled = metrics.sum("helmops_reconcile_total", &[]).unwrap_or_default();
-        ensure!(reconciled >= least, "{reconciled} of {least}");
+        ensure!(reconciled >= least as f64, "{reconciled} of {least}");
         Ok(())
     })
     .await
     .unwrap();
 }
 
+/// First with its own releases, and then with those of Fleet's agent.
 #[tokio::test]
-async fn releases_of_fleets_agent_are_taken_over_as_they_are() {
-    let fixture = Fixture::new("restart-fleet").await;
+async fn an_agent_that_starts_with_the_wanted_state_writes_nothing() {
+    let fixture = Fixture::new("restart").await;
     let mut agent = fixture.start().await;
-    deploy_all(&fixture).await;
-    let before = deployed(&fixture).await;
+    let before = deploy_all(&fixture).await;
+    until(&fixture.system, "configmap/helmops-agent", |_| Ok(())).await;
     agent.process.kill().await.unwrap();
+    let written = writes(&fixture);
+    let mut agent = fixture.start().await;
+    until_reconciled(&agent, RELEASES).await;
+    assert_eq!(writes(&fixture), written);
+    agent.process.kill().await.unwrap();
+
     // Fleet's agent does not write these.
-    join_all((0..RELEASES).map(async |number| {
-        let release = fixture.name(&format!("web{number}"));
-        let (_, mut record) = fixture.record(&release, 1).await.unwrap();
-        let annotations = record.chart["metadata"]["annotations"].as_object_mut().unwrap();
-        assert!(annotations.remove(marks::ATTEMPT).is_some());
+    join_all(names().map(async |name| {
+        let (_, mut record) = fixture.record(&fixture.name(&name), 1).await.unwrap();
+        let annotations = record.chart["metadata"]["annotations"].as_object_mut();
+        assert!(annotations.unwrap().remove(marks::ATTEMPT).is_some());
         record.info.description = "Install complete".to_owned();
         fixture.write_record(&record).await;
     }))
     .await;
-    crate::harness::run(&fixture.system, &["delete", "configmap", "helmops-agent"]).await;
-    let (downstream, upstream) = writes(&fixture);
+    run(&fixture.system, &["delete", "configmap", "helmops-agent"]).await;
     let agent = fixture.start().await;
-    until_reconciled(&agent, RELEASES as f64).await;
-    // It remembers the namespace when the first garbage collection ends.
+    until_reconciled(&agent, RELEASES).await;
+    // It remembers the namespace, since there are BundleDeployments for the releases.
     until(&fixture.system, "configmap/helmops-agent", |_| Ok(())).await;
-    assert_eq!(versions(&deployed(&fixture).await), versions(&before));
-    let (downstream_after, upstream_after) = writes(&fixture);
-    assert_eq!(
-        downstream_after[downstream.len()..],
-        ["configmaps/helmops-agent  201"]
-    );
-    assert_eq!(upstream_after[upstream.len()..], [""; 0]);
+    let (downstream, upstream) = writes(&fixture);
+    assert_eq!(downstream[written.0.len()..], ["configmaps/helmops-agent  201"]);
+    assert_eq!(upstream, written.1);
     assert_eq!(fixture.helm_runs().len(), RELEASES);
+    let after = deployments(&fixture).await;
+    assert_eq!(versions(&after), versions(&before));
     // Drift of theirs is found, too.
-    let release = fixture.name("web7");
-    let object = format!("configmap/{release}-config");
+    let object = format!("configmap/{}-config", fixture.name("web7"));
     fixture.kubectl(&["delete", &object]).await;
     fixture.until_error("web7", "Ready", &["missing"]).await;
-}
-
-#[tokio::test]
-async fn an_agent_that_starts_with_the_wanted_state_writes_nothing() {
-    let fixture = Fixture::new("restart-same").await;
-    let mut agent = fixture.start().await;
-    deploy_all(&fixture).await;
-    let before = deployed(&fixture).await;
-    until(&fixture.system, "configmap/helmops-agent", |_| Ok(())).await;
-    agent.process.kill().await.unwrap();
-    let written = writes(&fixture);
-    let agent = fixture.start().await;
-    until_reconciled(&agent, RELEASES as f64).await;
-    assert_eq!(versions(&deployed(&fixture).await), versions(&before));
-    assert_eq!(writes(&fixture), written);
-    assert_eq!(fixture.helm_runs().len(), RELEASES);
 }
 
 /// The name of the replica that holds the Lease.

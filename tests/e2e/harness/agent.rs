@@ -128,34 +128,53 @@ impl Fixture {
 
     /// Applies the account of `manifests/agent`, in the namespace of this agent.
     async fn install(&self) -> Result<()> {
-        let folder = match self.permissions {
-            Permissions::ClusterAdmin => "agent",
-            Permissions::Namespaced => "agent/namespaced",
-        };
-        let mut objects = helmops::objects(&self.bed.tools, folder).await?;
-        if self.permissions == Permissions::Namespaced {
-            let mut role = helmops::objects(&self.bed.tools, "agent/namespaced/role").await?;
-            for object in &mut role {
-                object["metadata"]["namespace"] = json!(self.apps.name());
+        static ALL: OnceCell<Vec<Value>> = OnceCell::const_new();
+        let tools = &self.bed.tools;
+        let objects = match self.permissions {
+            Permissions::ClusterAdmin => {
+                let all = ALL
+                    .get_or_try_init(async || helmops::objects(tools, "agent").await)
+                    .await?;
+                all.clone()
             }
-            objects.append(&mut role);
-        }
+            Permissions::Namespaced => {
+                let mut objects = helmops::objects(tools, "agent/namespaced").await?;
+                let mut role = helmops::objects(tools, "agent/namespaced/role").await?;
+                for object in &mut role {
+                    object["metadata"]["namespace"] = json!(self.apps.name());
+                }
+                objects.append(&mut role);
+                objects
+            }
+        };
         let is_account = |object: &&Value| {
             let kind = object["kind"].as_str().unwrap_or_default();
             kind == "ServiceAccount" || kind.contains("Role")
         };
-        let mut yaml = Vec::new();
         for object in objects.iter().filter(is_account) {
             let text = object.to_string().replace(MANIFEST_NAMESPACE, self.system.name());
             let mut object: Value = serde_json::from_str(&text)?;
             if object["kind"] == "ClusterRoleBinding" {
                 object["metadata"]["name"] = json!(self.system.name());
             }
-            yaml.push(object.to_string());
+            self.create(&object).await?;
         }
-        // The objects are in two namespaces.
-        let kubectl = self.bed.kubectl();
-        kubectl.apply(&yaml.join("\n---\n")).await?.ok()?;
+        Ok(())
+    }
+
+    /// Creates an object; one without a namespace is in that of the cluster.
+    async fn create(&self, object: &Value) -> Result<()> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let (version, kind) = (text("/apiVersion"), text("/kind"));
+        let (version, kind) = (version.context("no apiVersion")?, kind.context("no kind")?);
+        let root = if version.contains('/') { "apis" } else { "api" };
+        let namespace = text("/metadata/namespace").unwrap_or(self.upstream.name());
+        let resource = format!("{}s", kind.to_lowercase());
+        let path = match kind {
+            "ClusterRoleBinding" => format!("{root}/{version}/{resource}"),
+            _ => format!("{root}/{version}/namespaces/{namespace}/{resource}"),
+        };
+        self.api.call(Method::POST, &path, object.clone()).await?;
         Ok(())
     }
 
@@ -184,8 +203,9 @@ impl Fixture {
             role,
             binding("helmops-agent-edge", "Role", "helmops-agent-edge"),
         ];
-        let yaml: Vec<_> = objects.iter().map(Value::to_string).collect();
-        self.upstream.kubectl().apply(&yaml.join("\n---\n")).await?.ok()?;
+        for object in &objects {
+            self.create(object).await?;
+        }
         let status = json!({ "status": { "namespace": namespace } });
         let clusters = vec![("edge".to_owned(), status)];
         self.api.patch_status(namespace, "clusters", clusters).await?;
