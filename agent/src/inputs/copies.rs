@@ -75,7 +75,7 @@ pub async fn copy(
     if resources.is_empty() {
         return Ok(false);
     }
-    create_namespace(downstream, namespace).await?;
+    create_namespace(downstream, downstream, namespace).await?;
     let mut is_updated = false;
     let sources = copies::downstream(&deployment.spec.options);
     let sources =

@@ -26,16 +26,17 @@ const PROTECTED: [&str; 2] = ["kubernetes.io/metadata.name", "pod-security.kuber
 /// Namespaces that are never deleted.
 const KEPT: [&str; 2] = ["default", "kube-"];
 
-/// Creates a namespace, if it does not exist.
+/// Creates a namespace with the permissions of `deployer`, if it does not exist. `agent` looks for it: an account that may neither read
+/// nor create namespaces may still use one that exists.
 ///
 /// # Errors
 /// If it cannot be created.
-pub async fn create_namespace(client: &Client, name: &str) -> Result<(), CallError> {
-    let api = Api::<Namespace>::all(client.clone());
-    // An account that may not read namespaces may still use one that exists.
-    if matches!(bounded(api.get_metadata_opt(name)).await, Ok(Some(_))) {
+pub async fn create_namespace(agent: &Client, deployer: &Client, name: &str) -> Result<(), CallError> {
+    let found = Api::<Namespace>::all(agent.clone());
+    if matches!(bounded(found.get_metadata_opt(name)).await, Ok(Some(_))) {
         return Ok(());
     }
+    let api = Api::<Namespace>::all(deployer.clone());
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(name.to_owned());
     // As Helm creates it.

@@ -246,7 +246,7 @@ impl<'d> Deployment<'d> {
         let is_renamed = others.iter().any(|other| *other != *release);
         let deploy = self.render(history, &chart, values, &identity, &settings).await?;
         if matches!(run, Run::Install { .. }) && settings.creates_namespace {
-            inputs::create_namespace(&deployer, &release.namespace).await?;
+            inputs::create_namespace(&context.downstream, &deployer, &release.namespace).await?;
         }
         let done = match run {
             Run::Install { .. } => Done::Installed,
