@@ -12,7 +12,7 @@ mod watch;
 
 pub use cache::{Cache, Fold, ObjectCache, Presence};
 pub use changes::{Change, Item, WatchedObjects};
-pub use connect::{ConnectError, configuration, set_user_agent, connect};
+pub use connect::{ConnectError, configuration, connect, set_user_agent};
 pub use index::Index;
 pub use keys::{key, key_of, name_of};
 pub use policies::{PolicyCache, PolicyChange};

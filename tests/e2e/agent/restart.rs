@@ -59,8 +59,7 @@ fn versions(objects: &[Value]) -> Vec<&Value> {
 
 /// The writes on the workload cluster, as text, and those of statuses.
 fn writes(fixture: &Fixture) -> (Vec<String>, Vec<String>) {
-    let text =
-        |write: Write| format!("{} {} {}", write.object(), write.subresource, write.code);
+    let text = |write: Write| format!("{} {} {}", write.object(), write.subresource, write.code);
     (
         fixture.downstream_writes().into_iter().map(text).collect(),
         fixture.upstream_writes().into_iter().map(text).collect(),
