@@ -72,10 +72,10 @@ bench: tools ## Measure the webhook under load, the reader of indexes beside Hel
 	$(TARGET)/release/controller-bench
 	$(TARGET)/release/delivery-bench
 
-image: build tools ## Build the image (needs buildah), say what is in it, and run both processes from it
+image: build tools ## Build the images (needs buildah), say what is in them, and run their programs
 	image/build
 	image/sbom
-	$(TARGET)/debug/image-check $(TARGET)/image/helmops-*.oci.tar
+	$(TARGET)/debug/image-check $(TARGET)/image/helmops-[0-9]*.oci.tar $(TARGET)/image/helmops-agent-*.oci.tar
 
 fuzz: ## Fuzz the readers of foreign texts, each for FUZZ_SECONDS=60 (needs a C++ compiler)
 	CARGO="$(CARGO)" fuzz/run

@@ -1,5 +1,7 @@
 //! The reference page of the agent.
 
+use std::fmt::Write as _;
+
 use clap::CommandFactory;
 use helmops_fetch::FetchMetrics;
 use helmops_kube::lease::LeaseMetrics;
@@ -9,7 +11,7 @@ use prometheus::Registry;
 use crate::{
     args::Args,
     charts::ChartMetrics,
-    helm::HelmMetrics,
+    helm::{FailureReason, HelmMetrics},
     metrics::{DriftMetrics, Metrics},
 };
 
@@ -20,7 +22,15 @@ use crate::{
 pub fn reference() -> anyhow::Result<String> {
     let registry = registry()?;
     register(&registry)?;
-    Ok(page(&Args::command(), &registry, "")?)
+    let mut page = page(&Args::command(), &registry, "")?;
+    page.push_str("\n## Reasons for which Helm fails\n\nValues of the label `reason` of `helmops_agent_helm_failures_total`.\n\n");
+    page.push_str("| Reason | Meaning | What to do |\n|---|---|---|\n");
+    for reason in FailureReason::ALL {
+        let (name, fix) = (reason.as_str(), reason.fix().unwrap_or_default());
+        // Writing into a String does not fail.
+        let _ = writeln!(page, "| `{name}` | {} | {fix} |", reason.meaning());
+    }
+    Ok(page)
 }
 
 fn register(registry: &Registry) -> anyhow::Result<()> {

@@ -10,7 +10,7 @@ const REPLACED: &str = "superseded by new release";
 pub enum Owner {
     /// An agent in the namespace of this one, for the BundleDeployment of this name.
     BundleDeployment(String),
-    /// Somebody else: a user's Helm, another tool, or an agent in another namespace.
+    /// Another owner: a user's Helm, another tool, or an agent in another namespace.
     Other,
 }
 

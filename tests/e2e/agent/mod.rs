@@ -8,6 +8,7 @@ mod interruptions;
 mod life;
 mod permissions;
 mod releases;
+mod reports;
 mod restart;
 mod safety;
 mod token;

@@ -17,11 +17,11 @@ pub enum Class {
 
 /// Defines the reasons, each with its class, whether Fleet captures it, and how to fix it.
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $reason:ident = $text:literal, $class:ident, $captured:literal, $fix:expr;)*) => {
+    ($($(#[doc = $doc:literal])+ $reason:ident = $text:literal, $class:ident, $captured:literal, $fix:expr;)*) => {
         /// Why Helm failed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum FailureReason {
-            $($(#[$doc])* $reason,)*
+            $($(#[doc = $doc])+ $reason,)*
         }
 
         impl FailureReason {
@@ -31,6 +31,11 @@ macro_rules! reasons {
             /// A name for logs and metrics.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$reason => $text,)* }
+            }
+
+            /// What it means.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$reason => concat!($($doc,)+).trim_ascii(),)* }
             }
 
             /// Its class.

@@ -23,7 +23,7 @@ const NOT_REASONS: [&str; 4] = ["ETag", "ErrApplied", "OutOfSync", "WaitApplied"
 const ALERTS: &str = "manifests/monitoring/alerts.yaml";
 
 /// Flags of other programs: kubectl, Helm, kube-apiserver, cargo, cosign and the like.
-const FOREIGN_FLAGS: [&str; 42] = [
+const FOREIGN_FLAGS: [&str; 43] = [
     "--admission-control-config-file",
     "--all",
     "--all-namespaces",
@@ -60,6 +60,7 @@ const FOREIGN_FLAGS: [&str; 42] = [
     "--set",
     "--set-string",
     "--show-labels",
+    "--show-managed-fields",
     "--test",
     "--timeout",
     "--type",
