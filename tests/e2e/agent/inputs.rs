@@ -183,6 +183,13 @@ async fn labels_of_the_namespace_are_set_and_those_of_others_stay() {
     let first = json!({ "a": "1", "b": "1", "pod-security.kubernetes.io/enforce": "privileged" });
     fixture.deploy("web", "1.0.0", &spec(first)).await;
     fixture.until_ready("web").await;
+    let found = fixture.object(&namespace).await.unwrap();
+    let labels = found["metadata"]["labels"].as_object().unwrap();
+    assert_eq!(labels.get("b"), Some(&json!("1")));
+    assert!(
+        !labels.contains_key("pod-security.kubernetes.io/enforce"),
+        "{labels:?}"
+    );
     fixture.deploy("web", "1.0.0", &spec(json!({ "a": "2" }))).await;
     let found = until(&fixture.apps, &namespace, |found| {
         ensure!(
@@ -196,10 +203,6 @@ async fn labels_of_the_namespace_are_set_and_those_of_others_stay() {
     let labels = found["metadata"]["labels"].as_object().unwrap();
     assert_eq!(labels.get("of"), Some(&json!("others")));
     assert!(!labels.contains_key("b"), "{labels:?}");
-    assert!(
-        !labels.contains_key("pod-security.kubernetes.io/enforce"),
-        "{labels:?}"
-    );
     assert_eq!(found["metadata"]["annotations"]["note"], "a");
 }
 

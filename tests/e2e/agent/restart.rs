@@ -14,7 +14,7 @@ use crate::harness::agent::{Agent, Fixture};
 use crate::harness::{SOON, run, until};
 
 /// How many releases there are.
-const RELEASES: usize = 20;
+const RELEASES: u16 = 20;
 /// Each takes half a second of CPU time, on a machine that is busy with other tests.
 const MANY: Duration = Duration::from_mins(2);
 
@@ -34,7 +34,7 @@ async fn deploy_all(fixture: &Fixture) -> Vec<Value> {
             .iter()
             .filter(|found| found["status"]["ready"] == true)
             .count();
-        ensure!(ready == RELEASES, "{ready} are");
+        ensure!(ready == usize::from(RELEASES), "{ready} are");
         Ok(deployments)
     })
     .await
@@ -67,11 +67,12 @@ fn writes(fixture: &Fixture) -> (Vec<String>, Vec<String>) {
 }
 
 /// Waits until a started agent has compared all releases: each of them was reconciled at least once.
-async fn until_reconciled(agent: &Agent, least: usize) {
+async fn until_reconciled(agent: &Agent) {
+    let least = f64::from(RELEASES);
     eventually("all reconciliations", SOON, async || {
         let metrics = Metrics::scrape(&format!("{}/metrics", agent.admin)).await?;
         let reconciled = metrics.sum("helmops_reconcile_total", &[]).unwrap_or_default();
-        ensure!(reconciled >= least as f64, "{reconciled} of {least}");
+        ensure!(reconciled >= least, "{reconciled} of {least}");
         Ok(())
     })
     .await
@@ -88,7 +89,7 @@ async fn an_agent_that_starts_with_the_wanted_state_writes_nothing() {
     agent.process.kill().await.unwrap();
     let written = writes(&fixture);
     let mut agent = fixture.start().await;
-    until_reconciled(&agent, RELEASES).await;
+    until_reconciled(&agent).await;
     assert_eq!(writes(&fixture), written);
     agent.process.kill().await.unwrap();
 
@@ -103,13 +104,13 @@ async fn an_agent_that_starts_with_the_wanted_state_writes_nothing() {
     .await;
     run(&fixture.system, &["delete", "configmap", "helmops-agent"]).await;
     let agent = fixture.start().await;
-    until_reconciled(&agent, RELEASES).await;
+    until_reconciled(&agent).await;
     // It remembers the namespace, since there are BundleDeployments for the releases.
     until(&fixture.system, "configmap/helmops-agent", |_| Ok(())).await;
     let (downstream, upstream) = writes(&fixture);
     assert_eq!(downstream[written.0.len()..], ["configmaps/helmops-agent  201"]);
     assert_eq!(upstream, written.1);
-    assert_eq!(fixture.helm_runs().len(), RELEASES);
+    assert_eq!(fixture.helm_runs().len(), usize::from(RELEASES));
     let after = deployments(&fixture).await;
     assert_eq!(versions(&after), versions(&before));
     // Drift of theirs is found, too.

@@ -342,7 +342,7 @@ async fn a_terminated_agent_leaves_no_pending_release() {
     let release = fixture.name("web");
     fixture.deploy("web", "2.0.0", &json!({})).await;
     fixture.until_status(&release, 1, "pending-install").await;
-    let status = agent.process.terminate(Duration::from_secs(60)).await.unwrap();
+    let status = agent.process.terminate(Duration::from_mins(1)).await.unwrap();
     assert!(status.success(), "{status}");
     assert_eq!(
         fixture.record(&release, 1).await.unwrap().1.info.status,

@@ -53,6 +53,8 @@ async fn releases_are_as_wanted_although_the_agent_is_killed() -> Result<()> {
             let mut agent = fixture.start().await;
             tokio::time::sleep(Duration::from_millis(300 + rng.below(3_000) as u64)).await;
             agent.process.kill().await?;
+            // Meanwhile releases are removed.
+            tokio::time::sleep(Duration::from_millis(rng.below(2_000) as u64)).await;
         }
         is_done.set(true);
         anyhow::Ok(fixture.start().await)

@@ -191,10 +191,10 @@ impl Fixture {
                 "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role },
             })
         };
-        let rule = |resource: &str, verb: &str| json!({ "apiGroups": ["fleet.cattle.io"], "resources": [resource], "resourceNames": ["edge"], "verbs": [verb] });
+        let permission = |resource: &str, verb: &str| json!({ "apiGroups": ["fleet.cattle.io"], "resources": [resource], "resourceNames": ["edge"], "verbs": [verb] });
         let role = json!({
             "apiVersion": RBAC, "kind": "Role", "metadata": { "name": "helmops-agent-edge" },
-            "rules": [rule("clusters/status", "patch")],
+            "rules": [permission("clusters/status", "patch")],
         });
         let objects = [
             cluster,

@@ -342,7 +342,7 @@ mod tests {
                     json["automountServiceAccountToken"] = json!(true);
                 }),
                 AccountObject::Role(object) => (serde_json::to_value(object).unwrap(), |json| {
-                    json["rules"][1]["resourceNames"] = json!(["edge-2"]);
+                    json["rules"][0]["resourceNames"] = json!(["edge-2"]);
                 }),
                 AccountObject::RoleBinding(object) => (serde_json::to_value(object).unwrap(), |json| {
                     json["subjects"][0]["namespace"] = json!("default");
