@@ -238,6 +238,7 @@ mod tests {
         let pages = [
             Page::new(REFERENCE[0], reference),
             Page::new(REFERENCE[1], ""),
+            Page::new(REFERENCE[2], ""),
             Page::new(ALERTS, "  - alert: HelmopsNoLeader\n"),
             Page::new(REASONS, "| `ChartNotFound` | x |\n"),
             Page::new("docs/a.md", text),
