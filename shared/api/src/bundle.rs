@@ -3,6 +3,7 @@
 use super::{
     condition::Condition,
     kind::{TypeMeta, kind},
+    lifecycle::LifecycleSummary,
     metadata::Metadata,
     options::BundleDeploymentOptions,
     rollout::RolloutStrategy,
@@ -110,6 +111,8 @@ wire! {
         "observedGeneration" => observed_generation: Option<i64>,
         /// Internal: hash of the bundle's files.
         "resourcesSha256Sum" => resources_sha256_sum: String,
+        /// The life cycle of the releases, if `spec.lifecycle` is set.
+        "lifecycle" => lifecycle: Option<LifecycleSummary>,
     }
 }
 

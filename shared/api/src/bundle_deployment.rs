@@ -4,6 +4,7 @@ use super::{
     bundle::BundleHelmOptions,
     condition::Condition,
     kind::{TypeMeta, kind},
+    lifecycle::{Lifecycle, LifecycleStatus},
     metadata::Metadata,
     options::{BundleDeploymentOptions, CorrectDrift},
     status::{ModifiedStatus, NonReadyStatus, ResourceCounts},
@@ -46,6 +47,8 @@ wire! {
         "dependsOn" | nullable => depends_on: Vec<BundleRef>,
         /// Whether and how changes made on the cluster are undone.
         "correctDrift" => correct_drift: Option<CorrectDrift>,
+        /// The life cycle of the release.
+        "lifecycle" | nullable => lifecycle: Option<Box<Lifecycle>>,
         /// Internal: the content is stored in an OCI registry.
         "ociContents" => oci_contents: bool,
         /// How the agent fetches the chart. Set only for HelmOps.
@@ -90,6 +93,8 @@ wire! {
         "resourceCounts" => resource_counts: Option<ResourceCounts>,
         /// Counts the changes of copied Secrets and ConfigMaps that were deployed.
         "downstreamResourcesGeneration" => downstream_resources_generation: i64,
+        /// The life cycle of the release, if `spec.lifecycle` is set.
+        "lifecycle" | nullable => lifecycle: Option<Box<LifecycleStatus>>,
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, de::MapAccess};
 use super::{
     bundle::BundleSpec,
     kind::{TypeMeta, kind},
+    lifecycle::LifecycleSummary,
     metadata::Metadata,
     status::StatusBase,
     unknown_fields::UnknownFields,
@@ -61,7 +62,7 @@ wire! {
         /// How often to poll for a newer version in the range that `helm.version` gives, as a duration such as `15m` or
         /// `1h30m`. Polling is off by default, with `0s`, and for an exact version.
         #[schemars(length(min = 1, max = 32))]
-        "pollingInterval" | polling_interval => polling_interval: Option<String>,
+        "pollingInterval" | duration => polling_interval: Option<String>,
         /// Secret in the same namespace with the credentials for the repository or registry: `username` and `password`,
         /// `cacerts` with certificates to trust (PEM), `basicHTTP`. It is copied to the target clusters for the agent.
         "helmSecretName" | nullable => helm_secret_name: String,
@@ -83,6 +84,8 @@ wire! {
         /// The charts that were resolved, each with its version: the HelmOp's own chart and those of targets that name
         /// another chart or version.
         "resolved" => resolved: Vec<ResolvedChart>,
+        /// The life cycle of the releases, if `spec.lifecycle` is set.
+        "lifecycle" => lifecycle: Option<LifecycleSummary>,
     }
 }
 

@@ -17,6 +17,7 @@ pub mod helm;
 pub mod helmop;
 pub mod kind;
 pub mod labels;
+pub mod lifecycle;
 pub mod limits;
 pub mod merge_patch;
 pub mod metadata;
@@ -46,7 +47,9 @@ pub use cluster_group::ClusterGroup;
 pub use condition::Condition;
 pub use decoded::Decoded;
 pub use helm::HelmOptions;
+
 pub use helmop::{HelmOp, HelmOpSpec, HelmOpStatus, ResolvedChart, WithoutStatus};
+pub use lifecycle::Lifecycle;
 pub use metadata::Metadata;
 pub use metadata_only::{MetadataOnly, MetadataWithManagers};
 pub use namespaced_name::NamespacedName;

@@ -42,6 +42,21 @@ pub const COMPARE_PATCHES: usize = 1_000;
 /// JSON pointers, or operations, for one object with a customized comparison.
 pub const PATCH_PARTS: usize = 256;
 
+/// Kinds with an expression for their readiness. The agent evaluates it for each object of the kind.
+pub const EXPRESSIONS: usize = 64;
+
+/// Bytes of a CEL expression. Longer ones are not readable, and cost the agent time.
+pub const EXPRESSION: usize = 2_048;
+
+/// Bytes of a duration, such as `1h30m`.
+pub const DURATION: usize = 32;
+
+/// Bytes of a selector of labels or annotations in text form.
+pub const SELECTOR_TEXT: usize = 1_024;
+
+/// Rules for drift. The agent evaluates all of them for each object of a release.
+pub const DRIFT_RULES: usize = 256;
+
 /// Short lists that HelmOps rarely use: `valuesFiles`, `overlays`, `conditions`, `overwrites`.
 pub const SHORT_LIST: usize = 256;
 
@@ -59,9 +74,6 @@ pub const URL: usize = 2_048;
 
 /// Bytes of a version or range. Long ranges list the versions that they exclude; a few hundred bytes occur in practice.
 pub const VERSION: usize = 1_024;
-
-/// Bytes of the polling interval, such as `1h30m`.
-pub const POLLING_INTERVAL: usize = 32;
 
 /// Bytes of the name of an object: what Kubernetes allows.
 pub const NAME: usize = 253;
@@ -110,7 +122,7 @@ type Limit = (&'static str, Measure, usize);
 
 const OF_SPEC: &[Limit] = &[
     ("labels", Measure::Entries, LABELS),
-    ("pollingInterval", Measure::Length, POLLING_INTERVAL),
+    ("pollingInterval", Measure::Length, DURATION),
     ("helmSecretName", Measure::Length, NAME),
     ("targets", Measure::Items, TARGETS),
     ("targets[].name", Measure::Length, NAME),
@@ -165,6 +177,36 @@ const OF_OPTIONS: &[Limit] = &[
     ("kustomize.dir", Measure::Length, PATH),
 ];
 
+/// Limits of the life cycle in `spec` and in each target.
+const OF_LIFECYCLE: &[Limit] = &[
+    ("install.retryInterval", Measure::Length, DURATION),
+    ("upgrade.retryInterval", Measure::Length, DURATION),
+    ("test.timeout", Measure::Length, DURATION),
+    ("test.filters", Measure::Items, SHORT_LIST),
+    ("test.filters[].name", Measure::Length, NAME),
+    ("uninstall.timeout", Measure::Length, DURATION),
+    ("wait.timeout", Measure::Length, DURATION),
+    ("wait.expressions", Measure::Items, EXPRESSIONS),
+    ("wait.expressions[].apiVersion", Measure::Length, NAME),
+    ("wait.expressions[].kind", Measure::Length, NAME),
+    ("wait.expressions[].failed", Measure::Length, EXPRESSION),
+    ("wait.expressions[].inProgress", Measure::Length, EXPRESSION),
+    ("wait.expressions[].current", Measure::Length, EXPRESSION),
+    ("dependsOn", Measure::Items, DEPENDENCIES),
+    ("dependsOn[].name", Measure::Length, NAME),
+    ("dependsOn[].ready", Measure::Length, EXPRESSION),
+    ("drift.ignore", Measure::Items, DRIFT_RULES),
+    ("drift.ignore[].paths", Measure::Items, PATCH_PARTS),
+    ("drift.ignore[].paths[]", Measure::Length, PATH),
+    ("drift.ignore[].target.group", Measure::Length, NAME),
+    ("drift.ignore[].target.version", Measure::Length, NAME),
+    ("drift.ignore[].target.kind", Measure::Length, NAME),
+    ("drift.ignore[].target.name", Measure::Length, NAME),
+    ("drift.ignore[].target.namespace", Measure::Length, NAME),
+    ("drift.ignore[].target.labelSelector", Measure::Length, SELECTOR_TEXT),
+    ("drift.ignore[].target.annotationSelector", Measure::Length, SELECTOR_TEXT),
+];
+
 /// Limits of the criteria for clusters.
 const OF_CRITERIA: &[Limit] = &[
     ("clusterName", Measure::Length, NAME),
@@ -182,6 +224,8 @@ const SCOPES: &[(&str, &[Limit])] = &[
     ("spec", OF_SPEC),
     ("spec", OF_OPTIONS),
     ("spec.targets[]", OF_OPTIONS),
+    ("spec.lifecycle", OF_LIFECYCLE),
+    ("spec.targets[].lifecycle", OF_LIFECYCLE),
     ("spec.targets[]", OF_CRITERIA),
     ("spec.targetRestrictions[]", OF_CRITERIA),
     ("spec.rolloutStrategy.partitions[]", OF_CRITERIA),

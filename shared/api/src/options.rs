@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{diff::DiffOptions, helm::HelmOptions, unknown_fields::UnknownFields, wire_struct::wire};
+use super::{diff::DiffOptions, helm::HelmOptions, lifecycle::Lifecycle, unknown_fields::UnknownFields, wire_struct::wire};
 
 wire! {
     /// How a bundle is deployed to a cluster. HelmOps and Bundles have these options for all clusters, and each of their
@@ -39,6 +39,9 @@ wire! {
         "ignore" | nullable => ignore: Option<IgnoreOptions>,
         /// Whether and how changes made on the cluster are undone.
         "correctDrift" => correct_drift: Option<CorrectDrift>,
+        /// Retries, remediation, tests, CRDs, waiting, drift and suspension of the release on each cluster. Only helmops-agent has this:
+        /// Fleet's CRDs drop it.
+        "lifecycle" | nullable => lifecycle: Option<Box<Lifecycle>>,
         /// Labels of the release's namespace. Labels that are not listed are removed from it.
         "namespaceLabels" | nullable => namespace_labels: BTreeMap<String, String>,
         /// Annotations of the release's namespace. Annotations that are not listed are removed from it.

@@ -27,8 +27,8 @@ pub fn nullable(schema: &mut Schema) {
     schema.insert("x-nullable".into(), true.into());
 }
 
-/// The rules of `pollingInterval`, which only the schema can enforce if the webhook is bypassed.
-pub fn polling_interval(schema: &mut Schema) {
+/// The form of a duration, which only the schema can enforce if the webhook is bypassed.
+pub fn duration(schema: &mut Schema) {
     nullable(schema);
     // The upper bound is left to admission: CEL's `duration` fails on a long number with an error that does not name the limit.
     schema.insert(

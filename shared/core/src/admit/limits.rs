@@ -106,7 +106,7 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
         errors,
         &root.field("pollingInterval"),
         interval,
-        limits::POLLING_INTERVAL,
+        limits::DURATION,
     );
     entries(errors, &root.field("labels"), spec.labels.len(), limits::LABELS);
     check_options(errors, root, &bundle.options);

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use gotmpl::Exceeded;
-use helmops_api::{BundleDeploymentOptions, Cluster, free_form::FreeForm};
+use helmops_api::{BundleDeploymentOptions, Cluster, Lifecycle, free_form::FreeForm};
 
 use super::{
     desired::DesiredTarget,
@@ -16,11 +16,18 @@ use super::{
 /// Returns the options, with the values of the Bundle.
 type Options<'g> = &'g dyn Fn() -> Option<BundleDeploymentOptions>;
 
+/// What all clusters of a batch have in common.
+#[derive(Debug)]
+struct Source {
+    values: ValuesSource,
+    lifecycle: Option<Arc<Lifecycle>>,
+}
+
 /// Clusters with the same options.
 pub struct ClusterBatch<'g> {
     contents: &'g str,
     options: Options<'g>,
-    source: Option<Result<ValuesSource, ValuesError>>,
+    source: Option<Result<Source, ValuesError>>,
     /// The desired state of clusters by whether they have no labels, if it is the same for all of them.
     shared: BTreeMap<bool, DesiredTarget>,
 }
@@ -63,7 +70,10 @@ impl<'g> ClusterBatch<'g> {
         }
         // Not earlier: it may take long, and the budget may be exceeded.
         let source = self.source.get_or_insert_with(|| source(self.options, interner));
-        let source = source.as_ref().map_err(Clone::clone)?;
+        let Source {
+            values: source,
+            lifecycle,
+        } = source.as_ref().map_err(Clone::clone)?;
         let values = source.values(cluster, &labels, budget)?;
         let options = if labels.is_empty() {
             Arc::clone(source.options())
@@ -75,6 +85,7 @@ impl<'g> ClusterBatch<'g> {
             values: interner.values(text).map_err(exceeded(VALUES))?,
             id: deployment_id(self.contents, &options, values),
             options,
+            lifecycle: lifecycle.clone(),
         };
         if source.is_shared(&labels) {
             self.shared.insert(labels.is_empty(), desired.clone());
@@ -83,11 +94,15 @@ impl<'g> ClusterBatch<'g> {
     }
 }
 
-fn source(options: Options<'_>, interner: &mut Interner<'_>) -> Result<ValuesSource, ValuesError> {
+fn source(options: Options<'_>, interner: &mut Interner<'_>) -> Result<Source, ValuesError> {
     let mut options = options().unwrap_or_default();
     let values = options.helm.as_mut().and_then(|helm| helm.values.take());
+    let lifecycle = options.lifecycle.take().map(|lifecycle| interner.lifecycle(*lifecycle));
     let options = interner.options(options).map_err(exceeded("targets"))?;
-    ValuesSource::new(options, values)
+    Ok(Source {
+        values: ValuesSource::new(options, values)?,
+        lifecycle: lifecycle.transpose().map_err(exceeded("lifecycle"))?,
+    })
 }
 
 /// As in Fleet, a cluster with labels gets `helm` even if it is empty.

@@ -391,6 +391,10 @@ fn set_remaining(
     );
     assign!(spec.depends_on, bundle.spec.depends_on);
     assign!(spec.correct_drift, desired.options.correct_drift);
+    if spec.lifecycle.as_deref() != desired.lifecycle.as_deref() {
+        let lifecycle = desired.lifecycle.as_deref().cloned();
+        spec.to_mut().lifecycle = lifecycle.map(Box::new);
+    }
     assign!(spec.oci_contents, !bundle.spec.contents_id.is_empty());
     assign!(spec.helm_chart_options, chart_options);
     let own = &target.release_namespace;

@@ -19,8 +19,8 @@ use serde_json::ser::{CompactFormatter, Formatter};
 
 /// The ID of a deployment: what is deployed, and how.
 ///
-/// `contents` identifies the content; it is empty for a chart. `diff` and `correctDrift` are not part of the ID: they change
-/// what an agent reports, not what it deploys. `values` are the Helm values from [`Source`](super::values::ValuesSource); they
+/// `contents` identifies the content; it is empty for a chart. `diff`, `correctDrift` and `lifecycle` are not part of the ID: they
+/// change how an agent deploys and what it reports, not what it deploys. `values` are the Helm values from [`Source`](super::values::ValuesSource); they
 /// replace those of the options.
 ///
 /// Unknown fields come last in their struct, sorted by name, because Fleet adds most fields at the end of a struct: then the ID is
@@ -32,6 +32,7 @@ pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions, values: 
     }
     options.diff = None;
     options.correct_drift = None;
+    options.lifecycle = None;
     options.visit_unknown(FieldPath::of("options"), &mut |_, fields| {
         fields.values_mut().for_each(canonicalize);
     });

@@ -7,7 +7,7 @@ use std::{
 };
 
 use gotmpl::{Budget, Exceeded};
-use helmops_api::BundleDeploymentOptions;
+use helmops_api::{BundleDeploymentOptions, Lifecycle};
 use ring::digest::{SHA256, digest};
 
 /// Memory of an element of a list or an entry of a map besides its text, in bytes. Maps take the most: some 150 bytes for an
@@ -70,6 +70,16 @@ impl<'b> Interner<'b> {
                 Ok(Arc::clone(entry.insert(Arc::new(options))))
             }
         }
+    }
+
+    /// The life cycle of the clusters of a batch.
+    ///
+    /// # Errors
+    /// If it exceeds the budget.
+    pub fn lifecycle(&self, lifecycle: Lifecycle) -> Result<Arc<Lifecycle>, Exceeded> {
+        let text = serde_json::to_string(&lifecycle).unwrap_or_default();
+        self.budget.retain(memory(&text))?;
+        Ok(Arc::new(lifecycle))
     }
 }
 

@@ -11,14 +11,14 @@
 //! | `yaml.overlays` | the target's are appended |
 //! | `helm.force`, `atomic`, `takeOwnership`, `disablePreProcess`, `waitForJobs`, `disableDNS`, `keepResources` | true if either is true |
 //! | `forceSyncGeneration` | the target's if positive |
-//! | `correctDrift` | the target's if set |
+//! | `correctDrift`, each field of `lifecycle` | the target's if set |
 //! | fields that helmops does not know, also in `helm`, `diff`, `yaml` and `kustomize` | the target's if set |
 //! | all others | the Bundle's; the target's have no effect, as in Fleet |
 
 use std::collections::{BTreeMap, HashSet};
 
 use helmops_api::{
-    BundleDeploymentOptions, HelmOptions,
+    BundleDeploymentOptions, HelmOptions, Lifecycle,
     diff::{ComparePatch, DiffOptions},
     free_form::FreeForm,
     helm::{KeySelector, ValuesFrom},
@@ -78,6 +78,9 @@ pub fn combine(base: &BundleDeploymentOptions, own: &BundleDeploymentOptions) ->
     if own.correct_drift.is_some() {
         merged.correct_drift.clone_from(&own.correct_drift);
     }
+    if let Some(own) = &own.lifecycle {
+        lifecycle(merged.lifecycle.get_or_insert_default(), own);
+    }
     by_key(
         &mut merged.downstream_resources,
         &own.downstream_resources,
@@ -113,6 +116,28 @@ fn helm(merged: &mut HelmOptions, own: &HelmOptions) {
     merged.wait_for_jobs |= own.wait_for_jobs;
     merged.disable_dns |= own.disable_dns;
     merged.unknown.add(&own.unknown);
+}
+
+fn lifecycle(merged: &mut Lifecycle, own: &Lifecycle) {
+    part(&mut merged.install, own.install.as_ref());
+    part(&mut merged.upgrade, own.upgrade.as_ref());
+    part(&mut merged.test, own.test.as_ref());
+    part(&mut merged.uninstall, own.uninstall.as_ref());
+    part(&mut merged.wait, own.wait.as_ref());
+    part(&mut merged.drift, own.drift.as_ref());
+    part(&mut merged.suspend, own.suspend.as_ref());
+    part(&mut merged.requests, own.requests.as_ref());
+    text(&mut merged.on_delete, &own.on_delete);
+    by_key(&mut merged.depends_on, &own.depends_on, |dependency| {
+        Some(dependency.name.clone())
+    });
+    merged.unknown.add(&own.unknown);
+}
+
+fn part<T: Clone>(merged: &mut Option<T>, own: Option<&T>) {
+    if let Some(own) = own {
+        *merged = Some(own.clone());
+    }
 }
 
 fn text(merged: &mut String, own: &String) {
