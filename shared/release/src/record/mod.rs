@@ -4,7 +4,11 @@
 //! fields that the agent reads, and keeps all others, so that it can be written again.
 
 mod attempt;
+mod failed;
+mod hook;
+mod on_delete;
 mod status;
+mod tested;
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +23,11 @@ use thiserror::Error;
 
 pub use self::{
     attempt::{Attempt, Cause},
+    failed::FailedBy,
+    hook::{Hook, HookPhase, HookRun, TEST_EVENT},
+    on_delete::{OnDelete, OnDeletePolicy},
     status::Status,
+    tested::{FailedTest, TestFilters, TestState},
 };
 use crate::{marks, names::ReleaseKey};
 
@@ -88,29 +96,6 @@ pub struct Info {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_deployed: Option<String>,
     /// Fields that the agent does not use.
-    #[serde(flatten)]
-    pub rest: Map<String, Value>,
-}
-
-/// A hook of a release.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Hook {
-    /// The name of its object.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// The kind of its object.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub kind: String,
-    /// The template that it is from.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub path: String,
-    /// Its object, as YAML.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub manifest: String,
-    /// When it runs, such as `pre-install`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<String>,
-    /// Fields that the agent does not use, such as `last_run`.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -225,6 +210,19 @@ impl Record {
         }
         let annotation = self.chart_annotation(marks::ATTEMPT);
         annotation.unwrap_or(&self.info.description).parse().ok()
+    }
+
+    /// What the attempt that wrote it led to, as this agent has found out: it is not ready, or a test failed. `None` if Helm itself
+    /// has failed, or nothing has.
+    pub fn failed_by(&self) -> Option<FailedBy> {
+        let is_failed = self.info.status == Status::Failed;
+        self.info.description.parse().ok().filter(|_| is_failed)
+    }
+
+    /// The description that a successful attempt has.
+    pub fn successful_description(&self) -> String {
+        let attempt = self.attempt().map(|attempt| attempt.to_string());
+        attempt.unwrap_or_else(|| "Upgrade complete".to_owned())
     }
 
     /// The same revision with another status and a log entry: for a pending record whose Helm does not run any more.

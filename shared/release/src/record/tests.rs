@@ -46,7 +46,9 @@ fn a_record_is_decoded_and_encoded_without_a_loss() {
     );
     assert_eq!(record.secret_name(), "sh.helm.release.v1.web.v3");
     assert_eq!(record.info.status, Status::PendingUpgrade);
-    assert_eq!(record.hooks.first().unwrap().events, ["pre-upgrade"]);
+    let hook = record.hooks.first().unwrap();
+    assert_eq!((&*hook.events, hook.weight), (&["pre-upgrade".to_owned()][..], 5));
+    assert_eq!(hook.last_run.as_ref().unwrap().phase, HookPhase::Running);
     assert_eq!(record.chart_metadata()["version"], "1.2.3");
     let unlocked = record.with_status(Status::Failed, "interrupted".to_owned());
     let again: Value =
@@ -181,4 +183,47 @@ fn an_attempt_is_found_in_records_of_this_agent_only() {
         None,
         "the chart is that of revision 2"
     );
+}
+
+#[test]
+fn a_hook_has_its_policies_and_its_object() {
+    let policies = |policies: &[&str]| Hook {
+        kind: "Pod".to_owned(),
+        manifest: "apiVersion: v1\nkind: Pod\nmetadata: {name: t}\n".to_owned(),
+        delete_policies: policies.iter().map(|&policy| policy.to_owned()).collect(),
+        ..Hook::default()
+    };
+    let table: [(&[&str], bool); 4] = [
+        (&[], true),
+        (&["before-hook-creation", "hook-succeeded"], true),
+        (&["hook-succeeded"], false),
+        (&["hook-failed", "hook-succeeded"], false),
+    ];
+    for (names, expected) in table {
+        assert_eq!(policies(names).is_deleted_before_creation(), expected, "{names:?}");
+    }
+    let id = policies(&[]).object("shop").unwrap();
+    assert_eq!(id.to_string(), "pod.v1 shop/t");
+    let damaged = Hook {
+        manifest: "a: [".to_owned(),
+        ..Hook::default()
+    };
+    assert_eq!(damaged.object("shop"), None);
+}
+
+#[test]
+fn only_a_failed_record_of_this_agent_has_its_cause() {
+    let of = |status: &str, description: &str| {
+        let mut json = stored();
+        json["info"]["status"] = json!(status);
+        json["info"]["description"] = json!(description);
+        Record::decode(&data(&json)).unwrap().failed_by()
+    };
+    let cause = || "Job shop/check".to_owned();
+    assert_eq!(of("failed", "not ready: Job shop/check"), Some(FailedBy::NotReady(cause())));
+    assert_eq!(of("failed", "test failed: Job shop/check"), Some(FailedBy::Test(cause())));
+    assert_eq!(of("deployed", "test failed: Job shop/check"), None);
+    assert_eq!(of("failed", "Upgrade \"web\" failed: timeout"), None);
+    let long = FailedBy::Test("x".repeat(1 << 20)).to_string();
+    assert!(long.len() < 5 << 10, "{}", long.len());
 }

@@ -1,0 +1,135 @@
+//! What happens with a release when its BundleDeployment is gone.
+
+use std::{fmt, time::Duration};
+
+/// What happens with a release when its BundleDeployment is gone: the value of the label [`ON_DELETE`](crate::marks::ON_DELETE) of its
+/// records. A release without the label is uninstalled, with hooks, and its records are deleted.
+///
+/// It is a label and no annotation, since Helm passes labels on: from a revision to the next one, and when it changes the status of
+/// a record. Annotations it drops.
+///
+/// ```
+/// use std::time::Duration;
+/// use helmops_release::record::{OnDelete, OnDeletePolicy};
+///
+/// let on_delete = OnDelete { keep_history: true, timeout: Some(Duration::from_secs(90)), ..OnDelete::default() };
+/// assert_eq!(on_delete.to_string(), "Uninstall.keepHistory.timeout-90000");
+/// assert_eq!(OnDelete::parse("Uninstall.keepHistory.timeout-90000"), on_delete);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnDelete {
+    /// Whether it is uninstalled.
+    pub policy: OnDeletePolicy,
+    /// Whether its records stay.
+    pub keep_history: bool,
+    /// How long each hook may take; in whole milliseconds.
+    pub timeout: Option<Duration>,
+    /// Whether no hooks run.
+    pub disable_hooks: bool,
+}
+
+/// Whether a release is uninstalled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDeletePolicy {
+    /// It is.
+    #[default]
+    Uninstall,
+    /// It stays as it is, with its records.
+    Keep,
+}
+
+const KEEP: &str = "Keep";
+const UNINSTALL: &str = "Uninstall";
+const KEEP_HISTORY: &str = "keepHistory";
+const DISABLE_HOOKS: &str = "disableHooks";
+const TIMEOUT: &str = "timeout-";
+
+impl OnDelete {
+    /// Reads the value of the label. Parts that are not known are ignored: a newer agent may have written them.
+    pub fn parse(text: &str) -> Self {
+        let mut read = Self::default();
+        for part in text.split('.') {
+            match part {
+                KEEP => read.policy = OnDeletePolicy::Keep,
+                KEEP_HISTORY => read.keep_history = true,
+                DISABLE_HOOKS => read.disable_hooks = true,
+                part => {
+                    let timeout = part.strip_prefix(TIMEOUT).and_then(|text| text.parse().ok());
+                    read.timeout = timeout.map(Duration::from_millis).or(read.timeout);
+                }
+            }
+        }
+        read
+    }
+
+    /// Whether it is what happens without the label.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for OnDelete {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.policy {
+            OnDeletePolicy::Uninstall => UNINSTALL,
+            OnDeletePolicy::Keep => KEEP,
+        })?;
+        if self.keep_history {
+            write!(f, ".{KEEP_HISTORY}")?;
+        }
+        if self.disable_hooks {
+            write!(f, ".{DISABLE_HOOKS}")?;
+        }
+        match self.timeout {
+            // The value of a label has at most 63 characters.
+            Some(timeout) => write!(f, ".{TIMEOUT}{}", timeout.as_millis().min(u128::from(u64::MAX))),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_is_a_label_and_is_read_again() {
+        let timeouts = [None, Some(Duration::from_millis(1)), Some(Duration::from_millis(u64::MAX))];
+        for bits in 0..8_u8 {
+            for timeout in timeouts {
+                let on_delete = OnDelete {
+                    policy: if bits & 1 == 0 {
+                        OnDeletePolicy::Uninstall
+                    } else {
+                        OnDeletePolicy::Keep
+                    },
+                    keep_history: bits & 2 != 0,
+                    timeout,
+                    disable_hooks: bits & 4 != 0,
+                };
+                let text = on_delete.to_string();
+                assert_eq!(OnDelete::parse(&text), on_delete, "{text}");
+                assert!(text.len() <= 63, "{text}");
+                assert!(text.chars().all(|one| one.is_ascii_alphanumeric() || ".-".contains(one)), "{text}");
+                assert_eq!(on_delete.is_default(), text == UNINSTALL);
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_parts_are_ignored() {
+        for (text, expected) in [
+            ("", OnDelete::default()),
+            ("Pause.v2.timeout-x", OnDelete::default()),
+            (
+                "Keep.archive-s3",
+                OnDelete {
+                    policy: OnDeletePolicy::Keep,
+                    ..OnDelete::default()
+                },
+            ),
+        ] {
+            assert_eq!(OnDelete::parse(text), expected, "{text}");
+        }
+    }
+}
