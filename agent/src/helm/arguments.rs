@@ -6,9 +6,11 @@ use std::{
     time::Duration,
 };
 
+use helmops_release::marks;
+
 use super::{
     plugin,
-    request::{Action, Apply, Deploy, Install, Request, Rollback, Uninstall, Upgrade},
+    request::{Action, Apply, Crds, Deploy, Install, Request, Rollback, Test, Uninstall, Upgrade},
 };
 
 /// The files that the arguments name. Everything that is secret, large or hostile is in one of them.
@@ -29,25 +31,30 @@ const QPS: &str = "--qps=100";
 pub fn arguments(request: &Request, files: &Files<'_>) -> Vec<OsString> {
     let mut arguments = Arguments(Vec::new());
     let release = &request.release;
-    arguments.text(request.action.name());
+    arguments.text(command(&request.action));
     arguments.text(&release.name);
     match &request.action {
         Action::Install(install) => arguments.install(install, files),
         Action::Upgrade(upgrade) => arguments.upgrade(upgrade, files),
         Action::Rollback(rollback) => arguments.rollback(rollback),
         Action::Uninstall(uninstall) => arguments.uninstall(uninstall),
+        Action::Test(test) => arguments.test(test),
+        Action::Crds(crds) => arguments.crds(crds, files),
     }
     arguments.flag("--namespace", &release.namespace);
-    arguments.flag("--kubeconfig", files.kubeconfig);
-    if let Some(user) = request.identity.user() {
-        arguments.flag("--kube-as-user", user);
-    }
-    arguments.flag("--timeout", go_duration(request.hook_timeout));
-    // Only hooks: the agent waits for objects.
-    arguments.text("--wait=hookOnly");
     arguments.text("--color=never");
-    arguments.text(QPS);
+    if !matches!(request.action, Action::Crds(_)) {
+        arguments.cluster(request, files);
+    }
     arguments.0
+}
+
+/// The command of Helm.
+const fn command(action: &Action) -> &'static str {
+    match action {
+        Action::Crds(_) => "template",
+        action => action.name(),
+    }
 }
 
 struct Arguments(Vec<OsString>);
@@ -65,6 +72,20 @@ impl Arguments {
         self.0.push(argument);
     }
 
+    /// How Helm uses the cluster.
+    fn cluster(&mut self, request: &Request, files: &Files<'_>) {
+        self.flag("--kubeconfig", files.kubeconfig);
+        if let Some(user) = request.identity.user() {
+            self.flag("--kube-as-user", user);
+        }
+        self.flag("--timeout", go_duration(request.hook_timeout));
+        if !matches!(request.action, Action::Test(_)) {
+            // Only hooks: the agent waits for objects.
+            self.text("--wait=hookOnly");
+        }
+        self.text(QPS);
+    }
+
     fn install(&mut self, install: &Install, files: &Files<'_>) {
         self.deploy(&install.deploy, files);
         // The flag of an installation knows no `auto`, and forced replacement excludes server-side apply.
@@ -76,6 +97,7 @@ impl Arguments {
         self.switch(install.takes_ownership, "--take-ownership");
         self.switch(install.creates_namespace, "--create-namespace");
         self.switch(install.replaces, "--replace");
+        self.switch(install.deploy.skips_crds, "--skip-crds");
     }
 
     fn upgrade(&mut self, upgrade: &Upgrade, files: &Files<'_>) {
@@ -102,6 +124,25 @@ impl Arguments {
         self.switch(!uninstall.runs_hooks, "--no-hooks");
     }
 
+    fn test(&mut self, test: &Test) {
+        for name in &test.filters.include {
+            self.flag("--filter", csv(&format!("name={name}")));
+        }
+        for name in &test.filters.exclude {
+            self.flag("--filter", csv(&format!("!name={name}")));
+        }
+    }
+
+    fn crds(&mut self, crds: &Crds, files: &Files<'_>) {
+        self.text(files.chart);
+        for values in files.values {
+            self.flag("--values", values);
+        }
+        self.text("--include-crds");
+        self.text("--skip-schema-validation");
+        self.flag("--kube-version", &crds.kube_version);
+    }
+
     fn deploy(&mut self, deploy: &Deploy, files: &Files<'_>) {
         self.text(files.chart);
         for values in files.values {
@@ -112,6 +153,9 @@ impl Arguments {
         self.switch(deploy.skips_schema, "--skip-schema-validation");
         if !deploy.description.is_empty() {
             self.flag("--description", &deploy.description);
+        }
+        if let Some(on_delete) = &deploy.on_delete {
+            self.flag("--labels", format!("{}={on_delete}", marks::ON_DELETE));
         }
         // It costs half of the time, and validates nothing that the API server does not.
         self.text("--disable-openapi-validation");
@@ -138,6 +182,11 @@ impl Arguments {
     }
 }
 
+/// A value of a flag that takes lists: a comma in it separates nothing.
+fn csv(value: &str) -> String {
+    format!("\"{}\"", value.replace('"', "\"\""))
+}
+
 /// As Go reads it.
 fn go_duration(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
@@ -146,7 +195,11 @@ fn go_duration(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use helmops_release::{
-        chart_metadata::Origin, names::ReleaseKey, post_render::PostRender, scopes::Scopes,
+        chart_metadata::Origin,
+        names::ReleaseKey,
+        post_render::PostRender,
+        record::{OnDelete, TestFilters},
+        scopes::Scopes,
     };
 
     use super::*;
@@ -174,6 +227,8 @@ mod tests {
             enables_dns: false,
             skips_schema: false,
             description: String::new(),
+            skips_crds: false,
+            on_delete: None,
         }
     }
 
@@ -197,7 +252,7 @@ mod tests {
         texts.join(" ")
     }
 
-    const END: &str = " --namespace=shop --kubeconfig=/run/kubeconfig --timeout=1500ms --wait=hookOnly --color=never --qps=100";
+    const END: &str = " --namespace=shop --color=never --kubeconfig=/run/kubeconfig --timeout=1500ms --wait=hookOnly --qps=100";
     const DEPLOY: &str = " --values=/run/values-0.yaml --values=/run/values-1.yaml --post-renderer=helmops --disable-openapi-validation --hide-notes";
 
     fn install(change: impl Fn(&mut Install)) -> String {
@@ -217,7 +272,7 @@ mod tests {
     #[test]
     fn an_installation() {
         let start = format!("install web /run/chart.tgz{DEPLOY}");
-        let table: [(Change, &str); 7] = [
+        let table: [(Change, &str); 8] = [
             (|_| (), " --server-side=true"),
             (|install| install.apply = Apply::AsBefore, " --server-side=true"),
             (|install| install.apply = Apply::Client, " --server-side=false"),
@@ -234,6 +289,10 @@ mod tests {
                 " --server-side=true --create-namespace",
             ),
             (|install| install.replaces = true, " --server-side=true --replace"),
+            (
+                |install| install.deploy.skips_crds = true,
+                " --server-side=true --skip-crds",
+            ),
         ];
         for (change, flags) in table {
             assert_eq!(install(change), format!("{start}{flags}{END}"));
@@ -246,8 +305,13 @@ mod tests {
             install.deploy.enables_dns = true;
             install.deploy.skips_schema = true;
             install.deploy.description = "--a b".to_owned();
+            install.deploy.on_delete = Some(OnDelete {
+                keep_history: true,
+                ..OnDelete::default()
+            });
         });
-        let flags = " --enable-dns --skip-schema-validation --description=--a b --disable-openapi-validation";
+        let flags = " --enable-dns --skip-schema-validation --description=--a b \
+            --labels=helmops.fleet.cattle.io/on-delete=Uninstall.keepHistory --disable-openapi-validation";
         assert!(all.contains(flags), "{all}");
     }
 
@@ -299,6 +363,34 @@ mod tests {
             uninstall(true, false),
             format!("uninstall web --debug --keep-history --no-hooks{END}")
         );
+    }
+
+    #[test]
+    fn tests_with_filters() {
+        let test = |include: &[&str], exclude: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+            let filters = TestFilters {
+                include: owned(include),
+                exclude: owned(exclude),
+            };
+            of(Identity::Agent, Action::Test(Test { filters, count: 1 }))
+        };
+        let end = END.replace(" --wait=hookOnly", "");
+        assert_eq!(test(&[], &[]), format!("test web{end}"));
+        let filters = " --filter=\"name=a\" --filter=\"name=b\" --filter=\"!name=c,name=\"\"d\"";
+        assert_eq!(test(&["a", "b"], &["c,name=\"d"]), format!("test web{filters}{end}"));
+    }
+
+    #[test]
+    fn the_crds_of_a_chart_are_printed_without_a_cluster() {
+        let crds = Crds {
+            archive: "/cache/web.tgz".into(),
+            values: Vec::new(),
+            kube_version: "v1.36.0".to_owned(),
+        };
+        let expected = "template web /run/chart.tgz --values=/run/values-0.yaml --values=/run/values-1.yaml --include-crds \
+            --skip-schema-validation --kube-version=v1.36.0 --namespace=shop --color=never";
+        assert_eq!(of(Identity::Agent, Action::Crds(crds)), expected);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 pub mod arguments;
 pub mod chart_archive;
 pub mod child;
+mod crd_archive;
 pub mod kubeconfig;
 mod metrics;
 pub mod outcome;
@@ -34,7 +35,7 @@ use self::{
     child::{Limits, PARENT_PIPE},
     outcome::outcome,
     permits::HelmPermits,
-    request::Request,
+    request::{Action, Request},
     workspace::{Workspace, Workspaces},
 };
 
@@ -55,6 +56,8 @@ const LIMITS: Limits = Limits {
     // The error is at the end.
     stderr: 64 << 10,
 };
+/// Bytes of CRDs. Those of the largest charts have some megabytes.
+pub const MAX_CRDS: usize = 16 << 20;
 /// To print the version takes a tenth of a second.
 const VERSION_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -122,7 +125,10 @@ impl Helm {
     ) -> Result<Success, Failure> {
         let workspaces = self.workspaces.clone();
         let created = spawn_blocking(move || {
-            let workspace = workspaces.create(&kubeconfig, request.action.deploy())?;
+            let workspace = match &request.action {
+                Action::Crds(crds) => workspaces.create_for_crds(crds)?,
+                action => workspaces.create(&kubeconfig, action.deploy())?,
+            };
             Ok::<_, workspace::WorkspaceError>((workspace, request))
         });
         let (workspace, request) = match created.await {
@@ -133,8 +139,13 @@ impl Helm {
             Ok(Err(error)) => return Err(self.not_started(&error)),
             Err(error) => return Err(self.not_started(&error)),
         };
+        let prints_crds = matches!(request.action, Action::Crds(_));
+        if prints_crds && !workspace.has_crds() {
+            return Ok(Success::default());
+        }
         let limits = Limits {
             deadline: request.deadline(),
+            stdout: if prints_crds { MAX_CRDS } else { LIMITS.stdout },
             ..LIMITS
         };
         let command = self.command(&request, &workspace);
@@ -145,7 +156,15 @@ impl Helm {
             drop(workspace);
             error
         });
-        outcome(&output, removed.await.unwrap_or_default())
+        let mut success = outcome(&output, removed.await.unwrap_or_default())?;
+        if prints_crds {
+            if output.stdout.len() >= MAX_CRDS {
+                let message = format!("the CRDs of the chart have more than {MAX_CRDS} bytes");
+                return Err(Failure::new(FailureReason::ChartInvalid, message));
+            }
+            success.crds = output.stdout;
+        }
+        Ok(success)
     }
 
     /// The version of Helm, such as `v4.2`: whether the program is there, and is Helm.

@@ -3,7 +3,12 @@
 use std::{path::PathBuf, time::Duration};
 
 use helmops_api::options::BundleDeploymentOptions;
-use helmops_release::{chart_metadata::Origin, names::ReleaseKey, post_render::PostRender};
+use helmops_release::{
+    chart_metadata::Origin,
+    names::ReleaseKey,
+    post_render::PostRender,
+    record::{OnDelete, TestFilters},
+};
 
 /// Helm 4 gives up on a hook after 30 seconds by default, Helm 3 never did. This is between the two, unless the options have a
 /// `timeoutSeconds`.
@@ -53,11 +58,15 @@ pub enum Action {
     Rollback(Rollback),
     /// Remove the release.
     Uninstall(Uninstall),
+    /// Run the tests of the newest revision. What they have led to is in its record.
+    Test(Test),
+    /// Print the CRDs of a chart. Nothing on the cluster is read or changed.
+    Crds(Crds),
 }
 
 impl Action {
     /// The names of all actions.
-    pub const NAMES: [&str; 4] = ["install", "upgrade", "rollback", "uninstall"];
+    pub const NAMES: [&str; 6] = ["install", "upgrade", "rollback", "uninstall", "test", "crds"];
 
     /// A name for logs and metrics, one of [`Action::NAMES`].
     pub const fn name(&self) -> &'static str {
@@ -66,15 +75,17 @@ impl Action {
             Self::Upgrade(_) => "upgrade",
             Self::Rollback(_) => "rollback",
             Self::Uninstall(_) => "uninstall",
+            Self::Test(_) => "test",
+            Self::Crds(_) => "crds",
         }
     }
 
-    /// The chart that is rendered, if any.
+    /// The chart that is deployed, if any.
     pub const fn deploy(&self) -> Option<&Deploy> {
         match self {
             Self::Install(install) => Some(&install.deploy),
             Self::Upgrade(upgrade) => Some(&upgrade.deploy),
-            Self::Rollback(_) | Self::Uninstall(_) => None,
+            Self::Rollback(_) | Self::Uninstall(_) | Self::Test(_) | Self::Crds(_) => None,
         }
     }
 }
@@ -96,6 +107,10 @@ pub struct Deploy {
     pub skips_schema: bool,
     /// The description of the revision if it succeeds; empty for Helm's.
     pub description: String,
+    /// Whether Helm leaves the CRDs of the folder `crds` to the agent. An upgrade never applies them.
+    pub skips_crds: bool,
+    /// What happens with the release when its BundleDeployment is gone. `None` leaves what its records have.
+    pub on_delete: Option<OnDelete>,
 }
 
 /// How objects are applied.
@@ -161,6 +176,26 @@ pub struct Uninstall {
     pub runs_hooks: bool,
 }
 
+/// Tests of the newest revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Test {
+    /// Which ones.
+    pub filters: TestFilters,
+    /// How many: each may take the whole timeout.
+    pub count: u32,
+}
+
+/// The CRDs of a chart: those in the folders `crds` of the chart and of its enabled subcharts.
+#[derive(Clone, Debug)]
+pub struct Crds {
+    /// The archive of the chart (`.tgz`), as it was fetched.
+    pub archive: PathBuf,
+    /// The values, as in [`Deploy::values`]: they enable subcharts.
+    pub values: Vec<Vec<u8>>,
+    /// The version of the cluster, such as `v1.36.0`: a chart that requires another one is an error.
+    pub kube_version: String,
+}
+
 impl Identity {
     /// The user to impersonate; `None` for the agent itself.
     pub fn user(&self) -> Option<String> {
@@ -176,7 +211,11 @@ impl Identity {
 impl Request {
     /// How long Helm may run altogether: hooks run one after the other.
     pub fn deadline(&self) -> Duration {
-        MIN_DEADLINE.max(self.hook_timeout.saturating_mul(SLOW_HOOKS))
+        let slow_hooks = match &self.action {
+            Action::Test(test) => test.count.max(SLOW_HOOKS),
+            _ => SLOW_HOOKS,
+        };
+        MIN_DEADLINE.max(self.hook_timeout.saturating_mul(slow_hooks))
     }
 }
 

@@ -13,8 +13,8 @@ use thiserror::Error;
 use super::{
     arguments::Files,
     chart_archive::{self, ArchiveError},
-    plugin,
-    request::Deploy,
+    crd_archive, plugin,
+    request::{Crds, Deploy},
 };
 use crate::post_render;
 
@@ -56,6 +56,7 @@ pub enum WorkspaceError {
 pub struct Workspace {
     folder: TempDir,
     values: Vec<PathBuf>,
+    has_crds: bool,
 }
 
 impl Workspaces {
@@ -82,28 +83,44 @@ impl Workspaces {
     /// # Errors
     /// If a file cannot be written, or if the archive of the chart is invalid.
     pub fn create(&self, kubeconfig: &[u8], deploy: Option<&Deploy>) -> Result<Workspace, WorkspaceError> {
+        let values = deploy.map_or(&[][..], |deploy| &deploy.values);
+        let workspace = self.with_values(values)?;
+        create_dir(&workspace.plugin())?;
+        write(&workspace.kubeconfig(), kubeconfig)?;
+        if let Some(deploy) = deploy {
+            write(&workspace.plugin().join("plugin.yaml"), plugin::PLUGIN.as_bytes())?;
+            let input = serde_json::to_vec(&deploy.post_render)?;
+            write(&workspace.plugin().join(post_render::INPUT), &input)?;
+            chart_archive::annotate(&deploy.archive, &workspace.chart(), &deploy.origin)?;
+        }
+        Ok(workspace)
+    }
+
+    /// Creates the files of a run that prints the CRDs of a chart. It blocks.
+    ///
+    /// # Errors
+    /// As of [`Workspaces::create`].
+    pub fn create_for_crds(&self, crds: &Crds) -> Result<Workspace, WorkspaceError> {
+        let mut workspace = self.with_values(&crds.values)?;
+        workspace.has_crds = crd_archive::reduce(&crds.archive, &workspace.chart())?;
+        Ok(workspace)
+    }
+
+    fn with_values(&self, values: &[Vec<u8>]) -> Result<Workspace, WorkspaceError> {
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
             .permissions(Permissions::from_mode(FOLDER_MODE))
             .tempdir_in(&self.root)
             .map_err(|error| cannot_write(&self.root, error))?;
-        let count = deploy.map_or(0, |deploy| deploy.values.len());
-        let values = (0..count).map(|index| folder.path().join(format!("values-{index}.yaml")));
+        let paths = (0..values.len()).map(|index| folder.path().join(format!("values-{index}.yaml")));
         let workspace = Workspace {
-            values: values.collect(),
+            values: paths.collect(),
             folder,
+            has_crds: false,
         };
         create_dir(&workspace.home())?;
-        create_dir(&workspace.plugin())?;
-        write(&workspace.kubeconfig(), kubeconfig)?;
-        if let Some(deploy) = deploy {
-            for (path, values) in workspace.values.iter().zip(&deploy.values) {
-                write(path, values)?;
-            }
-            write(&workspace.plugin().join("plugin.yaml"), plugin::PLUGIN.as_bytes())?;
-            let input = serde_json::to_vec(&deploy.post_render)?;
-            write(&workspace.plugin().join(post_render::INPUT), &input)?;
-            chart_archive::annotate(&deploy.archive, &workspace.chart(), &deploy.origin)?;
+        for (path, values) in workspace.values.iter().zip(values) {
+            write(path, values)?;
         }
         Ok(workspace)
     }
@@ -128,6 +145,11 @@ impl Workspace {
     /// The folder of plugins.
     pub fn plugins(&self) -> PathBuf {
         self.path("plugins")
+    }
+
+    /// Whether the chart of [`Workspaces::create_for_crds`] has files in a folder `crds`.
+    pub const fn has_crds(&self) -> bool {
+        self.has_crds
     }
 
     /// Why the post-renderer failed, if it did.

@@ -382,6 +382,8 @@ impl<'d> Deployment<'d> {
             enables_dns: settings.enables_dns,
             skips_schema: settings.skips_schema,
             description: attempt.to_string(),
+            skips_crds: false,
+            on_delete: None,
         })
     }
 }

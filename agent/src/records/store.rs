@@ -11,16 +11,18 @@ use helmops_kube::{Cache, Change};
 use helmops_process::{exit::with_causes, lock};
 use helmops_release::{
     history::{History, Owner, Revision},
+    marks,
     names::ReleaseKey,
-    record::{DATA_KEY, Record, RecordError, SECRET_SELECTOR, Status},
+    record::{DATA_KEY, FailedBy, Hook, OnDelete, Record, RecordError, SECRET_SELECTOR, Status},
 };
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{ByteString, api::core::v1::Secret, jiff::Timestamp};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     runtime::watcher::Event,
 };
+use serde_json::json;
 use thiserror::Error;
 
 use super::watched::{ByRelease, StoredRecord};
@@ -103,14 +105,14 @@ impl Records {
     /// # Errors
     /// If a record cannot be read.
     pub async fn cached_history(&self, release: &ReleaseKey) -> Result<History, RecordStoreError> {
-        let stored = self.stored.read(|all, by_release| {
+        self.history(self.cached(release)).await
+    }
+
+    fn cached(&self, release: &ReleaseKey) -> Vec<StoredRecord> {
+        self.stored.read(|all, by_release| {
             let names = by_release.index().get(release);
-            names
-                .filter_map(|name| all.get(name))
-                .cloned()
-                .collect::<Vec<_>>()
-        });
-        self.history(stored).await
+            names.filter_map(|name| all.get(name)).cloned().collect()
+        })
     }
 
     /// The history of a release, as the API server shows it: the basis of everything that changes the release.
@@ -238,16 +240,76 @@ impl Records {
     /// # Errors
     /// If it cannot be read or written; also if another client has changed it meanwhile.
     pub async fn unlock(&self, release: &ReleaseKey, revision: u64) -> Result<(), RecordStoreError> {
+        let change = |record: Record| {
+            let was = record.info.status;
+            let description = format!("The agent stopped while the release was in status {was}");
+            was.is_pending()
+                .then(|| record.with_status(Status::Failed, description))
+        };
+        self.change(release, revision, "unlock", change).await?;
+        Ok(())
+    }
+
+    /// Marks a revision as failed that is deployed: it is not ready, or a test failed. Returns whether it was deployed.
+    ///
+    /// # Errors
+    /// As of [`Records::unlock`].
+    pub async fn fail(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        cause: &FailedBy,
+    ) -> Result<bool, RecordStoreError> {
+        let change = |record: Record| {
+            let is_deployed = record.info.status == Status::Deployed;
+            is_deployed.then(|| record.with_status(Status::Failed, cause.to_string()))
+        };
+        self.change(release, revision, "mark as failed", change).await
+    }
+
+    /// Marks a revision as deployed that [`Records::fail`] has marked as failed. Returns whether it was.
+    ///
+    /// # Errors
+    /// As of [`Records::unlock`].
+    pub async fn set_deployed(&self, release: &ReleaseKey, revision: u64) -> Result<bool, RecordStoreError> {
+        let change = |record: Record| {
+            let description = record.successful_description();
+            record
+                .failed_by()
+                .map(|_| record.with_status(Status::Deployed, description))
+        };
+        self.change(release, revision, "mark as deployed", change).await
+    }
+
+    /// Adds hooks of a revision that are missing in its record. Returns whether there were any.
+    ///
+    /// # Errors
+    /// As of [`Records::unlock`].
+    pub async fn restore_hooks(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        hooks: &[Hook],
+    ) -> Result<bool, RecordStoreError> {
+        let change = |mut record: Record| record.restore_hooks(hooks).then_some(record);
+        self.change(release, revision, "restore the hooks of", change).await
+    }
+
+    /// Changes a record, unless `change` returns `None`. Returns whether it was changed.
+    async fn change(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        operation: &'static str,
+        change: impl FnOnce(Record) -> Option<Record>,
+    ) -> Result<bool, RecordStoreError> {
         let name = helmops_release::record::secret_name(&release.name, revision);
         let Some((mut secret, record)) = self.read_secret(release, revision, &name).await? else {
-            return Ok(());
+            return Ok(false);
         };
-        let was = record.info.status;
-        if !was.is_pending() {
-            return Ok(());
-        }
-        let description = format!("The agent stopped while the release was in status {was}");
-        let record = record.with_status(Status::Failed, description);
+        let Some(record) = change(record) else {
+            return Ok(false);
+        };
         secret.metadata.labels = Some(record.labels(secret.labels(), Timestamp::now().as_second()));
         let damaged = |source| RecordStoreError::Damaged {
             release: release.clone(),
@@ -266,8 +328,39 @@ impl Records {
                 .replace(&name, &PostParams::default(), &secret),
         )
         .await;
-        written.map_err(CallError::of("unlock", secret_of(release, &name)))?;
-        Ok(())
+        written.map_err(CallError::of(operation, secret_of(release, &name)))?;
+        Ok(true)
+    }
+
+    /// Sets what happens with a release when its BundleDeployment is gone: on the record of this revision, which should be the newest
+    /// one. The next revisions inherit it, except that of an installation that replaces a release.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    pub async fn set_on_delete(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        on_delete: Option<&OnDelete>,
+    ) -> Result<(), RecordStoreError> {
+        let name = helmops_release::record::secret_name(&release.name, revision);
+        let value = on_delete.map(ToString::to_string);
+        let patch = json!({ "metadata": { "labels": { marks::ON_DELETE: value } } });
+        let secrets = self.secrets(release);
+        let patched = secrets.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(patch));
+        match bounded(patched).await {
+            Ok(_) => Ok(()),
+            Err(error) if ApiError::is_not_found(&error) => Ok(()),
+            Err(error) => Err(CallError::of("label", secret_of(release, &name))(error).into()),
+        }
+    }
+
+    /// What happens with a release when its BundleDeployment is gone, as the cache shows it: what its newest record says.
+    pub fn on_delete(&self, release: &ReleaseKey) -> Option<OnDelete> {
+        self.cached(release)
+            .into_iter()
+            .max_by_key(|record| record.revision)
+            .and_then(|record| record.on_delete)
     }
 
     /// Deletes the record of a revision, if it is still in the status that was observed.

@@ -2,7 +2,11 @@
 
 use helmops_api::MetadataOnly;
 use helmops_kube::{Change, Fold, Index};
-use helmops_release::{names::ReleaseKey, record::Status};
+use helmops_release::{
+    marks,
+    names::ReleaseKey,
+    record::{OnDelete, Status},
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::ObjectMeta;
 
@@ -17,6 +21,8 @@ pub struct StoredRecord {
     pub revision: u64,
     /// The status, as its label shows it.
     pub status: Status,
+    /// What happens with the release when its BundleDeployment is gone, as its label shows it.
+    pub on_delete: Option<OnDelete>,
     /// The version of its Secret.
     pub resource_version: String,
 }
@@ -38,6 +44,7 @@ impl StoredRecord {
             secret: metadata.name.clone()?,
             revision: label("version")?.parse().ok()?,
             status: Status::parse(label("status")?),
+            on_delete: label(marks::ON_DELETE).map(|text| OnDelete::parse(text)),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
         })
     }
@@ -73,7 +80,8 @@ mod tests {
         let secret = json!({
             "metadata": {
                 "namespace": "shop", "name": "sh.helm.release.v1.web.v3", "resourceVersion": "7",
-                "labels": { "name": "web", "owner": "helm", "status": "deployed", "version": "3" },
+                "labels": { "name": "web", "owner": "helm", "status": "deployed", "version": "3",
+                    "helmops.fleet.cattle.io/on-delete": "Keep" },
             }
         });
         let secret: MetadataOnly<Secret> = serde_json::from_value(secret).unwrap();
@@ -85,6 +93,7 @@ mod tests {
             secret: "sh.helm.release.v1.web.v3".to_owned(),
             revision: 3,
             status: Status::Deployed,
+            on_delete: Some(OnDelete::parse("Keep")),
             resource_version: "7".to_owned(),
         };
         assert_eq!(StoredRecord::of(&secret), Some(expected));

@@ -182,6 +182,8 @@ pub fn deploy(archive: &Path) -> Deploy {
         enables_dns: true,
         skips_schema: false,
         description: String::new(),
+        skips_crds: false,
+        on_delete: None,
     }
 }
 

@@ -52,7 +52,7 @@ async fn a_release_is_installed_upgraded_and_removed() {
     let success = engine.run(Action::Install(install)).await.unwrap();
     let expected = Success {
         revision: Some(1),
-        warnings: Vec::new(),
+        ..Success::default()
     };
     assert_eq!(success, expected);
 

@@ -106,6 +106,10 @@ reasons! {
     HookFailed = "HookFailed", Hook, false, None;
     /// A hook did not complete in time.
     HookTimeout = "HookTimeout", Hook, false, Some("See the logs of its pods, or set a longer timeoutSeconds.");
+    /// A CRD of the chart cannot be applied without a loss.
+    CrdRefused = "CrdRefused", Cluster, false, None;
+    /// A CRD of the chart was applied, but the API server does not serve it.
+    CrdNotEstablished = "CrdNotEstablished", Cluster, false, None;
     /// Another Helm works on the release, or was interrupted.
     InProgress = "InProgress", InProgress, false, None;
     /// The release, or the revision to restore, does not exist.

@@ -297,6 +297,7 @@ fn a_success_has_the_revision_and_the_warnings() {
     let expected = Success {
         revision: Some(12),
         warnings: vec!["unknown field \"spec.foo\"".to_owned()],
+        ..Success::default()
     };
     assert_eq!(outcome(&output, None), Ok(expected));
 }
