@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long the API server may take until it serves new CRDs. Helm waits as long.
-const ESTABLISHED: Duration = Duration::from_secs(60);
+const ESTABLISHED: Duration = Duration::from_mins(1);
 /// Between two looks: it usually takes some tens of milliseconds.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -55,15 +55,16 @@ pub async fn apply(client: &Client, policy: CrdPolicy, crds: Vec<Value>) -> Resu
     let mut changed = Vec::new();
     for (step, version, crd) in &steps {
         let name = name(crd);
-        let names = match write(&api, *step, version.as_deref(), crd).await? {
+        let done = write(&api, *step, version.as_deref(), crd).await?;
+        if done != Step::Keep {
+            tracing::info!(name, "applied a CRD");
+            changed.push(crd);
+        }
+        let names = match done {
             Step::Keep => &mut applied.kept,
             Step::Create => &mut applied.created,
             Step::Replace => &mut applied.replaced,
         };
-        if !std::ptr::eq(names, &applied.kept) {
-            tracing::info!(name, "applied a CRD");
-            changed.push(crd);
-        }
         names.push(name.to_owned());
     }
     let deadline = Instant::now() + ESTABLISHED;
@@ -128,7 +129,10 @@ async fn until_discovered(client: &Client, crd: &Value, deadline: Instant) -> Re
                 Err(error) => return Err(failed("read the kinds of", &version, error)),
             }
             if Instant::now() >= deadline {
-                return Err(not_established(name(crd), &format!("{version} has no kind {kind}")));
+                return Err(not_established(
+                    name(crd),
+                    &format!("{version} has no kind {kind}"),
+                ));
             }
             sleep(POLL).await;
         }

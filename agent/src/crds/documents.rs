@@ -85,12 +85,16 @@ mod tests {
     fn what_is_not_yaml_is_an_error_of_the_chart() {
         let failure = crds("a: [").unwrap_err();
         assert_eq!(failure.reason, FailureReason::ChartInvalid);
-        assert!(failure.message.starts_with("the folder crds of the chart: "), "{failure}");
+        assert!(
+            failure.message.starts_with("the folder crds of the chart: "),
+            "{failure}"
+        );
     }
 
     #[test]
     fn the_number_of_crds_is_bounded() {
-        let one = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}\n";
+        let one =
+            "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}\n";
         assert_eq!(crds(&one.repeat(MAX_CRDS)).unwrap().0.len(), MAX_CRDS);
         assert!(crds(&one.repeat(MAX_CRDS + 1)).is_err());
     }

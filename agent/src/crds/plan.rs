@@ -48,7 +48,9 @@ pub enum Refusal {
         stored: Vec<String>,
     },
     /// It is being deleted, with all of its objects.
-    #[error("CustomResourceDefinition {name} is being deleted; wait until it is gone, or remove what delays it from its finalizers")]
+    #[error(
+        "CustomResourceDefinition {name} is being deleted; wait until it is gone, or remove what delays it from its finalizers"
+    )]
     Terminating {
         /// Its name.
         name: String,
@@ -125,20 +127,31 @@ pub(super) fn name(crd: &Value) -> &str {
 
 /// A text in a CRD; empty if there is none.
 pub(super) fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// The entries of a list in a CRD.
 pub(super) fn list<'v>(object: &'v Value, pointer: &str) -> impl Iterator<Item = &'v Value> {
-    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 fn versions(crd: &Value) -> Vec<&str> {
-    list(crd, "/spec/versions").map(|version| text(version, "/name")).collect()
+    list(crd, "/spec/versions")
+        .map(|version| text(version, "/name"))
+        .collect()
 }
 
 fn stored_versions(crd: &Value) -> Vec<&str> {
-    list(crd, "/status/storedVersions").filter_map(Value::as_str).collect()
+    list(crd, "/status/storedVersions")
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 #[cfg(test)]
@@ -156,10 +169,21 @@ mod tests {
         json!({ "metadata": { "name": "a.example.com" }, "status": { "storedVersions": stored } })
     }
 
+    type Case = (
+        CrdPolicy,
+        &'static [&'static str],
+        Option<Value>,
+        Result<Step, Refusal>,
+    );
+
     #[test]
     fn each_policy_has_a_step_for_each_state() {
         let terminating = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
-        let gone = || Err(Refusal::Terminating { name: "a.example.com".to_owned() });
+        let gone = || {
+            Err(Refusal::Terminating {
+                name: "a.example.com".to_owned(),
+            })
+        };
         let removes = |version: &str, stored: &[&str]| {
             Err(Refusal::RemovesStoredVersion {
                 name: "a.example.com".to_owned(),
@@ -168,9 +192,14 @@ mod tests {
             })
         };
         let (create, replace) = (CrdPolicy::Create, CrdPolicy::CreateReplace);
-        let table: [(CrdPolicy, &[&str], Option<Value>, Result<Step, Refusal>); 12] = [
+        let table: [Case; 12] = [
             (CrdPolicy::Skip, &["v1"], None, Ok(Step::Keep)),
-            (CrdPolicy::Skip, &["v1"], Some(terminating.clone()), Ok(Step::Keep)),
+            (
+                CrdPolicy::Skip,
+                &["v1"],
+                Some(terminating.clone()),
+                Ok(Step::Keep),
+            ),
             (create, &["v1"], None, Ok(Step::Create)),
             (create, &["v1"], Some(live(&["v1"])), Ok(Step::Keep)),
             (create, &["v2"], Some(live(&["v1"])), Ok(Step::Keep)),
@@ -179,7 +208,12 @@ mod tests {
             (replace, &["v1"], Some(live(&["v1"])), Ok(Step::Replace)),
             (replace, &["v1", "v2"], Some(live(&["v1"])), Ok(Step::Replace)),
             (replace, &["v2"], Some(live(&["v1"])), removes("v1", &["v1"])),
-            (replace, &["v1", "v3"], Some(live(&["v1", "v2"])), removes("v2", &["v1", "v2"])),
+            (
+                replace,
+                &["v1", "v3"],
+                Some(live(&["v1", "v2"])),
+                removes("v2", &["v1", "v2"]),
+            ),
             (replace, &["v1"], Some(terminating), gone()),
         ];
         for (policy, versions, live, expected) in table {
@@ -195,17 +229,33 @@ mod tests {
         let mut old = crd(&["v1"]);
         old["apiVersion"] = json!("apiextensions.k8s.io/v1beta1");
         let error = step(CrdPolicy::Create, &old, None).unwrap_err().to_string();
-        assert!(error.contains("\"apiextensions.k8s.io/v1beta1\" in place of apiextensions.k8s.io/v1;"), "{error}");
-        assert_eq!(step(CrdPolicy::Create, &old, Some(&live(&["v1"]))), Ok(Step::Keep), "it exists");
+        assert!(
+            error.contains("\"apiextensions.k8s.io/v1beta1\" in place of apiextensions.k8s.io/v1;"),
+            "{error}"
+        );
+        assert_eq!(
+            step(CrdPolicy::Create, &old, Some(&live(&["v1"]))),
+            Ok(Step::Keep),
+            "it exists"
+        );
         old["metadata"] = json!({});
         assert_eq!(step(CrdPolicy::Create, &old, None), Err(Refusal::NoName));
     }
 
     #[test]
     fn a_refusal_names_the_version_and_the_fix() {
-        let refusal = step(CrdPolicy::CreateReplace, &crd(&["v2"]), Some(&live(&["v1", "v2"])));
+        let refusal = step(
+            CrdPolicy::CreateReplace,
+            &crd(&["v2"]),
+            Some(&live(&["v1", "v2"])),
+        );
         let message = refusal.unwrap_err().to_string();
-        for part in ["CustomResourceDefinition a.example.com", "removes version v1", "storedVersions: v1, v2", "convert them"] {
+        for part in [
+            "CustomResourceDefinition a.example.com",
+            "removes version v1",
+            "storedVersions: v1, v2",
+            "convert them",
+        ] {
             assert!(message.contains(part), "{message}");
         }
     }

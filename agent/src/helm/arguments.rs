@@ -378,7 +378,10 @@ mod tests {
         let end = END.replace(" --wait=hookOnly", "");
         assert_eq!(test(&[], &[]), format!("test web{end}"));
         let filters = " --filter=\"name=a\" --filter=\"name=b\" --filter=\"!name=c,name=\"\"d\"";
-        assert_eq!(test(&["a", "b"], &["c,name=\"d"]), format!("test web{filters}{end}"));
+        assert_eq!(
+            test(&["a", "b"], &["c,name=\"d"]),
+            format!("test web{filters}{end}")
+        );
     }
 
     #[test]

@@ -66,7 +66,10 @@ impl<W: Write> Reduced<W> {
         for file in archive.entries()? {
             let mut file = file?;
             let path = String::from_utf8_lossy(&file.path_bytes()).into_owned();
-            let Some((_, path)) = path.split_once('/').filter(|_| file.header().entry_type() == EntryType::Regular) else {
+            let Some((_, path)) = path
+                .split_once('/')
+                .filter(|_| file.header().entry_type() == EntryType::Regular)
+            else {
                 continue;
             };
             match part(path) {
@@ -119,8 +122,11 @@ fn part(path: &str) -> Part {
     if METADATA.contains(&path) {
         return Part::Metadata;
     }
-    let is_manifest = extension(path)
-        .is_some_and(|extension| MANIFESTS.iter().any(|known| known.eq_ignore_ascii_case(extension)));
+    let is_manifest = extension(path).is_some_and(|extension| {
+        MANIFESTS
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(extension))
+    });
     if path.starts_with(CRDS) && is_manifest {
         Part::Crds
     } else {
@@ -161,7 +167,11 @@ mod tests {
 
     #[test]
     fn only_what_decides_on_crds_is_kept() {
-        let inner = packed(&[("deep/Chart.yaml", b"name: deep"), ("deep/crds/d.json", b"{}"), ("deep/templates/x.yaml", b"")]);
+        let inner = packed(&[
+            ("deep/Chart.yaml", b"name: deep"),
+            ("deep/crds/d.json", b"{}"),
+            ("deep/templates/x.yaml", b""),
+        ]);
         let packed_subchart = packed(&[
             ("cache/Chart.yaml", b"name: cache"),
             ("cache/values.schema.json", b"{}"),
@@ -194,8 +204,14 @@ mod tests {
             ("chart/charts/db/requirements.yaml", ""),
             ("chart/charts/db/crds/c.yaml", "kind: C"),
             ("chart/charts/cache-1.0.0.tgz.d/Chart.yaml", "name: cache"),
-            ("chart/charts/cache-1.0.0.tgz.d/charts/deep-0.1.0.tgz.d/Chart.yaml", "name: deep"),
-            ("chart/charts/cache-1.0.0.tgz.d/charts/deep-0.1.0.tgz.d/crds/d.json", "{}"),
+            (
+                "chart/charts/cache-1.0.0.tgz.d/charts/deep-0.1.0.tgz.d/Chart.yaml",
+                "name: deep",
+            ),
+            (
+                "chart/charts/cache-1.0.0.tgz.d/charts/deep-0.1.0.tgz.d/crds/d.json",
+                "{}",
+            ),
         ];
         let files: Vec<_> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
         assert_eq!((has_crds, &*files), (true, &expected[..]));
@@ -203,7 +219,10 @@ mod tests {
 
     #[test]
     fn a_chart_without_crds_is_recognized() {
-        let archive = packed(&[("web/Chart.yaml", b"name: web"), ("web/templates/crds/a.yaml", b"a: 1")]);
+        let archive = packed(&[
+            ("web/Chart.yaml", b"name: web"),
+            ("web/templates/crds/a.yaml", b"a: 1"),
+        ]);
         assert!(!reduced(&archive).0);
     }
 

@@ -292,7 +292,8 @@ impl Records {
         hooks: &[Hook],
     ) -> Result<bool, RecordStoreError> {
         let change = |mut record: Record| record.restore_hooks(hooks).then_some(record);
-        self.change(release, revision, "restore the hooks of", change).await
+        self.change(release, revision, "restore the hooks of", change)
+            .await
     }
 
     /// Changes a record, unless `change` returns `None`. Returns whether it was changed.
@@ -347,8 +348,8 @@ impl Records {
         let value = on_delete.map(ToString::to_string);
         let patch = json!({ "metadata": { "labels": { marks::ON_DELETE: value } } });
         let secrets = self.secrets(release);
-        let patched = secrets.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(patch));
-        match bounded(patched).await {
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        match bounded(secrets.patch_metadata(&name, &params, &patch)).await {
             Ok(_) => Ok(()),
             Err(error) if ApiError::is_not_found(&error) => Ok(()),
             Err(error) => Err(CallError::of("label", secret_of(release, &name))(error).into()),

@@ -14,7 +14,7 @@ use super::TestError;
 use crate::live::{self, KindError, Kinds, ResourceKind};
 
 /// How long pods may take to end.
-const GONE: Duration = Duration::from_secs(60);
+const GONE: Duration = Duration::from_mins(1);
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(200);
 

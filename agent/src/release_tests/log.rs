@@ -118,10 +118,16 @@ fn reason(container: &ContainerStatus) -> Option<String> {
 fn end(text: &str) -> String {
     let printable = printable(text);
     let lines: Vec<_> = printable.trim_end().lines().map(str::trim_end).collect();
-    let lines = lines.get(lines.len().saturating_sub(MAX_LINES)..).unwrap_or_default();
+    let lines = lines
+        .get(lines.len().saturating_sub(MAX_LINES)..)
+        .unwrap_or_default();
     let shown = lines.join("\n");
     let start = shown.ceil_char_boundary(shown.len().saturating_sub(MAX_BYTES));
-    shown.get(start..).unwrap_or_default().trim_start_matches('\n').to_owned()
+    shown
+        .get(start..)
+        .unwrap_or_default()
+        .trim_start_matches('\n')
+        .to_owned()
 }
 
 /// Without control characters and the colors of terminals.
@@ -146,7 +152,8 @@ fn printable(text: &str) -> String {
 
 /// Also what changes the direction of a text.
 fn is_control(one: char) -> bool {
-    one.is_control() || matches!(one, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    one.is_control()
+        || matches!(one, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -160,7 +167,10 @@ mod tests {
         let lines: Vec<_> = (0..100).map(|number| format!("line {number}")).collect();
         let shown = end(&lines.join("\n"));
         assert_eq!(shown.lines().count(), MAX_LINES);
-        assert!(shown.starts_with("line 80\n") && shown.ends_with("line 99"), "{shown}");
+        assert!(
+            shown.starts_with("line 80\n") && shown.ends_with("line 99"),
+            "{shown}"
+        );
         let shown = end(&format!("start{}end", "é".repeat(MAX_BYTES)));
         assert!(shown.len() <= MAX_BYTES && shown.ends_with("éend"), "{shown}");
     }
@@ -193,7 +203,14 @@ mod tests {
         let pods = |phases: &[&str]| {
             (1_i32..)
                 .zip(phases)
-                .map(|(day, phase)| pod(&format!("p{day}"), &format!("2026-01-0{day}T00:00:00Z"), phase, &json!([])))
+                .map(|(day, phase)| {
+                    pod(
+                        &format!("p{day}"),
+                        &format!("2026-01-0{day}T00:00:00Z"),
+                        phase,
+                        &json!([]),
+                    )
+                })
                 .collect::<Vec<_>>()
         };
         for (phases, expected) in [
@@ -208,13 +225,15 @@ mod tests {
 
     #[test]
     fn the_container_that_failed_is_shown() {
-        let status = |name: &str, state: Value| {
-            json!({ "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state })
-        };
+        let status = |name: &str, state: Value| json!({ "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state });
         let ended = |code: i32| json!({ "terminated": { "exitCode": code, "reason": "Error" } });
         let waiting = json!({ "waiting": { "reason": "ErrImagePull", "message": "no such image" } });
         let table = [
-            (json!([status("a", ended(0)), status("b", ended(2))]), Some("b"), Some("container b: Error")),
+            (
+                json!([status("a", ended(0)), status("b", ended(2))]),
+                Some("b"),
+                Some("container b: Error"),
+            ),
             (
                 json!([status("a", ended(0)), status("b", waiting)]),
                 Some("b"),

@@ -128,10 +128,7 @@ impl ReleaseTests<'_> {
         let was = before.tests(&run.filters);
         let state = self.record(&run).await?.tests(&run.filters);
         match (ended, state) {
-            (Ok(_), state) => Ok(Tested {
-                state,
-                failure: None,
-            }),
+            (Ok(_), state) => Ok(Tested { state, failure: None }),
             // An earlier run does not count.
             (Err(error), TestState::Failed(test)) if was != TestState::Failed(test.clone()) => {
                 let log = log::excerpt(self.client, &test).await;
@@ -147,7 +144,10 @@ impl ReleaseTests<'_> {
     async fn record(&self, run: &TestRun) -> Result<Record, TestError> {
         let found = self.records.read(&run.release, run.revision).await?;
         found.ok_or_else(|| {
-            let message = format!("release {} has no revision {} any more", run.release, run.revision);
+            let message = format!(
+                "release {} has no revision {} any more",
+                run.release, run.revision
+            );
             Failure::new(FailureReason::NoRecord, message).into()
         })
     }

@@ -19,6 +19,8 @@ use helmops_release::names::{ReleaseKey, SetId};
 use helmops_release::post_render::PostRender;
 use helmops_release::record::{Record, secret_name};
 use helmops_release::scopes::{Scope, Scopes};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use prometheus::Registry;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -45,7 +47,11 @@ pub struct Engine {
 
 impl Engine {
     pub async fn start(prefix: &str) -> Self {
-        let bed = bed().await;
+        Self::on(bed().await, prefix).await
+    }
+
+    /// The same on another control plane.
+    pub async fn on(bed: &'static TestBed, prefix: &str) -> Self {
         let files = TempDir::new_in(&bed.directory).unwrap();
         let workspaces = Workspaces::open(&files.path().join("work")).unwrap();
         let program = agent_helm().await.unwrap();
@@ -63,6 +69,24 @@ impl Engine {
 
     pub fn kubectl(&self) -> &Kubectl {
         self.namespace.kubectl()
+    }
+
+    /// A client with the credentials of the administrator.
+    pub async fn client(&self) -> Client {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .unwrap();
+        Client::try_from(config).unwrap()
+    }
+
+    /// The release.
+    pub fn release(&self) -> ReleaseKey {
+        ReleaseKey {
+            namespace: self.namespace.name().to_owned(),
+            name: "web".to_owned(),
+        }
     }
 
     /// Runs kubectl, which must succeed.
@@ -89,10 +113,7 @@ impl Engine {
 
     pub fn request(&self, action: Action) -> Request {
         Request {
-            release: ReleaseKey {
-                namespace: self.namespace.name().to_owned(),
-                name: "web".to_owned(),
-            },
+            release: self.release(),
             identity: Identity::Agent,
             action,
             hook_timeout: SOON,

@@ -1,5 +1,6 @@
 //! The agent: what it does with Helm, whose modules the tests call, and what it does as a process.
 
+mod crds;
 mod engine;
 mod failing;
 mod failures;
@@ -7,6 +8,8 @@ mod inputs;
 mod interruptions;
 mod life;
 mod permissions;
+mod records;
+mod release_tests;
 mod releases;
 mod reports;
 mod restart;

@@ -94,7 +94,11 @@ mod tests {
 
     #[test]
     fn every_value_is_a_label_and_is_read_again() {
-        let timeouts = [None, Some(Duration::from_millis(1)), Some(Duration::from_millis(u64::MAX))];
+        let timeouts = [
+            None,
+            Some(Duration::from_millis(1)),
+            Some(Duration::from_millis(u64::MAX)),
+        ];
         for bits in 0..8_u8 {
             for timeout in timeouts {
                 let on_delete = OnDelete {
@@ -110,7 +114,11 @@ mod tests {
                 let text = on_delete.to_string();
                 assert_eq!(OnDelete::parse(&text), on_delete, "{text}");
                 assert!(text.len() <= 63, "{text}");
-                assert!(text.chars().all(|one| one.is_ascii_alphanumeric() || ".-".contains(one)), "{text}");
+                assert!(
+                    text.chars()
+                        .all(|one| one.is_ascii_alphanumeric() || ".-".contains(one)),
+                    "{text}"
+                );
                 assert_eq!(on_delete.is_default(), text == UNINSTALL);
             }
         }

@@ -97,7 +97,9 @@ impl Record {
         let deployed: Option<Timestamp> = self.info.last_deployed.as_deref()?.parse().ok();
         let started: Option<Timestamp> = run.started_at.parse().ok();
         // Without times it cannot be from another revision: Helm writes them.
-        let is_of_this = deployed.zip(started).is_none_or(|(deployed, started)| started >= deployed);
+        let is_of_this = deployed
+            .zip(started)
+            .is_none_or(|(deployed, started)| started >= deployed);
         is_of_this.then_some((run.phase, run.completed_at.as_str()))
     }
 
@@ -186,18 +188,34 @@ mod tests {
                 .zip(phases)
                 .map(|(index, phase)| hook(&format!("t{index}"), index, &run(phase)))
                 .collect();
-            assert_eq!(short(&record(&hooks).tests(&TestFilters::default())), expected, "{phases:?}");
+            assert_eq!(
+                short(&record(&hooks).tests(&TestFilters::default())),
+                expected,
+                "{phases:?}"
+            );
         }
     }
 
     #[test]
     fn a_run_without_an_end_or_of_another_revision_does_not_count() {
         let table = [
-            (json!({ "started_at": "2026-03-02T10:01:00Z", "completed_at": "", "phase": "Failed" }), "not run"),
-            (json!({ "started_at": null, "completed_at": null, "phase": "Succeeded" }), "not run"),
-            (json!({ "started_at": "2026-03-01T10:01:00Z", "completed_at": "2026-03-01T10:02:00Z", "phase": "Failed" }), "not run"),
+            (
+                json!({ "started_at": "2026-03-02T10:01:00Z", "completed_at": "", "phase": "Failed" }),
+                "not run",
+            ),
+            (
+                json!({ "started_at": null, "completed_at": null, "phase": "Succeeded" }),
+                "not run",
+            ),
+            (
+                json!({ "started_at": "2026-03-01T10:01:00Z", "completed_at": "2026-03-01T10:02:00Z", "phase": "Failed" }),
+                "not run",
+            ),
             // The same moment, in another time zone.
-            (json!({ "started_at": "2026-03-02T10:00:59.9+02:00", "completed_at": "2026-03-02T10:02:00Z", "phase": "Succeeded" }), "succeeded"),
+            (
+                json!({ "started_at": "2026-03-02T10:00:59.9+02:00", "completed_at": "2026-03-02T10:02:00Z", "phase": "Succeeded" }),
+                "succeeded",
+            ),
             (Value::Null, "not run"),
         ];
         for (run, expected) in table {
@@ -239,7 +257,10 @@ mod tests {
     fn hooks_of_other_events_are_no_tests() {
         let mut install = hook("migrate", 0, &run("Failed"));
         install["events"] = json!(["post-install"]);
-        assert_eq!(record(&[install]).tests(&TestFilters::default()), TestState::NoTests);
+        assert_eq!(
+            record(&[install]).tests(&TestFilters::default()),
+            TestState::NoTests
+        );
     }
 
     #[test]
@@ -249,7 +270,10 @@ mod tests {
         let TestState::Failed(test) = record(&[elsewhere]).tests(&TestFilters::default()) else {
             panic!("it failed");
         };
-        assert_eq!((&*test.namespace, &*test.completed_at), ("other", "2026-03-02T10:02:00Z"));
+        assert_eq!(
+            (&*test.namespace, &*test.completed_at),
+            ("other", "2026-03-02T10:02:00Z")
+        );
     }
 
     #[test]

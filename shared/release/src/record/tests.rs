@@ -200,7 +200,11 @@ fn a_hook_has_its_policies_and_its_object() {
         (&["hook-failed", "hook-succeeded"], false),
     ];
     for (names, expected) in table {
-        assert_eq!(policies(names).is_deleted_before_creation(), expected, "{names:?}");
+        assert_eq!(
+            policies(names).is_deleted_before_creation(),
+            expected,
+            "{names:?}"
+        );
     }
     let id = policies(&[]).object("shop").unwrap();
     assert_eq!(id.to_string(), "pod.v1 shop/t");
@@ -220,8 +224,14 @@ fn only_a_failed_record_of_this_agent_has_its_cause() {
         Record::decode(&data(&json)).unwrap().failed_by()
     };
     let cause = || "Job shop/check".to_owned();
-    assert_eq!(of("failed", "not ready: Job shop/check"), Some(FailedBy::NotReady(cause())));
-    assert_eq!(of("failed", "test failed: Job shop/check"), Some(FailedBy::Test(cause())));
+    assert_eq!(
+        of("failed", "not ready: Job shop/check"),
+        Some(FailedBy::NotReady(cause()))
+    );
+    assert_eq!(
+        of("failed", "test failed: Job shop/check"),
+        Some(FailedBy::Test(cause()))
+    );
     assert_eq!(of("deployed", "test failed: Job shop/check"), None);
     assert_eq!(of("failed", "Upgrade \"web\" failed: timeout"), None);
     let long = FailedBy::Test("x".repeat(1 << 20)).to_string();
