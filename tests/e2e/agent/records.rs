@@ -152,10 +152,9 @@ async fn an_uninstalled_release_with_a_history_is_installed_again() {
         }
         assert_eq!(engine.records().await.len(), 1, "replaced revisions are pruned");
     }
-    // A release that is gone, with its history.
     engine.run(uninstall()).await.unwrap();
-    let again = engine.run(uninstall()).await;
-    assert!(again.is_ok() || again.unwrap_err().reason.as_str() == "NoRecord");
+    let again = engine.run(uninstall()).await.unwrap_err();
+    assert_eq!(again.reason.as_str(), "NoRecord", "{again}");
     assert_eq!(engine.records().await.len(), 1);
 }
 

@@ -152,7 +152,14 @@ async fn a_failed_test_has_its_log_and_runs_again_after_a_fix() {
     assert_eq!(tested.state, release.recorded().await);
     assert!(matches!(tested.state, TestState::Failed(test) if test.name == "web-check"));
 
-    // The same pod fails again: it is a new one.
+    // That it has failed says nothing of a run that did not take place.
+    let stop = CancellationToken::new();
+    stop.cancel();
+    let stopped = release.test_until(TestFilters::default(), SOON, &stop).await;
+    assert!(matches!(stopped, Err(TestError::Helm(_))), "{stopped:?}");
+
+    // The same test fails again, with a new pod.
+    release.test(TestFilters::default()).await.unwrap();
     let pod = release.engine.object("pod/web-check").await.unwrap();
     release.test(TestFilters::default()).await.unwrap();
     let again = release.engine.object("pod/web-check").await.unwrap();

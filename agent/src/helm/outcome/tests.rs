@@ -8,6 +8,15 @@ use super::*;
 
 /// Texts of Helm 4.2 with Kubernetes 1.36.
 const TEXTS: &[(&str, FailureReason)] = &[
+    ("the release named \"web\" is already deleted", NoRecord),
+    (
+        "warning: Hook test web/templates/check.yaml failed: server-side apply failed for object shop/web-check /v1, Kind=Pod: Pod \"web-check\" is invalid: spec.containers: Required value",
+        ObjectInvalid,
+    ),
+    (
+        "could not apply CustomResourceDefinition a.example.com: ApiError: customresourcedefinitions.apiextensions.k8s.io \"a.example.com\" is forbidden: User \"u\" cannot patch resource \"customresourcedefinitions\" in API group \"apiextensions.k8s.io\" at the cluster scope",
+        Forbidden,
+    ),
     (
         "web/templates/b.yaml:1:13\n  executing \"web/templates/b.yaml\" at <.Values.x.y>:\n    nil pointer evaluating interface {}.y",
         TemplateFailed,

@@ -28,6 +28,8 @@ const TEXTS: &[(&str, FailureReason)] = &[
     ("release: already exists", InProgress),
     ("has no deployed releases", NoRecord),
     ("release: not found", NoRecord),
+    // It is uninstalled, and its history was kept.
+    ("is already deleted", NoRecord),
     // The chart.
     ("chart requires kubeVersion", KubeVersion),
     ("invalid release name, must match regex", NameInvalid),
