@@ -13,7 +13,7 @@ use kube::runtime::watcher;
 use super::engine::{AGENT, CONFIG_MAP, Engine, install, upgrade};
 use crate::harness::SOON;
 
-/// A hook that is created anew for each installation.
+/// A hook that is created again for each installation.
 const HOOK: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web-hook\n  annotations: {helm.sh/hook: pre-install}\n";
 
 async fn records(engine: &Engine) -> Records {
@@ -175,7 +175,7 @@ async fn what_happens_on_deletion_is_passed_on_by_helm_and_shown_by_the_watch() 
     let events = watcher(secrets, watcher::Config::default().labels(SECRET_SELECTOR));
     let events = events.filter_map(|event| ready(event.ok()));
     let mut changes = std::pin::pin!(records.follow(vec![(Some(release.namespace.clone()), events)]));
-    let shown = async |expected: Option<OnDelete>, what: &str| {
+    let until = async |expected: Option<OnDelete>, what: &str| {
         let found = eventually(what, SOON, async || {
             let found = records.on_delete(&release);
             anyhow::ensure!(found == expected, "it is {found:?}");
@@ -185,7 +185,7 @@ async fn what_happens_on_deletion_is_passed_on_by_helm_and_shown_by_the_watch() 
     };
     let follow = async { while changes.next().await.is_some() {} };
     let check = async {
-        shown(Some(on_delete), "the label of an installation").await;
+        until(Some(on_delete), "the label of an installation").await;
         let mut upgraded = upgrade(&chart);
         upgraded.deploy.values = vec![b"msg: second".to_vec()];
         engine.run(Action::Upgrade(upgraded)).await.unwrap();
@@ -196,16 +196,22 @@ async fn what_happens_on_deletion_is_passed_on_by_helm_and_shown_by_the_watch() 
             let found = engine.run_kubectl(&["get", "secret", &secret, &path]).await;
             assert_eq!(found, "Keep.keepHistory", "revision {revision}");
         }
-        let changed = OnDelete {
+        let label_set = OnDelete {
             disable_hooks: true,
             ..OnDelete::default()
         };
-        records.set_on_delete(&release, 2, Some(&changed)).await.unwrap();
-        shown(Some(changed), "the label that was set").await;
+        records
+            .set_on_delete(&release, 2, Some(&label_set))
+            .await
+            .unwrap();
+        until(Some(label_set), "the label that was set").await;
         records.set_on_delete(&release, 2, None).await.unwrap();
-        shown(None, "no label on the newest record").await;
+        until(None, "no label on the newest record").await;
         records.set_on_delete(&release, 9, None).await.unwrap();
-        records.set_on_delete(&release, 2, Some(&changed)).await.unwrap();
+        records
+            .set_on_delete(&release, 2, Some(&label_set))
+            .await
+            .unwrap();
         // Marking a record keeps it, and so does Helm.
         let cause = FailedBy::Test("x".to_owned());
         records.fail(&release, 2, &cause).await.unwrap();
@@ -215,7 +221,7 @@ async fn what_happens_on_deletion_is_passed_on_by_helm_and_shown_by_the_watch() 
         };
         engine.run(Action::Uninstall(uninstall)).await.unwrap();
         engine.until_status(2, "uninstalled").await;
-        shown(Some(changed), "the label after the release was uninstalled").await;
+        until(Some(label_set), "the label after the release was uninstalled").await;
     };
     tokio::select! {
         () = check => {}

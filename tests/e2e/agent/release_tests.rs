@@ -18,7 +18,7 @@ use super::engine::{AGENT, CONFIG_MAP, Engine, SHORT, install, upgrade};
 use crate::harness::SOON;
 
 /// A test that ends as the values choose. Helm deletes its pod only if it succeeds.
-const POD: &str = r#"apiVersion: v1
+const POD: &str = r"apiVersion: v1
 kind: Pod
 metadata:
   name: {{ .Release.Name }}-check
@@ -30,7 +30,7 @@ metadata:
 spec:
   restartPolicy: Never
   containers: [{name: check, image: check}]
-"#;
+";
 /// Another test, and a hook that is none.
 const OTHERS: &str = r#"apiVersion: v1
 kind: Pod
@@ -251,7 +251,7 @@ async fn a_test_that_does_not_end_in_time_says_why_its_pod_does_not_run() {
 
 #[tokio::test]
 async fn a_test_can_be_a_job() {
-    let job = r#"apiVersion: batch/v1
+    let job = r"apiVersion: batch/v1
 kind: Job
 metadata:
   name: {{ .Release.Name }}-check
@@ -266,7 +266,7 @@ spec:
     spec:
       restartPolicy: Never
       containers: [{name: check, image: check}]
-"#;
+";
     let values = "{msg: a, exit: 3, log: \"table orders is missing\\n\"}";
     let mut release = Release::installed("agent-test-job", &[job], values).await;
     let tested = release.test(TestFilters::default()).await.unwrap();
