@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_runtime::client::{ApiError, CallError, bounded};
+use helmops_runtime::client::{ApiError, bounded};
 use kube::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams},
@@ -170,9 +170,14 @@ fn not_established(name: &str, why: &str) -> Failure {
     )
 }
 
-fn failed(operation: &'static str, name: &str, error: ApiError) -> Failure {
-    let object = format!("CustomResourceDefinition {name}");
-    Failure::of_text(&CallError::of(operation, object)(error).to_string())
+fn failed(operation: &str, name: &str, error: ApiError) -> Failure {
+    let message = match error {
+        ApiError::Kube(kube::Error::Api(status)) => status.message.clone(),
+        error => error.to_string(),
+    };
+    Failure::of_text(&format!(
+        "could not {operation} CustomResourceDefinition {name}: {message}"
+    ))
 }
 
 fn resource() -> ApiResource {

@@ -14,7 +14,7 @@ const TEXTS: &[(&str, FailureReason)] = &[
         ObjectInvalid,
     ),
     (
-        "could not apply CustomResourceDefinition a.example.com: ApiError: customresourcedefinitions.apiextensions.k8s.io \"a.example.com\" is forbidden: User \"u\" cannot patch resource \"customresourcedefinitions\" in API group \"apiextensions.k8s.io\" at the cluster scope",
+        "could not apply CustomResourceDefinition a.example.com: customresourcedefinitions.apiextensions.k8s.io \"a.example.com\" is forbidden: User \"u\" cannot patch resource \"customresourcedefinitions\" in API group \"apiextensions.k8s.io\" at the cluster scope",
         Forbidden,
     ),
     (
