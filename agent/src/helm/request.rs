@@ -308,6 +308,28 @@ mod tests {
     }
 
     #[test]
+    fn each_test_may_take_its_whole_timeout() {
+        let deadline = |count, minutes| {
+            let request = Request {
+                release: ReleaseKey {
+                    namespace: "shop".to_owned(),
+                    name: "web".to_owned(),
+                },
+                identity: Identity::Agent,
+                action: Action::Test(Test {
+                    count,
+                    ..Test::default()
+                }),
+                hook_timeout: Duration::from_mins(minutes),
+            };
+            request.deadline()
+        };
+        assert_eq!(deadline(12, 5), Duration::from_mins(60));
+        assert_eq!(deadline(1, 5), Duration::from_mins(20));
+        assert_eq!(deadline(1, 1), Duration::from_mins(10));
+    }
+
+    #[test]
     fn options_select_how_objects_are_applied() {
         let applied = |change: fn(&mut HelmOptions)| {
             let settings = settings(change);
