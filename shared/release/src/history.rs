@@ -51,6 +51,8 @@ pub struct Revision {
     pub is_rollback: bool,
     /// Why it failed.
     pub failure: Option<Failure>,
+    /// When it was made.
+    pub made_at: Option<Timestamp>,
     /// When its record was changed last.
     pub changed_at: Option<Timestamp>,
     /// Its chart.
@@ -69,6 +71,8 @@ impl Origin {
 impl Revision {
     /// What a record shows to an agent in this namespace. `changed_at` is when its Secret was changed last, if that is known.
     pub fn of(record: &Record, agent_namespace: &str, changed_at: Option<Timestamp>) -> Self {
+        let made_at = record.info.last_deployed.as_ref();
+        let made_at = made_at.and_then(|time| time.parse().ok());
         let owner = record
             .bundle_deployment(agent_namespace)
             .map_or(Owner::Other, |name| Owner::BundleDeployment(name.to_owned()));
@@ -82,7 +86,8 @@ impl Revision {
             is_replaced: record.info.status == Status::Superseded && record.info.description == REPLACED,
             is_rollback: record.is_rollback(),
             failure: Failure::of(record),
-            changed_at: changed_at.or_else(|| record.info.last_deployed.as_ref()?.parse().ok()),
+            made_at,
+            changed_at: changed_at.or(made_at),
             chart: Chart::of(record),
         }
     }

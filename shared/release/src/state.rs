@@ -186,6 +186,7 @@ mod tests {
             is_replaced: false,
             is_rollback: false,
             failure: None,
+            made_at: None,
             changed_at: None,
             chart: Chart::default(),
         }

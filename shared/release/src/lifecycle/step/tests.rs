@@ -34,6 +34,7 @@ fn revision(number: u64, status: Status, id: &str, attempt: (AttemptAction, u32)
         is_replaced: false,
         is_rollback: false,
         failure: None,
+        made_at: None,
         changed_at: Some(at(FAILED_AT)),
         chart: Chart {
             name: "web".to_owned(),
