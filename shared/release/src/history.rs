@@ -190,11 +190,13 @@ impl History {
         }
     }
 
-    /// The newest revision before another one that was deployed: what a rollback restores.
+    /// The newest revision before another one that was deployed, or still is: what a rollback restores. After an upgrade that failed
+    /// early, Helm leaves the revision before in status `deployed`.
     pub fn before(&self, number: u64) -> Option<&Revision> {
+        let is_good = |revision: &Revision| revision.status == Status::Deployed || revision.was_deployed();
         self.0
             .iter()
-            .find(|revision| revision.number < number && revision.was_deployed())
+            .find(|revision| revision.number < number && is_good(revision))
     }
 
     /// The records that nothing needs: those of replaced revisions. Helm does not limit their number.

@@ -12,6 +12,6 @@ mod policy;
 mod step;
 
 pub use self::{
-    policy::{ActionPolicy, CrdPolicy, Policy, Remediation, Schedule, TestPolicy},
+    policy::{ActionPolicy, CrdPolicy, DEFAULT_TIMEOUT, Policy, Remediation, Schedule, TestPolicy},
     step::{Remedy, Requested, Retry, Situation, Step, may_recover, next},
 };

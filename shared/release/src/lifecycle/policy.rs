@@ -17,6 +17,13 @@ const DEFAULT_INTERVAL: Duration = Duration::from_mins(5);
 /// The time between two attempts once the retries are used up.
 const SLOW: Duration = Duration::from_hours(1);
 
+/// Revisions that are kept if nothing else is set: as in Fleet's agent.
+const FLEET_HISTORY: u32 = 2;
+/// Revisions that are kept with a life cycle if nothing else is set: as in Flux.
+const DEFAULT_HISTORY: u32 = 5;
+/// Revisions that a rollback needs: that of the failed attempt, which counts the attempts, the one to restore, and the rollback.
+const ROLLBACK_HISTORY: u32 = 3;
+
 /// What happens with a release. Admission rejects what is invalid; here, an invalid field is as if it were not set, because a Bundle
 /// can be written without admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +36,8 @@ pub struct Policy {
     pub wait: Option<Duration>,
     /// The tests; `None` if there are none to be run.
     pub test: Option<TestPolicy>,
+    /// How many revisions Helm keeps.
+    pub history: u32,
 }
 
 /// What happens when an installation, or an upgrade, fails.
@@ -101,7 +110,10 @@ impl Policy {
         let seconds = helm.and_then(|helm| u64::try_from(helm.timeout_seconds).ok());
         let seconds = seconds.filter(|seconds| *seconds > 0);
         let timeout = seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
-        let fleet = Self::of_fleet(helm.is_some_and(|helm| helm.atomic), timeout);
+        let own = helm.and_then(|helm| u32::try_from(helm.max_history).ok());
+        let own = own.filter(|history| *history > 0);
+        let is_atomic = helm.is_some_and(|helm| helm.atomic);
+        let fleet = Self::of_fleet(is_atomic, timeout, own.unwrap_or(FLEET_HISTORY));
         let Some(lifecycle) = lifecycle else {
             return fleet;
         };
@@ -111,9 +123,16 @@ impl Policy {
             || lifecycle.wait.is_some();
         let none = WaitPolicy::default();
         let wait = lifecycle.wait.as_ref().unwrap_or(&none);
+        let history = own.unwrap_or(DEFAULT_HISTORY);
+        let upgrade = action(lifecycle.upgrade.as_ref(), AttemptAction::Upgrade, fleet.upgrade);
         Self {
             install: action(lifecycle.install.as_ref(), AttemptAction::Install, fleet.install),
-            upgrade: action(lifecycle.upgrade.as_ref(), AttemptAction::Upgrade, fleet.upgrade),
+            upgrade,
+            history: if upgrade.remediation == Remediation::Rollback {
+                history.max(ROLLBACK_HISTORY)
+            } else {
+                history
+            },
             wait: if is_awaited && !wait.disable {
                 Some(time(wait.timeout.as_deref()).unwrap_or(timeout))
             } else {
@@ -127,7 +146,7 @@ impl Policy {
         }
     }
 
-    fn of_fleet(is_atomic: bool, timeout: Duration) -> Self {
+    fn of_fleet(is_atomic: bool, timeout: Duration, history: u32) -> Self {
         let action = |remediation| ActionPolicy {
             schedule: Schedule::Backoff,
             remediation,
@@ -144,6 +163,7 @@ impl Policy {
             upgrade: action(upgrade),
             wait: if is_atomic { Some(timeout) } else { None },
             test: None,
+            history,
         }
     }
 
@@ -184,11 +204,7 @@ impl ActionPolicy {
     }
 }
 
-fn action(
-    own: Option<&lifecycle::ActionPolicy>,
-    action: AttemptAction,
-    fleet: ActionPolicy,
-) -> ActionPolicy {
+fn action(own: Option<&lifecycle::ActionPolicy>, action: AttemptAction, fleet: ActionPolicy) -> ActionPolicy {
     let Some(own) = own else {
         return fleet;
     };
@@ -216,7 +232,8 @@ fn action(
 
 fn tests(own: &lifecycle::TestPolicy, timeout: Duration) -> TestPolicy {
     let (excluded, included) = own.filters.iter().partition::<Vec<_>, _>(|filter| filter.exclude);
-    let names = |filters: Vec<&lifecycle::TestFilter>| filters.iter().map(|filter| filter.name.clone()).collect();
+    let names =
+        |filters: Vec<&lifecycle::TestFilter>| filters.iter().map(|filter| filter.name.clone()).collect();
     TestPolicy {
         ignores_failures: own.ignore_failures,
         timeout: time(own.timeout.as_deref()).unwrap_or(timeout),
@@ -251,7 +268,10 @@ mod tests {
             assert_eq!(action.remediation_of(7), Remediation::None);
             assert_eq!(action.delay(7), None);
         }
-        let atomic = policy(&json!({ "helm": { "atomic": true, "timeoutSeconds": 7 } }), &Value::Null);
+        let atomic = policy(
+            &json!({ "helm": { "atomic": true, "timeoutSeconds": 7 } }),
+            &Value::Null,
+        );
         assert_eq!(atomic.wait, Some(Duration::from_secs(7)));
         assert_eq!(atomic.install.remediation_of(9), Remediation::Uninstall);
         assert_eq!(atomic.upgrade.remediation_of(9), Remediation::Rollback);
@@ -273,7 +293,10 @@ mod tests {
         ] {
             assert_eq!(policy(&json!({}), &lifecycle).wait, wait, "{lifecycle}");
         }
-        let of_helm = policy(&json!({ "helm": { "timeoutSeconds": 60 } }), &json!({ "install": {} }));
+        let of_helm = policy(
+            &json!({ "helm": { "timeoutSeconds": 60 } }),
+            &json!({ "install": {} }),
+        );
         assert_eq!(of_helm.wait, minutes(1));
     }
 
@@ -281,14 +304,19 @@ mod tests {
     fn retries_are_followed_by_slow_ones() {
         let own = json!({ "upgrade": { "retries": 2, "retryInterval": "1m", "remediation": "rollback" } });
         let upgrade = policy(&json!({}), &own).upgrade;
-        let delays: Vec<_> = (1..5).map(|number| upgrade.delay(number).unwrap().as_secs()).collect();
+        let delays: Vec<_> = (1..5)
+            .map(|number| upgrade.delay(number).unwrap().as_secs())
+            .collect();
         assert_eq!(delays, [60, 60, 3600, 3600]);
     }
 
     #[test]
     fn the_last_failure_is_remediated_unless_it_is_left_for_inspection() {
         for (own, expected) in [
-            (json!({ "retries": 1, "remediation": "rollback" }), [Remediation::Rollback; 3]),
+            (
+                json!({ "retries": 1, "remediation": "rollback" }),
+                [Remediation::Rollback; 3],
+            ),
             (
                 json!({ "retries": 1, "remediation": "rollback", "remediateLastFailure": false }),
                 [Remediation::Rollback, Remediation::None, Remediation::None],
@@ -298,11 +326,34 @@ mod tests {
             (json!({}), [Remediation::None; 3]),
         ] {
             let upgrade = policy(&json!({}), &json!({ "upgrade": own })).upgrade;
-            assert_eq!([1, 2, 3].map(|number| upgrade.remediation_of(number)), expected, "{own}");
+            assert_eq!(
+                [1, 2, 3].map(|number| upgrade.remediation_of(number)),
+                expected,
+                "{own}"
+            );
         }
         // Nothing was deployed before an installation.
         let install = policy(&json!({}), &json!({ "install": { "remediation": "rollback" } })).install;
         assert_eq!(install.remediation, Remediation::None);
+    }
+
+    #[test]
+    fn enough_revisions_are_kept_for_a_rollback() {
+        let rollback = json!({ "upgrade": { "remediation": "rollback" } });
+        let history = |max: i64, lifecycle: &Value| {
+            policy(&json!({ "helm": { "maxHistory": max } }), lifecycle).history
+        };
+        for (max, lifecycle, expected) in [
+            (0, &Value::Null, 2),
+            (1, &Value::Null, 1),
+            (0, &json!({}), 5),
+            (1, &json!({}), 1),
+            (0, &rollback, 5),
+            (1, &rollback, 3),
+            (9, &rollback, 9),
+        ] {
+            assert_eq!(history(max, lifecycle), expected, "{max} {lifecycle}");
+        }
     }
 
     #[test]
@@ -311,8 +362,14 @@ mod tests {
             { "name": "a" }, { "name": "b", "exclude": true }
         ] } });
         let test = policy(&json!({}), &own).test.unwrap();
-        assert_eq!((test.included, test.excluded), (vec!["a".to_owned()], vec!["b".to_owned()]));
+        assert_eq!(
+            (test.included, test.excluded),
+            (vec!["a".to_owned()], vec!["b".to_owned()])
+        );
         assert_eq!(test.timeout, Duration::from_secs(90));
-        assert_eq!(policy(&json!({}), &json!({ "test": { "filters": [] } })).test, None);
+        assert_eq!(
+            policy(&json!({}), &json!({ "test": { "filters": [] } })).test,
+            None
+        );
     }
 }

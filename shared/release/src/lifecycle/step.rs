@@ -215,7 +215,9 @@ impl fmt::Display for Retry<'_> {
         write!(f, ": {}", failure.cause())?;
         match &self.remedy {
             Remedy::None => {}
-            Remedy::NoRevision => f.write_str("; not rolled back, because no earlier revision was deployed")?,
+            Remedy::NoRevision => {
+                f.write_str("; not rolled back, because no earlier revision was deployed")?
+            }
             Remedy::RolledBack { revision } => write!(f, "; rolled back, as revision {revision}")?,
             Remedy::Uninstalled => f.write_str("; uninstalled")?,
         }

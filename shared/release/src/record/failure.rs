@@ -84,12 +84,18 @@ mod tests {
     fn a_failure_is_read_from_the_record_that_it_is_written_to() {
         let cause = || "Deployment shop/web: 0 of 1 replicas are available".to_owned();
         for (failure, status) in [
-            (Failure::Helm("Upgrade \"web\" failed: x".to_owned()), Status::Failed),
+            (
+                Failure::Helm("Upgrade \"web\" failed: x".to_owned()),
+                Status::Failed,
+            ),
             (Failure::NotReady(cause()), Status::Failed),
             (Failure::Test(cause()), Status::Failed),
             (Failure::Uninstalled(cause()), Status::Uninstalled),
         ] {
-            assert_eq!(Failure::of(&record(status, &failure.description())), Some(failure));
+            assert_eq!(
+                Failure::of(&record(status, &failure.description())),
+                Some(failure)
+            );
         }
     }
 
@@ -104,8 +110,15 @@ mod tests {
         for status in Status::ALL {
             let marked = Failure::Uninstalled("x".to_owned()).description();
             let expected = matches!(status, Status::Failed | Status::Uninstalled);
-            assert_eq!(Failure::of(&record(status, &marked)).is_some(), expected, "{status}");
+            assert_eq!(
+                Failure::of(&record(status, &marked)).is_some(),
+                expected,
+                "{status}"
+            );
         }
-        assert_eq!(Failure::of(&record(Status::Uninstalled, "Uninstallation complete")), None);
+        assert_eq!(
+            Failure::of(&record(Status::Uninstalled, "Uninstallation complete")),
+            None
+        );
     }
 }

@@ -195,6 +195,10 @@ fn a_rollback_is_known_in_every_status() {
         let mut json = stored();
         json["info"]["status"] = json!(status);
         json["info"]["description"] = json!(description);
-        assert_eq!(Record::decode(&data(&json)).unwrap().is_rollback(), expected, "{description}");
+        assert_eq!(
+            Record::decode(&data(&json)).unwrap().is_rollback(),
+            expected,
+            "{description}"
+        );
     }
 }

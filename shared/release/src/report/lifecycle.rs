@@ -148,11 +148,7 @@ fn attempt(revision: &Revision) -> ReleaseAttempt {
         action: action.to_owned(),
         chart: revision.chart.name.clone(),
         version: revision.chart.version.clone(),
-        deployment_id: revision
-            .origin
-            .deployment_id()
-            .unwrap_or_default()
-            .to_owned(),
+        deployment_id: revision.origin.deployment_id().unwrap_or_default().to_owned(),
         outcome: revision.status.to_string(),
         time: revision.made_at.map(timestamp).unwrap_or_default(),
         message: cut(message.unwrap_or_default(), MAX_ATTEMPT_MESSAGE),
@@ -180,7 +176,13 @@ fn released(
     match (&last.failure, &progress.waiting) {
         (None, Some(waiting)) => {
             let message = format!("{chart}; waiting: {waiting}");
-            write(conditions, ConditionType::Released, "Unknown", "Progressing", message);
+            write(
+                conditions,
+                ConditionType::Released,
+                "Unknown",
+                "Progressing",
+                message,
+            );
             false
         }
         (None, None) if last.status == Status::Deployed || last.status == Status::Superseded => {
@@ -189,7 +191,13 @@ fn released(
         }
         (None, None) => {
             let message = format!("{chart} is {}", last.status);
-            write(conditions, ConditionType::Released, "Unknown", "Progressing", message);
+            write(
+                conditions,
+                ConditionType::Released,
+                "Unknown",
+                "Progressing",
+                message,
+            );
             false
         }
         (Some(Failure::Test(_)), _) => {
@@ -219,7 +227,13 @@ fn without_attempt(conditions: &mut Conditions<'_>, outcome: &DeployOutcome, his
             write(conditions, ConditionType::Released, "True", succeeded, message);
         }
         DeployOutcome::Captured { error } | DeployOutcome::Failed { error } => {
-            write(conditions, ConditionType::Released, "False", failed, error.clone());
+            write(
+                conditions,
+                ConditionType::Released,
+                "False",
+                failed,
+                error.clone(),
+            );
         }
         DeployOutcome::Conflict(conflict) => {
             let message = conflict.to_string();
@@ -276,7 +290,13 @@ fn tested(conditions: &mut Conditions<'_>, progress: &Progress<'_>) {
             write(conditions, r#type, "True", "NoTests", message);
         }
         Some(TestResult::Succeeded { tests }) => {
-            write(conditions, r#type, "True", "TestSucceeded", format!("{tests} succeeded"));
+            write(
+                conditions,
+                r#type,
+                "True",
+                "TestSucceeded",
+                format!("{tests} succeeded"),
+            );
         }
         Some(TestResult::Failed(reason)) => {
             write(conditions, r#type, "False", "TestFailed", reason.clone());

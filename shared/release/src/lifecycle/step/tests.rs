@@ -92,6 +92,7 @@ fn policy(remediation: Remediation, retries: u32) -> Policy {
         upgrade: action,
         wait: None,
         test: None,
+        history: 5,
     }
 }
 
@@ -115,7 +116,9 @@ fn step(revisions: &[Revision], policy: &Policy, seconds: i64, requested: Reques
     match next(situation) {
         Step::Act(Action::Install { replaces }) => format!("install, replaces: {replaces}"),
         Step::Act(Action::Upgrade { discard: None }) => "upgrade".to_owned(),
-        Step::Act(Action::Upgrade { discard: Some(revision) }) => format!("upgrade without {revision}"),
+        Step::Act(Action::Upgrade {
+            discard: Some(revision),
+        }) => format!("upgrade without {revision}"),
         Step::Act(action) => format!("{action:?}"),
         Step::Rollback { to, .. } => format!("roll back to {to}"),
         Step::Uninstall { keeps_record, .. } => format!("uninstall, keeps record: {keeps_record}"),
@@ -133,14 +136,24 @@ fn a_failed_upgrade_is_rolled_back_once_and_repeated_when_it_is_due() {
         (&[failed(2, 1), before.clone()][..], 0, "roll back to 1"),
         // Also if the agent was away meanwhile.
         (&[failed(2, 1), before.clone()], 9999, "roll back to 1"),
+        // Helm failed before it changed the status of the revision before.
+        (&[failed(2, 1), good(1, Status::Deployed)], 0, "roll back to 1"),
         (&restored, 0, "wait 60"),
         (&restored, 59, "wait 60"),
         (&restored, 60, "upgrade"),
-        (&[failed(4, 2), before.clone(), rollback(3, Status::Superseded)], 0, "roll back to 3"),
+        (
+            &[failed(4, 2), before.clone(), rollback(3, Status::Superseded)],
+            0,
+            "roll back to 3",
+        ),
         (&last, 60, "wait 3600"),
         (&last, 3600, "upgrade"),
     ] {
-        assert_eq!(step(revisions, &policy, seconds, Requested::default()), expected, "{revisions:?}");
+        assert_eq!(
+            step(revisions, &policy, seconds, Requested::default()),
+            expected,
+            "{revisions:?}"
+        );
     }
 }
 
@@ -152,7 +165,10 @@ fn a_rollback_that_failed_is_repeated_until_the_next_attempt_is_due() {
         failed(2, 1),
         rollback(3, Status::Failed),
     ];
-    assert_eq!(step(&revisions, &policy, 0, Requested::default()), "roll back to 1");
+    assert_eq!(
+        step(&revisions, &policy, 0, Requested::default()),
+        "roll back to 1"
+    );
     assert_eq!(step(&revisions, &policy, 60, Requested::default()), "upgrade");
 }
 
@@ -171,7 +187,10 @@ fn a_failed_installation_is_uninstalled_and_repeated_as_one() {
         (uninstalled(failed_install(1, 1)), 60, "install, replaces: true"),
         (uninstalled(failed_install(1, 4)), 60, "wait 3600"),
     ] {
-        assert_eq!(step(&[revision], &policy, seconds, Requested::default()), expected);
+        assert_eq!(
+            step(&[revision], &policy, seconds, Requested::default()),
+            expected
+        );
     }
 }
 
@@ -179,7 +198,10 @@ fn a_failed_installation_is_uninstalled_and_repeated_as_one() {
 fn an_upgrade_that_was_uninstalled_is_installed_at_once() {
     let policy = policy(Remediation::Uninstall, 0);
     let revisions = [uninstalled(failed(2, 1)), good(1, Status::Superseded)];
-    assert_eq!(step(&revisions, &policy, 0, Requested::default()), "install, replaces: true");
+    assert_eq!(
+        step(&revisions, &policy, 0, Requested::default()),
+        "install, replaces: true"
+    );
 }
 
 #[test]
@@ -188,8 +210,14 @@ fn without_remediation_the_same_revision_is_tried_again() {
     let revisions = [failed(2, 1), good(1, Status::Superseded)];
     assert_eq!(step(&revisions, &policy, 59, Requested::default()), "wait 60");
     // Its record is of no use: attempts do not add revisions.
-    assert_eq!(step(&revisions, &policy, 60, Requested::default()), "upgrade without 2");
-    assert_eq!(step(&[failed_install(1, 1)], &policy, 60, Requested::default()), "install, replaces: true");
+    assert_eq!(
+        step(&revisions, &policy, 60, Requested::default()),
+        "upgrade without 2"
+    );
+    assert_eq!(
+        step(&[failed_install(1, 1)], &policy, 60, Requested::default()),
+        "install, replaces: true"
+    );
 }
 
 #[test]
@@ -206,19 +234,36 @@ fn the_last_failure_may_be_left_for_inspection() {
 #[test]
 fn a_request_makes_the_next_attempt_due() {
     let policy = policy(Remediation::Rollback, 0);
-    let revisions = [good(1, Status::Superseded), failed(2, 1), rollback(3, Status::Deployed)];
+    let revisions = [
+        good(1, Status::Superseded),
+        failed(2, 1),
+        rollback(3, Status::Deployed),
+    ];
     let none = Requested::default();
     for requested in [
-        Requested { attempt: true, ..none },
+        Requested {
+            attempt: true,
+            ..none
+        },
         Requested { force: true, ..none },
         Requested { reset: true, ..none },
     ] {
-        assert_eq!(step(&revisions, &policy, 0, requested), "upgrade", "{requested:?}");
+        assert_eq!(
+            step(&revisions, &policy, 0, requested),
+            "upgrade",
+            "{requested:?}"
+        );
     }
     let current = [revision(2, Status::Deployed, ID, (AttemptAction::Upgrade, 1))];
     for (requested, expected) in [
         (none, "None"),
-        (Requested { attempt: true, ..none }, "None"),
+        (
+            Requested {
+                attempt: true,
+                ..none
+            },
+            "None",
+        ),
         (Requested { reset: true, ..none }, "None"),
         (Requested { force: true, ..none }, "upgrade"),
     ] {
@@ -236,7 +281,11 @@ fn failures_of_another_deployment_do_not_count() {
     let revisions = [other, good(1, Status::Superseded)];
     assert_eq!(step(&revisions, &policy, 0, Requested::default()), "upgrade");
     // What failed once is tried anew after something else was deployed.
-    let revisions = [failed(2, 1), good(1, Status::Superseded), good(3, Status::Deployed)];
+    let revisions = [
+        failed(2, 1),
+        good(1, Status::Superseded),
+        good(3, Status::Deployed),
+    ];
     assert_eq!(step(&revisions, &policy, 0, Requested::default()), "upgrade");
 }
 
@@ -248,7 +297,10 @@ fn an_interrupted_attempt_is_repeated_at_once() {
         ..failed(2, 1)
     };
     let revisions = [interrupted, good(1, Status::Superseded)];
-    assert_eq!(step(&revisions, &policy, 0, Requested::default()), "upgrade without 2");
+    assert_eq!(
+        step(&revisions, &policy, 0, Requested::default()),
+        "upgrade without 2"
+    );
 }
 
 #[test]
@@ -259,7 +311,10 @@ fn fleets_policy_leaves_the_time_to_the_backoff() {
     );
     let before = good(1, Status::Superseded);
     let restored = [failed(2, 1), before.clone(), rollback(3, Status::Deployed)];
-    assert_eq!(step(&[failed(2, 1), before], &atomic, 0, Requested::default()), "roll back to 1");
+    assert_eq!(
+        step(&[failed(2, 1), before], &atomic, 0, Requested::default()),
+        "roll back to 1"
+    );
     assert_eq!(step(&restored, &atomic, 0, Requested::default()), "upgrade");
     assert_eq!(
         step(&[failed_install(1, 1)], &atomic, 0, Requested::default()),
@@ -267,7 +322,10 @@ fn fleets_policy_leaves_the_time_to_the_backoff() {
     );
     let plain = Policy::of(&serde_json::from_str("{}").unwrap(), None);
     let revisions = [failed(2, 1), good(1, Status::Superseded)];
-    assert_eq!(step(&revisions, &plain, 0, Requested::default()), "upgrade without 2");
+    assert_eq!(
+        step(&revisions, &plain, 0, Requested::default()),
+        "upgrade without 2"
+    );
 }
 
 #[test]
