@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use helmops_api::timestamp::timestamp;
+use helmops_api::{lifecycle::Requests, timestamp::timestamp};
 use jiff::{SignedDuration, Timestamp};
 
 use super::policy::{Policy, Remediation, Schedule};
@@ -51,6 +51,19 @@ pub struct Requested {
 }
 
 impl Requested {
+    /// What is requested and was not handled yet. A request is a token, and each has its effect once.
+    pub fn of(requests: Option<&Requests>, handled: &Requests) -> Self {
+        let Some(requests) = requests else {
+            return Self::default();
+        };
+        let is_new = |token: &String, handled: &String| !token.is_empty() && token != handled;
+        Self {
+            attempt: is_new(&requests.reconcile, &handled.reconcile),
+            force: is_new(&requests.force, &handled.force),
+            reset: is_new(&requests.reset, &handled.reset),
+        }
+    }
+
     const fn any(self) -> bool {
         self.attempt || self.force || self.reset
     }

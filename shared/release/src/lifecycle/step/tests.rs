@@ -371,3 +371,26 @@ fn only_a_revision_that_was_not_ready_may_recover() {
         assert_eq!(may_recover(&History::new(revisions), ID), expected);
     }
 }
+
+#[test]
+fn each_token_counts_once() {
+    let requests = |text: &str| Requests {
+        reconcile: text.to_owned(),
+        force: text.to_owned(),
+        reset: text.to_owned(),
+    };
+    let all = Requested {
+        attempt: true,
+        force: true,
+        reset: true,
+    };
+    for (requested, handled, expected) in [
+        (None, requests(""), Requested::default()),
+        (Some(requests("")), requests("1"), Requested::default()),
+        (Some(requests("1")), requests(""), all),
+        (Some(requests("1")), requests("1"), Requested::default()),
+        (Some(requests("2")), requests("1"), all),
+    ] {
+        assert_eq!(Requested::of(requested.as_ref(), &handled), expected);
+    }
+}
