@@ -7,8 +7,6 @@
 //!              └──────────────────────────────────────────────────────┘ until nothing is to be done, or the next attempt is due later
 //! ```
 
-use std::fmt;
-
 use helmops_api::{BundleDeployment, lifecycle::Requests};
 use helmops_release::{
     action::Action,
@@ -26,7 +24,7 @@ use helmops_runtime::{
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 
-use super::{remove, run::Run};
+use super::{deployed::Deployed, remove, run::Run};
 use crate::{
     context::Context,
     error::{AgentError, Lacking, NextAttempt},
@@ -44,24 +42,6 @@ pub struct Deployment<'d> {
     pub(super) release: ReleaseKey,
     pub(super) policy: Policy,
     pub(super) requested: Requested,
-}
-
-/// A deployed revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deployed {
-    /// The release.
-    pub release: ReleaseKey,
-    /// The revision.
-    pub revision: u64,
-    /// The revision that was deployed before, if there is a record of it.
-    pub previous: Option<u64>,
-}
-
-/// As in a status.
-impl fmt::Display for Deployed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.release, self.revision)
-    }
 }
 
 impl<'d> Deployment<'d> {
@@ -115,9 +95,7 @@ impl<'d> Deployment<'d> {
     pub async fn fail(&self, deployed: &Deployed, failure: Failure) -> Result<Deployed, AgentError> {
         tracing::warn!(release = %self.release, revision = deployed.revision, cause = failure.cause(), "the deployment failed");
         let records = &self.context.records;
-        records
-            .fail(&self.release, deployed.revision, failure.description())
-            .await?;
+        records.fail(&self.release, deployed.revision, &failure).await?;
         // The request had its effect with the attempt that failed.
         let unrequested = Deployment {
             requested: Requested::default(),
@@ -135,7 +113,8 @@ impl<'d> Deployment<'d> {
     pub async fn recover(&self, deployed: &Deployed) -> Result<(), AgentError> {
         tracing::info!(release = %self.release, revision = deployed.revision, "the deployment is ready after all");
         let records = &self.context.records;
-        Ok(records.set_deployed(&self.release, deployed.revision).await?)
+        records.set_deployed(&self.release, deployed.revision).await?;
+        Ok(())
     }
 
     async fn take_steps(&self, copies: bool) -> Result<Deployed, AgentError> {
@@ -165,10 +144,7 @@ impl<'d> Deployment<'d> {
                     self.end_of_fleet(failed, "rolled back", last.take())?;
                     continue;
                 }
-                Step::Uninstall {
-                    keeps_record,
-                    failed,
-                } => {
+                Step::Uninstall { keeps_record, failed } => {
                     self.uninstall(&history, keeps_record, failed).await?;
                     self.end_of_fleet(failed, "uninstalled", last.take())?;
                     continue;
@@ -176,7 +152,7 @@ impl<'d> Deployment<'d> {
                 Step::Wait(retry) => return Err(self.next_attempt_of(&history, &retry)),
             };
             let attempt = self.attempt(&history, run, requested);
-            match self.run(&history, run, attempt).await {
+            match self.run(run, attempt).await {
                 Ok(deployed) => return Ok(deployed),
                 Err(error) if self.is_decided_by_records(&history, run).await? => last = Some(error),
                 Err(error) => return Err(error),

@@ -11,6 +11,7 @@
 //! Every decision follows from the BundleDeployment, the records of Helm and the live objects. The status is a report.
 
 mod deploy;
+mod deployed;
 mod progress;
 mod remediate;
 mod remove;
@@ -38,11 +39,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use tracing::Span;
 
-pub use self::{deploy::Deployed, remove::remove_renamed};
-use self::{
-    deploy::Deployment,
-    wait::Wait,
-};
+use self::{deploy::Deployment, wait::Wait};
+pub use self::{deployed::Deployed, remove::remove_renamed};
 use crate::{
     context::{Context, Key, Known},
     error::AgentError,
@@ -92,7 +90,14 @@ impl Reconciler for BundleDeployments<'_> {
         if let Some(held) = Held::of(&deployment.spec) {
             tracing::debug!(?held, "held");
             let outcome = DeployOutcome::Held(held);
-            status::write(context, deployment, &outcome, &Observation::None, &Progress::default()).await?;
+            status::write(
+                context,
+                deployment,
+                &outcome,
+                &Observation::None,
+                &Progress::default(),
+            )
+            .await?;
             return Ok(Done::UNTIL_CHANGE);
         }
         let release = context.releases.of(&key.name);

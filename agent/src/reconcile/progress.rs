@@ -3,7 +3,7 @@
 use helmops_release::history::History;
 use k8s_openapi::jiff::Timestamp;
 
-use super::deploy::{Deployed, Deployment};
+use super::{deploy::Deployment, deployed::Deployed};
 use crate::error::AgentError;
 
 /// The records of a release with a life cycle; `None` for others. After an attempt, the cache may be behind.

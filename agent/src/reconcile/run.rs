@@ -3,13 +3,15 @@
 use helmops_api::BundleDeploymentOptions;
 use helmops_release::{
     chart_metadata::Origin,
-    history::History,
     post_render::PostRender,
     record::{Attempt, AttemptAction},
     scopes::Scopes,
 };
 
-use super::deploy::{Deployed, Deployment, name, namespace_error};
+use super::{
+    deploy::{Deployment, name, namespace_error},
+    deployed::Deployed,
+};
 use crate::{
     charts::ChartFile,
     error::AgentError,
@@ -45,12 +47,7 @@ impl Deployment<'_> {
     ///
     /// # Errors
     /// If something is missing, or Helm fails.
-    pub(super) async fn run(
-        &self,
-        history: &History,
-        run: Run,
-        attempt: Attempt,
-    ) -> Result<Deployed, AgentError> {
+    pub(super) async fn run(&self, run: Run, attempt: Attempt) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
         let identity =

@@ -9,7 +9,7 @@ use helmops_api::{BundleDeployment, timestamp::timestamp};
 use helmops_release::{health::Readiness, object::ObjectId};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::deploy::Deployed;
+use super::deployed::Deployed;
 use crate::monitor::Installed;
 
 /// What a wait has led to.

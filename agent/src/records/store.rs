@@ -238,15 +238,51 @@ impl Records {
     /// # Errors
     /// If it cannot be read or written; also if another client has changed it meanwhile.
     pub async fn unlock(&self, release: &ReleaseKey, revision: u64) -> Result<(), RecordStoreError> {
+        self.change(release, revision, |record| {
+            let was = record.info.status;
+            was.is_pending()
+                .then(|| record.with_status(Status::Failed, record::interrupted(was)))
+        })
+        .await
+    }
+
+    /// T
+    pub async fn fail(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        cause: &record::Failure,
+    ) -> Result<bool, RecordStoreError> {
+        self.change(release, revision, |record| {
+            let is = record.info.status == Status::Deployed;
+            is.then(|| record.with_status(Status::Failed, cause.description()))
+        })
+        .await
+        .map(|()| true)
+    }
+
+    /// T
+    pub async fn set_deployed(&self, release: &ReleaseKey, revision: u64) -> Result<bool, RecordStoreError> {
+        self.change(release, revision, |record| {
+            Some(record.with_status(Status::Deployed, "Upgrade complete".to_owned()))
+        })
+        .await
+        .map(|()| true)
+    }
+
+    async fn change(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        change: impl FnOnce(Record) -> Option<Record>,
+    ) -> Result<(), RecordStoreError> {
         let name = helmops_release::record::secret_name(&release.name, revision);
         let Some((mut secret, record)) = self.read_secret(release, revision, &name).await? else {
             return Ok(());
         };
-        let was = record.info.status;
-        if !was.is_pending() {
+        let Some(record) = change(record) else {
             return Ok(());
-        }
-        let record = record.with_status(Status::Failed, record::interrupted(was));
+        };
         secret.metadata.labels = Some(record.labels(secret.labels(), Timestamp::now().as_second()));
         let damaged = |source| RecordStoreError::Damaged {
             release: release.clone(),

@@ -10,6 +10,7 @@ use super::engine::{AGENT, CONFIG_MAP, Engine, install, upgrade};
 
 const UNINSTALL: Action = Action::Uninstall(Uninstall {
     keeps_history: false,
+    description: String::new(),
     runs_hooks: true,
 });
 
