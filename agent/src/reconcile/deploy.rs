@@ -15,12 +15,10 @@ use helmops_release::{
     lifecycle::{self, Policy, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
     names::ReleaseKey,
     record::{Attempt, Cause, Failure, Status},
+    report::Blocked,
     state::{Applied, ReleaseState, Wanted},
 };
-use helmops_runtime::{
-    client::{ApiError, CallError},
-    retry_state::RetryKey,
-};
+use helmops_runtime::{client::CallError, retry_state::RetryKey};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 
@@ -28,7 +26,7 @@ use super::{deployed::Deployed, remove, run::Run};
 use crate::{
     context::Context,
     error::{AgentError, Lacking, NextAttempt},
-    inputs,
+    inputs::{self, MetadataError},
 };
 
 /// How many actions one reconciliation takes at most: unlock, finish an uninstallation, install, remediate, install again, and one for a
@@ -332,21 +330,52 @@ impl<'d> Deployment<'d> {
 }
 
 /// Without the permission, the deployment counts as failed. Other errors change nothing of what is reported of it.
-pub(super) fn namespace_error(deployed: &Deployed, error: ApiError) -> AgentError {
+pub(super) fn namespace_error(deployed: &Deployed, error: MetadataError) -> AgentError {
+    let MetadataError { verb, source } = error;
     let namespace = &deployed.release.namespace;
-    if !error.is_forbidden() {
+    if !source.is_forbidden() {
         let object = format!("Namespace {namespace}");
-        return CallError::of("set the labels and annotations of", object)(error).into();
+        return CallError::of("set the labels and annotations of", object)(source).into();
     }
     AgentError::NamespaceForbidden {
         release: deployed.to_string(),
-        error: format!(
-            "the labels and annotations of namespace {namespace} cannot be set: {error}; grant 'get' and 'patch' on this namespace or \
-             remove namespaceLabels and namespaceAnnotations"
-        ),
+        error: Blocked::namespace_forbidden(verb, namespace, &source.to_string()),
     }
 }
 
 pub(super) fn name(deployment: &BundleDeployment) -> &str {
     deployment.metadata.name.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::BundleDeploymentOptions;
+    use helmops_runtime::client::ApiError;
+
+    use super::*;
+
+    #[test]
+    fn a_forbidden_namespace_is_reported_with_the_missing_verb_and_any_other_error_is_retried() {
+        let failed = |verb, code| {
+            let status = kube::core::Status::failure("no", "Forbidden").with_code(code);
+            let source = ApiError::from(kube::Error::Api(status.boxed()));
+            let deployed = Deployed {
+                release: ReleaseKey::of("web", &BundleDeploymentOptions::default()),
+                revision: 2,
+                previous: None,
+            };
+            namespace_error(&deployed, MetadataError { verb, source })
+        };
+        for verb in ["get", "patch"] {
+            let AgentError::NamespaceForbidden { release, error } = failed(verb, 403) else {
+                panic!("not forbidden");
+            };
+            assert_eq!(release, "default/web:2");
+            assert_eq!(error, Blocked::namespace_forbidden(verb, "default", "no (403)"));
+        }
+        assert_eq!(
+            failed("patch", 500).to_string(),
+            "could not set the labels and annotations of Namespace default: no (500)"
+        );
+    }
 }

@@ -204,3 +204,73 @@ impl History {
         self.0.iter().skip(1).filter(|revision| revision.is_replaced)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revision(number: u64, status: Status, deployment_id: &str, attempt: u32) -> Revision {
+        Revision {
+            number,
+            status,
+            origin: Origin {
+                owner: Owner::BundleDeployment("web".to_owned()),
+                attempt: Some(Attempt {
+                    action: AttemptAction::Upgrade,
+                    deployment_id: deployment_id.to_owned(),
+                    cause: Cause::Change,
+                    number: attempt,
+                }),
+            },
+            is_replaced: false,
+            is_rollback: false,
+            failure: (status == Status::Failed).then(|| Failure::Helm("x".to_owned())),
+            made_at: None,
+            changed_at: None,
+            chart: Chart::default(),
+        }
+    }
+
+    fn rollback(number: u64) -> Revision {
+        Revision {
+            is_rollback: true,
+            ..revision(number, Status::Deployed, "old", 1)
+        }
+    }
+
+    #[test]
+    fn attempts_are_counted_while_they_fail_also_over_rollbacks() {
+        let old = || revision(1, Status::Superseded, "old", 3);
+        for (revisions, expected) in [
+            (vec![], 1),
+            (vec![old()], 1),
+            (vec![old(), revision(2, Status::Failed, "new", 1)], 2),
+            (vec![old(), revision(2, Status::Failed, "new", 1), rollback(3)], 2),
+            (
+                vec![
+                    old(),
+                    revision(2, Status::Failed, "new", 2),
+                    rollback(3),
+                    rollback(4),
+                ],
+                3,
+            ),
+            // It succeeded: what follows is a new series.
+            (vec![old(), revision(2, Status::Deployed, "new", 2)], 1),
+            (
+                vec![
+                    revision(1, Status::Failed, "new", 2),
+                    revision(2, Status::Deployed, "old", 1),
+                    rollback(3),
+                ],
+                1,
+            ),
+        ] {
+            let history = History::new(revisions.clone());
+            let next = |action, counts| history.next_attempt("new", action, Cause::Change, counts).number;
+            assert_eq!(next(AttemptAction::Upgrade, true), expected, "{revisions:?}");
+            assert_eq!(next(AttemptAction::Install, true), 1, "{revisions:?}");
+            assert_eq!(next(AttemptAction::Upgrade, false), 1, "{revisions:?}");
+        }
+    }
+}

@@ -378,6 +378,7 @@ fn each_token_counts_once() {
         reconcile: text.to_owned(),
         force: text.to_owned(),
         reset: text.to_owned(),
+        ..Requests::default()
     };
     let all = Requested {
         attempt: true,
