@@ -51,6 +51,9 @@ use crate::{
 /// When the kinds are read again that the cluster does not have: their CRD may be installed meanwhile.
 const UNKNOWN_KIND: Duration = Duration::from_secs(15);
 
+/// How many revisions may fail in one reconciliation, without a pause, before others have their turn.
+const MAX_FAILURES: usize = 3;
+
 /// The reconciler of BundleDeployments.
 pub struct BundleDeployments<'c>(pub &'c Context);
 
@@ -110,13 +113,15 @@ impl Reconciler for BundleDeployments<'_> {
         }
         let mut observed = observe(context, deployment, &result, &mut known.installed).await;
         let mut awaited = None;
-        if let (Ok(Some(monitored)), Some(installed)) = (&observed, &known.installed) {
+        for turn in 1..=MAX_FAILURES {
+            let (Ok(Some(monitored)), Some(installed)) = (&observed, &known.installed) else {
+                break;
+            };
             match phase(&work, &result, installed, monitored) {
-                Phase::Over => {}
+                Phase::Over => break,
                 Phase::Recovered(deployed) => {
                     work.recover(&deployed).await?;
-                    result = Err(AgentError::Changed);
-                    observed = Ok(None);
+                    return Err(AgentError::Changed);
                 }
                 Phase::Waiting { remaining, late } => {
                     tracing::info!(late, "waiting for the release");
@@ -126,6 +131,9 @@ impl Reconciler for BundleDeployments<'_> {
                 }
                 Phase::Failed(deployed, failure) => {
                     result = work.fail(&deployed, failure).await;
+                    if turn == MAX_FAILURES {
+                        return Err(AgentError::Changed);
+                    }
                     observed = observe(context, deployment, &result, &mut known.installed).await;
                 }
             }

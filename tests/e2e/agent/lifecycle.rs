@@ -9,6 +9,9 @@ use crate::harness::{condition, message};
 
 /// A Deployment that never gets a pod: there are no nodes.
 const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: late}\nspec:\n  selector: {matchLabels: {app: late}}\n  template:\n    metadata: {labels: {app: late}}\n    spec: {containers: [{name: a, image: a}]}\n";
+/// A Pod that no node runs.
+const POD: &str =
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: late}\nspec: {containers: [{name: a, image: a}]}\n";
 /// A Service with a port that the API server rejects.
 const INVALID: &str =
     "apiVersion: v1\nkind: Service\nmetadata: {name: invalid}\nspec: {ports: [{port: 100000}]}\n";
@@ -40,7 +43,7 @@ async fn until_state(fixture: &Fixture, name: &str, r#type: &str, expected: &str
             ensure!(
                 state == expected,
                 "{type} is {state:?}, not {expected:?}: {}",
-                message(found, r#type)
+                found["status"]["conditions"]
             );
             Ok(())
         })
@@ -228,7 +231,10 @@ async fn a_failed_installation_is_uninstalled_and_retried_as_an_installation() {
 #[tokio::test]
 async fn a_release_that_becomes_ready_late_counts_as_deployed() {
     let fixture = Fixture::new("life-late").await;
-    charts(&fixture).await;
+    fixture
+        .charts
+        .web("2.0.0", &[("config", CONFIG), ("late", POD)])
+        .await;
     let _agent = fixture.start().await;
     let release = fixture.name("web");
     fixture
@@ -241,19 +247,18 @@ async fn a_release_that_becomes_ready_late_counts_as_deployed() {
         record.info.description
     );
     until_state(&fixture, "web", "Released", "False InstallFailed").await;
-    let status = json!({ "status": { "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
-        "conditions": [{ "type": "Available", "status": "True" }, { "type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable" }] } });
-    fixture
-        .kubectl(&[
-            "patch",
-            "deployment",
-            "late",
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            &status.to_string(),
-        ])
-        .await;
+    let ready = json!([{ "type": "Ready", "status": "True" }]);
+    let status = json!({ "status": { "phase": "Running", "conditions": ready } }).to_string();
+    let patch = [
+        "patch",
+        "pod",
+        "late",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &status,
+    ];
+    fixture.kubectl(&patch).await;
     let found = fixture.until_ready("web").await;
     assert_eq!(state(&found, "Released"), "True InstallSucceeded");
     let (_, record) = fixture.record(&release, 1).await.unwrap();
