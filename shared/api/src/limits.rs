@@ -203,8 +203,16 @@ const OF_LIFECYCLE: &[Limit] = &[
     ("drift.ignore[].target.kind", Measure::Length, NAME),
     ("drift.ignore[].target.name", Measure::Length, NAME),
     ("drift.ignore[].target.namespace", Measure::Length, NAME),
-    ("drift.ignore[].target.labelSelector", Measure::Length, SELECTOR_TEXT),
-    ("drift.ignore[].target.annotationSelector", Measure::Length, SELECTOR_TEXT),
+    (
+        "drift.ignore[].target.labelSelector",
+        Measure::Length,
+        SELECTOR_TEXT,
+    ),
+    (
+        "drift.ignore[].target.annotationSelector",
+        Measure::Length,
+        SELECTOR_TEXT,
+    ),
 ];
 
 /// Limits of the criteria for clusters.

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{diff::DiffOptions, helm::HelmOptions, lifecycle::Lifecycle, unknown_fields::UnknownFields, wire_struct::wire};
+use super::{
+    diff::DiffOptions, helm::HelmOptions, lifecycle::Lifecycle, unknown_fields::UnknownFields,
+    wire_struct::wire,
+};
 
 wire! {
     /// How a bundle is deployed to a cluster. HelmOps and Bundles have these options for all clusters, and each of their

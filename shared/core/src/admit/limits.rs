@@ -102,12 +102,7 @@ fn check_lists(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
 fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     let bundle = &spec.bundle;
     let interval = spec.polling_interval.as_deref().unwrap_or_default();
-    length(
-        errors,
-        &root.field("pollingInterval"),
-        interval,
-        limits::DURATION,
-    );
+    length(errors, &root.field("pollingInterval"), interval, limits::DURATION);
     entries(errors, &root.field("labels"), spec.labels.len(), limits::LABELS);
     check_options(errors, root, &bundle.options);
     let path = root.field("targets");
