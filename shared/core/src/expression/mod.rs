@@ -24,6 +24,7 @@ use cel::{Context, Env, ExecutionError, IdedExpr, parser::PrattParser};
 use serde_json::Value;
 use thiserror::Error;
 
+pub(crate) use self::readiness::group;
 pub use self::readiness::{Readiness, ReadyExpressions};
 
 /// Longest expression and part of an expression in a message, in bytes.
