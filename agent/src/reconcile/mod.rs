@@ -23,6 +23,7 @@ use std::{sync::Arc, time::Duration};
 
 use helmops_api::{BundleDeployment, Decoded, lifecycle::Requests};
 use helmops_release::{
+    drift::DriftMode,
     gate::Held,
     names::{ReleaseKey, SetId},
     object::ObjectId,
@@ -341,14 +342,13 @@ async fn corrected(
     mut objects: ReleaseObjects,
 ) -> Result<ReleaseObjects, AgentError> {
     let spec = &deployment.spec;
-    let correction = spec
-        .correct_drift
-        .as_ref()
-        .or(spec.options.correct_drift.as_ref());
+    let mode = DriftMode::of(spec);
+    if mode == DriftMode::Disabled {
+        objects.drift.clear();
+    }
+    let correction = mode.correction();
     let mut corrections = None;
-    if let (Some(correction), Some(installed)) =
-        (correction.filter(|correction| correction.enabled), installed)
-    {
+    if let (Some(correction), Some(installed)) = (correction.as_ref(), installed) {
         let done = if objects.drift.is_empty() {
             Corrections::default()
         } else {
