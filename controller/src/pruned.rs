@@ -3,13 +3,17 @@
 use std::sync::{Arc, Mutex};
 
 use bounded_text::cut;
-use helmops_api::{PrunedFields, unknown_fields::VisitUnknown};
+use helmops_api::{
+    PrunedFields,
+    pruned_fields::{Prunable, drops_lifecycle},
+};
+use helmops_core::status::{Event, lifecycle_unsupported};
 use helmops_process::lock;
 
 /// Maximum length of the paths in the log, in bytes.
 const MAX_LOGGED: usize = 1024;
 
-/// The unknown fields of a kind that its CRD lacks, as the responses to writes show. The process forgets them at its end, and
+/// The fields of a kind that its CRD lacks, as the responses to writes show. The process forgets them at its end, and
 /// learns them again with a write that changes nothing.
 #[derive(Debug, Default)]
 pub struct Pruned(Mutex<Arc<PrunedFields>>);
@@ -21,12 +25,14 @@ impl Pruned {
     }
 
     /// Learns from a write: `kind` is that of the object, `sent` its spec, and `stored` the spec in the response.
-    pub fn learn<S: VisitUnknown + Clone + PartialEq>(&self, kind: &'static str, sent: &S, stored: &S) {
+    /// Returns what happened to a life cycle in this write.
+    pub fn learn<S: Prunable>(&self, kind: &'static str, sent: &S, stored: &S) -> LifecycleStorage {
         let mut known = lock(&self.0);
         if sent == stored && **known == PrunedFields::default() {
-            return;
+            return LifecycleStorage::Stored;
         }
         let fields = Arc::make_mut(&mut known);
+        let is_first = !fields.has_lifecycle();
         if fields.learn(sent, stored) {
             let fields = cut(fields.to_string(), MAX_LOGGED);
             tracing::info!(
@@ -35,5 +41,75 @@ impl Pruned {
                 "the CRD in the cluster lacks these fields, so they are not passed on"
             );
         }
+        match drops_lifecycle(sent, stored) {
+            false => LifecycleStorage::Stored,
+            true if is_first => LifecycleStorage::FirstDropped(kind),
+            true => LifecycleStorage::Dropped(kind),
+        }
+    }
+}
+
+/// Whether the API server stores a life cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LifecycleStorage {
+    /// It does, or there is none.
+    Stored,
+    /// It has dropped one of this kind, for the first time in this process.
+    FirstDropped(&'static str),
+    /// It has dropped one of this kind again.
+    Dropped(&'static str),
+}
+
+impl LifecycleStorage {
+    /// The event for each write without its life cycle. A kind that is not written often has it.
+    pub fn event(self) -> Option<Event> {
+        match self {
+            Self::Stored => None,
+            Self::FirstDropped(kind) | Self::Dropped(kind) => Some(lifecycle_unsupported(kind)),
+        }
+    }
+
+    /// The event for the first write without its life cycle.
+    pub fn first_event(self) -> Option<Event> {
+        match self {
+            Self::FirstDropped(kind) => Some(lifecycle_unsupported(kind)),
+            Self::Stored | Self::Dropped(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::BundleSpec;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_dropped_life_cycle_is_noticed_once_for_each_kind() {
+        let of = |value: serde_json::Value| serde_json::from_str::<BundleSpec>(&value.to_string()).unwrap();
+        let (sent, stored) = (of(json!({ "lifecycle": {} })), of(json!({})));
+        let pruned = Pruned::default();
+        assert_eq!(pruned.learn("Bundle", &stored, &stored), LifecycleStorage::Stored);
+        assert_eq!(pruned.learn("Bundle", &sent, &sent), LifecycleStorage::Stored);
+        let first = pruned.learn("Bundle", &sent, &stored);
+        assert_eq!(first, LifecycleStorage::FirstDropped("Bundle"));
+        assert!(first.event().is_some() && first.first_event().is_some());
+        let again = pruned.learn("Bundle", &sent, &stored);
+        assert_eq!(again, LifecycleStorage::Dropped("Bundle"));
+        assert!(again.event().is_some() && again.first_event().is_none());
+        assert_eq!(
+            pruned.learn("Bundle", &sent, &sent),
+            LifecycleStorage::Stored,
+            "the CRD was replaced"
+        );
+        assert_eq!(
+            pruned.learn("Bundle", &sent, &stored),
+            LifecycleStorage::FirstDropped("Bundle")
+        );
+        assert_eq!(
+            Pruned::default().learn("Other", &of(json!({ "newer": 1 })), &stored),
+            LifecycleStorage::Stored
+        );
     }
 }

@@ -13,7 +13,7 @@ use helmops_release::{
     history::{History, Owner, Revision},
     marks,
     names::ReleaseKey,
-    record::{DATA_KEY, FailedBy, Hook, OnDelete, Record, RecordError, SECRET_SELECTOR, Status},
+    record::{self, DATA_KEY, Failure, Hook, OnDelete, Record, RecordError, SECRET_SELECTOR, Status},
 };
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{ByteString, api::core::v1::Secret, jiff::Timestamp};
@@ -26,6 +26,9 @@ use serde_json::json;
 use thiserror::Error;
 
 use super::watched::{ByRelease, StoredRecord};
+
+/// Bytes of a description that the agent writes: the record has to fit into a Secret.
+const MAX_DESCRIPTION: usize = 4 << 10;
 
 /// The records of all releases of the cluster. Clones share what is cached.
 #[derive(Clone)]
@@ -184,13 +187,13 @@ impl Records {
         {
             return Ok(Some(decoded.revision.clone()));
         }
-        let Some((_, record)) = self
+        let Some((secret, record)) = self
             .read_secret(&stored.key, stored.revision, &stored.secret)
             .await?
         else {
             return Ok(None);
         };
-        let revision = Revision::of(&record, &self.agent_namespace);
+        let revision = Revision::of(&record, &self.agent_namespace, changed_at(&secret));
         let decoded = Decoded {
             resource_version: stored.resource_version.clone(),
             revision: revision.clone(),
@@ -208,7 +211,7 @@ impl Records {
         release: &ReleaseKey,
         revision: u64,
     ) -> Result<Option<Record>, RecordStoreError> {
-        let secret = helmops_release::record::secret_name(&release.name, revision);
+        let secret = record::secret_name(&release.name, revision);
         let found = self.read_secret(release, revision, &secret).await?;
         Ok(found.map(|(_, record)| record))
     }
@@ -242,9 +245,8 @@ impl Records {
     pub async fn unlock(&self, release: &ReleaseKey, revision: u64) -> Result<(), RecordStoreError> {
         let change = |record: Record| {
             let was = record.info.status;
-            let description = format!("The agent stopped while the release was in status {was}");
             was.is_pending()
-                .then(|| record.with_status(Status::Failed, description))
+                .then(|| record.with_status(Status::Failed, record::interrupted(was)))
         };
         self.change(release, revision, "unlock", change).await?;
         Ok(())
@@ -258,11 +260,12 @@ impl Records {
         &self,
         release: &ReleaseKey,
         revision: u64,
-        cause: &FailedBy,
+        cause: &Failure,
     ) -> Result<bool, RecordStoreError> {
         let change = |record: Record| {
+            let description = bounded_text::cut(cause.description(), MAX_DESCRIPTION);
             let is_deployed = record.info.status == Status::Deployed;
-            is_deployed.then(|| record.with_status(Status::Failed, cause.to_string()))
+            is_deployed.then(|| record.with_status(Status::Failed, description))
         };
         self.change(release, revision, "mark as failed", change).await
     }
@@ -274,9 +277,11 @@ impl Records {
     pub async fn set_deployed(&self, release: &ReleaseKey, revision: u64) -> Result<bool, RecordStoreError> {
         let change = |record: Record| {
             let description = record.successful_description();
-            record
-                .failed_by()
-                .map(|_| record.with_status(Status::Deployed, description))
+            let is_marked = matches!(
+                Failure::of(&record),
+                Some(Failure::NotReady(_) | Failure::Test(_))
+            );
+            is_marked.then(|| record.with_status(Status::Deployed, description))
         };
         self.change(release, revision, "mark as deployed", change).await
     }
@@ -304,7 +309,7 @@ impl Records {
         operation: &'static str,
         change: impl FnOnce(Record) -> Option<Record>,
     ) -> Result<bool, RecordStoreError> {
-        let name = helmops_release::record::secret_name(&release.name, revision);
+        let name = record::secret_name(&release.name, revision);
         let Some((mut secret, record)) = self.read_secret(release, revision, &name).await? else {
             return Ok(false);
         };
@@ -344,7 +349,7 @@ impl Records {
         revision: u64,
         on_delete: Option<&OnDelete>,
     ) -> Result<(), RecordStoreError> {
-        let name = helmops_release::record::secret_name(&release.name, revision);
+        let name = record::secret_name(&release.name, revision);
         let value = on_delete.map(ToString::to_string);
         let patch = json!({ "metadata": { "labels": { marks::ON_DELETE: value } } });
         let secrets = self.secrets(release);
@@ -374,7 +379,7 @@ impl Records {
         revision: u64,
         status: Status,
     ) -> Result<(), RecordStoreError> {
-        let name = helmops_release::record::secret_name(&release.name, revision);
+        let name = record::secret_name(&release.name, revision);
         let Some((secret, record)) = self.read_secret(release, revision, &name).await? else {
             return Ok(());
         };
@@ -396,6 +401,13 @@ impl Records {
     fn secrets(&self, release: &ReleaseKey) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &release.namespace)
     }
+}
+
+/// When Helm, or this agent, changed a record last. Helm writes it when it creates or changes one.
+fn changed_at(secret: &Secret) -> Option<Timestamp> {
+    let label = |key| secret.labels().get(key);
+    let seconds = label("modifiedAt").or_else(|| label("createdAt"))?;
+    Timestamp::from_second(seconds.parse().ok()?).ok()
 }
 
 fn secret_of(release: &ReleaseKey, name: &str) -> String {

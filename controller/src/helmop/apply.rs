@@ -21,6 +21,7 @@ use crate::{context::Context, watch::same_name_as, work::HelmOpKey, writes::MANA
 /// Executes a plan. Returns the Bundle if it was written.
 pub async fn bundle(
     context: &Context,
+    helmop: &HelmOp,
     name: &NamespacedName,
     plan: Plan,
 ) -> Result<Option<Bundle>, ReconcileError> {
@@ -38,9 +39,12 @@ pub async fn bundle(
     let written = written
         .map_err(CallError::of("write", format_args!("Bundle {}", name.name)))
         .map_err(ReconcileError::Bundle)?;
-    context
+    let stored = context
         .pruned_bundle_fields
         .learn("Bundle", &bundle.spec, &written.spec);
+    context
+        .events
+        .publish(helmop, stored.event().into_iter().collect());
     let version = written.spec.options.helm.as_ref().map(|helm| &*helm.version);
     tracing::info!(version, new = is_new, "Bundle written");
     Ok(Some(written))

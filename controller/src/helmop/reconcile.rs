@@ -174,7 +174,10 @@ impl HelmOpReconciliation<'_> {
             pruned: &context.pruned_bundle_fields.get(),
         };
         let plan = bundle::plan(valid, existing, inputs).map_err(ReconcileError::Unresolved)?;
-        let bundle = match (Box::pin(apply::bundle(context, self.name, plan)).await?, existing) {
+        let bundle = match (
+            Box::pin(apply::bundle(context, self.helmop, self.name, plan)).await?,
+            existing,
+        ) {
             (None, Some(unchanged)) => Cow::Borrowed(unchanged),
             (written, _) => Cow::Owned(written.unwrap_or_default()),
         };

@@ -52,6 +52,13 @@ impl Relevant for Decoded<HelmOp> {
         (
             identity(metadata),
             annotation(metadata, labels::POLL_REQUESTED_AT),
+            // They are passed on to its clusters.
+            [
+                labels::RECONCILE_REQUESTED_AT,
+                labels::FORCE_REQUESTED_AT,
+                labels::RESET_REQUESTED_AT,
+            ]
+            .map(|name| annotation(metadata, name)),
             shard.and_then(|labels| labels.get(labels::SHARD)),
             self.valid().map(has_conditions),
         )

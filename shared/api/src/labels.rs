@@ -44,6 +44,13 @@ keys! {
     POLL_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/poll-requested-at";
     /// The last value of `poll-requested-at` that was handled.
     LAST_HANDLED_POLL: Annotation on "Bundle" = "helmops.fleet.cattle.io/last-handled-poll";
+    /// Requests a reconciliation on each cluster: the next attempt to deploy is made immediately. The value is a token of your choice
+    /// of at most 253 bytes, such as the time: each new value is handled once by each agent.
+    RECONCILE_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/reconcile-requested-at";
+    /// Requests that the release is deployed again on each cluster, although nothing has changed; a token as above.
+    FORCE_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/force-requested-at";
+    /// Requests that failed attempts are forgotten on each cluster, so that all retries are available again; a token as above.
+    RESET_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/reset-requested-at";
     // It is on the Bundle so that it is written together with the version, survives a lost status, and needs no field that
     // Fleet's CRDs lack.
     /// The resolved chart versions and what they were resolved from, as JSON; on a BundleDeployment the one that is deployed, with

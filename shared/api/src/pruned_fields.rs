@@ -1,13 +1,45 @@
-//! Unknown fields that the API server does not store, because the CRD of the object that they are passed on to lacks them.
+//! Fields that the API server does not store, because the CRD of the object that they are passed on to lacks them: unknown fields, and
+//! `lifecycle`, which Fleet's CRDs lack.
 
 use std::{collections::BTreeSet, fmt};
 
-use super::unknown_fields::{FieldPath, UnknownFields, VisitUnknown};
+use super::{
+    bundle::BundleSpec,
+    bundle_deployment::BundleDeploymentSpec,
+    lifecycle::Lifecycle,
+    unknown_fields::{FieldPath, UnknownFields, VisitUnknown},
+};
 
 /// Maximum number of paths. The CRDs limit it already; this bounds it in any case.
 const MAX_PATHS: usize = 1_000;
 
-/// The paths of the unknown fields of one kind that were sent to the API server and are missing in its response.
+/// The path of the life cycle, and that of the one of targets.
+const LIFECYCLE: &str = "spec.lifecycle";
+const OF_TARGETS: &str = "spec.targets.lifecycle";
+
+/// A spec with fields that a CRD may lack.
+pub trait Prunable: VisitUnknown + Clone + PartialEq {
+    /// Each life cycle of the spec, with its path.
+    fn lifecycles(&mut self) -> Vec<(&'static str, &mut Option<Box<Lifecycle>>)>;
+}
+
+impl Prunable for BundleSpec {
+    fn lifecycles(&mut self) -> Vec<(&'static str, &mut Option<Box<Lifecycle>>)> {
+        let targets = self.targets.iter_mut();
+        let targets = targets.map(|target| (OF_TARGETS, &mut target.options.lifecycle));
+        std::iter::once((LIFECYCLE, &mut self.options.lifecycle))
+            .chain(targets)
+            .collect()
+    }
+}
+
+impl Prunable for BundleDeploymentSpec {
+    fn lifecycles(&mut self) -> Vec<(&'static str, &mut Option<Box<Lifecycle>>)> {
+        vec![(LIFECYCLE, &mut self.lifecycle)]
+    }
+}
+
+/// The paths of the fields of one kind that were sent to the API server and are missing in its response.
 ///
 /// Without them, an object with such a field would always differ from the desired one, and be written in each reconciliation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +56,7 @@ impl Default for &PrunedFields {
 impl PrunedFields {
     /// Learns from a write, and returns whether anything changed. A field that is stored is not pruned any more: the CRD may have
     /// been replaced.
-    pub fn learn<S: VisitUnknown + Clone>(&mut self, sent: &S, stored: &S) -> bool {
+    pub fn learn<S: Prunable>(&mut self, sent: &S, stored: &S) -> bool {
         let (sent, stored) = (paths(sent), paths(stored));
         let before = self.0.clone();
         self.0.retain(|path| !stored.contains(path));
@@ -35,18 +67,28 @@ impl PrunedFields {
     }
 
     /// Whether `stored` is what the API server would store for `desired`.
-    pub fn are_equal<S: VisitUnknown + Clone + PartialEq>(&self, desired: &S, stored: &S) -> bool {
+    pub fn are_equal<S: Prunable>(&self, desired: &S, stored: &S) -> bool {
         desired == stored || (!self.0.is_empty() && self.without(desired) == *stored)
     }
 
     /// The value without these fields.
-    fn without<S: VisitUnknown + Clone>(&self, value: &S) -> S {
+    fn without<S: Prunable>(&self, value: &S) -> S {
         let mut value = value.clone();
         let mut remove = |path: FieldPath<'_>, fields: &mut UnknownFields| {
             fields.retain(|name| !self.0.contains(&path.field(name).to_string()));
         };
         value.visit_unknown(FieldPath::of("spec"), &mut remove);
+        for (path, lifecycle) in value.lifecycles() {
+            if self.0.contains(path) {
+                *lifecycle = None;
+            }
+        }
         value
+    }
+
+    /// Whether `lifecycle` is one of them.
+    pub fn has_lifecycle(&self) -> bool {
+        self.0.contains(LIFECYCLE) || self.0.contains(OF_TARGETS)
     }
 }
 
@@ -60,13 +102,31 @@ impl fmt::Display for PrunedFields {
     }
 }
 
-/// The paths of all unknown fields of a spec.
-fn paths<S: VisitUnknown + Clone>(spec: &S) -> BTreeSet<String> {
+/// Whether a life cycle was sent and is not stored.
+pub fn drops_lifecycle<S: Prunable>(sent: &S, stored: &S) -> bool {
+    let count = |spec: &S| {
+        spec.clone()
+            .lifecycles()
+            .iter()
+            .filter(|(_, lifecycle)| lifecycle.is_some())
+            .count()
+    };
+    count(sent) > count(stored)
+}
+
+/// The paths of all unknown fields of a spec, and of its life cycles.
+fn paths<S: Prunable>(spec: &S) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
     let mut collect = |path: FieldPath<'_>, fields: &mut UnknownFields| {
         paths.extend(fields.names().map(|name| path.field(name).to_string()));
     };
-    spec.clone().visit_unknown(FieldPath::of("spec"), &mut collect);
+    let mut spec = spec.clone();
+    spec.visit_unknown(FieldPath::of("spec"), &mut collect);
+    let lifecycles = spec
+        .lifecycles()
+        .into_iter()
+        .filter(|(_, lifecycle)| lifecycle.is_some());
+    paths.extend(lifecycles.map(|(path, _)| path.to_owned()));
     paths
 }
 
@@ -106,6 +166,33 @@ mod tests {
         pruned.learn(&desired, &without);
         assert!(pruned.learn(&desired, &desired));
         assert!(!pruned.are_equal(&desired, &without));
+    }
+
+    #[test]
+    fn a_life_cycle_that_is_dropped_is_no_difference_until_it_is_stored() {
+        let desired = spec(&json!({ "lifecycle": { "suspend": true }, "targets": [{ "lifecycle": {} }] }));
+        let without = spec(&json!({ "targets": [{}] }));
+        let mut pruned = PrunedFields::default();
+        assert!(!pruned.are_equal(&desired, &without));
+        assert!(drops_lifecycle(&desired, &without) && !drops_lifecycle(&desired, &desired));
+        assert!(pruned.learn(&desired, &without));
+        assert!(pruned.has_lifecycle());
+        assert!(pruned.are_equal(&desired, &without));
+        assert!(!pruned.are_equal(&desired, &spec(&json!({ "targets": [{ "name": "a" }] }))));
+
+        assert!(pruned.learn(&desired, &desired), "the CRD was replaced");
+        assert!(!pruned.has_lifecycle());
+        assert!(!pruned.are_equal(&desired, &without));
+    }
+
+    #[test]
+    fn the_life_cycle_of_a_deployment_may_be_dropped_too() {
+        let of = |value: Value| serde_json::from_str::<BundleDeploymentSpec>(&value.to_string()).unwrap();
+        let (desired, without) = (of(json!({ "lifecycle": { "suspend": true } })), of(json!({})));
+        let mut pruned = PrunedFields::default();
+        assert!(pruned.learn(&desired, &without));
+        assert!(pruned.are_equal(&desired, &without));
+        assert!(!pruned.are_equal(&desired, &of(json!({ "deploymentID": "a" }))));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`validation`] | errors of fields, names and label selectors |
+//! | [`expression`] | CEL expressions: whether they are valid, and their evaluation within limits |
 //! | [`chart`] | where a chart comes from, the protocol of registries, and which versions are requested |
 //! | [`poll`] | when a poll for a newer version is due |
 //! | [`targeting`] | from a Bundle to the BundleDeployments and copies for each cluster |
@@ -18,6 +19,7 @@
 //! Nothing here depends on a client, a clock, a socket or a file: the current time and names are parameters.
 
 pub mod validation;
+pub mod expression;
 pub mod chart;
 pub mod poll;
 pub mod targeting;

@@ -81,6 +81,10 @@ reasons! {
         InvalidRollout: "Use a number such as `5`, or a percentage such as `25%`.",
         /// A downstream resource is neither a Secret nor a ConfigMap.
         InvalidDownstreamResource: "Use `kind: Secret` or `kind: ConfigMap`.",
+        /// A part of `spec.lifecycle` is invalid, or contradicts another one or the options of Helm.
+        InvalidLifecycle: "Do what the message says: it names both fields of a contradiction.",
+        /// A CEL expression of `spec.lifecycle` is invalid or exceeds a limit.
+        InvalidExpression: "Correct the expression at the position that the message names; [lifecycle.md](lifecycle.md) has examples.",
         /// A list, a text or the whole spec is larger than allowed.
         LimitExceeded: "Shorten it as the message says, or make several HelmOps of it; the limits are in [fields.md](fields.md).",
         /// Helm values, or where they come from, cannot be used.
@@ -145,6 +149,8 @@ reasons! {
         UnsupportedBundle: "Leave such Bundles to Fleet (GitRepos): see [standalone.md](standalone.md).",
         /// The namespace of a cluster may belong to another one, so nothing is written to it.
         NamespaceConflict: "Do what the message says: rename a Cluster, or set the annotations of the namespace that name its Cluster: see [standalone.md](standalone.md#namespace-conflicts).",
+        /// The CRD in the cluster lacks `lifecycle`, so releases behave as without it. Used in events.
+        LifecycleUnsupported: "Install the CRDs of helmops for the kind that the message names, or remove `spec.lifecycle`.",
         /// A request to the API server failed.
         APIError: "Nothing: it is retried. If it persists, the log of the controller has the error of the API server.",
     }

@@ -7,6 +7,7 @@ mod failures;
 mod inputs;
 mod interruptions;
 mod life;
+mod lifecycle;
 mod permissions;
 mod records;
 mod release_tests;

@@ -5,7 +5,9 @@ use helmops_agent::helm::request::{Action, Apply, Rollback, Uninstall};
 use helmops_agent::records::Records;
 use helmops_api::MetadataOnly;
 use helmops_bed::wait::eventually;
-use helmops_release::record::{Attempt, Cause, FailedBy, OnDelete, OnDeletePolicy, SECRET_SELECTOR, Status};
+use helmops_release::record::{
+    Attempt, AttemptAction, Cause, Failure, OnDelete, OnDeletePolicy, SECRET_SELECTOR, Status,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::runtime::watcher;
@@ -23,6 +25,7 @@ async fn records(engine: &Engine) -> Records {
 fn attempt(number: u32) -> Attempt {
     Attempt {
         deployment_id: ":1".to_owned(),
+        action: AttemptAction::Upgrade,
         cause: Cause::Change,
         number,
     }
@@ -50,19 +53,19 @@ async fn a_revision_that_is_not_ready_is_failed_until_it_is_deployed_again() {
     let engine = Engine::start("agent-record").await;
     upgraded(&engine).await;
     let (records, release) = (records(&engine).await, engine.release());
-    let cause = FailedBy::NotReady("Deployment web: 0 of 1 pods are ready".to_owned());
+    let cause = Failure::NotReady("Deployment web: 0 of 1 pods are ready".to_owned());
     assert!(records.fail(&release, 2, &cause).await.unwrap());
     let record = engine.record(2).await.unwrap();
     assert_eq!(record.info.status, Status::Failed);
-    assert_eq!(record.failed_by(), Some(cause.clone()));
+    assert_eq!(Failure::of(&record), Some(cause.clone()));
     assert_eq!(record.attempt(), Some(attempt(1)), "the attempt is counted");
     let secret = engine.object("secret/sh.helm.release.v1.web.v2").await.unwrap();
     assert_eq!(secret["metadata"]["labels"]["status"], "failed");
     // What is failed is not marked again, nor is a revision that does not exist.
-    let other = FailedBy::Test("other".to_owned());
+    let other = Failure::Test("other".to_owned());
     assert!(!records.fail(&release, 2, &other).await.unwrap());
     assert!(!records.fail(&release, 9, &other).await.unwrap());
-    assert_eq!(engine.record(2).await.unwrap().failed_by(), Some(cause));
+    assert_eq!(Failure::of(&engine.record(2).await.unwrap()), Some(cause));
 
     assert!(records.set_deployed(&release, 2).await.unwrap());
     let record = engine.record(2).await.unwrap();
@@ -80,7 +83,7 @@ async fn a_failed_revision_is_rolled_back_or_upgraded() {
     let engine = Engine::start("agent-record-next").await;
     upgraded(&engine).await;
     let (records, release) = (records(&engine).await, engine.release());
-    let cause = FailedBy::Test("Pod web-check".to_owned());
+    let cause = Failure::Test("Pod web-check".to_owned());
     records.fail(&release, 2, &cause).await.unwrap();
     let rollback = Rollback {
         revision: 1,
@@ -91,7 +94,11 @@ async fn a_failed_revision_is_rolled_back_or_upgraded() {
     engine.run(Action::Rollback(rollback)).await.unwrap();
     assert_eq!(message(&engine).await, "hello");
     let record = engine.record(2).await.unwrap();
-    assert_eq!(record.failed_by(), Some(cause.clone()), "Helm leaves the record");
+    assert_eq!(
+        Failure::of(&record),
+        Some(cause.clone()),
+        "Helm leaves the record"
+    );
     assert_eq!(engine.record(3).await.unwrap().info.status, Status::Deployed);
     // The first installation failed, and nothing is deployed.
     records.fail(&release, 3, &cause).await.unwrap();
@@ -117,12 +124,13 @@ async fn an_uninstalled_release_with_a_history_is_installed_again() {
     };
     engine.run(install(1, false)).await.unwrap();
     let (records, release) = (records(&engine).await, engine.release());
-    let cause = FailedBy::NotReady("Job shop/migrate failed".to_owned());
+    let cause = Failure::NotReady("Job shop/migrate failed".to_owned());
     records.fail(&release, 1, &cause).await.unwrap();
     let uninstall = || {
         Action::Uninstall(Uninstall {
             keeps_history: true,
             runs_hooks: true,
+            description: "uninstalled after a failure: x".to_owned(),
         })
     };
     for number in 1..=3_u32 {
@@ -131,6 +139,7 @@ async fn an_uninstalled_release_with_a_history_is_installed_again() {
         assert!(engine.object("configmap/web-config").await.is_none());
         let record = engine.record(revision).await.unwrap();
         assert_eq!(record.info.status, Status::Uninstalled);
+        assert_eq!(Failure::of(&record), Some(Failure::Uninstalled("x".to_owned())));
         assert_eq!(record.bundle_deployment(AGENT), Some("web-bundle"));
         assert_eq!(record.attempt(), Some(attempt(number)), "the count is kept");
         let hook = engine.object("configmap/web-hook").await.unwrap();
@@ -213,11 +222,12 @@ async fn what_happens_on_deletion_is_passed_on_by_helm_and_shown_by_the_watch() 
             .await
             .unwrap();
         // Marking a record keeps it, and so does Helm.
-        let cause = FailedBy::Test("x".to_owned());
+        let cause = Failure::Test("x".to_owned());
         records.fail(&release, 2, &cause).await.unwrap();
         let uninstall = Uninstall {
             keeps_history: true,
             runs_hooks: true,
+            description: "uninstalled after a failure: x".to_owned(),
         };
         engine.run(Action::Uninstall(uninstall)).await.unwrap();
         engine.until_status(2, "uninstalled").await;

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use helmops_api::{BundleDeployment, NamespacedName, labels};
+use helmops_core::status::Event;
 use helmops_runtime::{
     client::{ApiError, CallError, bounded},
     writes::{delete_exactly, without_finalizer},
 };
-use kube::Api;
+use kube::{Api, runtime::reflector::ObjectRef};
 
 use crate::{bundle::DeliveryError, context::Context, writes::MANAGER};
 
@@ -39,9 +40,21 @@ fn written(
     }
     let written = result.map_err(CallError::of("write", format_args!("BundleDeployment {name}")))?;
     let pruned = &context.pruned_deployment_fields;
-    pruned.learn("BundleDeployment", &deployment.spec, &written.spec);
+    let stored = pruned.learn("BundleDeployment", &deployment.spec, &written.spec);
+    if let Some(event) = stored.first_event() {
+        publish_for_bundle(context, deployment, event);
+    }
     context.stores.deployments.wrote(written.clone());
     Ok(written)
+}
+
+/// Publishes an event of the Bundle of a deployment.
+fn publish_for_bundle(context: &Context, deployment: &BundleDeployment, event: Event) {
+    let label = |name| labels::of(&deployment.metadata, name).unwrap_or_default();
+    let bundle = ObjectRef::new(label(labels::BUNDLE_NAME)).within(label(labels::BUNDLE_NAMESPACE));
+    if let Some(bundle) = context.stores.bundles.get(&bundle) {
+        context.events.publish(&*bundle, vec![event]);
+    }
 }
 
 /// Deletes a deployment. Then its agent removes what it has deployed.

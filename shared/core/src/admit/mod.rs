@@ -7,6 +7,7 @@
 mod chart;
 pub mod default;
 mod depth;
+mod lifecycle;
 mod limits;
 mod options;
 mod rollout;
@@ -74,6 +75,7 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
         );
         options::check(&mut errors, &root, &spec.bundle.options);
         check_placement(&mut errors, &root, helmop);
+        lifecycle::check(&mut errors, &root, helmop);
         if let Some((_, chart, targets)) = &chart {
             limits::check_charts(&mut errors, &root, chart, targets);
         }

@@ -7,6 +7,7 @@ use helm_index::{is_complete_version, is_strict_version};
 use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, rollout::RolloutStrategy};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::lifecycle;
 use crate::{
     chart::{
         request::{is_floating, or_inherited},
@@ -41,6 +42,7 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
             chart(&mut warnings, &format!("{path}.helm"), helm);
         }
     }
+    lifecycle::warnings(spec).for_each(|warning| warnings.add(warning));
     targets(&mut warnings, spec);
     dependencies(&mut warnings, spec);
     if let Some(rollout) = &spec.bundle.rollout_strategy {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use helmops_api::{BundleSpec, BundleTarget, bundle::BundleHelmOptions, labels, target::ClusterCriteria};
 use thiserror::Error;
 
-use super::{Lookup, RequestedChart, RequestedCharts};
+use super::{Lookup, RequestedChart, RequestedCharts, requests};
 use crate::{admit::ValidHelmOp, chart::source::is_oci};
 
 /// The version of a chart is not resolved.
@@ -41,6 +41,7 @@ pub fn spec(
         ca_bundle: ca_bundle.to_owned(),
         ..BundleHelmOptions::default()
     });
+    requests::set(&mut spec, &valid.helmop.metadata);
     // These are internal to Bundles of other origin. In a HelmOp they could only refer to content that does not exist.
     spec.resources = Vec::new();
     spec.contents_id = String::new();

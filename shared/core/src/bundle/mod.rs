@@ -7,6 +7,7 @@ mod pins;
 mod plan;
 mod requested;
 mod requested_chart;
+mod requests;
 
 pub use self::{
     desired::MissingVersion,

@@ -587,3 +587,91 @@ fn an_unknown_field_that_the_api_server_drops_is_written_once() {
         "another write shows whether the field is stored now"
     );
 }
+
+/// A HelmOp with a life cycle, and these annotations.
+fn with_requests(spec: &Value, annotations: &Value) -> HelmOp {
+    let mut helmop = newer(&json!({}));
+    let mut object = serde_json::to_value(&helmop.spec).unwrap();
+    json_patch::merge(&mut object, spec);
+    helmop.spec = serde_json::from_str(&object.to_string()).unwrap();
+    helmop.metadata.annotations = serde_json::from_value(annotations.clone()).unwrap();
+    helmop
+}
+
+#[test]
+fn annotations_of_a_helmop_become_requests_of_its_bundle() {
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let annotations = json!({
+        labels::RECONCILE_REQUESTED_AT: "1", labels::FORCE_REQUESTED_AT: "2", labels::RESET_REQUESTED_AT: "3", "other": "4",
+    });
+    for (lifecycle, expected) in [
+        (
+            Value::Null,
+            json!({ "requests": { "reconcile": "1", "force": "2", "reset": "3" } }),
+        ),
+        (
+            json!({ "suspend": true, "requests": { "force": "by a user" } }),
+            json!({ "suspend": true, "requests": { "reconcile": "1", "force": "2", "reset": "3" } }),
+        ),
+    ] {
+        let helmop = with_requests(&json!({ "lifecycle": lifecycle }), &annotations);
+        assert_eq!(spec_of(&created(&helmop, &resolved))["lifecycle"], expected);
+    }
+}
+
+#[test]
+fn requests_in_the_spec_of_a_helmop_are_dropped() {
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let by_user = json!({ "suspend": true, "requests": { "force": "1" } });
+    let spec = json!({ "lifecycle": by_user, "targets": [{ "clusterName": "c1", "lifecycle": by_user }] });
+    let spec = spec_of(&created(&with_requests(&spec, &json!({})), &resolved));
+    assert_eq!(spec["lifecycle"], json!({ "suspend": true }));
+    assert_eq!(spec["targets"][0]["lifecycle"], json!({ "suspend": true }));
+}
+
+#[test]
+fn a_token_is_bounded() {
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let annotations = json!({ labels::FORCE_REQUESTED_AT: "x".repeat(200_000) });
+    let spec = spec_of(&created(&with_requests(&json!({}), &annotations), &resolved));
+    let token = spec["lifecycle"]["requests"]["force"].as_str().unwrap();
+    assert!((1..=253).contains(&token.len()), "{}", token.len());
+}
+
+#[test]
+fn a_request_changes_nothing_else_of_the_bundle_and_keeps_its_version() {
+    let none = PrunedFields::default();
+    let bundle = created(
+        &with_requests(&json!({}), &json!({})),
+        &[record(REDACTED, "web", "1.0.0", "1.0.0")],
+    );
+    let requested = with_requests(&json!({}), &json!({ labels::FORCE_REQUESTED_AT: "1" }));
+    assert_eq!(
+        pins(&requested, Some(&bundle)),
+        pins(&newer(&json!({})), Some(&bundle))
+    );
+    let mut replaced_by = replaced(&requested, &bundle, &none).unwrap();
+    assert!(replaced_by.spec.options.lifecycle.take().is_some());
+    assert_eq!(replaced_by, bundle);
+}
+
+/// The CRD of HelmOp has `lifecycle`, and that of Bundle is Fleet's.
+#[test]
+fn a_life_cycle_that_the_api_server_drops_is_written_once() {
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let spec = json!({ "lifecycle": { "suspend": true }, "targets": [{ "clusterName": "c1", "lifecycle": { "suspend": false } }] });
+    let helmop = with_requests(&spec, &json!({}));
+    let sent = created(&helmop, &resolved);
+    let mut stored = sent.clone();
+    stored.spec.options.lifecycle = None;
+    stored.spec.targets[0].options.lifecycle = None;
+    let mut pruned = PrunedFields::default();
+    assert_eq!(
+        replaced(&helmop, &stored, &pruned),
+        Some(sent.clone()),
+        "as after a restart"
+    );
+    pruned.learn(&sent.spec, &stored.spec);
+    assert!(pruned.has_lifecycle());
+    assert_eq!(replaced(&helmop, &stored, &pruned), None);
+}

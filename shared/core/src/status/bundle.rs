@@ -9,6 +9,7 @@ use helmops_api::{
 use super::{
     condition::{self, ConditionState, ConditionType},
     deployments::Deployment,
+    lifecycle,
     ready_message::of_summary,
     summary,
 };
@@ -47,7 +48,7 @@ pub fn bundle(bundle: &Bundle, round: RolloutRound<'_>, now: &str) -> BundleStat
     status.observed_generation = generation;
     let ready = match round {
         RolloutRound::Done(rollout, targets) => {
-            fill(&mut status, rollout, targets);
+            fill(&mut status, bundle, rollout, targets);
             ready(status.summary.as_ref(), bundle)
         }
         RolloutRound::Refused(reason, message) => ConditionState::False(reason, message.to_owned()),
@@ -62,7 +63,7 @@ pub fn bundle(bundle: &Bundle, round: RolloutRound<'_>, now: &str) -> BundleStat
     status
 }
 
-fn fill(status: &mut BundleStatus, rollout: &Rollout, targets: &[TargetStatus<'_>]) {
+fn fill(status: &mut BundleStatus, bundle: &Bundle, rollout: &Rollout, targets: &[TargetStatus<'_>]) {
     let deployments: Vec<Deployment<'_>> = targets
         .iter()
         .map(|status| Deployment::of_target(status.target, status.deployment, status.problem))
@@ -98,6 +99,7 @@ fn fill(status: &mut BundleStatus, rollout: &Rollout, targets: &[TargetStatus<'_
         state: summary::worst(&summary).map_or_else(String::new, |state| state.as_str().to_owned()),
     });
     status.summary = Some(summary);
+    status.lifecycle = lifecycle::summary(&bundle.spec, &deployments);
 }
 
 fn ready(summary: Option<&BundleSummary>, bundle: &Bundle) -> ConditionState {

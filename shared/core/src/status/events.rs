@@ -74,6 +74,19 @@ pub fn decode_failed(error: String) -> Event {
     }
 }
 
+/// The event for an object whose life cycle the API server has not stored. `kind` is that of the CRD.
+pub fn lifecycle_unsupported(kind: &str) -> Event {
+    Event {
+        is_warning: true,
+        reason: Reason::LifecycleUnsupported.to_string(),
+        action: RECONCILE,
+        note: format!(
+            "spec.lifecycle has no effect: the CRD of {kind} in the cluster lacks it, as Fleet's own does; install the CRDs of helmops, or \
+             remove spec.lifecycle"
+        ),
+    }
+}
+
 fn new_version(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
     let is_new = !old.version.is_empty() && !new.version.is_empty() && old.version != new.version;
     is_new.then(|| Event {

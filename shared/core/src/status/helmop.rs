@@ -67,6 +67,7 @@ pub fn next<'a>(
         resolved.clone_into(&mut status.resolved);
     }
     rollup::fill(&mut status.base, observed);
+    status.lifecycle = rollup::lifecycle(&helmop.spec.bundle, observed);
     let new = conditions(helmop, observed, &status, outcome, polling);
     polling::fill(&mut status, polling, generation, now);
     let conditions = &mut status.base.conditions;
@@ -126,6 +127,7 @@ fn conditions(
 pub fn without_extras(mut status: HelmOpStatus) -> HelmOpStatus {
     status.observed_generation = None;
     status.resolved.clear();
+    status.lifecycle = None;
     status.base.omitted = None;
     for condition in &mut status.base.conditions {
         condition.observed_generation = None;

@@ -18,6 +18,7 @@ mod events;
 #[cfg(test)]
 mod fixture;
 mod helmop;
+mod lifecycle;
 mod non_ready;
 mod objects;
 mod polling;
@@ -34,7 +35,7 @@ pub use self::{
     bundle::{RolloutRound, TargetStatus, bundle},
     cluster::{cluster, is_refused, is_silent, last_seen, refused_cluster},
     deployments::helmop_of,
-    events::{Event, bundle_events, decode_failed, events},
+    events::{Event, bundle_events, decode_failed, events, lifecycle_unsupported},
     helmop::{ReconcileOutcome, next, without_extras},
     polling::{PollAttempt, PollFailure, Polling},
     rollup::BundleState,

@@ -1,8 +1,11 @@
 //! Computes the status of a HelmOp from its deployments.
 
-use helmops_api::{Bundle, BundleDeployment, Decoded, bundle::BundleStatus, status::StatusBase};
+use helmops_api::{
+    Bundle, BundleDeployment, BundleSpec, Decoded, bundle::BundleStatus, lifecycle::LifecycleSummary,
+    status::StatusBase,
+};
 
-use super::{deployments, resources, summary};
+use super::{deployments, lifecycle, resources, summary};
 
 /// The observed state of a HelmOp's Bundle.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,5 +48,16 @@ pub fn fill(base: &mut StatusBase, observed: BundleState<'_>) {
             resources::clear(base);
         }
         (None, None) => {}
+    }
+}
+
+/// The counts of the life cycle, if the spec of the HelmOp has one. If deployments are not watched, they are those of the Bundle.
+pub fn lifecycle(spec: &BundleSpec, observed: BundleState<'_>) -> Option<LifecycleSummary> {
+    match observed.deployments {
+        Some(deployments) => lifecycle::summary(spec, &deployments::by_cluster(deployments)),
+        None => {
+            let counted = observed.status().and_then(|status| status.lifecycle.clone());
+            counted.filter(|_| lifecycle::is_set(spec))
+        }
     }
 }

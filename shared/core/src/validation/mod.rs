@@ -5,6 +5,7 @@ mod error;
 pub mod names;
 mod path;
 pub mod selector;
+pub mod selector_text;
 
 pub use self::{
     error::{ErrorType, FieldError, FieldErrors},

@@ -4,7 +4,7 @@
 //! fields that the agent reads, and keeps all others, so that it can be written again.
 
 mod attempt;
-mod failed;
+mod failure;
 mod hook;
 mod on_delete;
 mod status;
@@ -22,8 +22,8 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 pub use self::{
-    attempt::{Attempt, Cause},
-    failed::FailedBy,
+    attempt::{Attempt, AttemptAction, Cause},
+    failure::{Failure, interrupted},
     hook::{Hook, HookPhase, HookRun, TEST_EVENT},
     on_delete::{OnDelete, OnDeletePolicy},
     status::Status,
@@ -201,22 +201,18 @@ impl Record {
         (!bundle.is_empty() && agent == Some(agent_namespace)).then_some(bundle)
     }
 
-    /// The attempt that wrote it; `None` if this agent did not, and for a rollback: its chart is that of another revision.
-    pub fn attempt(&self) -> Option<Attempt> {
-        let is_rollback =
-            self.info.status == Status::PendingRollback || self.info.description.starts_with("Rollback ");
-        if is_rollback {
-            return None;
-        }
-        let annotation = self.chart_annotation(marks::ATTEMPT);
-        annotation.unwrap_or(&self.info.description).parse().ok()
+    /// Whether it is a rollback: then its chart, values and manifest are those of another revision.
+    pub fn is_rollback(&self) -> bool {
+        let description = &*self.info.description;
+        self.info.status == Status::PendingRollback
+            || description.starts_with("Rollback ")
+            || description == interrupted(Status::PendingRollback)
     }
 
-    /// What the attempt that wrote it led to, as this agent has found out: it is not ready, or a test failed. `None` if Helm itself
-    /// has failed, or nothing has.
-    pub fn failed_by(&self) -> Option<FailedBy> {
-        let is_failed = self.info.status == Status::Failed;
-        self.info.description.parse().ok().filter(|_| is_failed)
+    /// The attempt that wrote it, or for a rollback, the revision that it restores; `None` if this agent did not.
+    pub fn attempt(&self) -> Option<Attempt> {
+        let annotation = self.chart_annotation(marks::ATTEMPT);
+        annotation.unwrap_or(&self.info.description).parse().ok()
     }
 
     /// The description that a successful attempt has.

@@ -161,6 +161,7 @@ fn a_release_belongs_to_the_agent_of_its_annotations() {
 #[test]
 fn an_attempt_is_found_in_records_of_this_agent_only() {
     let attempt = Attempt {
+        action: AttemptAction::Upgrade,
         deployment_id: "s-1f:4f2a".to_owned(),
         cause: Cause::Missing,
         number: 7,
@@ -176,13 +177,32 @@ fn an_attempt_is_found_in_records_of_this_agent_only() {
     let text = attempt.to_string();
     assert_eq!(of(&text, None), Some(attempt.clone()));
     let failed = "Upgrade \"web\" failed: timeout";
-    assert_eq!(of(failed, Some(&text)), Some(attempt));
+    assert_eq!(of(failed, Some(&text)), Some(attempt.clone()));
     assert_eq!(of("Upgrade complete", None), None);
-    assert_eq!(
-        of("Rollback to 2", Some(&text)),
-        None,
-        "the chart is that of revision 2"
-    );
+    // The chart is that of revision 2.
+    assert_eq!(of("Rollback to 2", Some(&text)), Some(attempt));
+}
+
+#[test]
+fn a_rollback_is_known_in_every_status() {
+    let interrupted = interrupted(Status::PendingRollback);
+    for (status, description, expected) in [
+        ("pending-rollback", "Preparing upgrade", true),
+        ("deployed", "Rollback to 2", true),
+        ("failed", "Rollback \"web\" failed: timeout", true),
+        ("failed", &interrupted, true),
+        ("failed", "Upgrade \"web\" failed: Rollback", false),
+        ("deployed", "Upgrade complete", false),
+    ] {
+        let mut json = stored();
+        json["info"]["status"] = json!(status);
+        json["info"]["description"] = json!(description);
+        assert_eq!(
+            Record::decode(&data(&json)).unwrap().is_rollback(),
+            expected,
+            "{description}"
+        );
+    }
 }
 
 #[test]
@@ -213,27 +233,4 @@ fn a_hook_has_its_policies_and_its_object() {
         ..Hook::default()
     };
     assert_eq!(damaged.object("shop"), None);
-}
-
-#[test]
-fn only_a_failed_record_of_this_agent_has_its_cause() {
-    let of = |status: &str, description: &str| {
-        let mut json = stored();
-        json["info"]["status"] = json!(status);
-        json["info"]["description"] = json!(description);
-        Record::decode(&data(&json)).unwrap().failed_by()
-    };
-    let cause = || "Job shop/check".to_owned();
-    assert_eq!(
-        of("failed", "not ready: Job shop/check"),
-        Some(FailedBy::NotReady(cause()))
-    );
-    assert_eq!(
-        of("failed", "test failed: Job shop/check"),
-        Some(FailedBy::Test(cause()))
-    );
-    assert_eq!(of("deployed", "test failed: Job shop/check"), None);
-    assert_eq!(of("failed", "Upgrade \"web\" failed: timeout"), None);
-    let long = FailedBy::Test("x".repeat(1 << 20)).to_string();
-    assert!(long.len() < 5 << 10, "{}", long.len());
 }

@@ -139,3 +139,23 @@ fn a_refused_round_keeps_the_state_of_the_clusters() {
     assert_eq!(ready_of(&refused), ["False", "InvalidSelector", "no selector"]);
     assert_eq!(refused.summary, bundle.status.unwrap().summary);
 }
+
+#[test]
+fn the_life_cycle_is_counted_while_the_bundle_has_one() {
+    let mut web = web(&json!([{ "clusterSelector": {} }]));
+    web.spec.options.lifecycle = Some(Box::default());
+    let released = deployment(
+        "a",
+        &json!({ "conditions": [{ "type": "Released", "status": "True" }] }),
+    );
+    let clusters = [(cluster("a"), Some(released), None), (cluster("b"), None, None)];
+    let counted = status(&web, &clusters);
+    assert_eq!(
+        counted.lifecycle.as_ref().map(|summary| summary.released),
+        Some(1)
+    );
+
+    web.status = Some(counted.into());
+    web.spec.options.lifecycle = None;
+    assert_eq!(status(&web, &clusters).lifecycle, None);
+}

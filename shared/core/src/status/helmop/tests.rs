@@ -364,3 +364,27 @@ fn a_lost_status_reports_when_the_next_poll_is_due() {
         "{polled}"
     );
 }
+
+#[test]
+fn the_life_cycle_is_counted_while_the_helmop_has_one() {
+    let mut of = helmop();
+    of.spec.bundle.options.lifecycle = Some(Box::default());
+    let object = json!({ "status": { "conditions": [{ "type": "Released", "status": "False" }] } });
+    let deployment: Decoded<BundleDeployment> = serde_json::from_str(&object.to_string()).unwrap();
+    let bundle = bundle(2, json!({ "lifecycle": { "failed": 3 } }));
+    let failed = |of: &HelmOp, deployments: Option<&[&Decoded<BundleDeployment>]>| {
+        let state = BundleState {
+            bundle: Some(&bundle),
+            deployments,
+        };
+        let status = next(of, state, &accepted(), &Polling::Unchanged, "t");
+        status.lifecycle.map(|summary| summary.failed)
+    };
+    assert_eq!(failed(&of, Some(&[&deployment])), Some(1));
+    assert_eq!(failed(&of, None), Some(3), "those of the Bundle");
+
+    of.status = Some(next(&of, Some(&bundle), &accepted(), &Polling::Unchanged, "t"));
+    of.spec.bundle.options.lifecycle = None;
+    assert_eq!(failed(&of, None), None);
+    assert_eq!(failed(&of, Some(&[&deployment])), None);
+}

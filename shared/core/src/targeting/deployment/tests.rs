@@ -576,3 +576,55 @@ fn unknown_fields_reach_a_deployment_and_its_own_ones_stay() {
     );
     assert_ne!(updated["deploymentID"], object["spec"]["deploymentID"]);
 }
+
+/// A life cycle is how a cluster is deployed to, not what is deployed.
+#[test]
+fn a_changed_life_cycle_reaches_each_deployment_without_a_rollout_step() {
+    let cluster = cluster(&json!({}), &json!({}));
+    let with = |lifecycle: Value| bundle(&json!({ "lifecycle": lifecycle }));
+    let before = first(&with(json!({ "suspend": true })), RolloutStep::Promote).deployment;
+    assert_eq!(before.spec.lifecycle.as_ref().unwrap().suspend, Some(true));
+    for lifecycle in [
+        json!({ "suspend": false, "upgrade": { "retries": 3 } }),
+        json!({ "requests": { "force": "1" } }),
+        Value::Null,
+    ] {
+        for step in [RolloutStep::Hold, RolloutStep::Stage, RolloutStep::Promote] {
+            let changed = with(lifecycle.clone());
+            let after = desired(&changed, &cluster, Some(&before), step, None);
+            let Some(after) = after.map(|written| written.deployment) else {
+                panic!("{lifecycle}: not written in step {step:?}")
+            };
+            assert_eq!(
+                after.spec.lifecycle, changed.spec.options.lifecycle,
+                "{lifecycle}, {step:?}"
+            );
+            assert_eq!(
+                after.spec.deployment_id, before.spec.deployment_id,
+                "{lifecycle}, {step:?}"
+            );
+            assert_eq!(
+                after.spec.staged_deployment_id, before.spec.staged_deployment_id,
+                "{lifecycle}, {step:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_options_of_a_deployment_have_no_life_cycle() {
+    let lifecycle = json!({ "upgrade": { "retries": 3 } });
+    let own = json!({ "upgrade": { "retries": 5 } });
+    let bundle =
+        bundle(&json!({ "lifecycle": lifecycle, "targets": [{ "clusterName": "c1", "lifecycle": own }] }));
+    for step in [RolloutStep::Stage, RolloutStep::Promote] {
+        let spec = first(&bundle, step).deployment.spec;
+        assert_eq!(
+            (spec.options.lifecycle, spec.staged_options.lifecycle),
+            (None, None),
+            "{step:?}"
+        );
+        let retries = spec.lifecycle.unwrap().upgrade.unwrap().retries;
+        assert_eq!(retries, 5, "{step:?}: that of the target");
+    }
+}

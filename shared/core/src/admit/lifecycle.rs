@@ -1,0 +1,131 @@
+//! The life cycle of releases: `spec.lifecycle` and that of each target.
+//!
+//! Each block is checked by itself (`policies`, `expressions`, `drift`). What contradicts the options of Helm or another part is checked on
+//! the merged options of each target (`contradictions`), because a target inherits what it does not set.
+
+mod contradictions;
+mod drift;
+mod expressions;
+mod policies;
+
+use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, Lifecycle};
+
+use self::expressions::Expressions;
+use super::options::check_name;
+use crate::{
+    reason::Reason,
+    validation::{ErrorType, FieldErrors, Path, names},
+};
+
+const REASON: Reason = Reason::InvalidLifecycle;
+
+/// Checks the life cycle of a HelmOp and of its targets.
+pub fn check(errors: &mut FieldErrors, root: &Path<'_>, helmop: &HelmOp) {
+    let spec = &helmop.spec.bundle;
+    let mut checks = Checks {
+        helmop: helmop.metadata.name.as_deref().unwrap_or_default(),
+        expressions: Expressions::default(),
+    };
+    checks.run(errors, root, &spec.options);
+    let path = root.field("targets");
+    for (index, target) in spec.targets.iter().enumerate() {
+        checks.run(errors, &path.index(index), &target.options);
+    }
+    checks.expressions.check_total(errors, &root.field("lifecycle"));
+    contradictions::check(errors, root, spec);
+}
+
+/// What the checks of all blocks share.
+struct Checks<'h> {
+    /// Name of the HelmOp.
+    helmop: &'h str,
+    expressions: Expressions<'h>,
+}
+
+impl<'h> Checks<'h> {
+    fn run(&mut self, errors: &mut FieldErrors, path: &Path<'_>, options: &'h BundleDeploymentOptions) {
+        let Some(lifecycle) = &options.lifecycle else {
+            return;
+        };
+        let path = path.field("lifecycle");
+        policies::check(errors, &path, lifecycle);
+        if let Some(wait) = &lifecycle.wait {
+            let path = path.field("wait");
+            self.expressions
+                .check_wait(errors, &path.field("expressions"), wait);
+        }
+        self.check_dependencies(errors, &path.field("dependsOn"), lifecycle);
+        if let Some(policy) = &lifecycle.drift {
+            drift::check(errors, &path.field("drift"), policy);
+        }
+        one_of(
+            errors,
+            &path.field("onDelete"),
+            &lifecycle.on_delete,
+            &["Uninstall", "Keep"],
+        );
+    }
+
+    fn check_dependencies(&mut self, errors: &mut FieldErrors, path: &Path<'_>, lifecycle: &'h Lifecycle) {
+        for (index, dependency) in lifecycle.depends_on.iter().enumerate() {
+            let path = path.index(index);
+            let (name_path, name) = (path.field("name"), &*dependency.name);
+            let mut earlier = lifecycle.depends_on.iter().take(index);
+            if name.is_empty() {
+                errors.required(
+                    &name_path,
+                    REASON,
+                    "name the HelmOp or Bundle that has to be ready first",
+                );
+            } else if name == self.helmop {
+                errors.invalid(
+                    &name_path,
+                    REASON,
+                    name,
+                    "the HelmOp depends on itself, so it would never be deployed; remove the entry",
+                );
+            } else if earlier.any(|other| other.name == name) {
+                errors.invalid(
+                    &name_path,
+                    REASON,
+                    name,
+                    "an earlier entry has the same name; combine them in one entry",
+                );
+            } else {
+                check_name(errors, &name_path, name, names::subdomain);
+            }
+            if !dependency.ready.is_empty() {
+                self.expressions.check(
+                    errors,
+                    &path.field("ready"),
+                    &dependency.ready,
+                    Some(&["dep", "self"]),
+                );
+            }
+        }
+    }
+}
+
+/// Checks a field with a closed list of values; it may be empty.
+fn one_of(errors: &mut FieldErrors, path: &Path<'_>, value: &str, supported: &[&str]) {
+    if !value.is_empty() && !supported.contains(&value) {
+        let detail = format!("supported values: {}", supported.join(", "));
+        errors.add(path, REASON, ErrorType::NotSupported, value, detail);
+    }
+}
+
+/// Settings that are valid but have no effect.
+pub fn warnings(spec: &HelmOpSpec) -> impl Iterator<Item = String> {
+    let own = ("spec".to_owned(), &spec.bundle.options);
+    let targets = spec.bundle.targets.iter().enumerate();
+    let targets = targets.map(|(index, target)| (format!("spec.targets[{index}]"), &*target.options));
+    std::iter::once(own).chain(targets).flat_map(|(path, options)| {
+        let lifecycle = options.lifecycle.as_deref();
+        lifecycle
+            .map(|lifecycle| policies::warnings(&format!("{path}.lifecycle"), lifecycle))
+            .unwrap_or_default()
+    })
+}
+
+#[cfg(test)]
+mod tests;
