@@ -64,3 +64,64 @@ fn add(schema: &mut Value, path: &str, (rule, message): (&str, &str)) {
         rules.push(json!({ "rule": rule, "message": message }));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crds;
+
+    fn schema(file: &str) -> Value {
+        let all = crds::all()
+            .unwrap()
+            .into_iter()
+            .chain(crds::of_clusters().unwrap());
+        let (_, crd) = all.into_iter().find(|(name, _)| *name == file).unwrap();
+        let crd = serde_json::to_value(crd).unwrap();
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+    }
+
+    #[test]
+    fn every_rule_is_in_the_crd_of_helmops() {
+        let mut schema = schema("helmops.yaml");
+        let mut rules = |path: &str| {
+            let field = field_of(&mut schema, path).unwrap();
+            field["x-kubernetes-validations"].to_string()
+        };
+        for scope in ["spec.lifecycle", "spec.targets[].lifecycle"] {
+            for (path, (rule, message)) in OF_LIFECYCLE {
+                let found = rules(&format!("{scope}.{path}"));
+                assert!(
+                    found.contains(&json!(rule).to_string()),
+                    "{scope}.{path}: {found}"
+                );
+                assert!(
+                    found.contains(&json!(message).to_string()),
+                    "{scope}.{path}: {found}"
+                );
+            }
+        }
+        assert!(rules("spec").contains("helm.atomic cannot be combined"));
+    }
+
+    /// The API server would reject the CRD: it estimates the cost of a rule for as many targets as fit into a request.
+    #[test]
+    fn crds_without_limits_have_no_rules() {
+        for file in ["bundles.yaml", "bundledeployments.yaml"] {
+            assert!(
+                !schema(file).to_string().contains("x-kubernetes-validations"),
+                "{file}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_field_with_a_list_of_values_may_be_null() {
+        let mut schema = schema("helmops.yaml");
+        let field = field_of(&mut schema, "spec.lifecycle.upgrade.remediation").unwrap();
+        assert_eq!(
+            (&field["nullable"], &field["enum"][4]),
+            (&json!(true), &Value::Null)
+        );
+        assert_eq!(field["enum"].as_array().unwrap().len(), 5);
+    }
+}
