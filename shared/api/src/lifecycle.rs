@@ -176,7 +176,7 @@ wire! {
 wire! {
     /// Internal: what annotations of the HelmOp request. Each value is a token; each new one has an effect once.
     pub struct Requests: [unknown: UnknownFields] {
-        /// Reconcile now: the next attempt is made at once.
+        /// Reconcile now: the next attempt is made immediately.
         "reconcile" | nullable => reconcile: String,
         /// Deploy again, although nothing has changed.
         "force" | nullable => force: String,
