@@ -220,6 +220,14 @@ fn hostile_expressions_neither_overflow_the_stack_nor_take_long() {
 }
 
 #[test]
+fn deep_nesting_is_refused_before_the_parser_runs() {
+    for (before, column) in [("(", 25), ("[", 25), ("!-", 25), ("{ ", 49)] {
+        let error = Expression::parse(&format!("{}a", before.repeat(30)));
+        assert_eq!(error, Err(ExpressionError::TooDeep(Some(column))), "{before}");
+    }
+}
+
+#[test]
 fn expressions_up_to_the_limits_are_allowed() {
     on_a_small_stack(|| {
         let of =
