@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helmops_api::{BundleDeployment, Decoded, NamespacedName};
+use helmops_api::{BundleDeployment, Decoded, NamespacedName, lifecycle::Requests};
 use helmops_kube::{ObjectCache, lease::Leadership};
 use helmops_process::lock;
 use helmops_release::names::SetId;
@@ -66,7 +66,7 @@ pub struct Context {
     pub charts: Charts,
     /// Helm.
     pub helm: Helm,
-    /// What is known of the installed revisions.
+    /// What is known of the releases.
     pub releases: Releases,
     /// When failed deployments are tried again.
     pub retries: RetryState<Key>,
@@ -112,15 +112,24 @@ impl Context {
     }
 }
 
-/// What is known of the installed revision of each BundleDeployment.
+/// What is known of the release of each BundleDeployment.
 #[derive(Debug, Default)]
 pub struct Releases(Mutex<HashMap<String, Release>>);
 
-/// The installed revision of a BundleDeployment. It is locked while it is used: by its reconciliation, or by its removal.
-pub type Release = Arc<AsyncMutex<Option<Installed>>>;
+/// What is known of the release of a BundleDeployment. It is locked while it is used: by its reconciliation, or by its removal.
+pub type Release = Arc<AsyncMutex<Known>>;
+
+/// What is known of the release of a BundleDeployment.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// The installed revision.
+    pub installed: Option<Installed>,
+    /// The requests that were handled last: the cache may not show the status with them yet.
+    pub handled: Option<Requests>,
+}
 
 impl Releases {
-    /// The installed revision of a BundleDeployment, if it is known.
+    /// What is known of the release of a BundleDeployment.
     pub fn of(&self, deployment: &str) -> Release {
         Arc::clone(lock(&self.0).entry(deployment.to_owned()).or_default())
     }

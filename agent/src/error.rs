@@ -13,6 +13,7 @@ use helmops_runtime::{
     client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},
 };
+use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
     helm::outcome::{self, Failure, FailureReason},
     live::KindError,
     monitor::{InstalledError, MonitorError},
+    reconcile::Deployed,
     records::RecordStoreError,
     upstream::GuardError,
 };
@@ -96,6 +98,26 @@ pub enum AgentError {
     /// The last attempt failed, and the next one is due later.
     #[error("the next attempt is due in {} s", .0.as_secs())]
     Postponed(Duration),
+    /// The last attempt failed, and the life cycle decides when the next one is due.
+    #[error("{}", .0.text)]
+    Retry(Box<NextAttempt>),
+}
+
+/// The next attempt after a failed one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextAttempt {
+    /// What failed, what was done about it, and what comes next.
+    pub text: String,
+    /// When it is due.
+    pub at: Timestamp,
+    /// The revision whose objects are on the cluster.
+    pub running: Option<Deployed>,
+    /// What that deploys.
+    pub deployment_id: Option<String>,
+    /// Whether it was restored, and is not the one that failed.
+    pub is_rolled_back: bool,
+    /// Whether the failed revision counts as deployed as soon as its objects are ready.
+    pub may_recover: bool,
 }
 
 /// Something that a deployment needs, and that is missing.
@@ -166,6 +188,16 @@ impl AgentError {
                 release: release.clone(),
                 error: error.clone(),
             },
+            Self::Retry(next) => match &next.running {
+                Some(running) if next.is_rolled_back => DeployOutcome::RolledBack {
+                    release: running.to_string(),
+                    deployment_id: next.deployment_id.clone(),
+                    error: next.text.clone(),
+                },
+                _ => DeployOutcome::Failed {
+                    error: next.text.clone(),
+                },
+            },
             Self::Changed | Self::Postponed(_) | Self::Waiting(_) => DeployOutcome::Unchanged,
             error => DeployOutcome::Failed {
                 error: error.to_string(),
@@ -214,8 +246,17 @@ impl ClassifiedError for AgentError {
             Self::Postponed(wait) | Self::Waiting(wait) => {
                 classified(Reason::Progressing, Class::Postponed(*wait))
             }
+            Self::Retry(next) => classified(Reason::HelmFailed, Class::Postponed(until(next.at))),
         }
     }
+}
+
+/// The time until an attempt; at least a second.
+fn until(at: Timestamp) -> Duration {
+    let until = at.duration_since(Timestamp::now());
+    Duration::try_from(until)
+        .unwrap_or_default()
+        .max(Duration::from_secs(1))
 }
 
 fn record_class(error: &RecordStoreError) -> Classified {

@@ -5,7 +5,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helmops_api::{BundleDeployment, Decoded};
+use helmops_api::{BundleDeployment, Decoded, bundle_deployment::BundleDeploymentSpec};
+use helmops_core::expression::ReadyExpressions;
 use helmops_process::lock;
 use helmops_release::names::SetId;
 
@@ -41,7 +42,8 @@ impl SetRules {
             lock(&self.by_set).remove(&set);
             return false;
         };
-        let options = deployment.valid().map(|deployment| &deployment.spec.options);
+        let spec = deployment.valid().map(|deployment| &deployment.spec);
+        let options = spec.map(|spec| &spec.options);
         let ignored = options.and_then(|options| options.ignore.as_ref());
         let helm = options.and_then(|options| options.helm.as_ref());
         let rules = Rules {
@@ -49,6 +51,7 @@ impl SetRules {
                 .map(|ignored| ignored.conditions.clone())
                 .unwrap_or_default(),
             waits_for_jobs: helm.is_some_and(|helm| helm.wait_for_jobs),
+            expressions: spec.map(|spec| expressions(name, spec)).unwrap_or_default(),
         };
         let owner = Owner {
             deployment: name.to_owned(),
@@ -69,4 +72,22 @@ impl SetRules {
         let rules = self.clone();
         Arc::new(move |set| lock(&rules.by_set).get(set).map(|owner| Arc::clone(&owner.rules)))
     }
+}
+
+/// The expressions of a BundleDeployment. Admission rejects invalid ones; without it, the rules of the kinds apply.
+fn expressions(name: &str, spec: &BundleDeploymentSpec) -> ReadyExpressions {
+    let wait = spec
+        .lifecycle
+        .as_ref()
+        .and_then(|lifecycle| lifecycle.wait.as_ref());
+    let expressions = wait.map(|wait| &*wait.expressions).unwrap_or_default();
+    ReadyExpressions::parse(expressions).unwrap_or_else(|(field, error)| {
+        tracing::warn!(
+            bundledeployment = name,
+            field,
+            %error,
+            "ignoring the expressions of lifecycle.wait: one of them is invalid"
+        );
+        ReadyExpressions::default()
+    })
 }

@@ -2,7 +2,7 @@
 //!
 //! | change of | enqueues |
 //! |---|---|
-//! | a BundleDeployment | itself, unless only its status has changed; those that depend on it, if its state or labels have changed |
+//! | a BundleDeployment | itself, unless only its status has changed; those that depend on it, if its state or labels have changed; those with an expression about it |
 //! | a record of a release | the BundleDeployment of the release |
 //! | a live object of a release | the BundleDeployment that its label names |
 //! | nothing: garbage collection | BundleDeployments that do not exist, and have a release |
@@ -171,23 +171,21 @@ fn affected(context: &Context, change: &DeploymentChange) -> Vec<Key> {
     if is_relevant(change) {
         keys.push(context.key(&change.name.name));
     }
-    if is_relevant_for_others(change) {
-        let all = context.deployments.state();
-        let of_change = [&change.before, &change.after].into_iter().flatten();
-        let changed: Vec<&BundleDeployment> = of_change.filter_map(|deployment| deployment.valid()).collect();
-        let depends = |deployment: &&BundleDeployment| {
-            changed
-                .iter()
-                .any(|changed| dependencies::depends_on(deployment, changed))
-        };
-        let dependents = all
-            .iter()
-            .filter_map(|deployment| deployment.valid())
-            .filter(depends);
-        keys.extend(
-            dependents.filter_map(|dependent| Some(context.key(dependent.metadata.name.as_deref()?))),
-        );
-    }
+    let all = context.deployments.state();
+    let of_change = [&change.before, &change.after].into_iter().flatten();
+    let changed: Vec<&BundleDeployment> = of_change.filter_map(|deployment| deployment.valid()).collect();
+    let is_for_others = is_relevant_for_others(change);
+    let depends = |deployment: &&BundleDeployment| {
+        changed.iter().any(|changed| {
+            dependencies::evaluates(deployment, changed)
+                || (is_for_others && dependencies::depends_on(deployment, changed))
+        })
+    };
+    let dependents = all
+        .iter()
+        .filter_map(|deployment| deployment.valid())
+        .filter(depends);
+    keys.extend(dependents.filter_map(|dependent| Some(context.key(dependent.metadata.name.as_deref()?))));
     keys
 }
 

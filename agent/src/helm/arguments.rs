@@ -99,6 +99,9 @@ impl Arguments {
         // What an API server says about an object that it does not delete is only in the debug log.
         self.text("--debug");
         self.switch(uninstall.keeps_history, "--keep-history");
+        if !uninstall.description.is_empty() {
+            self.flag("--description", &uninstall.description);
+        }
         self.switch(!uninstall.runs_hooks, "--no-hooks");
     }
 
@@ -290,6 +293,7 @@ mod tests {
         let uninstall = |keeps_history, runs_hooks| {
             let uninstall = Uninstall {
                 keeps_history,
+                description: String::new(),
                 runs_hooks,
             };
             of(Identity::Agent, Action::Uninstall(uninstall))
@@ -309,6 +313,7 @@ mod tests {
         };
         let uninstall = Uninstall {
             keeps_history: false,
+            description: String::new(),
             runs_hooks: true,
         };
         let arguments = of(identity, Action::Uninstall(uninstall));

@@ -157,6 +157,8 @@ pub struct Rollback {
 pub struct Uninstall {
     /// Whether the records stay.
     pub keeps_history: bool,
+    /// The description of the newest record, if it stays; empty for Helm's.
+    pub description: String,
     /// Whether hooks run.
     pub runs_hooks: bool,
 }

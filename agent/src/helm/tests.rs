@@ -62,6 +62,7 @@ fn request() -> Request {
         identity: Identity::Agent,
         action: Action::Uninstall(Uninstall {
             keeps_history: false,
+            description: String::new(),
             runs_hooks: true,
         }),
         hook_timeout: Duration::from_secs(1),

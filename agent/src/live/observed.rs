@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use helmops_core::expression::{self, ReadyExpressions};
 use helmops_release::{
     health::{self, ErrorTable, Health, HealthRules, Readiness},
     marks,
@@ -44,12 +45,14 @@ pub struct Observed {
 pub type RulesOf = Arc<dyn Fn(&str) -> Option<Arc<Rules>> + Send + Sync>;
 
 /// How the state of the objects of a release is determined.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Rules {
     /// Conditions that are ignored: those that have every field of an entry.
     pub ignored: Vec<BTreeMap<String, String>>,
     /// Whether a Job is awaited until it is complete.
     pub waits_for_jobs: bool,
+    /// When objects of some kinds are ready.
+    pub expressions: ReadyExpressions,
 }
 
 /// The label of objects that are not deleted with their set, with the value `false`.
@@ -91,9 +94,19 @@ impl Observed {
             id: ObjectId::of(&object)?,
             content: content(&object),
             health: health::of(&object, rules, now),
-            readiness: health::readiness(&object, of_release.waits_for_jobs, now),
+            readiness: readiness(&object, &of_release, now),
             ..observed
         })
+    }
+}
+
+/// Whether a wait for an object is over: by the expression for its kind, if there is one.
+fn readiness(object: &Value, rules: &Rules, now: Timestamp) -> Readiness {
+    match rules.expressions.readiness(object) {
+        Some(expression::Readiness::Current) => Readiness::Ready,
+        Some(expression::Readiness::InProgress(cause)) => Readiness::Waiting(cause),
+        Some(expression::Readiness::Failed(cause)) => Readiness::Failed(cause),
+        None => health::readiness(object, rules.waits_for_jobs, now),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use helmops_api::diff::DiffOptions;
+use helmops_api::{diff::DiffOptions, lifecycle::DriftIgnore};
 use helmops_release::{
     drift::ObjectDrift,
     manifest::{self, ManifestError},
@@ -32,10 +32,19 @@ pub struct Installed {
     pub desired: Vec<DesiredObject>,
     /// Kind and name of the objects of the revision before it.
     pub previous: BTreeSet<(String, String)>,
-    /// The rules of the last comparisons.
-    pub diff: Option<DiffOptions>,
+    /// The exceptions of the last comparisons.
+    pub exceptions: Exceptions,
     /// What the last comparison of each object showed.
     pub verdicts: HashMap<ObjectId, Verdict>,
+}
+
+/// What is no drift: `diff`, and `lifecycle.drift.ignore`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Exceptions {
+    /// By object.
+    pub diff: Option<DiffOptions>,
+    /// By selector.
+    pub ignored: Vec<DriftIgnore>,
 }
 
 /// An object of a revision.
@@ -122,7 +131,7 @@ impl Installed {
             deployed_at,
             desired,
             previous,
-            diff: None,
+            exceptions: Exceptions::default(),
             verdicts: HashMap::new(),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use helmops_api::{BundleDeployment, BundleDeploymentOptions};
+use helmops_api::BundleDeployment;
 use helmops_release::{
     drift::{
         Autoscalers, Change, DriftRules, ObjectDrift, as_applied, contains, difference, predicted_locally,
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use super::installed::{DesiredObject, Installed, InstalledError, Verdict, manifest_of};
+use super::installed::{DesiredObject, Exceptions, Installed, InstalledError, Verdict, manifest_of};
 use crate::{
     live::{self, LiveObjects, NotSynced, Observed, ResourceKind},
     records::Records,
@@ -79,11 +79,11 @@ impl Monitor<'_> {
     /// If something cannot be read.
     pub async fn compare(&self, installed: &mut Installed) -> Result<Monitored, MonitorError> {
         let name = self.name();
-        let diff = &self.options().diff;
-        if installed.diff != *diff {
+        let exceptions = self.exceptions();
+        if installed.exceptions != exceptions {
             // What was drift may be none now, and the other way round.
             installed.verdicts.clear();
-            installed.diff.clone_from(diff);
+            installed.exceptions = exceptions;
         }
         self.live.set_kinds(name, installed.kinds());
         // A kind that is not listed in time is reported below.
@@ -124,7 +124,7 @@ impl Monitor<'_> {
         }
         let manifest = manifest_of(self.records, &installed.release, installed.revision).await?;
         let autoscalers = Autoscalers::of(&manifest.iter().collect::<Vec<_>>());
-        let rules = DriftRules::new(self.options().diff.as_ref());
+        let rules = rules(&installed.exceptions);
         for (id, kind) in changed {
             let Some(desired) = find(&manifest, &id) else {
                 continue;
@@ -164,11 +164,12 @@ impl Monitor<'_> {
         installed: &Installed,
         live: &HashMap<&ObjectId, &Arc<Observed>>,
     ) -> Result<ReleaseObjects, MonitorError> {
-        let rules = DriftRules::new(self.options().diff.as_ref());
+        let rules = rules(&installed.exceptions);
         let mut report = ReleaseObjects::default();
         for object in &installed.desired {
             let Some(found) = live.get(&object.id) else {
-                if !object.is_temporary && !rules.ignores_missing(&object.id) {
+                let is_ignored = rules.ignores_missing(&object.id) || rules.ignores(&object.id, &Value::Null);
+                if !object.is_temporary && !is_ignored {
                     report.drift.push(self.missing(object).await?);
                 }
                 continue;
@@ -299,9 +300,21 @@ impl Monitor<'_> {
         self.deployment.metadata.name.as_deref().unwrap_or_default()
     }
 
-    const fn options(&self) -> &BundleDeploymentOptions {
-        &self.deployment.spec.options
+    fn exceptions(&self) -> Exceptions {
+        let spec = &self.deployment.spec;
+        let drift = spec
+            .lifecycle
+            .as_ref()
+            .and_then(|lifecycle| lifecycle.drift.as_ref());
+        Exceptions {
+            diff: spec.options.diff.clone(),
+            ignored: drift.map(|drift| drift.ignore.clone()).unwrap_or_default(),
+        }
     }
+}
+
+fn rules(exceptions: &Exceptions) -> DriftRules {
+    DriftRules::new(exceptions.diff.as_ref(), &exceptions.ignored)
 }
 
 /// The object of a manifest with an identity on the cluster.

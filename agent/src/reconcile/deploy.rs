@@ -1,76 +1,65 @@
 //! Brings a release to what its BundleDeployment wants.
+//!
+//! ```text
+//! records ─► state ─► next step ─┬─► install, upgrade (`run`)       ─┐
+//!              ▲                 ├─► roll back, uninstall (`remediate`) ─┤
+//!              │                 └─► unlock, forget                  ─┤
+//!              └──────────────────────────────────────────────────────┘ until nothing is to be done, or the next attempt is due later
+//! ```
 
-use std::fmt;
-
-use helmops_api::{BundleDeployment, BundleDeploymentOptions};
+use helmops_api::{BundleDeployment, lifecycle::Requests};
 use helmops_release::{
-    action::{self, Action},
-    chart_metadata::Origin,
+    action::Action,
     dependencies,
-    history::History,
+    history::{FailedAttempt, History},
+    lifecycle::{self, Policy, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
     names::ReleaseKey,
-    post_render::PostRender,
-    record::{Attempt, Cause, Status},
-    scopes::Scopes,
+    record::{Attempt, Cause, Failure, Status},
+    report::Blocked,
     state::{Applied, ReleaseState, Wanted},
 };
-use helmops_runtime::{
-    client::{ApiError, CallError},
-    retry_state::RetryKey,
-};
+use helmops_runtime::{client::CallError, retry_state::RetryKey};
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 
+use super::{deployed::Deployed, remove, run::Run};
 use crate::{
-    charts::ChartFile,
     context::Context,
-    error::{AgentError, Lacking},
-    events::Done,
-    helm::request::{self, Deploy, HelmSettings, Identity, Request},
-    inputs,
+    error::{AgentError, Lacking, NextAttempt},
+    inputs::{self, MetadataError},
 };
 
-/// How many actions one reconciliation takes at most: unlock, finish an uninstallation, install, and one for a change in between.
-const MAX_ACTIONS: usize = 5;
+/// How many actions one reconciliation takes at most: unlock, finish an uninstallation, install, remediate, install again, and one for a
+/// change in between.
+const MAX_ACTIONS: usize = 7;
 
 /// The deployment of a BundleDeployment.
 pub struct Deployment<'d> {
-    context: &'d Context,
-    wanted: &'d BundleDeployment,
-    release: ReleaseKey,
-}
-
-/// A deployed revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deployed {
-    /// The release.
-    pub release: ReleaseKey,
-    /// The revision.
-    pub revision: u64,
-    /// The revision that was deployed before, if there is a record of it.
-    pub previous: Option<u64>,
-}
-
-/// As in a status.
-impl fmt::Display for Deployed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.release, self.revision)
-    }
+    pub(super) context: &'d Context,
+    pub(super) wanted: &'d BundleDeployment,
+    pub(super) release: ReleaseKey,
+    pub(super) policy: Policy,
+    pub(super) requested: Requested,
 }
 
 impl<'d> Deployment<'d> {
-    pub fn new(context: &'d Context, deployment: &'d BundleDeployment) -> Self {
-        let release = ReleaseKey::of(name(deployment), &deployment.spec.options);
+    /// `handled` are the requests that were handled already.
+    pub fn new(context: &'d Context, deployment: &'d BundleDeployment, handled: &Requests) -> Self {
+        let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
+        let requests = lifecycle.and_then(|lifecycle| lifecycle.requests.as_ref());
         Self {
             context,
             wanted: deployment,
-            release,
+            release: ReleaseKey::of(name(deployment), options),
+            policy: Policy::of(options, lifecycle),
+            requested: Requested::of(requests, handled),
         }
     }
 
     /// Takes the actions that are needed, one after the other.
     ///
     /// # Errors
-    /// If one of them fails, or something is missing.
+    /// If one of them fails, or something is missing, or the next attempt is due later.
     pub async fn deploy(&self) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
@@ -87,46 +76,174 @@ impl<'d> Deployment<'d> {
         .await?;
         // The cache may be behind: it only shows that nothing is to be done.
         let cached = context.records.cached_history(release).await?;
-        if let (Some(deployed), false) = (self.current(&cached), copies) {
+        let is_requested = copies || self.requested.force;
+        if let (Some(deployed), false) = (self.current(&cached), is_requested) {
             self.restore_namespace(&deployed).await?;
             return Ok(deployed);
         }
         self.check_backoff()?;
         self.check_dependencies()?;
+        self.take_steps(copies).await
+    }
+
+    /// An attempt failed although Helm succeeded. The record gets the failure, and what follows from it is done.
+    ///
+    /// # Errors
+    /// If that fails; and the failure itself, unless the release was deployed again.
+    pub async fn fail(&self, deployed: &Deployed, failure: Failure) -> Result<Deployed, AgentError> {
+        tracing::warn!(release = %self.release, revision = deployed.revision, cause = failure.cause(), "the deployment failed");
+        let records = &self.context.records;
+        records.fail(&self.release, deployed.revision, &failure).await?;
+        // The request had its effect with the attempt that failed.
+        let unrequested = Deployment {
+            requested: Requested::default(),
+            release: self.release.clone(),
+            policy: self.policy.clone(),
+            ..*self
+        };
+        unrequested.take_steps(false).await
+    }
+
+    /// A revision that was not ready in time is ready now.
+    ///
+    /// # Errors
+    /// If its record cannot be changed.
+    pub async fn recover(&self, deployed: &Deployed) -> Result<(), AgentError> {
+        tracing::info!(release = %self.release, revision = deployed.revision, "the deployment is ready after all");
+        let records = &self.context.records;
+        records.set_deployed(&self.release, deployed.revision).await?;
+        Ok(())
+    }
+
+    async fn take_steps(&self, copies: bool) -> Result<Deployed, AgentError> {
+        let (context, release) = (self.context, &self.release);
+        let mut requested = self.requested;
+        let mut last = None;
         for _ in 0..MAX_ACTIONS {
             let history = context.records.current_history(release).await?;
-            let mut next = action::to_deploy(self.state(&history));
-            if copies && next == Action::None {
-                next = Action::Upgrade { discard: None };
+            let mut step = self.next(&history, requested);
+            if copies && last.is_none() && step == Step::Act(Action::None) {
+                step = Step::Act(Action::Upgrade { discard: None });
             }
-            match next {
-                Action::None => {
-                    return self.current(&history).ok_or(AgentError::Changed);
-                }
-                Action::Wait(pending) => {
-                    let release = release.clone();
-                    return Err(AgentError::Busy { release, pending });
-                }
-                Action::Refuse(owner) => {
-                    let release = release.clone();
-                    return Err(AgentError::Foreign { release, owner });
-                }
-                Action::Unlock { revision } => context.records.unlock(release, revision).await?,
-                Action::Install { replaces } => {
-                    return self.run(&history, Run::Install { replaces }).await;
-                }
-                Action::Upgrade { discard } => {
+            let run = match step {
+                Step::Act(Action::Install { replaces }) => Run::Install { replaces },
+                Step::Act(Action::Upgrade { discard }) => {
                     if let Some(revision) = discard {
                         context.records.delete(release, revision, Status::Failed).await?;
                     }
-                    return self.run(&history, Run::Upgrade).await;
+                    Run::Upgrade
                 }
-                Action::Uninstall | Action::Forget => {
-                    super::remove::uninstall(context, release, &history).await?;
+                Step::Act(action) => match self.act(action, &history).await? {
+                    Some(deployed) => return Ok(deployed),
+                    None => continue,
+                },
+                Step::Rollback { to, failed } => {
+                    self.roll_back(to, failed).await?;
+                    self.end_of_fleet(failed, "rolled back", last.take())?;
+                    continue;
                 }
+                Step::Uninstall { keeps_record, failed } => {
+                    self.uninstall(&history, keeps_record, failed).await?;
+                    self.end_of_fleet(failed, "uninstalled", last.take())?;
+                    continue;
+                }
+                Step::Wait(retry) => return Err(self.next_attempt_of(&history, &retry)),
+            };
+            let attempt = self.attempt(&history, run, requested);
+            match self.run(run, attempt).await {
+                Ok(deployed) => return Ok(deployed),
+                Err(error) if self.is_decided_by_records(&history, run).await? => last = Some(error),
+                Err(error) => return Err(error),
             }
+            // A request has one effect.
+            requested = Requested::default();
         }
         Err(AgentError::Changed)
+    }
+
+    /// Takes an action that is no attempt. Returns the deployed revision if nothing is to be done.
+    async fn act(&self, action: Action, history: &History) -> Result<Option<Deployed>, AgentError> {
+        let (context, release) = (self.context, &self.release);
+        match action {
+            Action::None => {
+                return self.current(history).map(Some).ok_or(AgentError::Changed);
+            }
+            Action::Wait(pending) => {
+                let release = release.clone();
+                return Err(AgentError::Busy { release, pending });
+            }
+            Action::Refuse(owner) => {
+                let release = release.clone();
+                return Err(AgentError::Foreign { release, owner });
+            }
+            Action::Unlock { revision } => context.records.unlock(release, revision).await?,
+            Action::Uninstall | Action::Forget => {
+                remove::uninstall(context, release, history, remove::Options::default()).await?;
+            }
+            Action::Install { .. } | Action::Upgrade { .. } => {}
+        }
+        Ok(None)
+    }
+
+    /// Without a life cycle, the backoff of the reconciliation decides when the next attempt is made.
+    fn end_of_fleet(
+        &self,
+        failed: FailedAttempt<'_>,
+        what: &str,
+        error: Option<AgentError>,
+    ) -> Result<(), AgentError> {
+        if self.policy.for_action(failed.attempt.action).schedule != Schedule::Backoff {
+            return Ok(());
+        }
+        let cause = match &error {
+            Some(AgentError::Helm(failure)) if failure.is_captured() => return error.map_or(Ok(()), Err),
+            Some(error) => error.to_string(),
+            None => failed.failure.cause(),
+        };
+        let error = format!(
+            "release {} failed, and has been {what} due to rollback-on-failure being set (atomic): {cause}",
+            self.release.name
+        );
+        Err(AgentError::NotReady(error))
+    }
+
+    /// Whether the next step follows from the record of a failure. Otherwise the error is retried with the backoff: Helm made no record,
+    /// or the policy has no more to say.
+    async fn is_decided_by_records(&self, before: &History, run: Run) -> Result<bool, AgentError> {
+        let policy = self.policy.for_action(run.action());
+        if policy.schedule == Schedule::Backoff && policy.remediation == Remediation::None {
+            return Ok(false);
+        }
+        let after = self.context.records.current_history(&self.release).await?;
+        let failed = after.failed_attempt(&self.wanted.spec.deployment_id);
+        Ok(failed.is_some() && after.newest() != before.newest())
+    }
+
+    fn next<'h>(&'h self, history: &'h History, requested: Requested) -> Step<'h> {
+        lifecycle::next(Situation {
+            state: self.state(history),
+            history,
+            policy: &self.policy,
+            deployment_id: &self.wanted.spec.deployment_id,
+            requested,
+            now: Timestamp::now(),
+        })
+    }
+
+    /// What is reported until the next attempt.
+    fn next_attempt_of(&self, history: &History, retry: &Retry<'_>) -> AgentError {
+        let running = retry.running();
+        let deployed = running.map(|revision| self.deployed(history, revision));
+        let deployment_id = running.and_then(|revision| history.get(revision)?.origin.deployment_id());
+        let may_recover = lifecycle::may_recover(history, &self.wanted.spec.deployment_id);
+        AgentError::Retry(Box::new(NextAttempt {
+            text: retry.to_string(),
+            at: retry.at,
+            deployment_id: deployment_id.map(ToOwned::to_owned),
+            is_rolled_back: matches!(retry.remedy, Remedy::RolledBack { .. }),
+            may_recover: may_recover.is_some() && may_recover == running,
+            running: deployed,
+        }))
     }
 
     /// The deployed revision, if it is what is wanted.
@@ -137,7 +254,7 @@ impl<'d> Deployment<'d> {
         Some(self.deployed(history, revision))
     }
 
-    fn deployed(&self, history: &History, revision: u64) -> Deployed {
+    pub(super) fn deployed(&self, history: &History, revision: u64) -> Deployed {
         let previous = history
             .iter()
             .map(|one| one.number)
@@ -168,6 +285,20 @@ impl<'d> Deployment<'d> {
         ReleaseState::of(&wanted, history)
     }
 
+    /// The attempt that the next revision is.
+    fn attempt(&self, history: &History, run: Run, requested: Requested) -> Attempt {
+        let (spec, status) = (&self.wanted.spec, &self.wanted.status);
+        let was_applied = status.applied_deployment_id == spec.deployment_id && !status.release.is_empty();
+        let cause = if requested.force {
+            Cause::Request
+        } else if was_applied && history.newest().is_none() {
+            Cause::Missing
+        } else {
+            Cause::Change
+        };
+        history.next_attempt(&spec.deployment_id, run.action(), cause, !requested.reset)
+    }
+
     /// After a failure, the next attempt is due later, whatever else has changed meanwhile.
     fn check_backoff(&self) -> Result<(), AgentError> {
         let key = ObjectRef::new(name(self.wanted))
@@ -183,133 +314,6 @@ impl<'d> Deployment<'d> {
         Ok(dependencies::check(self.wanted, &all)?)
     }
 
-    /// Restores what was deployed before a revision that did not become ready, or uninstalls it. Returns the error that is reported.
-    pub async fn undo(&self, deployed: &Deployed, reason: String) -> AgentError {
-        let release = &self.release;
-        match self.try_undo(deployed).await {
-            Ok(what) => {
-                let error = format!(
-                    "release {} failed, and has been {what} due to rollback-on-failure being set (atomic): {reason}",
-                    release.name
-                );
-                self.context.reports.rolled_back(release, &error);
-                AgentError::NotReady(error)
-            }
-            Err(error) => error,
-        }
-    }
-
-    async fn try_undo(&self, deployed: &Deployed) -> Result<&'static str, AgentError> {
-        let (context, release) = (self.context, &self.release);
-        let options = &self.wanted.spec.options;
-        let history = context.records.current_history(release).await?;
-        if history.newest().map(|newest| newest.number) != Some(deployed.revision) {
-            return Err(AgentError::Changed);
-        }
-        let Some(base) = history.before(deployed.revision) else {
-            super::remove::uninstall(context, release, &history).await?;
-            return Ok("uninstalled");
-        };
-        let settings = HelmSettings::of(options);
-        let request = Request {
-            release: release.clone(),
-            identity: inputs::identity(&context.downstream, &context.namespace, &options.service_account)
-                .await?,
-            action: request::Action::Rollback(request::Rollback {
-                revision: base.number,
-                apply: settings.upgrade,
-                max_history: settings.max_history,
-                runs_hooks: true,
-            }),
-            hook_timeout: settings.hook_timeout,
-        };
-        tracing::info!(%release, to = base.number, "rolling back");
-        let run = context
-            .helm
-            .run(request, context.kubeconfig()?, &context.stop)
-            .await;
-        run.map_err(AgentError::from)?;
-        Ok("rolled back")
-    }
-
-    /// Runs Helm to install or upgrade.
-    async fn run(&self, history: &History, run: Run) -> Result<Deployed, AgentError> {
-        let (context, release) = (self.context, &self.release);
-        let options = &self.wanted.spec.options;
-        let identity =
-            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
-        let deployer = context.deployer(&identity)?;
-        let values = inputs::values(&context.upstream, &deployer, self.wanted, &release.namespace).await?;
-        let chart = context.charts.get(&context.upstream, self.wanted).await?;
-        let settings = HelmSettings::of(options);
-        let others = context.records.of_deployment(name(self.wanted)).await?;
-        let is_renamed = others.iter().any(|other| *other != *release);
-        let deploy = self.render(history, &chart, values, &identity, &settings).await?;
-        if matches!(run, Run::Install { .. }) && settings.creates_namespace {
-            inputs::create_namespace(&context.downstream, &deployer, &release.namespace).await?;
-        }
-        let done = match run {
-            Run::Install { .. } => Done::Installed,
-            Run::Upgrade => Done::Upgraded,
-        };
-        let action = match run {
-            Run::Install { replaces } => request::Action::Install(request::Install {
-                deploy,
-                apply: settings.install,
-                // Objects that do not have the name of the release in theirs pass from the old release to the new one.
-                takes_ownership: settings.install_takes_ownership || is_renamed,
-                // The agent has created it: that takes Helm more time than the rest.
-                creates_namespace: false,
-                replaces,
-            }),
-            Run::Upgrade => request::Action::Upgrade(request::Upgrade {
-                deploy,
-                apply: settings.upgrade,
-                takes_ownership: true,
-                max_history: settings.max_history,
-            }),
-        };
-        let request = Request {
-            release: release.clone(),
-            identity,
-            action,
-            hook_timeout: settings.hook_timeout,
-        };
-        tracing::info!(%release, action = request.action.name(), "running Helm");
-        let kubeconfig = context.kubeconfig()?;
-        let success = context
-            .helm
-            .run(request, kubeconfig, &context.stop)
-            .await
-            .map_err(AgentError::from)?;
-        let history_after = context.records.current_history(release).await?;
-        for replaced in history_after.unneeded() {
-            context
-                .records
-                .delete(release, replaced.number, replaced.status)
-                .await?;
-        }
-        let revision = success
-            .revision
-            .or_else(|| history_after.deployed().map(|deployed| deployed.number));
-        let revision = revision.ok_or(AgentError::Changed)?;
-        tracing::info!(%release, revision, "deployed");
-        let what = format!("revision {revision}{}", chart_of(options));
-        context.reports.done(done, release, &what);
-        for warning in success.warnings {
-            tracing::warn!(%release, warning, "warning of the API server");
-        }
-        let current = self.deployed(&history_after, revision);
-        if is_renamed {
-            super::remove::remove_renamed(context, self.wanted, &others).await?;
-        }
-        if !options.namespace_labels.is_empty() || !options.namespace_annotations.is_empty() {
-            let applied = inputs::apply_metadata(&deployer, options, &release.namespace).await;
-            applied.map_err(|error| namespace_error(&current, error))?;
-        }
-        Ok(current)
-    }
-
     /// Sets the labels and annotations of the namespace again if one is missing: another client has removed it, or the account that
     /// deploys was not allowed to set it.
     async fn restore_namespace(&self, current: &Deployed) -> Result<(), AgentError> {
@@ -323,106 +327,55 @@ impl<'d> Deployment<'d> {
         let result = inputs::restore_metadata(&client, options, &self.release.namespace).await;
         result.map_err(|error| namespace_error(current, error))
     }
-
-    /// The attempt that the next revision is.
-    fn attempt(&self, history: &History) -> Attempt {
-        let (spec, status) = (&self.wanted.spec, &self.wanted.status);
-        let was_applied = status.applied_deployment_id == spec.deployment_id && !status.release.is_empty();
-        let cause = if was_applied && history.newest().is_none() {
-            Cause::Missing
-        } else {
-            Cause::Change
-        };
-        history.next_attempt(&spec.deployment_id, cause)
-    }
-
-    async fn render(
-        &self,
-        history: &History,
-        chart: &ChartFile,
-        values: Vec<Vec<u8>>,
-        identity: &Identity,
-        settings: &HelmSettings,
-    ) -> Result<Deploy, AgentError> {
-        let (context, deployment) = (self.context, self.wanted);
-        let options = &deployment.spec.options;
-        let is_moved = !options.namespace.is_empty();
-        let scopes = if is_moved {
-            context.kinds.scopes().await?
-        } else {
-            Scopes::default()
-        };
-        let labels = deployment.metadata.labels.as_ref();
-        let service_account = match identity {
-            Identity::ServiceAccount { .. } => options.service_account.clone(),
-            Identity::Agent => String::new(),
-        };
-        let attempt = self.attempt(history);
-        Ok(Deploy {
-            archive: chart.path().to_owned(),
-            origin: Origin {
-                bundle_deployment: name(deployment).to_owned(),
-                agent_namespace: context.namespace.clone(),
-                service_account,
-                keep_resources: options.keep_resources,
-                deletes_namespace: options.delete_namespace,
-                commit: labels
-                    .and_then(|labels| labels.get("fleet.cattle.io/commit"))
-                    .cloned()
-                    .unwrap_or_default(),
-                attempt: Some(attempt.clone()),
-            },
-            values,
-            post_render: PostRender {
-                set: context.set_of(name(deployment)).as_str().to_owned(),
-                namespace: is_moved.then(|| options.namespace.clone()),
-                deletes_crds: options.delete_crd_resources,
-                scopes,
-            },
-            enables_dns: settings.enables_dns,
-            skips_schema: settings.skips_schema,
-            description: attempt.to_string(),
-        })
-    }
-}
-
-/// What Helm does.
-#[derive(Clone, Copy, Debug)]
-enum Run {
-    Install { replaces: bool },
-    Upgrade,
-}
-
-/// The chart, for messages.
-fn chart_of(options: &BundleDeploymentOptions) -> String {
-    let helm = options.helm.as_ref();
-    helm.map_or_else(String::new, |helm| {
-        // A registry or an archive has no name of a chart.
-        let chart = if helm.chart.is_empty() {
-            &helm.repo
-        } else {
-            &helm.chart
-        };
-        format!(", chart {chart} {}", helm.version).trim_end().to_owned()
-    })
 }
 
 /// Without the permission, the deployment counts as failed. Other errors change nothing of what is reported of it.
-fn namespace_error(deployed: &Deployed, error: ApiError) -> AgentError {
+pub(super) fn namespace_error(deployed: &Deployed, error: MetadataError) -> AgentError {
+    let MetadataError { verb, source } = error;
     let namespace = &deployed.release.namespace;
-    if !error.is_forbidden() {
+    if !source.is_forbidden() {
         let object = format!("Namespace {namespace}");
-        return CallError::of("set the labels and annotations of", object)(error).into();
+        return CallError::of("set the labels and annotations of", object)(source).into();
     }
     AgentError::NamespaceForbidden {
         release: deployed.to_string(),
-        error: format!(
-            "the labels and annotations of namespace {namespace} cannot be set: {error}; grant 'get' and 'patch' on this namespace or \
-             remove namespaceLabels and namespaceAnnotations"
-        ),
+        error: Blocked::namespace_forbidden(verb, namespace, &source.to_string()),
     }
 }
 
-fn name(deployment: &BundleDeployment) -> &str {
+pub(super) fn name(deployment: &BundleDeployment) -> &str {
     deployment.metadata.name.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::BundleDeploymentOptions;
+    use helmops_runtime::client::ApiError;
+
+    use super::*;
+
+    #[test]
+    fn a_forbidden_namespace_is_reported_with_the_missing_verb_and_any_other_error_is_retried() {
+        let failed = |verb, code| {
+            let status = kube::core::Status::failure("no", "Forbidden").with_code(code);
+            let source = ApiError::from(kube::Error::Api(status.boxed()));
+            let deployed = Deployed {
+                release: ReleaseKey::of("web", &BundleDeploymentOptions::default()),
+                revision: 2,
+                previous: None,
+            };
+            namespace_error(&deployed, MetadataError { verb, source })
+        };
+        for verb in ["get", "patch"] {
+            let AgentError::NamespaceForbidden { release, error } = failed(verb, 403) else {
+                panic!("not forbidden");
+            };
+            assert_eq!(release, "default/web:2");
+            assert_eq!(error, Blocked::namespace_forbidden(verb, "default", "no (403)"));
+        }
+        assert_eq!(
+            failed("patch", 500).to_string(),
+            "could not set the labels and annotations of Namespace default: no (500)"
+        );
+    }
 }

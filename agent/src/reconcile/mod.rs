@@ -1,27 +1,34 @@
 //! The reconciliation of a BundleDeployment.
 //!
 //! ```text
-//! held? ─► inputs ─► deploy: state of the release ─► action ─► Helm ─┐
-//!          values,     ▲                                            │ until nothing is to be done
-//!          copies …    └────────────────────────────────────────────┘
-//!      ─► monitor: live objects, drift ─► correct ─► report: the status
+//! held? ─► inputs ─► deploy: state of the release ─► step ─► Helm ─┐
+//!          values,     ▲  ▲                                          │ until nothing is to be done
+//!          copies …    │  └──────────────────────────────────────────┘
+//!                      │ failed
+//!      ─► monitor: live objects, drift ─► wait, test ─► correct ─► report: the status
 //! ```
 //!
 //! Every decision follows from the BundleDeployment, the records of Helm and the live objects. The status is a report.
 
 mod deploy;
+mod deployed;
+mod progress;
+mod remediate;
 mod remove;
+mod run;
 mod status;
 mod wait;
 
 use std::{sync::Arc, time::Duration};
 
-use helmops_api::{BundleDeployment, Decoded};
+use helmops_api::{BundleDeployment, Decoded, lifecycle::Requests};
 use helmops_release::{
+    drift::DriftMode,
     gate::Held,
     names::{ReleaseKey, SetId},
     object::ObjectId,
-    report::{DeployOutcome, Observation, ReleaseObjects},
+    record::Failure,
+    report::{DeployOutcome, Observation, Progress, ReleaseObjects},
 };
 use helmops_runtime::{
     metrics::{Controller, ReconcileMetrics},
@@ -33,13 +40,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use tracing::Span;
 
-pub use self::remove::remove_renamed;
-use self::{
-    deploy::{Deployed, Deployment},
-    wait::Wait,
-};
+use self::{deploy::Deployment, wait::Wait};
+pub use self::{deployed::Deployed, remove::remove_renamed};
 use crate::{
-    context::{Context, Key},
+    context::{Context, Key, Known},
     error::AgentError,
     metrics::BUNDLE_DEPLOYMENTS,
     monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
@@ -47,6 +51,9 @@ use crate::{
 
 /// When the kinds are read again that the cluster does not have: their CRD may be installed meanwhile.
 const UNKNOWN_KIND: Duration = Duration::from_secs(15);
+
+/// How many revisions may fail in one reconciliation, without a pause, before others have their turn.
+const MAX_FAILURES: usize = 3;
 
 /// The reconciler of BundleDeployments.
 pub struct BundleDeployments<'c>(pub &'c Context);
@@ -86,38 +93,125 @@ impl Reconciler for BundleDeployments<'_> {
         let context = self.0;
         if let Some(held) = Held::of(&deployment.spec) {
             tracing::debug!(?held, "held");
+            let outcome = DeployOutcome::Held(held);
+            status::write(
+                context,
+                deployment,
+                &outcome,
+                &Observation::None,
+                &Progress::default(),
+            )
+            .await?;
             return Ok(Done::UNTIL_CHANGE);
         }
         let release = context.releases.of(&key.name);
-        let mut installed = release.lock().await;
-        let work = Deployment::new(context, deployment);
+        let mut known = release.lock().await;
+        let handled = handled(deployment, &known);
+        let work = Deployment::new(context, deployment, &handled);
         let mut result = work.deploy().await;
-        let mut observed = match &result {
-            Ok(deployed) => observe(context, deployment, deployed, &mut installed).await,
-            Err(_) => Ok(None),
-        };
+        if is_attempt(&result) {
+            known.handled = requests(deployment).cloned();
+        }
+        let mut observed = observe(context, deployment, &result, &mut known.installed).await;
         let mut awaited = None;
-        if let (Ok(deployed), Ok(Some(monitored)), Some(installed)) = (&result, &observed, &*installed)
-            && wait::is_awaited(deployment)
-        {
-            let readiness = |id: &ObjectId| monitored.readiness.get(id);
-            match wait::state(deployment, installed, readiness, Timestamp::now()) {
-                Wait::Over => {}
-                Wait::Waiting { remaining, late } => {
+        for turn in 1..=MAX_FAILURES {
+            let (Ok(Some(monitored)), Some(installed)) = (&observed, &known.installed) else {
+                break;
+            };
+            match phase(&work, &result, installed, monitored) {
+                Phase::Over => break,
+                Phase::Recovered(deployed) => {
+                    work.recover(&deployed).await?;
+                    return Err(AgentError::Changed);
+                }
+                Phase::Waiting { remaining, late } => {
                     tracing::info!(late, "waiting for the release");
-                    awaited = Some(remaining);
+                    awaited = Some((remaining, late));
                     result = Err(AgentError::Waiting(remaining));
                     observed = Ok(None);
                 }
-                Wait::Failed(reason) => {
-                    result = Err(work.undo(deployed, reason).await);
-                    observed = Ok(None);
+                Phase::Failed(deployed, failure) => {
+                    result = work.fail(&deployed, failure).await;
+                    if turn == MAX_FAILURES {
+                        return Err(AgentError::Changed);
+                    }
+                    observed = observe(context, deployment, &result, &mut known.installed).await;
                 }
             }
         }
-        let done = report(context, deployment, installed.as_mut(), result, observed).await?;
-        Ok(awaited.map_or(done, until_ready))
+        let step = StepResult {
+            result,
+            observed,
+            waiting: awaited.as_ref().map(|(_, late)| late.clone()),
+        };
+        let done = report(&work, &mut known, step).await?;
+        Ok(awaited.map_or(done, |(remaining, _)| until_ready(remaining)))
     }
+}
+
+/// What a reconciliation has led to.
+struct StepResult {
+    result: Result<Deployed, AgentError>,
+    observed: Result<Option<Monitored>, AgentError>,
+    /// What the release waits for.
+    waiting: Option<String>,
+}
+
+/// What follows from the objects of a revision that Helm has deployed.
+enum Phase {
+    /// Nothing.
+    Over,
+    /// The revision had failed because it was not ready in time, and is ready now.
+    Recovered(Deployed),
+    /// It is not ready yet.
+    Waiting { remaining: Duration, late: String },
+    /// It failed.
+    Failed(Deployed, Failure),
+}
+
+fn phase(
+    work: &Deployment<'_>,
+    result: &Result<Deployed, AgentError>,
+    installed: &Installed,
+    monitored: &Monitored,
+) -> Phase {
+    let state = |timeout| {
+        let readiness = |id: &ObjectId| monitored.readiness.get(id);
+        wait::state(timeout, installed, readiness, Timestamp::now())
+    };
+    match (result, work.policy.wait) {
+        (Ok(deployed), Some(timeout)) if wait::is_awaited(work.wanted, deployed) => match state(timeout) {
+            Wait::Over => Phase::Over,
+            Wait::Waiting { remaining, late } => Phase::Waiting { remaining, late },
+            Wait::Failed(reason) => Phase::Failed(deployed.clone(), Failure::NotReady(reason)),
+        },
+        (Err(AgentError::Retry(next)), timeout) if next.may_recover => {
+            match (state(timeout.unwrap_or_default()), &next.running) {
+                (Wait::Over, Some(running)) => Phase::Recovered(running.clone()),
+                _ => Phase::Over,
+            }
+        }
+        _ => Phase::Over,
+    }
+}
+
+fn requests(deployment: &BundleDeployment) -> Option<&Requests> {
+    deployment.spec.lifecycle.as_ref()?.requests.as_ref()
+}
+
+/// The requests that were handled already.
+fn handled(deployment: &BundleDeployment, known: &Known) -> Requests {
+    let reported = deployment.status.lifecycle.as_ref();
+    let reported = reported.and_then(|lifecycle| lifecycle.handled.as_ref());
+    known.handled.as_ref().or(reported).cloned().unwrap_or_default()
+}
+
+/// Whether requests had their effect: nothing that the deployment needs was missing.
+const fn is_attempt(result: &Result<Deployed, AgentError>) -> bool {
+    matches!(
+        result,
+        Ok(_) | Err(AgentError::Helm(_) | AgentError::NotReady(_) | AgentError::Retry(_))
+    )
 }
 
 /// While a release is awaited, earlier failures count: it has not succeeded yet. Otherwise releases that never become ready
@@ -130,13 +224,13 @@ const fn until_ready(remaining: Duration) -> Done {
 }
 
 /// Corrects drift if that is wanted, and writes the status.
-async fn report(
-    context: &Context,
-    deployment: &BundleDeployment,
-    mut installed: Option<&mut Installed>,
-    result: Result<Deployed, AgentError>,
-    observed: Result<Option<Monitored>, AgentError>,
-) -> Result<Done, AgentError> {
+async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> Result<Done, AgentError> {
+    let (context, deployment) = (work.context, work.wanted);
+    let StepResult {
+        result,
+        observed,
+        waiting,
+    } = step;
     let outcome = match &result {
         Ok(deployed) => DeployOutcome::Deployed {
             release: deployed.to_string(),
@@ -146,14 +240,11 @@ async fn report(
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
     match &result {
         Ok(_) => context.reports.deployed(name),
-        Err(error) => {
-            let release = ReleaseKey::of(name, &deployment.spec.options);
-            context.reports.failed(name, &release, error);
-        }
+        Err(error) => context.reports.failed(name, &work.release, error),
     }
     let (observation, error) = match observed {
         Ok(Some(monitored)) => {
-            let objects = corrected(context, deployment, installed.as_deref_mut(), monitored.objects).await;
+            let objects = corrected(context, deployment, known.installed.as_mut(), monitored.objects).await;
             match objects {
                 Ok(objects) => (Observation::Objects(objects), None),
                 Err(error) => (failed(&error), Some(error)),
@@ -162,13 +253,24 @@ async fn report(
         Ok(None) => (Observation::None, None),
         Err(error) => (failed(&error), Some(error)),
     };
-    status::write(context, deployment, &outcome, &observation).await?;
+    let history = progress::history(work, &result).await?;
+    let progress = Progress {
+        history: history.as_ref(),
+        retry: progress::retry(&result),
+        waiting,
+        tests: None,
+        handled: known.handled.as_ref(),
+    };
+    status::write(context, deployment, &outcome, &observation, &progress).await?;
     match result {
         Ok(_) | Err(AgentError::Waiting(_)) => {}
         Err(error) => return Err(error),
     }
     error.map_or(Ok(()), Err)?;
-    let is_incomplete = installed.is_some_and(|installed| !installed.is_complete());
+    let is_incomplete = known
+        .installed
+        .as_ref()
+        .is_some_and(|installed| !installed.is_complete());
     let recheck = status::recheck(&observation).into_iter();
     Ok(Done {
         requeue_after: recheck.chain(is_incomplete.then_some(UNKNOWN_KIND)).min(),
@@ -196,13 +298,21 @@ fn set_of(context: &Context, deployment: &BundleDeployment) -> SetId {
     context.set_of(deployment.metadata.name.as_deref().unwrap_or_default())
 }
 
-/// Observes the objects of the deployed revision.
+/// Observes the objects of the revision that runs; `None` if none does, or if it is not known which one.
 async fn observe(
     context: &Context,
     deployment: &BundleDeployment,
-    deployed: &Deployed,
+    result: &Result<Deployed, AgentError>,
     installed: &mut Option<Installed>,
 ) -> Result<Option<Monitored>, AgentError> {
+    let running = match result {
+        Ok(deployed) => Some(deployed),
+        Err(AgentError::Retry(next)) => next.running.as_ref(),
+        Err(_) => None,
+    };
+    let Some(deployed) = running else {
+        return Ok(None);
+    };
     let is_known = installed.as_ref().is_some_and(|installed| {
         installed.is(&deployed.release, deployed.revision) && installed.is_complete()
     });
@@ -232,14 +342,13 @@ async fn corrected(
     mut objects: ReleaseObjects,
 ) -> Result<ReleaseObjects, AgentError> {
     let spec = &deployment.spec;
-    let correction = spec
-        .correct_drift
-        .as_ref()
-        .or(spec.options.correct_drift.as_ref());
+    let mode = DriftMode::of(spec);
+    if mode == DriftMode::Disabled {
+        objects.drift.clear();
+    }
+    let correction = mode.correction();
     let mut corrections = None;
-    if let (Some(correction), Some(installed)) =
-        (correction.filter(|correction| correction.enabled), installed)
-    {
+    if let (Some(correction), Some(installed)) = (correction.as_ref(), installed) {
         let done = if objects.drift.is_empty() {
             Corrections::default()
         } else {

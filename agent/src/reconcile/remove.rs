@@ -34,7 +34,7 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
         return Ok(());
     }
     let release = context.releases.of(deployment);
-    let mut installed = release.lock().await;
+    let mut known = release.lock().await;
     if !context.guard.is_deleted(deployment).await? {
         return Ok(());
     }
@@ -42,7 +42,7 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
         let removed = remove_release(context, deployment, &release).await;
         removed.inspect_err(|error| context.reports.failed(deployment, &release, error))?;
     }
-    *installed = None;
+    known.installed = None;
     context.live.set_kinds(deployment, []);
     context.releases.forget(deployment);
     context.reports.forget(deployment);
@@ -66,7 +66,7 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
     match action::to_remove(&state, keep) {
         Action::Uninstall => {
             tracing::info!(%release, "uninstalling");
-            uninstall(context, release, &history).await?;
+            uninstall(context, release, &history, Options::default()).await?;
             inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
             if record.as_ref().is_some_and(deletes_namespace) {
                 inputs::delete_namespace(&context.downstream, &release.namespace, &context.namespace).await?;
@@ -173,11 +173,23 @@ async fn prune(
     Ok(())
 }
 
+/// How a release is uninstalled.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The description of the record, which is kept then.
+    pub description: Option<String>,
+}
+
 /// Uninstalls a release, as the account that installed it.
 ///
 /// # Errors
 /// If Helm fails.
-pub async fn uninstall(context: &Context, release: &ReleaseKey, history: &History) -> Result<(), AgentError> {
+pub async fn uninstall(
+    context: &Context,
+    release: &ReleaseKey,
+    history: &History,
+    options: Options,
+) -> Result<(), AgentError> {
     let newest = history
         .newest()
         .filter(|newest| newest.origin.owner != Owner::Other);
@@ -196,7 +208,8 @@ pub async fn uninstall(context: &Context, release: &ReleaseKey, history: &Histor
         release: release.clone(),
         identity,
         action: request::Action::Uninstall(Uninstall {
-            keeps_history: false,
+            keeps_history: options.description.is_some(),
+            description: options.description.unwrap_or_default(),
             runs_hooks: true,
         }),
         hook_timeout: request::DEFAULT_HOOK_TIMEOUT,

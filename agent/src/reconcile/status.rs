@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helmops_api::BundleDeployment;
-use helmops_release::report::{self, DeployOutcome, Inputs, Observation};
+use helmops_release::report::{self, DeployOutcome, Inputs, Observation, Progress};
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
@@ -22,6 +22,7 @@ pub async fn write(
     deployment: &BundleDeployment,
     outcome: &DeployOutcome,
     observation: &Observation,
+    progress: &Progress<'_>,
 ) -> Result<(), AgentError> {
     let is_copied = matches!(outcome, DeployOutcome::Deployed { .. });
     let inputs = Inputs {
@@ -30,6 +31,7 @@ pub async fn write(
         outcome,
         is_copied,
         observation,
+        progress,
     };
     let status = report::next(inputs, Timestamp::now());
     let Some(patch) = report::changed(&deployment.status, &status) else {

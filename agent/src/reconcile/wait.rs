@@ -1,15 +1,16 @@
-//! `atomic`: a release that does not become ready in time is rolled back, or uninstalled if there was none before.
+//! A release has succeeded when its objects are ready, if its policy waits for that. One that is not ready in time has failed.
 //!
 //! Helm is never asked to wait: that would occupy a process, and nothing would be known of what is late. The deadline counts from the
 //! time in the record, so that it is the same after a restart of the agent.
 
 use std::time::Duration;
 
-use helmops_api::BundleDeployment;
+use helmops_api::{BundleDeployment, timestamp::timestamp};
 use helmops_release::{health::Readiness, object::ObjectId};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use crate::{helm::request::DEFAULT_HOOK_TIMEOUT, monitor::Installed};
+use super::deployed::Deployed;
+use crate::monitor::Installed;
 
 /// What a wait has led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,56 +28,50 @@ pub enum Wait {
     Failed(String),
 }
 
-/// Whether a deployment has to become ready before it counts as deployed. Once the status shows it as deployed, it has been ready.
-pub fn is_awaited(deployment: &BundleDeployment) -> bool {
-    let helm = deployment.spec.options.helm.as_ref();
-    helm.is_some_and(|helm| helm.atomic)
-        && deployment.status.applied_deployment_id != deployment.spec.deployment_id
+/// Whether a revision has to become ready before it counts as deployed. Once the status shows it as deployed, it has been ready.
+pub fn is_awaited(deployment: &BundleDeployment, deployed: &Deployed) -> bool {
+    let status = &deployment.status;
+    status.applied_deployment_id != deployment.spec.deployment_id || status.release != deployed.to_string()
 }
 
 /// Whether the wait for the objects of a release is over. `readiness` has those that are observed; the others do not exist yet.
 pub fn state<'o>(
-    deployment: &BundleDeployment,
+    timeout: Duration,
     installed: &Installed,
     readiness: impl Fn(&ObjectId) -> Option<&'o Readiness>,
     now: Timestamp,
 ) -> Wait {
-    let late = installed
-        .desired
-        .iter()
-        .find_map(|object| match readiness(&object.id) {
-            Some(Readiness::Ready) => None,
-            None if object.is_temporary => None,
-            Some(Readiness::Failed(reason)) => Some((format!("{} failed: {reason}", object.id), true)),
-            Some(Readiness::Waiting(reason)) => {
-                Some((format!("{} is not ready: {reason}", object.id), false))
-            }
-            None => Some((format!("{} does not exist", object.id), false)),
-        });
-    let Some((late, has_failed)) = late else {
+    let unready = || {
+        installed.desired.iter().filter_map(|object| {
+            let readiness = readiness(&object.id);
+            let is_ready = matches!(readiness, Some(Readiness::Ready));
+            let may_be_gone = readiness.is_none() && object.is_temporary;
+            (!is_ready && !may_be_gone).then_some((&object.id, readiness))
+        })
+    };
+    // What failed is the cause; what is late may only be waiting for it.
+    let failed = unready().find_map(|(id, readiness)| match readiness {
+        Some(Readiness::Failed(reason)) => Some(format!("{id} failed: {reason}")),
+        _ => None,
+    });
+    if let Some(failed) = failed {
+        return Wait::Failed(failed);
+    }
+    let Some((id, readiness)) = unready().next() else {
         return Wait::Over;
     };
-    if has_failed {
-        return Wait::Failed(late);
+    let late = match readiness {
+        Some(Readiness::Waiting(reason)) => format!("{id} is not ready: {reason}"),
+        _ => format!("{id} does not exist"),
+    };
+    let since = installed.deployed_at.unwrap_or(Timestamp::UNIX_EPOCH);
+    let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
+    let until = since.saturating_add(timeout).unwrap_or(Timestamp::MAX);
+    match Duration::try_from(until.duration_since(now)) {
+        Ok(remaining) if !remaining.is_zero() => Wait::Waiting {
+            remaining,
+            late: format!("{late} (since {}, until {})", timestamp(since), timestamp(until)),
+        },
+        _ => Wait::Failed(format!("{late} (after {} s)", timeout.as_secs())),
     }
-    let timeout = timeout(deployment);
-    let elapsed = installed
-        .deployed_at
-        .map(|deployed_at| now.duration_since(deployed_at));
-    let elapsed = elapsed.map_or(timeout, |elapsed| Duration::try_from(elapsed).unwrap_or_default());
-    match timeout
-        .checked_sub(elapsed)
-        .filter(|remaining| !remaining.is_zero())
-    {
-        Some(remaining) => Wait::Waiting { remaining, late },
-        None => Wait::Failed(format!("{late} (after {} s)", timeout.as_secs())),
-    }
-}
-
-fn timeout(deployment: &BundleDeployment) -> Duration {
-    let helm = deployment.spec.options.helm.as_ref();
-    let seconds = helm.and_then(|helm| u64::try_from(helm.timeout_seconds).ok());
-    seconds
-        .filter(|seconds| *seconds > 0)
-        .map_or(DEFAULT_HOOK_TIMEOUT, Duration::from_secs)
 }

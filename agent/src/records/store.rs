@@ -12,7 +12,7 @@ use helmops_process::{exit::with_causes, lock};
 use helmops_release::{
     history::{History, Owner, Revision},
     names::ReleaseKey,
-    record::{DATA_KEY, Record, RecordError, SECRET_SELECTOR, Status},
+    record::{self, DATA_KEY, Record, RecordError, SECRET_SELECTOR, Status},
 };
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{ByteString, api::core::v1::Secret, jiff::Timestamp};
@@ -182,13 +182,13 @@ impl Records {
         {
             return Ok(Some(decoded.revision.clone()));
         }
-        let Some((_, record)) = self
+        let Some((secret, record)) = self
             .read_secret(&stored.key, stored.revision, &stored.secret)
             .await?
         else {
             return Ok(None);
         };
-        let revision = Revision::of(&record, &self.agent_namespace);
+        let revision = Revision::of(&record, &self.agent_namespace, changed_at(&secret));
         let decoded = Decoded {
             resource_version: stored.resource_version.clone(),
             revision: revision.clone(),
@@ -238,16 +238,51 @@ impl Records {
     /// # Errors
     /// If it cannot be read or written; also if another client has changed it meanwhile.
     pub async fn unlock(&self, release: &ReleaseKey, revision: u64) -> Result<(), RecordStoreError> {
+        self.change(release, revision, |record| {
+            let was = record.info.status;
+            was.is_pending()
+                .then(|| record.with_status(Status::Failed, record::interrupted(was)))
+        })
+        .await
+    }
+
+    /// T
+    pub async fn fail(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        cause: &record::Failure,
+    ) -> Result<bool, RecordStoreError> {
+        self.change(release, revision, |record| {
+            let is = record.info.status == Status::Deployed;
+            is.then(|| record.with_status(Status::Failed, cause.description()))
+        })
+        .await
+        .map(|()| true)
+    }
+
+    /// T
+    pub async fn set_deployed(&self, release: &ReleaseKey, revision: u64) -> Result<bool, RecordStoreError> {
+        self.change(release, revision, |record| {
+            Some(record.with_status(Status::Deployed, "Upgrade complete".to_owned()))
+        })
+        .await
+        .map(|()| true)
+    }
+
+    async fn change(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        change: impl FnOnce(Record) -> Option<Record>,
+    ) -> Result<(), RecordStoreError> {
         let name = helmops_release::record::secret_name(&release.name, revision);
         let Some((mut secret, record)) = self.read_secret(release, revision, &name).await? else {
             return Ok(());
         };
-        let was = record.info.status;
-        if !was.is_pending() {
+        let Some(record) = change(record) else {
             return Ok(());
-        }
-        let description = format!("The agent stopped while the release was in status {was}");
-        let record = record.with_status(Status::Failed, description);
+        };
         secret.metadata.labels = Some(record.labels(secret.labels(), Timestamp::now().as_second()));
         let damaged = |source| RecordStoreError::Damaged {
             release: release.clone(),
@@ -302,6 +337,13 @@ impl Records {
     fn secrets(&self, release: &ReleaseKey) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &release.namespace)
     }
+}
+
+/// When Helm, or this agent, changed a record last. Helm writes it when it creates or changes one.
+fn changed_at(secret: &Secret) -> Option<Timestamp> {
+    let label = |key| secret.labels().get(key);
+    let seconds = label("modifiedAt").or_else(|| label("createdAt"))?;
+    Timestamp::from_second(seconds.parse().ok()?).ok()
 }
 
 fn secret_of(release: &ReleaseKey, name: &str) -> String {

@@ -204,9 +204,9 @@ wire! {
 wire! {
     /// An attempt to change a release, and its outcome.
     pub struct ReleaseAttempt {
-        /// Revision of the release; 0 if Helm made none.
+        /// Revision of the release.
         "revision" => revision: i64,
-        /// `install`, `upgrade`, `rollback` or `uninstall`.
+        /// `install`, `upgrade` or `rollback`.
         "action" => action: String,
         /// Name of the chart.
         "chart" => chart: String,
@@ -214,9 +214,9 @@ wire! {
         "version" => version: String,
         /// What was to be deployed.
         "deploymentID" => deployment_id: String,
-        /// `deployed`, `superseded`, `failed`, `uninstalled` or `pending`, as in `helm history`; `testFailed` if a test failed.
+        /// The status as in `helm history`, such as `deployed`, `superseded`, `failed` or `uninstalled`.
         "outcome" => outcome: String,
-        /// When it ended.
+        /// When it was made.
         "time" => time: String,
         /// Why it failed.
         "message" | nullable => message: String,

@@ -104,7 +104,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::record::Cause;
+    use crate::record::{AttemptAction, Cause};
 
     fn origin() -> Origin {
         Origin {
@@ -137,6 +137,7 @@ mod tests {
             commit: "4f2a".to_owned(),
             attempt: Some(Attempt {
                 deployment_id: ":1".to_owned(),
+                action: AttemptAction::Install,
                 cause: Cause::Change,
                 number: 1,
             }),

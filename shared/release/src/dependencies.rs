@@ -1,9 +1,10 @@
-//! `dependsOn`: the Bundles that must be in an accepted state on the cluster first.
+//! `dependsOn` and `lifecycle.dependsOn`: the Bundles that must be in an accepted state on the cluster first.
 
 use std::collections::BTreeMap;
 
-use helmops_api::{BundleDeployment, labels, target::BundleRef};
+use helmops_api::{BundleDeployment, labels, lifecycle::Dependency, target::BundleRef};
 use helmops_core::{
+    expression::Expression,
     status::DeploymentState,
     targeting::selector::{InvalidSelector, Selector},
 };
@@ -33,6 +34,16 @@ pub enum Unmet {
     /// A selector is invalid.
     #[error(transparent)]
     InvalidSelector(#[from] InvalidSelector),
+    /// An expression is not true.
+    #[error("lifecycle.dependsOn[{index}]: {name} is not ready: {cause}")]
+    NotTrue {
+        /// The index of the entry.
+        index: usize,
+        /// The name of the Bundle.
+        name: String,
+        /// The expression, or why it cannot be evaluated.
+        cause: String,
+    },
 }
 
 /// Checks the dependencies of a BundleDeployment. `all` are the BundleDeployments of the cluster.
@@ -58,22 +69,88 @@ pub fn check(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result
         names.extend(unready.filter_map(|other| other.metadata.name.clone()));
     }
     if names.is_empty() {
-        return Ok(());
+        return check_own(deployment, all);
     }
     names.sort();
     names.dedup();
     Err(Unmet::NotReady { names })
 }
 
+/// Checks `lifecycle.dependsOn`.
+fn check_own(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result<(), Unmet> {
+    for (index, entry) in own(deployment).iter().enumerate() {
+        let found = all.iter().find(|other| is_of(entry, deployment, other));
+        let Some(dependency) = found else {
+            return Err(Unmet::NotTrue {
+                index,
+                name: entry.name.clone(),
+                cause: "it is not on this cluster; check its name, or deploy it to this cluster".to_owned(),
+            });
+        };
+        let cause = if entry.ready.is_empty() {
+            let state = DeploymentState::of(dependency);
+            (state != DeploymentState::Ready).then(|| format!("its state is {}", state.as_str()))
+        } else {
+            not_true(&entry.ready, deployment, dependency)
+        };
+        if let Some(cause) = cause {
+            let name = entry.name.clone();
+            return Err(Unmet::NotTrue { index, name, cause });
+        }
+    }
+    Ok(())
+}
+
+/// Why an expression is not true.
+fn not_true(ready: &str, deployment: &BundleDeployment, dependency: &BundleDeployment) -> Option<String> {
+    let expression = match Expression::parse(ready) {
+        Ok(expression) => expression,
+        Err(error) => return Some(error.to_string()),
+    };
+    // Their types have no field that is no JSON.
+    let value = |object: &BundleDeployment| serde_json::to_value(object).unwrap_or_default();
+    let (own, other) = (value(deployment), value(dependency));
+    match expression.evaluate(&[("self", &own), ("dep", &other)]) {
+        Ok(true) => None,
+        Ok(false) => Some(format!("{ready:?} is not true")),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn own(deployment: &BundleDeployment) -> &[Dependency] {
+    let lifecycle = deployment.spec.lifecycle.as_ref();
+    lifecycle
+        .map(|lifecycle| &*lifecycle.depends_on)
+        .unwrap_or_default()
+}
+
+/// Whether an entry names the Bundle of another BundleDeployment. It is in the namespace of the Bundle of this one.
+fn is_of(entry: &Dependency, deployment: &BundleDeployment, other: &BundleDeployment) -> bool {
+    let label = |of: &BundleDeployment, key| of.metadata.labels.as_ref()?.get(key).cloned();
+    label(other, labels::BUNDLE_NAME).as_ref() == Some(&entry.name)
+        && label(other, labels::BUNDLE_NAMESPACE) == label(deployment, labels::BUNDLE_NAMESPACE)
+}
+
+/// Whether an expression of a BundleDeployment is about another one, so that every change of the other one concerns it.
+pub fn evaluates(deployment: &BundleDeployment, other: &BundleDeployment) -> bool {
+    let mut entries = own(deployment).iter();
+    entries.any(|entry| !entry.ready.is_empty() && is_of(entry, deployment, other))
+}
+
 /// Whether a BundleDeployment depends on another one, so that a change of the other one concerns it.
 pub fn depends_on(deployment: &BundleDeployment, other: &BundleDeployment) -> bool {
-    deployment.spec.depends_on.iter().any(|entry| {
-        let Some(selector) = selector(deployment, entry) else {
-            return false;
-        };
-        // An invalid selector is reported when the deployment itself changes.
-        Selector::new("", &selector).is_ok_and(|selector| selector.matches(other.metadata.labels.as_ref()))
-    })
+    let is_own = own(deployment)
+        .iter()
+        .any(|entry| is_of(entry, deployment, other));
+    is_own
+        || deployment.spec.depends_on.iter().any(|entry| {
+            let Some(selector) = selector(deployment, entry) else {
+                return false;
+            };
+            // An invalid selector is reported when the deployment itself changes.
+            Selector::new("", &selector)
+                .is_ok_and(|selector| selector.matches(other.metadata.labels.as_ref()))
+        })
 }
 
 /// The labels that an entry requires; `None` for an empty entry. A name means the Bundle of that name in the namespace of the Bundle
@@ -197,5 +274,63 @@ mod tests {
         let web = web(&json!([{ "name": "db" }]));
         assert!(depends_on(&web, &waiting("db")));
         assert!(!depends_on(&web, &waiting("crds")));
+    }
+
+    fn with_own(depends_on: &Value) -> BundleDeployment {
+        let spec = json!({ "lifecycle": { "dependsOn": depends_on } });
+        deployment("web", &spec, &json!({}))
+    }
+
+    #[test]
+    fn expressions_decide_whether_a_dependency_is_ready() {
+        let all = [ready("crds"), waiting("db")];
+        let unmet = |depends_on: &Value| {
+            let unmet = check(&with_own(depends_on), &all.iter().collect::<Vec<_>>()).err();
+            unmet.map(|unmet| unmet.to_string())
+        };
+        for (depends_on, expected) in [
+            (json!([{ "name": "crds" }]), None),
+            (
+                json!([{ "name": "db" }]),
+                Some("lifecycle.dependsOn[0]: db is not ready: its state is WaitApplied"),
+            ),
+            (
+                json!([{ "name": "crds" }, { "name": "queue" }]),
+                Some("lifecycle.dependsOn[1]: queue is not ready: it is not on this"),
+            ),
+            (json!([{ "name": "crds", "ready": "dep.status.ready" }]), None),
+            (
+                json!([{ "name": "crds", "ready": "dep.spec.deploymentID == self.metadata.name" }]),
+                Some("is not true"),
+            ),
+            // Not ready yet, rather than an error: the field may be set later.
+            (
+                json!([{ "name": "db", "ready": "dep.status.ready" }]),
+                Some("lifecycle.dependsOn[0]: db is not ready: "),
+            ),
+            (
+                json!([{ "name": "db", "ready": "1 +" }]),
+                Some("lifecycle.dependsOn[0]: db is not ready: "),
+            ),
+        ] {
+            let found = unmet(&depends_on);
+            match expected {
+                None => assert_eq!(found, None, "{depends_on}"),
+                Some(expected) => assert!(
+                    found.as_ref().is_some_and(|found| found.contains(expected)),
+                    "{found:?}"
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn every_change_of_what_an_expression_is_about_matters() {
+        let plain = with_own(&json!([{ "name": "db" }]));
+        let expression = with_own(&json!([{ "name": "db", "ready": "dep.status.ready" }]));
+        assert!(depends_on(&plain, &waiting("db")) && depends_on(&expression, &waiting("db")));
+        assert!(!depends_on(&plain, &waiting("crds")));
+        assert!(evaluates(&expression, &waiting("db")));
+        assert!(!evaluates(&plain, &waiting("db")) && !evaluates(&expression, &waiting("crds")));
     }
 }

@@ -13,12 +13,17 @@ pub enum Held {
     WaitingForValues,
     /// The rollout has not reached this cluster.
     NotPromoted,
+    /// It is suspended by its life cycle.
+    Suspended,
 }
 
 impl Held {
     /// Why a BundleDeployment is held; `None` if it may be applied.
-    pub const fn of(spec: &BundleDeploymentSpec) -> Option<Self> {
-        if spec.paused {
+    pub fn of(spec: &BundleDeploymentSpec) -> Option<Self> {
+        let lifecycle = spec.lifecycle.as_ref();
+        if lifecycle.and_then(|lifecycle| lifecycle.suspend) == Some(true) {
+            Some(Self::Suspended)
+        } else if spec.paused {
             Some(Self::Paused)
         } else if spec.off_schedule {
             Some(Self::OffSchedule)

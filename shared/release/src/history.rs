@@ -1,6 +1,9 @@
 //! The revisions of a release, as its records show them.
 
-use crate::record::{Attempt, Cause, Record, Status};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::record::{Attempt, AttemptAction, Cause, Failure, Record, Status};
 
 /// What Helm writes into a record that an installation has replaced.
 const REPLACED: &str = "superseded by new release";
@@ -19,8 +22,17 @@ pub enum Owner {
 pub struct Origin {
     /// Who made it.
     pub owner: Owner,
-    /// The attempt that made it; `None` in records of other agents, and of rollbacks.
+    /// The attempt that made it, or for a rollback, the revision that it restores; `None` in records of other agents.
     pub attempt: Option<Attempt>,
+}
+
+/// The chart of a revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chart {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
 }
 
 /// A revision of a release.
@@ -35,6 +47,16 @@ pub struct Revision {
     /// An installation replaced it: it was uninstalled, or its installation had failed. It was not deployed when that happened,
     /// although Helm shows it as superseded.
     pub is_replaced: bool,
+    /// It restores another revision.
+    pub is_rollback: bool,
+    /// Why it failed.
+    pub failure: Option<Failure>,
+    /// When it was made.
+    pub made_at: Option<Timestamp>,
+    /// When its record was changed last.
+    pub changed_at: Option<Timestamp>,
+    /// Its chart.
+    pub chart: Chart,
 }
 
 impl Origin {
@@ -47,8 +69,10 @@ impl Origin {
 }
 
 impl Revision {
-    /// What a record shows to an agent in this namespace.
-    pub fn of(record: &Record, agent_namespace: &str) -> Self {
+    /// What a record shows to an agent in this namespace. `changed_at` is when its Secret was changed last, if that is known.
+    pub fn of(record: &Record, agent_namespace: &str, changed_at: Option<Timestamp>) -> Self {
+        let made_at = record.info.last_deployed.as_ref();
+        let made_at = made_at.and_then(|time| time.parse().ok());
         let owner = record
             .bundle_deployment(agent_namespace)
             .map_or(Owner::Other, |name| Owner::BundleDeployment(name.to_owned()));
@@ -60,8 +84,39 @@ impl Revision {
                 attempt: record.attempt(),
             },
             is_replaced: record.info.status == Status::Superseded && record.info.description == REPLACED,
+            is_rollback: record.is_rollback(),
+            failure: Failure::of(record),
+            made_at,
+            changed_at: changed_at.or(made_at),
+            chart: Chart::of(record),
         }
     }
+
+    /// Whether it was deployed once, so that a rollback can restore it, or an upgrade can start from it.
+    pub fn was_deployed(&self) -> bool {
+        self.status == Status::Superseded && !self.is_replaced
+    }
+}
+
+impl Chart {
+    fn of(record: &Record) -> Self {
+        let text = |key| record.chart_metadata().get(key).and_then(Value::as_str);
+        Self {
+            name: text("name").unwrap_or_default().to_owned(),
+            version: text("version").unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// An attempt that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedAttempt<'h> {
+    /// Its revision.
+    pub revision: &'h Revision,
+    /// Which one it is.
+    pub attempt: &'h Attempt,
+    /// Why it failed.
+    pub failure: &'h Failure,
 }
 
 /// The revisions that a release has records of, newest first. Helm deletes older records.
@@ -97,34 +152,125 @@ impl History {
 
     /// The newest revision that an upgrade can start from: it is deployed, or was until an upgrade replaced it.
     pub fn base(&self) -> Option<&Revision> {
-        let was_deployed =
-            |revision: &&Revision| revision.status == Status::Superseded && !revision.is_replaced;
-        self.deployed().or_else(|| self.0.iter().find(was_deployed))
+        let superseded = || self.0.iter().find(|revision| revision.was_deployed());
+        self.deployed().or_else(superseded)
     }
 
-    /// The next attempt to deploy something, because of `cause`. It is counted as long as the newest revision is of the same deployment.
-    pub fn next_attempt(&self, deployment_id: &str, cause: Cause) -> Attempt {
-        let last = self.newest().and_then(|newest| newest.origin.attempt.as_ref());
-        let last = last.filter(|last| last.deployment_id == deployment_id);
+    /// The last attempt to deploy something, if the release has not been changed since, except by its remediation.
+    pub fn last_attempt(&self, deployment_id: &str) -> Option<&Revision> {
+        let last = self.0.iter().find(|revision| !revision.is_rollback)?;
+        (last.origin.deployment_id() == Some(deployment_id)).then_some(last)
+    }
+
+    /// The last attempt to deploy something, if it failed.
+    pub fn failed_attempt(&self, deployment_id: &str) -> Option<FailedAttempt<'_>> {
+        let revision = self.last_attempt(deployment_id)?;
+        Some(FailedAttempt {
+            revision,
+            attempt: revision.origin.attempt.as_ref()?,
+            failure: revision.failure.as_ref()?,
+        })
+    }
+
+    /// The next attempt to deploy something with `action`, because of `cause`. `counts` is whether earlier failures count.
+    pub fn next_attempt(
+        &self,
+        deployment_id: &str,
+        action: AttemptAction,
+        cause: Cause,
+        counts: bool,
+    ) -> Attempt {
+        let failed = self.failed_attempt(deployment_id).map(|failed| failed.attempt);
+        let failed = failed.filter(|failed| counts && failed.action == action);
         Attempt {
+            action,
             deployment_id: deployment_id.to_owned(),
             cause,
-            number: last.map_or(1, |last| last.number.saturating_add(1)),
+            number: failed.map_or(1, |failed| failed.number.saturating_add(1)),
         }
     }
 
-    /// The newest revision before another one that was deployed: what a rollback restores.
+    /// The newest revision before another one that was deployed, or still is: what a rollback restores. After an upgrade that failed
+    /// early, Helm leaves the revision before in status `deployed`.
     pub fn before(&self, number: u64) -> Option<&Revision> {
-        let was_deployed =
-            |revision: &&Revision| revision.status == Status::Superseded && !revision.is_replaced;
+        let is_good = |revision: &Revision| revision.status == Status::Deployed || revision.was_deployed();
         self.0
             .iter()
-            .filter(|revision| revision.number < number)
-            .find(was_deployed)
+            .find(|revision| revision.number < number && is_good(revision))
     }
 
     /// The records that nothing needs: those of replaced revisions. Helm does not limit their number.
     pub fn unneeded(&self) -> impl Iterator<Item = &Revision> {
         self.0.iter().skip(1).filter(|revision| revision.is_replaced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revision(number: u64, status: Status, deployment_id: &str, attempt: u32) -> Revision {
+        Revision {
+            number,
+            status,
+            origin: Origin {
+                owner: Owner::BundleDeployment("web".to_owned()),
+                attempt: Some(Attempt {
+                    action: AttemptAction::Upgrade,
+                    deployment_id: deployment_id.to_owned(),
+                    cause: Cause::Change,
+                    number: attempt,
+                }),
+            },
+            is_replaced: false,
+            is_rollback: false,
+            failure: (status == Status::Failed).then(|| Failure::Helm("x".to_owned())),
+            made_at: None,
+            changed_at: None,
+            chart: Chart::default(),
+        }
+    }
+
+    fn rollback(number: u64) -> Revision {
+        Revision {
+            is_rollback: true,
+            ..revision(number, Status::Deployed, "old", 1)
+        }
+    }
+
+    #[test]
+    fn attempts_are_counted_while_they_fail_also_over_rollbacks() {
+        let old = || revision(1, Status::Superseded, "old", 3);
+        for (revisions, expected) in [
+            (vec![], 1),
+            (vec![old()], 1),
+            (vec![old(), revision(2, Status::Failed, "new", 1)], 2),
+            (vec![old(), revision(2, Status::Failed, "new", 1), rollback(3)], 2),
+            (
+                vec![
+                    old(),
+                    revision(2, Status::Failed, "new", 2),
+                    rollback(3),
+                    rollback(4),
+                ],
+                3,
+            ),
+            // It succeeded: what follows is a new series.
+            (vec![old(), revision(2, Status::Deployed, "new", 2)], 1),
+            (
+                vec![
+                    revision(1, Status::Failed, "new", 2),
+                    revision(2, Status::Deployed, "old", 1),
+                    rollback(3),
+                ],
+                1,
+            ),
+        ] {
+            let history = History::new(revisions.clone());
+            let next = |action, counts| history.next_attempt("new", action, Cause::Change, counts).number;
+            assert_eq!(next(AttemptAction::Upgrade, true), expected, "{revisions:?}");
+            assert_eq!(next(AttemptAction::Install, true), 1, "{revisions:?}");
+            assert_eq!(next(AttemptAction::Upgrade, false), 1, "{revisions:?}");
+        }
     }
 }

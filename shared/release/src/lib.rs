@@ -9,6 +9,7 @@ pub mod drift;
 pub mod gate;
 pub mod health;
 pub mod history;
+pub mod lifecycle;
 pub mod manifest;
 pub mod marks;
 pub mod names;

@@ -164,8 +164,8 @@ fn is_wanted(wanted: &Wanted<'_>, deployed: &Revision) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        history::Origin,
-        record::{Attempt, Cause},
+        history::{Chart, Origin},
+        record::{Attempt, AttemptAction, Cause},
     };
 
     const ID: &str = ":wanted";
@@ -177,12 +177,18 @@ mod tests {
             origin: Origin {
                 owner: Owner::BundleDeployment("web".to_owned()),
                 attempt: deployment_id.map(|id| Attempt {
+                    action: AttemptAction::Upgrade,
                     deployment_id: id.to_owned(),
                     cause: Cause::Change,
                     number: 1,
                 }),
             },
             is_replaced: false,
+            is_rollback: false,
+            failure: None,
+            made_at: None,
+            changed_at: None,
+            chart: Chart::default(),
         }
     }
 

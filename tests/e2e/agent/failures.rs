@@ -220,6 +220,7 @@ async fn an_impersonated_account_needs_permissions() {
     engine.run_kubectl(&binding).await;
     let mut request = engine.request(Action::Uninstall(Uninstall {
         keeps_history: false,
+        description: String::new(),
         runs_hooks: true,
     }));
     request.identity = Identity::ServiceAccount {

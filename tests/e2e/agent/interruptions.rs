@@ -90,6 +90,7 @@ async fn a_removal_completes_although_the_agent_stops() {
     let stop = CancellationToken::new();
     let request = engine.request(Action::Uninstall(Uninstall {
         keeps_history: false,
+        description: String::new(),
         runs_hooks: true,
     }));
     let (outcome, ()) = tokio::join!(engine.run_request(request, &stop), async {

@@ -6,6 +6,7 @@ mod failures;
 mod inputs;
 mod interruptions;
 mod life;
+mod lifecycle;
 mod permissions;
 mod releases;
 mod reports;

@@ -3,13 +3,14 @@
 use helmops_agent::helm::Success;
 use helmops_agent::helm::request::{Action, Apply, Rollback, Uninstall};
 use helmops_release::manifest;
-use helmops_release::record::{ApplyMethod, Attempt, Cause, Status};
+use helmops_release::record::{ApplyMethod, Attempt, AttemptAction, Cause, Status};
 use serde_json::{Value, json};
 
 use super::engine::{AGENT, CONFIG_MAP, Engine, install, upgrade};
 
 const UNINSTALL: Action = Action::Uninstall(Uninstall {
     keeps_history: false,
+    description: String::new(),
     runs_hooks: true,
 });
 
@@ -39,6 +40,7 @@ async fn a_release_is_installed_upgraded_and_removed() {
     let chart = engine.simple_chart().await;
     let mut install = install(&chart);
     let attempt = Attempt {
+        action: AttemptAction::Install,
         deployment_id: ":1".to_owned(),
         cause: Cause::Change,
         number: 1,

@@ -33,6 +33,9 @@ pub fn difference(
         return None;
     }
     let id = ObjectId::of(live)?;
+    if rules.ignores(&id, live) {
+        return None;
+    }
     let (mut predicted, mut live) = (predicted.clone(), live.clone());
     if autoscalers.allow(&live) {
         for object in [&mut predicted, &mut live] {

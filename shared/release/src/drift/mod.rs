@@ -11,7 +11,7 @@
 //!                                                      (or predicted_locally)
 //! ```
 //!
-//! `rules` has the exceptions: `options.diff` of the BundleDeployment.
+//! `rules` has the exceptions: `options.diff` and `lifecycle.drift` of the BundleDeployment. `mode` is what is done about drift.
 
 mod applied;
 mod autoscaled;
@@ -22,6 +22,7 @@ mod difference;
 mod ephemeral;
 mod lists;
 mod local;
+mod mode;
 mod redact;
 mod rules;
 
@@ -34,6 +35,7 @@ pub use self::{
     contains::contains,
     difference::{Drift, difference},
     local::predicted_locally,
+    mode::DriftMode,
     rules::{DriftRules, RuleProblem},
 };
 use crate::object::ObjectId;

@@ -14,7 +14,7 @@ fn merged(base: &Value, patch: &Value) -> Value {
 
 fn rules(patches: &Value) -> DriftRules {
     let diff: DiffOptions = serde_json::from_value(json!({ "comparePatches": patches })).unwrap();
-    DriftRules::new(Some(&diff))
+    DriftRules::new(Some(&diff), &[])
 }
 
 fn patch_with(predicted: &Value, live: &Value, rules: &DriftRules) -> Option<String> {

@@ -8,20 +8,55 @@ use std::{fmt, str::FromStr};
 /// an annotation of the chart too ([`ATTEMPT`](crate::marks::ATTEMPT)), which is in every record.
 ///
 /// ```
-/// use helmops_release::record::{Attempt, Cause};
+/// use helmops_release::record::{Attempt, AttemptAction, Cause};
 ///
-/// let attempt = Attempt { deployment_id: ":4f2a".to_owned(), cause: Cause::Change, number: 2 };
-/// assert_eq!(attempt.to_string(), "Deployment :4f2a, because of a change, attempt 2");
+/// let attempt = Attempt {
+///     action: AttemptAction::Upgrade,
+///     deployment_id: ":4f2a".to_owned(),
+///     cause: Cause::Change,
+///     number: 2,
+/// };
+/// assert_eq!(attempt.to_string(), "Upgrade to deployment :4f2a, because of a change, attempt 2");
 /// assert_eq!(attempt.to_string().parse(), Ok(attempt));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
+    /// What Helm does.
+    pub action: AttemptAction,
     /// The deployment ID that is applied.
     pub deployment_id: String,
     /// Why the release is changed.
     pub cause: Cause,
-    /// Counts the attempts for this deployment ID and cause, from 1.
+    /// Counts the attempts with this action for this deployment ID that failed one after the other, and this one: from 1.
     pub number: u32,
+}
+
+/// What an attempt does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttemptAction {
+    /// Installs the release.
+    Install,
+    /// Upgrades the release.
+    Upgrade,
+}
+
+impl AttemptAction {
+    const ALL: [Self; 2] = [Self::Install, Self::Upgrade];
+
+    /// As in a status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Install => "install",
+            Self::Upgrade => "upgrade",
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Install => "Install deployment ",
+            Self::Upgrade => "Upgrade to deployment ",
+        }
+    }
 }
 
 /// Why a release is changed.
@@ -61,8 +96,8 @@ impl Cause {
 
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (id, cause, number) = (&self.deployment_id, self.cause.text(), self.number);
-        write!(f, "Deployment {id}, because of {cause}, attempt {number}")
+        let (action, id, cause) = (self.action.text(), &self.deployment_id, self.cause.text());
+        write!(f, "{action}{id}, because of {cause}, attempt {}", self.number)
     }
 }
 
@@ -74,13 +109,14 @@ impl FromStr for Attempt {
     type Err = NoAttempt;
 
     fn from_str(text: &str) -> Result<Self, NoAttempt> {
-        let parts = text
-            .strip_prefix("Deployment ")
-            .and_then(|text| text.split_once(", because of "))
-            .and_then(|(id, rest)| Some((id, rest.split_once(", attempt ")?)));
-        let (id, (cause, number)) = parts.ok_or(NoAttempt)?;
+        let parts = AttemptAction::ALL.into_iter().find_map(|action| {
+            let (id, rest) = text.strip_prefix(action.text())?.split_once(", because of ")?;
+            Some((action, id, rest.split_once(", attempt ")?))
+        });
+        let (action, id, (cause, number)) = parts.ok_or(NoAttempt)?;
         let cause = Cause::ALL.into_iter().find(|known| known.text() == cause);
         Ok(Self {
+            action,
             deployment_id: id.to_owned(),
             cause: cause.ok_or(NoAttempt)?,
             number: number.parse().map_err(|_| NoAttempt)?,

@@ -4,6 +4,7 @@
 //! fields that the agent reads, and keeps all others, so that it can be written again.
 
 mod attempt;
+mod failure;
 mod status;
 
 use std::{
@@ -18,7 +19,8 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 pub use self::{
-    attempt::{Attempt, Cause},
+    attempt::{Attempt, AttemptAction, Cause},
+    failure::{Failure, interrupted},
     status::Status,
 };
 use crate::{marks, names::ReleaseKey};
@@ -216,13 +218,16 @@ impl Record {
         (!bundle.is_empty() && agent == Some(agent_namespace)).then_some(bundle)
     }
 
-    /// The attempt that wrote it; `None` if this agent did not, and for a rollback: its chart is that of another revision.
+    /// Whether it is a rollback: then its chart, values and manifest are those of another revision.
+    pub fn is_rollback(&self) -> bool {
+        let description = &*self.info.description;
+        self.info.status == Status::PendingRollback
+            || description.starts_with("Rollback ")
+            || description == interrupted(Status::PendingRollback)
+    }
+
+    /// The attempt that wrote it, or for a rollback, the revision that it restores; `None` if this agent did not.
     pub fn attempt(&self) -> Option<Attempt> {
-        let is_rollback =
-            self.info.status == Status::PendingRollback || self.info.description.starts_with("Rollback ");
-        if is_rollback {
-            return None;
-        }
         let annotation = self.chart_annotation(marks::ATTEMPT);
         annotation.unwrap_or(&self.info.description).parse().ok()
     }

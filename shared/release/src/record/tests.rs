@@ -159,6 +159,7 @@ fn a_release_belongs_to_the_agent_of_its_annotations() {
 #[test]
 fn an_attempt_is_found_in_records_of_this_agent_only() {
     let attempt = Attempt {
+        action: AttemptAction::Upgrade,
         deployment_id: "s-1f:4f2a".to_owned(),
         cause: Cause::Missing,
         number: 7,
@@ -174,11 +175,30 @@ fn an_attempt_is_found_in_records_of_this_agent_only() {
     let text = attempt.to_string();
     assert_eq!(of(&text, None), Some(attempt.clone()));
     let failed = "Upgrade \"web\" failed: timeout";
-    assert_eq!(of(failed, Some(&text)), Some(attempt));
+    assert_eq!(of(failed, Some(&text)), Some(attempt.clone()));
     assert_eq!(of("Upgrade complete", None), None);
-    assert_eq!(
-        of("Rollback to 2", Some(&text)),
-        None,
-        "the chart is that of revision 2"
-    );
+    // The chart is that of revision 2.
+    assert_eq!(of("Rollback to 2", Some(&text)), Some(attempt));
+}
+
+#[test]
+fn a_rollback_is_known_in_every_status() {
+    let interrupted = interrupted(Status::PendingRollback);
+    for (status, description, expected) in [
+        ("pending-rollback", "Preparing upgrade", true),
+        ("deployed", "Rollback to 2", true),
+        ("failed", "Rollback \"web\" failed: timeout", true),
+        ("failed", &interrupted, true),
+        ("failed", "Upgrade \"web\" failed: Rollback", false),
+        ("deployed", "Upgrade complete", false),
+    ] {
+        let mut json = stored();
+        json["info"]["status"] = json!(status);
+        json["info"]["description"] = json!(description);
+        assert_eq!(
+            Record::decode(&data(&json)).unwrap().is_rollback(),
+            expected,
+            "{description}"
+        );
+    }
 }

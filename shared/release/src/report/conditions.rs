@@ -13,6 +13,12 @@ pub enum ConditionType {
     Ready,
     /// The state of the objects is known.
     Monitored,
+    /// The last attempt to install or upgrade the release succeeded.
+    Released,
+    /// The Helm tests of the release succeeded.
+    TestSuccess,
+    /// A failed attempt was rolled back or uninstalled.
+    Remediated,
 }
 
 impl ConditionType {
@@ -23,6 +29,9 @@ impl ConditionType {
             Self::Installed => "Installed",
             Self::Ready => "Ready",
             Self::Monitored => "Monitored",
+            Self::Released => "Released",
+            Self::TestSuccess => "TestSuccess",
+            Self::Remediated => "Remediated",
         }
     }
 }
@@ -47,18 +56,18 @@ impl<'c> Conditions<'c> {
         Self { list, now }
     }
 
-    /// Sets a condition to `True`, or to `False` because of an error. As in Fleet, the reason is `Error` or none. The time changes only
-    /// with the rest.
+    /// Sets a condition to `True`, or to `False` because of an error. As in Fleet, the reason is `Error` or none.
     pub fn set(&mut self, r#type: ConditionType, error: Option<String>) {
-        let (status, reason) = match error {
-            Some(_) => ("False", "Error"),
-            None => ("True", ""),
-        };
-        let message = error.unwrap_or_default();
-        let position = self
-            .list
-            .iter()
-            .position(|condition| condition.r#type == r#type.as_str());
+        match error {
+            Some(error) => self.write(r#type, "False", "Error", error),
+            None => self.write(r#type, "True", "", String::new()),
+        }
+    }
+
+    /// Sets a condition. The time changes only with the rest.
+    pub fn write(&mut self, r#type: ConditionType, status: &str, reason: &str, message: String) {
+        let is_own = |condition: &Condition| condition.r#type == r#type.as_str();
+        let position = self.list.iter().position(is_own);
         if position.is_none() {
             self.list.push(Condition {
                 r#type: r#type.as_str().to_owned(),
@@ -75,6 +84,11 @@ impl<'c> Conditions<'c> {
             condition.message = message;
             self.now.clone_into(&mut condition.last_update_time);
         }
+    }
+
+    /// Removes a condition.
+    pub fn remove(&mut self, r#type: ConditionType) {
+        self.list.retain(|condition| condition.r#type != r#type.as_str());
     }
 
     /// Sets a condition to `True`, without a message.

@@ -4,14 +4,13 @@
 //! report only: no decision depends on it that could not be made again from Helm's records and the live objects.
 //!
 //! ```text
-//! previous status ─► outcome ─► observation, if the desired deployment is applied ─► status ─► changed: a patch, or nothing
+//! previous status ─► outcome ─► observation, if the desired deployment is applied ─► life cycle ─► status ─► changed: a patch, or nothing
 //! ```
-//!
-//! A later source of conditions, such as the life cycle of a release, is a further step of [`next`].
 
 mod blocked;
 mod conditions;
 mod counts;
+mod lifecycle;
 mod monitored;
 mod observation;
 mod outcome;
@@ -28,6 +27,7 @@ use serde_json::{Value, json};
 use self::conditions::{ConditionType, Conditions};
 pub use self::{
     blocked::Blocked,
+    lifecycle::{Progress, TestResult},
     monitored::{MAX_LISTED, MAX_RESOURCES},
     observation::{Observation, ObservedObject, ReleaseObjects},
     outcome::{Conflict, ConflictingField, DeployOutcome},
@@ -49,12 +49,15 @@ pub struct Inputs<'a> {
     pub is_copied: bool,
     /// What the monitor observed. It is used only if [`is_monitored`].
     pub observation: &'a Observation,
+    /// The life cycle of the release; used only if the spec has one.
+    pub progress: &'a Progress<'a>,
 }
 
 /// The new status. Fields that the agent does not write, such as `display`, and conditions of others stay.
 pub fn next(inputs: Inputs<'_>, now: Timestamp) -> BundleDeploymentStatus {
     let mut status = inputs.previous.clone();
-    if matches!(inputs.outcome, DeployOutcome::Held(_)) {
+    if let DeployOutcome::Held(held) = inputs.outcome {
+        lifecycle::hold(&mut status, *held);
         return status;
     }
     let now = timestamp(now);
@@ -62,9 +65,11 @@ pub fn next(inputs: Inputs<'_>, now: Timestamp) -> BundleDeploymentStatus {
         status.downstream_resources_generation = inputs.spec.downstream_resources_generation;
     }
     outcome::apply(&mut status, inputs.spec, inputs.outcome, &now);
-    if is_monitored(&status, inputs.spec) {
+    let is_restored = matches!(inputs.outcome, DeployOutcome::RolledBack { .. });
+    if is_restored || is_monitored(&status, inputs.spec) {
         monitored::apply(&mut status, inputs.spec, inputs.observation, &now);
     }
+    lifecycle::apply(&mut status, inputs.spec, inputs.outcome, inputs.progress, &now);
     status
 }
 

@@ -42,6 +42,15 @@ pub enum DeployOutcome {
         /// The error.
         error: String,
     },
+    /// The last attempt failed, and what was deployed before runs again.
+    RolledBack {
+        /// The release, as `namespace/name:revision`.
+        release: String,
+        /// What runs; `None` if it is not known.
+        deployment_id: Option<String>,
+        /// What failed, and what comes next.
+        error: String,
+    },
     /// There was no attempt now: the last one failed, and the next one is due later. What was reported of it stays.
     Unchanged,
     /// Nothing may be done now. The status stays as it is.
@@ -106,6 +115,17 @@ pub fn apply(
         }
         DeployOutcome::StillCaptured => {
             Conditions::new(&mut status.conditions, now).set_true(ConditionType::Deployed);
+        }
+        DeployOutcome::RolledBack {
+            release,
+            deployment_id,
+            error,
+        } => {
+            release.clone_into(&mut status.release);
+            if let Some(id) = deployment_id {
+                status.applied_deployment_id.clone_from(id);
+            }
+            not_deployed(status, error.clone(), now);
         }
         DeployOutcome::Blocked(blocked) => not_deployed(status, blocked.to_string(), now),
         DeployOutcome::Conflict(conflict) => not_deployed(status, conflict.to_string(), now),

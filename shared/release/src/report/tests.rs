@@ -42,6 +42,7 @@ fn step(
         outcome,
         is_copied: true,
         observation,
+        progress: &Progress::default(),
     };
     next(inputs, now.parse().unwrap())
 }
@@ -637,6 +638,7 @@ fn generations_follow_the_spec() {
         outcome: &failed("e"),
         is_copied: false,
         observation: &Observation::None,
+        progress: &Progress::default(),
     };
     let next = super::next(copies_failed, T2.parse().unwrap());
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The exceptions of a deployment: `options.diff`.
+//! The exceptions of a deployment: `options.diff` and `lifecycle.drift.ignore`.
 //!
 //! A part of an entry that cannot be used is a [`RuleProblem`]. The other parts apply.
 
@@ -6,19 +6,24 @@ mod glob;
 mod missing;
 mod operations;
 mod pointers;
+mod selected;
 
 use std::fmt;
 
-use helmops_api::diff::{ComparePatch, DiffOptions};
+use helmops_api::{
+    diff::{ComparePatch, DiffOptions},
+    lifecycle::DriftIgnore,
+};
 use serde_json::Value;
 
-use self::{missing::MissingRule, operations::OperationRule, pointers::PointerRule};
+use self::{missing::MissingRule, operations::OperationRule, pointers::PointerRule, selected::SelectedRule};
 use crate::object::ObjectId;
 
 /// The exceptions of a deployment, compiled. Build them once for each BundleDeployment.
 #[derive(Clone, Debug, Default)]
 pub struct DriftRules {
     entries: Vec<Entry>,
+    selected: Vec<SelectedRule>,
     problems: Vec<RuleProblem>,
 }
 
@@ -51,8 +56,12 @@ impl fmt::Display for RuleProblem {
 
 impl DriftRules {
     /// The exceptions of a deployment.
-    pub fn new(diff: Option<&DiffOptions>) -> Self {
+    pub fn new(diff: Option<&DiffOptions>, ignored: &[DriftIgnore]) -> Self {
         let mut rules = Self::default();
+        for (index, entry) in ignored.iter().enumerate() {
+            let rule = SelectedRule::new(index, entry, &mut rules.problems);
+            rules.selected.extend(rule);
+        }
         let patches = diff.map(|diff| &*diff.compare_patches).unwrap_or_default();
         for (index, patch) in patches.iter().enumerate() {
             let mut report = Report {
@@ -98,6 +107,12 @@ impl DriftRules {
         rules.any(|rule| rule.matches(id))
     }
 
+    /// Whether all differences of an object are ignored.
+    pub fn ignores(&self, id: &ObjectId, object: &Value) -> bool {
+        let mut whole = self.selected.iter().filter(|rule| rule.is_whole());
+        whole.any(|rule| rule.matches(id, object))
+    }
+
     /// Changes both objects before they are compared: JSON pointers first, then the operations.
     pub(super) fn apply(&self, id: &ObjectId, predicted: &mut Value, live: &mut Value) {
         for rule in self.entries.iter().filter_map(|entry| entry.pointers.as_ref()) {
@@ -108,6 +123,12 @@ impl DriftRules {
         }
         for rule in self.entries.iter().filter_map(|entry| entry.operations.as_ref()) {
             if rule.matches(id) {
+                rule.apply(predicted);
+                rule.apply(live);
+            }
+        }
+        for rule in &self.selected {
+            if rule.matches(id, live) {
                 rule.apply(predicted);
                 rule.apply(live);
             }

@@ -21,7 +21,7 @@ pub struct PointerRule {
 
 /// The parent of a field, and its key there.
 #[derive(Clone, Debug)]
-struct Pointer {
+pub(super) struct Pointer {
     parent: String,
     key: String,
 }
@@ -71,24 +71,14 @@ impl PointerRule {
     /// Removes the fields. One that the object does not have is skipped.
     pub fn apply(&self, object: &mut Value) {
         for pointer in &self.pointers {
-            match object.pointer_mut(&pointer.parent) {
-                Some(Value::Object(fields)) => {
-                    fields.remove(&pointer.key);
-                }
-                Some(Value::Array(items)) => {
-                    let index = pointer.key.parse::<usize>().ok();
-                    if let Some(index) = index.filter(|index| *index < items.len()) {
-                        items.remove(index);
-                    }
-                }
-                _ => {}
-            }
+            pointer.remove(object);
         }
     }
 }
 
 impl Pointer {
-    fn parse(text: &str) -> Option<Self> {
+    /// Parses a pointer; `None` if it is none.
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let (parent, key) = text.rsplit_once('/')?;
         if !parent.is_empty() && !parent.starts_with('/') {
             return None;
@@ -97,5 +87,21 @@ impl Pointer {
             parent: parent.to_owned(),
             key: key.replace("~1", "/").replace("~0", "~"),
         })
+    }
+
+    /// Removes the field. One that the object does not have is skipped.
+    pub(super) fn remove(&self, object: &mut Value) {
+        match object.pointer_mut(&self.parent) {
+            Some(Value::Object(fields)) => {
+                fields.remove(&self.key);
+            }
+            Some(Value::Array(items)) => {
+                let index = self.key.parse::<usize>().ok();
+                if let Some(index) = index.filter(|index| *index < items.len()) {
+                    items.remove(index);
+                }
+            }
+            _ => {}
+        }
     }
 }

@@ -1,0 +1,23 @@
+//! A deployed revision.
+
+use std::fmt;
+
+use helmops_release::names::ReleaseKey;
+
+/// A deployed revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployed {
+    /// The release.
+    pub release: ReleaseKey,
+    /// The revision.
+    pub revision: u64,
+    /// The revision that was deployed before, if there is a record of it.
+    pub previous: Option<u64>,
+}
+
+/// As in a status.
+impl fmt::Display for Deployed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.release, self.revision)
+    }
+}

@@ -1,0 +1,37 @@
+//! What the status shows of the life cycle.
+
+use helmops_release::history::History;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{deploy::Deployment, deployed::Deployed};
+use crate::error::AgentError;
+
+/// The records of a release with a life cycle; `None` for others. After an attempt, the cache may be behind.
+///
+/// # Errors
+/// If they cannot be read.
+pub async fn history(
+    work: &Deployment<'_>,
+    result: &Result<Deployed, AgentError>,
+) -> Result<Option<History>, AgentError> {
+    let (spec, status) = (&work.wanted.spec, &work.wanted.status);
+    if spec.lifecycle.is_none() {
+        return Ok(None);
+    }
+    let is_reported = |deployed: &Deployed| status.release == deployed.to_string();
+    let records = &work.context.records;
+    let history = if result.as_ref().is_ok_and(is_reported) {
+        records.cached_history(&work.release).await?
+    } else {
+        records.current_history(&work.release).await?
+    };
+    Ok(Some(history))
+}
+
+/// What failed last and what comes next, and when.
+pub fn retry(result: &Result<Deployed, AgentError>) -> Option<(String, Timestamp)> {
+    match result {
+        Err(AgentError::Retry(next)) => Some((next.text.clone(), next.at)),
+        _ => None,
+    }
+}

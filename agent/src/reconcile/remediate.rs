@@ -1,0 +1,67 @@
+//! What is done about a failed attempt: the revision before is restored, or the release is uninstalled.
+
+use helmops_release::{
+    history::{FailedAttempt, History},
+    record::Failure,
+};
+
+use super::{deploy::Deployment, remove};
+use crate::{
+    error::AgentError,
+    helm::request::{self, HelmSettings, Request, Rollback},
+    inputs,
+};
+
+impl Deployment<'_> {
+    /// Restores a revision.
+    ///
+    /// # Errors
+    /// If Helm fails.
+    pub(super) async fn roll_back(&self, to: u64, failed: FailedAttempt<'_>) -> Result<(), AgentError> {
+        let (context, release) = (self.context, &self.release);
+        let options = &self.wanted.spec.options;
+        let settings = HelmSettings::of(options);
+        let request = Request {
+            release: release.clone(),
+            identity: inputs::identity(&context.downstream, &context.namespace, &options.service_account)
+                .await?,
+            action: request::Action::Rollback(Rollback {
+                revision: to,
+                apply: settings.upgrade,
+                max_history: self.policy.history,
+                runs_hooks: true,
+            }),
+            hook_timeout: settings.hook_timeout,
+        };
+        tracing::info!(%release, to, "rolling back");
+        let kubeconfig = context.kubeconfig()?;
+        let run = context.helm.run(request, kubeconfig, &context.stop).await;
+        run.map_err(AgentError::from)?;
+        let (revision, cause) = (failed.revision.number, failed.failure.cause());
+        let what = format!("revision {revision} failed and was rolled back to revision {to}: {cause}");
+        context.reports.rolled_back(release, &what);
+        Ok(())
+    }
+
+    /// Uninstalls what failed. Its record is kept if it counts the attempts.
+    ///
+    /// # Errors
+    /// If Helm fails.
+    pub(super) async fn uninstall(
+        &self,
+        history: &History,
+        keeps_record: bool,
+        failed: FailedAttempt<'_>,
+    ) -> Result<(), AgentError> {
+        let (context, release) = (self.context, &self.release);
+        let (revision, cause) = (failed.revision.number, failed.failure.cause());
+        tracing::info!(%release, revision, "uninstalling what failed");
+        let options = remove::Options {
+            description: keeps_record.then(|| Failure::Uninstalled(cause.clone()).description()),
+        };
+        remove::uninstall(context, release, history, options).await?;
+        let what = format!("revision {revision} failed and was uninstalled: {cause}");
+        context.reports.rolled_back(release, &what);
+        Ok(())
+    }
+}

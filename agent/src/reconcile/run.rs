@@ -1,0 +1,188 @@
+//! Runs Helm to install or upgrade a release.
+
+use helmops_api::BundleDeploymentOptions;
+use helmops_release::{
+    chart_metadata::Origin,
+    post_render::PostRender,
+    record::{Attempt, AttemptAction},
+    scopes::Scopes,
+};
+
+use super::{
+    deploy::{Deployment, name, namespace_error},
+    deployed::Deployed,
+};
+use crate::{
+    charts::ChartFile,
+    error::AgentError,
+    events::Done,
+    helm::request::{self, Deploy, HelmSettings, Identity, Request},
+    inputs,
+};
+
+/// What Helm does.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// Install.
+    Install {
+        /// The name has records.
+        replaces: bool,
+    },
+    /// Upgrade.
+    Upgrade,
+}
+
+impl Run {
+    /// As in an attempt.
+    pub const fn action(self) -> AttemptAction {
+        match self {
+            Self::Install { .. } => AttemptAction::Install,
+            Self::Upgrade => AttemptAction::Upgrade,
+        }
+    }
+}
+
+impl Deployment<'_> {
+    /// Runs Helm to install or upgrade.
+    ///
+    /// # Errors
+    /// If something is missing, or Helm fails.
+    pub(super) async fn run(&self, run: Run, attempt: Attempt) -> Result<Deployed, AgentError> {
+        let (context, release) = (self.context, &self.release);
+        let options = &self.wanted.spec.options;
+        let identity =
+            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
+        let deployer = context.deployer(&identity)?;
+        let values = inputs::values(&context.upstream, &deployer, self.wanted, &release.namespace).await?;
+        let chart = context.charts.get(&context.upstream, self.wanted).await?;
+        let settings = HelmSettings::of(options);
+        let others = context.records.of_deployment(name(self.wanted)).await?;
+        let is_renamed = others.iter().any(|other| *other != *release);
+        let deploy = self.render(attempt, &chart, values, &identity, &settings).await?;
+        if matches!(run, Run::Install { .. }) && settings.creates_namespace {
+            inputs::create_namespace(&context.downstream, &deployer, &release.namespace).await?;
+        }
+        let done = match run {
+            Run::Install { .. } => Done::Installed,
+            Run::Upgrade => Done::Upgraded,
+        };
+        let action = match run {
+            Run::Install { replaces } => request::Action::Install(request::Install {
+                deploy,
+                apply: settings.install,
+                // Objects that do not have the name of the release in theirs pass from the old release to the new one.
+                takes_ownership: settings.install_takes_ownership || is_renamed,
+                // The agent has created it: that takes Helm more time than the rest.
+                creates_namespace: false,
+                replaces,
+            }),
+            Run::Upgrade => request::Action::Upgrade(request::Upgrade {
+                deploy,
+                apply: settings.upgrade,
+                takes_ownership: true,
+                max_history: self.policy.history,
+            }),
+        };
+        let request = Request {
+            release: release.clone(),
+            identity,
+            action,
+            hook_timeout: settings.hook_timeout,
+        };
+        tracing::info!(%release, action = request.action.name(), "running Helm");
+        let kubeconfig = context.kubeconfig()?;
+        let success = context
+            .helm
+            .run(request, kubeconfig, &context.stop)
+            .await
+            .map_err(AgentError::from)?;
+        let after = context.records.current_history(release).await?;
+        for replaced in after.unneeded() {
+            context
+                .records
+                .delete(release, replaced.number, replaced.status)
+                .await?;
+        }
+        let revision = success
+            .revision
+            .or_else(|| after.deployed().map(|deployed| deployed.number));
+        let revision = revision.ok_or(AgentError::Changed)?;
+        tracing::info!(%release, revision, "deployed");
+        let what = format!("revision {revision}{}", chart_of(options));
+        context.reports.done(done, release, &what);
+        for warning in success.warnings {
+            tracing::warn!(%release, warning, "warning of the API server");
+        }
+        let current = self.deployed(&after, revision);
+        if is_renamed {
+            super::remove::remove_renamed(context, self.wanted, &others).await?;
+        }
+        if !options.namespace_labels.is_empty() || !options.namespace_annotations.is_empty() {
+            let applied = inputs::apply_metadata(&deployer, options, &release.namespace).await;
+            applied.map_err(|error| namespace_error(&current, error))?;
+        }
+        Ok(current)
+    }
+
+    async fn render(
+        &self,
+        attempt: Attempt,
+        chart: &ChartFile,
+        values: Vec<Vec<u8>>,
+        identity: &Identity,
+        settings: &HelmSettings,
+    ) -> Result<Deploy, AgentError> {
+        let (context, deployment) = (self.context, self.wanted);
+        let options = &deployment.spec.options;
+        let is_moved = !options.namespace.is_empty();
+        let scopes = if is_moved {
+            context.kinds.scopes().await?
+        } else {
+            Scopes::default()
+        };
+        let labels = deployment.metadata.labels.as_ref();
+        let service_account = match identity {
+            Identity::ServiceAccount { .. } => options.service_account.clone(),
+            Identity::Agent => String::new(),
+        };
+        Ok(Deploy {
+            archive: chart.path().to_owned(),
+            origin: Origin {
+                bundle_deployment: name(deployment).to_owned(),
+                agent_namespace: context.namespace.clone(),
+                service_account,
+                keep_resources: options.keep_resources,
+                deletes_namespace: options.delete_namespace,
+                commit: labels
+                    .and_then(|labels| labels.get("fleet.cattle.io/commit"))
+                    .cloned()
+                    .unwrap_or_default(),
+                attempt: Some(attempt.clone()),
+            },
+            values,
+            post_render: PostRender {
+                set: context.set_of(name(deployment)).as_str().to_owned(),
+                namespace: is_moved.then(|| options.namespace.clone()),
+                deletes_crds: options.delete_crd_resources,
+                scopes,
+            },
+            enables_dns: settings.enables_dns,
+            skips_schema: settings.skips_schema,
+            description: attempt.to_string(),
+        })
+    }
+}
+
+/// The chart, for messages.
+fn chart_of(options: &BundleDeploymentOptions) -> String {
+    let helm = options.helm.as_ref();
+    helm.map_or_else(String::new, |helm| {
+        // A registry or an archive has no name of a chart.
+        let chart = if helm.chart.is_empty() {
+            &helm.repo
+        } else {
+            &helm.chart
+        };
+        format!(", chart {chart} {}", helm.version).trim_end().to_owned()
+    })
+}

@@ -1,0 +1,375 @@
+//! What `spec.lifecycle` and the options of a BundleDeployment mean.
+
+use std::time::Duration;
+
+use go_duration as duration;
+use helmops_api::{
+    BundleDeploymentOptions, Lifecycle,
+    lifecycle::{self, WaitPolicy},
+};
+
+use crate::record::AttemptAction;
+
+/// How long objects, hooks and tests may take if nothing else is set: as in Helm.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
+/// The time between two attempts if nothing else is set: as in Flux.
+const DEFAULT_INTERVAL: Duration = Duration::from_mins(5);
+/// The time between two attempts once the retries are used up.
+const SLOW: Duration = Duration::from_hours(1);
+
+/// Revisions that are kept if nothing else is set: as in Fleet's agent.
+const FLEET_HISTORY: u32 = 2;
+/// Revisions that are kept with a life cycle if nothing else is set: as in Flux.
+const DEFAULT_HISTORY: u32 = 5;
+/// Revisions that a rollback needs: that of the failed attempt, which counts the attempts, the one to restore, and the rollback.
+const ROLLBACK_HISTORY: u32 = 3;
+
+/// What happens with a release. Admission rejects what is invalid; here, an invalid field is as if it were not set, because a Bundle
+/// can be written without admission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// What happens when an installation fails.
+    pub install: ActionPolicy,
+    /// What happens when an upgrade fails.
+    pub upgrade: ActionPolicy,
+    /// How long objects may take to become ready; `None` if they are not waited for.
+    pub wait: Option<Duration>,
+    /// The tests; `None` if there are none to be run.
+    pub test: Option<TestPolicy>,
+    /// How many revisions Helm keeps.
+    pub history: u32,
+}
+
+/// What happens when an installation, or an upgrade, fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActionPolicy {
+    /// When it is tried again.
+    pub schedule: Schedule,
+    /// What is done about the failed attempt.
+    pub remediation: Remediation,
+    /// Whether that is also done after the last one of the retries.
+    pub remediates_last: bool,
+    /// What happens with the CRDs of the chart; `None` leaves them to Helm.
+    pub crds: Option<CrdPolicy>,
+}
+
+/// When a failed attempt is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// As in Fleet, with the backoff of the reconciliation.
+    Backoff,
+    /// After an interval for a number of times, and after that, once an hour: nothing is given up.
+    Intervals {
+        /// How many attempts follow the first one.
+        retries: u32,
+        /// The time between two attempts.
+        interval: Duration,
+    },
+}
+
+/// What is done about a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remediation {
+    /// Nothing.
+    None,
+    /// The last revision that was deployed is restored.
+    Rollback,
+    /// The release is uninstalled.
+    Uninstall,
+}
+
+/// What happens with the CRDs in the folder `crds` of a chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrdPolicy {
+    /// Nothing.
+    Skip,
+    /// Those that are missing are created.
+    Create,
+    /// They are created and updated.
+    CreateReplace,
+}
+
+/// The tests of a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestPolicy {
+    /// Whether a failed test is reported only.
+    pub ignores_failures: bool,
+    /// How long a test may take.
+    pub timeout: Duration,
+    /// The tests that run; empty for all.
+    pub included: Vec<String>,
+    /// The tests that do not run.
+    pub excluded: Vec<String>,
+}
+
+impl Policy {
+    /// The policy of a BundleDeployment. Without `lifecycle`, it is that of Fleet: attempts are repeated with a backoff, and
+    /// `helm.atomic` alone restores what was before.
+    pub fn of(options: &BundleDeploymentOptions, lifecycle: Option<&Lifecycle>) -> Self {
+        let helm = options.helm.as_ref();
+        let seconds = helm.and_then(|helm| u64::try_from(helm.timeout_seconds).ok());
+        let seconds = seconds.filter(|seconds| *seconds > 0);
+        let timeout = seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+        let own = helm.and_then(|helm| u32::try_from(helm.max_history).ok());
+        let own = own.filter(|history| *history > 0);
+        let is_atomic = helm.is_some_and(|helm| helm.atomic);
+        let fleet = Self::of_fleet(is_atomic, timeout, own.unwrap_or(FLEET_HISTORY));
+        let Some(lifecycle) = lifecycle else {
+            return fleet;
+        };
+        let is_awaited = lifecycle.install.is_some()
+            || lifecycle.upgrade.is_some()
+            || lifecycle.test.is_some()
+            || lifecycle.wait.is_some();
+        let none = WaitPolicy::default();
+        let wait = lifecycle.wait.as_ref().unwrap_or(&none);
+        let history = own.unwrap_or(DEFAULT_HISTORY);
+        let upgrade = action(lifecycle.upgrade.as_ref(), AttemptAction::Upgrade, fleet.upgrade);
+        Self {
+            install: action(lifecycle.install.as_ref(), AttemptAction::Install, fleet.install),
+            upgrade,
+            history: if upgrade.remediation == Remediation::Rollback {
+                history.max(ROLLBACK_HISTORY)
+            } else {
+                history
+            },
+            wait: if is_awaited && !wait.disable {
+                Some(time(wait.timeout.as_deref()).unwrap_or(timeout))
+            } else {
+                fleet.wait.filter(|_| !wait.disable)
+            },
+            test: lifecycle
+                .test
+                .as_ref()
+                .filter(|test| test.enable)
+                .map(|test| tests(test, timeout)),
+        }
+    }
+
+    fn of_fleet(is_atomic: bool, timeout: Duration, history: u32) -> Self {
+        let action = |remediation| ActionPolicy {
+            schedule: Schedule::Backoff,
+            remediation,
+            remediates_last: true,
+            crds: None,
+        };
+        let [install, upgrade] = if is_atomic {
+            [Remediation::Uninstall, Remediation::Rollback]
+        } else {
+            [Remediation::None, Remediation::None]
+        };
+        Self {
+            install: action(install),
+            upgrade: action(upgrade),
+            wait: if is_atomic { Some(timeout) } else { None },
+            test: None,
+            history,
+        }
+    }
+
+    /// The policy for an action.
+    pub const fn for_action(&self, action: AttemptAction) -> &ActionPolicy {
+        match action {
+            AttemptAction::Install => &self.install,
+            AttemptAction::Upgrade => &self.upgrade,
+        }
+    }
+}
+
+impl ActionPolicy {
+    /// What is done after the failed attempt with this number.
+    pub const fn remediation_of(&self, number: u32) -> Remediation {
+        if self.is_last(number) && !self.remediates_last {
+            Remediation::None
+        } else {
+            self.remediation
+        }
+    }
+
+    /// Whether the retries are used up with the attempt of this number.
+    pub const fn is_last(&self, number: u32) -> bool {
+        match self.schedule {
+            Schedule::Backoff => false,
+            Schedule::Intervals { retries, .. } => number > retries,
+        }
+    }
+
+    /// The time from the failure of the attempt with this number until the next one; `None` if the backoff alone counts.
+    pub const fn delay(&self, number: u32) -> Option<Duration> {
+        match self.schedule {
+            Schedule::Backoff => None,
+            Schedule::Intervals { retries, .. } if number > retries => Some(SLOW),
+            Schedule::Intervals { interval, .. } => Some(interval),
+        }
+    }
+}
+
+fn action(own: Option<&lifecycle::ActionPolicy>, action: AttemptAction, fleet: ActionPolicy) -> ActionPolicy {
+    let Some(own) = own else {
+        return fleet;
+    };
+    let remediation = match (&*own.remediation, action) {
+        ("rollback", AttemptAction::Upgrade) => Remediation::Rollback,
+        ("uninstall", _) => Remediation::Uninstall,
+        _ => Remediation::None,
+    };
+    let crds = match &*own.crds {
+        "Skip" => Some(CrdPolicy::Skip),
+        "Create" => Some(CrdPolicy::Create),
+        "CreateReplace" => Some(CrdPolicy::CreateReplace),
+        _ => None,
+    };
+    ActionPolicy {
+        schedule: Schedule::Intervals {
+            retries: u32::try_from(own.retries).unwrap_or_default(),
+            interval: time(own.retry_interval.as_deref()).unwrap_or(DEFAULT_INTERVAL),
+        },
+        remediation,
+        remediates_last: own.remediate_last_failure.unwrap_or(true),
+        crds,
+    }
+}
+
+fn tests(own: &lifecycle::TestPolicy, timeout: Duration) -> TestPolicy {
+    let (excluded, included) = own.filters.iter().partition::<Vec<_>, _>(|filter| filter.exclude);
+    let names =
+        |filters: Vec<&lifecycle::TestFilter>| filters.iter().map(|filter| filter.name.clone()).collect();
+    TestPolicy {
+        ignores_failures: own.ignore_failures,
+        timeout: time(own.timeout.as_deref()).unwrap_or(timeout),
+        included: names(included),
+        excluded: names(excluded),
+    }
+}
+
+fn time(text: Option<&str>) -> Option<Duration> {
+    text.and_then(|text| duration::parse(text).ok())
+        .filter(|time| !time.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn policy(options: &Value, lifecycle: &Value) -> Policy {
+        let options = serde_json::from_str(&options.to_string()).unwrap();
+        let lifecycle: Option<Lifecycle> = serde_json::from_str(&lifecycle.to_string()).unwrap();
+        Policy::of(&options, lifecycle.as_ref())
+    }
+
+    #[test]
+    fn without_a_life_cycle_it_is_that_of_fleet() {
+        let none = policy(&json!({}), &Value::Null);
+        assert_eq!((none.wait, none.test), (None, None));
+        for action in [none.install, none.upgrade] {
+            assert_eq!(action.schedule, Schedule::Backoff);
+            assert_eq!(action.remediation_of(7), Remediation::None);
+            assert_eq!(action.delay(7), None);
+        }
+        let atomic = policy(
+            &json!({ "helm": { "atomic": true, "timeoutSeconds": 7 } }),
+            &Value::Null,
+        );
+        assert_eq!(atomic.wait, Some(Duration::from_secs(7)));
+        assert_eq!(atomic.install.remediation_of(9), Remediation::Uninstall);
+        assert_eq!(atomic.upgrade.remediation_of(9), Remediation::Rollback);
+    }
+
+    #[test]
+    fn objects_are_waited_for_if_failures_matter() {
+        let minutes = |minutes| Some(Duration::from_mins(minutes));
+        for (lifecycle, wait) in [
+            (json!({}), None),
+            (json!({ "suspend": true, "drift": { "mode": "enabled" } }), None),
+            (json!({ "install": {} }), minutes(5)),
+            (json!({ "upgrade": {} }), minutes(5)),
+            (json!({ "test": { "enable": true } }), minutes(5)),
+            (json!({ "wait": {} }), minutes(5)),
+            (json!({ "wait": { "timeout": "2m" } }), minutes(2)),
+            (json!({ "install": {}, "wait": { "disable": true } }), None),
+            (json!({ "wait": { "timeout": "nonsense" } }), minutes(5)),
+        ] {
+            assert_eq!(policy(&json!({}), &lifecycle).wait, wait, "{lifecycle}");
+        }
+        let of_helm = policy(
+            &json!({ "helm": { "timeoutSeconds": 60 } }),
+            &json!({ "install": {} }),
+        );
+        assert_eq!(of_helm.wait, minutes(1));
+    }
+
+    #[test]
+    fn retries_are_followed_by_slow_ones() {
+        let own = json!({ "upgrade": { "retries": 2, "retryInterval": "1m", "remediation": "rollback" } });
+        let upgrade = policy(&json!({}), &own).upgrade;
+        let delays: Vec<_> = (1..5)
+            .map(|number| upgrade.delay(number).unwrap().as_secs())
+            .collect();
+        assert_eq!(delays, [60, 60, 3600, 3600]);
+    }
+
+    #[test]
+    fn the_last_failure_is_remediated_unless_it_is_left_for_inspection() {
+        for (own, expected) in [
+            (
+                json!({ "retries": 1, "remediation": "rollback" }),
+                [Remediation::Rollback; 3],
+            ),
+            (
+                json!({ "retries": 1, "remediation": "rollback", "remediateLastFailure": false }),
+                [Remediation::Rollback, Remediation::None, Remediation::None],
+            ),
+            (json!({ "remediation": "uninstall" }), [Remediation::Uninstall; 3]),
+            (json!({ "remediation": "none" }), [Remediation::None; 3]),
+            (json!({}), [Remediation::None; 3]),
+        ] {
+            let upgrade = policy(&json!({}), &json!({ "upgrade": own })).upgrade;
+            assert_eq!(
+                [1, 2, 3].map(|number| upgrade.remediation_of(number)),
+                expected,
+                "{own}"
+            );
+        }
+        // Nothing was deployed before an installation.
+        let install = policy(&json!({}), &json!({ "install": { "remediation": "rollback" } })).install;
+        assert_eq!(install.remediation, Remediation::None);
+    }
+
+    #[test]
+    fn enough_revisions_are_kept_for_a_rollback() {
+        let rollback = json!({ "upgrade": { "remediation": "rollback" } });
+        let history = |max: i64, lifecycle: &Value| {
+            policy(&json!({ "helm": { "maxHistory": max } }), lifecycle).history
+        };
+        for (max, lifecycle, expected) in [
+            (0, &Value::Null, 2),
+            (1, &Value::Null, 1),
+            (0, &json!({}), 5),
+            (1, &json!({}), 1),
+            (0, &rollback, 5),
+            (1, &rollback, 3),
+            (9, &rollback, 9),
+        ] {
+            assert_eq!(history(max, lifecycle), expected, "{max} {lifecycle}");
+        }
+    }
+
+    #[test]
+    fn tests_are_included_and_excluded_by_name() {
+        let own = json!({ "test": { "enable": true, "timeout": "90s", "filters": [
+            { "name": "a" }, { "name": "b", "exclude": true }
+        ] } });
+        let test = policy(&json!({}), &own).test.unwrap();
+        assert_eq!(
+            (test.included, test.excluded),
+            (vec!["a".to_owned()], vec!["b".to_owned()])
+        );
+        assert_eq!(test.timeout, Duration::from_secs(90));
+        assert_eq!(
+            policy(&json!({}), &json!({ "test": { "filters": [] } })).test,
+            None
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! The next step for a release that is wanted, when attempts may have failed.
+//!
+//! | last attempt for the wanted deployment | step |
+//! |---|---|
+//! | none, or it succeeded | the action of [`action`](crate::action) |
+//! | failed, to be rolled back, with a revision to restore | roll back |
+//! | failed, to be uninstalled | uninstall |
+//! | failed, and its rollback failed | roll back again; the next attempt if it is due |
+//! | failed and remediated, or nothing to remediate | the action if the next attempt is due or requested; wait otherwise |
+//! | an upgrade that was uninstalled | install at once: nothing runs |
+
+use std::fmt;
+
+use helmops_api::{lifecycle::Requests, timestamp::timestamp};
+use jiff::{SignedDuration, Timestamp};
+
+use super::policy::{Policy, Remediation, Schedule};
+use crate::{
+    action::{self, Action},
+    history::{FailedAttempt, History},
+    record::{AttemptAction, Failure, Status},
+    state::ReleaseState,
+};
+
+/// What the next step follows from.
+#[derive(Clone, Debug)]
+pub struct Situation<'h> {
+    /// The state of the release.
+    pub state: ReleaseState,
+    /// Its revisions.
+    pub history: &'h History,
+    /// What is to be done about failures.
+    pub policy: &'h Policy,
+    /// What is wanted.
+    pub deployment_id: &'h str,
+    /// What a user requests.
+    pub requested: Requested,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What a user requests with annotations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requested {
+    /// The next attempt now.
+    pub attempt: bool,
+    /// Another deployment of what is deployed already.
+    pub force: bool,
+    /// To forget failed attempts.
+    pub reset: bool,
+}
+
+impl Requested {
+    /// What is requested and was not handled yet. A request is a token, and each has its effect once.
+    pub fn of(requests: Option<&Requests>, handled: &Requests) -> Self {
+        let Some(requests) = requests else {
+            return Self::default();
+        };
+        let is_new = |token: &String, handled: &String| !token.is_empty() && token != handled;
+        Self {
+            attempt: is_new(&requests.reconcile, &handled.reconcile),
+            force: is_new(&requests.force, &handled.force),
+            reset: is_new(&requests.reset, &handled.reset),
+        }
+    }
+
+    const fn any(self) -> bool {
+        self.attempt || self.force || self.reset
+    }
+}
+
+/// The next step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<'h> {
+    /// An action, as without failures.
+    Act(Action),
+    /// Restore a revision.
+    Rollback {
+        /// The revision to restore.
+        to: u64,
+        /// Because of this.
+        failed: FailedAttempt<'h>,
+    },
+    /// Uninstall the release.
+    Uninstall {
+        /// Whether the record of the failed attempt is kept, which counts the attempts.
+        keeps_record: bool,
+        /// Because of this.
+        failed: FailedAttempt<'h>,
+    },
+    /// Wait for the next attempt.
+    Wait(Retry<'h>),
+}
+
+/// The next attempt after a failed one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry<'h> {
+    /// The failed attempt.
+    pub failed: FailedAttempt<'h>,
+    /// How many attempts there are before the slow ones.
+    pub attempts: u32,
+    /// When the next one is due.
+    pub at: Timestamp,
+    /// What was done about it.
+    pub remedy: Remedy,
+}
+
+/// What was done about a failed attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Nothing: that is the policy.
+    None,
+    /// Nothing: there is no revision to restore.
+    NoRevision,
+    /// It was rolled back.
+    RolledBack {
+        /// The revision that runs now.
+        revision: u64,
+    },
+    /// It was uninstalled.
+    Uninstalled,
+}
+
+/// The next step.
+pub fn next(situation: Situation<'_>) -> Step<'_> {
+    let Situation {
+        state,
+        history,
+        policy,
+        deployment_id,
+        requested,
+        now,
+    } = situation;
+    if let (ReleaseState::Current { .. }, true) = (&state, requested.force) {
+        return Step::Act(Action::Upgrade { discard: None });
+    }
+    let Some(failed) = history.failed_attempt(deployment_id) else {
+        return Step::Act(action::to_deploy(state));
+    };
+    let own = policy.for_action(failed.attempt.action);
+    let number = failed.attempt.number;
+    let delay = own.delay(number).filter(|_| !requested.any());
+    let at = delay.map(|delay| due(failed, delay));
+    let is_due = at.is_none_or(|at| at <= now);
+    let target = history.before(failed.revision.number);
+    let remedy = match state {
+        ReleaseState::Failed(_) => match (own.remediation_of(number), target) {
+            (Remediation::Rollback, Some(target)) if is_newest(history, failed) || !is_due => {
+                let to = target.number;
+                return Step::Rollback { to, failed };
+            }
+            (Remediation::Uninstall, _) if is_newest(history, failed) => {
+                let keeps_record = own.schedule != Schedule::Backoff;
+                return Step::Uninstall { keeps_record, failed };
+            }
+            (Remediation::Rollback, None) => Remedy::NoRevision,
+            _ => Remedy::None,
+        },
+        ReleaseState::Outdated { revision } => Remedy::RolledBack { revision },
+        ReleaseState::Uninstalled if failed.attempt.action == AttemptAction::Upgrade => {
+            return Step::Act(action::to_deploy(state));
+        }
+        ReleaseState::Uninstalled => Remedy::Uninstalled,
+        _ => return Step::Act(action::to_deploy(state)),
+    };
+    match at {
+        Some(at) if !is_due => Step::Wait(Retry {
+            failed,
+            attempts: attempts(own.schedule),
+            at,
+            remedy,
+        }),
+        _ => Step::Act(action::to_deploy(state)),
+    }
+}
+
+fn is_newest(history: &History, failed: FailedAttempt<'_>) -> bool {
+    history.newest().map(|newest| newest.number) == Some(failed.revision.number)
+}
+
+/// When the next attempt is due. A record without a time is one of long ago.
+fn due(failed: FailedAttempt<'_>, delay: std::time::Duration) -> Timestamp {
+    let failed_at = failed.revision.changed_at.unwrap_or(Timestamp::UNIX_EPOCH);
+    let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
+    failed_at.saturating_add(delay).unwrap_or(Timestamp::MAX)
+}
+
+const fn attempts(schedule: Schedule) -> u32 {
+    match schedule {
+        Schedule::Backoff => 0,
+        Schedule::Intervals { retries, .. } => retries.saturating_add(1),
+    }
+}
+
+impl Retry<'_> {
+    /// The revision whose objects are on the cluster; `None` if there is none, or if it is not complete.
+    pub fn running(&self) -> Option<u64> {
+        match (&self.remedy, self.failed.failure) {
+            (Remedy::RolledBack { revision }, _) => Some(*revision),
+            (Remedy::None | Remedy::NoRevision, Failure::NotReady(_) | Failure::Test(_)) => {
+                Some(self.failed.revision.number)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What failed, what runs, and what comes next: for the status.
+impl fmt::Display for Retry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FailedAttempt {
+            revision,
+            attempt,
+            failure,
+        } = self.failed;
+        let chart = &revision.chart;
+        let what = match attempt.action {
+            AttemptAction::Install => "installation of",
+            AttemptAction::Upgrade => "upgrade to",
+        };
+        write!(f, "{what} chart {} {} failed", chart.name, chart.version)?;
+        let is_slow = attempt.number >= self.attempts;
+        if is_slow {
+            write!(f, " (attempt {})", attempt.number)?;
+        } else {
+            write!(f, " (attempt {} of {})", attempt.number, self.attempts)?;
+        }
+        write!(f, ": {}", failure.cause())?;
+        match &self.remedy {
+            Remedy::None => {}
+            Remedy::NoRevision => {
+                f.write_str("; not rolled back, because no earlier revision was deployed")?
+            }
+            Remedy::RolledBack { revision } => write!(f, "; rolled back, as revision {revision}")?,
+            Remedy::Uninstalled => f.write_str("; uninstalled")?,
+        }
+        write!(f, "; next attempt at {}", timestamp(self.at))?;
+        if is_slow {
+            f.write_str(", then once an hour")?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a revision that failed may have become ready since: its objects are in place, and nothing was done about it.
+pub fn may_recover(history: &History, deployment_id: &str) -> Option<u64> {
+    let failed = history.failed_attempt(deployment_id)?;
+    let is_unready = matches!(failed.failure, Failure::NotReady(_));
+    (is_unready && is_newest(history, failed) && failed.revision.status == Status::Failed)
+        .then_some(failed.revision.number)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,397 @@
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    history::{Chart, Origin, Owner, Revision},
+    lifecycle::{ActionPolicy, Remediation},
+    record::{Attempt, Cause},
+    state::Wanted,
+};
+
+const ID: &str = ":new";
+const OLD: &str = ":old";
+/// When attempts failed.
+const FAILED_AT: i64 = 1_000_000;
+const INTERVAL: u64 = 60;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
+fn revision(number: u64, status: Status, id: &str, attempt: (AttemptAction, u32)) -> Revision {
+    Revision {
+        number,
+        status,
+        origin: Origin {
+            owner: Owner::BundleDeployment("web".to_owned()),
+            attempt: Some(Attempt {
+                action: attempt.0,
+                deployment_id: id.to_owned(),
+                cause: Cause::Change,
+                number: attempt.1,
+            }),
+        },
+        is_replaced: false,
+        is_rollback: false,
+        failure: None,
+        made_at: None,
+        changed_at: Some(at(FAILED_AT)),
+        chart: Chart {
+            name: "web".to_owned(),
+            version: "1.2.0".to_owned(),
+        },
+    }
+}
+
+fn good(number: u64, status: Status) -> Revision {
+    revision(number, status, OLD, (AttemptAction::Install, 1))
+}
+
+fn failed(number: u64, attempt: u32) -> Revision {
+    Revision {
+        failure: Some(Failure::NotReady("Deployment shop/web is not ready".to_owned())),
+        ..revision(number, Status::Failed, ID, (AttemptAction::Upgrade, attempt))
+    }
+}
+
+fn failed_install(number: u64, attempt: u32) -> Revision {
+    Revision {
+        failure: Some(Failure::Helm("x".to_owned())),
+        ..revision(number, Status::Failed, ID, (AttemptAction::Install, attempt))
+    }
+}
+
+fn rollback(number: u64, status: Status) -> Revision {
+    Revision {
+        is_rollback: true,
+        failure: (status == Status::Failed).then(|| Failure::Helm("Rollback failed".to_owned())),
+        ..good(number, status)
+    }
+}
+
+fn uninstalled(revision: Revision) -> Revision {
+    Revision {
+        status: Status::Uninstalled,
+        failure: Some(Failure::Uninstalled("x".to_owned())),
+        ..revision
+    }
+}
+
+fn policy(remediation: Remediation, retries: u32) -> Policy {
+    let action = ActionPolicy {
+        schedule: Schedule::Intervals {
+            retries,
+            interval: Duration::from_secs(INTERVAL),
+        },
+        remediation,
+        remediates_last: true,
+        crds: None,
+    };
+    Policy {
+        install: action,
+        upgrade: action,
+        wait: None,
+        test: None,
+        history: 5,
+    }
+}
+
+/// The step, as text: without the parts that only refer to the revisions.
+fn step(revisions: &[Revision], policy: &Policy, seconds: i64, requested: Requested) -> String {
+    let history = History::new(revisions.to_vec());
+    let wanted = Wanted {
+        bundle_deployment: "web",
+        deployment_id: ID,
+        applied: None,
+        takes_ownership: false,
+    };
+    let situation = Situation {
+        state: ReleaseState::of(&wanted, &history),
+        history: &history,
+        policy,
+        deployment_id: ID,
+        requested,
+        now: at(FAILED_AT + seconds),
+    };
+    match next(situation) {
+        Step::Act(Action::Install { replaces }) => format!("install, replaces: {replaces}"),
+        Step::Act(Action::Upgrade { discard: None }) => "upgrade".to_owned(),
+        Step::Act(Action::Upgrade {
+            discard: Some(revision),
+        }) => format!("upgrade without {revision}"),
+        Step::Act(action) => format!("{action:?}"),
+        Step::Rollback { to, .. } => format!("roll back to {to}"),
+        Step::Uninstall { keeps_record, .. } => format!("uninstall, keeps record: {keeps_record}"),
+        Step::Wait(retry) => format!("wait {}", retry.at.as_second() - FAILED_AT),
+    }
+}
+
+#[test]
+fn a_failed_upgrade_is_rolled_back_once_and_repeated_when_it_is_due() {
+    let policy = policy(Remediation::Rollback, 1);
+    let before = good(1, Status::Superseded);
+    let restored = [failed(2, 1), before.clone(), rollback(3, Status::Deployed)];
+    let last = [failed(4, 2), before.clone(), rollback(5, Status::Deployed)];
+    for (revisions, seconds, expected) in [
+        (&[failed(2, 1), before.clone()][..], 0, "roll back to 1"),
+        // Also if the agent was away meanwhile.
+        (&[failed(2, 1), before.clone()], 9999, "roll back to 1"),
+        // Helm failed before it changed the status of the revision before.
+        (&[failed(2, 1), good(1, Status::Deployed)], 0, "roll back to 1"),
+        (&restored, 0, "wait 60"),
+        (&restored, 59, "wait 60"),
+        (&restored, 60, "upgrade"),
+        (
+            &[failed(4, 2), before.clone(), rollback(3, Status::Superseded)],
+            0,
+            "roll back to 3",
+        ),
+        (&last, 60, "wait 3600"),
+        (&last, 3600, "upgrade"),
+    ] {
+        assert_eq!(
+            step(revisions, &policy, seconds, Requested::default()),
+            expected,
+            "{revisions:?}"
+        );
+    }
+}
+
+#[test]
+fn a_rollback_that_failed_is_repeated_until_the_next_attempt_is_due() {
+    let policy = policy(Remediation::Rollback, 1);
+    let revisions = [
+        good(1, Status::Superseded),
+        failed(2, 1),
+        rollback(3, Status::Failed),
+    ];
+    assert_eq!(
+        step(&revisions, &policy, 0, Requested::default()),
+        "roll back to 1"
+    );
+    assert_eq!(step(&revisions, &policy, 60, Requested::default()), "upgrade");
+}
+
+#[test]
+fn without_a_revision_to_restore_nothing_is_rolled_back() {
+    let policy = policy(Remediation::Rollback, 1);
+    assert_eq!(step(&[failed(2, 1)], &policy, 0, Requested::default()), "wait 60");
+}
+
+#[test]
+fn a_failed_installation_is_uninstalled_and_repeated_as_one() {
+    let policy = policy(Remediation::Uninstall, 3);
+    for (revision, seconds, expected) in [
+        (failed_install(1, 1), 0, "uninstall, keeps record: true"),
+        (uninstalled(failed_install(1, 1)), 0, "wait 60"),
+        (uninstalled(failed_install(1, 1)), 60, "install, replaces: true"),
+        (uninstalled(failed_install(1, 4)), 60, "wait 3600"),
+    ] {
+        assert_eq!(
+            step(&[revision], &policy, seconds, Requested::default()),
+            expected
+        );
+    }
+}
+
+#[test]
+fn an_upgrade_that_was_uninstalled_is_installed_at_once() {
+    let policy = policy(Remediation::Uninstall, 0);
+    let revisions = [uninstalled(failed(2, 1)), good(1, Status::Superseded)];
+    assert_eq!(
+        step(&revisions, &policy, 0, Requested::default()),
+        "install, replaces: true"
+    );
+}
+
+#[test]
+fn without_remediation_the_same_revision_is_tried_again() {
+    let policy = policy(Remediation::None, 1);
+    let revisions = [failed(2, 1), good(1, Status::Superseded)];
+    assert_eq!(step(&revisions, &policy, 59, Requested::default()), "wait 60");
+    // Its record is of no use: attempts do not add revisions.
+    assert_eq!(
+        step(&revisions, &policy, 60, Requested::default()),
+        "upgrade without 2"
+    );
+    assert_eq!(
+        step(&[failed_install(1, 1)], &policy, 60, Requested::default()),
+        "install, replaces: true"
+    );
+}
+
+#[test]
+fn the_last_failure_may_be_left_for_inspection() {
+    let mut policy = policy(Remediation::Rollback, 1);
+    policy.upgrade.remediates_last = false;
+    let before = good(1, Status::Superseded);
+    let first = [failed(2, 1), before.clone()];
+    let last = [failed(4, 2), before];
+    assert_eq!(step(&first, &policy, 0, Requested::default()), "roll back to 1");
+    assert_eq!(step(&last, &policy, 0, Requested::default()), "wait 3600");
+}
+
+#[test]
+fn a_request_makes_the_next_attempt_due() {
+    let policy = policy(Remediation::Rollback, 0);
+    let revisions = [
+        good(1, Status::Superseded),
+        failed(2, 1),
+        rollback(3, Status::Deployed),
+    ];
+    let none = Requested::default();
+    for requested in [
+        Requested {
+            attempt: true,
+            ..none
+        },
+        Requested { force: true, ..none },
+        Requested { reset: true, ..none },
+    ] {
+        assert_eq!(
+            step(&revisions, &policy, 0, requested),
+            "upgrade",
+            "{requested:?}"
+        );
+    }
+    let current = [revision(2, Status::Deployed, ID, (AttemptAction::Upgrade, 1))];
+    for (requested, expected) in [
+        (none, "None"),
+        (
+            Requested {
+                attempt: true,
+                ..none
+            },
+            "None",
+        ),
+        (Requested { reset: true, ..none }, "None"),
+        (Requested { force: true, ..none }, "upgrade"),
+    ] {
+        assert_eq!(step(&current, &policy, 0, requested), expected, "{requested:?}");
+    }
+}
+
+#[test]
+fn failures_of_another_deployment_do_not_count() {
+    let policy = policy(Remediation::Rollback, 0);
+    let other = Revision {
+        failure: Some(Failure::Helm("x".to_owned())),
+        ..revision(2, Status::Failed, ":other", (AttemptAction::Upgrade, 5))
+    };
+    let revisions = [other, good(1, Status::Superseded)];
+    assert_eq!(step(&revisions, &policy, 0, Requested::default()), "upgrade");
+    // What failed once is tried anew after something else was deployed.
+    let revisions = [
+        failed(2, 1),
+        good(1, Status::Superseded),
+        good(3, Status::Deployed),
+    ];
+    assert_eq!(step(&revisions, &policy, 0, Requested::default()), "upgrade");
+}
+
+#[test]
+fn an_interrupted_attempt_is_repeated_at_once() {
+    let policy = policy(Remediation::Rollback, 0);
+    let interrupted = Revision {
+        failure: None,
+        ..failed(2, 1)
+    };
+    let revisions = [interrupted, good(1, Status::Superseded)];
+    assert_eq!(
+        step(&revisions, &policy, 0, Requested::default()),
+        "upgrade without 2"
+    );
+}
+
+#[test]
+fn fleets_policy_leaves_the_time_to_the_backoff() {
+    let atomic = Policy::of(
+        &serde_json::from_str(r#"{"helm":{"atomic":true}}"#).unwrap(),
+        None,
+    );
+    let before = good(1, Status::Superseded);
+    let restored = [failed(2, 1), before.clone(), rollback(3, Status::Deployed)];
+    assert_eq!(
+        step(&[failed(2, 1), before], &atomic, 0, Requested::default()),
+        "roll back to 1"
+    );
+    assert_eq!(step(&restored, &atomic, 0, Requested::default()), "upgrade");
+    assert_eq!(
+        step(&[failed_install(1, 1)], &atomic, 0, Requested::default()),
+        "uninstall, keeps record: false"
+    );
+    let plain = Policy::of(&serde_json::from_str("{}").unwrap(), None);
+    let revisions = [failed(2, 1), good(1, Status::Superseded)];
+    assert_eq!(
+        step(&revisions, &plain, 0, Requested::default()),
+        "upgrade without 2"
+    );
+}
+
+#[test]
+fn the_message_has_the_cause_then_what_runs_then_what_comes_next() {
+    let history = History::new(vec![failed(2, 1), good(1, Status::Superseded)]);
+    let retry = |number, remedy| {
+        let mut history = history.clone();
+        if number > 1 {
+            history = History::new(vec![failed(2, number)]);
+        }
+        Retry {
+            failed: history.failed_attempt(ID).unwrap(),
+            attempts: 2,
+            at: at(FAILED_AT),
+            remedy,
+        }
+        .to_string()
+    };
+    assert_eq!(
+        retry(1, Remedy::RolledBack { revision: 3 }),
+        "upgrade to chart web 1.2.0 failed (attempt 1 of 2): not ready: Deployment shop/web is not ready; rolled back, as revision 3; \
+         next attempt at 1970-01-12T13:46:40Z"
+    );
+    assert_eq!(
+        retry(3, Remedy::NoRevision),
+        "upgrade to chart web 1.2.0 failed (attempt 3): not ready: Deployment shop/web is not ready; not rolled back, because no earlier \
+         revision was deployed; next attempt at 1970-01-12T13:46:40Z, then once an hour"
+    );
+}
+
+#[test]
+fn only_a_revision_that_was_not_ready_may_recover() {
+    let helm = Revision {
+        failure: Some(Failure::Helm("x".to_owned())),
+        ..failed(2, 1)
+    };
+    for (revisions, expected) in [
+        (vec![failed(2, 1)], Some(2)),
+        (vec![helm], None),
+        (vec![failed(2, 1), rollback(3, Status::Deployed)], None),
+        (vec![uninstalled(failed(2, 1))], None),
+    ] {
+        assert_eq!(may_recover(&History::new(revisions), ID), expected);
+    }
+}
+
+#[test]
+fn each_token_counts_once() {
+    let requests = |text: &str| Requests {
+        reconcile: text.to_owned(),
+        force: text.to_owned(),
+        reset: text.to_owned(),
+        ..Requests::default()
+    };
+    let all = Requested {
+        attempt: true,
+        force: true,
+        reset: true,
+    };
+    for (requested, handled, expected) in [
+        (None, requests(""), Requested::default()),
+        (Some(requests("")), requests("1"), Requested::default()),
+        (Some(requests("1")), requests(""), all),
+        (Some(requests("1")), requests("1"), Requested::default()),
+        (Some(requests("2")), requests("1"), all),
+    ] {
+        assert_eq!(Requested::of(requested.as_ref(), &handled), expected);
+    }
+}

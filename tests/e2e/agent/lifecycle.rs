@@ -1,0 +1,315 @@
+//! `spec.lifecycle`: what follows when an attempt fails.
+
+use anyhow::{Context, Result, ensure};
+use helmops_release::record::Status;
+use serde_json::{Value, json};
+
+use crate::harness::agent::{CONFIG, Fixture};
+use crate::harness::{condition, message};
+
+/// A Deployment that never gets a pod: there are no nodes.
+const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: late}\nspec:\n  selector: {matchLabels: {app: late}}\n  template:\n    metadata: {labels: {app: late}}\n    spec: {containers: [{name: a, image: a}]}\n";
+/// A Pod that no node runs.
+const POD: &str =
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: late}\nspec: {containers: [{name: a, image: a}]}\n";
+/// A Service with a port that the API server rejects.
+const INVALID: &str =
+    "apiVersion: v1\nkind: Service\nmetadata: {name: invalid}\nspec: {ports: [{port: 100000}]}\n";
+
+/// A life cycle in which objects have two seconds to become ready.
+fn lifecycle(parts: &Value) -> Value {
+    let mut lifecycle = json!({ "wait": { "timeout": "2s" } });
+    let parts = parts.as_object().unwrap().clone();
+    lifecycle.as_object_mut().unwrap().extend(parts);
+    lifecycle
+}
+
+fn spec(msg: &str, parts: &Value) -> Value {
+    json!({ "lifecycle": lifecycle(parts), "options": { "helm": { "values": { "msg": msg } } } })
+}
+
+/// Status and reason of a condition.
+fn state(found: &Value, r#type: &str) -> String {
+    let text = |condition: &Value, key| condition[key].as_str().unwrap_or_default().to_owned();
+    condition(found, r#type).map_or_else(String::new, |one| {
+        format!("{} {}", text(one, "status"), text(one, "reason"))
+    })
+}
+
+async fn until_state(fixture: &Fixture, name: &str, r#type: &str, expected: &str) -> Value {
+    fixture
+        .until(name, |found| {
+            let state = state(found, r#type);
+            ensure!(
+                state == expected,
+                "{type} is {state:?}, not {expected:?}: {}",
+                found["status"]["conditions"]
+            );
+            Ok(())
+        })
+        .await
+}
+
+fn history(found: &Value) -> Vec<String> {
+    let entries = found["status"]["lifecycle"]["history"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let text = |one: &Value| {
+        format!(
+            "{} {} {}",
+            one["revision"],
+            one["action"].as_str().unwrap(),
+            one["outcome"].as_str().unwrap()
+        )
+    };
+    entries.iter().map(text).collect()
+}
+
+async fn charts(fixture: &Fixture) {
+    fixture
+        .charts
+        .web("2.0.0", &[("config", CONFIG), ("late", DEPLOYMENT)])
+        .await;
+    fixture
+        .charts
+        .web("3.0.0", &[("config", CONFIG), ("invalid", INVALID)])
+        .await;
+}
+
+/// How many minutes there are until the next attempt.
+fn minutes_until_next(found: &Value) -> Result<i64> {
+    let next = found["status"]["lifecycle"]["nextAttempt"]
+        .as_str()
+        .context("no next attempt")?;
+    let next: jiff::Timestamp = next.parse()?;
+    Ok(next.duration_since(jiff::Timestamp::now()).as_mins())
+}
+
+#[tokio::test]
+async fn an_upgrade_that_is_not_ready_is_rolled_back_and_tried_again() {
+    let fixture = Fixture::new("life-rollback").await;
+    charts(&fixture).await;
+    let agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = json!({ "upgrade": { "retries": 1, "retryInterval": "1s", "remediation": "rollback" } });
+    fixture.deploy("web", "1.0.0", &spec("before", &policy)).await;
+    let before = fixture.until_ready("web").await;
+    assert_eq!(state(&before, "Released"), "True InstallSucceeded");
+
+    fixture.deploy("web", "2.0.0", &spec("after", &policy)).await;
+    let waiting = until_state(&fixture, "web", "Released", "Unknown Progressing").await;
+    assert!(message(&waiting, "Released").contains("late"), "what is late");
+    // One retry, and then one in an hour.
+    let failed = fixture
+        .until("web", |found| {
+            ensure!(minutes_until_next(found)? > 50, "the next attempt is earlier");
+            Ok(())
+        })
+        .await;
+    assert_eq!(
+        fixture.helm_runs_of(&release),
+        ["install", "upgrade", "rollback", "upgrade", "rollback"]
+    );
+    assert_eq!(state(&failed, "Released"), "False UpgradeFailed");
+    assert_eq!(state(&failed, "Remediated"), "True RollbackSucceeded");
+    assert_eq!(state(&failed, "Deployed"), "False Error");
+    assert_eq!(
+        state(&failed, "Ready").split(' ').next(),
+        Some("True"),
+        "what runs is monitored"
+    );
+    let text = message(&failed, "Deployed");
+    for part in [
+        "chart web 2.0.0 failed (attempt 2)",
+        "late",
+        "after 2 s",
+        "rolled back, as revision 5",
+        "once an hour",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text:?}");
+    }
+    assert_eq!(
+        failed["status"]["appliedDeploymentID"],
+        before["spec"]["deploymentID"]
+    );
+    assert_eq!(
+        failed["status"]["release"],
+        format!("{}/{release}:5", fixture.apps.name())
+    );
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("before"));
+    assert_eq!(
+        history(&failed),
+        [
+            "5 rollback deployed",
+            "4 upgrade failed",
+            "3 rollback superseded",
+            "2 upgrade failed",
+            "1 install superseded"
+        ]
+    );
+
+    // A restart forgets nothing.
+    drop(agent);
+    let _agent = fixture.start().await;
+    fixture.barrier().await;
+    assert_eq!(fixture.helm_runs_of(&release).len(), 5);
+
+    // A request leads to one attempt.
+    let mut requested = spec("after", &policy);
+    requested["lifecycle"]["requests"] = json!({ "reconcile": "1" });
+    fixture.deploy("web", "2.0.0", &requested).await;
+    fixture
+        .until("web", |found| {
+            ensure!(found["status"]["lifecycle"]["failures"] == 3, "no third attempt");
+            Ok(())
+        })
+        .await;
+    fixture.barrier().await;
+    assert_eq!(fixture.helm_runs_of(&release).len(), 7);
+
+    // What repairs it is deployed at once.
+    fixture.deploy("web", "1.0.0", &spec("repaired", &policy)).await;
+    let found = fixture.until_ready("web").await;
+    assert_eq!(state(&found, "Released"), "True UpgradeSucceeded");
+    assert_eq!(state(&found, "Remediated"), "");
+    assert_eq!(found["status"]["lifecycle"]["failures"], Value::Null);
+}
+
+#[tokio::test]
+async fn an_upgrade_that_helm_cannot_complete_is_rolled_back() {
+    let fixture = Fixture::new("life-refused").await;
+    charts(&fixture).await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = json!({ "upgrade": { "remediation": "rollback" } });
+    fixture.deploy("web", "1.0.0", &spec("before", &policy)).await;
+    fixture.until_ready("web").await;
+    fixture.deploy("web", "3.0.0", &spec("after", &policy)).await;
+    let found = until_state(&fixture, "web", "Remediated", "True RollbackSucceeded").await;
+    assert!(
+        message(&found, "Deployed").contains("100000"),
+        "{}",
+        message(&found, "Deployed")
+    );
+    assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade", "rollback"]);
+    fixture.until_msg(&release, "before").await;
+}
+
+#[tokio::test]
+async fn a_failed_installation_is_uninstalled_and_retried_as_an_installation() {
+    let fixture = Fixture::new("life-install").await;
+    charts(&fixture).await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = json!({ "install": { "retries": 1, "retryInterval": "1s", "remediation": "uninstall" } });
+    fixture.deploy("web", "2.0.0", &spec("x", &policy)).await;
+    let failed = fixture
+        .until("web", |found| {
+            ensure!(minutes_until_next(found)? > 50, "the next attempt is earlier");
+            Ok(())
+        })
+        .await;
+    assert_eq!(
+        fixture.helm_runs_of(&release),
+        ["install", "uninstall", "install", "uninstall"]
+    );
+    assert_eq!(state(&failed, "Released"), "False InstallFailed");
+    assert_eq!(state(&failed, "Remediated"), "True UninstallSucceeded");
+    assert_eq!(fixture.object("deployment/late").await, None);
+    let text = message(&failed, "Deployed");
+    assert!(
+        text.contains("installation of chart web 2.0.0 failed (attempt 2)") && text.contains("uninstalled"),
+        "{text}"
+    );
+    fixture.deploy("web", "1.0.0", &spec("x", &policy)).await;
+    let found = fixture.until_ready("web").await;
+    assert_eq!(state(&found, "Released"), "True InstallSucceeded");
+}
+
+/// A failure that heals needs no other attempt.
+#[tokio::test]
+async fn a_release_that_becomes_ready_late_counts_as_deployed() {
+    let fixture = Fixture::new("life-late").await;
+    fixture
+        .charts
+        .web("2.0.0", &[("config", CONFIG), ("late", POD)])
+        .await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture
+        .deploy("web", "2.0.0", &spec("x", &json!({ "install": {} })))
+        .await;
+    let record = fixture.until_status(&release, 1, "failed").await;
+    assert!(
+        record.info.description.starts_with("not ready: "),
+        "{}",
+        record.info.description
+    );
+    until_state(&fixture, "web", "Released", "False InstallFailed").await;
+    let ready = json!([{ "type": "Ready", "status": "True" }]);
+    let status = json!({ "status": { "phase": "Running", "conditions": ready } }).to_string();
+    let patch = [
+        "patch",
+        "pod",
+        "late",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &status,
+    ];
+    fixture.kubectl(&patch).await;
+    let found = fixture.until_ready("web").await;
+    assert_eq!(state(&found, "Released"), "True InstallSucceeded");
+    let (_, record) = fixture.record(&release, 1).await.unwrap();
+    assert_eq!(record.info.status, Status::Deployed);
+    assert_eq!(fixture.helm_runs_of(&release), ["install"]);
+}
+
+#[tokio::test]
+async fn a_forced_deployment_happens_once() {
+    let fixture = Fixture::new("life-force").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let mut spec = spec("x", &json!({ "requests": { "force": "1" } }));
+    fixture.deploy("web", "1.0.0", &spec).await;
+    fixture.until_ready("web").await;
+    fixture.barrier().await;
+    assert_eq!(
+        fixture.helm_runs_of(&release),
+        ["install"],
+        "the installation is the deployment"
+    );
+    spec["lifecycle"]["requests"]["force"] = json!("2");
+    fixture.deploy("web", "1.0.0", &spec).await;
+    fixture.until_revision("web", 2).await;
+    fixture.barrier().await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade"]);
+    let found = fixture.until("web", |_| Ok(())).await;
+    assert_eq!(found["status"]["lifecycle"]["handled"]["force"], "2");
+}
+
+#[tokio::test]
+async fn a_suspended_release_is_left_as_it_is() {
+    let fixture = Fixture::new("life-suspend").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "1.0.0", &spec("before", &json!({}))).await;
+    fixture.until_ready("web").await;
+    fixture
+        .deploy("web", "1.0.0", &spec("after", &json!({ "suspend": true })))
+        .await;
+    fixture
+        .until("web", |found| {
+            ensure!(
+                found["status"]["lifecycle"]["suspended"] == true,
+                "it is not suspended"
+            );
+            Ok(())
+        })
+        .await;
+    fixture.barrier().await;
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("before"));
+    fixture.deploy("web", "1.0.0", &spec("after", &json!({}))).await;
+    fixture.until_msg(&release, "after").await;
+}
