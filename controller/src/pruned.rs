@@ -10,28 +10,62 @@ use helmops_api::{
 use helmops_core::status::{Event, lifecycle_unsupported};
 use helmops_process::lock;
 
+use crate::watch::ListCount;
+
 /// Maximum length of the paths in the log, in bytes.
 const MAX_LOGGED: usize = 1024;
 
-/// The fields of a kind that its CRD lacks, as the responses to writes show. The process forgets them at its end, and
-/// learns them again with a write that changes nothing.
+/// The fields of a kind that its CRD lacks, as the responses to writes show. They are forgotten when the kind is listed again, because its
+/// CRD may have changed, and at the end of the process. Then a write that changes nothing shows them again.
 #[derive(Debug, Default)]
-pub struct Pruned(Mutex<Arc<PrunedFields>>);
+pub struct Pruned {
+    lists: ListCount,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    fields: Arc<PrunedFields>,
+    /// How often the kind was listed when they were observed.
+    lists: u64,
+}
+
+impl Known {
+    fn forget_before(&mut self, lists: u64) {
+        if self.lists != lists {
+            *self = Self {
+                lists,
+                ..Self::default()
+            };
+        }
+    }
+}
 
 impl Pruned {
+    /// Nothing is known yet of the kind that is counted.
+    pub fn new(lists: ListCount) -> Self {
+        Self {
+            lists,
+            known: Mutex::default(),
+        }
+    }
+
     /// What is known now.
     pub fn get(&self) -> Arc<PrunedFields> {
-        Arc::clone(&lock(&self.0))
+        let mut known = lock(&self.known);
+        known.forget_before(self.lists.get());
+        Arc::clone(&known.fields)
     }
 
     /// Learns from a write: `kind` is that of the object, `sent` its spec, and `stored` the spec in the response.
     /// Returns what happened to a life cycle in this write.
     pub fn learn<S: Prunable>(&self, kind: &'static str, sent: &S, stored: &S) -> LifecycleStorage {
-        let mut known = lock(&self.0);
-        if sent == stored && **known == PrunedFields::default() {
+        let mut known = lock(&self.known);
+        known.forget_before(self.lists.get());
+        if sent == stored && *known.fields == PrunedFields::default() {
             return LifecycleStorage::Stored;
         }
-        let fields = Arc::make_mut(&mut known);
+        let fields = Arc::make_mut(&mut known.fields);
         let is_first = !fields.has_lifecycle();
         if fields.learn(sent, stored) {
             let fields = cut(fields.to_string(), MAX_LOGGED);
@@ -84,6 +118,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_a_crd_lacks_is_forgotten_when_its_kind_is_listed_again() {
+        let of = |value: serde_json::Value| serde_json::from_str::<BundleSpec>(&value.to_string()).unwrap();
+        let (sent, stored) = (of(json!({ "lifecycle": {} })), of(json!({})));
+        let lists = ListCount::default();
+        let pruned = Pruned::new(lists.clone());
+        pruned.learn("Bundle", &sent, &stored);
+        assert!(pruned.get().are_equal(&sent, &stored));
+        lists.count();
+        assert!(!pruned.get().are_equal(&sent, &stored), "another write shows it");
+        assert_eq!(
+            pruned.learn("Bundle", &sent, &stored),
+            LifecycleStorage::FirstDropped("Bundle")
+        );
+        assert!(pruned.get().are_equal(&sent, &stored));
+    }
 
     #[test]
     fn a_dropped_life_cycle_is_noticed_once_for_each_kind() {

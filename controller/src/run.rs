@@ -72,6 +72,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let bounds = MemoryBounds::of(memory_limit.bytes(), args.cache_size());
     let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
     let scope = args.scope();
+    let lists = stores.lists.clone();
     let context = Arc::new(Context {
         client,
         scope: scope.clone(),
@@ -86,8 +87,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         retries: Retries::default(),
         min_polling_interval: args.min_polling_interval,
         stores_own_status_fields: AtomicBool::new(true),
-        pruned_bundle_fields: Pruned::default(),
-        pruned_deployment_fields: Pruned::default(),
+        pruned_bundle_fields: Pruned::new(lists.bundles),
+        pruned_deployment_fields: Pruned::new(lists.deployments),
     });
     tracing::info!(
         version = process::version(),

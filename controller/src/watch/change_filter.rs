@@ -195,10 +195,17 @@ mod tests {
             "/metadata/deletionTimestamp",
             json!("2026-01-01T00:00:00Z")
         ));
-        assert!(is_relevant(
-            "/metadata/annotations",
-            json!({ labels::POLL_REQUESTED_AT: "1" })
-        ));
+        for request in [
+            labels::POLL_REQUESTED_AT,
+            labels::RECONCILE_REQUESTED_AT,
+            labels::FORCE_REQUESTED_AT,
+            labels::RESET_REQUESTED_AT,
+        ] {
+            assert!(
+                is_relevant("/metadata/annotations", json!({ request: "1" })),
+                "{request}"
+            );
+        }
         assert!(is_relevant("/metadata/labels", json!({ labels::SHARD: "b" })));
         assert!(is_relevant("/status", json!({})), "cleared by a user");
     }

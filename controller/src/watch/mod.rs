@@ -34,7 +34,13 @@ mod scope;
 mod sources;
 mod weight;
 
-use std::{future::ready, sync::Arc};
+use std::{
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use futures::{
     FutureExt, Stream, StreamExt,
@@ -89,6 +95,39 @@ pub struct Stores {
     pub delivery: Option<DeliveryStores>,
     /// The memory budget of the objects in the stores.
     pub budget: StoreBudget,
+    /// How often Bundles and BundleDeployments were listed.
+    pub lists: Lists,
+}
+
+/// How often kinds were listed: at the start, and when a watch has ended. An API server ends the watches of a kind when its CRD changes.
+#[derive(Clone, Debug, Default)]
+pub struct Lists {
+    /// The lists of Bundles.
+    pub bundles: ListCount,
+    /// The lists of BundleDeployments.
+    pub deployments: ListCount,
+}
+
+/// How often a kind was listed.
+#[derive(Clone, Debug, Default)]
+pub struct ListCount(Arc<AtomicU64>);
+
+impl ListCount {
+    /// The number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Counts a complete list, before its objects are reconciled.
+    pub fn count(&self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+
+    fn observe<K>(&self, event: &watcher::Result<watcher::Event<K>>) {
+        if matches!(event, Ok(watcher::Event::InitDone)) {
+            self.count();
+        }
+    }
 }
 
 /// The stores that the bundle loop needs to deliver Bundles to clusters.
@@ -143,6 +182,7 @@ impl Stores {
             policies: PolicyCache::default(),
             delivery: delivery.map(new_delivery),
             budget,
+            lists: Lists::default(),
         }
     }
 
@@ -241,7 +281,8 @@ fn bundles(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item 
         of_helmops()
     };
     let watches = scope.watches(client, |api| {
-        budgeted(client, api, &config, &stores.budget, |_| ())
+        let lists = stores.lists.bundles.clone();
+        budgeted(client, api, &config, &stores.budget, |_| ()).inspect(move |event| lists.observe(event))
     });
     let helmops = stores.helmops.clone();
     changes(&stores.bundles, watches).flat_map(move |change| {
@@ -285,6 +326,8 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
     let slim = if delivers { |_: &mut _| () } else { slim };
     let api = Api::all(client.clone());
     let events = backoff_without_init(budgeted(client, api, &config, &stores.budget, slim));
+    let lists = stores.lists.deployments.clone();
+    let events = events.inspect(move |event| lists.observe(event));
     let (helmops, bundles) = (stores.helmops.clone(), stores.bundles.clone());
     let shard = scope.shard.clone();
     let affected = stores.deployments.follow(events);

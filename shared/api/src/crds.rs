@@ -13,7 +13,7 @@ use super::{
     cluster_group::ClusterGroup,
     helmop::HelmOp,
     kind::{GROUP, VERSION},
-    limits,
+    lifecycle_rules, limits,
     policy::Policy,
     schema::structural,
 };
@@ -84,6 +84,7 @@ fn helmop() -> Value {
     let mut schema = structural::<HelmOp>();
     default_customization_mode(&mut schema);
     limits::add_to(&mut schema);
+    lifecycle_rules::add_to(&mut schema);
     leave_to_admission(&mut schema, "releaseName");
     let columns = [
         text("Chart", ".spec.helm.chart"),

@@ -18,6 +18,7 @@ pub mod helmop;
 pub mod kind;
 pub mod labels;
 pub mod lifecycle;
+mod lifecycle_rules;
 pub mod limits;
 pub mod merge_patch;
 pub mod metadata;
@@ -47,7 +48,6 @@ pub use cluster_group::ClusterGroup;
 pub use condition::Condition;
 pub use decoded::Decoded;
 pub use helm::HelmOptions;
-
 pub use helmop::{HelmOp, HelmOpSpec, HelmOpStatus, ResolvedChart, WithoutStatus};
 pub use lifecycle::Lifecycle;
 pub use metadata::Metadata;

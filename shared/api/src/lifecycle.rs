@@ -39,7 +39,7 @@ wire! {
         /// How often it is tried again after `retryInterval`. After that it is tried once an hour.
         "retries" => retries: i64,
         /// The time between two attempts. 5 minutes by default.
-        "retryInterval" | duration => retry_interval: Option<String>,
+        "retryInterval" | nullable => retry_interval: Option<String>,
         /// What is done after a failed attempt: nothing (`none`, the default), a rollback to the last good revision (`rollback`, only
         /// for upgrades), or an uninstallation (`uninstall`).
         #[schemars(extend("enum" = ["", "none", "rollback", "uninstall"]))]
@@ -62,7 +62,7 @@ wire! {
         /// Report a failed test, but do not count it as a failure of the installation or upgrade.
         "ignoreFailures" => ignore_failures: bool,
         /// How long a test may take. By default, `helm.timeoutSeconds`, or 5 minutes.
-        "timeout" | duration => timeout: Option<String>,
+        "timeout" | nullable => timeout: Option<String>,
         /// Which tests run. By default, all.
         "filters" | nullable => filters: Vec<TestFilter>,
     }
@@ -84,7 +84,7 @@ wire! {
         /// Keep the records of the release, so that `helm history` still shows them.
         "keepHistory" => keep_history: bool,
         /// How long a hook may take. By default, `helm.timeoutSeconds`, or 5 minutes.
-        "timeout" | duration => timeout: Option<String>,
+        "timeout" | nullable => timeout: Option<String>,
         /// Do not run the hooks of the chart.
         "disableHooks" => disable_hooks: bool,
     }
@@ -97,7 +97,7 @@ wire! {
         /// `install`, `upgrade`, `test` and `wait`.
         "disable" => disable: bool,
         /// How long objects may take to become ready. By default, `helm.timeoutSeconds`, or 5 minutes.
-        "timeout" | duration => timeout: Option<String>,
+        "timeout" | nullable => timeout: Option<String>,
         /// When objects of a kind are ready. Without an expression, the rules of the kind apply.
         "expressions" | nullable => expressions: Vec<ReadyExpression>,
     }
@@ -176,7 +176,7 @@ wire! {
 wire! {
     /// Internal: what annotations of the HelmOp request. Each value is a token; each new one has an effect once.
     pub struct Requests: [unknown: UnknownFields] {
-        /// Reconcile now: the next attempt is made at once.
+        /// Reconcile now: the next attempt is made immediately.
         "reconcile" | nullable => reconcile: String,
         /// Deploy again, although nothing has changed.
         "force" | nullable => force: String,

@@ -270,7 +270,7 @@ pub fn add_to(schema: &mut Value) {
 }
 
 /// The schema of a field.
-fn field_of<'s>(schema: &'s mut Value, path: &str) -> Option<&'s mut Value> {
+pub(crate) fn field_of<'s>(schema: &'s mut Value, path: &str) -> Option<&'s mut Value> {
     path.split('.').try_fold(schema, |schema, step| {
         let name = step.trim_end_matches("[]");
         let field = schema.get_mut("properties")?.get_mut(name)?;

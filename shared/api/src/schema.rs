@@ -47,6 +47,10 @@ fn normalize(schema: &mut Schema) {
     schema.remove("nullable");
     if schema.remove("x-nullable").is_some() {
         schema.insert("nullable".into(), true.into());
+        // The API server compares a `null` with the list too.
+        if let Some(Value::Array(values)) = schema.get_mut("enum") {
+            values.push(Value::Null);
+        }
     }
     // No type sets a minimum; it comes from Rust's integer types.
     schema.remove("minimum");

@@ -126,7 +126,7 @@ impl Fixture {
     }
 
     /// Waits until each of these fields of an object has this value.
-    async fn until_fields_are(
+    pub(super) async fn until_fields_are(
         &self,
         kubectl: &Kubectl,
         object: &str,
@@ -146,7 +146,7 @@ impl Fixture {
     }
 
     /// Waits until both loops have reconciled `web` again, although nothing has changed that they write.
-    async fn reconcile_again(&self, number: u8) {
+    pub(super) async fn reconcile_again(&self, number: u8) {
         // A label of a Cluster can change which Bundles it gets.
         let changes = [
             ("helmop", ["annotate", "--overwrite", "bundle/web"]),
@@ -180,7 +180,7 @@ impl Fixture {
     }
 
     /// The writes of Bundles and BundleDeployments.
-    async fn spec_writes(&self) -> [u64; 4] {
+    pub(super) async fn spec_writes(&self) -> [u64; 4] {
         let count = async |resource, verb| api_requests(&self.bed, resource, verb).await.unwrap();
         [
             count("bundles", "POST").await,

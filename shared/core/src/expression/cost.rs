@@ -24,7 +24,9 @@ const PATTERN: u64 = 2_000;
 /// If it is not: the number of items in the longest list or map.
 pub fn check(expression: &IdedExpr, variables: &[(&str, &Value)]) -> Result<(), usize> {
     let mut data = Size::default();
-    variables.iter().for_each(|(_, value)| data.add(value));
+    for (_, value) in variables {
+        data.add(value);
+    }
     literals(expression, &mut data);
     // Each concatenation of lists can make a list as long as both.
     let factor = 1 + additions(expression);
@@ -55,7 +57,9 @@ impl Size {
             Value::String(text) => self.total += text.len() as u64 / 16,
             Value::Array(items) => {
                 self.longest = self.longest.max(items.len());
-                items.iter().for_each(|item| self.add(item));
+                for item in items {
+                    self.add(item);
+                }
             }
             Value::Object(fields) => {
                 self.longest = self.longest.max(fields.len());
@@ -78,7 +82,9 @@ fn literals(expression: &IdedExpr, size: &mut Size) {
     if let Expr::Literal(LiteralValue::String(text)) = &expression.expr {
         size.total += text.inner().len() as u64 / 16;
     }
-    parts.into_iter().for_each(|part| literals(part, size));
+    for part in parts {
+        literals(part, size);
+    }
 }
 
 fn additions(expression: &IdedExpr) -> u64 {

@@ -124,6 +124,7 @@ pub enum EvaluationError {
     },
 }
 
+#[expect(clippy::ref_option, reason = "the form in which thiserror passes fields")]
 fn at(column: &Option<usize>) -> String {
     column.map_or_else(String::new, |column| format!(" at column {column}"))
 }

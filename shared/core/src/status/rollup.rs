@@ -53,11 +53,9 @@ pub fn fill(base: &mut StatusBase, observed: BundleState<'_>) {
 
 /// The counts of the life cycle, if the spec of the HelmOp has one. If deployments are not watched, they are those of the Bundle.
 pub fn lifecycle(spec: &BundleSpec, observed: BundleState<'_>) -> Option<LifecycleSummary> {
-    match observed.deployments {
-        Some(deployments) => lifecycle::summary(spec, &deployments::by_cluster(deployments)),
-        None => {
-            let counted = observed.status().and_then(|status| status.lifecycle.clone());
-            counted.filter(|_| lifecycle::is_set(spec))
-        }
+    if let Some(deployments) = observed.deployments {
+        return lifecycle::summary(spec, &deployments::by_cluster(deployments));
     }
+    let counted = observed.status().and_then(|status| status.lifecycle.clone());
+    counted.filter(|_| lifecycle::is_set(spec))
 }

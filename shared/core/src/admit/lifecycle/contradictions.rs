@@ -54,7 +54,7 @@ fn add(errors: &mut FieldErrors, path: &Path<'_>, field: &str, value: &str, deta
     match (steps.next(), steps.next(), steps.next()) {
         (Some(first), None, _) => errors.invalid(&path.field(first), REASON, value, detail),
         (Some(first), Some(second), None) => {
-            errors.invalid(&path.field(first).field(second), REASON, value, detail)
+            errors.invalid(&path.field(first).field(second), REASON, value, detail);
         }
         (Some(first), Some(second), Some(third)) => {
             errors.invalid(
