@@ -11,4 +11,5 @@ mod releases;
 mod reports;
 mod restart;
 mod safety;
+mod takeover;
 mod token;

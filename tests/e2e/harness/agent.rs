@@ -14,6 +14,7 @@ use helmops_bed::chart_server::ChartServer;
 use helmops_bed::control_plane::Options;
 use helmops_bed::helm::Helm;
 use helmops_bed::helmops::{self, manifests};
+use helmops_bed::metrics::Metrics;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::process::Process;
 use helmops_bed::test_bed::{TestBed, binary};
@@ -569,6 +570,23 @@ impl Fixture {
         self.deploy(&name, "1.0.0", &json!({})).await;
         self.until_ready(&name).await;
         name
+    }
+}
+
+impl Agent {
+    /// Waits until it has reconciled as many BundleDeployments: after a start, each of them at least once.
+    pub async fn until_reconciled(&self, deployments: u16) {
+        eventually("all reconciliations", SOON, async || {
+            let metrics = Metrics::scrape(&format!("{}/metrics", self.admin)).await?;
+            let reconciled = metrics.sum("helmops_reconcile_total", &[]).unwrap_or_default();
+            ensure!(
+                reconciled >= f64::from(deployments),
+                "{reconciled} of {deployments}"
+            );
+            Ok(())
+        })
+        .await
+        .unwrap();
     }
 }
 
