@@ -3,6 +3,7 @@
 mod engine;
 mod failing;
 mod failures;
+mod faults;
 mod inputs;
 mod interruptions;
 mod life;

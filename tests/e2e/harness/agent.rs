@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_bed::api::Api;
+use helmops_bed::api_proxy::ApiProxy;
 use helmops_bed::audit::{self, Write};
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::control_plane::Options;
@@ -66,6 +67,23 @@ pub enum Permissions {
     Namespaced,
 }
 
+/// Where an API server is: a control plane, or a proxy in front of it.
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub url: String,
+    /// The CA certificate to trust (PEM).
+    pub ca: String,
+}
+
+impl Server {
+    pub fn of(proxy: &ApiProxy) -> Self {
+        Self {
+            url: proxy.url(),
+            ca: proxy.ca().to_owned(),
+        }
+    }
+}
+
 /// A cluster of a test.
 pub struct Fixture {
     pub bed: &'static TestBed,
@@ -77,6 +95,9 @@ pub struct Fixture {
     /// The namespace of the releases.
     pub apps: TestNamespace,
     pub charts: Charts,
+    /// Where the agent reaches the management cluster and the workload cluster.
+    pub management: Server,
+    pub workload: Server,
     /// In the names of BundleDeployments, since labels with these names are of the whole cluster.
     word: String,
     permissions: Permissions,
@@ -104,6 +125,10 @@ impl Fixture {
     /// The same on another control plane.
     pub async fn on(bed: &'static TestBed, prefix: &str, permissions: Permissions) -> Result<Self> {
         let files = TempDir::new_in(&bed.directory)?;
+        let server = Server {
+            url: bed.url.clone(),
+            ca: bed.ca()?,
+        };
         let namespace = async |kind: &str| TestNamespace::create(bed, &format!("{prefix}-{kind}")).await;
         let fixture = Self {
             api: Api::new(bed)?,
@@ -111,6 +136,8 @@ impl Fixture {
             system: namespace("agent").await?,
             apps: namespace("apps").await?,
             charts: Charts::start(bed, &files).await?,
+            management: server.clone(),
+            workload: server,
             word: random::word(),
             permissions,
             helm: helm_that_counts(files.path()).await?,
@@ -235,7 +262,7 @@ impl Fixture {
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "fleet-agent" },
             "stringData": {
                 "deploymentNamespace": namespace, "clusterNamespace": self.upstream.name(), "clusterName": "edge",
-                "kubeconfig": kubeconfig(self.bed, token, namespace)?,
+                "kubeconfig": kubeconfig(&self.management, token, namespace),
             },
         });
         self.system.kubectl().apply(&secret.to_string()).await?.ok()?;
@@ -249,22 +276,32 @@ impl Fixture {
 
     /// Starts a replica with additional flags, and waits until its caches are synced.
     pub async fn start_with(&self, name: &str, flags: &[&str]) -> Result<Agent> {
+        self.start_within(&[], name, flags).await
+    }
+
+    /// The same, with a program and its arguments before those of the agent.
+    pub async fn start_within(&self, wrapper: &[&str], name: &str, flags: &[&str]) -> Result<Agent> {
         let token = self.token(self.system.name(), 3600).await?;
         let file = self.files.path().join(format!("{name}.kubeconfig"));
-        std::fs::write(&file, kubeconfig(self.bed, &token, "default")?)?;
-        let folder = |kind: &str| -> Result<PathBuf> {
-            let folder = self.files.path().join(format!("{name}-{kind}"));
-            std::fs::create_dir_all(&folder)?;
-            Ok(folder)
-        };
-        let (work, cache) = (folder("work")?, folder("cache")?);
+        std::fs::write(&file, kubeconfig(&self.workload, &token, "default"))?;
+        let [work, cache] = ["work", "cache"].map(|kind| self.folder(name, kind));
+        for folder in [&work, &cache] {
+            std::fs::create_dir_all(folder)?;
+        }
         let program = binary("helmops-agent")?;
         let local = |port: u16| format!("127.0.0.1:{port}");
         let (process, [admin, _]) = Process::start_on_ports(
             name,
             &self.files.path().join(format!("{name}-{}.log", random::word())),
             |[admin, probes]| {
-                let mut command = self.bed.command(&program);
+                let mut command = match wrapper {
+                    [] => self.bed.command(&program),
+                    [wrapper, arguments @ ..] => {
+                        let mut command = self.bed.command(Path::new(wrapper));
+                        command.args(arguments).arg(&program);
+                        command
+                    }
+                };
                 command
                     .args([
                         "--log-format",
@@ -310,6 +347,28 @@ impl Fixture {
             process,
             admin: format!("http://{}", local(admin)),
         })
+    }
+
+    /// The folder `work` or `cache` of an agent.
+    pub fn folder(&self, agent: &str, kind: &str) -> PathBuf {
+        self.files.path().join(format!("{agent}-{kind}"))
+    }
+
+    /// The Helm of the agent.
+    pub fn helm(&self) -> &Path {
+        &self.helm
+    }
+
+    /// The Events of the agent in the namespace of the releases: reason and text.
+    pub async fn events(&self) -> Vec<(String, String)> {
+        let get = ["get", "events.events.k8s.io", "--output=json"];
+        let list: Value = serde_json::from_str(&self.kubectl(&get).await).unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let events = list["items"].as_array().unwrap().iter();
+        events
+            .filter(|event| event["reportingController"] == ACCOUNT)
+            .map(|event| (text(&event["reason"]), text(&event["note"])))
+            .collect()
     }
 
     /// The runs of Helm so far, such as `install web`.
@@ -608,16 +667,16 @@ fn is_applied(found: &Value) -> Result<()> {
     Ok(())
 }
 
-fn kubeconfig(bed: &TestBed, token: &str, namespace: &str) -> Result<String> {
-    let cluster = json!({ "server": bed.url, "certificate-authority-data": STANDARD.encode(bed.ca()?) });
+fn kubeconfig(server: &Server, token: &str, namespace: &str) -> String {
+    let cluster = json!({ "server": server.url, "certificate-authority-data": STANDARD.encode(&server.ca) });
     let context = json!({ "cluster": "c", "user": "u", "namespace": namespace });
-    Ok(json!({
+    json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{ "name": "c", "cluster": cluster }],
         "contexts": [{ "name": "c", "context": context }],
         "users": [{ "name": "u", "user": { "token": token } }],
     })
-    .to_string())
+    .to_string()
 }
 
 /// A program that writes the action and the release of each run to the file `runs`, and then is Helm.

@@ -1,13 +1,19 @@
 use super::FailureReason::{
     AdmissionDenied, ChartInvalid, Conflict, Crashed, Deadline, DeletionFailed, FieldImmutable, Forbidden,
     HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid, NameInvalid, NamespaceMissing,
-    NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, QuotaExceeded, ReleaseTooLarge,
-    SchemaViolation, Stopped, TemplateFailed, Unknown, UnknownField, UnknownKind, Unreachable, ValuesInvalid,
+    NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, OtherHelm, QuotaExceeded,
+    ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed, Unknown, UnknownField, UnknownKind,
+    Unreachable, ValuesInvalid,
 };
 use super::*;
 
 /// Texts of Helm 4.2 with Kubernetes 1.36.
 const TEXTS: &[(&str, FailureReason)] = &[
+    ("unknown flag: --server-side", OtherHelm),
+    (
+        "execution error at (web/templates/b.yaml:1:3): unknown flag: x",
+        TemplateFailed,
+    ),
     (
         "web/templates/b.yaml:1:13\n  executing \"web/templates/b.yaml\" at <.Values.x.y>:\n    nil pointer evaluating interface {}.y",
         TemplateFailed,
