@@ -33,7 +33,7 @@ pub const CONFIGURATIONS: [&str; 2] = ["mutatingwebhook.yaml", "validatingwebhoo
 /// The namespace that the manifests install helmops in.
 pub const NAMESPACE: &str = "helmops-system";
 /// The namespace that the manifests install the agent of the management cluster itself in.
-const LOCAL_AGENT: &str = "cattle-fleet-local-system";
+pub(crate) const LOCAL_AGENT: &str = "cattle-fleet-local-system";
 /// The objects that the agent needs if it runs outside of the cluster.
 const AGENT_OBJECTS: [&str; 6] = [
     "Namespace",
