@@ -4,6 +4,7 @@ mod engine;
 mod failing;
 mod failures;
 mod faults;
+mod hostile;
 mod inputs;
 mod interruptions;
 mod life;

@@ -735,6 +735,13 @@ impl Charts {
         self.helm.run(&["repo", "index", "."]).await.unwrap();
     }
 
+    /// Serves a file, in place of one of the repository if there is one.
+    pub fn file(&self, path: &str, content: &[u8]) {
+        let path = self.folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
     /// Adds a version of the chart `web` with these templates.
     pub async fn web(&self, version: &str, templates: &[(&str, &str)]) {
         let files: Vec<_> = templates
