@@ -323,6 +323,12 @@ fn every_other_end_is_a_failure() {
             "Helm ended with code 2: panic: x",
         ),
         (
+            End::Exited(1),
+            "executing \"a\": error calling include: too deep\n",
+            TemplateFailed,
+            "Helm ended with code 1: executing \"a\": error calling include: too deep",
+        ),
+        (
             End::Deadline,
             "Error: failed pre-install: context canceled\n",
             Deadline,
