@@ -2,6 +2,7 @@
 //!
 //! All of them are on one cluster, with two honest releases. `helm-archive` and `helmops-fetch` have more kinds of archives and servers.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::{Context, ensure};
@@ -114,7 +115,7 @@ fn repositories() -> Vec<(&'static str, String, Vec<u8>, &'static str)> {
     let mut aliases = "apiVersion: v1\nentries:\n  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..9 {
         let many = vec![format!("*a{}", level - 1); 10].join(", ");
-        aliases.push_str(&format!("  a{level}: &a{level} [{many}]\n"));
+        let _ = writeln!(aliases, "  a{level}: &a{level} [{many}]");
     }
     aliases.push_str("  web: *a8\n");
     vec![

@@ -161,113 +161,119 @@ impl Fleet<'_> {
 
     /// Why Fleet's agent would deploy a release again, or report it as changed. Helm itself reads the record.
     pub async fn problems(&self, chart: &Deployed, live: &[Value]) -> Vec<String> {
-        let mut problems = Vec::new();
-        let mut check = |is_right: bool, what: String| {
-            if !is_right {
-                problems.push(format!("{}: {what}", chart.name));
-            }
-        };
+        let mut problems = Problems::of(chart);
         let found = self.0.until(chart.name, |_| Ok(())).await;
+        problems.of_status(&found);
         let status = &found["status"];
-        let wanted = &found["spec"]["deploymentID"];
-        check(
-            status["appliedDeploymentID"] == *wanted,
-            format!("{wanted} is not applied: {status}"),
-        );
         let release = self.release(chart.name);
         // The revision that the status names must exist under the name that Fleet derives, or it deploys.
         let number: u64 = (1..9)
             .find(|number| status["release"] == self.revision(chart, *number))
             .unwrap_or_default();
         let Some((secret, _)) = self.0.record(&release, number).await else {
-            check(false, format!("there is no record of {}", status["release"]));
-            return problems;
+            problems.check(false, || format!("there is no record of {}", status["release"]));
+            return problems.found;
         };
-        check(
-            secret["type"] == "helm.sh/release.v1",
-            format!("the type of the record is {}", secret["type"]),
-        );
-        for (label, expected) in [
-            ("name", release.as_str()),
-            ("owner", "helm"),
-            ("status", "deployed"),
-            ("version", &number.to_string()),
-        ] {
-            let found = &secret["metadata"]["labels"][label];
-            check(
-                found == expected,
-                format!("the label {label} of the record is {found}"),
-            );
-        }
-        for kind in ["Installed", "Deployed", "Ready", "Monitored"] {
-            let condition = crate::harness::condition(&found, kind);
-            let is_true = condition.is_some_and(|condition| condition["status"] == "True");
-            check(is_true, format!("{kind} is {condition:?}"));
-        }
-        check(
-            status["ready"] == true && status["nonModified"] == true,
-            format!("it is not ready or modified: {status}"),
-        );
-        let revision = number.to_string();
-        let metadata = self
-            .helm(&[
-                "get",
-                "metadata",
-                &release,
-                "--revision",
-                &revision,
-                "--output=json",
-            ])
-            .await;
-        let metadata: Value = serde_json::from_str(&metadata).unwrap();
+        problems.of_record(&secret, &release, number);
+        let revision = format!("--revision={number}");
+        let metadata = ["get", "metadata", &release, &revision, "--output=json"];
+        let metadata: Value = serde_json::from_str(&self.helm(&metadata).await).unwrap();
         for (annotation, expected) in self.annotations(chart).as_object().unwrap() {
             let found = &metadata["annotations"][annotation];
-            check(found == expected, format!("the chart has {annotation} {found}"));
+            problems.check(found == expected, || {
+                format!("the chart has {annotation} {found}")
+            });
         }
-        let manifest = self
-            .helm(&["get", "manifest", &release, "--revision", &revision])
-            .await;
+        let manifest = self.helm(&["get", "manifest", &release, &revision]).await;
         let desired: Vec<Value> = serde_saphyr::from_multiple(&manifest).unwrap();
         let desired: Vec<_> = desired.iter().filter(|object| object.is_object()).collect();
         let owned = self.owned(chart, live);
-        check(
-            desired.len() == owned.len(),
-            format!("{} objects instead of {}", owned.len(), desired.len()),
-        );
-        check(
-            status["resources"].as_array().map_or(0, Vec::len) == owned.len(),
-            format!("the status has {}", status["resources"]),
-        );
-        let set = self.set(chart.name);
+        let listed = status["resources"].as_array().map_or(0, Vec::len);
+        problems.check([desired.len(), listed] == [owned.len(); 2], || {
+            format!("{} objects, {} of {listed} are owned", desired.len(), owned.len())
+        });
+        let marks = [
+            (marks::SET_ID, self.set(chart.name).as_str().to_owned()),
+            ("meta.helm.sh/release-name", release),
+            ("meta.helm.sh/release-namespace", self.0.apps.name().to_owned()),
+        ];
         for object in desired {
-            let name = format!("{} {}", object["kind"], object["metadata"]["name"]);
-            let Some(live) = owned.iter().find(|live| is_same(live, object)) else {
-                check(false, format!("{name} is missing, or without its label"));
-                continue;
-            };
-            check(contains(live, object), format!("{name} is changed: {live}"));
-            let annotations = &live["metadata"]["annotations"];
-            for (annotation, expected) in [
-                (marks::SET_ID, set.as_str()),
-                ("meta.helm.sh/release-name", &release),
-                ("meta.helm.sh/release-namespace", self.0.apps.name()),
-            ] {
-                let found = &annotations[annotation];
-                check(found == expected, format!("{name} has {annotation} {found}"));
-            }
-            let managers = live["metadata"]["managedFields"].as_array().unwrap();
-            let managers: Vec<_> = managers
-                .iter()
-                .filter_map(|manager| manager["manager"].as_str())
-                .collect();
-            check(
-                managers
-                    .iter()
-                    .all(|manager| *manager == "fleetagent" || manager.starts_with("kube-")),
-                format!("{name} has fields of {managers:?}"),
-            );
+            let live = owned.iter().find(|live| is_same(live, object));
+            problems.of_object(object, live.copied(), &marks);
         }
-        problems
+        problems.found
+    }
+}
+
+/// What is wrong with a release.
+struct Problems {
+    name: &'static str,
+    found: Vec<String>,
+}
+
+impl Problems {
+    const fn of(chart: &Deployed) -> Self {
+        Self {
+            name: chart.name,
+            found: Vec::new(),
+        }
+    }
+
+    fn check(&mut self, is_right: bool, problem: impl FnOnce() -> String) {
+        if !is_right {
+            self.found.push(format!("{}: {}", self.name, problem()));
+        }
+    }
+
+    fn of_status(&mut self, deployment: &Value) {
+        let (wanted, status) = (&deployment["spec"]["deploymentID"], &deployment["status"]);
+        self.check(status["appliedDeploymentID"] == *wanted, || {
+            format!("{wanted} is not applied: {status}")
+        });
+        self.check(status["ready"] == true && status["nonModified"] == true, || {
+            format!("it is not ready or modified: {status}")
+        });
+        for kind in ["Installed", "Deployed", "Ready", "Monitored"] {
+            let condition = crate::harness::condition(deployment, kind);
+            let is_true = condition.is_some_and(|condition| condition["status"] == "True");
+            self.check(is_true, || format!("{kind} is {condition:?}"));
+        }
+    }
+
+    fn of_record(&mut self, secret: &Value, release: &str, revision: u64) {
+        let kind = &secret["type"];
+        self.check(kind == "helm.sh/release.v1", || {
+            format!("the type of the record is {kind}")
+        });
+        for (label, expected) in [
+            ("name", release),
+            ("owner", "helm"),
+            ("status", "deployed"),
+            ("version", &revision.to_string()),
+        ] {
+            let found = &secret["metadata"]["labels"][label];
+            self.check(found == expected, || {
+                format!("the label {label} of the record is {found}")
+            });
+        }
+    }
+
+    fn of_object(&mut self, desired: &Value, live: Option<&Value>, marks: &[(&str, String)]) {
+        let name = format!("{} {}", desired["kind"], desired["metadata"]["name"]);
+        let Some(live) = live else {
+            self.check(false, || format!("{name} is missing, or without its label"));
+            return;
+        };
+        self.check(contains(live, desired), || format!("{name} is changed: {live}"));
+        for (annotation, expected) in marks {
+            let found = &live["metadata"]["annotations"][annotation];
+            self.check(found == expected, || format!("{name} has {annotation} {found}"));
+        }
+        for fields in live["metadata"]["managedFields"].as_array().unwrap() {
+            let manager = fields["manager"].as_str().unwrap_or_default();
+            let is_known = manager == "fleetagent" || manager.starts_with("kube-");
+            self.check(is_known, || format!("{name} has fields of {manager}"));
+        }
     }
 }
 
