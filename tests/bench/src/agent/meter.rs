@@ -11,7 +11,7 @@ use super::children::{HelmMemory, Observer};
 use super::environment::{Environment, metric};
 
 /// The cost of one phase.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Phase {
     /// Description of the phase.
     pub what: &'static str,

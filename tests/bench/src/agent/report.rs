@@ -127,3 +127,35 @@ fn seconds(time: Duration) -> String {
 fn mebibytes(kib: u32) -> String {
     format!("{:.1}", f64::from(kib) / 1024.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_numbers_of_charts_are_compared_for_each_chart() {
+        let ours = Phase {
+            time: Duration::from_secs(100),
+            cpu: Duration::from_secs(10),
+            helm_cpu: Duration::from_secs(90),
+            ..Phase::default()
+        };
+        let cost = Cost {
+            time: Duration::from_secs(20),
+            cpu: Duration::from_secs(40),
+            memory: Default::default(),
+        };
+        let by_hand = ByHand {
+            charts: 100,
+            install: cost,
+            uninstall: cost,
+        };
+        let text = compared(1000, &ours, &ours, &by_hand);
+        let row = text.lines().find(|line| line.contains(" install ")).unwrap();
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        assert_eq!(
+            cells,
+            ["", "install", "100", "200", "0.50", "100", "400", "0.25", ""]
+        );
+    }
+}

@@ -59,20 +59,23 @@ pub struct Measured {
 impl Measured {
     /// What must not happen, whatever the machine: writes or runs of Helm although nothing changes.
     pub fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        for phase in [&self.idle, &self.restart] {
-            let (charts, what) = (self.scenario.charts, phase.what);
-            let is_allowed = |resource: &str| ALLOWED_WRITES.contains(&resource);
-            let mut writes = phase.writes.iter().filter(|(resource, _)| !is_allowed(resource));
-            if let Some((resource, count)) = writes.next() {
-                problems.push(format!("{charts} charts, {what}: {count} writes of {resource}"));
-            }
-            if phase.runs > 0.0 {
-                problems.push(format!("{charts} charts, {what}: {} runs of Helm", phase.runs));
-            }
-        }
-        problems
+        problems(self.scenario.charts, [&self.idle, &self.restart])
     }
+}
+
+fn problems<'p>(charts: usize, phases: impl IntoIterator<Item = &'p Phase>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for phase in phases {
+        let what = phase.what;
+        let is_allowed = |resource: &str| ALLOWED_WRITES.contains(&resource);
+        for (resource, count) in phase.writes.iter().filter(|(resource, _)| !is_allowed(resource)) {
+            problems.push(format!("{charts} charts, {what}: {count} writes of {resource}"));
+        }
+        if phase.runs > 0.0 {
+            problems.push(format!("{charts} charts, {what}: {} runs of Helm", phase.runs));
+        }
+    }
+    problems
 }
 
 /// Measures a scenario on its own control plane.
@@ -219,5 +222,35 @@ impl Run<'_> {
             .await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(what: &'static str, runs: f64, writes: &[(&str, u64)]) -> Phase {
+        let writes = writes.iter().map(|(what, count)| ((*what).to_owned(), *count));
+        Phase {
+            what,
+            runs,
+            writes: writes.collect(),
+            ..Phase::default()
+        }
+    }
+
+    #[test]
+    fn only_the_lease_and_the_heartbeat_may_be_written_while_nothing_changes() {
+        let allowed = [("leases", 6), ("clusters/status", 1)];
+        assert_eq!(problems(100, [&phase("idle", 0.0, &allowed)]), [""; 0]);
+        let status = [("bundledeployments/status", 3), ("leases", 6)];
+        let phases = [&phase("idle", 0.0, &status), &phase("restart", 2.0, &allowed)];
+        assert_eq!(
+            problems(100, phases),
+            [
+                "100 charts, idle: 3 writes of bundledeployments/status",
+                "100 charts, restart: 2 runs of Helm"
+            ]
+        );
     }
 }

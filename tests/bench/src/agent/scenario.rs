@@ -142,3 +142,32 @@ pub fn deployment(number: usize, repo: &str, digest: &str) -> Value {
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::BundleDeployment;
+    use helmops_core::targeting::chart_record::expected_digest;
+
+    use super::*;
+
+    #[test]
+    fn the_agent_uses_the_digest_and_the_values_of_a_deployment() {
+        let written: BundleDeployment =
+            serde_json::from_value(deployment(7, "http://charts.test", "abc")).unwrap();
+        assert_eq!(expected_digest(&written).as_deref(), Some("abc"));
+        let secret = values(7);
+        let data = |key: &str| STANDARD.decode(secret["data"][key].as_str().unwrap()).unwrap();
+        let hash = values_hash(&data("values"), &data("stagedValues"));
+        assert_eq!(written.spec.values_hash, hash);
+        assert_eq!(
+            secret["metadata"]["name"].as_str(),
+            written.metadata.name.as_deref()
+        );
+    }
+
+    #[test]
+    fn every_second_release_is_corrected() {
+        let corrected = |number| deployment(number, "", "")["spec"]["correctDrift"]["enabled"].clone();
+        assert_eq!([corrected(0), corrected(1)], [json!(false), json!(true)]);
+    }
+}
