@@ -27,6 +27,8 @@ pub struct Phase {
     pub helm_memory: HelmMemory,
     /// Runs of Helm.
     pub runs: f64,
+    /// Duration of all runs of Helm, in seconds.
+    pub run_seconds: f64,
     /// Writes of the agent and of Helm, by resource.
     pub writes: BTreeMap<String, u64>,
 }
@@ -40,9 +42,11 @@ pub struct Meter<'e> {
     cpu: Duration,
     helm_cpu: Duration,
     runs: f64,
+    run_seconds: f64,
     writes: BTreeMap<String, u64>,
 }
 
+const RUN_SECONDS: &str = "helmops_agent_helm_duration_seconds_sum";
 const RUNS: &str = "helmops_agent_helm_runs_total";
 
 impl<'e> Meter<'e> {
@@ -54,6 +58,7 @@ impl<'e> Meter<'e> {
         Ok(Self {
             observer: Observer::of(pid),
             runs: metric(agent, RUNS, &[]).await?,
+            run_seconds: metric(agent, RUN_SECONDS, &[]).await?,
             cpu: usage::cpu_time(pid)?,
             helm_cpu: usage::cpu_time_of_children(pid)?,
             started: Instant::now(),
@@ -74,6 +79,7 @@ impl<'e> Meter<'e> {
         Ok(Self {
             observer: Observer::of(pid),
             runs: 0.0,
+            run_seconds: 0.0,
             cpu: Duration::ZERO,
             helm_cpu: Duration::ZERO,
             started: now.checked_sub(usage::age(pid)?).unwrap_or(now),
@@ -95,6 +101,7 @@ impl<'e> Meter<'e> {
         let helm_cpu = usage::cpu_time_of_children(pid)?.saturating_sub(self.helm_cpu);
         let memory = usage::memory(pid)?;
         let runs = metric(agent, RUNS, &[]).await? - self.runs;
+        let run_seconds = metric(agent, RUN_SECONDS, &[]).await? - self.run_seconds;
         let mut writes = self.environment.writes()?;
         for (what, count) in &mut writes {
             *count -= self.writes.get(what).copied().unwrap_or_default();
@@ -108,6 +115,7 @@ impl<'e> Meter<'e> {
             memory,
             helm_memory: self.observer.peak(),
             runs,
+            run_seconds,
             writes,
         })
     }

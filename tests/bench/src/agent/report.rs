@@ -8,7 +8,7 @@ use super::run::Measured;
 use crate::figures::median;
 use crate::table::{ratio, table};
 
-const PHASES: [&str; 10] = [
+const PHASES: [&str; 11] = [
     "what",
     "time s",
     "agent CPU s",
@@ -18,6 +18,7 @@ const PHASES: [&str; 10] = [
     "a Helm MiB",
     "all Helm MiB",
     "runs of Helm",
+    "a run ms",
     "writes",
 ];
 const BY_HAND: [&str; 7] = [
@@ -69,6 +70,11 @@ fn row(phase: &Phase) -> Vec<String> {
         mebibytes(phase.helm_memory.one),
         mebibytes(phase.helm_memory.all),
         format!("{:.0}", phase.runs),
+        if phase.runs > 0.0 {
+            format!("{:.0}", phase.run_seconds / phase.runs * 1000.0)
+        } else {
+            String::new()
+        },
         writes.collect::<Vec<_>>().join(", "),
     ]
 }

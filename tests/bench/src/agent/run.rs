@@ -1,6 +1,6 @@
 //! Measures one scenario.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
 use helmops_bed::api::value_at;
@@ -21,6 +21,8 @@ use crate::idle::{last_success, wait_until_idle};
 const ALLOWED_WRITES: [&str; 2] = ["leases", "clusters/status"];
 /// Until the last reports are written.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
+/// A scrape takes about a millisecond, and must not affect the measurement.
+const BETWEEN_SCRAPES: Duration = Duration::from_millis(50);
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +65,7 @@ impl Measured {
     }
 }
 
-fn problems<'p>(charts: usize, phases: impl IntoIterator<Item = &'p Phase>) -> Vec<String> {
+fn problems<const N: usize>(charts: usize, phases: [&Phase; N]) -> Vec<String> {
     let mut problems = Vec::new();
     for phase in phases {
         let what = phase.what;
@@ -181,15 +183,18 @@ impl Run<'_> {
     /// Waits until a metric of the agent counts all charts.
     async fn until_all(&self, agent: &Running, name: &str, labels: &[(&str, &str)]) -> Result<()> {
         let expected = f64::from(u32::try_from(self.charts)?);
-        // A scrape must not affect the measurement.
-        let pause = Duration::from_millis(50);
-        eventually(&format!("{name} of all charts"), DEADLINE, async || {
-            sleep(pause).await;
+        let end = Instant::now() + DEADLINE;
+        loop {
             let count = metric(agent, name, labels).await?;
-            ensure!(count >= expected, "{count} of {expected}");
-            Ok(())
-        })
-        .await
+            if count >= expected {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < end,
+                "{name}: {count} of {expected} after {DEADLINE:?}"
+            );
+            sleep(BETWEEN_SCRAPES).await;
+        }
     }
 
     /// The agent's own count is checked once.

@@ -17,11 +17,11 @@ use helmops_bench::agent::scenario::{Objects, Scenario};
 #[derive(Parser)]
 #[command(name = "agent-bench")]
 struct Arguments {
-    /// Numbers of charts with a ConfigMap; each is a measurement
-    #[arg(long, default_value = "100,1000", value_delimiter = ',', value_name = "N,..", value_parser = clap::value_parser!(u16).range(1..=9999))]
+    /// Numbers of charts with a ConfigMap; each is a measurement, 0 is none
+    #[arg(long, default_value = "100,1000", value_delimiter = ',', value_name = "N,..", value_parser = clap::value_parser!(u16).range(..=9999))]
     charts: Vec<u16>,
     /// Numbers of charts with a ConfigMap, a Service and a Deployment
-    #[arg(long, default_value = "100", value_delimiter = ',', value_name = "N,..", value_parser = clap::value_parser!(u16).range(1..=9999))]
+    #[arg(long, default_value = "100", value_delimiter = ',', value_name = "N,..", value_parser = clap::value_parser!(u16).range(..=9999))]
     workloads: Vec<u16>,
     /// Seconds in which nothing changes
     #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=3600))]
@@ -61,7 +61,8 @@ async fn run(arguments: &Arguments) -> Result<()> {
     let config = arguments.charts.iter().map(of(Objects::Config));
     let workloads = arguments.workloads.iter().map(of(Objects::Workload));
     let mut problems = Vec::new();
-    for scenario in config.chain(workloads) {
+    let all = config.chain(workloads).filter(|scenario| scenario.charts > 0);
+    for scenario in all {
         let measured = measure(scenario, plan).await?;
         print(&report(&measured))?;
         problems.append(&mut measured.problems());
