@@ -8,6 +8,8 @@ mod values;
 pub use self::{
     copies::{copy, delete_copies},
     identity::identity,
-    namespace::{apply_metadata, check_selector, create_namespace, delete_namespace, restore_metadata},
+    namespace::{
+        MetadataError, apply_metadata, check_selector, create_namespace, delete_namespace, restore_metadata,
+    },
     values::values,
 };

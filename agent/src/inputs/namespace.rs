@@ -116,6 +116,21 @@ pub async fn check_selector(
     })
 }
 
+/// The labels and annotations of a namespace cannot be set.
+#[derive(Debug)]
+pub struct MetadataError {
+    /// What the account that deploys did, as a verb of RBAC.
+    pub verb: &'static str,
+    /// The error of the API server.
+    pub source: ApiError,
+}
+
+impl MetadataError {
+    fn of(verb: &'static str) -> impl FnOnce(ApiError) -> Self {
+        move |source| Self { verb, source }
+    }
+}
+
 /// Applies `namespaceLabels` and `namespaceAnnotations`. What they no longer list is removed; labels and annotations of others stay.
 ///
 /// # Errors
@@ -124,14 +139,15 @@ pub async fn apply_metadata(
     deployer: &Client,
     options: &BundleDeploymentOptions,
     namespace: &str,
-) -> Result<(), ApiError> {
+) -> Result<(), MetadataError> {
     let labels = allowed(&options.namespace_labels);
     let metadata =
         json!({ "name": namespace, "labels": labels, "annotations": options.namespace_annotations });
     let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let api = Api::<Namespace>::all(deployer.clone());
-    bounded(api.patch_metadata(namespace, &params, &Patch::Apply(object))).await?;
+    let applied = bounded(api.patch_metadata(namespace, &params, &Patch::Apply(object))).await;
+    applied.map_err(MetadataError::of("patch"))?;
     Ok(())
 }
 
@@ -143,9 +159,10 @@ pub async fn restore_metadata(
     deployer: &Client,
     options: &BundleDeploymentOptions,
     namespace: &str,
-) -> Result<(), ApiError> {
+) -> Result<(), MetadataError> {
     let api = Api::<Namespace>::all(deployer.clone());
-    let live = bounded(api.get_metadata(namespace)).await?;
+    let live = bounded(api.get_metadata(namespace)).await;
+    let live = live.map_err(MetadataError::of("get"))?;
     if has_metadata(&live.metadata, options) {
         return Ok(());
     }

@@ -11,13 +11,11 @@ use helmops_release::{
     names::ReleaseKey,
     post_render::PostRender,
     record::{Attempt, Cause, Status},
+    report::Blocked,
     scopes::Scopes,
     state::{Applied, ReleaseState, Wanted},
 };
-use helmops_runtime::{
-    client::{ApiError, CallError},
-    retry_state::RetryKey,
-};
+use helmops_runtime::{client::CallError, retry_state::RetryKey};
 use kube::runtime::reflector::ObjectRef;
 
 use crate::{
@@ -26,7 +24,7 @@ use crate::{
     error::{AgentError, Lacking},
     events::Done,
     helm::request::{self, Deploy, HelmSettings, Identity, Request},
-    inputs,
+    inputs::{self, MetadataError},
 };
 
 /// How many actions one reconciliation takes at most: unlock, finish an uninstallation, install, and one for a change in between.
@@ -408,21 +406,51 @@ fn chart_of(options: &BundleDeploymentOptions) -> String {
 }
 
 /// Without the permission, the deployment counts as failed. Other errors change nothing of what is reported of it.
-fn namespace_error(deployed: &Deployed, error: ApiError) -> AgentError {
+fn namespace_error(deployed: &Deployed, error: MetadataError) -> AgentError {
+    let MetadataError { verb, source } = error;
     let namespace = &deployed.release.namespace;
-    if !error.is_forbidden() {
+    if !source.is_forbidden() {
         let object = format!("Namespace {namespace}");
-        return CallError::of("set the labels and annotations of", object)(error).into();
+        return CallError::of("set the labels and annotations of", object)(source).into();
     }
     AgentError::NamespaceForbidden {
         release: deployed.to_string(),
-        error: format!(
-            "the labels and annotations of namespace {namespace} cannot be set: {error}; grant 'get' and 'patch' on this namespace or \
-             remove namespaceLabels and namespaceAnnotations"
-        ),
+        error: Blocked::namespace_forbidden(verb, namespace, &source.to_string()),
     }
 }
 
 fn name(deployment: &BundleDeployment) -> &str {
     deployment.metadata.name.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_runtime::client::ApiError;
+
+    use super::*;
+
+    #[test]
+    fn a_forbidden_namespace_is_reported_with_the_missing_verb_and_any_other_error_is_retried() {
+        let failed = |verb, code| {
+            let status = kube::core::Status::failure("no", "Forbidden").with_code(code);
+            let source = ApiError::from(kube::Error::Api(status.boxed()));
+            let deployed = Deployed {
+                release: ReleaseKey::of("web", &BundleDeploymentOptions::default()),
+                revision: 2,
+                previous: None,
+            };
+            namespace_error(&deployed, MetadataError { verb, source })
+        };
+        for verb in ["get", "patch"] {
+            let AgentError::NamespaceForbidden { release, error } = failed(verb, 403) else {
+                panic!("not forbidden");
+            };
+            assert_eq!(release, "default/web:2");
+            assert_eq!(error, Blocked::namespace_forbidden(verb, "default", "no (403)"));
+        }
+        assert_eq!(
+            failed("patch", 500).to_string(),
+            "could not set the labels and annotations of Namespace default: no (500)"
+        );
+    }
 }

@@ -102,9 +102,13 @@ impl History {
         self.deployed().or_else(|| self.0.iter().find(was_deployed))
     }
 
-    /// The next attempt to deploy something, because of `cause`. It is counted as long as the newest revision is of the same deployment.
+    /// The next attempt to deploy something, because of `cause`. It is counted as long as the last attempt is of the same deployment;
+    /// a rollback after it is none.
     pub fn next_attempt(&self, deployment_id: &str, cause: Cause) -> Attempt {
-        let last = self.newest().and_then(|newest| newest.origin.attempt.as_ref());
+        let last = self
+            .0
+            .iter()
+            .find_map(|revision| revision.origin.attempt.as_ref());
         let last = last.filter(|last| last.deployment_id == deployment_id);
         Attempt {
             deployment_id: deployment_id.to_owned(),
@@ -126,5 +130,45 @@ impl History {
     /// The records that nothing needs: those of replaced revisions. Helm does not limit their number.
     pub fn unneeded(&self) -> impl Iterator<Item = &Revision> {
         self.0.iter().skip(1).filter(|revision| revision.is_replaced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_counted_for_one_deployment_also_over_rollbacks() {
+        let by = |id: &str, number| {
+            let deployment_id = id.to_owned();
+            Some(Attempt {
+                deployment_id,
+                cause: Cause::Change,
+                number,
+            })
+        };
+        // The attempts of the revisions, oldest first; a rollback has none.
+        for (attempts, expected) in [
+            (vec![], 1),
+            (vec![None], 1),
+            (vec![by("old", 3)], 1),
+            (vec![by("old", 1), by("new", 1)], 2),
+            (vec![by("old", 1), by("new", 1), None], 2),
+            (vec![by("old", 1), by("new", 2), None, None], 3),
+            (vec![by("new", 2), by("old", 1), None], 1),
+        ] {
+            let revision = |(index, attempt)| Revision {
+                number: 1 + index as u64,
+                status: Status::Superseded,
+                origin: Origin {
+                    owner: Owner::Other,
+                    attempt,
+                },
+                is_replaced: false,
+            };
+            let history = History::new(attempts.clone().into_iter().enumerate().map(revision).collect());
+            let next = history.next_attempt("new", Cause::Change);
+            assert_eq!(next, by("new", expected).unwrap(), "{attempts:?}");
+        }
     }
 }

@@ -41,7 +41,10 @@ pub enum ApiError {
     /// The request was not sent, or its result counts as lost: another replica is the leader.
     #[error(transparent)]
     NotLeading(NotLeading),
-    /// An error response, or no connection.
+    /// An error response.
+    #[error("{}", rejection(.0))]
+    Rejected(Box<Status>),
+    /// No connection, or an invalid response.
     #[error(transparent)]
     Kube(kube::Error),
 }
@@ -53,8 +56,24 @@ impl From<kube::Error> for ApiError {
         {
             return Self::NotLeading(*not_leading);
         }
-        Self::Kube(error)
+        match error {
+            kube::Error::Api(status) => Self::Rejected(status),
+            other => Self::Kube(other),
+        }
     }
+}
+
+/// The message of the API server, without the other fields of its response: they repeat it, and can contain values of the object.
+fn rejection(
+    Status {
+        message,
+        reason,
+        code,
+        ..
+    }: &Status,
+) -> String {
+    let text = if message.is_empty() { reason } else { message };
+    format!("{text} ({code})")
 }
 
 impl ApiError {
@@ -92,7 +111,7 @@ impl ApiError {
     /// The error response.
     fn status(&self) -> Option<&Status> {
         match self {
-            Self::Kube(kube::Error::Api(status)) => Some(status),
+            Self::Rejected(status) => Some(status),
             Self::Kube(_) | Self::Timeout | Self::NotLeading(_) => None,
         }
     }
@@ -162,5 +181,14 @@ mod tests {
         assert!(matches!(rejected, ApiError::NotLeading(_)) && rejected.is_benign());
         let failed = ApiError::from(kube::Error::Service("no connection".into()));
         assert!(matches!(failed, ApiError::Kube(_)) && !failed.is_benign());
+    }
+
+    #[test]
+    fn the_text_of_a_rejection_is_the_message_of_the_api_server() {
+        let text = |status: Status| ApiError::from(kube::Error::Api(status.boxed())).to_string();
+        let forbidden = Status::failure("namespaces \"shop\" is forbidden", "Forbidden").with_code(403);
+        assert_eq!(text(forbidden), "namespaces \"shop\" is forbidden (403)");
+        let without_message = Status::failure("", "Forbidden").with_code(403);
+        assert_eq!(text(without_message), "Forbidden (403)");
     }
 }

@@ -77,7 +77,7 @@ impl From<Unmet> for Blocked {
 }
 
 impl Blocked {
-    /// The text for an account that may not `verb` (`get` or `update`) the namespace.
+    /// The text for an account that may not `verb` (`get` or `patch`) the namespace.
     pub fn namespace_forbidden(verb: &str, namespace: &str, error: &str) -> String {
         format!(
             "the deployment's service account is not allowed to {verb} namespace {namespace:?}; grant it '{verb}' on this \
