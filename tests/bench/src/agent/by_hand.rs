@@ -40,6 +40,28 @@ pub struct ByHand {
     pub uninstall: Cost,
 }
 
+impl ByHand {
+    /// Both measurements as one.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            charts: self.charts + other.charts,
+            install: self.install.and(other.install),
+            uninstall: self.uninstall.and(other.uninstall),
+        }
+    }
+}
+
+impl Cost {
+    fn and(self, other: Self) -> Self {
+        Self {
+            time: self.time + other.time,
+            cpu: self.cpu + other.cpu,
+            memory: self.memory.max(other.memory),
+        }
+    }
+}
+
 /// Installs charts and uninstalls them. No agent runs.
 pub async fn measure(environment: &Environment, charts: usize) -> Result<ByHand> {
     let values = environment.folder.join("values.json");

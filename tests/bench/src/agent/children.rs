@@ -22,7 +22,9 @@ pub struct HelmMemory {
 }
 
 impl HelmMemory {
-    fn max(self, other: Self) -> Self {
+    /// The larger of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
         Self {
             one: self.one.max(other.one),
             all: self.all.max(other.all),

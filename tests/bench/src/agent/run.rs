@@ -87,6 +87,9 @@ pub async fn measure(scenario: Scenario, plan: Plan) -> Result<Measured> {
         environment: &environment,
         charts: scenario.charts,
     };
+    // One half before and one after, so that a machine that becomes slower affects both sides.
+    let by_hand = scenario.charts.min(plan.by_hand).div_ceil(2);
+    let before = by_hand::measure(&environment, by_hand).await?;
     let mut agent = environment.start("agent").await?;
     let empty = run.empty(&agent).await?;
     let deploy = run.deploy(&agent).await?;
@@ -96,7 +99,7 @@ pub async fn measure(scenario: Scenario, plan: Plan) -> Result<Measured> {
     let drift = drift::measure(&environment, scenario.charts, plan.drift).await?;
     let remove = run.remove(&agent).await?;
     agent.process.terminate(DEADLINE).await?;
-    let by_hand = by_hand::measure(&environment, scenario.charts.min(plan.by_hand)).await?;
+    let after = by_hand::measure(&environment, by_hand).await?;
     Ok(Measured {
         scenario,
         empty,
@@ -106,7 +109,7 @@ pub async fn measure(scenario: Scenario, plan: Plan) -> Result<Measured> {
         restart,
         drift,
         remove,
-        by_hand,
+        by_hand: before.and(after),
     })
 }
 
