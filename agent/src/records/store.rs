@@ -411,15 +411,14 @@ mod tests {
             ("other", 1, Some(decoded("5", of("other")))),
             ("by-hand", 1, Some(decoded("5", Owner::Other))),
         ];
-        let (mut all, mut known) = (WatchedObjects::new([None]), HashMap::new());
-        let mut by_release = ByRelease::default();
+        let (cache, mut known) = (Cache::<_, ByRelease>::new(), HashMap::new());
         for (release, revision, decoded) in cases {
             let (name, stored) = record(release, revision, "5");
             known.extend(decoded.map(|decoded| (name.clone(), decoded)));
-            let change = all.insert(name, stored).unwrap();
-            helmops_kube::Fold::apply(&mut by_release, &change);
+            cache.apply(0, Event::InitApply((name, Some(stored))));
         }
-        let found = candidates(&all, &by_release, &known, "web");
+        cache.apply(0, Event::InitDone);
+        let found = cache.read(|all, by_release| candidates(all, by_release, &known, "web"));
         let mut found: Vec<_> = found
             .iter()
             .map(|record| (&*record.key.name, record.revision))
