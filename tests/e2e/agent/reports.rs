@@ -25,7 +25,7 @@ struct Local {
 
 impl Local {
     async fn start() -> Self {
-        let bed = helmops::local_control_plane().await.unwrap();
+        let bed = helmops::local_control_plane(false).await.unwrap();
         let command = |program: &Path| bed.command(program);
         let controller = helmops::start_standalone_controller(&bed, "controller", &command)
             .await

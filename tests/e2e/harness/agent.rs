@@ -697,7 +697,6 @@ async fn helm_that_counts(folder: &Path) -> Result<PathBuf> {
 /// A chart repository.
 pub struct Charts {
     helm: Helm,
-    folder: PathBuf,
     server: ChartServer,
 }
 
@@ -708,7 +707,6 @@ impl Charts {
         Ok(Self {
             helm: Helm::new(&bed.tools, &folder),
             server: ChartServer::http(&folder).await?,
-            folder,
         })
     }
 
@@ -718,21 +716,8 @@ impl Charts {
 
     /// Adds a version of a chart with these files, or replaces it.
     pub async fn add(&self, chart: &str, version: &str, files: &[(&str, &str)]) {
-        let folder = self.folder.join(format!("{chart}-{version}")).join(chart);
-        let _ = std::fs::remove_dir_all(&folder);
-        let metadata = format!("apiVersion: v2\nname: {chart}\nversion: {version}\n");
-        let defaults = [("Chart.yaml", &*metadata), ("values.yaml", "msg: hello\n")];
-        for (path, content) in defaults.iter().chain(files) {
-            let path = folder.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, content).unwrap();
-        }
-        self.helm
-            .run(&["package", folder.to_str().unwrap()])
-            .await
-            .unwrap();
-        std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
-        self.helm.run(&["repo", "index", "."]).await.unwrap();
+        let all = [&[("values.yaml", "msg: hello\n")], files].concat();
+        self.helm.publish(chart, version, &all).await.unwrap();
     }
 
     /// Serves a file, in place of one of the repository if there is one.

@@ -135,7 +135,7 @@ async fn demo() -> Result<()> {
     say(
         "A cluster starts on this machine: etcd, kube-apiserver, kube-controller-manager and a simulated node.",
     )?;
-    let bed = helmops::local_control_plane().await?;
+    let bed = helmops::local_control_plane(false).await?;
     demo::run(&bed, &|program| bed.command(program)).await
 }
 
