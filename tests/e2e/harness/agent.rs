@@ -698,6 +698,8 @@ async fn helm_that_counts(folder: &Path) -> Result<PathBuf> {
 pub struct Charts {
     helm: Helm,
     server: ChartServer,
+    /// The served folder.
+    folder: PathBuf,
 }
 
 impl Charts {
@@ -707,6 +709,7 @@ impl Charts {
         Ok(Self {
             helm: Helm::new(&bed.tools, &folder),
             server: ChartServer::http(&folder).await?,
+            folder,
         })
     }
 
