@@ -137,6 +137,7 @@ fn mebibytes(kib: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::children::HelmMemory;
 
     #[test]
     fn different_numbers_of_charts_are_compared_for_each_chart() {
@@ -149,7 +150,7 @@ mod tests {
         let cost = Cost {
             time: Duration::from_secs(20),
             cpu: Duration::from_secs(40),
-            memory: Default::default(),
+            memory: HelmMemory::default(),
         };
         let by_hand = ByHand {
             charts: 100,
