@@ -1,13 +1,13 @@
 //! Reads and writes records.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex},
 };
 
 use futures::{Stream, StreamExt};
 use helmops_api::{MetadataOnly, NamespacedName};
-use helmops_kube::{Cache, Change};
+use helmops_kube::{Cache, Change, WatchedObjects};
 use helmops_process::{exit::with_causes, lock};
 use helmops_release::{
     history::{History, Owner, Revision},
@@ -139,8 +139,15 @@ impl Records {
     /// # Errors
     /// If a record cannot be read.
     pub async fn by_owner(&self) -> Result<BTreeMap<String, Vec<ReleaseKey>>, RecordStoreError> {
+        self.owners(self.stored.state()).await
+    }
+
+    async fn owners(
+        &self,
+        records: Vec<StoredRecord>,
+    ) -> Result<BTreeMap<String, Vec<ReleaseKey>>, RecordStoreError> {
         let mut newest = BTreeMap::<ReleaseKey, StoredRecord>::new();
-        for record in self.stored.state() {
+        for record in records {
             let known = newest.entry(record.key.clone()).or_insert_with(|| record.clone());
             if known.revision < record.revision {
                 *known = record;
@@ -168,7 +175,13 @@ impl Records {
     /// # Errors
     /// If a record cannot be read.
     pub async fn of_deployment(&self, deployment: &str) -> Result<Vec<ReleaseKey>, RecordStoreError> {
-        Ok(self.by_owner().await?.remove(deployment).unwrap_or_default())
+        // Most releases are known to belong to others. Without that, a deployment would cost more with each other release.
+        let records = {
+            let decoded = lock(&self.decoded);
+            self.stored
+                .read(|all, by_release| candidates(all, by_release, &decoded, deployment))
+        };
+        Ok(self.owners(records).await?.remove(deployment).unwrap_or_default())
     }
 
     async fn history(&self, stored: Vec<StoredRecord>) -> Result<History, RecordStoreError> {
@@ -414,6 +427,33 @@ fn secret_of(release: &ReleaseKey, name: &str) -> String {
     format!("Secret {}/{name}", release.namespace)
 }
 
+/// All records of the releases that may belong to a BundleDeployment: it has made one of their records, or one is not decoded.
+fn candidates(
+    all: &WatchedObjects<StoredRecord>,
+    by_release: &ByRelease,
+    decoded: &HashMap<NamespacedName, Decoded>,
+    deployment: &str,
+) -> Vec<StoredRecord> {
+    let is_candidate = |name: &NamespacedName, record: &StoredRecord| {
+        let known = decoded
+            .get(name)
+            .filter(|decoded| decoded.resource_version == record.resource_version);
+        known.is_none_or(|decoded| match &decoded.revision.origin.owner {
+            Owner::BundleDeployment(owner) => owner == deployment,
+            Owner::Other => false,
+        })
+    };
+    let releases: BTreeSet<&ReleaseKey> = all
+        .iter()
+        .filter(|(name, record)| is_candidate(name, record))
+        .map(|(_, record)| &record.key)
+        .collect();
+    let names = releases
+        .into_iter()
+        .flat_map(|release| by_release.index().get(release));
+    names.filter_map(|name| all.get(name)).cloned().collect()
+}
+
 /// The release of a change. What was decoded of a deleted record is forgotten.
 fn affected(
     change: Change<StoredRecord>,
@@ -427,4 +467,76 @@ fn affected(
     }
     let record = change.after.or(change.before)?;
     Some(record.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_release::history::Origin;
+
+    use super::*;
+
+    fn record(release: &str, revision: u64, version: &str) -> (NamespacedName, StoredRecord) {
+        let secret = helmops_release::record::secret_name(release, revision);
+        let key = ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: release.to_owned(),
+        };
+        let stored = StoredRecord {
+            key,
+            secret: secret.clone(),
+            revision,
+            status: Status::Deployed,
+            resource_version: version.to_owned(),
+        };
+        (NamespacedName::new("shop", &*secret), stored)
+    }
+
+    fn decoded(version: &str, owner: Owner) -> Decoded {
+        let origin = Origin { owner, attempt: None };
+        Decoded {
+            resource_version: version.to_owned(),
+            revision: Revision {
+                number: 1,
+                status: Status::Deployed,
+                origin,
+                is_replaced: false,
+            },
+        }
+    }
+
+    #[test]
+    fn only_releases_that_are_known_to_belong_to_others_are_left_out() {
+        let of = |name: &str| Owner::BundleDeployment(name.to_owned());
+        let cases = [
+            ("web", 1, Some(decoded("5", of("web")))),
+            // Passed on from one to the other: both records are needed to see whose it is now.
+            ("passed", 1, Some(decoded("5", of("web")))),
+            ("passed", 2, Some(decoded("5", of("other")))),
+            ("outdated", 1, Some(decoded("4", of("other")))),
+            ("new", 1, None),
+            ("other", 1, Some(decoded("5", of("other")))),
+            ("by-hand", 1, Some(decoded("5", Owner::Other))),
+        ];
+        let (cache, mut known) = (Cache::<_, ByRelease>::new(), HashMap::new());
+        for (release, revision, decoded) in cases {
+            let (name, stored) = record(release, revision, "5");
+            known.extend(decoded.map(|decoded| (name.clone(), decoded)));
+            cache.apply(0, Event::InitApply((name, Some(stored))));
+        }
+        cache.apply(0, Event::InitDone);
+        let found = cache.read(|all, by_release| candidates(all, by_release, &known, "web"));
+        let mut found: Vec<_> = found
+            .iter()
+            .map(|record| (&*record.key.name, record.revision))
+            .collect();
+        found.sort_unstable();
+        let expected = [
+            ("new", 1),
+            ("outdated", 1),
+            ("passed", 1),
+            ("passed", 2),
+            ("web", 1),
+        ];
+        assert_eq!(found, expected);
+    }
 }

@@ -60,6 +60,29 @@ impl Helm {
         self.run(&arguments).await.map(drop)
     }
 
+    /// Packages a version of a chart that has these files into the folder, and writes the index of all charts in it. `Chart.yaml` need
+    /// not be among the files.
+    ///
+    /// # Errors
+    /// If a file cannot be written, or Helm fails.
+    pub async fn publish(&self, chart: &str, version: &str, files: &[(&str, &str)]) -> Result<()> {
+        let sources = self.folder.join(format!("{chart}-{version}"));
+        if sources.exists() {
+            std::fs::remove_dir_all(&sources)?;
+        }
+        let folder = sources.join(chart);
+        let metadata = format!("apiVersion: v2\nname: {chart}\nversion: {version}\n");
+        for (path, content) in [("Chart.yaml", &*metadata)].iter().chain(files) {
+            let path = folder.join(path);
+            std::fs::create_dir_all(path.parent().unwrap_or(&folder))?;
+            std::fs::write(path, content)?;
+        }
+        let folder = folder.to_str().context("the path of the chart is not UTF-8")?;
+        self.run(&["package", folder]).await?;
+        std::fs::remove_dir_all(&sources)?;
+        self.run(&["repo", "index", "."]).await.map(drop)
+    }
+
     /// The version that Helm resolves for a chart and a range, which `arguments` name.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ pub const CONFIGURATIONS: [&str; 2] = ["mutatingwebhook.yaml", "validatingwebhoo
 /// The namespace that the manifests install helmops in.
 pub const NAMESPACE: &str = "helmops-system";
 /// The namespace that the manifests install the agent of the management cluster itself in.
-const LOCAL_AGENT: &str = "cattle-fleet-local-system";
+pub const LOCAL_AGENT: &str = "cattle-fleet-local-system";
 /// The objects that the agent needs if it runs outside of the cluster.
 const AGENT_OBJECTS: [&str; 6] = [
     "Namespace",
@@ -99,8 +99,9 @@ pub async fn control_plane(audit_log: bool) -> Result<TestBed> {
 }
 
 /// A control plane with a simulated node, and with the CRDs, namespaces and roles of helmops without Fleet and of its agent.
-pub async fn local_control_plane() -> Result<TestBed> {
+pub async fn local_control_plane(audit_log: bool) -> Result<TestBed> {
     let options = Options {
+        audit_log,
         crds: vec![manifests().join("crd/bases"), manifests().join("standalone/crds")],
         nodes: true,
         ..Options::default()
@@ -133,6 +134,7 @@ pub async fn start_local_agent(
     let kubeconfig = service_account_kubeconfig(cluster, LOCAL_AGENT, "helmops-agent").await?;
     let program = test_bed::binary("helmops-agent")?;
     let helm = agent_helm().await?;
+    let environment = node::environment(&deployment("agent/base/agent.yaml")?, name)?;
     let folder = cluster.directory.join(name);
     let (process, [admin, probes]) = Process::start_on_ports(
         name,
@@ -140,6 +142,7 @@ pub async fn start_local_agent(
         |[admin, probes]| {
             let mut command = command(&program);
             command
+                .envs(environment.clone())
                 .args(["--log-format", "text", "--local", "fleet-local/local"])
                 .args(["--namespace", LOCAL_AGENT, "--agent-scope", LOCAL_AGENT])
                 .args(["--metrics-bind-address", &local(admin)])
@@ -229,7 +232,7 @@ pub async fn start_controller(
 ) -> Result<Running> {
     let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-controller").await?;
     let program = test_bed::binary("helmops-controller")?;
-    let environment = node::environment(&controller_deployment()?, name)?;
+    let environment = node::environment(&deployment("base/controller/controller.yaml")?, name)?;
     let (process, [admin, probes]) = Process::start_on_ports(
         name,
         &cluster.log(name),
@@ -267,15 +270,13 @@ pub async fn start_standalone_controller(
     start_controller(cluster, name, &command).await
 }
 
-/// The Deployment of the controller in the manifests.
-fn controller_deployment() -> Result<Value> {
-    let file = std::fs::read_to_string(manifests().join("base/controller/controller.yaml"))?;
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&file)?;
+/// The Deployment in a file of the manifests.
+fn deployment(file: &str) -> Result<Value> {
+    let content = std::fs::read_to_string(manifests().join(file))?;
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&content)?;
     let is_deployment = |object: &Value| object.get("kind") == Some(&json!("Deployment"));
-    objects
-        .into_iter()
-        .find(is_deployment)
-        .context("controller.yaml contains no Deployment")
+    let found = objects.into_iter().find(is_deployment);
+    found.with_context(|| format!("{file} contains no Deployment"))
 }
 
 /// Starts the webhook with its ServiceAccount and a certificate of a new CA.

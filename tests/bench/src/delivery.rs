@@ -13,10 +13,12 @@ use tempfile::TempDir;
 use helmops_bed::api::{Api, value_at};
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::helmops::{self, Running};
-use helmops_bed::metrics::{Metrics, api_requests};
+use helmops_bed::metrics::api_requests;
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::usage;
 use helmops_bed::wait::eventually;
+
+use crate::idle::wait_until_idle;
 
 /// How much is deployed.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +122,7 @@ pub async fn measure(size: Size) -> Result<Delivery> {
     environment
         .wait_for_deployments(size.clusters * size.helmops, "POST")
         .await?;
-    wait_until_idle(&controller).await?;
+    wait_until_idle(&controller.admin).await?;
     phases.push(
         environment
             .phase("all to all clusters", &controller, snapshot)
@@ -130,7 +132,7 @@ pub async fn measure(size: Size) -> Result<Delivery> {
     let snapshot = environment.snapshot(Some(&controller)).await?;
     environment.report_deployed().await?;
     environment.wait_until_ready().await?;
-    wait_until_idle(&controller).await?;
+    wait_until_idle(&controller.admin).await?;
     phases.push(environment.phase("agents report", &controller, snapshot).await?);
 
     let snapshot = environment.snapshot(Some(&controller)).await?;
@@ -144,7 +146,7 @@ pub async fn measure(size: Size) -> Result<Delivery> {
     environment
         .wait_for_deployments(usize::try_from(before)? + size.clusters, "PUT")
         .await?;
-    wait_until_idle(&controller).await?;
+    wait_until_idle(&controller.admin).await?;
     phases.push(
         environment
             .phase("a new version of one HelmOp", &controller, snapshot)
@@ -154,7 +156,7 @@ pub async fn measure(size: Size) -> Result<Delivery> {
     let snapshot = environment.snapshot(Some(&controller)).await?;
     environment.set_password("second").await?;
     environment.wait_for_password("second").await?;
-    wait_until_idle(&controller).await?;
+    wait_until_idle(&controller.admin).await?;
     phases.push(
         environment
             .phase("a new password for one HelmOp", &controller, snapshot)
@@ -362,24 +364,6 @@ impl Environment {
         self.api.create_all("bundledeployments", objects).await?;
         Ok(started.elapsed())
     }
-}
-
-/// Waits until the number of reconciliations stays the same for a short time.
-async fn wait_until_idle(controller: &Running) -> Result<()> {
-    let url = format!("{}/metrics", controller.admin);
-    let mut before = -1.0;
-    eventually("the controller to be idle", DEADLINE, async || {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let metrics = Metrics::scrape(&url).await?;
-        let done = metrics
-            .sum("helmops_reconcile_total", &[])
-            .context("no such metric")?;
-        let is_same = (done - before).abs() < 0.5;
-        before = done;
-        ensure!(is_same, "{done} reconciliations, and still increasing");
-        Ok(())
-    })
-    .await
 }
 
 /// The report, as Markdown.

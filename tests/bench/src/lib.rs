@@ -10,7 +10,8 @@
 //! server is the figure to compare; rates and latencies are those of both together.
 //!
 //! Other benchmarks: [`index`], reading the index of a chart repository; [`controller`], reconciling HelmOps; and
-//! [`delivery`], deploying them to clusters, and [`planning`], only the decisions about that.
+//! [`delivery`], deploying them to clusters, and [`planning`], only the decisions about that; and [`agent`], the releases on a
+//! cluster.
 
 pub mod corpus;
 
@@ -26,7 +27,11 @@ pub mod table;
 
 pub mod index;
 
+mod idle;
+
 pub mod controller;
 
 pub mod delivery;
 pub mod planning;
+
+pub mod agent;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::scenario::{Scenario, name};
+use crate::idle::last_success;
 use helmops_bed::api::{Api, value_at};
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::helmops::{self, Running};
@@ -161,13 +162,6 @@ async fn wait_until_reconciled(admin: &str, helmops: usize) -> Result<()> {
         Ok(())
     })
     .await
-}
-
-/// When the last reconciliation ended. It is exact, while the end of the waits above depends on the times of the scrapes.
-async fn last_success(admin: &str) -> Result<SystemTime> {
-    let metrics = Metrics::scrape(&format!("{admin}/metrics")).await?;
-    let seconds = metrics.sum("helmops_last_success_timestamp_seconds", &[]);
-    Ok(SystemTime::UNIX_EPOCH + Duration::from_secs_f64(seconds.context("no reconciliation succeeded")?))
 }
 
 /// Waits until there is a Bundle and a status for each HelmOp. The controller's own count is not enough: some HelmOps are
