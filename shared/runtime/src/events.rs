@@ -2,6 +2,11 @@
 //!
 //! A reconciliation puts them into a queue and does not wait. If they come faster than the API server accepts them, some are
 //! dropped and counted: the status has the same information.
+//!
+//! An Event that is repeated is counted in its series. One with another text is another Event, although kube's recorder counts it too,
+//! and then shows only the first text: of another release in the same namespace, for example.
+
+use std::collections::HashMap;
 
 use helmops_core::status::Event;
 use helmops_process::exit::with_causes;
@@ -18,6 +23,8 @@ use crate::client::bounded;
 
 /// As many as the API server accepts in a few seconds.
 const CAPACITY: usize = 1000;
+/// The number of objects and reasons whose last text is known. Without it, a repeated Event is written as a new one.
+const MAX_SERIES: usize = 1000;
 
 /// The sending half of the queue of Events.
 #[derive(Clone, Debug)]
@@ -66,12 +73,54 @@ impl Events {
 impl EventWriter {
     /// Writes events one after the other until `stop`; the rest of the queue is dropped then.
     pub async fn run(mut self, client: Client, reporter: Reporter, stop: CancellationToken) {
-        let recorder = Recorder::new(client, reporter);
+        let mut series = Series::new(client, reporter);
         while let Some(Some((object, events))) = stop.run_until_cancelled(self.0.recv()).await {
             for event in events {
-                write(&recorder, &object, event).await;
+                write(series.recorder(&object, &event), &object, event).await;
             }
         }
+    }
+}
+
+/// The recorders of series of Events. A recorder counts all Events of an object with the same reason as one.
+struct Series {
+    client: Client,
+    reporter: Reporter,
+    /// By object and reason, with the last text.
+    last: HashMap<[Option<String>; 5], (String, Recorder)>,
+}
+
+impl Series {
+    fn new(client: Client, reporter: Reporter) -> Self {
+        Self {
+            client,
+            reporter,
+            last: HashMap::new(),
+        }
+    }
+
+    /// The recorder of the same Event before, or a new one.
+    fn recorder(&mut self, object: &ObjectReference, event: &Event) -> &Recorder {
+        if self.last.len() >= MAX_SERIES {
+            self.last.clear();
+        }
+        let new = || {
+            let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+            (event.note.clone(), recorder)
+        };
+        let ObjectReference {
+            kind,
+            namespace,
+            name,
+            uid,
+            ..
+        } = object.clone();
+        let key = [kind, namespace, name, uid, Some(event.reason.clone())];
+        let last = self.last.entry(key).or_insert_with(new);
+        if last.0 != event.note {
+            *last = new();
+        }
+        &last.1
     }
 }
 

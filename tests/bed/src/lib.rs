@@ -35,6 +35,7 @@ mod kubeconfig;
 mod programs;
 
 pub mod api;
+pub mod api_proxy;
 pub mod kubectl;
 pub mod metrics;
 pub mod audit;

@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::cluster::Cluster;
-use crate::helmops::{NAMESPACE, Running};
+use crate::helmops::{LOCAL_AGENT, NAMESPACE, Running};
 use crate::kubectl::Kubectl;
 use crate::process::Process;
 use crate::service_account::service_account_kubeconfig;
+use crate::tools::agent_helm;
 use crate::wait::eventually;
 use crate::{helmops, test_bed};
 
@@ -59,10 +60,10 @@ struct EnvVar {
 }
 
 impl Container {
-    fn environment(&self, pod: &str) -> Result<Vec<(String, String)>> {
+    fn environment(&self, namespace: &str, pod: &str) -> Result<Vec<(String, String)>> {
         let variables = self.env.iter();
         let mut environment = variables
-            .map(|variable| Ok((variable.name.clone(), variable.value(pod)?)))
+            .map(|variable| Ok((variable.name.clone(), variable.value(namespace, pod)?)))
             .collect::<Result<Vec<_>>>()?;
         environment.push(ALLOW_LOOPBACK.map(str::to_owned).into());
         Ok(environment)
@@ -70,14 +71,14 @@ impl Container {
 }
 
 impl EnvVar {
-    fn value(&self, pod: &str) -> Result<String> {
+    fn value(&self, namespace: &str, pod: &str) -> Result<String> {
         let Some(source) = &self.value_from else {
             return Ok(self.value.clone());
         };
         let path = source.pointer("/fieldRef/fieldPath").and_then(Value::as_str);
         match path.with_context(|| format!("unsupported valueFrom of {}: {source}", self.name))? {
             "metadata.name" => Ok(pod.to_owned()),
-            "metadata.namespace" => Ok(NAMESPACE.to_owned()),
+            "metadata.namespace" => Ok(namespace.to_owned()),
             other => anyhow::bail!("unsupported fieldPath of {}: {other}", self.name),
         }
     }
@@ -91,16 +92,45 @@ pub async fn run_pod(
     pod: &str,
     command: &dyn Fn(&Path) -> Command,
 ) -> Result<Pod> {
+    run_pod_in(cluster, NAMESPACE, deployment, pod, &[], command).await
+}
+
+/// Runs one pod of the agent of the management cluster itself. Its Helm and its folders are on this machine.
+pub async fn run_local_agent_pod(
+    cluster: &Cluster,
+    pod: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Pod> {
+    let helm = agent_helm().await?;
+    let folder = cluster.directory.join(pod);
+    let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
+    let flags = [
+        flag("helm", &helm),
+        flag("work-dir", &folder.join("work")),
+        flag("cache-dir", &folder.join("cache")),
+    ];
+    run_pod_in(cluster, LOCAL_AGENT, "helmops-agent", pod, &flags, command).await
+}
+
+/// The same in another namespace, with flags that take precedence over those of the Deployment.
+async fn run_pod_in(
+    cluster: &Cluster,
+    namespace: &str,
+    deployment: &str,
+    pod: &str,
+    flags: &[String],
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Pod> {
     let object = format!("deployment/{deployment}");
-    let found = cluster.kubectl().in_namespace(NAMESPACE).get(&object).await?;
+    let found = cluster.kubectl().in_namespace(namespace).get(&object).await?;
     let found = found.with_context(|| format!("there is no {object}"))?;
     let (container, account) = container(&found).context(object)?;
     let [program] = container.command.as_slice() else {
         anyhow::bail!("{deployment} has the command {:?}", container.command);
     };
     let program = test_bed::binary(program.trim_start_matches('/'))?;
-    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, &account).await?;
-    let environment = container.environment(pod)?;
+    let kubeconfig = service_account_kubeconfig(cluster, namespace, &account).await?;
+    let environment = container.environment(namespace, pod)?;
     let (process, [https, admin, probes]) = Process::start_on_ports(
         pod,
         &cluster.log(pod),
@@ -108,6 +138,7 @@ pub async fn run_pod(
             let mut command = command(&program);
             command
                 .args(&container.args)
+                .args(flags)
                 .envs(environment.clone())
                 // Replaces what the kubelet and the network of a cluster provide.
                 .env("KUBECONFIG", &kubeconfig)
@@ -131,7 +162,7 @@ pub async fn run_pod(
 
 /// The environment variables that a Deployment sets for a pod with this name.
 pub(crate) fn environment(deployment: &Value, pod: &str) -> Result<Vec<(String, String)>> {
-    container(deployment)?.0.environment(pod)
+    container(deployment)?.0.environment(NAMESPACE, pod)
 }
 
 /// The only container of a Deployment's pods, and their ServiceAccount.

@@ -16,6 +16,8 @@ use crate::helmops::NAMESPACE;
 
 /// Prefix of ServiceAccounts, before the namespace.
 const ACCOUNTS: &str = "system:serviceaccount:";
+/// The account of agents. Each cluster has another namespace for it.
+const AGENT: &str = "helmops-agent";
 /// Prefix of the user agents of the processes. Requests that a test sends with kubectl as one of the ServiceAccounts do not count.
 const USER_AGENTS: &str = "helmops-";
 /// Why the API server allowed a request, such as
@@ -87,17 +89,24 @@ impl fmt::Display for Permission {
 /// The API server checks the permission with this verb itself when a RoleBinding is created; no request has it.
 const BIND: &str = "bind";
 
+/// The API server checks the permission with this verb for requests that are sent for another user; no request has it.
+const IMPERSONATE: &str = "impersonate";
+
 /// Problems of the roles: permissions that are not used, and forbidden requests that no role of the account allows.
 pub fn findings(granted: &BTreeSet<GrantedPermission>, used: &BTreeSet<UsedPermission>) -> Vec<String> {
     let is_used = |one: &&GrantedPermission| {
         let by = |used: &UsedPermission| {
             let Permission { verb, resource, .. } = &used.permission;
             let binds = one.permission.verb == BIND && verb == "create" && resource == "rolebindings";
-            used.role.as_ref() == Some(&one.role) && (binds || one.permission.covers(&used.permission))
+            let is_by_role = used.role.as_ref() == Some(&one.role);
+            // The reason of the API server is about the other user, not about the account that sends the request.
+            let impersonates = verb == IMPERSONATE && one.is_of(&used.account);
+            (is_by_role || impersonates) && (binds || one.permission.covers(&used.permission))
         };
         used.iter().any(by)
     };
-    // A test may remove permissions, so a forbidden request is a problem only if no manifest grants it.
+    // A test may remove permissions, so a forbidden request is a problem only if no manifest grants it. Agents with all permissions
+    // may impersonate without a role of their own.
     let is_granted = |used: &&UsedPermission| {
         let to =
             |one: &GrantedPermission| one.is_of(&used.account) && one.permission.covers(&used.permission);
@@ -106,7 +115,7 @@ pub fn findings(granted: &BTreeSet<GrantedPermission>, used: &BTreeSet<UsedPermi
     let unused = granted.iter().filter(|one| !is_used(one));
     let missing = used
         .iter()
-        .filter(|used| used.role.is_none() && !is_granted(used));
+        .filter(|used| used.role.is_none() && used.permission.verb != IMPERSONATE && !is_granted(used));
     unused
         .map(|one| format!("{} grants the unused permission {}", one.role, one.permission))
         .chain(missing.map(|used| {
@@ -212,34 +221,54 @@ impl Rule {
     }
 }
 
-/// The permissions that the processes used, according to an audit log.
+/// The permissions that the processes used, and the agents of all clusters, according to an audit log. A request for another user
+/// needs the permission to impersonate; that user needs the one for the request.
 ///
 /// # Errors
 /// If the log cannot be read.
 pub fn used(log: &Path) -> Result<BTreeSet<UsedPermission>> {
-    used_in(log, NAMESPACE)
+    used_by(log, |namespace, account| {
+        namespace == NAMESPACE || account == AGENT
+    })
 }
 
-/// The same for the processes whose ServiceAccounts are in another namespace. Requests that they send for other users do not count:
-/// those need the permissions of these users.
+/// The same for the accounts in a namespace.
 ///
 /// # Errors
 /// If the log cannot be read.
 pub fn used_in(log: &Path, namespace: &str) -> Result<BTreeSet<UsedPermission>> {
+    used_by(log, |of_account, _| of_account == namespace)
+}
+
+/// The same for the accounts of which the namespace and the name are accepted.
+fn used_by(log: &Path, is_counted: impl Fn(&str, &str) -> bool) -> Result<BTreeSet<UsedPermission>> {
     let mut used = BTreeSet::new();
     event::read(log, |event| {
-        used.extend(request(event, namespace));
+        used.extend(request(event, &is_counted));
         Ok(())
     })?;
     Ok(used)
 }
 
 /// `None` if the event is not a request of a process for objects.
-fn request(event: Event, namespace: &str) -> Option<UsedPermission> {
+fn request(event: Event, is_counted: impl Fn(&str, &str) -> bool) -> Option<UsedPermission> {
     let account = event.user.username.strip_prefix(ACCOUNTS)?;
-    let account = account.strip_prefix(namespace)?.strip_prefix(':')?.to_owned();
-    if event.impersonated_user.is_some() {
+    let (namespace, account) = account.split_once(':')?;
+    if !is_counted(namespace, account) {
         return None;
+    }
+    // Most of these are sent by Helm.
+    if event.impersonated_user.is_some() {
+        return Some(UsedPermission {
+            account: account.to_owned(),
+            permission: Permission {
+                verb: IMPERSONATE.to_owned(),
+                resource: "serviceaccounts".to_owned(),
+                group: String::new(),
+                name: None,
+            },
+            role: None,
+        });
     }
     let object = event
         .object_ref
@@ -252,7 +281,7 @@ fn request(event: Event, namespace: &str) -> Option<UsedPermission> {
     // Rules name only objects in the namespace of the account and cluster-scoped ones; other names would only enlarge the files.
     let has_name = !object.name.is_empty() && ["", namespace].contains(&&*object.namespace);
     Some(UsedPermission {
-        account,
+        account: account.to_owned(),
         permission: Permission {
             verb: event.verb,
             resource: format!("{}{part}{}", object.resource, object.subresource),
@@ -377,6 +406,39 @@ mod tests {
         assert_eq!(found(used("rolebindings", "ClusterRole web")), 0);
         assert_eq!(found(used("roles", "ClusterRole web")), 1);
         assert_eq!(found(used("rolebindings", "ClusterRole other")), 1);
+    }
+
+    #[test]
+    fn a_request_for_another_user_uses_the_permission_to_impersonate() {
+        let role = json!({
+            "kind": "Role", "metadata": { "name": "web-impersonation" },
+            "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"] }],
+        });
+        let granted = granted(&[role]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("audit.log");
+        let mut event = event("list", "secrets", "", None);
+        let found = |event: &Value| {
+            std::fs::write(&log, event.to_string()).unwrap();
+            findings(&granted, &used(&log).unwrap())
+        };
+        assert_eq!(found(&event).len(), 2);
+        event["impersonatedUser"] = json!({ "username": "system:serviceaccount:team:deployer" });
+        assert_eq!(found(&event), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_permissions_of_agents_count_in_all_namespaces() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("audit.log");
+        let mut event = event("list", "deployments/status", "", Some("Role \"web\""));
+        let used_by = |account: &str, event: &mut Value| {
+            event["user"]["username"] = json!(format!("system:serviceaccount:{account}"));
+            std::fs::write(&log, event.to_string()).unwrap();
+            used(&log).unwrap().len()
+        };
+        assert_eq!(used_by("cluster-a:helmops-agent", &mut event), 1);
+        assert_eq!(used_by("cluster-a:web", &mut event), 0);
     }
 
     #[test]

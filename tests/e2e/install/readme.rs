@@ -29,9 +29,14 @@ fn checkout() -> PathBuf {
 
 /// The commands under a heading of a document: its first shell block.
 pub fn commands(document: &str, heading: &str) -> String {
+    block(document, heading, "sh")
+}
+
+/// The first block in a language under a line of a document.
+pub fn block(document: &str, line: &str, language: &str) -> String {
     let text = std::fs::read_to_string(checkout().join(document)).unwrap();
-    let (_, section) = text.split_once(&format!("\n{heading}\n")).unwrap();
-    let block = section.split_once("\n```sh\n").unwrap().1;
+    let (_, section) = text.split_once(&format!("\n{line}\n")).unwrap();
+    let block = section.split_once(&format!("\n```{language}\n")).unwrap().1;
     block.split_once("\n```").unwrap().0.to_owned()
 }
 
@@ -58,7 +63,7 @@ pub async fn shell(bed: &TestBed, commands: &str) -> String {
 }
 
 /// Does the work of a node: runs the pods and reports that they are ready.
-async fn run_pods(bed: &TestBed) -> [Pod; 2] {
+pub async fn run_pods(bed: &TestBed) -> [Pod; 2] {
     let webhook = run_webhook(bed, "helmops-webhook-0").await;
     let controller = run_pod(bed, "helmops-controller", "helmops-controller-0").await;
     node::mark_pods_ready(&bed.kubectl()).await.unwrap();

@@ -106,10 +106,7 @@ pub(super) fn outcome(output: &Output, post_render_error: Option<String>) -> Res
                 Failure::new(FailureReason::ObjectsRefused, error)
             }
             (Some(text), _) => Failure::of_text(&text),
-            (None, _) => Failure::new(
-                FailureReason::Crashed,
-                format!("Helm ended with code {code}: {}", last_lines(&output.stderr)),
-            ),
+            (None, _) => without_start(code, &last_lines(&output.stderr)),
         }),
         End::Killed(signal) => Err(Failure::new(
             FailureReason::Crashed,
@@ -130,6 +127,15 @@ pub(super) fn outcome(output: &Output, post_render_error: Option<String>) -> Res
             "Helm was interrupted because the agent stops",
         )),
     }
+}
+
+/// The failure of which only the end of the text is known: of a panic, or of a template that calls itself.
+fn without_start(code: i32, end: &str) -> Failure {
+    let reason = match texts::reason(end) {
+        reason if reason.class() == Class::Chart => reason,
+        _ => FailureReason::Crashed,
+    };
+    Failure::new(reason, format!("Helm ended with code {code}: {end}"))
 }
 
 /// The revision in the table that Helm prints.

@@ -126,6 +126,9 @@ reasons! {
     Crashed = "Crashed", Passing, false, None;
     /// Helm could not be started, or its files could not be written.
     NotStarted = "NotStarted", Passing, false, None;
+    /// The program is not the Helm that this agent needs.
+    OtherHelm = "OtherHelm", Passing, false,
+        Some("Use the helmops-helm that belongs to this agent (--helm): it is in the same image.");
     /// A text that is not known.
     Unknown = "Unknown", Passing, false, None;
 }

@@ -1,13 +1,19 @@
 use super::FailureReason::{
     AdmissionDenied, ChartInvalid, Conflict, Crashed, Deadline, DeletionFailed, FieldImmutable, Forbidden,
     HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid, NameInvalid, NamespaceMissing,
-    NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, QuotaExceeded, ReleaseTooLarge,
-    SchemaViolation, Stopped, TemplateFailed, Unknown, UnknownField, UnknownKind, Unreachable, ValuesInvalid,
+    NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, OtherHelm, QuotaExceeded,
+    ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed, Unknown, UnknownField, UnknownKind,
+    Unreachable, ValuesInvalid,
 };
 use super::*;
 
 /// Texts of Helm 4.2 with Kubernetes 1.36.
 const TEXTS: &[(&str, FailureReason)] = &[
+    ("unknown flag: --server-side", OtherHelm),
+    (
+        "execution error at (web/templates/b.yaml:1:3): unknown flag: x",
+        TemplateFailed,
+    ),
     (
         "web/templates/b.yaml:1:13\n  executing \"web/templates/b.yaml\" at <.Values.x.y>:\n    nil pointer evaluating interface {}.y",
         TemplateFailed,
@@ -315,6 +321,12 @@ fn every_other_end_is_a_failure() {
             "panic: x\n",
             Crashed,
             "Helm ended with code 2: panic: x",
+        ),
+        (
+            End::Exited(1),
+            "executing \"a\": error calling include: too deep\n",
+            TemplateFailed,
+            "Helm ended with code 1: executing \"a\": error calling include: too deep",
         ),
         (
             End::Deadline,

@@ -3,9 +3,9 @@
 use super::FailureReason::{
     self, AdmissionDenied, ChangedMeanwhile, ChartInvalid, Conflict, DeletionFailed, FieldImmutable,
     Forbidden, HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid, NameInvalid,
-    NamespaceMissing, NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, QuotaExceeded,
-    ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed, Unauthorized, Unknown, UnknownField,
-    UnknownKind, Unreachable, ValuesInvalid,
+    NamespaceMissing, NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, OtherHelm,
+    QuotaExceeded, ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed, Unauthorized, Unknown,
+    UnknownField, UnknownKind, Unreachable, ValuesInvalid,
 };
 
 /// A failure of the post-renderer.
@@ -15,6 +15,9 @@ pub(super) const POST_RENDER: &str = "error while running post render on ";
 const ERROR: &str = "Error: ";
 /// What the commands write before the error of an installation or upgrade.
 const COMMANDS: [&str; 2] = ["INSTALLATION FAILED: ", "UPGRADE FAILED: "];
+
+/// How Helm begins its error about a flag or command that this version does not have.
+const OF_OTHER_VERSIONS: [&str; 2] = ["unknown flag: ", "unknown command "];
 
 /// Parts of texts, and their reason. The first one that occurs decides, so what is inside of others comes first: a hook may fail
 /// because something is forbidden, and a quota is reported as forbidden.
@@ -128,6 +131,9 @@ const TEXTS: &[(&str, FailureReason)] = &[
 
 /// The reason of an error.
 pub(super) fn reason(text: &str) -> FailureReason {
+    if OF_OTHER_VERSIONS.iter().any(|start| text.starts_with(start)) {
+        return OtherHelm;
+    }
     if let Some((_, reason)) = TEXTS.iter().find(|(part, _)| text.contains(part)) {
         return *reason;
     }
