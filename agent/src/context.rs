@@ -8,7 +8,7 @@ use std::{
 use helmops_api::{BundleDeployment, Decoded, NamespacedName, lifecycle::Requests};
 use helmops_kube::{ObjectCache, lease::Leadership};
 use helmops_process::lock;
-use helmops_release::names::SetId;
+use helmops_release::{names::SetId, record::TestFilters, report::TestResult};
 use helmops_runtime::{client, retry_state::RetryState};
 use kube::{Client, Config, runtime::reflector::ObjectRef};
 use tokio::sync::Mutex as AsyncMutex;
@@ -126,6 +126,19 @@ pub struct Known {
     pub installed: Option<Installed>,
     /// The requests that were handled last: the cache may not show the status with them yet.
     pub handled: Option<Requests>,
+    /// The tests that have ended.
+    pub tested: Option<Tested>,
+}
+
+/// Tests that have ended.
+#[derive(Debug)]
+pub struct Tested {
+    /// The revision.
+    pub revision: u64,
+    /// Which tests.
+    pub filters: TestFilters,
+    /// Their result.
+    pub result: TestResult,
 }
 
 impl Releases {

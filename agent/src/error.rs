@@ -23,6 +23,7 @@ use crate::{
     monitor::{InstalledError, MonitorError},
     reconcile::Deployed,
     records::RecordStoreError,
+    release_tests::TestError,
     upstream::GuardError,
 };
 
@@ -295,6 +296,17 @@ impl From<Lacking> for AgentError {
 impl From<Failure> for AgentError {
     fn from(failure: Failure) -> Self {
         Self::Helm(Box::new(failure))
+    }
+}
+
+impl From<TestError> for AgentError {
+    fn from(error: TestError) -> Self {
+        match error {
+            TestError::Record(error) => error.into(),
+            TestError::Call(error) => error.into(),
+            TestError::Kind(error) => error.into(),
+            TestError::Helm(error) => error.into(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helmops_release::lifecycle::CrdPolicy;
 use helmops_runtime::client::{ApiError, bounded};
 use kube::{
     Api, Client, ResourceExt,
@@ -11,7 +12,7 @@ use kube::{
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::plan::{API_VERSION, CrdPolicy, KIND, Step, list, name, step, text};
+use super::plan::{API_VERSION, KIND, Step, list, name, step, text};
 use crate::{
     helm::{Failure, FailureReason},
     live,

@@ -14,14 +14,14 @@ mod plan;
 
 use std::{path::Path, time::Duration};
 
-use helmops_release::names::ReleaseKey;
+use helmops_release::{lifecycle::CrdPolicy, names::ReleaseKey};
 use helmops_runtime::client::{CallError, bounded};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
     apply::Applied,
-    plan::{CrdPolicy, Refusal, Step, step},
+    plan::{Refusal, Step, step},
 };
 use crate::helm::{
     Failure, Helm,

@@ -1,5 +1,6 @@
 //! What is done with a CRD: a pure function of the policy, the CRD of the chart and the live one.
 
+use helmops_release::lifecycle::CrdPolicy;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -7,17 +8,6 @@ use thiserror::Error;
 pub(super) const KIND: &str = "CustomResourceDefinition";
 /// The API version that clusters serve.
 pub(super) const API_VERSION: &str = "apiextensions.k8s.io/v1";
-
-/// What is done with the CRDs of a chart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrdPolicy {
-    /// Nothing.
-    Skip,
-    /// Those that do not exist are created.
-    Create,
-    /// They are created, or updated.
-    CreateReplace,
-}
 
 /// What is done with a CRD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,18 +58,6 @@ pub enum Refusal {
     /// It has no name.
     #[error("a CustomResourceDefinition in a folder crds of the chart has no metadata.name")]
     NoName,
-}
-
-impl CrdPolicy {
-    /// The policy of a field such as `install.crds`; `None` if it leaves CRDs to Helm.
-    pub fn of(text: &str) -> Option<Self> {
-        match text {
-            "Skip" => Some(Self::Skip),
-            "Create" => Some(Self::Create),
-            "CreateReplace" => Some(Self::CreateReplace),
-            _ => None,
-        }
-    }
 }
 
 /// What is done with a CRD of a chart.
@@ -257,19 +235,6 @@ mod tests {
             "convert them",
         ] {
             assert!(message.contains(part), "{message}");
-        }
-    }
-
-    #[test]
-    fn policies_are_those_of_the_field() {
-        for (text, expected) in [
-            ("", None),
-            ("Skip", Some(CrdPolicy::Skip)),
-            ("Create", Some(CrdPolicy::Create)),
-            ("CreateReplace", Some(CrdPolicy::CreateReplace)),
-            ("create", None),
-        ] {
-            assert_eq!(CrdPolicy::of(text), expected, "{text}");
         }
     }
 }

@@ -7,55 +7,34 @@
 //!              └──────────────────────────────────────────────────────┘ until nothing is to be done, or the next attempt is due later
 //! ```
 
-use helmops_api::{BundleDeployment, lifecycle::Requests};
 use helmops_release::{
     action::Action,
     dependencies,
     history::{FailedAttempt, History},
-    lifecycle::{self, Policy, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
+    lifecycle::{self, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
     names::ReleaseKey,
     record::{Attempt, Cause, Failure, Status},
-    report::Blocked,
     state::{Applied, ReleaseState, Wanted},
 };
-use helmops_runtime::{client::CallError, retry_state::RetryKey};
+use helmops_runtime::retry_state::RetryKey;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 
-use super::{deployed::Deployed, remove, run::Run};
+use super::{
+    deployed::Deployed,
+    deployment::{Deployment, Run, name},
+    remove,
+};
 use crate::{
-    context::Context,
     error::{AgentError, Lacking, NextAttempt},
-    inputs::{self, MetadataError},
+    inputs,
 };
 
 /// How many actions one reconciliation takes at most: unlock, finish an uninstallation, install, remediate, install again, and one for a
 /// change in between.
 const MAX_ACTIONS: usize = 7;
 
-/// The deployment of a BundleDeployment.
-pub struct Deployment<'d> {
-    pub(super) context: &'d Context,
-    pub(super) wanted: &'d BundleDeployment,
-    pub(super) release: ReleaseKey,
-    pub(super) policy: Policy,
-    pub(super) requested: Requested,
-}
-
-impl<'d> Deployment<'d> {
-    /// `handled` are the requests that were handled already.
-    pub fn new(context: &'d Context, deployment: &'d BundleDeployment, handled: &Requests) -> Self {
-        let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
-        let requests = lifecycle.and_then(|lifecycle| lifecycle.requests.as_ref());
-        Self {
-            context,
-            wanted: deployment,
-            release: ReleaseKey::of(name(deployment), options),
-            policy: Policy::of(options, lifecycle),
-            requested: Requested::of(requests, handled),
-        }
-    }
-
+impl Deployment<'_> {
     /// Takes the actions that are needed, one after the other.
     ///
     /// # Errors
@@ -254,18 +233,6 @@ impl<'d> Deployment<'d> {
         Some(self.deployed(history, revision))
     }
 
-    pub(super) fn deployed(&self, history: &History, revision: u64) -> Deployed {
-        let previous = history
-            .iter()
-            .map(|one| one.number)
-            .find(|number| *number < revision);
-        Deployed {
-            release: self.release.clone(),
-            revision,
-            previous,
-        }
-    }
-
     fn state(&self, history: &History) -> ReleaseState {
         let (spec, status) = (&self.wanted.spec, &self.wanted.status);
         let applied = status.release.rsplit_once(':').and_then(|(release, revision)| {
@@ -312,70 +279,5 @@ impl<'d> Deployment<'d> {
         let all = self.context.deployments.state();
         let all: Vec<_> = all.iter().filter_map(|deployment| deployment.valid()).collect();
         Ok(dependencies::check(self.wanted, &all)?)
-    }
-
-    /// Sets the labels and annotations of the namespace again if one is missing: another client has removed it, or the account that
-    /// deploys was not allowed to set it.
-    async fn restore_namespace(&self, current: &Deployed) -> Result<(), AgentError> {
-        let (context, options) = (self.context, &self.wanted.spec.options);
-        if options.namespace_labels.is_empty() && options.namespace_annotations.is_empty() {
-            return Ok(());
-        }
-        let identity =
-            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
-        let client = context.deployer(&identity)?;
-        let result = inputs::restore_metadata(&client, options, &self.release.namespace).await;
-        result.map_err(|error| namespace_error(current, error))
-    }
-}
-
-/// Without the permission, the deployment counts as failed. Other errors change nothing of what is reported of it.
-pub(super) fn namespace_error(deployed: &Deployed, error: MetadataError) -> AgentError {
-    let MetadataError { verb, source } = error;
-    let namespace = &deployed.release.namespace;
-    if !source.is_forbidden() {
-        let object = format!("Namespace {namespace}");
-        return CallError::of("set the labels and annotations of", object)(source).into();
-    }
-    AgentError::NamespaceForbidden {
-        release: deployed.to_string(),
-        error: Blocked::namespace_forbidden(verb, namespace, &source.to_string()),
-    }
-}
-
-pub(super) fn name(deployment: &BundleDeployment) -> &str {
-    deployment.metadata.name.as_deref().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use helmops_api::BundleDeploymentOptions;
-    use helmops_runtime::client::ApiError;
-
-    use super::*;
-
-    #[test]
-    fn a_forbidden_namespace_is_reported_with_the_missing_verb_and_any_other_error_is_retried() {
-        let failed = |verb, code| {
-            let status = kube::core::Status::failure("no", "Forbidden").with_code(code);
-            let source = ApiError::from(kube::Error::Api(status.boxed()));
-            let deployed = Deployed {
-                release: ReleaseKey::of("web", &BundleDeploymentOptions::default()),
-                revision: 2,
-                previous: None,
-            };
-            namespace_error(&deployed, MetadataError { verb, source })
-        };
-        for verb in ["get", "patch"] {
-            let AgentError::NamespaceForbidden { release, error } = failed(verb, 403) else {
-                panic!("not forbidden");
-            };
-            assert_eq!(release, "default/web:2");
-            assert_eq!(error, Blocked::namespace_forbidden(verb, "default", "no (403)"));
-        }
-        assert_eq!(
-            failed("patch", 500).to_string(),
-            "could not set the labels and annotations of Namespace default: no (500)"
-        );
     }
 }

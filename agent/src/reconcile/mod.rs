@@ -12,11 +12,15 @@
 
 mod deploy;
 mod deployed;
+mod deployment;
+mod end;
+mod namespace;
 mod progress;
 mod remediate;
 mod remove;
 mod run;
 mod status;
+mod test;
 mod wait;
 
 use std::{sync::Arc, time::Duration};
@@ -28,7 +32,7 @@ use helmops_release::{
     names::{ReleaseKey, SetId},
     object::ObjectId,
     record::Failure,
-    report::{DeployOutcome, Observation, Progress, ReleaseObjects},
+    report::{DeployOutcome, Observation, Progress, ReleaseObjects, TestResult},
 };
 use helmops_runtime::{
     metrics::{Controller, ReconcileMetrics},
@@ -40,8 +44,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use tracing::Span;
 
-use self::{deploy::Deployment, wait::Wait};
 pub use self::{deployed::Deployed, remove::remove_renamed};
+use self::{deployment::Deployment, wait::Wait};
 use crate::{
     context::{Context, Key, Known},
     error::AgentError,
@@ -91,8 +95,12 @@ impl Reconciler for BundleDeployments<'_> {
         _: &mut WorkerPermit,
     ) -> Result<Done, AgentError> {
         let context = self.0;
+        let release = context.releases.of(&key.name);
+        let mut known = release.lock().await;
         if let Some(held) = Held::of(&deployment.spec) {
             tracing::debug!(?held, "held");
+            let work = Deployment::new(context, deployment, &Requests::default());
+            work.set_on_delete().await?;
             let outcome = DeployOutcome::Held(held);
             status::write(
                 context,
@@ -104,8 +112,6 @@ impl Reconciler for BundleDeployments<'_> {
             .await?;
             return Ok(Done::UNTIL_CHANGE);
         }
-        let release = context.releases.of(&key.name);
-        let mut known = release.lock().await;
         let handled = handled(deployment, &known);
         let work = Deployment::new(context, deployment, &handled);
         let mut result = work.deploy().await;
@@ -113,12 +119,17 @@ impl Reconciler for BundleDeployments<'_> {
             known.handled = requests(deployment).cloned();
         }
         let mut observed = observe(context, deployment, &result, &mut known.installed).await;
-        let mut awaited = None;
+        let (mut awaited, mut tests) = (None, None);
         for turn in 1..=MAX_FAILURES {
             let (Ok(Some(monitored)), Some(installed)) = (&observed, &known.installed) else {
                 break;
             };
-            match phase(&work, &result, installed, monitored) {
+            let mut phase = phase(&work, &result, installed, monitored);
+            if let (Phase::Over, Ok(deployed)) = (&phase, &result) {
+                tests = work.test(deployed, &mut known.tested).await?;
+                phase = tested(&work, deployed, tests.as_ref());
+            }
+            match phase {
                 Phase::Over => break,
                 Phase::Recovered(deployed) => {
                     work.recover(&deployed).await?;
@@ -139,10 +150,12 @@ impl Reconciler for BundleDeployments<'_> {
                 }
             }
         }
+        work.set_on_delete().await?;
         let step = StepResult {
             result,
             observed,
             waiting: awaited.as_ref().map(|(_, late)| late.clone()),
+            tests,
         };
         let done = report(&work, &mut known, step).await?;
         Ok(awaited.map_or(done, |(remaining, _)| until_ready(remaining)))
@@ -155,6 +168,8 @@ struct StepResult {
     observed: Result<Option<Monitored>, AgentError>,
     /// What the release waits for.
     waiting: Option<String>,
+    /// The result of its tests.
+    tests: Option<TestResult>,
 }
 
 /// What follows from the objects of a revision that Helm has deployed.
@@ -195,6 +210,21 @@ fn phase(
     }
 }
 
+/// What follows from the tests of a revision.
+fn tested(work: &Deployment<'_>, deployed: &Deployed, tests: Option<&TestResult>) -> Phase {
+    let ignores_failures = work
+        .policy
+        .test
+        .as_ref()
+        .is_some_and(|test| test.ignores_failures);
+    match tests {
+        Some(TestResult::Failed(cause)) if !ignores_failures => {
+            Phase::Failed(deployed.clone(), Failure::Test(cause.clone()))
+        }
+        _ => Phase::Over,
+    }
+}
+
 fn requests(deployment: &BundleDeployment) -> Option<&Requests> {
     deployment.spec.lifecycle.as_ref()?.requests.as_ref()
 }
@@ -230,6 +260,7 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
         result,
         observed,
         waiting,
+        tests,
     } = step;
     let outcome = match &result {
         Ok(deployed) => DeployOutcome::Deployed {
@@ -258,7 +289,7 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
         history: history.as_ref(),
         retry: progress::retry(&result),
         waiting,
-        tests: None,
+        tests: progress::tests(work, tests, history.as_ref()),
         handled: known.handled.as_ref(),
     };
     status::write(context, deployment, &outcome, &observation, &progress).await?;

@@ -1,9 +1,9 @@
 //! What the status shows of the life cycle.
 
-use helmops_release::history::History;
+use helmops_release::{history::History, record::Failure, report::TestResult};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{deploy::Deployment, deployed::Deployed};
+use super::{deployed::Deployed, deployment::Deployment};
 use crate::error::AgentError;
 
 /// The records of a release with a life cycle; `None` for others. After an attempt, the cache may be behind.
@@ -34,4 +34,19 @@ pub fn retry(result: &Result<Deployed, AgentError>) -> Option<(String, Timestamp
         Err(AgentError::Retry(next)) => Some((next.text.clone(), next.at)),
         _ => None,
     }
+}
+
+/// The result of the tests. If one has failed, the revision has failed with it.
+pub fn tests(
+    work: &Deployment<'_>,
+    tests: Option<TestResult>,
+    history: Option<&History>,
+) -> Option<TestResult> {
+    work.policy.test.as_ref()?;
+    let failed = history.and_then(|history| history.failed_attempt(&work.wanted.spec.deployment_id));
+    Some(match (failed.map(|failed| failed.failure), tests) {
+        (Some(Failure::Test(cause)), _) => TestResult::Failed(cause.clone()),
+        (_, Some(tests)) => tests,
+        (_, None) => TestResult::Pending,
+    })
 }

@@ -5,7 +5,7 @@ use helmops_release::{
     record::Failure,
 };
 
-use super::{deploy::Deployment, remove};
+use super::{deployment::Deployment, remove};
 use crate::{
     error::AgentError,
     helm::request::{self, HelmSettings, Request, Rollback},
@@ -57,7 +57,13 @@ impl Deployment<'_> {
         let (revision, cause) = (failed.revision.number, failed.failure.cause());
         tracing::info!(%release, revision, "uninstalling what failed");
         let options = remove::Options {
-            description: keeps_record.then(|| Failure::Uninstalled(cause.clone()).description()),
+            keeps_history: keeps_record,
+            description: if keeps_record {
+                Failure::Uninstalled(cause.clone()).description()
+            } else {
+                String::new()
+            },
+            ..remove::Options::default()
         };
         remove::uninstall(context, release, history, options).await?;
         let what = format!("revision {revision} failed and was uninstalled: {cause}");

@@ -1,5 +1,7 @@
 //! Removes what a deleted BundleDeployment has installed.
 
+use std::time::Duration;
+
 use helmops_api::BundleDeployment;
 use helmops_release::{
     action::{self, Action},
@@ -8,7 +10,7 @@ use helmops_release::{
     marks,
     names::ReleaseKey,
     object::ObjectId,
-    record::Record,
+    record::{OnDeletePolicy, Record, Status},
     state::{ReleaseState, Wanted},
 };
 
@@ -61,12 +63,24 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
     let Some(newest) = history.newest() else {
         return Ok(());
     };
+    let on_delete = context.records.on_delete(release).unwrap_or_default();
+    let is_over = on_delete.keep_history && newest.status == Status::Uninstalled;
+    if on_delete.policy == OnDeletePolicy::Keep || is_over {
+        tracing::debug!(%release, "the release or its history is kept");
+        return Ok(());
+    }
     let record = context.records.read(release, newest.number).await?;
     let keep = record.as_ref().is_some_and(keeps_objects);
     match action::to_remove(&state, keep) {
         Action::Uninstall => {
             tracing::info!(%release, "uninstalling");
-            uninstall(context, release, &history, Options::default()).await?;
+            let options = Options {
+                keeps_history: on_delete.keep_history,
+                skips_hooks: on_delete.disable_hooks,
+                timeout: on_delete.timeout,
+                description: String::new(),
+            };
+            uninstall(context, release, &history, options).await?;
             inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
             if record.as_ref().is_some_and(deletes_namespace) {
                 inputs::delete_namespace(&context.downstream, &release.namespace, &context.namespace).await?;
@@ -176,8 +190,14 @@ async fn prune(
 /// How a release is uninstalled.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The description of the record, which is kept then.
-    pub description: Option<String>,
+    /// Whether the records stay.
+    pub keeps_history: bool,
+    /// Whether the hooks of the chart do not run.
+    pub skips_hooks: bool,
+    /// How long each hook may take.
+    pub timeout: Option<Duration>,
+    /// The description of the newest record, if it stays.
+    pub description: String,
 }
 
 /// Uninstalls a release, as the account that installed it.
@@ -208,11 +228,11 @@ pub async fn uninstall(
         release: release.clone(),
         identity,
         action: request::Action::Uninstall(Uninstall {
-            keeps_history: options.description.is_some(),
-            description: options.description.unwrap_or_default(),
-            runs_hooks: true,
+            keeps_history: options.keeps_history,
+            description: options.description,
+            runs_hooks: !options.skips_hooks,
         }),
-        hook_timeout: request::DEFAULT_HOOK_TIMEOUT,
+        hook_timeout: options.timeout.unwrap_or(request::DEFAULT_HOOK_TIMEOUT),
     };
     let kubeconfig = context.kubeconfig()?;
     let run = context.helm.run(request, kubeconfig, &context.stop).await;

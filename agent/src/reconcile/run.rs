@@ -1,46 +1,21 @@
 //! Runs Helm to install or upgrade a release.
 
 use helmops_api::BundleDeploymentOptions;
-use helmops_release::{
-    chart_metadata::Origin,
-    post_render::PostRender,
-    record::{Attempt, AttemptAction},
-    scopes::Scopes,
-};
+use helmops_release::{chart_metadata::Origin, post_render::PostRender, record::Attempt, scopes::Scopes};
 
 use super::{
-    deploy::{Deployment, name, namespace_error},
     deployed::Deployed,
+    deployment::{Deployment, Run, name},
+    namespace::namespace_error,
 };
 use crate::{
     charts::ChartFile,
+    crds::ChartCrds,
     error::AgentError,
     events::Done,
     helm::request::{self, Deploy, HelmSettings, Identity, Request},
     inputs,
 };
-
-/// What Helm does.
-#[derive(Clone, Copy, Debug)]
-pub enum Run {
-    /// Install.
-    Install {
-        /// The name has records.
-        replaces: bool,
-    },
-    /// Upgrade.
-    Upgrade,
-}
-
-impl Run {
-    /// As in an attempt.
-    pub const fn action(self) -> AttemptAction {
-        match self {
-            Self::Install { .. } => AttemptAction::Install,
-            Self::Upgrade => AttemptAction::Upgrade,
-        }
-    }
-}
 
 impl Deployment<'_> {
     /// Runs Helm to install or upgrade.
@@ -58,7 +33,22 @@ impl Deployment<'_> {
         let settings = HelmSettings::of(options);
         let others = context.records.of_deployment(name(self.wanted)).await?;
         let is_renamed = others.iter().any(|other| *other != *release);
-        let deploy = self.render(attempt, &chart, values, &identity, &settings).await?;
+        let crds = self.policy.for_action(run.action()).crds;
+        if let Some(policy) = crds {
+            let chart_crds = ChartCrds {
+                helm: &context.helm,
+                client: &deployer,
+                release,
+                stop: &context.stop,
+            };
+            let applied = chart_crds.apply(policy, chart.path(), &values).await;
+            let applied = applied.map_err(AgentError::from)?;
+            tracing::debug!(%release, ?applied, "applied the CRDs of the chart");
+        }
+        let deploy = Deploy {
+            skips_crds: crds.is_some(),
+            ..self.render(attempt, &chart, values, &identity, &settings).await?
+        };
         if matches!(run, Run::Install { .. }) && settings.creates_namespace {
             inputs::create_namespace(&context.downstream, &deployer, &release.namespace).await?;
         }
@@ -170,7 +160,7 @@ impl Deployment<'_> {
             skips_schema: settings.skips_schema,
             description: attempt.to_string(),
             skips_crds: false,
-            on_delete: None,
+            on_delete: Some(self.policy.on_delete).filter(|on_delete| !on_delete.is_default()),
         })
     }
 }

@@ -471,12 +471,12 @@ fn affected(
 
 #[cfg(test)]
 mod tests {
-    use helmops_release::history::Origin;
+    use helmops_release::history::{Chart, Origin};
 
     use super::*;
 
     fn record(release: &str, revision: u64, version: &str) -> (NamespacedName, StoredRecord) {
-        let secret = helmops_release::record::secret_name(release, revision);
+        let secret = record::secret_name(release, revision);
         let key = ReleaseKey {
             namespace: "shop".to_owned(),
             name: release.to_owned(),
@@ -487,6 +487,7 @@ mod tests {
             revision,
             status: Status::Deployed,
             resource_version: version.to_owned(),
+            on_delete: None,
         };
         (NamespacedName::new("shop", &*secret), stored)
     }
@@ -500,6 +501,11 @@ mod tests {
                 status: Status::Deployed,
                 origin,
                 is_replaced: false,
+                is_rollback: false,
+                failure: None,
+                made_at: None,
+                changed_at: None,
+                chart: Chart::default(),
             },
         }
     }

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use helmops_agent::crds::{Applied, ChartCrds, CrdPolicy};
+use helmops_agent::crds::{Applied, ChartCrds};
 use helmops_agent::helm::request::Action;
 use helmops_agent::helm::{Failure, FailureReason};
 use helmops_bed::random;
+use helmops_release::lifecycle::CrdPolicy;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use go_duration as duration;
 use helmops_api::{
     BundleDeploymentOptions, Lifecycle,
-    lifecycle::{self, WaitPolicy},
+    lifecycle::{self, UninstallPolicy, WaitPolicy},
 };
 
-use crate::record::AttemptAction;
+use crate::record::{AttemptAction, OnDelete, OnDeletePolicy, TestFilters};
 
 /// How long objects, hooks and tests may take if nothing else is set: as in Helm.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
@@ -38,6 +38,8 @@ pub struct Policy {
     pub test: Option<TestPolicy>,
     /// How many revisions Helm keeps.
     pub history: u32,
+    /// What happens with the release when its BundleDeployment is gone.
+    pub on_delete: OnDelete,
 }
 
 /// What happens when an installation, or an upgrade, fails.
@@ -96,10 +98,8 @@ pub struct TestPolicy {
     pub ignores_failures: bool,
     /// How long a test may take.
     pub timeout: Duration,
-    /// The tests that run; empty for all.
-    pub included: Vec<String>,
-    /// The tests that do not run.
-    pub excluded: Vec<String>,
+    /// Which tests run.
+    pub filters: TestFilters,
 }
 
 impl Policy {
@@ -143,6 +143,7 @@ impl Policy {
                 .as_ref()
                 .filter(|test| test.enable)
                 .map(|test| tests(test, timeout)),
+            on_delete: on_delete(lifecycle),
         }
     }
 
@@ -164,6 +165,7 @@ impl Policy {
             wait: if is_atomic { Some(timeout) } else { None },
             test: None,
             history,
+            on_delete: OnDelete::default(),
         }
     }
 
@@ -230,6 +232,21 @@ fn action(own: Option<&lifecycle::ActionPolicy>, action: AttemptAction, fleet: A
     }
 }
 
+fn on_delete(own: &Lifecycle) -> OnDelete {
+    let none = UninstallPolicy::default();
+    let uninstall = own.uninstall.as_ref().unwrap_or(&none);
+    OnDelete {
+        policy: if own.on_delete == "Keep" {
+            OnDeletePolicy::Keep
+        } else {
+            OnDeletePolicy::Uninstall
+        },
+        keep_history: uninstall.keep_history,
+        timeout: time(uninstall.timeout.as_deref()),
+        disable_hooks: uninstall.disable_hooks,
+    }
+}
+
 fn tests(own: &lifecycle::TestPolicy, timeout: Duration) -> TestPolicy {
     let (excluded, included) = own.filters.iter().partition::<Vec<_>, _>(|filter| filter.exclude);
     let names =
@@ -237,8 +254,10 @@ fn tests(own: &lifecycle::TestPolicy, timeout: Duration) -> TestPolicy {
     TestPolicy {
         ignores_failures: own.ignore_failures,
         timeout: time(own.timeout.as_deref()).unwrap_or(timeout),
-        included: names(included),
-        excluded: names(excluded),
+        filters: TestFilters {
+            include: names(included),
+            exclude: names(excluded),
+        },
     }
 }
 
@@ -357,13 +376,30 @@ mod tests {
     }
 
     #[test]
+    fn what_happens_at_the_end_is_known_before() {
+        let on_delete = |lifecycle: &Value| policy(&json!({}), lifecycle).on_delete;
+        for lifecycle in [
+            Value::Null,
+            json!({}),
+            json!({ "onDelete": "Uninstall", "uninstall": {} }),
+        ] {
+            assert!(on_delete(&lifecycle).is_default(), "{lifecycle}");
+        }
+        let own = json!({ "onDelete": "Keep", "uninstall": { "keepHistory": true, "timeout": "90s", "disableHooks": true } });
+        assert_eq!(
+            on_delete(&own).to_string(),
+            "Keep.keepHistory.disableHooks.timeout-90000"
+        );
+    }
+
+    #[test]
     fn tests_are_included_and_excluded_by_name() {
         let own = json!({ "test": { "enable": true, "timeout": "90s", "filters": [
             { "name": "a" }, { "name": "b", "exclude": true }
         ] } });
         let test = policy(&json!({}), &own).test.unwrap();
         assert_eq!(
-            (test.included, test.excluded),
+            (test.filters.include, test.filters.exclude),
             (vec!["a".to_owned()], vec!["b".to_owned()])
         );
         assert_eq!(test.timeout, Duration::from_secs(90));

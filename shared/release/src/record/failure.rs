@@ -6,6 +6,8 @@
 use super::{Record, Status};
 
 const INTERRUPTED: &str = "The agent stopped while the release was in status ";
+/// What Helm writes when the agent has stopped it.
+const STOPPED: &str = "context canceled";
 const NOT_READY: &str = "not ready: ";
 const TEST_FAILED: &str = "test failed: ";
 const REMEDIATED: &str = "uninstalled after a failure: ";
@@ -24,13 +26,13 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The failure of a record; `None` if it did not fail, or only because its Helm was killed.
+    /// The failure of a record; `None` if it did not fail, or only because its Helm was stopped or killed.
     pub fn of(record: &Record) -> Option<Self> {
         let text = &*record.info.description;
         match record.info.status {
             Status::Failed => {
                 let marked = |mark| text.strip_prefix(mark).map(ToOwned::to_owned);
-                if text.starts_with(INTERRUPTED) {
+                if text.starts_with(INTERRUPTED) || text.ends_with(STOPPED) {
                     None
                 } else if let Some(cause) = marked(NOT_READY) {
                     Some(Self::NotReady(cause))
@@ -101,8 +103,12 @@ mod tests {
 
     #[test]
     fn an_interrupted_operation_is_no_failure() {
-        let record = record(Status::Failed, &interrupted(Status::PendingUpgrade));
-        assert_eq!(Failure::of(&record), None);
+        for text in [
+            &*interrupted(Status::PendingUpgrade),
+            "Upgrade \"web\" failed: pre-upgrade hooks failed: context canceled",
+        ] {
+            assert_eq!(Failure::of(&record(Status::Failed, text)), None, "{text}");
+        }
     }
 
     #[test]

@@ -93,6 +93,7 @@ fn policy(remediation: Remediation, retries: u32) -> Policy {
         wait: None,
         test: None,
         history: 5,
+        on_delete: crate::record::OnDelete::default(),
     }
 }
 

@@ -1,0 +1,74 @@
+//! The deployment of a BundleDeployment: what is wanted of its release.
+
+use helmops_api::{BundleDeployment, lifecycle::Requests};
+use helmops_release::{
+    history::History,
+    lifecycle::{Policy, Requested},
+    names::ReleaseKey,
+    record::AttemptAction,
+};
+
+use super::deployed::Deployed;
+use crate::context::Context;
+
+/// What Helm does.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// Install.
+    Install {
+        /// The name has records.
+        replaces: bool,
+    },
+    /// Upgrade.
+    Upgrade,
+}
+
+/// The deployment of a BundleDeployment.
+pub struct Deployment<'d> {
+    pub(super) context: &'d Context,
+    pub(super) wanted: &'d BundleDeployment,
+    pub(super) release: ReleaseKey,
+    pub(super) policy: Policy,
+    pub(super) requested: Requested,
+}
+
+impl<'d> Deployment<'d> {
+    /// `handled` are the requests that were handled already.
+    pub fn new(context: &'d Context, deployment: &'d BundleDeployment, handled: &Requests) -> Self {
+        let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
+        let requests = lifecycle.and_then(|lifecycle| lifecycle.requests.as_ref());
+        Self {
+            context,
+            wanted: deployment,
+            release: ReleaseKey::of(name(deployment), options),
+            policy: Policy::of(options, lifecycle),
+            requested: Requested::of(requests, handled),
+        }
+    }
+
+    pub(super) fn deployed(&self, history: &History, revision: u64) -> Deployed {
+        let previous = history
+            .iter()
+            .map(|one| one.number)
+            .find(|number| *number < revision);
+        Deployed {
+            release: self.release.clone(),
+            revision,
+            previous,
+        }
+    }
+}
+
+impl Run {
+    /// As in an attempt.
+    pub const fn action(self) -> AttemptAction {
+        match self {
+            Self::Install { .. } => AttemptAction::Install,
+            Self::Upgrade => AttemptAction::Upgrade,
+        }
+    }
+}
+
+pub(super) fn name(deployment: &BundleDeployment) -> &str {
+    deployment.metadata.name.as_deref().unwrap_or_default()
+}

@@ -1,0 +1,31 @@
+//! What happens with a release when its BundleDeployment is gone. It has to be known then, so it is a label of its records.
+
+use helmops_release::{history::Owner, record::OnDelete};
+
+use super::deployment::{Deployment, name};
+use crate::error::AgentError;
+
+impl Deployment<'_> {
+    /// Sets the label on the newest record, if it differs.
+    ///
+    /// # Errors
+    /// If a record cannot be read or written.
+    pub(super) async fn set_on_delete(&self) -> Result<(), AgentError> {
+        let (records, release) = (&self.context.records, &self.release);
+        let wanted = Some(self.policy.on_delete).filter(|on_delete| !OnDelete::is_default(on_delete));
+        if records.on_delete(release) == wanted {
+            return Ok(());
+        }
+        let history = records.current_history(release).await?;
+        let Some(newest) = history.newest() else {
+            return Ok(());
+        };
+        if newest.origin.owner == Owner::BundleDeployment(name(self.wanted).to_owned()) {
+            tracing::info!(%release, on_delete = wanted.map(tracing::field::display), "recording what happens at the end");
+            records
+                .set_on_delete(release, newest.number, wanted.as_ref())
+                .await?;
+        }
+        Ok(())
+    }
+}

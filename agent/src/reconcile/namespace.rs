@@ -1,0 +1,74 @@
+//! The labels and annotations of the namespace of a release.
+
+use helmops_release::report::Blocked;
+use helmops_runtime::client::CallError;
+
+use super::{deployed::Deployed, deployment::Deployment};
+use crate::{
+    error::AgentError,
+    inputs::{self, MetadataError},
+};
+
+impl Deployment<'_> {
+    /// Sets the labels and annotations of the namespace again if one is missing: another client has removed it, or the account that
+    /// deploys was not allowed to set it.
+    pub(super) async fn restore_namespace(&self, current: &Deployed) -> Result<(), AgentError> {
+        let (context, options) = (self.context, &self.wanted.spec.options);
+        if options.namespace_labels.is_empty() && options.namespace_annotations.is_empty() {
+            return Ok(());
+        }
+        let identity =
+            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
+        let client = context.deployer(&identity)?;
+        let result = inputs::restore_metadata(&client, options, &self.release.namespace).await;
+        result.map_err(|error| namespace_error(current, error))
+    }
+}
+
+/// Without the permission, the deployment counts as failed. Other errors change nothing of what is reported of it.
+pub(super) fn namespace_error(deployed: &Deployed, error: MetadataError) -> AgentError {
+    let MetadataError { verb, source } = error;
+    let namespace = &deployed.release.namespace;
+    if !source.is_forbidden() {
+        let object = format!("Namespace {namespace}");
+        return CallError::of("set the labels and annotations of", object)(source).into();
+    }
+    AgentError::NamespaceForbidden {
+        release: deployed.to_string(),
+        error: Blocked::namespace_forbidden(verb, namespace, &source.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::BundleDeploymentOptions;
+    use helmops_release::names::ReleaseKey;
+    use helmops_runtime::client::ApiError;
+
+    use super::*;
+
+    #[test]
+    fn a_forbidden_namespace_is_reported_with_the_missing_verb_and_any_other_error_is_retried() {
+        let failed = |verb, code| {
+            let status = kube::core::Status::failure("no", "Forbidden").with_code(code);
+            let source = ApiError::from(kube::Error::Api(status.boxed()));
+            let deployed = Deployed {
+                release: ReleaseKey::of("web", &BundleDeploymentOptions::default()),
+                revision: 2,
+                previous: None,
+            };
+            namespace_error(&deployed, MetadataError { verb, source })
+        };
+        for verb in ["get", "patch"] {
+            let AgentError::NamespaceForbidden { release, error } = failed(verb, 403) else {
+                panic!("not forbidden");
+            };
+            assert_eq!(release, "default/web:2");
+            assert_eq!(error, Blocked::namespace_forbidden(verb, "default", "no (403)"));
+        }
+        assert_eq!(
+            failed("patch", 500).to_string(),
+            "could not set the labels and annotations of Namespace default: no (500)"
+        );
+    }
+}
