@@ -48,8 +48,14 @@ pub async fn bed() -> &'static TestBed {
 
 /// A control plane for agents, with an audit log.
 pub async fn start_bed() -> Result<TestBed> {
+    start_bed_with(false).await
+}
+
+/// The same, with a simulated node that runs pods if there are to be `nodes`.
+pub async fn start_bed_with(nodes: bool) -> Result<TestBed> {
     let options = Options {
         audit_log: true,
+        nodes,
         crds: vec![manifests().join("standalone/crds")],
         ..Options::default()
     };

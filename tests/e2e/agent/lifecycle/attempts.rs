@@ -1,11 +1,13 @@
-//! `spec.lifecycle`: what follows when an attempt fails.
+//! What follows when an attempt fails.
 
 use anyhow::{Context, Result, ensure};
 use helmops_release::record::Status;
 use serde_json::{Value, json};
 
 use crate::harness::agent::{CONFIG, Fixture};
-use crate::harness::{condition, message};
+use crate::harness::message;
+
+use super::{spec, state, until_state};
 
 /// A Deployment that never gets a pod: there are no nodes.
 const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: late}\nspec:\n  selector: {matchLabels: {app: late}}\n  template:\n    metadata: {labels: {app: late}}\n    spec: {containers: [{name: a, image: a}]}\n";
@@ -15,40 +17,6 @@ const POD: &str =
 /// A Service with a port that the API server rejects.
 const INVALID: &str =
     "apiVersion: v1\nkind: Service\nmetadata: {name: invalid}\nspec: {ports: [{port: 100000}]}\n";
-
-/// A life cycle in which objects have two seconds to become ready.
-fn lifecycle(parts: &Value) -> Value {
-    let mut lifecycle = json!({ "wait": { "timeout": "2s" } });
-    let parts = parts.as_object().unwrap().clone();
-    lifecycle.as_object_mut().unwrap().extend(parts);
-    lifecycle
-}
-
-fn spec(msg: &str, parts: &Value) -> Value {
-    json!({ "lifecycle": lifecycle(parts), "options": { "helm": { "values": { "msg": msg } } } })
-}
-
-/// Status and reason of a condition.
-fn state(found: &Value, r#type: &str) -> String {
-    let text = |condition: &Value, key| condition[key].as_str().unwrap_or_default().to_owned();
-    condition(found, r#type).map_or_else(String::new, |one| {
-        format!("{} {}", text(one, "status"), text(one, "reason"))
-    })
-}
-
-async fn until_state(fixture: &Fixture, name: &str, r#type: &str, expected: &str) -> Value {
-    fixture
-        .until(name, |found| {
-            let state = state(found, r#type);
-            ensure!(
-                state == expected,
-                "{type} is {state:?}, not {expected:?}: {}",
-                found["status"]["conditions"]
-            );
-            Ok(())
-        })
-        .await
-}
 
 fn history(found: &Value) -> Vec<String> {
     let entries = found["status"]["lifecycle"]["history"]

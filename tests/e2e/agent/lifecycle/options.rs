@@ -1,0 +1,199 @@
+//! Waiting, dependencies, drift, CRDs and the end of a release.
+
+use helmops_bed::random;
+use serde_json::{Value, json};
+
+use super::{spec, until_state};
+use crate::harness::agent::{CONFIG, Fixture};
+use crate::harness::message;
+
+/// Sets `msg` of the ConfigMap of a release.
+async fn edit(fixture: &Fixture, release: &str, msg: &str) {
+    let patch = json!({ "data": { "msg": msg } }).to_string();
+    let name = format!("{release}-config");
+    fixture
+        .kubectl(&["patch", "configmap", &name, "--type=merge", "-p", &patch])
+        .await;
+}
+
+#[tokio::test]
+async fn an_expression_decides_when_an_object_is_ready() {
+    let fixture = Fixture::new("options-wait").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let ready = json!({ "apiVersion": "v1", "kind": "ConfigMap", "current": "data.msg == 'go'" });
+    let mut spec = spec("stop", &json!({}));
+    spec["lifecycle"]["wait"] = json!({ "timeout": "1m", "expressions": [ready] });
+    fixture.deploy("web", "1.0.0", &spec).await;
+    let found = until_state(&fixture, "web", "Released", "Unknown Progressing").await;
+    let text = message(&found, "Released");
+    assert!(
+        text.contains("data.msg == 'go'") && text.contains("since 20"),
+        "{text}"
+    );
+    edit(&fixture, &release, "go").await;
+    until_state(&fixture, "web", "Released", "True InstallSucceeded").await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install"]);
+}
+
+#[tokio::test]
+async fn an_expression_decides_when_a_dependency_is_ready() {
+    let fixture = Fixture::new("options-depends").await;
+    let _agent = fixture.start().await;
+    let ready = "dep.status.ready && dep.spec.options.helm.values.msg == 'go'";
+    let dependency = json!({ "name": fixture.name("db"), "ready": ready });
+    fixture
+        .deploy("web", "1.0.0", &spec("x", &json!({ "dependsOn": [dependency] })))
+        .await;
+    fixture
+        .until_error(
+            "web",
+            "Deployed",
+            &["lifecycle.dependsOn[0]", "not on this cluster"],
+        )
+        .await;
+    fixture.deploy("db", "1.0.0", &spec("stop", &json!({}))).await;
+    fixture.until_ready("db").await;
+    fixture
+        .until_error("web", "Deployed", &["lifecycle.dependsOn[0]", "is not true"])
+        .await;
+    fixture.deploy("db", "1.0.0", &spec("go", &json!({}))).await;
+    fixture.until_ready("web").await;
+}
+
+#[tokio::test]
+async fn drift_is_corrected_ignored_or_not_looked_for() {
+    let fixture = Fixture::new("options-drift").await;
+    let _agent = fixture.start().await;
+    let ignored = json!({ "mode": "enabled", "ignore": [{ "paths": ["/data/msg"], "target": { "kind": "ConfigMap", "name": ".*-config" } }] });
+    for (name, drift) in [
+        ("corrected", json!({ "mode": "enabled" })),
+        ("reported", json!({ "mode": "warn" })),
+        ("disabled", json!({ "mode": "disabled" })),
+        ("ignored", ignored),
+    ] {
+        fixture
+            .deploy(name, "1.0.0", &spec("chart", &json!({ "drift": drift })))
+            .await;
+        fixture.until_ready(name).await;
+    }
+    for name in ["disabled", "ignored", "reported", "corrected"] {
+        edit(&fixture, &fixture.name(name), "mine").await;
+    }
+    fixture.until_error("reported", "Ready", &["modified"]).await;
+    fixture.until_msg(&fixture.name("corrected"), "chart").await;
+    fixture.barrier().await;
+    for name in ["disabled", "ignored"] {
+        fixture.until_ready(name).await;
+        assert_eq!(
+            fixture.msg(&fixture.name(name)).await.as_deref(),
+            Some("mine"),
+            "{name}"
+        );
+    }
+}
+
+/// A CRD in two versions.
+fn crd(group: &str, versions: &[&str]) -> String {
+    let versions: Vec<Value> = versions
+        .iter()
+        .enumerate()
+        .map(|(index, name)| {
+            let schema = json!({ "openAPIV3Schema": { "type": "object" } });
+            json!({ "name": name, "served": true, "storage": index == 0, "schema": schema })
+        })
+        .collect();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("widgets.{group}") },
+        "spec": { "group": group, "scope": "Namespaced", "names": { "kind": "Widget", "plural": "widgets" }, "versions": versions },
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn an_upgrade_replaces_crds_only_if_that_is_wanted() {
+    let fixture = Fixture::new("options-crds").await;
+    let _agent = fixture.start().await;
+    let group = format!("{}.example.com", random::word());
+    for (version, versions) in [("2.0.0", &["v1"][..]), ("3.0.0", &["v1", "v2"])] {
+        let crd = crd(&group, versions);
+        let files = [("templates/config.yaml", CONFIG), ("crds/widgets.yaml", &*crd)];
+        fixture.charts.add("web", version, &files).await;
+    }
+    let name = format!("crd/widgets.{group}");
+    let versions = async || {
+        fixture.object(&name).await.unwrap()["spec"]["versions"]
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    let policy = |install: &str, upgrade: &str| json!({ "install": { "crds": install }, "upgrade": { "crds": upgrade } });
+    fixture
+        .deploy("web", "2.0.0", &spec("a", &policy("Skip", "Skip")))
+        .await;
+    fixture.until_ready("web").await;
+    assert_eq!(fixture.object(&name).await, None);
+    fixture
+        .deploy("web", "2.0.0", &spec("b", &policy("Skip", "Create")))
+        .await;
+    fixture.until_revision("web", 2).await;
+    assert_eq!(versions().await, 1);
+    fixture
+        .deploy("web", "3.0.0", &spec("c", &policy("Skip", "Create")))
+        .await;
+    fixture.until_revision("web", 3).await;
+    assert_eq!(versions().await, 1, "it is not changed");
+    fixture
+        .deploy("web", "3.0.0", &spec("d", &policy("Skip", "CreateReplace")))
+        .await;
+    fixture.until_revision("web", 4).await;
+    assert_eq!(versions().await, 2);
+    fixture.kubectl(&["delete", &name]).await;
+}
+
+#[tokio::test]
+async fn a_release_is_kept_if_that_is_wanted_when_it_is_removed() {
+    let fixture = Fixture::new("options-end").await;
+    let _agent = fixture.start().await;
+    let history = json!({ "uninstall": { "keepHistory": true } });
+    for (name, parts) in [
+        ("kept", json!({})),
+        ("history", history.clone()),
+        ("plain", json!({})),
+    ] {
+        fixture.deploy(name, "1.0.0", &spec("x", &parts)).await;
+        fixture.until_ready(name).await;
+    }
+    // Also if it is suspended at the same time.
+    let suspended = json!({ "suspend": true, "onDelete": "Keep" });
+    fixture.deploy("kept", "1.0.0", &spec("x", &suspended)).await;
+    fixture
+        .until("kept", |found| {
+            anyhow::ensure!(
+                found["status"]["lifecycle"]["suspended"] == true,
+                "it is not suspended"
+            );
+            Ok(())
+        })
+        .await;
+    for name in ["kept", "history", "plain"] {
+        fixture.delete(name).await;
+    }
+    fixture
+        .until_none(&format!("secret/sh.helm.release.v1.{}.v1", fixture.name("plain")))
+        .await;
+    fixture
+        .until_status(&fixture.name("history"), 1, "uninstalled")
+        .await;
+    fixture
+        .until_none(&format!("configmap/{}-config", fixture.name("history")))
+        .await;
+    fixture.barrier().await;
+    assert_eq!(fixture.msg(&fixture.name("kept")).await.as_deref(), Some("x"));
+    fixture.until_status(&fixture.name("kept"), 1, "deployed").await;
+    // It is the same release if the HelmOp is created again.
+    fixture.deploy("kept", "1.0.0", &spec("x", &json!({}))).await;
+    fixture.until_ready("kept").await;
+    assert_eq!(fixture.helm_runs_of(&fixture.name("kept")), ["install"]);
+}

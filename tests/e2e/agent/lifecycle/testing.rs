@@ -1,0 +1,97 @@
+//! Helm tests after an installation and an upgrade, with a simulated node that runs them.
+
+use helmops_bed::test_bed::TestBed;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use super::{spec, state, until_state};
+use crate::harness::agent::{CONFIG, Fixture, Permissions, start_bed_with};
+use crate::harness::message;
+
+/// A test that ends as the values choose.
+const TEST: &str = r"apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ .Release.Name }}-check
+  annotations:
+    helm.sh/hook: test
+    helmops.test/exit: {{ .Values.exit | default 0 | quote }}
+    helmops.test/log: the page has no title
+spec:
+  restartPolicy: Never
+  containers: [{name: check, image: check}]
+";
+
+async fn fixture(prefix: &str) -> Fixture {
+    static BED: OnceCell<TestBed> = OnceCell::const_new();
+    let bed = BED
+        .get_or_try_init(async || start_bed_with(true).await)
+        .await
+        .unwrap();
+    let fixture = Fixture::on(bed, prefix, Permissions::ClusterAdmin).await.unwrap();
+    fixture
+        .charts
+        .web("2.0.0", &[("config", CONFIG), ("check", TEST)])
+        .await;
+    fixture
+}
+
+fn with_exit(msg: &str, exit: u8, parts: &Value) -> Value {
+    let mut spec = spec(msg, parts);
+    spec["lifecycle"]["wait"]["timeout"] = json!("30s");
+    spec["options"]["helm"]["values"]["exit"] = json!(exit);
+    spec
+}
+
+#[tokio::test]
+async fn a_failed_test_is_remediated_with_its_log() {
+    let fixture = fixture("testing-rollback").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = json!({ "test": { "enable": true }, "upgrade": { "remediation": "rollback" } });
+    fixture
+        .deploy("web", "2.0.0", &with_exit("before", 0, &policy))
+        .await;
+    let found = fixture.until_ready("web").await;
+    assert_eq!(state(&found, "TestSuccess"), "True TestSucceeded");
+    fixture
+        .deploy("web", "2.0.0", &with_exit("after", 3, &policy))
+        .await;
+    let found = until_state(&fixture, "web", "Remediated", "True RollbackSucceeded").await;
+    assert_eq!(state(&found, "TestSuccess"), "False TestFailed");
+    assert_eq!(state(&found, "Released"), "True UpgradeSucceeded");
+    for condition in ["TestSuccess", "Deployed"] {
+        let text = message(&found, condition);
+        assert!(text.contains("the page has no title"), "{condition}: {text}");
+        assert!(text.contains(&format!("{release}-check")), "{condition}: {text}");
+    }
+    assert_eq!(
+        fixture.helm_runs_of(&release),
+        ["install", "test", "upgrade", "test", "rollback"]
+    );
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("before"));
+    // What runs now was tested before.
+    fixture.barrier().await;
+    assert_eq!(fixture.helm_runs_of(&release).len(), 5);
+}
+
+#[tokio::test]
+async fn failures_of_tests_can_be_ignored_and_tests_can_be_selected() {
+    let fixture = fixture("testing-ignored").await;
+    let _agent = fixture.start().await;
+    let ignored = json!({ "test": { "enable": true, "ignoreFailures": true } });
+    fixture
+        .deploy("ignored", "2.0.0", &with_exit("x", 3, &ignored))
+        .await;
+    let name = format!("{}-check", fixture.name("selected"));
+    let selected = json!({ "test": { "enable": true, "filters": [{ "name": name, "exclude": true }] } });
+    fixture
+        .deploy("selected", "2.0.0", &with_exit("x", 3, &selected))
+        .await;
+    let found = fixture.until_ready("ignored").await;
+    assert_eq!(state(&found, "TestSuccess"), "False TestFailed");
+    assert_eq!(state(&found, "Released"), "True InstallSucceeded");
+    let found = fixture.until_ready("selected").await;
+    assert_eq!(state(&found, "TestSuccess"), "True NoTests");
+    assert_eq!(fixture.helm_runs_of(&fixture.name("selected")), ["install"]);
+}
