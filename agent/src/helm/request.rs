@@ -326,7 +326,7 @@ mod tests {
             };
             request.deadline()
         };
-        assert_eq!(deadline(12, 5), Duration::from_mins(60));
+        assert_eq!(deadline(12, 5), Duration::from_hours(1));
         assert_eq!(deadline(1, 5), Duration::from_mins(20));
         assert_eq!(deadline(1, 1), Duration::from_mins(10));
     }

@@ -7,7 +7,7 @@
 //! | failed, to be uninstalled | uninstall |
 //! | failed, and its rollback failed | roll back again; the next attempt if it is due |
 //! | failed and remediated, or nothing to remediate | the action if the next attempt is due or requested; wait otherwise |
-//! | an upgrade that was uninstalled | install at once: nothing runs |
+//! | an upgrade that was uninstalled | install now: nothing runs |
 
 use std::fmt;
 
@@ -227,13 +227,11 @@ impl fmt::Display for Retry<'_> {
         }
         write!(f, ": {}", failure.cause())?;
         match &self.remedy {
-            Remedy::None => {}
-            Remedy::NoRevision => {
-                f.write_str("; not rolled back, because no earlier revision was deployed")?
-            }
-            Remedy::RolledBack { revision } => write!(f, "; rolled back, as revision {revision}")?,
-            Remedy::Uninstalled => f.write_str("; uninstalled")?,
-        }
+            Remedy::None => Ok(()),
+            Remedy::NoRevision => f.write_str("; not rolled back, because no earlier revision was deployed"),
+            Remedy::RolledBack { revision } => write!(f, "; rolled back, as revision {revision}"),
+            Remedy::Uninstalled => f.write_str("; uninstalled"),
+        }?;
         write!(f, "; next attempt at {}", timestamp(self.at))?;
         if is_slow {
             f.write_str(", then once an hour")?;

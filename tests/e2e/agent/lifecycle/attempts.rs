@@ -136,7 +136,7 @@ async fn an_upgrade_that_is_not_ready_is_rolled_back_and_tried_again() {
     fixture.barrier().await;
     assert_eq!(fixture.helm_runs_of(&release).len(), 7);
 
-    // What repairs it is deployed at once.
+    // What repairs it is not delayed.
     fixture.deploy("web", "1.0.0", &spec("repaired", &policy)).await;
     let found = fixture.until_ready("web").await;
     assert_eq!(state(&found, "Released"), "True UpgradeSucceeded");

@@ -281,7 +281,7 @@ fn failures_of_another_deployment_do_not_count() {
     };
     let revisions = [other, good(1, Status::Superseded)];
     assert_eq!(step(&revisions, &policy, 0, Requested::default()), "upgrade");
-    // What failed once is tried anew after something else was deployed.
+    // What failed once is tried again after something else was deployed.
     let revisions = [
         failed(2, 1),
         good(1, Status::Superseded),

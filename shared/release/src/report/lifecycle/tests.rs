@@ -187,6 +187,22 @@ fn every_outcome_of_the_last_attempt_is_a_condition() {
                 ("Remediated", "True UninstallSucceeded"),
             ],
         ),
+    ] {
+        let status = report(
+            BundleDeploymentStatus::default(),
+            revisions.clone(),
+            &outcome,
+            progress,
+        );
+        let expected = expected.into_iter().map(|(name, text)| (name, text.to_owned()));
+        assert_eq!(conditions(&status), expected.collect(), "{revisions:?}");
+    }
+}
+
+#[test]
+fn what_failed_without_a_record_is_a_condition() {
+    let none = Progress::default();
+    for (revisions, outcome, progress, expected) in [
         // Helm made no record: the chart could not be rendered, for example.
         (
             vec![],
