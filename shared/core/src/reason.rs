@@ -173,14 +173,38 @@ reasons! {
         Installed: "",
         /// A release was upgraded.
         Upgraded: "",
-        /// A release did not become ready in time and was rolled back, since `helm.atomic` is set.
-        RolledBack: "The message says what was not ready. Correct it; the next change is deployed as usual.",
+        /// A release failed or did not become ready in time, and was rolled back or uninstalled, since `helm.atomic` or `lifecycle` says so.
+        RolledBack: "The message says what failed. Correct it; the next change is deployed as usual.",
         /// A release was uninstalled, or its records were deleted and its objects kept.
         Uninstalled: "",
         /// An object of a release was changed or deleted by another client.
         DriftDetected: "Undo the change, set `correctDrift.enabled`, or ignore the field in `diff.comparePatches`.",
         /// A changed object is again as the chart has it.
         DriftCorrected: "",
+    }
+    LIFECYCLE "Life cycle: conditions of BundleDeployments with `spec.lifecycle`, see [lifecycle.md](lifecycle.md)" {
+        /// The release was installed, and is ready if that is awaited.
+        InstallSucceeded: "",
+        /// The installation failed, or the release was not ready in time.
+        InstallFailed: "The message has the cause, what was done about it, and when the next attempt is.",
+        /// The release was upgraded, and is ready if that is awaited.
+        UpgradeSucceeded: "",
+        /// The upgrade failed, or the release was not ready in time.
+        UpgradeFailed: "The message has the cause, what was done about it, and when the next attempt is.",
+        /// The tests of the release have not run yet.
+        AwaitingTests: "Wait until the objects of the release are ready.",
+        /// The chart has no tests, or the filters leave none.
+        NoTests: "",
+        /// The tests of the release succeeded.
+        TestSucceeded: "",
+        /// A test of the release failed.
+        TestFailed: "The message has the test and the end of its log.",
+        /// A failed upgrade was rolled back.
+        RollbackSucceeded: "",
+        /// A failed upgrade could not be rolled back.
+        RollbackFailed: "The message has the error of Helm. The rollback is tried again.",
+        /// A failed attempt was uninstalled.
+        UninstallSucceeded: "",
     }
     STATE "State" {
         /// The HelmOp is valid and its Bundle is up to date.

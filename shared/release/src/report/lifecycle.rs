@@ -6,6 +6,7 @@ use helmops_api::{
     lifecycle::{LifecycleStatus, ReleaseAttempt, Requests},
     timestamp::timestamp,
 };
+use helmops_core::reason::Reason;
 use jiff::Timestamp;
 
 use super::{
@@ -180,7 +181,7 @@ fn released(
                 conditions,
                 ConditionType::Released,
                 "Unknown",
-                "Progressing",
+                Reason::Progressing,
                 message,
             );
             false
@@ -195,7 +196,7 @@ fn released(
                 conditions,
                 ConditionType::Released,
                 "Unknown",
-                "Progressing",
+                Reason::Progressing,
                 message,
             );
             false
@@ -264,14 +265,20 @@ fn remediated(
                 "revision {} failed; revision {} restores chart {} {}",
                 failed.revision.number, newest.number, chart.name, chart.version
             );
-            write(conditions, r#type, "True", "RollbackSucceeded", message);
+            write(conditions, r#type, "True", Reason::RollbackSucceeded, message);
         }
         (true, _, Some(failure)) => {
-            write(conditions, r#type, "False", "RollbackFailed", failure.cause());
+            write(
+                conditions,
+                r#type,
+                "False",
+                Reason::RollbackFailed,
+                failure.cause(),
+            );
         }
         (_, Status::Uninstalled, _) => {
             let message = format!("revision {} failed and was uninstalled", newest.number);
-            write(conditions, r#type, "True", "UninstallSucceeded", message);
+            write(conditions, r#type, "True", Reason::UninstallSucceeded, message);
         }
         _ => {}
     }
@@ -283,23 +290,23 @@ fn tested(conditions: &mut Conditions<'_>, progress: &Progress<'_>) {
         None => conditions.remove(r#type),
         Some(TestResult::Pending) => {
             let message = "the tests have not run yet".to_owned();
-            write(conditions, r#type, "Unknown", "AwaitingTests", message);
+            write(conditions, r#type, "Unknown", Reason::AwaitingTests, message);
         }
         Some(TestResult::NoTests) => {
             let message = "the chart has no tests that are to run".to_owned();
-            write(conditions, r#type, "True", "NoTests", message);
+            write(conditions, r#type, "True", Reason::NoTests, message);
         }
         Some(TestResult::Succeeded { tests }) => {
             write(
                 conditions,
                 r#type,
                 "True",
-                "TestSucceeded",
+                Reason::TestSucceeded,
                 format!("{tests} succeeded"),
             );
         }
         Some(TestResult::Failed(reason)) => {
-            write(conditions, r#type, "False", "TestFailed", reason.clone());
+            write(conditions, r#type, "False", Reason::TestFailed, reason.clone());
         }
     }
 }
@@ -308,16 +315,16 @@ fn write(
     conditions: &mut Conditions<'_>,
     r#type: ConditionType,
     status: &str,
-    reason: &str,
+    reason: Reason,
     message: String,
 ) {
-    conditions.write(r#type, status, reason, cut(message, MAX_MESSAGE));
+    conditions.write(r#type, status, reason.as_str(), cut(message, MAX_MESSAGE));
 }
 
-const fn reasons(action: AttemptAction) -> [&'static str; 2] {
+const fn reasons(action: AttemptAction) -> [Reason; 2] {
     match action {
-        AttemptAction::Install => ["InstallSucceeded", "InstallFailed"],
-        AttemptAction::Upgrade => ["UpgradeSucceeded", "UpgradeFailed"],
+        AttemptAction::Install => [Reason::InstallSucceeded, Reason::InstallFailed],
+        AttemptAction::Upgrade => [Reason::UpgradeSucceeded, Reason::UpgradeFailed],
     }
 }
 

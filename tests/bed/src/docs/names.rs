@@ -17,7 +17,14 @@ const REFERENCE: [&str; 3] = [
 const REASONS: &str = "docs/reasons.md";
 
 /// Names in backticks that are not reasons: a header, and states that Fleet's agent reports.
-const NOT_REASONS: [&str; 4] = ["ETag", "ErrApplied", "OutOfSync", "WaitApplied"];
+const NOT_REASONS: [&str; 6] = [
+    "CreateReplace",
+    "ETag",
+    "ErrApplied",
+    "OutOfSync",
+    "TestSuccess",
+    "WaitApplied",
+];
 
 /// Where alerts are defined.
 const ALERTS: &str = "manifests/monitoring/alerts.yaml";

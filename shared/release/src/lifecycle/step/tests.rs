@@ -196,7 +196,7 @@ fn a_failed_installation_is_uninstalled_and_repeated_as_one() {
 }
 
 #[test]
-fn an_upgrade_that_was_uninstalled_is_installed_at_once() {
+fn an_upgrade_that_was_uninstalled_is_installed_immediately() {
     let policy = policy(Remediation::Uninstall, 0);
     let revisions = [uninstalled(failed(2, 1)), good(1, Status::Superseded)];
     assert_eq!(
@@ -291,7 +291,7 @@ fn failures_of_another_deployment_do_not_count() {
 }
 
 #[test]
-fn an_interrupted_attempt_is_repeated_at_once() {
+fn an_interrupted_attempt_is_repeated_immediately() {
     let policy = policy(Remediation::Rollback, 0);
     let interrupted = Revision {
         failure: None,
