@@ -2,7 +2,7 @@
 //!
 //! | last attempt for the wanted deployment | step |
 //! |---|---|
-//! | none, or it succeeded | the action of [`action`](crate::action) |
+//! | none, or it succeeded | the action of [`crate::action`] |
 //! | failed, to be rolled back, with a revision to restore | roll back |
 //! | failed, to be uninstalled | uninstall |
 //! | failed, and its rollback failed | roll back again; the next attempt if it is due |
