@@ -249,4 +249,6 @@ pub fn may_recover(history: &History, deployment_id: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;

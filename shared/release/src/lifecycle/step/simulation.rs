@@ -1,0 +1,204 @@
+//! A day of a release that never becomes ready, with a model of Helm's records.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    history::{Chart, Origin, Owner, Revision},
+    lifecycle::{ActionPolicy, Remediation},
+    record::{Attempt, Cause, OnDelete},
+    state::Wanted,
+};
+
+const ID: &str = ":new";
+const DAY: i64 = 86_400;
+/// How long an attempt takes until it has failed, in seconds.
+const ATTEMPT: i64 = 10;
+
+struct Release {
+    revisions: Vec<Revision>,
+    policy: Policy,
+    now: i64,
+    attempts: u32,
+    remediations: u32,
+}
+
+impl Release {
+    /// A release that was deployed once, or not at all.
+    fn new(policy: Policy, was_deployed: bool) -> Self {
+        let mut release = Self {
+            revisions: Vec::new(),
+            policy,
+            now: 0,
+            attempts: 0,
+            remediations: 0,
+        };
+        if was_deployed {
+            release.add(Status::Deployed, ":old", AttemptAction::Install, 1, false);
+        }
+        release
+    }
+
+    fn add(&mut self, status: Status, id: &str, action: AttemptAction, number: u32, is_rollback: bool) {
+        let next = self.revisions.iter().map(|one| one.number).max().unwrap_or(0) + 1;
+        let time = Timestamp::from_second(self.now).ok();
+        self.revisions.push(Revision {
+            number: next,
+            status,
+            origin: Origin {
+                owner: Owner::BundleDeployment("web".to_owned()),
+                attempt: Some(Attempt {
+                    action,
+                    deployment_id: id.to_owned(),
+                    cause: Cause::Change,
+                    number,
+                }),
+            },
+            is_replaced: false,
+            is_rollback,
+            failure: (status == Status::Failed).then(|| Failure::NotReady("x".to_owned())),
+            made_at: time,
+            changed_at: time,
+            chart: Chart::default(),
+        });
+        self.prune();
+    }
+
+    /// As Helm does: the oldest revisions are deleted, but not the deployed one.
+    fn prune(&mut self) {
+        let limit = usize::try_from(self.policy.history).unwrap();
+        while self.revisions.len() > limit {
+            let last = self.revisions.len() - 1;
+            let oldest = self.revisions.iter().enumerate();
+            let mut oldest = oldest.filter(|(index, one)| *index < last && one.status != Status::Deployed);
+            let Some((index, _)) = oldest.next() else { return };
+            self.revisions.remove(index);
+        }
+    }
+
+    /// An attempt that Helm completes, and whose objects do not become ready.
+    fn attempt(&mut self, action: AttemptAction, number: u32) {
+        self.attempts += 1;
+        self.now += ATTEMPT;
+        for revision in &mut self.revisions {
+            if revision.status == Status::Deployed {
+                revision.status = Status::Superseded;
+            } else if action == AttemptAction::Install {
+                revision.is_replaced = true;
+            }
+        }
+        self.add(Status::Failed, ID, action, number, false);
+    }
+
+    fn turn(&mut self) {
+        let history = History::new(self.revisions.clone());
+        let wanted = Wanted {
+            bundle_deployment: "web",
+            deployment_id: ID,
+            applied: None,
+            takes_ownership: false,
+        };
+        let policy = self.policy.clone();
+        let step = next(Situation {
+            state: ReleaseState::of(&wanted, &history),
+            history: &history,
+            policy: &policy,
+            deployment_id: ID,
+            requested: Requested::default(),
+            now: Timestamp::from_second(self.now).unwrap(),
+        });
+        let number = |action| history.next_attempt(ID, action, Cause::Change, true).number;
+        match step {
+            Step::Act(Action::Install { .. }) => {
+                self.attempt(AttemptAction::Install, number(AttemptAction::Install));
+            }
+            Step::Act(Action::Upgrade { discard }) => {
+                self.revisions.retain(|one| Some(one.number) != discard);
+                self.attempt(AttemptAction::Upgrade, number(AttemptAction::Upgrade));
+            }
+            Step::Rollback { to, .. } => {
+                self.remediations += 1;
+                assert!(self.revisions.iter().any(|one| one.number == to), "{to} does not exist");
+                self.add(Status::Deployed, ":old", AttemptAction::Install, 1, true);
+            }
+            Step::Uninstall { failed, .. } => {
+                self.remediations += 1;
+                let number = failed.revision.number;
+                let found = self.revisions.iter_mut().find(|one| one.number == number).unwrap();
+                found.status = Status::Uninstalled;
+                found.failure = Some(Failure::Uninstalled("x".to_owned()));
+            }
+            Step::Wait(retry) => {
+                assert!(retry.at.as_second() > self.now, "it waits for what is over");
+                self.now = retry.at.as_second();
+            }
+            Step::Act(other) => panic!("{other:?} of {:?}", self.revisions),
+        }
+        assert!(self.revisions.len() <= usize::try_from(self.policy.history).unwrap());
+    }
+
+    fn run(mut self) -> Self {
+        for _ in 0..10_000 {
+            if self.now >= DAY {
+                return self;
+            }
+            self.turn();
+        }
+        panic!("no time passes: {:?}", self.revisions);
+    }
+}
+
+fn policy(install: Remediation, upgrade: Remediation, retries: u32, last: bool, history: u32) -> Policy {
+    let action = |remediation| ActionPolicy {
+        schedule: Schedule::Intervals {
+            retries,
+            interval: Duration::from_mins(1),
+        },
+        remediation,
+        remediates_last: last,
+        crds: None,
+    };
+    Policy {
+        install: action(install),
+        upgrade: action(upgrade),
+        wait: Some(Duration::from_mins(5)),
+        test: None,
+        history,
+        on_delete: OnDelete::default(),
+    }
+}
+
+#[test]
+fn nothing_loops_and_nothing_is_given_up_whatever_the_policy_is() {
+    let uninstall = [Remediation::None, Remediation::Uninstall];
+    for install in uninstall {
+        for upgrade in [Remediation::None, Remediation::Uninstall, Remediation::Rollback] {
+            for (retries, last, history, was_deployed) in [
+                (0, true, 5, true),
+                (3, true, 5, true),
+                (3, false, 5, true),
+                (3, true, 3, true),
+                (0, true, 5, false),
+                (3, false, 3, false),
+            ] {
+                let release = Release::new(policy(install, upgrade, retries, last, history), was_deployed).run();
+                let case = format!("{install:?} {upgrade:?} {retries} {last} {history} {was_deployed}");
+                // One an hour, and the retries of both actions at most.
+                let most = 24 + 2 * (retries + 1) + 1;
+                assert!((20..=most).contains(&release.attempts), "{case}: {} attempts", release.attempts);
+                assert!(release.remediations <= release.attempts, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_deployed_is_never_lost() {
+    for history in 3..6 {
+        let policy = policy(Remediation::None, Remediation::Rollback, 3, true, history);
+        let release = Release::new(policy, true).run();
+        assert_eq!(release.attempts, release.remediations);
+        let newest = release.revisions.last().unwrap();
+        assert_eq!((newest.status, newest.is_rollback), (Status::Deployed, true));
+    }
+}
