@@ -1,0 +1,42 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    cluster::ClusterArgs,
+    commands::{completion, explain, version},
+};
+
+/// Look before you apply a HelmOp, and see why one is stuck
+#[derive(Debug, Parser)]
+#[command(
+    name = "kubectl-helmop",
+    bin_name = "kubectl helmop",
+    version = helmops_process::version(),
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+pub struct Arguments {
+    /// Which cluster and namespace.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Explain a reason that a condition, a denial, an Event or a metric names
+    Explain(explain::ExplainArgs),
+    /// Print the versions of this program and of helmops on the cluster
+    Version(version::VersionArgs),
+    /// Print the completion script of a shell
+    Completion(completion::CompletionArgs),
+    /// Write the man pages to a folder
+    #[command(hide = true)]
+    Man(completion::ManArgs),
+}

@@ -1,0 +1,84 @@
+//! The cluster that a command is about, selected as kubectl selects it.
+
+use std::path::PathBuf;
+
+use helmops_kube::set_user_agent;
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+use crate::failure::Failure;
+
+/// The flags of kubectl that select cluster and namespace.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterArgs {
+    /// Namespace; by default that of the context
+    #[arg(short, long, value_name = "NAME", global = true)]
+    pub namespace: Option<String>,
+    /// Context of the kubeconfig
+    #[arg(long, value_name = "NAME", global = true)]
+    pub context: Option<String>,
+    /// Kubeconfig file; by default those in $KUBECONFIG, or else ~/.kube/config
+    #[arg(long, value_name = "FILE", global = true)]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// The cluster of a context.
+#[derive(Clone)]
+pub struct Cluster {
+    /// The client.
+    pub client: Client,
+    /// The namespace of the flag, or of the context.
+    pub namespace: String,
+    /// The address of the API server.
+    pub server: String,
+}
+
+impl ClusterArgs {
+    /// Creates the client. It sends no request yet.
+    pub async fn connect(&self) -> Result<Cluster, Failure> {
+        let mut config = self.config().await?;
+        set_user_agent(&mut config, "kubectl-helmop");
+        let namespace = match &self.namespace {
+            Some(namespace) => namespace.clone(),
+            None => config.default_namespace.clone(),
+        };
+        let server = config.cluster_url.to_string();
+        let client = Client::try_from(config)
+            .map_err(|error| Failure::because("cannot create a client for the API server", &error))?;
+        Ok(Cluster {
+            client,
+            namespace,
+            server,
+        })
+    }
+
+    /// The configuration of the selected context; without a kubeconfig, that of the pod in which the command runs.
+    async fn config(&self) -> Result<Config, Failure> {
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        let kubeconfig = match &self.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path).map_err(|error| {
+                Failure::because(format!("cannot read --kubeconfig {}", path.display()), &error)
+            })?,
+            None if self.context.is_none() => {
+                return Config::infer().await.map_err(|error| {
+                    Failure::because("no cluster is configured", &error)
+                        .with_hint("set KUBECONFIG or --kubeconfig to a file that kubectl can use")
+                });
+            }
+            None => {
+                Kubeconfig::read().map_err(|error| Failure::because("cannot read the kubeconfig", &error))?
+            }
+        };
+        let result = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        result.map_err(|error| {
+            Failure::because("the kubeconfig is invalid", &error)
+                .with_hint("list the contexts with: kubectl config get-contexts")
+        })
+    }
+}

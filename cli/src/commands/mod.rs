@@ -1,0 +1,5 @@
+//! The commands.
+
+pub mod completion;
+pub mod explain;
+pub mod version;

@@ -1,0 +1,18 @@
+//! `kubectl helmop`: looks before a HelmOp is applied, and shows why one is stuck.
+//!
+//! Decisions are those of the webhook, the controller and the agent: commands call the same functions. Each command is a file or a
+//! folder: it has its arguments, reads from the cluster or from files, computes a value, and renders it.
+//!
+//! ```text
+//! arguments ─► run ─► a command ─► cluster (kubeconfig, objects) ─► a value ─► terminal (table, colors), or output (JSON, YAML, names)
+//! ```
+
+pub mod arguments;
+pub mod cluster;
+pub mod commands;
+pub mod failure;
+pub mod output;
+pub mod run;
+pub mod terminal;
+
+pub use run::main;

@@ -1,0 +1,63 @@
+//! The process: from arguments to an exit code.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{
+    arguments::{Arguments, Command},
+    commands::{completion, explain, version},
+    failure::Failure,
+    terminal::{Console, style::Style},
+};
+
+/// Parses the arguments of the process, runs the command, and reports an error on standard error.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    Console::of_process(|console| {
+        let result = run(arguments, console).and_then(|()| Ok(console.out.flush()?));
+        match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                report(&failure, console);
+                failure.exit_code()
+            }
+        }
+    })
+}
+
+/// Runs one command.
+///
+/// # Errors
+/// See [`Failure`]: its message and exit code are those of the command.
+pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
+    let cluster = &arguments.cluster;
+    match arguments.command {
+        Command::Explain(args) => explain::run(&args, console),
+        Command::Version(args) => wait(version::run(&args, cluster, console)),
+        Command::Completion(args) => completion::run(&args, console),
+        Command::Man(args) => completion::write_man_pages(&args),
+    }
+}
+
+/// Runs a command that sends requests. One thread is enough for one command, and starts in no time.
+fn wait(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::because("cannot start", &error))?;
+    runtime.block_on(command)
+}
+
+fn report(failure: &Failure, console: &mut Console<'_>) {
+    if failure.is_broken_pipe() {
+        return;
+    }
+    // What was printed before the failure comes first. If standard error is closed, there is nobody to report to.
+    let _ = console.out.flush();
+    let error = console.styles.paint(Style::Bad, "error:");
+    let _ = writeln!(console.err, "{error} {}", failure.message);
+    if !failure.hint.is_empty() {
+        let _ = writeln!(console.err, "hint: {}", failure.hint);
+    }
+}

@@ -1,0 +1,38 @@
+//! What a person reads: tables, colors, ages, progress.
+
+pub mod age;
+pub mod progress;
+pub mod style;
+pub mod table;
+
+use std::io::{IsTerminal, Write, stderr, stdout};
+
+use self::style::Styles;
+
+/// Where a command writes. Tests replace it with buffers.
+pub struct Console<'a> {
+    /// Standard output.
+    pub out: &'a mut dyn Write,
+    /// Standard error: progress, warnings, hints.
+    pub err: &'a mut dyn Write,
+    /// How standard output is styled.
+    pub styles: Styles,
+    /// Whether a person waits: standard error is a terminal.
+    pub is_interactive: bool,
+}
+
+impl Console<'_> {
+    /// Runs `command` with the console of the process. Colors appear on terminals only, and not with `NO_COLOR`.
+    pub fn of_process<T>(command: impl FnOnce(&mut Console<'_>) -> T) -> T {
+        let has_colors = stdout().is_terminal()
+            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        command(&mut Console {
+            // One write for many lines: a table of thousands of rows is not as many system calls.
+            out: &mut std::io::BufWriter::new(stdout().lock()),
+            err: &mut stderr(),
+            styles: Styles::new(has_colors),
+            is_interactive: stderr().is_terminal(),
+        })
+    }
+}

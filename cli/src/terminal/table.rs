@@ -1,0 +1,142 @@
+//! Tables, as kubectl prints them: columns with three spaces between them, no lines.
+
+use std::io::{self, Write};
+
+use super::style::{Style, Styles};
+
+const GAP: usize = 3;
+
+/// A cell, and what it means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Its text, a single line.
+    pub text: String,
+    /// Its style, if it has one.
+    pub style: Option<Style>,
+}
+
+impl Cell {
+    /// A cell with a style.
+    pub fn styled(style: Style, text: impl Into<String>) -> Self {
+        Self {
+            style: Some(style),
+            ..Self::from(text.into())
+        }
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        let is_empty = text.is_empty();
+        Self {
+            // As kubectl: an empty cell would look as if the next column were in its place.
+            text: if is_empty { "<none>".into() } else { one_line(text) },
+            style: is_empty.then_some(Style::Faint),
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::from(text.to_owned())
+    }
+}
+
+/// Texts from the cluster keep to their line, and cannot change the terminal.
+fn one_line(text: String) -> String {
+    if text.contains(char::is_control) {
+        text.chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect()
+    } else {
+        text
+    }
+}
+
+/// Rows under headings.
+#[derive(Clone, Debug)]
+pub struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table without rows. Headings are upper case.
+    pub fn new(headings: &[&'static str]) -> Self {
+        Self {
+            headings: headings.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row, with a cell for each heading.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Writes the headings and rows. The last column is not padded.
+    pub fn write(&self, out: &mut dyn Write, styles: Styles) -> io::Result<()> {
+        let headings: Vec<_> = self.headings.iter().map(|&text| Cell::from(text)).collect();
+        let widths = self.widths(&headings);
+        for row in std::iter::once(&headings).chain(&self.rows) {
+            let mut line = String::new();
+            let mut gap = 0;
+            for (cell, width) in row.iter().zip(&widths) {
+                line.extend(std::iter::repeat_n(' ', gap));
+                line.push_str(&match cell.style {
+                    Some(style) => styles.paint(style, &cell.text),
+                    None => cell.text.clone(),
+                });
+                gap = width + GAP - cell.width();
+            }
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    fn widths(&self, headings: &[Cell]) -> Vec<usize> {
+        let mut widths: Vec<_> = headings.iter().map(Cell::width).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = cell.width().max(*width);
+            }
+        }
+        widths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(table: &Table, has_colors: bool) -> String {
+        let mut written = Vec::new();
+        table.write(&mut written, Styles::new(has_colors)).unwrap();
+        String::from_utf8(written).unwrap()
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell_and_colors_do_not_count() {
+        let mut table = Table::new(&["NAME", "READY", "MESSAGE"]);
+        table.row([
+            "web".into(),
+            Cell::styled(Style::Good, "1/1"),
+            "a\nb\u{1b}[2J".into(),
+        ]);
+        table.row(["longer-name".into(), "".into(), "".into()]);
+        assert_eq!(
+            text(&table, false),
+            "NAME          READY    MESSAGE\nweb           1/1      a b [2J\nlonger-name   <none>   <none>\n"
+        );
+        assert!(text(&table, true).contains("\u{1b}[32m1/1\u{1b}[0m      a b"));
+    }
+}
