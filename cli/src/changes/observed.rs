@@ -1,10 +1,11 @@
 //! The objects that show what has become of a change.
 
-use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp, labels};
-use kube::{Api, api::ListParams};
+use helmops_api::{Bundle, BundleDeployment, HelmOp, labels};
 
-use super::patch::failure;
-use crate::{cluster::Cluster, failure::Failure};
+use crate::{
+    cluster::{Cluster, selection::Scope},
+    failure::Failure,
+};
 
 /// A HelmOp with all that follows from it.
 #[derive(Clone, Debug, Default)]
@@ -30,25 +31,14 @@ pub enum Depth {
 
 /// Reads the objects.
 pub async fn observe(cluster: &Cluster, name: &str, depth: Depth) -> Result<Observed, Failure> {
-    let (client, namespace) = (&cluster.client, &cluster.namespace);
-    let helmop = Api::<HelmOp>::namespaced(client.clone(), namespace)
-        .get(name)
-        .await;
-    let helmop = helmop.map_err(|error| failure(&error, name, namespace))?;
+    let namespace = &cluster.namespace;
     let mut observed = Observed {
-        helmop,
+        helmop: cluster.get(namespace, name).await?,
         ..Observed::default()
     };
     match depth {
         Depth::HelmOp => {}
-        Depth::Bundle => {
-            let bundle = Api::<Bundle>::namespaced(client.clone(), namespace)
-                .get_opt(name)
-                .await;
-            observed.bundle = bundle.map_err(|error| {
-                Failure::because(format!("cannot read Bundle {namespace}/{name}"), &error)
-            })?;
-        }
+        Depth::Bundle => observed.bundle = cluster.find(namespace, name).await?,
         Depth::Deployments => observed.deployments = deployments(cluster, name).await?,
     }
     Ok(observed)
@@ -62,17 +52,9 @@ async fn deployments(cluster: &Cluster, name: &str) -> Result<Vec<BundleDeployme
         labels::BUNDLE_NAMESPACE,
         cluster.namespace
     );
-    let list = Api::<Decoded<BundleDeployment>>::all(cluster.client.clone())
-        .list(&ListParams::default().labels(&selector))
-        .await;
-    let list = list.map_err(|error| {
-        Failure::because("cannot list the BundleDeployments of all clusters", &error)
-            .with_hint("add --no-wait if you may not read the namespaces of clusters")
-    })?;
+    let list = cluster
+        .list::<BundleDeployment>(Scope::All, Some(&selector))
+        .await?;
     // One that does not decode is reported by the controller; it cannot be waited for.
-    Ok(list
-        .items
-        .iter()
-        .filter_map(|item| item.valid().cloned())
-        .collect())
+    Ok(list.iter().filter_map(|item| item.valid().cloned()).collect())
 }

@@ -4,11 +4,13 @@ use helmops_api::HelmOp;
 use kube::{
     Api,
     api::{Patch, PatchParams},
-    core::Status,
 };
 use serde_json::{Value, json};
 
-use crate::{cluster::Cluster, failure::Failure};
+use crate::{
+    cluster::{Cluster, request::Request, selection::Scope},
+    failure::Failure,
+};
 
 /// The field manager of this program.
 pub const FIELD_MANAGER: &str = "kubectl-helmop";
@@ -41,23 +43,14 @@ pub async fn send(cluster: &Cluster, name: &str, patch: &Value, args: PatchArgs)
         ..PatchParams::default()
     };
     let api = Api::<HelmOp>::namespaced(cluster.client.clone(), &cluster.namespace);
-    let result = api.patch(name, &params, &Patch::Merge(patch)).await;
-    result.map_err(|error| failure(&error, name, &cluster.namespace))
-}
-
-/// A failure that names the HelmOp.
-pub fn failure(error: &kube::Error, name: &str, namespace: &str) -> Failure {
-    match error {
-        kube::Error::Api(status) if is_absent(status) => {
-            Failure::unable(format!("HelmOp {namespace}/{name} does not exist"))
-                .with_hint("list those of all namespaces with: kubectl helmop status -A")
+    match api.patch(name, &params, &Patch::Merge(patch)).await {
+        Ok(helmop) => Ok(helmop),
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            Err(cluster.not_found::<HelmOp>(&cluster.namespace, name).await)
         }
-        // The text of the webhook names field, offending text and fix.
-        kube::Error::Api(status) => Failure::unable(format!("HelmOp {namespace}/{name}: {}", status.message)),
-        error => Failure::because(format!("cannot change HelmOp {namespace}/{name}"), error),
+        Err(error) => {
+            let request = Request::of::<HelmOp>("patch", Scope::Namespace(&cluster.namespace));
+            Err(request.named(name).failure(cluster, &error))
+        }
     }
-}
-
-fn is_absent(status: &Status) -> bool {
-    status.code == 404 && status.message.contains("helmops.fleet.cattle.io \"")
 }

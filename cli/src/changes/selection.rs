@@ -1,9 +1,12 @@
 //! Which HelmOps a command changes.
 
-use helmops_api::HelmOp;
-use kube::{Api, api::ListParams};
+use helmops_api::{HelmOp, MetadataOnly};
+use kube::ResourceExt;
 
-use crate::{cluster::Cluster, failure::Failure};
+use crate::{
+    cluster::{Cluster, selection::Scope},
+    failure::Failure,
+};
 
 /// HelmOps by name, by label, or all of the namespace.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -26,33 +29,16 @@ impl Selection {
         if !self.names.is_empty() {
             return Ok(self.names.clone());
         }
-        let params = ListParams {
-            label_selector: self.selector.clone(),
-            ..ListParams::default()
-        };
-        let api = Api::<HelmOp>::namespaced(cluster.client.clone(), &cluster.namespace);
-        let list = api.list_metadata(&params).await.map_err(|error| {
-            Failure::because(
-                format!("cannot list the HelmOps of namespace {}", cluster.namespace),
-                &error,
-            )
-        })?;
-        let names: Vec<_> = list
-            .items
-            .into_iter()
-            .filter_map(|helmop| helmop.metadata.name)
-            .collect();
+        let scope = Scope::Namespace(&cluster.namespace);
+        let selector = self.selector.as_deref();
+        let list = cluster.list::<MetadataOnly<HelmOp>>(scope, selector).await?;
+        let names: Vec<_> = list.iter().map(ResourceExt::name_any).collect();
         if names.is_empty() {
-            let what = self
-                .selector
-                .as_deref()
-                .map(|labels| format!(" with labels {labels}"));
-            return Err(Failure::negative(format!(
-                "namespace {} has no HelmOp{}",
-                cluster.namespace,
-                what.unwrap_or_default()
-            ))
-            .with_hint("list those of all namespaces with: kubectl helmop status -A"));
+            let labels = selector.map_or_else(String::new, |labels| format!(" with labels {labels:?}"));
+            return Err(
+                Failure::negative(format!("there is no HelmOp in {scope}{labels}"))
+                    .with_hint("list those of all namespaces with: kubectl helmop status -A"),
+            );
         }
         Ok(names)
     }
