@@ -8,6 +8,7 @@ use crate::{
     arguments::{Arguments, Command},
     commands::{completion, explain, version},
     failure::Failure,
+    state::{events, history, status, tree},
     terminal::{Console, style::Style},
 };
 
@@ -33,6 +34,10 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = &arguments.cluster;
     match arguments.command {
+        Command::Status(args) => wait(status::run(&args, cluster, console)),
+        Command::Tree(args) => wait(tree::run(&args, cluster, console)),
+        Command::History(args) => wait(history::run(&args, cluster, console)),
+        Command::Events(args) => wait(events::run(&args, cluster, console)),
         Command::Explain(args) => explain::run(&args, console),
         Command::Version(args) => wait(version::run(&args, cluster, console)),
         Command::Completion(args) => completion::run(&args, console),
