@@ -9,6 +9,7 @@ use crate::{
     changes::{poll, reconcile, rollback, suspend, wait},
     commands::{completion, explain, version},
     failure::Failure,
+    state::{events, history, status, tree},
     terminal::{Console, style::Style},
 };
 
@@ -34,6 +35,10 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = &arguments.cluster;
     match arguments.command {
+        Command::Status(args) => wait(status::run(&args, cluster, console)),
+        Command::Tree(args) => wait(tree::run(&args, cluster, console)),
+        Command::History(args) => wait(history::run(&args, cluster, console)),
+        Command::Events(args) => wait(events::run(&args, cluster, console)),
         Command::Explain(args) => explain::run(&args, console),
         Command::Reconcile(args) => block_on(reconcile::run(&args, cluster, console)),
         Command::Poll(args) => block_on(poll::run(&args, cluster, console)),
