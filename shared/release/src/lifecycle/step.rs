@@ -249,6 +249,8 @@ pub fn may_recover(history: &History, deployment_id: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
+mod flux;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;

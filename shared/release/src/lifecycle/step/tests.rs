@@ -11,10 +11,10 @@ use crate::{
 const ID: &str = ":new";
 const OLD: &str = ":old";
 /// When attempts failed.
-const FAILED_AT: i64 = 1_000_000;
+pub(super) const FAILED_AT: i64 = 1_000_000;
 const INTERVAL: u64 = 60;
 
-fn at(seconds: i64) -> Timestamp {
+pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap()
 }
 
@@ -114,16 +114,26 @@ fn step(revisions: &[Revision], policy: &Policy, seconds: i64, requested: Reques
         requested,
         now: at(FAILED_AT + seconds),
     };
-    match next(situation) {
+    let step = next(situation);
+    if let Step::Wait(retry) = step {
+        return format!("wait {}", retry.at.as_second() - FAILED_AT);
+    }
+    text(&step)
+}
+
+/// A step, as text.
+pub(super) fn text(step: &Step<'_>) -> String {
+    match step {
         Step::Act(Action::Install { replaces }) => format!("install, replaces: {replaces}"),
         Step::Act(Action::Upgrade { discard: None }) => "upgrade".to_owned(),
         Step::Act(Action::Upgrade {
             discard: Some(revision),
         }) => format!("upgrade without {revision}"),
+        Step::Act(Action::Wait(pending)) => format!("wait for {}", pending.revision),
         Step::Act(action) => format!("{action:?}"),
         Step::Rollback { to, .. } => format!("roll back to {to}"),
         Step::Uninstall { keeps_record, .. } => format!("uninstall, keeps record: {keeps_record}"),
-        Step::Wait(retry) => format!("wait {}", retry.at.as_second() - FAILED_AT),
+        Step::Wait(Retry { at, remedy, .. }) => format!("wait {}, {remedy:?}", at.as_second() - FAILED_AT),
     }
 }
 
