@@ -252,8 +252,8 @@ impl ClassifiedError for AgentError {
     }
 }
 
-/// The time until an attempt; at least a second.
-fn until(at: Timestamp) -> Duration {
+/// The time until something is due; at least a second.
+pub fn until(at: Timestamp) -> Duration {
     let until = at.duration_since(Timestamp::now());
     Duration::try_from(until)
         .unwrap_or_default()

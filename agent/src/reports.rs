@@ -30,8 +30,16 @@ pub struct Reports {
 /// What was last reported of a release.
 #[derive(Debug, Default)]
 struct LastReport {
-    failure: Option<(Reason, String)>,
+    failure: Option<LastFailure>,
     drift: Drift,
+}
+
+/// A failure. One of another deployment is another failure, also with the same text: what was changed did not help.
+#[derive(Debug, PartialEq, Eq)]
+struct LastFailure {
+    deployment_id: String,
+    reason: Reason,
+    text: String,
 }
 
 /// The drift of a release.
@@ -69,19 +77,22 @@ impl Reports {
         self.publish(release, events::rolled_back(release, error));
     }
 
-    /// A release could not be deployed or removed. The same failure is reported once, however often it is retried.
-    pub fn failed(&self, deployment: &str, release: &ReleaseKey, error: &AgentError) {
+    /// A release could not be deployed, or removed: then there is no deployment ID. The same failure is reported once, however often it
+    /// is retried.
+    pub fn failed(&self, deployment: &str, deployment_id: &str, release: &ReleaseKey, error: &AgentError) {
         let reason = error.classify().reason;
         if reason == Reason::Progressing {
             return;
         }
         let text = error.to_string();
         let event = events::failed(release, reason, &text);
-        let failure = Some((reason, text));
+        let failure = LastFailure {
+            deployment_id: deployment_id.to_owned(),
+            reason,
+            text,
+        };
         let mut last = lock(&self.last);
-        let last = last.entry(deployment.to_owned()).or_default();
-        if last.failure != failure {
-            last.failure = failure;
+        if last.entry(deployment.to_owned()).or_default().is_new(failure) {
             self.publish(release, event);
         }
     }
@@ -101,7 +112,10 @@ impl Reports {
         objects: &ReleaseObjects,
         corrections: Option<&Corrections>,
     ) {
-        if let Some(Corrections { corrected, errors }) = corrections {
+        if let Some(Corrections {
+            corrected, errors, ..
+        }) = corrections
+        {
             self.drift.corrected(corrected.len(), errors.len());
         }
         let mut last = lock(&self.last);
@@ -132,6 +146,16 @@ impl Reports {
 
     fn publish(&self, release: &ReleaseKey, event: Event) {
         self.events.publish_for(events::of_release(release), vec![event]);
+    }
+}
+
+impl LastReport {
+    /// Remembers a failure, and returns whether it is another one than before.
+    fn is_new(&mut self, failure: LastFailure) -> bool {
+        let failure = Some(failure);
+        let is_new = self.failure != failure;
+        self.failure = failure;
+        is_new
     }
 }
 
@@ -199,6 +223,7 @@ mod tests {
         let corrections = Corrections {
             corrected: vec![id("a")],
             errors: vec!["b cannot be corrected".to_owned()],
+            next: None,
         };
         let found = drift.changes(&objects, Some(&corrections));
         assert_eq!(
@@ -215,6 +240,28 @@ mod tests {
             drift.changes(&objects[1..], Some(&Corrections::default())),
             [DriftChange::Corrected(id("a"))]
         );
+    }
+
+    #[test]
+    fn a_failure_is_new_for_each_deployment_reason_and_text() {
+        let failure = |deployment_id: &str, reason, text: &str| LastFailure {
+            deployment_id: deployment_id.to_owned(),
+            reason,
+            text: text.to_owned(),
+        };
+        let mut last = LastReport::default();
+        for (deployment_id, reason, text, is_new) in [
+            (":a", Reason::HelmFailed, "no", true),
+            (":a", Reason::HelmFailed, "no", false),
+            // New values lead to the same error.
+            (":b", Reason::HelmFailed, "no", true),
+            (":b", Reason::ReleaseBusy, "no", true),
+            (":b", Reason::ReleaseBusy, "another", true),
+            (":b", Reason::ReleaseBusy, "another", false),
+        ] {
+            let found = last.is_new(failure(deployment_id, reason, text));
+            assert_eq!(found, is_new, "{deployment_id} {reason} {text}");
+        }
     }
 
     #[test]

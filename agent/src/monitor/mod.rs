@@ -10,6 +10,6 @@ mod verify;
 
 pub use self::{
     correct::{Corrections, correct},
-    installed::{Installed, InstalledError},
+    installed::{DesiredObject, Exceptions, Installed, InstalledError},
     verify::{FIELD_MANAGER, Monitor, MonitorError, Monitored},
 };

@@ -519,6 +519,8 @@ fn deployed() -> Vec<Row> {
     };
     let enabled = tests(json!({}));
     let drift = |mode: &str| json!({ "drift": { "mode": mode } });
+    let mut renamed = good(1, Status::Deployed);
+    renamed.chart["metadata"]["name"] = json!("website");
     vec![
         row("InSync", "none", "what is wanted is deployed")
             .records([good(1, Status::Superseded), current()])
@@ -546,6 +548,10 @@ fn deployed() -> Vec<Row> {
         )
         .records([good(1, Status::Deployed)])
         .leads_to("outdated", "upgrade"),
+        row("OutOfSync", "upgrade", "the chart has another name")
+            .records([renamed])
+            .leads_to("outdated", "upgrade")
+            .because("Flux uninstalls the release first, unless InPlaceUpdate is set"),
         row("OutOfSync", "none", "only the life cycle has changed")
             .records([current()])
             .lifecycle(&policy("rollback"))
