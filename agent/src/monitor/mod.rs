@@ -8,8 +8,10 @@ mod correct;
 mod installed;
 mod verify;
 
+#[cfg(test)]
+pub use self::installed::{DesiredObject, Exceptions};
 pub use self::{
     correct::{Corrections, correct},
-    installed::{DesiredObject, Exceptions, Installed, InstalledError},
+    installed::{Installed, InstalledError},
     verify::{FIELD_MANAGER, Monitor, MonitorError, Monitored},
 };

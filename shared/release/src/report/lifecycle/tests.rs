@@ -265,6 +265,30 @@ fn a_success_ends_the_remediation() {
 }
 
 #[test]
+fn what_is_wanted_again_is_released() {
+    let revisions = vec![
+        revision(1, Status::Superseded, ID),
+        Revision {
+            failure: Some(not_ready()),
+            ..revision(2, Status::Failed, ":new")
+        },
+        Revision {
+            origin: revision(1, Status::Deployed, ID).origin,
+            ..rollback(3, Status::Deployed)
+        },
+    ];
+    let mut before = BundleDeploymentStatus::default();
+    for (condition, status) in [("Released", "False"), ("Remediated", "True")] {
+        let one = serde_json::json!({ "type": condition, "status": status, "reason": "x" });
+        before.conditions.push(serde_json::from_value(one).unwrap());
+    }
+    let status = report(before, revisions, &deployed(), &Progress::default());
+    let found = conditions(&status);
+    assert!(found["Released"].starts_with("True"), "{found:?}");
+    assert!(!found.contains_key("Remediated"), "{found:?}");
+}
+
+#[test]
 fn results_of_tests_are_a_condition() {
     for (tests, expected) in [
         (None, None),
