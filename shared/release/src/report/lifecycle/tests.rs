@@ -270,7 +270,7 @@ fn what_is_wanted_again_is_released() {
         revision(1, Status::Superseded, ID),
         Revision {
             failure: Some(not_ready()),
-            ..revision(2, Status::Failed, ":new")
+            ..revision(2, Status::Failed, ":other")
         },
         Revision {
             origin: revision(1, Status::Deployed, ID).origin,
