@@ -80,17 +80,10 @@ impl Reports {
     /// A release could not be deployed, or removed: then there is no deployment ID. The same failure is reported once, however often it
     /// is retried.
     pub fn failed(&self, deployment: &str, deployment_id: &str, release: &ReleaseKey, error: &AgentError) {
-        let reason = error.classify().reason;
-        if reason == Reason::Progressing {
+        let Some(failure) = LastFailure::of(deployment_id, error) else {
             return;
-        }
-        let text = error.to_string();
-        let event = events::failed(release, reason, &text);
-        let failure = LastFailure {
-            deployment_id: deployment_id.to_owned(),
-            reason,
-            text,
         };
+        let event = events::failed(release, failure.reason, &failure.text);
         let mut last = lock(&self.last);
         if last.entry(deployment.to_owned()).or_default().is_new(failure) {
             self.publish(release, event);
@@ -146,6 +139,18 @@ impl Reports {
 
     fn publish(&self, release: &ReleaseKey, event: Event) {
         self.events.publish_for(events::of_release(release), vec![event]);
+    }
+}
+
+impl LastFailure {
+    /// The failure of an error; `None` if something is only in progress.
+    fn of(deployment_id: &str, error: &AgentError) -> Option<Self> {
+        let reason = error.classify().reason;
+        (reason != Reason::Progressing).then(|| Self {
+            deployment_id: deployment_id.to_owned(),
+            reason,
+            text: error.to_string(),
+        })
     }
 }
 
@@ -244,24 +249,26 @@ mod tests {
 
     #[test]
     fn a_failure_is_new_for_each_deployment_reason_and_text() {
-        let failure = |deployment_id: &str, reason, text: &str| LastFailure {
-            deployment_id: deployment_id.to_owned(),
-            reason,
-            text: text.to_owned(),
+        let not_ready = |text: &str| AgentError::NotReady(text.to_owned());
+        // Its reason is another one, and its text the same.
+        let forbidden = || AgentError::NamespaceForbidden {
+            release: "shop/web:1".to_owned(),
+            error: "no".to_owned(),
         };
         let mut last = LastReport::default();
-        for (deployment_id, reason, text, is_new) in [
-            (":a", Reason::HelmFailed, "no", true),
-            (":a", Reason::HelmFailed, "no", false),
+        for (deployment_id, error, is_new) in [
+            (":a", not_ready("no"), true),
+            (":a", not_ready("no"), false),
             // New values lead to the same error.
-            (":b", Reason::HelmFailed, "no", true),
-            (":b", Reason::ReleaseBusy, "no", true),
-            (":b", Reason::ReleaseBusy, "another", true),
-            (":b", Reason::ReleaseBusy, "another", false),
+            (":b", not_ready("no"), true),
+            (":b", forbidden(), true),
+            (":b", not_ready("another"), true),
+            (":b", not_ready("another"), false),
         ] {
-            let found = last.is_new(failure(deployment_id, reason, text));
-            assert_eq!(found, is_new, "{deployment_id} {reason} {text}");
+            let found = last.is_new(LastFailure::of(deployment_id, &error).unwrap());
+            assert_eq!(found, is_new, "{deployment_id} {error}");
         }
+        assert_eq!(LastFailure::of(":b", &AgentError::Changed), None);
     }
 
     #[test]
