@@ -314,8 +314,8 @@ mod tests {
         let script = "#!/bin/sh\n---\n\n\n--- # no document\n  cat <<EOF\n\n---\nkind: Pod\nEOF\n\n";
         let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
         let block = |key: &str, text: &str| {
-            let lines: String = text.lines().map(|line| format!("    {line}\n")).collect();
-            format!("  {key}: |+\n{lines}")
+            let lines: Vec<_> = text.lines().map(|line| format!("    {line}\n")).collect();
+            format!("  {key}: |+\n{}", lines.concat())
         };
         let data = format!(
             "data:\n{}{}",

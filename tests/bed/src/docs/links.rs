@@ -39,7 +39,10 @@ fn tests(line: &str) -> impl Iterator<Item = (&str, &str)> {
     line.split("[`").skip(1).filter_map(|rest| {
         let (test, rest) = rest.split_once("`](")?;
         let (file, _) = rest.split_once(')')?;
-        file.ends_with(".rs").then_some((test, file))
+        let is_source = Path::new(file)
+            .extension()
+            .is_some_and(|extension| extension == "rs");
+        is_source.then_some((test, file))
     })
 }
 

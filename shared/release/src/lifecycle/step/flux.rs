@@ -510,15 +510,6 @@ fn of_other_owners() -> Vec<Row> {
 }
 
 fn deployed() -> Vec<Row> {
-    let tests = |parts: Value| {
-        let mut test = json!({ "enable": true });
-        test.as_object_mut()
-            .unwrap()
-            .extend(parts.as_object().unwrap().clone());
-        json!({ "test": test })
-    };
-    let enabled = tests(json!({}));
-    let drift = |mode: &str| json!({ "drift": { "mode": mode } });
     let mut renamed = good(1, Status::Deployed);
     renamed.chart["metadata"]["name"] = json!("website");
     vec![
@@ -572,6 +563,20 @@ fn deployed() -> Vec<Row> {
             ])
             .leads_to("failed", "upgrade without 2")
             .because("Flux has no way out"),
+    ]
+}
+
+fn tested_or_drifted() -> Vec<Row> {
+    let tests = |parts: Value| {
+        let mut test = json!({ "enable": true });
+        test.as_object_mut()
+            .unwrap()
+            .extend(parts.as_object().unwrap().clone());
+        json!({ "test": test })
+    };
+    let enabled = tests(json!({}));
+    let drift = |mode: &str| json!({ "drift": { "mode": mode } });
+    vec![
         row("Untested", "test", "tests are enabled, and have not run")
             .records([tested("")])
             .lifecycle(&enabled)
@@ -622,11 +627,9 @@ fn deployed() -> Vec<Row> {
 
 fn failed_attempts() -> Vec<Row> {
     let before = || good(1, Status::Superseded);
-    let restored = |number| vec![before(), failed(2, number), rollback(3, Status::Deployed)];
-    let (rolls_back, uninstalls, retries) = (policy("rollback"), policy("uninstall"), policy("none"));
+    let (rolls_back, retries) = (policy("rollback"), policy("none"));
     let mut keeps_last = policy("rollback");
     keeps_last["upgrade"]["remediateLastFailure"] = json!(false);
-    let marked = |text| attempt(2, Status::Failed, AttemptAction::Upgrade, ID, 1, text);
     vec![
         row("Failed", "upgrade", "RetryOnFailure, before the interval is over")
             .lifecycle(&retries)
@@ -690,6 +693,31 @@ fn failed_attempts() -> Vec<Row> {
         .records([before(), failed(2, 2)])
         .leads_to("failed", "wait 3600, None")
         .because("nothing is given up: one attempt an hour"),
+    ]
+}
+
+/// A revision that the agent has marked as failed.
+fn marked(text: &str) -> Record {
+    attempt(2, Status::Failed, AttemptAction::Upgrade, ID, 1, text)
+}
+
+/// A failed upgrade that was rolled back.
+fn restored(number: u32) -> Vec<Record> {
+    vec![
+        good(1, Status::Superseded),
+        failed(2, number),
+        rollback(3, Status::Deployed),
+    ]
+}
+
+fn remediations() -> Vec<Row> {
+    let before = || good(1, Status::Superseded);
+    let (rolls_back, uninstalls) = (policy("rollback"), policy("uninstall"));
+    vec![
+        row("Failed", "roll back", "a test has failed")
+            .lifecycle(&rolls_back)
+            .records([before(), marked("test failed: Pod shop/web-check")])
+            .leads_to("failed", "roll back to 1"),
         row("Failed", "roll back", "a revision was deployed before")
             .lifecycle(&rolls_back)
             .records([before(), failed(2, 1)])
@@ -770,6 +798,13 @@ fn failed_attempts() -> Vec<Row> {
             .records([before(), failed(2, 1), rollback(3, Status::Failed)])
             .leads_to("failed", "roll back to 1")
             .because("it is repeated until the next attempt is due"),
+    ]
+}
+
+fn beyond_flux() -> Vec<Row> {
+    let before = || good(1, Status::Superseded);
+    let (rolls_back, retries) = (policy("rollback"), policy("none"));
+    vec![
         row(
             "",
             "",
@@ -786,10 +821,6 @@ fn failed_attempts() -> Vec<Row> {
         .lifecycle(&rolls_back)
         .records([before(), marked(NOT_READY), rollback(3, Status::Deployed)])
         .leads_to("outdated", "wait 60, RolledBack { revision: 3 }"),
-        row("Failed", "roll back", "a test has failed")
-            .lifecycle(&rolls_back)
-            .records([before(), marked("test failed: Pod shop/web-check")])
-            .leads_to("failed", "roll back to 1"),
         row("", "", "a slow attempt is due")
             .lifecycle(&rolls_back)
             .records(restored(7))
@@ -866,7 +897,10 @@ fn table() -> Vec<Row> {
         pending(),
         of_other_owners(),
         deployed(),
+        tested_or_drifted(),
         failed_attempts(),
+        remediations(),
+        beyond_flux(),
         held(),
     ]
     .into_iter()
