@@ -18,7 +18,7 @@ use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 async fn namespace(name: &str) -> TestNamespace {
     static BED: OnceCell<TestBed> = OnceCell::const_new();
