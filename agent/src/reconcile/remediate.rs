@@ -8,6 +8,7 @@ use helmops_release::{
 use super::{deployment::Deployment, remove};
 use crate::{
     error::AgentError,
+    events::Remediation,
     helm::request::{self, HelmSettings, Request, Rollback},
     inputs,
 };
@@ -39,7 +40,7 @@ impl Deployment<'_> {
         run.map_err(AgentError::from)?;
         let (revision, cause) = (failed.revision.number, failed.failure.cause());
         let what = format!("revision {revision} failed and was rolled back to revision {to}: {cause}");
-        context.reports.rolled_back(release, &what);
+        context.reports.remediated(Remediation::Rollback, release, &what);
         Ok(())
     }
 
@@ -67,7 +68,7 @@ impl Deployment<'_> {
         };
         remove::uninstall(context, release, history, options).await?;
         let what = format!("revision {revision} failed and was uninstalled: {cause}");
-        context.reports.rolled_back(release, &what);
+        context.reports.remediated(Remediation::Uninstall, release, &what);
         Ok(())
     }
 }

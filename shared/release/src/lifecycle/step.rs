@@ -203,6 +203,11 @@ impl Retry<'_> {
             _ => None,
         }
     }
+
+    /// Whether the retries are used up with this failure.
+    pub const fn is_first_slow(&self) -> bool {
+        self.failed.attempt.number == self.attempts
+    }
 }
 
 /// What failed, what runs, and what comes next: for the status.

@@ -60,6 +60,8 @@ pub enum TestResult {
 pub fn hold(status: &mut BundleDeploymentStatus, held: Held) {
     if held == Held::Suspended {
         status.lifecycle.get_or_insert_default().suspended = true;
+    } else if let Some(own) = &mut status.lifecycle {
+        own.suspended = false;
     }
 }
 

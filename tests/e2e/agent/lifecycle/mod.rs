@@ -1,7 +1,10 @@
 //! `spec.lifecycle`.
 
 mod attempts;
+mod examples;
+mod flux;
 mod options;
+mod rollout;
 mod testing;
 
 use anyhow::ensure;

@@ -118,13 +118,20 @@ impl Release {
             }
             Step::Rollback { to, .. } => {
                 self.remediations += 1;
-                assert!(self.revisions.iter().any(|one| one.number == to), "{to} does not exist");
+                assert!(
+                    self.revisions.iter().any(|one| one.number == to),
+                    "{to} does not exist"
+                );
                 self.add(Status::Deployed, ":old", AttemptAction::Install, 1, true);
             }
             Step::Uninstall { failed, .. } => {
                 self.remediations += 1;
                 let number = failed.revision.number;
-                let found = self.revisions.iter_mut().find(|one| one.number == number).unwrap();
+                let found = self
+                    .revisions
+                    .iter_mut()
+                    .find(|one| one.number == number)
+                    .unwrap();
                 found.status = Status::Uninstalled;
                 found.failure = Some(Failure::Uninstalled("x".to_owned()));
             }
@@ -181,11 +188,16 @@ fn nothing_loops_and_nothing_is_given_up_whatever_the_policy_is() {
                 (0, true, 5, false),
                 (3, false, 3, false),
             ] {
-                let release = Release::new(policy(install, upgrade, retries, last, history), was_deployed).run();
+                let release =
+                    Release::new(policy(install, upgrade, retries, last, history), was_deployed).run();
                 let case = format!("{install:?} {upgrade:?} {retries} {last} {history} {was_deployed}");
                 // One an hour, and the retries of both actions at most.
                 let most = 24 + 2 * (retries + 1) + 1;
-                assert!((20..=most).contains(&release.attempts), "{case}: {} attempts", release.attempts);
+                assert!(
+                    (20..=most).contains(&release.attempts),
+                    "{case}: {} attempts",
+                    release.attempts
+                );
                 assert!(release.remediations <= release.attempts, "{case}");
             }
         }

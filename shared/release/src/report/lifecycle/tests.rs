@@ -413,6 +413,12 @@ fn suspension_is_reported_and_ends() {
     assert_eq!(status.lifecycle, None);
     hold(&mut status, Held::Suspended);
     assert!(status.lifecycle.as_ref().unwrap().suspended);
+    hold(&mut status, Held::Paused);
+    assert!(
+        !status.lifecycle.as_ref().unwrap().suspended,
+        "it is only paused now"
+    );
+    hold(&mut status, Held::Suspended);
     let status = report(status, vec![], &deployed(), &Progress::default());
     assert!(!status.lifecycle.unwrap().suspended);
 }
