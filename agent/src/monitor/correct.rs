@@ -2,16 +2,18 @@
 
 use helmops_api::options::CorrectDrift;
 use helmops_release::{
-    drift::{Change, ObjectDrift},
+    drift::{Change, DriftRules, ObjectDrift},
     object::ObjectId,
 };
 use helmops_runtime::client::CallError;
 use kube::api::PatchParams;
+use serde_json::Value;
 
 use super::{
     installed::{Installed, manifest_of},
-    verify::{FIELD_MANAGER, Monitor, MonitorError, find},
+    verify::{FIELD_MANAGER, Monitor, MonitorError, find, rules},
 };
+use crate::live::ResourceKind;
 
 /// How often the same change of an object is corrected. Then something else changes it back each time.
 const MAX_CORRECTIONS: u32 = 5;
@@ -36,6 +38,7 @@ pub async fn correct(
     options: &CorrectDrift,
 ) -> Result<Corrections, MonitorError> {
     let manifest = manifest_of(monitor.records, &installed.release, installed.revision).await?;
+    let rules = rules(&installed.exceptions);
     let Corrections {
         mut corrected,
         mut errors,
@@ -48,7 +51,7 @@ pub async fn correct(
             if verdict.corrections >= MAX_CORRECTIONS {
                 errors.push(format!(
                     "{id} was corrected {MAX_CORRECTIONS} times and changed back each time; find out what writes it \
-                     (kubectl get --show-managed-fields), or ignore the field in diff.comparePatches"
+                     (kubectl get --show-managed-fields), or ignore the field in lifecycle.drift.ignore or diff.comparePatches"
                 ));
                 continue;
             }
@@ -69,6 +72,7 @@ pub async fn correct(
             ));
             continue;
         };
+        let desired = &kept(monitor, &rules, &kind, id, desired).await?;
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let applied = monitor
             .apply(&kind, id, desired, &installed.release, &params)
@@ -86,4 +90,21 @@ pub async fn correct(
         }
     }
     Ok(Corrections { corrected, errors })
+}
+
+/// The object to apply: the desired one, with the fields of the live one that are no drift.
+async fn kept(
+    monitor: &Monitor<'_>,
+    rules: &DriftRules,
+    kind: &ResourceKind,
+    id: &ObjectId,
+    desired: &Value,
+) -> Result<Value, MonitorError> {
+    let mut desired = desired.clone();
+    if rules.keeps_fields()
+        && let Some(live) = monitor.read(kind, id).await?
+    {
+        rules.keep_ignored(id, &mut desired, &live);
+    }
+    Ok(desired)
 }

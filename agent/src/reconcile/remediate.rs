@@ -9,7 +9,7 @@ use super::{deployment::Deployment, remove};
 use crate::{
     error::AgentError,
     events::Remediation,
-    helm::request::{self, HelmSettings, Request, Rollback},
+    helm::request::{self, Request, Rollback},
     inputs,
 };
 
@@ -21,7 +21,7 @@ impl Deployment<'_> {
     pub(super) async fn roll_back(&self, to: u64, failed: FailedAttempt<'_>) -> Result<(), AgentError> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
-        let settings = HelmSettings::of(options);
+        let settings = self.settings();
         let request = Request {
             release: release.clone(),
             identity: inputs::identity(&context.downstream, &context.namespace, &options.service_account)

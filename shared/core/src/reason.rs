@@ -184,7 +184,7 @@ reasons! {
         /// The release is not suspended any more.
         Resumed: "",
         /// An object of a release was changed or deleted by another client.
-        DriftDetected: "Undo the change, set `correctDrift.enabled`, or ignore the field in `diff.comparePatches`.",
+        DriftDetected: "Undo the change, set `correctDrift.enabled` or `lifecycle.drift.mode`, or ignore the field in `diff.comparePatches` or `lifecycle.drift.ignore`.",
         /// A changed object is again as the chart has it.
         DriftCorrected: "",
     }

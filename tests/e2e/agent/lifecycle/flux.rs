@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::state;
 use crate::harness::agent::CONFIG;
 use crate::harness::joined::Fixture;
-use crate::harness::{message, until};
+use crate::harness::{condition, message, until};
 
 /// Four attempts, with pods, tests and rollbacks.
 const LONG: Duration = Duration::from_mins(2);
@@ -135,13 +135,21 @@ async fn the_introductory_release_behaves_as_documented() {
 
     // Drift is corrected, but not that of the replicas.
     scale(&fixture, "intro", 3).await;
+    let image = ["set", "image", "deployment/intro", "web=other"];
+    cluster.kubectl(&image).await;
+    until(&cluster.apps, "deployment/intro", |found| {
+        let image = &found["spec"]["template"]["spec"]["containers"][0]["image"];
+        ensure!(image == "web", "it is {image}");
+        Ok(())
+    })
+    .await;
     set_msg(&fixture, "intro", "mine").await;
     cluster.until_msg("intro", "hello").await;
     let deployment = cluster.object("deployment/intro").await.unwrap();
     assert_eq!(deployment["spec"]["replicas"], 3);
     assert_eq!(cluster.helm_runs_of("intro").len(), 2, "without Helm");
 
-    // A new version is deployed by itself, and tested.
+    // A new version is deployed by itself, and tested. It overrides fields of others.
     fixture.charts().web("6.5.1", &templates).await;
     let found = until_version(&fixture, "web", "6.5.1").await;
     assert_eq!(state(&found, "Released"), "True UpgradeSucceeded");
@@ -149,6 +157,9 @@ async fn the_introductory_release_behaves_as_documented() {
         cluster.helm_runs_of("intro"),
         ["install", "test", "upgrade", "test"]
     );
+
+    let deployment = cluster.object("deployment/intro").await.unwrap();
+    assert_eq!(deployment["spec"]["replicas"], 2);
 
     // One whose test fails is rolled back, tried three times more, and rolled back again.
     fixture.charts().web("6.5.2", &templates).await;
@@ -235,10 +246,11 @@ async fn the_dependency_with_an_expression_behaves_as_documented() {
         fixture
             .workspace
             .until_on(0, "bundledeployment/frontend", |found| {
-                let text = message(found, "Deployed");
+                let deployed = condition(found, "Deployed").context("not reported")?;
+                let text = deployed["message"].as_str().unwrap_or_default();
                 ensure!(
-                    state(found, "Deployed").starts_with("False") && text.contains(part),
-                    "{text}"
+                    deployed["status"] == "False" && text.contains(part),
+                    "it is {deployed}"
                 );
                 Ok(())
             })
@@ -337,7 +349,7 @@ async fn the_release_with_health_expressions_behaves_as_documented() {
     fixture.apply("web", &spec("1.0.1")).await;
     let found = until_state(&fixture, "web", "Released", "Unknown Progressing").await;
     assert!(
-        message(&found, "Released").contains("SealedThing"),
+        message(&found, "Released").contains("sealedthing"),
         "{}",
         message(&found, "Released")
     );

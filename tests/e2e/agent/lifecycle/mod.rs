@@ -1,6 +1,7 @@
 //! `spec.lifecycle`.
 
 mod attempts;
+mod events;
 mod examples;
 mod flux;
 mod options;
