@@ -211,6 +211,8 @@ reasons! {
         RollbackFailed: "The message has the error of Helm. The rollback is tried again.",
         /// A failed attempt was uninstalled.
         UninstallSucceeded: "",
+        /// The release failed on more clusters than before. Used in events of HelmOps.
+        ReleasesFailed: "The message has a cluster with its failure, and `status.lifecycle` the number of clusters. For the others, see their BundleDeployments.",
     }
     STATE "State" {
         /// The HelmOp is valid and its Bundle is up to date.

@@ -321,7 +321,7 @@ fn the_first_expression_that_is_true_is_the_readiness() {
         of(json!({ "phase": "Other" })),
         Readiness::InProgress("status.phase in ['Ready', 'Creating', 'Failed'] is not true yet".to_owned())
     );
-    let missing = "status.phase == 'Failed': there is no field \"phase\"; test it with has() first";
+    let missing = "status.phase == 'Creating': there is no field \"phase\"; test it with has() first";
     assert_eq!(of(json!({})), Readiness::InProgress(missing.to_owned()));
 }
 

@@ -59,7 +59,9 @@ pub enum TestResult {
 /// What is reported of a BundleDeployment that is held.
 pub fn hold(status: &mut BundleDeploymentStatus, held: Held) {
     if held == Held::Suspended {
-        status.lifecycle.get_or_insert_default().suspended = true;
+        let own = status.lifecycle.get_or_insert_default();
+        own.suspended = true;
+        own.next_attempt.clear();
     } else if let Some(own) = &mut status.lifecycle {
         own.suspended = false;
     }
@@ -94,6 +96,17 @@ pub fn apply(
     let is_released = released(&mut conditions, spec, outcome, history, progress);
     remediated(&mut conditions, spec, history, is_released);
     tested(&mut conditions, progress);
+    if let (Some(waiting), DeployOutcome::Unchanged) = (&progress.waiting, outcome) {
+        // In place of the failure of an earlier attempt.
+        let message = format!("waiting: {waiting}");
+        write(
+            &mut conditions,
+            ConditionType::Deployed,
+            "Unknown",
+            Reason::Progressing,
+            message,
+        );
+    }
 }
 
 fn counts(

@@ -201,7 +201,10 @@ async fn the_introductory_release_behaves_as_documented() {
         .workspace
         .until("helmop/web", |found| {
             let counts = &found["status"]["lifecycle"];
-            ensure!(counts["remediated"] == 1 && counts["testFailed"] == 1, "{counts}");
+            ensure!(
+                counts["failed"] == 1 && counts["remediated"] == 1 && counts["testFailed"] == 1,
+                "{counts}"
+            );
             ensure!(state(found, "Ready") == "False NotReady", "it is ready");
             Ok(())
         })

@@ -157,6 +157,25 @@ async fn a_cluster_in_remediation_delays_others_only_within_the_limit() {
         })
         .await;
 
+    let events = fixture.workspace.namespace.kubectl();
+    eventually("an Event of the HelmOp", LONG, async || {
+        let get = [
+            "get",
+            "events",
+            "--field-selector=reason=ReleasesFailed",
+            "--output=json",
+        ];
+        let events: Value = serde_json::from_str(&events.run(&get).await?.ok()?)?;
+        let about = &events["items"][0]["involvedObject"];
+        ensure!(
+            about["kind"] == "HelmOp" && about["name"] == "web",
+            "it is {about}"
+        );
+        Ok(())
+    })
+    .await
+    .unwrap();
+
     // One is repaired: the others follow one at a time, while the last one is still rolled back and tried again.
     fixture.roll_out("2.0.0", &[1]).await;
     fixture.until_running("2.0.0", &[0, 2, 3, 4]).await;

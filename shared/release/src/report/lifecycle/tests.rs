@@ -140,7 +140,10 @@ fn every_outcome_of_the_last_attempt_is_a_condition() {
             vec![revision(2, Status::Deployed, ID), before()],
             DeployOutcome::Unchanged,
             &waiting,
-            vec![("Released", "Unknown Progressing")],
+            vec![
+                ("Deployed", "Unknown Progressing"),
+                ("Released", "Unknown Progressing"),
+            ],
         ),
         (
             vec![revision(2, Status::PendingUpgrade, ID), before()],
