@@ -64,8 +64,9 @@ fn releases(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
         reason: Reason::Ready.to_string(),
         action: RECONCILE,
         note: format!(
-            "{} clusters are ready",
-            new.base.ready_clusters.unwrap_or_default()
+            "{}/{} clusters are ready",
+            new.base.ready_clusters.unwrap_or_default(),
+            new.base.desired_ready_clusters.unwrap_or_default()
         ),
     })
 }
@@ -230,6 +231,7 @@ mod tests {
             let ready = json!([{ "type": "Ready", "status": ready, "message": "ErrApplied" }]);
             let mut status = status("1.0.0", ready);
             status.base.ready_clusters = Some(3);
+            status.base.desired_ready_clusters = Some(3);
             status.lifecycle = Some(helmops_api::lifecycle::LifecycleSummary {
                 failed,
                 ..Default::default()
@@ -243,7 +245,7 @@ mod tests {
         assert_eq!(event(1, 2), failed("failed on 2 clusters: ErrApplied"));
         assert_eq!(event(2, 1), []);
         assert_eq!(event(1, 0), [], "it may be tried again");
-        let ready = "Ready: 3 clusters are ready".to_owned();
+        let ready = "Ready: 3/3 clusters are ready".to_owned();
         let is_ready = counted(0, "True");
         assert_eq!(
             summarized(&counted(0, "False"), &is_ready),

@@ -93,14 +93,19 @@ pub fn apply(
     let own = status.lifecycle.get_or_insert_default();
     counts(own, spec, history, progress);
     let mut conditions = Conditions::new(&mut status.conditions, now);
+    awaited(&mut conditions, outcome, progress);
     let is_released = released(&mut conditions, spec, outcome, history, progress);
     remediated(&mut conditions, spec, history, is_released);
     tested(&mut conditions, progress);
+}
+
+/// What is awaited, in place of the failure of an earlier attempt. Before the other conditions: `kubectl get` shows the first one that is
+/// not true.
+fn awaited(conditions: &mut Conditions<'_>, outcome: &DeployOutcome, progress: &Progress<'_>) {
     if let (Some(waiting), DeployOutcome::Unchanged) = (&progress.waiting, outcome) {
-        // In place of the failure of an earlier attempt.
         let message = format!("waiting: {waiting}");
         write(
-            &mut conditions,
+            conditions,
             ConditionType::Deployed,
             "Unknown",
             Reason::Progressing,
