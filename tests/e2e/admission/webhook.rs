@@ -348,9 +348,7 @@ async fn every_field_has_an_example_that_is_accepted() {
             "yaml",
         ];
         let first = path.split('.').nth(1).unwrap_or_default();
-        internal.contains(&first)
-            || *path == ".helm.valuesFiles"
-            || path.starts_with(".lifecycle.requests")
+        internal.contains(&first) || *path == ".helm.valuesFiles" || path.starts_with(".lifecycle.requests")
     };
     // A target has the fields of the HelmOp itself, and these of its own, which need an example.
     let own = [
