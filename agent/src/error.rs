@@ -117,6 +117,8 @@ pub struct NextAttempt {
     pub deployment_id: Option<String>,
     /// Whether it was restored, and is not the one that failed.
     pub is_rolled_back: bool,
+    /// After so many attempts the retries are used up. Only with the first failure after that.
+    pub exhausted: Option<u32>,
     /// Whether the failed revision counts as deployed as soon as its objects are ready.
     pub may_recover: bool,
 }

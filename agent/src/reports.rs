@@ -7,12 +7,17 @@ use std::{
 
 use helmops_core::{reason::Reason, status::Event};
 use helmops_process::lock;
-use helmops_release::{drift::ObjectDrift, names::ReleaseKey, object::ObjectId, report::ReleaseObjects};
+use helmops_release::{
+    drift::ObjectDrift,
+    names::ReleaseKey,
+    object::ObjectId,
+    report::{ReleaseObjects, TestResult},
+};
 use helmops_runtime::{error_class::ClassifiedError, events::Events};
 
 use crate::{
     error::AgentError,
-    events::{self, Done},
+    events::{self, Done, Remediation},
     metrics::{DriftCount, DriftMetrics},
     monitor::Corrections,
 };
@@ -31,6 +36,8 @@ pub struct Reports {
 #[derive(Debug, Default)]
 struct LastReport {
     failure: Option<LastFailure>,
+    /// `None` if nothing was reported since the start of the agent.
+    suspended: Option<bool>,
     drift: Drift,
 }
 
@@ -72,9 +79,25 @@ impl Reports {
         self.publish(release, events::done(done, release, what));
     }
 
-    /// A release that did not become ready was restored.
-    pub fn rolled_back(&self, release: &ReleaseKey, error: &str) {
-        self.publish(release, events::rolled_back(release, error));
+    /// Something was done about a failed attempt; `what` says about which.
+    pub fn remediated(&self, remediation: Remediation, release: &ReleaseKey, what: &str) {
+        self.publish(release, events::remediated(remediation, release, what));
+    }
+
+    /// The tests of a revision have run.
+    pub fn tested(&self, release: &ReleaseKey, revision: u64, result: &TestResult) {
+        if let Some(event) = events::tested(release, revision, result) {
+            self.publish(release, event);
+        }
+    }
+
+    /// A release is suspended, or not; `was` is what its status says.
+    pub fn suspended(&self, deployment: &str, release: &ReleaseKey, is: bool, was: bool) {
+        let mut last = lock(&self.last);
+        let last = last.entry(deployment.to_owned()).or_default();
+        if last.suspended.replace(is).unwrap_or(was) != is {
+            self.publish(release, events::suspended(release, is));
+        }
     }
 
     /// A release could not be deployed, or removed: then there is no deployment ID. The same failure is reported once, however often it
@@ -87,6 +110,11 @@ impl Reports {
         let mut last = lock(&self.last);
         if last.entry(deployment.to_owned()).or_default().is_new(failure) {
             self.publish(release, event);
+            if let AgentError::Retry(next) = error
+                && let Some(attempts) = next.exhausted
+            {
+                self.publish(release, events::exhausted(release, attempts));
+            }
         }
     }
 

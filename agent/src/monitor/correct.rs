@@ -2,17 +2,19 @@
 
 use helmops_api::{options::CorrectDrift, timestamp::timestamp};
 use helmops_release::{
-    drift::{Change, MAX_CORRECTIONS, ObjectDrift},
+    drift::{Change, DriftRules, MAX_CORRECTIONS, ObjectDrift},
     object::ObjectId,
 };
 use helmops_runtime::client::CallError;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PatchParams;
+use serde_json::Value;
 
 use super::{
     installed::{Installed, manifest_of},
-    verify::{FIELD_MANAGER, Monitor, MonitorError, find},
+    verify::{FIELD_MANAGER, Monitor, MonitorError, find, rules},
 };
+use crate::live::ResourceKind;
 
 /// What was done about drift.
 #[derive(Debug, Default)]
@@ -36,6 +38,7 @@ pub async fn correct(
     options: &CorrectDrift,
 ) -> Result<Corrections, MonitorError> {
     let manifest = manifest_of(monitor.records, &installed.release, installed.revision).await?;
+    let rules = rules(&installed.exceptions);
     let Corrections {
         mut corrected,
         mut errors,
@@ -65,12 +68,14 @@ pub async fn correct(
         if let Some(until) = limit.blocked_until(now) {
             errors.push(format!(
                 "{id} was corrected {MAX_CORRECTIONS} times in an hour and changed back each time; find out what writes it (kubectl get \
-                 --show-managed-fields), or ignore the field in diff.comparePatches; next correction at {}",
+                 --show-managed-fields), or ignore the field in lifecycle.drift.ignore or \
+                 diff.comparePatches; next correction at {}",
                 timestamp(until)
             ));
             next = next.into_iter().chain([until]).min();
             continue;
         }
+        let desired = &kept(monitor, &rules, &kind, id, desired).await?;
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let applied = monitor
             .apply(&kind, id, desired, &installed.release, &params)
@@ -95,4 +100,21 @@ pub async fn correct(
         errors,
         next,
     })
+}
+
+/// The object to apply: the desired one, with the fields of the live one that are no drift.
+async fn kept(
+    monitor: &Monitor<'_>,
+    rules: &DriftRules,
+    kind: &ResourceKind,
+    id: &ObjectId,
+    desired: &Value,
+) -> Result<Value, MonitorError> {
+    let mut desired = desired.clone();
+    if rules.keeps_fields()
+        && let Some(live) = monitor.read(kind, id).await?
+    {
+        rules.keep_ignored(id, &mut desired, &live);
+    }
+    Ok(desired)
 }

@@ -305,7 +305,7 @@ impl Monitor<'_> {
     }
 }
 
-fn rules(exceptions: &Exceptions) -> DriftRules {
+pub(super) fn rules(exceptions: &Exceptions) -> DriftRules {
     DriftRules::new(exceptions.diff.as_ref(), &exceptions.ignored)
 }
 

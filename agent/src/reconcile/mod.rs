@@ -101,6 +101,7 @@ impl Reconciler for BundleDeployments<'_> {
             tracing::debug!(?held, "held");
             let work = Deployment::new(context, deployment, &Requests::default());
             work.set_on_delete().await?;
+            work.report_suspension(held == Held::Suspended);
             let outcome = DeployOutcome::Held(held);
             status::write(
                 context,
@@ -114,6 +115,7 @@ impl Reconciler for BundleDeployments<'_> {
         }
         let handled = handled(deployment, &known);
         let work = Deployment::new(context, deployment, &handled);
+        work.report_suspension(false);
         let mut result = work.deploy().await;
         if is_attempt(&result) {
             known.handled = requests(deployment).cloned();

@@ -3,7 +3,7 @@
 use helmops_bed::random;
 use serde_json::{Value, json};
 
-use super::{spec, until_state};
+use super::{spec, state, until_state};
 use crate::harness::agent::{CONFIG, Fixture};
 use crate::harness::message;
 
@@ -26,11 +26,14 @@ async fn an_expression_decides_when_an_object_is_ready() {
     spec["lifecycle"]["wait"] = json!({ "timeout": "1m", "expressions": [ready] });
     fixture.deploy("web", "1.0.0", &spec).await;
     let found = until_state(&fixture, "web", "Released", "Unknown Progressing").await;
-    let text = message(&found, "Released");
-    assert!(
-        text.contains("data.msg == 'go'") && text.contains("since 20"),
-        "{text}"
-    );
+    assert_eq!(state(&found, "Deployed"), "Unknown Progressing");
+    for condition in ["Released", "Deployed"] {
+        let text = message(&found, condition);
+        assert!(
+            text.contains("data.msg == 'go'") && text.contains("since 20"),
+            "{text}"
+        );
+    }
     edit(&fixture, &release, "go").await;
     until_state(&fixture, "web", "Released", "True InstallSucceeded").await;
     assert_eq!(fixture.helm_runs_of(&release), ["install"]);

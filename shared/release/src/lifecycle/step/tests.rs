@@ -367,6 +367,28 @@ fn the_message_has_the_cause_then_what_runs_then_what_comes_next() {
     );
 }
 
+/// Long messages are cut, and `kubectl get` shows one line.
+#[test]
+fn the_log_of_a_test_is_the_end_of_the_message() {
+    let test = Revision {
+        failure: Some(Failure::Test("Pod shop/check failed\nGET /\n503".to_owned())),
+        ..failed(2, 1)
+    };
+    let history = History::new(vec![test, good(1, Status::Superseded)]);
+    let retry = Retry {
+        failed: history.failed_attempt(ID).unwrap(),
+        attempts: 1,
+        at: at(FAILED_AT),
+        remedy: Remedy::RolledBack { revision: 3 },
+    };
+    assert!(retry.is_first_slow());
+    assert_eq!(
+        retry.to_string(),
+        "upgrade to chart web 1.2.0 failed (attempt 1): test failed: Pod shop/check failed; rolled back, as revision 3; next attempt at \
+         1970-01-12T13:46:40Z, then once an hour\nGET /\n503"
+    );
+}
+
 #[test]
 fn only_a_revision_that_was_not_ready_may_recover() {
     let helm = Revision {

@@ -140,7 +140,10 @@ fn every_outcome_of_the_last_attempt_is_a_condition() {
             vec![revision(2, Status::Deployed, ID), before()],
             DeployOutcome::Unchanged,
             &waiting,
-            vec![("Released", "Unknown Progressing")],
+            vec![
+                ("Deployed", "Unknown Progressing"),
+                ("Released", "Unknown Progressing"),
+            ],
         ),
         (
             vec![revision(2, Status::PendingUpgrade, ID), before()],
@@ -437,6 +440,12 @@ fn suspension_is_reported_and_ends() {
     assert_eq!(status.lifecycle, None);
     hold(&mut status, Held::Suspended);
     assert!(status.lifecycle.as_ref().unwrap().suspended);
+    hold(&mut status, Held::Paused);
+    assert!(
+        !status.lifecycle.as_ref().unwrap().suspended,
+        "it is only paused now"
+    );
+    hold(&mut status, Held::Suspended);
     let status = report(status, vec![], &deployed(), &Progress::default());
     assert!(!status.lifecycle.unwrap().suspended);
 }
