@@ -316,7 +316,7 @@ fn value_paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 async fn every_field_has_an_example_that_is_accepted() {
     let namespace = namespace().await;
     let mut shown = BTreeSet::new();
-    for block in yaml_blocks("fields.md") {
+    for block in ["fields.md", "lifecycle.md"].into_iter().flat_map(yaml_blocks) {
         let mut spec: Value = serde_saphyr::from_str(&block).unwrap();
         value_paths(&spec, "", &mut shown);
         if spec["helm"].is_null() {
@@ -348,7 +348,7 @@ async fn every_field_has_an_example_that_is_accepted() {
             "yaml",
         ];
         let first = path.split('.').nth(1).unwrap_or_default();
-        internal.contains(&first) || *path == ".helm.valuesFiles"
+        internal.contains(&first) || *path == ".helm.valuesFiles" || path.starts_with(".lifecycle.requests")
     };
     // A target has the fields of the HelmOp itself, and these of its own, which need an example.
     let own = [
