@@ -8,6 +8,7 @@
 //! ```
 
 pub mod arguments;
+pub mod changes;
 pub mod cluster;
 pub mod commands;
 pub mod failure;

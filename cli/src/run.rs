@@ -6,6 +6,7 @@ use clap::Parser;
 
 use crate::{
     arguments::{Arguments, Command},
+    changes::{poll, reconcile, rollback, suspend, wait},
     commands::{completion, explain, version},
     failure::Failure,
     state::{events, history, status, tree},
@@ -39,14 +40,20 @@ pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failur
         Command::History(args) => wait(history::run(&args, cluster, console)),
         Command::Events(args) => wait(events::run(&args, cluster, console)),
         Command::Explain(args) => explain::run(&args, console),
-        Command::Version(args) => wait(version::run(&args, cluster, console)),
+        Command::Reconcile(args) => block_on(reconcile::run(&args, cluster, console)),
+        Command::Poll(args) => block_on(poll::run(&args, cluster, console)),
+        Command::Suspend(args) => block_on(suspend::run(&args, true, cluster, console)),
+        Command::Resume(args) => block_on(suspend::run(&args, false, cluster, console)),
+        Command::Rollback(args) => block_on(rollback::run(&args, cluster, console)),
+        Command::Wait(args) => block_on(wait::run(&args, cluster, console)),
+        Command::Version(args) => block_on(version::run(&args, cluster, console)),
         Command::Completion(args) => completion::run(&args, console),
         Command::Man(args) => completion::write_man_pages(&args),
     }
 }
 
 /// Runs a command that sends requests. One thread is enough for one command, and starts in no time.
-fn wait(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
