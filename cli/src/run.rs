@@ -35,10 +35,10 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = &arguments.cluster;
     match arguments.command {
-        Command::Status(args) => wait(status::run(&args, cluster, console)),
-        Command::Tree(args) => wait(tree::run(&args, cluster, console)),
-        Command::History(args) => wait(history::run(&args, cluster, console)),
-        Command::Events(args) => wait(events::run(&args, cluster, console)),
+        Command::Status(args) => block_on(status::run(&args, cluster, console)),
+        Command::Tree(args) => block_on(tree::run(&args, cluster, console)),
+        Command::History(args) => block_on(history::run(&args, cluster, console)),
+        Command::Events(args) => block_on(events::run(&args, cluster, console)),
         Command::Explain(args) => explain::run(&args, console),
         Command::Reconcile(args) => block_on(reconcile::run(&args, cluster, console)),
         Command::Poll(args) => block_on(poll::run(&args, cluster, console)),

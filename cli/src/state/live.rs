@@ -336,7 +336,7 @@ fn lines(before: Option<&HelmOpReport>, after: &HelmOpReport) -> Vec<[Cell; 5]> 
             style::state(&state),
             version.into(),
             ready.into(),
-            message.into(),
+            Cell::or_blank(message),
         ]);
     }
     let known = before.map(|before| &*before.clusters).unwrap_or_default();
@@ -364,7 +364,7 @@ fn cluster_line(cluster: &ClusterReport, state: &str) -> [Cell; 5] {
         style::state(state),
         (&*cluster.version).into(),
         (&*cluster.runs).into(),
-        (&*cluster.message).into(),
+        Cell::or_blank(&*cluster.message),
     ]
 }
 

@@ -250,7 +250,7 @@ impl Columns {
             cells.extend([
                 (&*summary.chart).into(),
                 (&*summary.repo).into(),
-                Cell::from(&*summary.message),
+                Cell::or_blank(&*summary.message),
             ]);
         }
         cells
