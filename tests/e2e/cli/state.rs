@@ -48,15 +48,10 @@ async fn a_release_that_was_rolled_back_shows_what_failed_what_runs_and_what_com
     })
     .await
     .unwrap();
-    let [cluster] = &*lines(
-        &page,
-        "fleet-local/local ErrApplied 0.2.0".split(' ').next().unwrap(),
-    )
-    .into_iter()
-    .filter(|line| line.starts_with("fleet-local/local "))
-    .collect::<Vec<_>>() else {
-        panic!("{page}");
-    };
+    let mut clusters = lines(&page, "fleet-local/local ").into_iter();
+    let cluster = clusters
+        .find(|line| line.starts_with("fleet-local/local "))
+        .unwrap();
     assert!(
         cluster.starts_with("fleet-local/local ErrApplied 0.2.0 web 0.1.0, revision 3 1 attempt in "),
         "{cluster}"
@@ -159,7 +154,7 @@ async fn a_helmop_without_a_version_shows_the_reason_and_the_remedy() {
 #[tokio::test]
 async fn a_rollout_is_shown_while_it_progresses() {
     let whole = whole().await;
-    let namespace = TestNamespace::create(&whole.bed, "rollout").await.unwrap();
+    let namespace = TestNamespace::create(whole.bed, "rollout").await.unwrap();
     let kubectl = namespace.kubectl();
     for number in 0..3 {
         let cluster = json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Cluster", "metadata": { "name": format!("c{number}") } });
