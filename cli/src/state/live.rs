@@ -1,6 +1,10 @@
 //! `status --watch`: changes as they happen. A terminal shows the newest state; otherwise each change is a line.
 
-use std::{collections::BTreeMap, pin::Pin, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+    time::Duration,
+};
 
 use futures::{Stream, StreamExt, stream::select_all};
 use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp, WithoutObjects};
@@ -58,7 +62,7 @@ impl Screen {
 struct Watched<K> {
     objects: BTreeMap<(String, String), Decoded<K>>,
     /// Those that exist, while all are listed again.
-    listed: Option<Vec<(String, String)>>,
+    listed: Option<BTreeSet<(String, String)>>,
     /// All were listed at least once.
     is_complete: bool,
 }
@@ -77,10 +81,10 @@ impl<K: Resource<DynamicType = ()> + Clone> Watched<K> {
     fn apply(&mut self, change: Change<K>) {
         let key = |object: &Decoded<K>| (object.namespace().unwrap_or_default(), object.name_any());
         match change {
-            Change::Restarted => self.listed = Some(Vec::new()),
+            Change::Restarted => self.listed = Some(BTreeSet::new()),
             Change::Applied(object) => {
                 if let Some(listed) = &mut self.listed {
-                    listed.push(key(&object));
+                    listed.insert(key(&object));
                 }
                 self.objects.insert(key(&object), object);
             }
@@ -149,22 +153,29 @@ pub async fn list(
     Ok(())
 }
 
+fn by_name(summaries: &[HelmOpSummary]) -> BTreeMap<(&str, &str), &HelmOpSummary> {
+    let summaries = summaries.iter();
+    summaries
+        .map(|one| ((&*one.namespace, &*one.name), one))
+        .collect()
+}
+
 /// The summaries that differ from those before, and those of HelmOps that are gone.
 fn changed(before: &[HelmOpSummary], after: &[HelmOpSummary]) -> Vec<HelmOpSummary> {
-    let is_same = |one: &HelmOpSummary, other: &HelmOpSummary| {
-        (&one.namespace, &one.name) == (&other.namespace, &other.name)
-    };
-    let gone = before
-        .iter()
-        .filter(|old| !after.iter().any(|new| is_same(old, new)));
-    let gone = gone.map(|old| HelmOpSummary {
+    let (mut old, new) = (by_name(before), by_name(after));
+    let mut changed = Vec::new();
+    for (key, summary) in new {
+        if old.remove(&key) != Some(summary) {
+            changed.push(summary.clone());
+        }
+    }
+    changed.extend(old.into_values().map(|gone| HelmOpSummary {
         state: "Deleted".to_owned(),
         reason: String::new(),
         message: String::new(),
-        ..old.clone()
-    });
-    let new = after.iter().filter(|new| !before.contains(new)).cloned();
-    new.chain(gone).collect()
+        ..gone.clone()
+    }));
+    changed
 }
 
 /// The next change, and those that follow closely; on a terminal also nothing, after a while, so that ages are current. Returns `None`
