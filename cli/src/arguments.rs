@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     cluster::ClusterArgs,
     commands::{completion, explain, version},
+    validate,
 };
 
 /// Look before you apply a HelmOp, and see why one is stuck
@@ -30,6 +31,8 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Validate HelmOps in files, without a cluster
+    Validate(validate::ValidateArgs),
     /// Explain a reason that a condition, a denial, an Event or a metric names
     Explain(explain::ExplainArgs),
     /// Print the versions of this program and of helmops on the cluster

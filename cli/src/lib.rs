@@ -14,5 +14,6 @@ pub mod failure;
 pub mod output;
 pub mod run;
 pub mod terminal;
+pub mod validate;
 
 pub use run::main;

@@ -9,6 +9,7 @@ use crate::{
     commands::{completion, explain, version},
     failure::Failure,
     terminal::{Console, style::Style},
+    validate,
 };
 
 /// Parses the arguments of the process, runs the command, and reports an error on standard error.
@@ -33,6 +34,7 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = &arguments.cluster;
     match arguments.command {
+        Command::Validate(args) => validate::run(&args, cluster, console),
         Command::Explain(args) => explain::run(&args, console),
         Command::Version(args) => wait(version::run(&args, cluster, console)),
         Command::Completion(args) => completion::run(&args, console),
@@ -55,6 +57,9 @@ fn report(failure: &Failure, console: &mut Console<'_>) {
     }
     // What was printed before the failure comes first. If standard error is closed, there is nobody to report to.
     let _ = console.out.flush();
+    if failure.is_reported() {
+        return;
+    }
     let error = console.styles.paint(Style::Bad, "error:");
     let _ = writeln!(console.err, "{error} {}", failure.message);
     if !failure.hint.is_empty() {
