@@ -89,8 +89,11 @@ pub fn find(arguments: &[String], recursive: bool) -> Result<Vec<Input>, Failure
             continue;
         }
         if argument.starts_with("http://") || argument.starts_with("https://") {
-            return Err(Failure::unable(format!("-f {argument}: validate reads no URLs"))
-                .with_hint(format!("use: curl -sSL {argument} | kubectl helmop validate -f -")));
+            return Err(
+                Failure::unable(format!("-f {argument}: validate reads no URLs")).with_hint(format!(
+                    "use: curl -sSL {argument} | kubectl helmop validate -f -"
+                )),
+            );
         }
         let path = PathBuf::from(argument);
         let about = fs::metadata(&path);
@@ -108,8 +111,14 @@ pub fn find(arguments: &[String], recursive: bool) -> Result<Vec<Input>, Failure
         })
         .map_err(|(path, error)| Failure::because(format!("cannot list {}", path.display()), &error))?;
         if found.len() == before && !seen {
-            let failure = Failure::unable(format!("-f {argument}: no file in this folder ends in .yaml, .yml or .json"));
-            return Err(if recursive { failure } else { failure.with_hint("read the folders in it with -R") });
+            let failure = Failure::unable(format!(
+                "-f {argument}: no file in this folder ends in .yaml, .yml or .json"
+            ));
+            return Err(if recursive {
+                failure
+            } else {
+                failure.with_hint("read the folders in it with -R")
+            });
         }
     }
     Ok(found)
@@ -132,7 +141,9 @@ fn walk(
 ) -> Result<(), (PathBuf, io::Error)> {
     let fail = |error| (folder.to_owned(), error);
     if depth > MAX_DEPTH {
-        return Err(fail(io::Error::other(format!("folders nest more than {MAX_DEPTH} deep"))));
+        return Err(fail(io::Error::other(format!(
+            "folders nest more than {MAX_DEPTH} deep"
+        ))));
     }
     let entries: io::Result<Vec<_>> = fs::read_dir(folder).map_err(fail)?.collect();
     let mut entries = entries.map_err(fail)?;
@@ -180,7 +191,10 @@ mod tests {
             find(&arguments, recursive).map(|found| names(&found, root.path()))
         };
         assert_eq!(find(&[&folder], false).unwrap(), ["a.yml", "b.yaml", "c.json"]);
-        assert_eq!(find(&[&folder], true).unwrap(), ["a.yml", "b.yaml", "c.json", "sub/e.yaml"]);
+        assert_eq!(
+            find(&[&folder], true).unwrap(),
+            ["a.yml", "b.yaml", "c.json", "sub/e.yaml"]
+        );
         let text = format!("{folder}/d.txt");
         assert_eq!(find(&[&text, "-", "-"], false).unwrap(), ["d.txt", "<stdin>"]);
         let twice = [&*format!("{folder}/b.yaml"), &folder];
@@ -191,7 +205,10 @@ mod tests {
         assert!(url.hint.starts_with("use: curl"), "{url:?}");
         fs::create_dir(root.path().join("empty")).unwrap();
         let empty = find(&[&format!("{folder}/empty")], false).unwrap_err();
-        assert!(empty.message.contains("no file") && empty.hint.contains("-R"), "{empty:?}");
+        assert!(
+            empty.message.contains("no file") && empty.hint.contains("-R"),
+            "{empty:?}"
+        );
     }
 
     #[test]

@@ -131,7 +131,10 @@ fn step(path: &str, name: &str, is_start: bool) -> Option<usize> {
         return path.strip_prefix(name).and_then(|_| ends(name.len()));
     }
     match path.as_bytes().first()? {
-        b'.' => path.get(1..)?.strip_prefix(name).and_then(|_| ends(name.len() + 1)),
+        b'.' => path
+            .get(1..)?
+            .strip_prefix(name)
+            .and_then(|_| ends(name.len() + 1)),
         b'[' => {
             let rest = path.get(1..)?.strip_prefix(name)?;
             rest.strip_prefix(']').and_then(|_| ends(name.len() + 2))
@@ -262,7 +265,11 @@ spec:
         let located = read_located(text, &mut Quota::default()).unwrap();
         let root = located.place.unwrap();
         for (warning, path, message) in [
-            ("spec.helm.version: \"1.x\": no", "spec.helm.version", "\"1.x\": no"),
+            (
+                "spec.helm.version: \"1.x\": no",
+                "spec.helm.version",
+                "\"1.x\": no",
+            ),
             ("spec.helm.values.a: b: no", "spec.helm.values.a: b", "no"),
             ("spec.targets: empty: so", "spec.targets", "empty: so"),
             ("nothing", "", "nothing"),

@@ -42,7 +42,12 @@ pub fn check(metadata: &ObjectMeta) -> FieldErrors {
         selector::check_labels(&mut errors, &root.field("labels"), Reason::InvalidLabel, labels);
     }
     if let Some(annotations) = &metadata.annotations {
-        selector::check_keys(&mut errors, &root.field("annotations"), Reason::InvalidLabel, annotations);
+        selector::check_keys(
+            &mut errors,
+            &root.field("annotations"),
+            Reason::InvalidLabel,
+            annotations,
+        );
     }
     errors
 }
@@ -65,17 +70,35 @@ mod tests {
     #[test]
     fn metadata_is_checked_as_by_the_api_server() {
         for (metadata, expected) in [
-            (json!({ "name": "web", "labels": { "a/b": "" }, "annotations": { "a": "any text" } }), ""),
+            (
+                json!({ "name": "web", "labels": { "a/b": "" }, "annotations": { "a": "any text" } }),
+                "",
+            ),
             (json!({ "generateName": "web-" }), ""),
             (json!({}), "metadata.name: Required value: name the object"),
-            (json!({ "name": "My Web" }), "metadata.name: Invalid value: \"My Web\""),
-            (json!({ "name": "a", "namespace": "a.b" }), "metadata.namespace: Invalid value: \"a.b\""),
-            (json!({ "name": "a", "labels": { "a": "b c" } }), "metadata.labels[a]: Invalid value: \"b c\""),
-            (json!({ "name": "a", "annotations": { "a b": "" } }), "metadata.annotations: Invalid value: \"a b\""),
+            (
+                json!({ "name": "My Web" }),
+                "metadata.name: Invalid value: \"My Web\"",
+            ),
+            (
+                json!({ "name": "a", "namespace": "a.b" }),
+                "metadata.namespace: Invalid value: \"a.b\"",
+            ),
+            (
+                json!({ "name": "a", "labels": { "a": "b c" } }),
+                "metadata.labels[a]: Invalid value: \"b c\"",
+            ),
+            (
+                json!({ "name": "a", "annotations": { "a b": "" } }),
+                "metadata.annotations: Invalid value: \"a b\"",
+            ),
         ] {
             let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
             let found = check(&metadata).to_string();
-            assert!(found.starts_with(expected) && found.is_empty() == expected.is_empty(), "{found}");
+            assert!(
+                found.starts_with(expected) && found.is_empty() == expected.is_empty(),
+                "{found}"
+            );
         }
     }
 }

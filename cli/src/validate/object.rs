@@ -21,6 +21,11 @@ use super::{
 
 /// Objects of one file.
 const MAX_OBJECTS: usize = 100_000;
+/// Nodes of one document, with aliases expanded. The content of lists and mappings counts again at each level. This is at most half a
+/// gigabyte in memory; the largest HelmOp that an API server stores has a hundredth of it.
+const MAX_NODES: usize = 2_000_000;
+/// Bytes of the scalars of one document, with aliases expanded.
+const MAX_BYTES: usize = 64 << 20;
 
 /// A kind that is validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +59,8 @@ pub struct Object {
     pub place: Place,
     /// The file.
     pub source: Arc<Source>,
+    /// What kubectl would reject in it.
+    pub findings: Vec<Finding>,
 }
 
 /// What a file contains.
@@ -81,7 +88,7 @@ pub fn read(source: &Arc<Source>) -> Contents {
     }
     for span in documents.spans {
         let text = source.slice(span);
-        match yaml::read_located(text, &mut Quota::default()) {
+        match yaml::read_located(text, &mut Quota::new(MAX_NODES, MAX_BYTES)) {
             Ok(document) => {
                 if let Some(at) = document.ignored {
                     let start = span.start + at;
@@ -123,7 +130,9 @@ impl Contents {
             && let Some(Value::Array(items)) = object.get_mut("items").map(Value::take)
         {
             let list = item_type(&object);
-            let Content::Mapping(mut entries) = place.content else { return };
+            let Content::Mapping(mut entries) = place.content else {
+                return;
+            };
             let Some(Content::List(places)) = entries.remove("items").map(|entry| entry.value.content) else {
                 return;
             };
@@ -139,37 +148,43 @@ impl Contents {
             }
             return;
         }
-        if object.contains_key("kind") && object.contains_key("apiVersion") {
-            self.repeated_keys(&place);
-        }
+        let is_object = object.contains_key("kind") && object.contains_key("apiVersion");
+        let repeated = if is_object {
+            repeated_keys(&place)
+        } else {
+            Vec::new()
+        };
         match classify(source, &object, &place) {
             Ok(Some(kind)) if self.objects.len() < MAX_OBJECTS => self.objects.push(Object {
                 kind,
                 value: Value::Object(object),
                 place,
                 source: Arc::clone(source),
+                findings: repeated,
             }),
-            Ok(_) => self.skipped += 1,
+            Ok(_) => {
+                self.skipped += 1;
+                self.findings.extend(repeated);
+            }
             Err(finding) => self.findings.push(*finding),
         }
     }
+}
 
-    fn repeated_keys(&mut self, place: &Place) {
-        let mut found = BTreeSet::new();
-        collect_repeated(place, "", &mut found);
-        for (key, first, path) in found {
-            self.findings.push(Finding {
-                path,
-                alias: Some(first),
-                ..finding(
-                    rule::DUPLICATE_KEY,
-                    key,
-                    "this mapping has the key already; only one of both values would count",
-                    "remove one of them",
-                )
-            });
-        }
-    }
+fn repeated_keys(place: &Place) -> Vec<Finding> {
+    let mut found = BTreeSet::new();
+    collect_repeated(place, "", &mut found);
+    let found = found.into_iter().map(|(key, first, path)| Finding {
+        path,
+        alias: Some(first),
+        ..finding(
+            rule::DUPLICATE_KEY,
+            key,
+            "this mapping has the key already; only one of both values would count",
+            "remove one of them",
+        )
+    });
+    found.collect()
 }
 
 /// The repeated keys of an object, each with its first occurrence and its path. Aliases repeat them: a set has each once.
@@ -183,7 +198,11 @@ fn collect_repeated(place: &Place, path: &str, found: &mut BTreeSet<(Span, Span,
         }
         Content::Mapping(entries) => {
             for (name, entry) in entries {
-                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                let path = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
                 if let Some(first) = entry.replaced.first()
                     && found.iter().all(|(key, ..)| *key != entry.key)
                 {
@@ -206,7 +225,11 @@ fn text<'o>(object: &'o Map<String, Value>, field: &str) -> &'o str {
 }
 
 /// The kind of an object; `None` if it is none that is validated.
-fn classify(source: &Source, object: &Map<String, Value>, place: &Place) -> Result<Option<Kind>, Box<Finding>> {
+fn classify(
+    source: &Source,
+    object: &Map<String, Value>,
+    place: &Place,
+) -> Result<Option<Kind>, Box<Finding>> {
     let (version, kind) = (text(object, "apiVersion"), text(object, "kind"));
     let ours = format!("{GROUP}/{VERSION}");
     let error = |field: &str, message: String, fix: String| {
@@ -229,7 +252,10 @@ fn classify(source: &Source, object: &Map<String, Value>, place: &Place) -> Resu
             return error("apiVersion", message, format!("add apiVersion: {ours}"));
         }
         Some(kind) => {
-            let message = format!("Invalid value: {version:?}: there is no {} of this version", kind.as_str());
+            let message = format!(
+                "Invalid value: {version:?}: there is no {} of this version",
+                kind.as_str()
+            );
             return error("apiVersion", message, format!("write {ours}"));
         }
         None => {}
@@ -238,7 +264,11 @@ fn classify(source: &Source, object: &Map<String, Value>, place: &Place) -> Resu
         return Ok(None);
     }
     if kind.is_empty() {
-        return error("kind", "Required value: the kind is missing".to_owned(), "add kind: HelmOp".to_owned());
+        return error(
+            "kind",
+            "Required value: the kind is missing".to_owned(),
+            "add kind: HelmOp".to_owned(),
+        );
     }
     match similar(kind, Kind::ALL.into_iter().map(Kind::as_str)) {
         Some(meant) => error(

@@ -38,16 +38,25 @@ pub mod rule {
         (UNREADABLE, "The file cannot be read."),
         (SYNTAX, "The text is neither YAML nor JSON."),
         (DUPLICATE_KEY, "A mapping has the same key twice."),
-        (DUPLICATE_OBJECT, "Two objects have the same kind, namespace and name."),
+        (
+            DUPLICATE_OBJECT,
+            "Two objects have the same kind, namespace and name.",
+        ),
         (IGNORED, "kubectl ignores this part of the file."),
         (KIND, "The API server has no such kind or version."),
         (TYPE, "The value has another type than the CRD demands."),
         (VALUE, "The CRD does not allow the value."),
         (REQUIRED, "A field that the CRD requires is missing."),
-        (UNKNOWN_FIELD, "The CRD has no such field, so the API server drops it."),
+        (
+            UNKNOWN_FIELD,
+            "The CRD has no such field, so the API server drops it.",
+        ),
         (NAMESPACE, "The namespace of the object is not that of the flag."),
         (PATTERN, "A pattern of a Policy is not a regular expression."),
-        (QUESTIONABLE, "The HelmOp is valid, but a setting is questionable."),
+        (
+            QUESTIONABLE,
+            "The HelmOp is valid, but a setting is questionable.",
+        ),
     ];
 }
 

@@ -53,7 +53,11 @@ struct Entry {
 impl Report {
     /// The counts in a line.
     pub fn summary(&self) -> String {
-        let mut parts = vec![format!("{} of {} valid", self.valid, count(self.helmops, "HelmOp"))];
+        let mut parts = vec![format!(
+            "{} of {} valid",
+            self.valid,
+            count(self.helmops, "HelmOp")
+        )];
         if self.policies > 0 {
             let word = if self.policies == 1 { "Policy" } else { "Policies" };
             parts.push(format!("{} {word}", self.policies));
@@ -140,9 +144,19 @@ pub fn validate(inputs: &[Input], options: Options<'_>) -> Report {
         .filter(|entry| entry.problem.severity == Severity::Error)
         .filter_map(|entry| entry.helmop)
         .collect();
-    let of_kind = |kind| objects.iter().filter(|(_, object)| object.object.kind == kind).count();
+    let of_kind = |kind| {
+        objects
+            .iter()
+            .filter(|(_, object)| object.object.kind == kind)
+            .count()
+    };
     let helmops = of_kind(Kind::HelmOp);
-    let of_severity = |severity| entries.iter().filter(|entry| entry.problem.severity == severity).count();
+    let of_severity = |severity| {
+        entries
+            .iter()
+            .filter(|entry| entry.problem.severity == severity)
+            .count()
+    };
     Report {
         files: files.len(),
         unreadable: files.iter().filter(|file| file.is_unreadable).count(),
@@ -171,7 +185,11 @@ fn read(input: &Input, namespace: Option<&str>) -> File {
     };
     let source = Arc::new(Source::new(name, text));
     let contents = object::read(&source);
-    let problems = contents.findings.iter().map(|finding| problem(&source, finding, "")).collect();
+    let problems = contents
+        .findings
+        .iter()
+        .map(|finding| problem(&source, finding, ""))
+        .collect();
     let objects = contents.objects.into_iter();
     File {
         objects: objects.map(|object| review::check(object, namespace)).collect(),
@@ -248,7 +266,10 @@ fn repeated(objects: &[(usize, &Checked)]) -> BTreeMap<usize, Problem> {
             path: "metadata.name".to_owned(),
             span,
             alias: None,
-            message: format!("{} is defined twice; the last one would be applied", shown(object)),
+            message: format!(
+                "{} is defined twice; the last one would be applied",
+                shown(object)
+            ),
             fix: "remove or rename one of them".to_owned(),
         };
         let mut problem = problem(source, &finding, &shown(object));

@@ -54,7 +54,15 @@ pub fn check(mut object: Object, namespace: Option<&str>) -> Checked {
         Kind::HelmOp => &SCHEMAS.helmop,
         Kind::Policy => &SCHEMAS.policy,
     };
-    let mut findings = schema::check(of_kind, &object.source, "", &mut object.value, &object.place, None);
+    let mut findings = schema::check(
+        of_kind,
+        &object.source,
+        "",
+        &mut object.value,
+        &object.place,
+        None,
+    );
+    findings.append(&mut object.findings);
     let own = namespace_of(&object.value);
     if let (Some(own), Some(flag)) = (&own, namespace)
         && own != flag
@@ -93,7 +101,9 @@ pub fn check(mut object: Object, namespace: Option<&str>) -> Checked {
 
 fn namespace_of(object: &Value) -> Option<String> {
     let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
-    namespace.filter(|namespace| !namespace.is_empty()).map(str::to_owned)
+    namespace
+        .filter(|namespace| !namespace.is_empty())
+        .map(str::to_owned)
 }
 
 fn decode(object: &mut Object) -> Result<Decoded, serde_json::Error> {
@@ -119,7 +129,10 @@ fn decode(object: &mut Object) -> Result<Decoded, serde_json::Error> {
 pub fn policies<'c>(objects: impl Iterator<Item = &'c Checked>) -> BTreeMap<&'c str, Policies> {
     let mut found: BTreeMap<&str, Vec<&Policy>> = BTreeMap::new();
     for object in objects {
-        let is_stored = object.findings.iter().all(|finding| finding.severity != Severity::Error);
+        let is_stored = object
+            .findings
+            .iter()
+            .all(|finding| finding.severity != Severity::Error);
         if let (true, Decoded::Policy(policy)) = (is_stored, &object.decoded) {
             found.entry(&object.name.0).or_default().push(policy);
         }
@@ -139,19 +152,31 @@ pub fn review(checked: &Checked, policies: &Policies) -> Vec<Finding> {
             let decision = policies.review(helmop, || None);
             errors.extend(of_errors(object, &decision.errors));
             let mut findings = combined(checked, errors);
-            if findings.iter().all(|finding| finding.severity == Severity::Warning) {
-                findings.extend(decision.warnings.iter().map(|warning| of_warning(object, warning)));
+            if findings
+                .iter()
+                .all(|finding| finding.severity == Severity::Warning)
+            {
+                findings.extend(
+                    decision
+                        .warnings
+                        .iter()
+                        .map(|warning| of_warning(object, warning)),
+                );
             }
             findings
         }
         Decoded::Policy(policy) => {
             let metadata: &ObjectMeta = &policy.metadata;
             let mut findings = combined(checked, of_errors(object, &metadata::check(metadata)));
-            findings.extend(of_errors(object, &pattern_errors(policy)).into_iter().map(|finding| Finding {
-                severity: Severity::Warning,
-                rule: rule::PATTERN,
-                ..finding
-            }));
+            findings.extend(
+                of_errors(object, &pattern_errors(policy))
+                    .into_iter()
+                    .map(|finding| Finding {
+                        severity: Severity::Warning,
+                        rule: rule::PATTERN,
+                        ..finding
+                    }),
+            );
             findings
         }
         Decoded::None => checked.findings.clone(),
@@ -166,27 +191,43 @@ fn combined(checked: &Checked, errors: Vec<Finding>) -> Vec<Finding> {
         path.strip_prefix(parent)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
-    let wrong: Vec<&str> = checked.findings.iter().filter(of_type).map(|finding| &*finding.path).collect();
+    let wrong: Vec<&str> = checked
+        .findings
+        .iter()
+        .filter(of_type)
+        .map(|finding| &*finding.path)
+        .collect();
     let mut kept: Vec<Finding> = Vec::new();
     for error in errors {
-        let is_known = kept.iter().any(|other| other.path == error.path && other.message == error.message)
+        let is_known = kept
+            .iter()
+            .any(|other| other.path == error.path && other.message == error.message)
             || wrong.iter().any(|wrong| is_below(&error.path, wrong));
         if !is_known {
             kept.push(error);
         }
     }
     let of_schema = checked.findings.iter().filter(|finding| {
-        finding.rule == rule::TYPE || finding.severity == Severity::Warning || kept.iter().all(|error| error.path != finding.path)
+        matches!(finding.rule, rule::TYPE | rule::DUPLICATE_KEY)
+            || finding.severity == Severity::Warning
+            || kept.iter().all(|error| error.path != finding.path)
     });
     let of_schema: Vec<_> = of_schema.cloned().collect();
     of_schema.into_iter().chain(kept).collect()
 }
 
 fn of_errors(object: &Object, errors: &FieldErrors) -> Vec<Finding> {
-    let mut findings: Vec<_> = errors.reported().iter().map(|error| of_error(object, error)).collect();
+    let mut findings: Vec<_> = errors
+        .reported()
+        .iter()
+        .map(|error| of_error(object, error))
+        .collect();
     if errors.omitted() > 0 {
         let message = format!("and {} more errors; fix these first", errors.omitted());
-        let reason = (Severity::Error, errors.reason().map_or(rule::VALUE, Reason::as_str));
+        let reason = (
+            Severity::Error,
+            errors.reason().map_or(rule::VALUE, Reason::as_str),
+        );
         findings.push(finding(object, reason, "spec", "", message, String::new()));
     }
     findings
@@ -194,7 +235,14 @@ fn of_errors(object: &Object, errors: &FieldErrors) -> Vec<Finding> {
 
 fn of_error(object: &Object, error: &FieldError) -> Finding {
     let reason = (Severity::Error, error.reason.as_str());
-    finding(object, reason, &error.path, &error.value, error.message(), String::new())
+    finding(
+        object,
+        reason,
+        &error.path,
+        &error.value,
+        error.message(),
+        String::new(),
+    )
 }
 
 fn of_warning(object: &Object, warning: &str) -> Finding {

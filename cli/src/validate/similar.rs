@@ -4,7 +4,12 @@
 pub fn similar<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let best = known
         .filter(|known| known.len().abs_diff(name.len()) <= 3)
-        .map(|known| (distance(&name.to_ascii_lowercase(), &known.to_ascii_lowercase()), known))
+        .map(|known| {
+            (
+                distance(&name.to_ascii_lowercase(), &known.to_ascii_lowercase()),
+                known,
+            )
+        })
         .min()?;
     (best.0 <= best.1.len() / 3).then_some(best.1)
 }
@@ -21,10 +26,8 @@ fn distance(one: &str, other: &str) -> usize {
             let mut cost = (get(&last, column) + usize::from(a != b))
                 .min(get(&last, column + 1) + 1)
                 .min(get(&line, column) + 1);
-            let is_swapped = row > 0
-                && column > 0
-                && one.get(row - 1) == Some(b)
-                && other.get(column - 1) == Some(a);
+            let is_swapped =
+                row > 0 && column > 0 && one.get(row - 1) == Some(b) && other.get(column - 1) == Some(a);
             if is_swapped {
                 cost = cost.min(get(&before, column - 1) + 1);
             }

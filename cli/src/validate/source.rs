@@ -77,7 +77,11 @@ impl Source {
     fn position(&self, at: usize) -> (usize, usize) {
         let at = self.boundary(at);
         let line = self.starts.partition_point(|start| *start <= at);
-        let start = self.starts.get(line.saturating_sub(1)).copied().unwrap_or_default();
+        let start = self
+            .starts
+            .get(line.saturating_sub(1))
+            .copied()
+            .unwrap_or_default();
         let before = self.text.get(start..at).unwrap_or_default();
         (line, before.chars().count() + 1)
     }
@@ -95,7 +99,11 @@ impl Source {
     pub fn line_of(&self, at: usize) -> Range<usize> {
         let at = self.boundary(at);
         let index = self.starts.partition_point(|start| *start <= at);
-        let start = self.starts.get(index.saturating_sub(1)).copied().unwrap_or_default();
+        let start = self
+            .starts
+            .get(index.saturating_sub(1))
+            .copied()
+            .unwrap_or_default();
         let end = self.starts.get(index).map_or(self.text.len(), |next| next - 1);
         let line = self.text.get(start..end).unwrap_or_default();
         start..start + line.trim_end_matches('\r').len()
@@ -122,7 +130,12 @@ impl Source {
 /// The offset that is a number of characters before another one.
 fn back(text: &str, at: usize, count: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
-    before.char_indices().rev().take(count).last().map_or(at, |(at, _)| at)
+    before
+        .char_indices()
+        .rev()
+        .take(count)
+        .last()
+        .map_or(at, |(at, _)| at)
 }
 
 /// The offset that is a number of characters after another one.
@@ -157,13 +170,22 @@ mod tests {
     fn long_lines_are_cut_around_the_offending_text() {
         let text = format!("{}HERE{}\r\nnext", "ü".repeat(500), "b".repeat(500));
         let source = Source::new("a.yaml".to_owned(), text);
-        let line = source.line(Span { start: 1000, end: 1004 });
+        let line = source.line(Span {
+            start: 1000,
+            end: 1004,
+        });
         assert_eq!(&line.text[line.marked.clone()], "HERE");
         assert!(line.is_cut_before && line.is_cut_after);
         assert_eq!(line.text.chars().count(), 324);
-        let whole = source.line(Span { start: 1000, end: 1600 });
+        let whole = source.line(Span {
+            start: 1000,
+            end: 1600,
+        });
         assert_eq!(whole.text[whole.marked.clone()].len(), 4 + 316);
-        let last = source.line(Span { start: 1507, end: 1507 });
+        let last = source.line(Span {
+            start: 1507,
+            end: 1507,
+        });
         assert_eq!((last.text.as_str(), last.marked), ("next", 1..1));
     }
 }

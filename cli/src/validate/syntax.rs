@@ -34,7 +34,14 @@ pub fn describe(source: &Source, offset: usize, error: &LocatedError) -> SyntaxE
     }
     let end = if at < line.end { at + 1 } else { at };
     SyntaxError {
-        fix: fix(&message, source.slice(Span { start: line.start, end: line.end })).to_owned(),
+        fix: fix(
+            &message,
+            source.slice(Span {
+                start: line.start,
+                end: line.end,
+            }),
+        )
+        .to_owned(),
         message,
         span: Span { start: at, end },
     }

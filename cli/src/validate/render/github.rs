@@ -26,7 +26,11 @@ fn command(problem: &Problem) -> String {
     if !problem.fix.is_empty() {
         message += &format!("\nfix: {}", problem.fix);
     }
-    format!("::{} {properties},title={title}::{}", problem.severity.as_str(), data(&message))
+    format!(
+        "::{} {properties},title={title}::{}",
+        problem.severity.as_str(),
+        data(&message)
+    )
 }
 
 fn data(text: &str) -> String {

@@ -22,7 +22,11 @@ pub fn log(report: &Report) -> Value {
     let used: BTreeSet<&str> = report.problems.iter().map(|problem| problem.reason).collect();
     let used: Vec<&str> = used.into_iter().collect();
     let rules: Vec<Value> = used.iter().map(|name| description(name)).collect();
-    let results: Vec<Value> = report.problems.iter().map(|problem| result(problem, &used)).collect();
+    let results: Vec<Value> = report
+        .problems
+        .iter()
+        .map(|problem| result(problem, &used))
+        .collect();
     json!({
         "$schema": SCHEMA,
         "version": "2.1.0",

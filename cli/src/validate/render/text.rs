@@ -10,10 +10,7 @@ use crate::{
         Console,
         style::{Style, Styles},
     },
-    validate::{
-        Line, Problem, Report, Severity,
-        source::Region,
-    },
+    validate::{Line, Problem, Report, Severity, source::Region},
 };
 
 /// Columns of a line that are shown.
@@ -30,7 +27,10 @@ pub fn write(report: &Report, console: &mut Console<'_>) -> io::Result<()> {
     }
     let has_reason = |problem: &Problem| Reason::ALL.iter().any(|reason| reason.as_str() == problem.reason);
     if report.problems.iter().any(has_reason) {
-        writeln!(console.out, "To learn more about a reason: kubectl helmop explain REASON")?;
+        writeln!(
+            console.out,
+            "To learn more about a reason: kubectl helmop explain REASON"
+        )?;
     }
     let style = if report.errors > 0 {
         Style::Bad
@@ -54,7 +54,10 @@ fn problem_text(problem: &Problem, styles: Styles) -> String {
         styles.paint(style, &kind),
         clean(&problem.text())
     );
-    let number = problem.region.map(|region| region.line.to_string()).unwrap_or_default();
+    let number = problem
+        .region
+        .map(|region| region.line.to_string())
+        .unwrap_or_default();
     let margin = " ".repeat(number.len());
     if let Some(line) = &problem.line {
         let (shown, before, width) = shown(line);
@@ -85,14 +88,20 @@ fn position(file: &str, region: Option<Region>) -> String {
 
 /// Text of a file keeps to its line and cannot change the terminal.
 fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 /// A line as it is shown, the columns before the offending text, and the width of that text, at least 1.
 fn shown(line: &Line) -> (String, usize, usize) {
     let cells: Vec<(usize, String)> = line.text.char_indices().map(|(at, c)| (at, cell(c))).collect();
     let width_of = |cells: &[(usize, String)]| -> usize {
-        cells.iter().flat_map(|(_, text)| text.chars()).map(|c| c.width().unwrap_or(0)).sum()
+        cells
+            .iter()
+            .flat_map(|(_, text)| text.chars())
+            .map(|c| c.width().unwrap_or(0))
+            .sum()
     };
     let start = cells.partition_point(|(at, _)| *at < line.marked.start);
     let end = cells.partition_point(|(at, _)| *at < line.marked.end);
@@ -122,7 +131,11 @@ fn shown(line: &Line) -> (String, usize, usize) {
     if to < cells.len() || line.is_cut_after {
         text.push('…');
     }
-    (text.trim_end().to_owned(), before, width_of(part(start, end)).max(1))
+    (
+        text.trim_end().to_owned(),
+        before,
+        width_of(part(start, end)).max(1),
+    )
 }
 
 /// A character as it is shown.
@@ -152,12 +165,23 @@ mod tests {
 
     #[test]
     fn the_offending_text_is_underlined() {
-        assert_eq!(marked("  a: foo # b", "foo"), ("  a: foo # b".to_owned(), "     ^^^".to_owned()));
+        assert_eq!(
+            marked("  a: foo # b", "foo"),
+            ("  a: foo # b".to_owned(), "     ^^^".to_owned())
+        );
         assert_eq!(marked("\ta:\tfoo", "foo").1, "          ^^^", "tabs");
         assert_eq!(marked("名前: é値", "é値").1, "      ^^^", "wide characters");
         assert_eq!(marked("a: e\u{301}x y", "y").1, "      ^", "combining characters");
-        assert_eq!(marked("a: \u{1b}[2J", "\u{1b}[2J"), ("a: \u{fffd}[2J".to_owned(), "   ^^^^".to_owned()));
-        let empty = Line { text: "a:".to_owned(), marked: 2..2, is_cut_before: false, is_cut_after: false };
+        assert_eq!(
+            marked("a: \u{1b}[2J", "\u{1b}[2J"),
+            ("a: \u{fffd}[2J".to_owned(), "   ^^^^".to_owned())
+        );
+        let empty = Line {
+            text: "a:".to_owned(),
+            marked: 2..2,
+            is_cut_before: false,
+            is_cut_after: false,
+        };
         assert_eq!(shown(&empty), ("a:".to_owned(), 2, 1));
     }
 

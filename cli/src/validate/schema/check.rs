@@ -51,7 +51,14 @@ struct At<'a> {
 }
 
 /// Checks a value. Parts of a wrong type are removed from it, so that it decodes and the rest can be checked by admission.
-pub fn check(schema: &Schema, source: &Source, path: &str, value: &mut Value, place: &Place, key: Option<Span>) -> Vec<Finding> {
+pub fn check(
+    schema: &Schema,
+    source: &Source,
+    path: &str,
+    value: &mut Value,
+    place: &Place,
+    key: Option<Span>,
+) -> Vec<Finding> {
     let mut check = Check {
         source,
         findings: Vec::new(),
@@ -94,12 +101,21 @@ impl Check<'_> {
                 let message = format!("Required value: {name} is missing");
                 let path = join(at.path, name);
                 let span = at.key.unwrap_or_else(|| head(self.source, at.place));
-                self.add(rule::REQUIRED, path, span, at.alias, message, format!("add {name}"));
+                self.add(
+                    rule::REQUIRED,
+                    path,
+                    span,
+                    at.alias,
+                    message,
+                    format!("add {name}"),
+                );
             }
         }
         let mut wrong = Vec::new();
         for (name, value) in entries.iter_mut() {
-            let Some(entry) = at.place.entry(name) else { continue };
+            let Some(entry) = at.place.entry(name) else {
+                continue;
+            };
             let child = schema.properties.get(name).or(schema.additional.as_deref());
             let path = if schema.properties.contains_key(name) || child.is_none() {
                 join(at.path, name)
@@ -129,9 +145,13 @@ impl Check<'_> {
 
     fn list(&mut self, schema: &Schema, items: &mut [Value], at: At<'_>) {
         self.count(items.len(), schema.max_items, "items", at);
-        let Some(child) = schema.items.as_deref() else { return };
+        let Some(child) = schema.items.as_deref() else {
+            return;
+        };
         for (index, item) in items.iter_mut().enumerate() {
-            let Some(place) = at.place.item(index) else { continue };
+            let Some(place) = at.place.item(index) else {
+                continue;
+            };
             let path = format!("{}[{index}]", at.path);
             let inner = At {
                 path: &path,
@@ -154,10 +174,20 @@ impl Check<'_> {
         }
         if let Some(min) = schema.min_length.filter(|min| length < *min) {
             let message = format!("Invalid value: {}: needs at least {min} characters", quoted(text));
-            self.about_value(rule::VALUE, at, message, "leave the field out, or give it a value".to_owned());
+            self.about_value(
+                rule::VALUE,
+                at,
+                message,
+                "leave the field out, or give it a value".to_owned(),
+            );
         }
         if !schema.allowed.is_empty() && !schema.allowed.iter().any(|allowed| allowed == text) {
-            let allowed: Vec<_> = schema.allowed.iter().filter_map(Value::as_str).filter(|text| !text.is_empty()).collect();
+            let allowed: Vec<_> = schema
+                .allowed
+                .iter()
+                .filter_map(Value::as_str)
+                .filter(|text| !text.is_empty())
+                .collect();
             let message = format!(
                 "Unsupported value: {}: supported values: {}",
                 quoted(text),
@@ -173,7 +203,14 @@ impl Check<'_> {
         if let Some(max) = max.filter(|max| count as u64 > *max) {
             let message = format!("Too many: {count} {what}; at most {max} are allowed");
             let span = at.key.unwrap_or_else(|| head(self.source, at.place));
-            self.add(rule::VALUE, at.path.to_owned(), span, at.alias, message, String::new());
+            self.add(
+                rule::VALUE,
+                at.path.to_owned(),
+                span,
+                at.alias,
+                message,
+                String::new(),
+            );
         }
     }
 
@@ -199,19 +236,29 @@ impl Check<'_> {
             Some(Type::IntOrString) | None => "an integer or a string",
         };
         let shown = if is_scalar && !text.is_empty() {
-            format!("{} is of type {found}", bounded_text::cut(text.to_owned(), QUOTED))
+            format!(
+                "{} is of type {found}",
+                bounded_text::cut(text.to_owned(), QUOTED)
+            )
         } else {
             format!("of type {found}")
         };
         let unquoted = text.trim_matches(['"', '\'']);
         let fix = match (schema.kind, value) {
             (_, Value::Null) => "give it a value, or leave the field out".to_owned(),
-            (Some(Type::String), Value::Bool(_) | Value::Number(_)) => format!("write it in quotes: \"{text}\""),
-            (Some(Type::Boolean | Type::Integer), Value::String(_)) if !unquoted.is_empty() && unquoted.len() < text.len() => {
+            (Some(Type::String), Value::Bool(_) | Value::Number(_)) => {
+                format!("write it in quotes: \"{text}\"")
+            }
+            (Some(Type::Boolean | Type::Integer), Value::String(_))
+                if !unquoted.is_empty() && unquoted.len() < text.len() =>
+            {
                 format!("write it without quotes: {unquoted}")
             }
             (Some(Type::Array), Value::Object(_)) => "start each item with -".to_owned(),
-            (Some(Type::Array), _) if is_scalar => format!("write it as a list: [{}]", bounded_text::cut(text.to_owned(), QUOTED)),
+            (Some(Type::Array), _) if is_scalar => format!(
+                "write it as a list: [{}]",
+                bounded_text::cut(text.to_owned(), QUOTED)
+            ),
             (Some(Type::Object), Value::Array(_)) => "remove the -".to_owned(),
             _ => String::new(),
         };
@@ -233,7 +280,9 @@ impl Check<'_> {
             path: at.path.to_owned(),
             span,
             alias,
-            message: "unknown field; the API server drops it, and kubectl rejects it unless --validate is warn".to_owned(),
+            message:
+                "unknown field; the API server drops it, and kubectl rejects it unless --validate is warn"
+                    .to_owned(),
             fix,
         });
     }
@@ -253,7 +302,15 @@ impl Check<'_> {
         self.add(rule, at.path.to_owned(), span, at.alias, message, fix);
     }
 
-    fn add(&mut self, rule: &'static str, path: String, span: Span, alias: Option<Span>, message: String, fix: String) {
+    fn add(
+        &mut self,
+        rule: &'static str,
+        path: String,
+        span: Span,
+        alias: Option<Span>,
+        message: String,
+        fix: String,
+    ) {
         self.push(Finding {
             severity: Severity::Error,
             rule,

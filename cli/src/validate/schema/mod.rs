@@ -61,7 +61,9 @@ pub static SCHEMAS: LazyLock<Schemas> = LazyLock::new(|| {
     let crds = crds::all().unwrap_or_default();
     let of = |file: &str| {
         let crd = crds.iter().find(|(name, _)| *name == file);
-        let versions = crd.map(|(_, crd)| crd.spec.versions.as_slice()).unwrap_or_default();
+        let versions = crd
+            .map(|(_, crd)| crd.spec.versions.as_slice())
+            .unwrap_or_default();
         let schema = versions.first().and_then(|version| version.schema.as_ref());
         serde_json::to_value(schema.and_then(|schema| schema.open_api_v3_schema.as_ref())).unwrap_or_default()
     };
@@ -91,7 +93,13 @@ impl Schema {
             let child = schema.get(keyword).filter(|child| child.is_object());
             child.map(|child| Box::new(Self::from_value(child)))
         };
-        let list = |keyword: &str| schema.get(keyword).and_then(Value::as_array).cloned().unwrap_or_default();
+        let list = |keyword: &str| {
+            schema
+                .get(keyword)
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default()
+        };
         let kind = match schema.get("type").and_then(Value::as_str) {
             _ if is_set("x-kubernetes-int-or-string") => Some(Type::IntOrString),
             Some("string") => Some(Type::String),
@@ -115,7 +123,10 @@ impl Schema {
                 .collect(),
             additional: child("additionalProperties"),
             items: child("items"),
-            required: required.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+            required: required
+                .iter()
+                .filter_map(|name| name.as_str().map(str::to_owned))
+                .collect(),
             allowed: list("enum"),
             min_length: number("minLength"),
             max_length: number("maxLength"),
@@ -168,11 +179,28 @@ mod tests {
     fn no_keyword_of_the_crds_is_overlooked() {
         let (keywords, _) = keywords_and_rules();
         let read = [
-            "additionalProperties", "enum", "items", "maxItems", "maxLength", "maxProperties", "minLength", "nullable",
-            "properties", "required", "type", "x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields",
+            "additionalProperties",
+            "enum",
+            "items",
+            "maxItems",
+            "maxLength",
+            "maxProperties",
+            "minLength",
+            "nullable",
+            "properties",
+            "required",
+            "type",
+            "x-kubernetes-int-or-string",
+            "x-kubernetes-preserve-unknown-fields",
         ];
         // No meaning for the check of one object, or checked by admission.
-        let ignored = ["default", "description", "format", "x-kubernetes-validations", "x-kubernetes-map-type"];
+        let ignored = [
+            "default",
+            "description",
+            "format",
+            "x-kubernetes-validations",
+            "x-kubernetes-map-type",
+        ];
         let unknown: Vec<_> = keywords
             .iter()
             .filter(|keyword| !read.contains(&keyword.as_str()) && !ignored.contains(&keyword.as_str()))
@@ -185,8 +213,11 @@ mod tests {
     fn rules_in_cel_are_rules_of_admission_too() {
         let (_, rules) = keywords_and_rules();
         let known = [
-            "helm.atomic cannot be combined", "install.remediation must be none", "must be a valid Go duration",
-            "retries must be from 0 to 1000", "wait.timeout and wait.expressions have no effect",
+            "helm.atomic cannot be combined",
+            "install.remediation must be none",
+            "must be a valid Go duration",
+            "retries must be from 0 to 1000",
+            "wait.timeout and wait.expressions have no effect",
         ];
         for rule in &rules {
             assert!(known.iter().any(|start| rule.starts_with(start)), "{rule}");

@@ -29,7 +29,10 @@ pub fn pattern_errors(policy: &Policy) -> FieldErrors {
             &root.field("allowedHelmRepoPatterns"),
             &helm_op.allowed_helm_repo_patterns,
         );
-        check(&root.field("allowedChartPatterns"), &helm_op.allowed_chart_patterns);
+        check(
+            &root.field("allowedChartPatterns"),
+            &helm_op.allowed_chart_patterns,
+        );
     }
     errors
 }
@@ -49,9 +52,19 @@ mod tests {
         });
         let policy: Policy = serde_json::from_str(&policy.to_string()).unwrap();
         let errors = pattern_errors(&policy);
-        let paths: Vec<_> = errors.reported().iter().map(|error| error.path.as_str()).collect();
-        assert_eq!(paths, ["allowedDownstreamResources[0]", "helmOp.allowedChartPatterns[1]"]);
+        let paths: Vec<_> = errors
+            .reported()
+            .iter()
+            .map(|error| error.path.as_str())
+            .collect();
+        assert_eq!(
+            paths,
+            ["allowedDownstreamResources[0]", "helmOp.allowedChartPatterns[1]"]
+        );
         let text = errors.to_string();
-        assert!(text.contains("Invalid value: \"(\": ") && text.contains("allow nothing"), "{text}");
+        assert!(
+            text.contains("Invalid value: \"(\": ") && text.contains("allow nothing"),
+            "{text}"
+        );
     }
 }

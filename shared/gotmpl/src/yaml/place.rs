@@ -231,10 +231,7 @@ mod tests {
                 (key, place) = (entry.key, &entry.value);
             }
         }
-        (
-            &text[key.start..key.end],
-            &text[place.span.start..place.span.end],
-        )
+        (&text[key.start..key.end], &text[place.span.start..place.span.end])
     }
 
     #[test]
@@ -295,7 +292,7 @@ mod tests {
         for (text, at) in [
             ("a: 1\nb: c: d\n", 9),
             ("a:\n\tb: 1\n", 4),
-            ("a: [1, 2\nb: 3\n", 9),
+            ("a: [1, 2\nb: 3\n", 10),
             ("a: 1\n? [x]\n: 2\n", 7),
             ("a: *b\n", 3),
         ] {

@@ -18,6 +18,8 @@ use crate::{budget::MAX_TEXT, go_json, number};
 const MAX_NODES: usize = 200_000;
 /// How deep a document may nest. The parser has its own limit, but aliases nest deeper.
 const MAX_DEPTH: usize = 100;
+/// How deep a whole object may nest, of which such a document is a part: what `serde_json` decodes.
+const MAX_OBJECT_DEPTH: usize = 126;
 /// Maximum bytes of all scalars together, with aliases expanded. An anchor keeps a copy, which counts too.
 const MAX_BYTES: usize = 2 * MAX_TEXT;
 
@@ -27,13 +29,24 @@ const MAX_BYTES: usize = 2 * MAX_TEXT;
 pub struct Quota {
     nodes: usize,
     bytes: usize,
+    max_nodes: usize,
+    max_bytes: usize,
 }
 
 impl Default for Quota {
     fn default() -> Self {
+        Self::new(MAX_NODES, MAX_BYTES)
+    }
+}
+
+impl Quota {
+    /// What is left of other limits: a number of nodes, and of bytes of scalars.
+    pub const fn new(nodes: usize, bytes: usize) -> Self {
         Self {
-            nodes: MAX_NODES,
-            bytes: MAX_BYTES,
+            nodes,
+            bytes,
+            max_nodes: nodes,
+            max_bytes: bytes,
         }
     }
 }
@@ -127,9 +140,10 @@ pub struct LocatedError {
 /// Reads the first document of a text as [`read_exact`] does, with the position of each key and value.
 ///
 /// # Errors
-/// As [`read`], with a position.
+/// As [`read`], with a position; but an object may nest 126 deep.
 pub fn read_located(text: &str, quota: &mut Quota) -> Result<Located, LocatedError> {
     let mut reader = Reader::<Place>::new(text, quota, Numbers::Exact);
+    reader.max_depth = MAX_OBJECT_DEPTH;
     let result = reader.document().and_then(|node| {
         let ignored = if node.is_some() { reader.following()? } else { None };
         Ok((node, ignored))
@@ -171,6 +185,7 @@ struct Reader<'t, 'r, P> {
     anchors: BTreeMap<usize, Node<P>>,
     quota: &'r mut Quota,
     numbers: Numbers,
+    max_depth: usize,
     /// Where the last event or syntax error is.
     span: Span,
 }
@@ -184,6 +199,7 @@ impl<'t, 'r, P: Track> Reader<'t, 'r, P> {
             anchors: BTreeMap::new(),
             quota,
             numbers,
+            max_depth: MAX_DEPTH,
             span: Span::default(),
         }
     }
@@ -235,8 +251,8 @@ impl<'t, 'r, P: Track> Reader<'t, 'r, P> {
     }
 
     fn node(&mut self, event: Event<'t>, depth: usize) -> Result<Node<P>, ReadError> {
-        if depth > MAX_DEPTH {
-            return Err(invalid(format!("nests more than {MAX_DEPTH} deep")));
+        if depth > self.max_depth {
+            return Err(self.too_deep());
         }
         let is_counted = matches!(event, Event::Scalar(..) | Event::Alias(_));
         let span = self.span;
@@ -248,26 +264,34 @@ impl<'t, 'r, P: Track> Reader<'t, 'r, P> {
             Event::SequenceStart(_, anchor, _) => (self.sequence(span, depth)?, anchor),
             Event::MappingStart(_, anchor, _) => (self.mapping(span, depth)?, anchor),
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
-                Some(node) if node.depth + depth <= MAX_DEPTH => {
+                Some(node) if node.depth + depth <= self.max_depth => {
                     let node = node.clone();
                     let place = node.place.clone().aliased(span);
                     (node.at(place), 0)
                 }
-                Some(_) => return Err(invalid(format!("nests more than {MAX_DEPTH} deep"))),
+                Some(_) => return Err(self.too_deep()),
                 None => return Err(invalid("an alias refers to a node that contains it")),
             },
             _ => return Err(invalid("unexpected end of the document")),
         };
         let nodes = self.quota.nodes.checked_sub(node.nodes);
-        self.quota.nodes = nodes.ok_or(ReadError::TooManyNodes { limit: MAX_NODES })?;
+        self.quota.nodes = nodes.ok_or(ReadError::TooManyNodes {
+            limit: self.quota.max_nodes,
+        })?;
         let copies = usize::from(is_counted) + usize::from(anchor != 0);
         let bytes = node.bytes.saturating_mul(copies);
         let bytes = self.quota.bytes.checked_sub(bytes);
-        self.quota.bytes = bytes.ok_or(ReadError::TooManyBytes { limit: MAX_BYTES })?;
+        self.quota.bytes = bytes.ok_or(ReadError::TooManyBytes {
+            limit: self.quota.max_bytes,
+        })?;
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
+    }
+
+    fn too_deep(&self) -> ReadError {
+        invalid(format!("nests more than {} deep", self.max_depth))
     }
 
     fn sequence(&mut self, start: Span, depth: usize) -> Result<Node<P>, ReadError> {
@@ -294,14 +318,19 @@ impl<'t, 'r, P: Track> Reader<'t, 'r, P> {
         let (mut entries, mut merged) = (Map::new(), Map::new());
         let (mut places, mut merged_places) = (P::Entries::default(), P::Entries::default());
         loop {
-            let key = match self.event()? {
-                Event::MappingEnd => break,
-                event => self.node(event, depth + 1)?,
-            };
+            let event = self.event()?;
+            if matches!(event, Event::MappingEnd) {
+                break;
+            }
+            let at = self.span;
+            let key = self.node(event, depth + 1)?;
             let name = if key.is_merge {
                 None
             } else {
-                Some(key.key.clone().map_err(invalid)?)
+                Some(key.key.clone().map_err(|problem| {
+                    self.span = at;
+                    invalid(problem)
+                })?)
             };
             let event = self.event()?;
             let value = self.node(event, depth + 1)?;
@@ -392,7 +421,12 @@ fn merge(merged: &mut Map<String, Value>, value: &Value) -> Result<(), ReadError
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, numbers: Numbers) -> Result<Node<()>, ReadError> {
+fn scalar(
+    text: &str,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    numbers: Numbers,
+) -> Result<Node<()>, ReadError> {
     let suffix = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
     let is_plain = style == ScalarStyle::Plain;
     let resolved = match (tag, suffix.as_deref()) {
