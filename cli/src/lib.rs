@@ -8,11 +8,13 @@
 //! ```
 
 pub mod arguments;
+pub mod changes;
 pub mod cluster;
 pub mod commands;
 pub mod failure;
 pub mod output;
 pub mod run;
+pub mod state;
 pub mod terminal;
 pub mod validate;
 
