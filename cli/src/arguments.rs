@@ -6,8 +6,8 @@ use crate::{
     changes::{poll, reconcile, rollback, suspend, wait},
     cluster::ClusterArgs,
     commands::{completion, explain, version},
-    validate,
     state::{events, history, status, tree},
+    validate,
 };
 
 /// Look before you apply a HelmOp, and see why one is stuck

@@ -19,7 +19,6 @@ mod render;
 mod report;
 mod review;
 mod schema;
-mod similar;
 mod source;
 mod syntax;
 

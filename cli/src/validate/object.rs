@@ -9,12 +9,13 @@ use gotmpl::yaml::{
 use helmops_api::kind::{GROUP, VERSION};
 use serde_json::{Map, Value};
 
+use crate::cluster::alike::alike;
+
 use super::{
     documents,
     locate::head,
     problem::{Severity, rule},
     schema::Finding,
-    similar::similar,
     source::Source,
     syntax,
 };
@@ -270,7 +271,7 @@ fn classify(
             "add kind: HelmOp".to_owned(),
         );
     }
-    match similar(kind, Kind::ALL.into_iter().map(Kind::as_str)) {
+    match alike(kind, Kind::ALL.into_iter().map(Kind::as_str)).first() {
         Some(meant) => error(
             "kind",
             format!("Invalid value: {kind:?}: group {GROUP} has no such kind"),

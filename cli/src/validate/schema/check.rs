@@ -4,10 +4,10 @@ use gotmpl::yaml::place::{Content, Place, Span};
 use serde_json::{Map, Value};
 
 use super::{Schema, Type};
+use crate::cluster::alike::alike;
 use crate::validate::{
     locate::head,
     problem::{Severity, rule},
-    similar::similar,
     source::Source,
 };
 
@@ -193,8 +193,10 @@ impl Check<'_> {
                 quoted(text),
                 allowed.join(", ")
             );
-            let fix = similar(text, allowed.iter().copied());
-            let fix = fix.map_or_else(String::new, |fix| format!("did you mean {fix}?"));
+            let fix = alike(text, allowed.iter().copied());
+            let fix = fix
+                .first()
+                .map_or_else(String::new, |fix| format!("did you mean {fix}?"));
             self.about_value(rule::VALUE, at, message, fix);
         }
     }
@@ -268,7 +270,7 @@ impl Check<'_> {
 
     fn unknown(&mut self, schema: &Schema, name: &str, at: At<'_>) {
         let known = schema.properties.keys().map(String::as_str);
-        let fix = match similar(name, known) {
+        let fix = match alike(name, known).first() {
             Some(similar) => format!("did you mean {similar}?"),
             None => "remove it, or move it to where it belongs".to_owned(),
         };
