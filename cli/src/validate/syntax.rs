@@ -62,6 +62,8 @@ fn fix(message: &str, line: &str) -> &'static str {
     let has = |text: &str| message.contains(text);
     if line.contains("{{") {
         "this looks like a template of a Helm chart; validate what it renders: helm template … | kubectl helmop validate -f -"
+    } else if has("quoted scalar") || has("unexpected end of stream") {
+        "close the quotes"
     } else if has("mapping values are not allowed") {
         "put a text that contains \": \" in quotes, or align the key with those above it"
     } else if has("block mapping") || has("simple key") || has("expected <block end>") || has("indentation") {
@@ -70,8 +72,6 @@ fn fix(message: &str, line: &str) -> &'static str {
         "align the - of each item of a list"
     } else if has("flow") || has("bracket") {
         "close each [ and {, and separate items with commas"
-    } else if has("quoted scalar") || has("unexpected end of stream") {
-        "close the quotes"
     } else if has("alias") || has("anchor") {
         "define the anchor (&name) in this document, before it is used"
     } else if has("escape") {

@@ -23,6 +23,7 @@ pub fn add(table: &mut Table) {
 
 impl Table {
     /// Adds a HelmOp of chart `web`, merged with other fields, and what a Policy with these fields does not allow in it.
+    #[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
     fn denied(&mut self, fields: Value, over: Value, expected: &[(&str, &str)]) {
         let mut spec = json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.2.3" } });
         json_patch::merge(&mut spec, &over);
