@@ -175,15 +175,28 @@ impl Contents {
 fn repeated_keys(place: &Place) -> Vec<Finding> {
     let mut found = BTreeSet::new();
     collect_repeated(place, "", &mut found);
-    let found = found.into_iter().map(|(key, first, path)| Finding {
-        path,
-        alias: Some(first),
-        ..finding(
-            rule::DUPLICATE_KEY,
-            key,
-            "this mapping has the key already; only one of both values would count",
-            "remove one of them",
-        )
+    let is_unseparated = found.iter().any(|(_, _, path)| path == "kind");
+    if is_unseparated {
+        // One mistake, not one for each key of the second object.
+        found.retain(|(_, _, path)| path == "kind" || path.contains(['.', '[']));
+    }
+    let found = found.into_iter().map(|(key, first, path)| {
+        let (message, fix) = if path == "kind" {
+            (
+                "this object has a kind already; another object seems to start here",
+                "write --- in a line of its own before each object",
+            )
+        } else {
+            (
+                "this mapping has the key already; only one of both values would count",
+                "remove one of them",
+            )
+        };
+        Finding {
+            path,
+            alias: Some(first),
+            ..finding(rule::DUPLICATE_KEY, key, message, fix)
+        }
     });
     found.collect()
 }

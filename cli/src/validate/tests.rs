@@ -524,6 +524,20 @@ fn wrong_types_have_a_fix() {
 }
 
 #[test]
+fn a_missing_separator_is_one_mistake() {
+    let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+    let report = of_text(&object.repeat(3));
+    let [problem] = &*report.problems else {
+        panic!("{report:?}")
+    };
+    assert_eq!(
+        (problem.reason, problem.region.unwrap().line),
+        ("DuplicateKey", 8)
+    );
+    assert!(problem.fix.contains("write ---"), "{problem:?}");
+}
+
+#[test]
 fn aliases_are_bounded() {
     let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
                 d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n\
