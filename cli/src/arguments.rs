@@ -7,6 +7,7 @@ use crate::{
     cluster::ClusterArgs,
     commands::{completion, explain, version},
     state::{events, history, status, tree},
+    validate,
 };
 
 /// Look before you apply a HelmOp, and see why one is stuck
@@ -32,6 +33,8 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Validate HelmOps in files, without a cluster
+    Validate(validate::ValidateArgs),
     /// Show HelmOps: versions, ready clusters, polls; with a name, why one is in its state
     Status(status::StatusArgs),
     /// Show a HelmOp, its Bundle, its clusters and their objects

@@ -11,6 +11,7 @@ use crate::{
     failure::Failure,
     state::{events, history, status, tree},
     terminal::{Console, style::Style},
+    validate,
 };
 
 /// Parses the arguments of the process, runs the command, and reports an error on standard error.
@@ -35,6 +36,7 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = &arguments.cluster;
     match arguments.command {
+        Command::Validate(args) => validate::run(&args, cluster, console),
         Command::Status(args) => block_on(status::run(&args, cluster, console)),
         Command::Tree(args) => block_on(tree::run(&args, cluster, console)),
         Command::History(args) => block_on(history::run(&args, cluster, console)),
@@ -67,6 +69,9 @@ fn report(failure: &Failure, console: &mut Console<'_>) {
     }
     // What was printed before the failure comes first. If standard error is closed, there is nobody to report to.
     let _ = console.out.flush();
+    if failure.is_reported() {
+        return;
+    }
     let error = console.styles.paint(Style::Bad, "error:");
     let _ = writeln!(console.err, "{error} {}", failure.message);
     if !failure.hint.is_empty() {
