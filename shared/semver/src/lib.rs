@@ -5,7 +5,7 @@ mod version;
 
 pub use self::{
     constraint::{
-        BoundError, Condition, Constraint, ConstraintError, Expected, MAX_CONSTRAINT_GROUPS,
+        BoundError, Condition, Constraint, ConstraintError, Expected, MAX_CONSTRAINT_GROUPS, Unmet,
         MAX_CONSTRAINT_LEN, Operator, Precision,
     },
     version::{MAX_VERSION_LEN, Version, VersionError},
