@@ -1,4 +1,10 @@
-//! The cluster that a command is about, selected as kubectl selects it.
+//! The cluster that a command is about, selected as kubectl selects it, and its objects.
+
+mod alike;
+pub mod objects;
+pub mod request;
+pub mod selection;
+pub mod watch;
 
 use std::path::PathBuf;
 
