@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
+    charts::{outdated, resolve, versions},
     cluster::ClusterArgs,
     commands::{completion, explain, version},
 };
@@ -30,6 +31,12 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show which version of a chart would be selected now, and why
+    Resolve(resolve::ResolveArgs),
+    /// List the versions of a chart around the current one
+    Versions(versions::VersionsArgs),
+    /// List the HelmOps whose charts have newer versions
+    Outdated(outdated::OutdatedArgs),
     /// Explain a reason that a condition, a denial, an Event or a metric names
     Explain(explain::ExplainArgs),
     /// Print the versions of this program and of helmops on the cluster

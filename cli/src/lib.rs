@@ -8,6 +8,7 @@
 //! ```
 
 pub mod arguments;
+pub mod charts;
 pub mod cluster;
 pub mod commands;
 pub mod failure;

@@ -6,6 +6,7 @@ use clap::Parser;
 
 use crate::{
     arguments::{Arguments, Command},
+    charts::{outdated, resolve, versions},
     commands::{completion, explain, version},
     failure::Failure,
     terminal::{Console, style::Style},
@@ -33,6 +34,9 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = &arguments.cluster;
     match arguments.command {
+        Command::Resolve(args) => wait(resolve::run(&args, cluster, console)),
+        Command::Versions(args) => wait(versions::run(&args, cluster, console)),
+        Command::Outdated(args) => wait(outdated::run(&args, cluster, console)),
         Command::Explain(args) => explain::run(&args, console),
         Command::Version(args) => wait(version::run(&args, cluster, console)),
         Command::Completion(args) => completion::run(&args, console),
@@ -46,7 +50,10 @@ fn wait(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failur
         .enable_all()
         .build()
         .map_err(|error| Failure::because("cannot start", &error))?;
-    runtime.block_on(command)
+    let result = runtime.block_on(command);
+    // A thread may still read a response that nobody waits for.
+    runtime.shutdown_background();
+    result
 }
 
 fn report(failure: &Failure, console: &mut Console<'_>) {

@@ -47,7 +47,7 @@ impl From<&str> for Cell {
 }
 
 /// Texts from the cluster keep to their line, and cannot change the terminal.
-fn one_line(text: String) -> String {
+pub fn one_line(text: String) -> String {
     if text.contains(char::is_control) {
         text.chars()
             .map(|c| if c.is_control() { ' ' } else { c })

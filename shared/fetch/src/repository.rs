@@ -3,8 +3,8 @@
 use std::{io::BufReader, sync::Arc, time::Instant};
 
 use helm_index::{
-    self as index, ChartFilter, Detail, Index, IndexEntry, IndexError, Layout, OwnedVersionRequest, SelectError,
-    VersionRequest, explain, select,
+    self as index, ChartFilter, Detail, Index, IndexEntry, IndexError, Layout, OwnedVersionRequest,
+    SelectError, VersionRequest, explain, select,
 };
 use helmops_core::chart::{
     location::{self, without_credentials},

@@ -47,10 +47,9 @@ impl IndexEntry {
     /// Memory usage of the entry in bytes.
     pub(super) fn bytes(&self) -> usize {
         let texts = [&self.version, &self.digest, &self.url, &self.created];
-        let details = self
-            .details
-            .as_ref()
-            .map_or(0, |details| size_of::<EntryDetails>() + details.app_version.capacity());
+        let details = self.details.as_ref().map_or(0, |details| {
+            size_of::<EntryDetails>() + details.app_version.capacity()
+        });
         size_of::<Self>() + texts.map(String::capacity).iter().sum::<usize>() + details
     }
 }
@@ -146,7 +145,13 @@ impl Draft {
     /// Sets the version of the application.
     pub(super) fn set_app_version(&mut self, value: &str) {
         self.entry.details = Some(Box::new(EntryDetails {
-            app_version: cut(value.get(..value.floor_char_boundary(2 * MAX_SHOWN)).unwrap_or(value).to_owned(), MAX_SHOWN),
+            app_version: cut(
+                value
+                    .get(..value.floor_char_boundary(2 * MAX_SHOWN))
+                    .unwrap_or(value)
+                    .to_owned(),
+                MAX_SHOWN,
+            ),
         }));
     }
 
@@ -219,7 +224,10 @@ impl Draft {
             (Field::Urls, "its urls are not a list of texts"),
             (Field::Created, "its created is not text"),
             (Field::Deprecated, "its deprecated is neither true nor false"),
-            (Field::Maintainers, "one of its maintainers is null or not a mapping"),
+            (
+                Field::Maintainers,
+                "one of its maintainers is null or not a mapping",
+            ),
             (
                 Field::Dependencies,
                 "one of its dependencies is null, or has an invalid alias",

@@ -385,7 +385,13 @@ mod tests {
         let read = |text: &str, limit: usize| {
             let filter = ChartFilter::from(["db".to_owned(), "web".to_owned()]);
             let layout = super::super::Layout::Any;
-            super::super::read_metered(text.as_bytes(), &filter, layout, Detail::Full, &mut LimitedMeter(limit))
+            super::super::read_metered(
+                text.as_bytes(),
+                &filter,
+                layout,
+                Detail::Full,
+                &mut LimitedMeter(limit),
+            )
         };
         let index = format!("entries:\n  web:\n{}  db:\n{}", versions(100), versions(1));
         let found = read(&index, 100 * 1024).unwrap();

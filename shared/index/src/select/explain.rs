@@ -94,7 +94,10 @@ pub fn explain<C: Candidate>(
     request: &VersionRequest<'_>,
 ) -> Explanation<C> {
     let candidates: Vec<C> = candidates.into_iter().collect();
-    let numbered = candidates.iter().enumerate().map(|(at, candidate)| Numbered(at, candidate));
+    let numbered = candidates
+        .iter()
+        .enumerate()
+        .map(|(at, candidate)| Numbered(at, candidate));
     let chosen = choose(chart, &numbered, request).ok().map(|Numbered(at, _)| at);
     let chosen_version = chosen
         .and_then(|at| candidates.get(at))
@@ -122,13 +125,21 @@ pub fn explain<C: Candidate>(
         let is_chosen = chosen == Some(at);
         match Version::parse(candidate.version()) {
             Ok(version) => {
-                let verdict = if is_chosen { Verdict::Selected } else { judge(&version) };
+                let verdict = if is_chosen {
+                    Verdict::Selected
+                } else {
+                    judge(&version)
+                };
                 parsed.push((Parsed { version, candidate }, verdict));
             }
             Err(_) => invalid.push(Explained {
                 candidate,
                 is_prerelease: false,
-                verdict: if is_chosen { Verdict::Selected } else { Verdict::Invalid },
+                verdict: if is_chosen {
+                    Verdict::Selected
+                } else {
+                    Verdict::Invalid
+                },
             }),
         }
     }
@@ -151,9 +162,7 @@ pub fn explain<C: Candidate>(
     let allows_prereleases = request.constraint().conditions().flatten().any(names_one);
     Explanation {
         versions: versions.chain(invalid).collect(),
-        with_prereleases: widened
-            .filter(|_| !allows_prereleases)
-            .map(|(text, _)| text),
+        with_prereleases: widened.filter(|_| !allows_prereleases).map(|(text, _)| text),
     }
 }
 
@@ -215,7 +224,15 @@ mod tests {
         for (request, versions, expected) in [
             (
                 "^1.2",
-                &["1.1.0", "1.2.0", "2.0.0", "x", "1.3.0-rc.1", "1.2.5", "2.1.0-rc.1"][..],
+                &[
+                    "1.1.0",
+                    "1.2.0",
+                    "2.0.0",
+                    "x",
+                    "1.3.0-rc.1",
+                    "1.2.5",
+                    "2.1.0-rc.1",
+                ][..],
                 vec![
                     ("2.1.0-rc.1", Above(text("^1.2"))),
                     ("2.0.0", Above(text("^1.2"))),
@@ -240,12 +257,20 @@ mod tests {
             (
                 "",
                 &["1.0.0-rc.1", "0.9.0", "0.9.0+b"],
-                vec![("1.0.0-rc.1", Prerelease), ("0.9.0", Selected), ("0.9.0+b", Duplicate)],
+                vec![
+                    ("1.0.0-rc.1", Prerelease),
+                    ("0.9.0", Selected),
+                    ("0.9.0+b", Duplicate),
+                ],
             ),
             (
                 "1.2",
                 &["1.2.5", "1.2", "1.1.0"],
-                vec![("1.2.5", NotLiteral), ("1.2", Selected), ("1.1.0", Below(text("1.2")))],
+                vec![
+                    ("1.2.5", NotLiteral),
+                    ("1.2", Selected),
+                    ("1.1.0", Below(text("1.2"))),
+                ],
             ),
             (
                 ">=1.2-0",

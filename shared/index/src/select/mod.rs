@@ -21,12 +21,12 @@ mod prerelease;
 
 use masterminds_semver::Constraint;
 
+use self::candidate::{Parsed, is_later};
+pub use self::error::{Nearest, SelectError};
 pub use self::{
     candidate::Candidate,
     explain::{Explained, Explanation, Verdict, explain},
 };
-use self::candidate::{Parsed, is_later};
-pub use self::error::{Nearest, SelectError};
 use crate::VersionRequest;
 
 /// Chooses one of the versions of `chart`.
