@@ -114,7 +114,12 @@ pub fn explain<C: Candidate>(
         }
         Some(chosen) => match chosen.precedence(version) {
             Ordering::Greater => Verdict::Lower,
-            Ordering::Equal => Verdict::Duplicate,
+            Ordering::Equal
+                if chosen.original() != request.text() || version.original() == request.text() =>
+            {
+                Verdict::Duplicate
+            }
+            Ordering::Equal => Verdict::NotLiteral,
             Ordering::Less => Verdict::NotLiteral,
         },
         // The selected text is not a semantic version, or nothing is selected although it matches: no such version.
@@ -271,6 +276,11 @@ mod tests {
                     ("1.2", Selected),
                     ("1.1.0", Below(text("1.2"))),
                 ],
+            ),
+            (
+                "1.2.0",
+                &["1.2", "1.2.0", "1.2.0"],
+                vec![("1.2", NotLiteral), ("1.2.0", Selected), ("1.2.0", Duplicate)],
             ),
             (
                 ">=1.2-0",
