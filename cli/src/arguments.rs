@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
+    changes::{poll, reconcile, rollback, suspend, wait},
     charts::{outdated, resolve, versions},
     cluster::ClusterArgs,
     commands::{completion, explain, version},
@@ -39,6 +40,18 @@ pub enum Command {
     Outdated(outdated::OutdatedArgs),
     /// Explain a reason that a condition, a denial, an Event or a metric names
     Explain(explain::ExplainArgs),
+    /// Make the next attempt to deploy now, and wait until the HelmOp is ready
+    Reconcile(reconcile::ReconcileArgs),
+    /// Look for a newer version of the chart now
+    Poll(poll::PollArgs),
+    /// Deploy, correct and report nothing until the HelmOp is resumed
+    Suspend(suspend::SuspendArgs),
+    /// Go on after suspend
+    Resume(suspend::SuspendArgs),
+    /// Go back to an earlier version of the chart
+    Rollback(rollback::RollbackArgs),
+    /// Wait until HelmOps are ready, or have a version or a condition
+    Wait(wait::WaitForArgs),
     /// Print the versions of this program and of helmops on the cluster
     Version(version::VersionArgs),
     /// Print the completion script of a shell

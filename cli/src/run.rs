@@ -6,6 +6,7 @@ use clap::Parser;
 
 use crate::{
     arguments::{Arguments, Command},
+    changes::{poll, reconcile, rollback, suspend, wait},
     charts::{outdated, resolve, versions},
     commands::{completion, explain, version},
     failure::Failure,
@@ -34,18 +35,24 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = &arguments.cluster;
     match arguments.command {
-        Command::Resolve(args) => wait(resolve::run(&args, cluster, console)),
-        Command::Versions(args) => wait(versions::run(&args, cluster, console)),
-        Command::Outdated(args) => wait(outdated::run(&args, cluster, console)),
+        Command::Resolve(args) => block_on(resolve::run(&args, cluster, console)),
+        Command::Versions(args) => block_on(versions::run(&args, cluster, console)),
+        Command::Outdated(args) => block_on(outdated::run(&args, cluster, console)),
         Command::Explain(args) => explain::run(&args, console),
-        Command::Version(args) => wait(version::run(&args, cluster, console)),
+        Command::Reconcile(args) => block_on(reconcile::run(&args, cluster, console)),
+        Command::Poll(args) => block_on(poll::run(&args, cluster, console)),
+        Command::Suspend(args) => block_on(suspend::run(&args, true, cluster, console)),
+        Command::Resume(args) => block_on(suspend::run(&args, false, cluster, console)),
+        Command::Rollback(args) => block_on(rollback::run(&args, cluster, console)),
+        Command::Wait(args) => block_on(wait::run(&args, cluster, console)),
+        Command::Version(args) => block_on(version::run(&args, cluster, console)),
         Command::Completion(args) => completion::run(&args, console),
         Command::Man(args) => completion::write_man_pages(&args),
     }
 }
 
 /// Runs a command that sends requests. One thread is enough for one command, and starts in no time.
-fn wait(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -271,7 +271,7 @@ async fn charts_of(
     for chart in charts.as_slice() {
         let list = fetcher.list(chart.request).await;
         let recorded = chart.version.as_ref().map(|version| version.version.clone());
-        let id = ChartId::of(chart, &charts, valid.targets.len());
+        let id = ChartId::of(chart, &charts, valid, Origin::Cluster);
         states.push(state(key(valid.helmop), id, recorded, list.as_ref(), next_poll));
     }
     states

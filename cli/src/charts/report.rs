@@ -25,7 +25,8 @@ pub struct ChartId {
     pub chart: String,
     /// The requested version or range; empty for the latest release.
     pub requested: String,
-    /// The fields that request it, such as `spec.helm`.
+    /// The fields that request it, such as `spec.helm`; empty if there is no HelmOp.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
 }
 
@@ -86,18 +87,26 @@ impl From<&FetchFailure> for Problem {
 
 impl ChartId {
     /// The chart of one or more requests of a HelmOp.
-    pub fn of(chart: &RequestedChart<'_, '_>, charts: &RequestedCharts<'_, '_>, targets: usize) -> Self {
+    pub fn of(
+        chart: &RequestedChart<'_, '_>,
+        charts: &RequestedCharts<'_, '_>,
+        valid: &ValidHelmOp<'_>,
+        origin: Origin,
+    ) -> Self {
         let is =
             |other: Option<&RequestedChart<'_, '_>>| other.is_some_and(|other| other.lookup == chart.lookup);
         let main = is(charts.main()).then(|| "spec.helm".to_owned());
-        let fields = (0..targets)
+        let fields = (0..valid.targets.len())
             .filter(|&target| is(charts.of_target(target)))
             .map(|target| format!("spec.targets[{target}].helm"));
         Self {
             repo: url::redacted(chart.request.repo),
             chart: chart.lookup.chart.clone(),
             requested: chart.lookup.constraint.clone(),
-            fields: main.into_iter().chain(fields).collect(),
+            fields: match origin {
+                Origin::Cluster | Origin::File => main.into_iter().chain(fields).collect(),
+                Origin::Flags => Vec::new(),
+            },
         }
     }
 
@@ -157,8 +166,7 @@ pub fn current(bundle: Option<&Bundle>) -> Option<&str> {
 
 /// The failure for a chart of which no version is selected.
 pub fn not_selected(error: &ResolveError) -> Failure {
-    let reason = error.reason().as_str();
-    Failure::negative(error.to_string()).with_hint(format!("what it means: kubectl helmop explain {reason}"))
+    Failure::negative(error.to_string()).with_hint(explain(error.reason()))
 }
 
 /// The failure for a chart whose versions could not be determined, with what a person can do next.
@@ -176,19 +184,27 @@ pub fn failure(error: &FetchFailure, origin: Origin, helmop: &HelmOp) -> Failure
             Failure::unable(format!("requested from this machine: {error}")).with_hint(own_view())
         }
         FetchFailure::Resolve(ResolveError::Secret(secret)) => {
-            let reason = secret.reason().as_str();
-            Failure::unable(secret.to_string())
-                .with_hint(format!("what it means: kubectl helmop explain {reason}"))
+            Failure::unable(secret.to_string()).with_hint(explain(secret.reason()))
         }
         FetchFailure::Resolve(error) if error.is_of_selection() => not_selected(error),
         FetchFailure::Resolve(error) => {
-            let message = error.to_string();
-            let hint = if message.contains("--allow-cidrs") {
-                "this command has the flag --allow-cidrs too".to_owned()
-            } else {
-                own_view()
+            let (message, reason) = (error.to_string(), error.reason());
+            let hint = match reason {
+                _ if message.contains("--allow-cidrs") => {
+                    "this command has the flag --allow-cidrs too".to_owned()
+                }
+                Reason::DNSLookupFailed
+                | Reason::ConnectionFailed
+                | Reason::Timeout
+                | Reason::CertificateError => own_view(),
+                reason => explain(reason),
             };
             Failure::unable(format!("requested from this machine: {message}")).with_hint(hint)
         }
     }
+}
+
+/// The command that explains a reason.
+fn explain(reason: Reason) -> String {
+    format!("what it means: kubectl helmop explain {}", reason.as_str())
 }

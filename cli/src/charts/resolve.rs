@@ -286,7 +286,7 @@ impl ResolutionInput<'_, '_> {
         problem: Option<Problem>,
     ) -> ChartResolution {
         let selected = selection.and_then(|selection| selection.selected.as_ref().ok());
-        let id = ChartId::of(chart, &self.charts, self.valid.targets.len());
+        let id = ChartId::of(chart, &self.charts, self.valid, self.subject.origin);
         let bundle: Option<&Bundle> = self.subject.bundle.as_ref();
         let uptake = UptakeInput {
             origin: self.subject.origin,

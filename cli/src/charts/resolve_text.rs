@@ -12,6 +12,9 @@ use crate::terminal::{
     table::{Cell, Table, one_line},
 };
 
+/// How many invalid entries of an index are shown, unless all versions are.
+const MAX_SKIPPED: usize = 5;
+
 /// Writes a block for each chart.
 ///
 /// # Errors
@@ -99,8 +102,11 @@ fn write_candidates(candidates: &Candidates, is_wide: bool, console: &mut Consol
         headings = vec!["VERSION", "RESULT", "APP VERSION", "CREATED", "REASON"];
     }
     let mut table = Table::new(&headings);
-    for row in &candidates.versions {
+    let last = candidates.versions.len().saturating_sub(1);
+    for (at, row) in candidates.versions.iter().enumerate() {
         match row {
+            // The line below the table has the number.
+            Row::Gap(_) if at == last => {}
             Row::Item(candidate) => table.row(cells(candidate, is_wide)),
             Row::Gap(number) => table.row([
                 Cell::styled(Style::Faint, "…"),
@@ -108,7 +114,12 @@ fn write_candidates(candidates: &Candidates, is_wide: bool, console: &mut Consol
             ]),
         }
     }
-    for skipped in &candidates.skipped {
+    let shown = if candidates.omitted > 0 {
+        MAX_SKIPPED
+    } else {
+        usize::MAX
+    };
+    for skipped in candidates.skipped.iter().take(shown) {
         let mut cells = vec![
             Cell::from(skipped.version.clone()),
             Cell::styled(Style::Pending, "ignored"),
@@ -120,6 +131,13 @@ fn write_candidates(candidates: &Candidates, is_wide: bool, console: &mut Consol
         table.row(cells);
     }
     table.write(console.out, console.styles)?;
+    if candidates.skipped.len() > shown {
+        writeln!(
+            console.out,
+            "{} entries of the index are invalid; all: --all",
+            candidates.skipped.len()
+        )?;
+    }
     if candidates.other_tags > 0 {
         writeln!(
             console.out,

@@ -252,7 +252,15 @@ pub fn invalid(name: &str, errors: &FieldErrors) -> Failure {
 /// What is wrong with it.
 pub fn accept<'h>(subject: &Subject, completed: &'h HelmOp) -> Result<ValidHelmOp<'h>, Failure> {
     let accepted = subject.policies.accept(completed);
-    accepted.map_err(|errors| invalid(&subject.name(), &errors))
+    accepted.map_err(|errors| {
+        let failure = invalid(&subject.name(), &errors);
+        match subject.origin {
+            Origin::Flags => {
+                failure.with_hint("the fields of spec.helm are the flags --repo, --chart and --version")
+            }
+            Origin::Cluster | Origin::File => failure,
+        }
+    })
 }
 
 fn from_file(path: &Path) -> Result<HelmOp, Failure> {

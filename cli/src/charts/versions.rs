@@ -95,7 +95,7 @@ pub async fn run(
     for (chart, list) in charts.as_slice().iter().zip(&lists) {
         match list {
             Ok(list) => {
-                let id = ChartId::of(chart, &charts, valid.targets.len());
+                let id = ChartId::of(chart, &charts, &valid, subject.origin);
                 let is_main = charts.main().is_some_and(|main| main.lookup == chart.lookup);
                 let current = report::current(subject.bundle.as_ref()).filter(|_| is_main);
                 found.push(chart_versions(id, chart, list, current, limit));
@@ -199,8 +199,11 @@ pub fn write_table(
         .collect();
     let headings: Vec<_> = columns.iter().map(|column| column.heading()).collect();
     let mut table = Table::new(&headings);
-    for row in &rows.versions {
+    let last = rows.versions.len().saturating_sub(1);
+    for (at, row) in rows.versions.iter().enumerate() {
         match row {
+            // The line below the table has the number.
+            Row::Gap(_) if at == last => {}
             Row::Item(version) => table.row(columns.iter().map(|column| column.cell(version, now))),
             Row::Gap(number) => table.row([Cell::styled(Style::Faint, format!("… {number} more"))]),
         }

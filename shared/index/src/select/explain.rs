@@ -103,27 +103,14 @@ pub fn explain<C: Candidate>(
         .and_then(|at| candidates.get(at))
         .and_then(|candidate| Version::parse(candidate.version()).ok());
     let widened = prerelease::widened(request.constraint());
-    let judge = |version: &Version| match &chosen_version {
-        _ if !request.constraint().matches(version) => {
-            let may_be_meant = |(_, widened): &(_, masterminds_semver::Constraint)| widened.matches(version);
-            if version.is_prerelease() && widened.as_ref().is_some_and(may_be_meant) {
-                Verdict::Prerelease
-            } else {
-                unmet(version, request)
-            }
+    let judge = |version: &Version| {
+        if request.constraint().matches(version) {
+            in_range(version, chosen_version.as_ref(), request.text())
+        } else if version.is_prerelease() && widened.as_ref().is_some_and(|(_, range)| range.matches(version)) {
+            Verdict::Prerelease
+        } else {
+            unmet(version, request)
         }
-        Some(chosen) => match chosen.precedence(version) {
-            Ordering::Greater => Verdict::Lower,
-            Ordering::Equal
-                if chosen.original() != request.text() || version.original() == request.text() =>
-            {
-                Verdict::Duplicate
-            }
-            Ordering::Equal => Verdict::NotLiteral,
-            Ordering::Less => Verdict::NotLiteral,
-        },
-        // The selected text is not a semantic version, or nothing is selected although it matches: no such version.
-        None => Verdict::NotLiteral,
     };
     let (mut parsed, mut invalid) = (Vec::new(), Vec::new());
     for (at, candidate) in candidates.into_iter().enumerate() {
@@ -168,6 +155,20 @@ pub fn explain<C: Candidate>(
     Explanation {
         versions: versions.chain(invalid).collect(),
         with_prereleases: widened.filter(|_| !allows_prereleases).map(|(text, _)| text),
+    }
+}
+
+/// Why a version in the range is not chosen. The chosen version is `None` if its text, which is that of the request, is no semantic
+/// version.
+fn in_range(version: &Version, chosen: Option<&Version>, requested: &str) -> Verdict {
+    let Some(chosen) = chosen else {
+        return Verdict::NotLiteral;
+    };
+    let is_literal = chosen.original() == requested;
+    match chosen.precedence(version) {
+        Ordering::Greater => Verdict::Lower,
+        Ordering::Equal if !is_literal || version.original() == requested => Verdict::Duplicate,
+        Ordering::Equal | Ordering::Less => Verdict::NotLiteral,
     }
 }
 
