@@ -7,6 +7,7 @@ use crate::{
     charts::{outdated, resolve, versions},
     cluster::ClusterArgs,
     commands::{completion, explain, version},
+    state::{events, history, status, tree},
 };
 
 /// Look before you apply a HelmOp, and see why one is stuck
@@ -38,6 +39,14 @@ pub enum Command {
     Versions(versions::VersionsArgs),
     /// List the HelmOps whose charts have newer versions
     Outdated(outdated::OutdatedArgs),
+    /// Show HelmOps: versions, ready clusters, polls; with a name, why one is in its state
+    Status(status::StatusArgs),
+    /// Show a HelmOp, its Bundle, its clusters and their objects
+    Tree(tree::TreeArgs),
+    /// Show the attempts to deploy a HelmOp on each cluster
+    History(history::HistoryArgs),
+    /// Show the Events about a HelmOp, its Bundle and its clusters
+    Events(events::EventsArgs),
     /// Explain a reason that a condition, a denial, an Event or a metric names
     Explain(explain::ExplainArgs),
     /// Make the next attempt to deploy now, and wait until the HelmOp is ready

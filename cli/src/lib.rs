@@ -15,6 +15,7 @@ pub mod commands;
 pub mod failure;
 pub mod output;
 pub mod run;
+pub mod state;
 pub mod terminal;
 
 pub use run::main;

@@ -10,6 +10,7 @@ use crate::{
     charts::{outdated, resolve, versions},
     commands::{completion, explain, version},
     failure::Failure,
+    state::{events, history, status, tree},
     terminal::{Console, style::Style},
 };
 
@@ -38,6 +39,10 @@ pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failur
         Command::Resolve(args) => block_on(resolve::run(&args, cluster, console)),
         Command::Versions(args) => block_on(versions::run(&args, cluster, console)),
         Command::Outdated(args) => block_on(outdated::run(&args, cluster, console)),
+        Command::Status(args) => block_on(status::run(&args, cluster, console)),
+        Command::Tree(args) => block_on(tree::run(&args, cluster, console)),
+        Command::History(args) => block_on(history::run(&args, cluster, console)),
+        Command::Events(args) => block_on(events::run(&args, cluster, console)),
         Command::Explain(args) => explain::run(&args, console),
         Command::Reconcile(args) => block_on(reconcile::run(&args, cluster, console)),
         Command::Poll(args) => block_on(poll::run(&args, cluster, console)),

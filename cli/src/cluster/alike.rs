@@ -16,6 +16,7 @@ pub fn alike(wanted: &str, names: impl IntoIterator<Item = impl Into<String>>) -
 
 /// The number of letters that differ; `None` if there are too many. A part of a name is next to it.
 fn distance(wanted: &str, name: &str) -> Option<usize> {
+    let (wanted, name) = (&*wanted.to_lowercase(), &*name.to_lowercase());
     let typed = strsim::osa_distance(wanted, name);
     let is_part = wanted.len() >= 3 && name.contains(wanted) || name.len() >= 3 && wanted.contains(name);
     let few = wanted.chars().count().div_ceil(3).min(3);

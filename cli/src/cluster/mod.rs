@@ -1,6 +1,6 @@
 //! The cluster that a command is about, selected as kubectl selects it, and its objects.
 
-mod alike;
+pub mod alike;
 pub mod objects;
 pub mod request;
 pub mod selection;

@@ -72,10 +72,22 @@ impl Cluster {
         scope: Scope<'_>,
         selector: Option<&str>,
     ) -> Result<Vec<Decoded<K>>, Failure> {
-        let api = self.api::<Decoded<K>>(scope);
-        let mut params = ListParams::default().limit(PAGE);
+        let mut params = ListParams::default();
         params.label_selector = selector.map(str::to_owned);
-        pages(&api, params)
+        self.list_by(scope, params).await
+    }
+
+    /// As [`Self::list`], with any selector.
+    ///
+    /// # Errors
+    /// If they cannot be read, or the kind does not exist.
+    pub async fn list_by<K: Object>(
+        &self,
+        scope: Scope<'_>,
+        params: ListParams,
+    ) -> Result<Vec<Decoded<K>>, Failure> {
+        let api = self.api::<Decoded<K>>(scope);
+        pages(&api, params.limit(PAGE))
             .await
             .map_err(|error| Request::of::<K>("list", scope).failure(self, &error))
     }

@@ -83,7 +83,7 @@ impl<'a> Request<'a> {
             (_, reason) => {
                 let reason = if reason.is_empty() { "no reason" } else { reason };
                 Failure::unable(format!(
-                    "the API server rejects to {} {self}: {} ({reason})",
+                    "cannot {} {self}: {} ({reason})",
                     self.verb, status.message
                 ))
             }
@@ -95,10 +95,7 @@ impl<'a> Request<'a> {
         let test = format!("kubectl auth can-i {verb} {resource} {}", self.scope.flag());
         // Quotas and admission reject with the same code, and have more to say.
         if !status.message.contains("cannot ") {
-            return Failure::unable(format!(
-                "the API server forbids to {verb} {self}: {}",
-                status.message
-            ));
+            return Failure::unable(format!("cannot {verb} {self}: {}", status.message));
         }
         let user = status
             .message
@@ -210,7 +207,7 @@ mod tests {
                 "BadRequest",
                 "unable to parse requirement",
                 None,
-                r#"the API server rejects to list helmops.fleet.cattle.io in namespace "shop": unable to parse requirement (BadRequest)"#,
+                r#"cannot list helmops.fleet.cattle.io in namespace "shop": unable to parse requirement (BadRequest)"#,
                 "",
                 2,
             ),

@@ -1,0 +1,3 @@
+//! `kubectl helmop`, run by the real kubectl as a plugin.
+
+mod changes;
