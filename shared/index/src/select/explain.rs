@@ -106,7 +106,8 @@ pub fn explain<C: Candidate>(
     let judge = |version: &Version| {
         if request.constraint().matches(version) {
             in_range(version, chosen_version.as_ref(), request.text())
-        } else if version.is_prerelease() && widened.as_ref().is_some_and(|(_, range)| range.matches(version)) {
+        } else if version.is_prerelease() && widened.as_ref().is_some_and(|(_, range)| range.matches(version))
+        {
             Verdict::Prerelease
         } else {
             unmet(version, request)
