@@ -21,7 +21,7 @@ const MEMORY: usize = 1 << 30;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Requests")]
 pub struct FetchArgs {
-    /// How long to wait for the repositories, such as 30s or 2m
+    /// How long to wait for the repositories of a HelmOp, such as 30s or 2m
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
     pub timeout: Duration,
     /// CIDRs to connect to although they are denied by default: loopback, link-local and metadata addresses
@@ -43,7 +43,6 @@ pub struct Fetcher {
     resolver: Resolver,
     metrics: ResolutionMetrics,
     since: Instant,
-    deadline: tokio::time::Instant,
     timeout: Duration,
 }
 
@@ -72,11 +71,12 @@ pub struct Session<'a> {
 /// Resolves the charts of one HelmOp.
 pub struct HelmOpFetcher<'a> {
     charts: ChartResolver<'a>,
-    fetcher: &'a Fetcher,
+    deadline: tokio::time::Instant,
+    timeout: Duration,
 }
 
 impl Fetcher {
-    /// Creates the resolver. The timeout starts now.
+    /// Creates the resolver.
     ///
     /// # Errors
     /// If the operating system refuses a resource.
@@ -96,12 +96,11 @@ impl Fetcher {
             resolver: resolver.map_err(|error| cannot(&error))?.with_details(),
             metrics: ResolutionMetrics::register(&registry).map_err(|error| cannot(&error))?,
             since: Instant::now(),
-            deadline: tokio::time::Instant::now() + args.timeout,
             timeout: args.timeout,
         })
     }
 
-    /// Resolves the charts of a HelmOp.
+    /// Resolves the charts of a HelmOp. The timeout for all of them starts now.
     pub fn helmop<'a>(&'a self, session: Session<'a>, valid: &'a ValidHelmOp<'a>) -> HelmOpFetcher<'a> {
         let context = ResolveContext {
             client: session.client,
@@ -112,7 +111,8 @@ impl Fetcher {
         };
         HelmOpFetcher {
             charts: self.resolver.chart_resolver(context, valid),
-            fetcher: self,
+            deadline: tokio::time::Instant::now() + self.timeout,
+            timeout: self.timeout,
         }
     }
 }
@@ -123,8 +123,7 @@ impl HelmOpFetcher<'_> {
     /// # Errors
     /// If the repository cannot be read.
     pub async fn explain(&mut self, request: &ChartRequest<'_>) -> Result<ExplainedSelection, FetchFailure> {
-        let Self { charts, fetcher } = self;
-        fetcher.within(charts.explain(request)).await
+        within(self.deadline, self.timeout, self.charts.explain(request)).await
     }
 
     /// All versions.
@@ -132,21 +131,20 @@ impl HelmOpFetcher<'_> {
     /// # Errors
     /// If the repository cannot be read.
     pub async fn list(&mut self, request: &ChartRequest<'_>) -> Result<ChartExplanation, FetchFailure> {
-        let Self { charts, fetcher } = self;
-        let list = fetcher.within(charts.list(request, Listing::Always)).await?;
+        let list = self.charts.list(request, Listing::Always);
+        let list = within(self.deadline, self.timeout, list).await?;
         Ok(list.unwrap_or_default())
     }
 }
 
-impl Fetcher {
-    async fn within<T>(
-        &self,
-        work: impl Future<Output = Result<T, ResolveError>>,
-    ) -> Result<T, FetchFailure> {
-        match timeout_at(self.deadline, work).await {
-            Ok(result) => result.map_err(FetchFailure::Resolve),
-            Err(_) => Err(FetchFailure::Timeout(self.timeout)),
-        }
+async fn within<T>(
+    deadline: tokio::time::Instant,
+    timeout: Duration,
+    work: impl Future<Output = Result<T, ResolveError>>,
+) -> Result<T, FetchFailure> {
+    match timeout_at(deadline, work).await {
+        Ok(result) => result.map_err(FetchFailure::Resolve),
+        Err(_) => Err(FetchFailure::Timeout(timeout)),
     }
 }
 

@@ -17,3 +17,6 @@ pub mod resolve_text;
 pub mod subject;
 pub mod uptake;
 pub mod versions;
+
+#[cfg(test)]
+mod tests;

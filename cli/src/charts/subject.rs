@@ -171,7 +171,10 @@ impl Subject {
     }
 
     /// Without a cluster.
-    fn alone(helmop: HelmOp, origin: Origin) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If the client that is needed for types alone cannot be created.
+    pub fn alone(helmop: HelmOp, origin: Origin) -> Result<Self, Failure> {
         Ok(Self {
             origin,
             helmop,

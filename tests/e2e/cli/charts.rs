@@ -5,8 +5,8 @@ use helmops_bed::charts::ChartRepo;
 use helmops_bed::oci_registry::{LOGIN, OciRegistry};
 use serde_json::{Value, json};
 
-use crate::harness::{condition, until, until_reason};
 use crate::harness::whole::{NAMESPACE, Whole, whole};
+use crate::harness::{condition, until, until_reason};
 
 /// The test servers are on this machine.
 const LOOPBACK: [&str; 2] = ["--allow-cidrs", "127.0.0.0/8"];
@@ -74,9 +74,13 @@ async fn resolve_agrees_with_the_controller() {
     secret(whole, &oci_secret, &data).await;
 
     let folder = whole.bed.directory.join("resolve-charts");
-    let charts = ChartRepo::build(&whole.bed.tools, &folder, &[("web", &VERSIONS), ("db", &["3.0.0", "3.1.0"])])
-        .await
-        .unwrap();
+    let charts = ChartRepo::build(
+        &whole.bed.tools,
+        &folder,
+        &[("web", &VERSIONS), ("db", &["3.0.0", "3.1.0"])],
+    )
+    .await
+    .unwrap();
     let server = ChartServer::https(charts.folder()).await.unwrap();
     server.require_login("reader", "geheim");
     let repo_secret = Whole::name("repository");
@@ -122,7 +126,10 @@ async fn resolve_agrees_with_the_controller() {
         let before = whole.plugin_with_input(&arguments, &helmop).await.ok().unwrap();
         let before: Value = serde_json::from_str(&before).unwrap();
         assert_eq!(before["charts"][0]["selected"]["version"], version, "{spec}");
-        assert_eq!(before["charts"][0]["uptake"]["message"], "when the file is applied");
+        assert_eq!(
+            before["charts"][0]["uptake"]["message"],
+            "when the file is applied"
+        );
 
         apply(whole, &helmop).await;
         let recorded = recorded(whole, &name).await;
@@ -132,10 +139,19 @@ async fn resolve_agrees_with_the_controller() {
         for (at, chart) in charts.iter().enumerate() {
             for field in ["version", "digest", "url"] {
                 let expected = &recorded[at][field];
-                assert!(expected.as_str().is_some_and(|text| !text.is_empty()), "{recorded}");
+                assert!(
+                    expected.as_str().is_some_and(|text| !text.is_empty()),
+                    "{recorded}"
+                );
                 assert_eq!(&chart["selected"][field], expected, "{field} before {spec}");
-                assert_eq!(&after["charts"][at]["selected"][field], expected, "{field} after {spec}");
-                assert_eq!(&after["charts"][at]["recorded"][field], expected, "{field} recorded {spec}");
+                assert_eq!(
+                    &after["charts"][at]["selected"][field], expected,
+                    "{field} after {spec}"
+                );
+                assert_eq!(
+                    &after["charts"][at]["recorded"][field], expected,
+                    "{field} recorded {spec}"
+                );
             }
             assert_eq!(after["charts"][at]["uptake"]["differs"], false, "{after}");
         }
@@ -155,7 +171,10 @@ async fn failures_are_those_of_the_controller() {
     apply(whole, &object(&name, &name, &spec("~1.1", ""))).await;
     let message = until_reason(whole.kubectl(), &name, "Accepted", "OnlyPrereleases").await;
     let (out, err) = ends_with(whole, 1, &["resolve", &name]).await;
-    assert!(err.contains(&message) && err.contains("kubectl helmop explain OnlyPrereleases"), "{err}");
+    assert!(
+        err.contains(&message) && err.contains("kubectl helmop explain OnlyPrereleases"),
+        "{err}"
+    );
     assert!(
         out.contains("1.1.0-rc.1   rejected   pre-release; to include pre-releases, write \"~1.1-0\""),
         "{out}"
@@ -168,10 +187,23 @@ async fn failures_are_those_of_the_controller() {
 
     let (_, err) = ends_with(whole, 2, &["resolve", "-f", "/dev/null"]).await;
     assert!(err.contains("/dev/null contains no HelmOp"), "{err}");
-    let (_, err) = ends_with(whole, 2, &["resolve", "--repo", "http://127.0.0.1:1", "--chart", "web"]).await;
-    assert!(err.contains("requested from this machine: ") && err.contains("HTTPS_PROXY"), "{err}");
-    let denied = whole.fails(&["resolve", "--repo", &whole.server.url(), "--chart", "web"], 2).await;
-    assert!(denied.contains("this command has the flag --allow-cidrs too"), "{denied}");
+    let (_, err) = ends_with(
+        whole,
+        2,
+        &["resolve", "--repo", "http://127.0.0.1:1", "--chart", "web"],
+    )
+    .await;
+    assert!(
+        err.contains("requested from this machine: ") && err.contains("HTTPS_PROXY"),
+        "{err}"
+    );
+    let denied = whole
+        .fails(&["resolve", "--repo", &whole.server.url(), "--chart", "web"], 2)
+        .await;
+    assert!(
+        denied.contains("this command has the flag --allow-cidrs too"),
+        "{denied}"
+    );
 }
 
 /// A newer version in the range is shown with what keeps the HelmOp from it, and one request serves all HelmOps of a repository.
@@ -179,14 +211,16 @@ async fn failures_are_those_of_the_controller() {
 async fn outdated_charts_are_listed_with_one_request_for_each_repository() {
     let whole = whole().await;
     let folder = whole.bed.directory.join("outdated-charts");
-    let charts = ChartRepo::build(&whole.bed.tools, &folder, &[("web", &["1.0.0"]), ("db", &["3.0.0"])])
-        .await
-        .unwrap();
+    let charts = ChartRepo::build(
+        &whole.bed.tools,
+        &folder,
+        &[("web", &["1.0.0"]), ("db", &["3.0.0"])],
+    )
+    .await
+    .unwrap();
     let server = ChartServer::http(charts.folder()).await.unwrap();
     let label = Whole::name("outdated");
-    let spec = |repo: &str, chart: &str, version: &str| {
-        json!({ "helm": { "repo": repo, "chart": chart, "version": version }, "paused": true })
-    };
+    let spec = |repo: &str, chart: &str, version: &str| json!({ "helm": { "repo": repo, "chart": chart, "version": version }, "paused": true });
     let name = |suffix: &str| format!("{label}-{suffix}");
     for (suffix, chart, version) in [
         ("a", "web", "1.x"),
@@ -194,7 +228,11 @@ async fn outdated_charts_are_listed_with_one_request_for_each_repository() {
         ("c", "web", ""),
         ("d", "db", "3.x"),
     ] {
-        apply(whole, &object(&name(suffix), &label, &spec(&server.url(), chart, version))).await;
+        apply(
+            whole,
+            &object(&name(suffix), &label, &spec(&server.url(), chart, version)),
+        )
+        .await;
         recorded(whole, &name(suffix)).await;
     }
     let broken = spec("http://127.0.0.1:1", "web", "1.x");
@@ -202,24 +240,55 @@ async fn outdated_charts_are_listed_with_one_request_for_each_repository() {
     let selector = format!("test={label}");
     let outdated = ["outdated", "-l", &selector];
     let (out, err) = ends_with(whole, 0, &outdated).await;
-    assert!(out.lines().count() == 2 && out.contains("<unknown>"), "only the broken one: {out}");
-    assert!(err.contains("warning: ") && err.contains(&name("e")) && err.contains("from this machine"), "{err}");
+    assert!(
+        out.lines().count() == 2 && out.contains("<unknown>"),
+        "only the broken one: {out}"
+    );
+    assert!(
+        err.contains("warning: ") && err.contains(&name("e")) && err.contains("from this machine"),
+        "{err}"
+    );
 
     charts.add_version("web", "1.1.0").await.unwrap();
     charts.add_version("web", "2.0.0").await.unwrap();
     let before = server.requests("/index.yaml");
-    let (out, err) = ends_with(whole, 1, &[&outdated[..], &["--exit-code", "-o", "wide"]].concat()).await;
-    assert_eq!(server.requests("/index.yaml"), before + 1, "one request for three charts");
+    let (out, err) = ends_with(
+        whole,
+        1,
+        &[&outdated[..], &["--exit-code", "-o", "wide"]].concat(),
+    )
+    .await;
+    assert_eq!(
+        server.requests("/index.yaml"),
+        before + 1,
+        "one request for three charts"
+    );
     assert!(err.contains("3 charts have a newer version"), "{err}");
     let rows: Vec<Vec<&str>> = out
         .lines()
-        .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .map(|line| {
+            line.split("   ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty())
+                .collect()
+        })
         .collect();
     let url = server.url();
     let excluded = "the range excludes the newest version";
     let off = "polling is off";
     for (suffix, row) in [
-        ("a", ["web", "1.0.0", "1.1.0", "2.0.0", "1.x", &url, &format!("{off}; {excluded}")]),
+        (
+            "a",
+            [
+                "web",
+                "1.0.0",
+                "1.1.0",
+                "2.0.0",
+                "1.x",
+                &url,
+                &format!("{off}; {excluded}"),
+            ],
+        ),
         ("b", ["web", "1.0.0", "1.0.0", "2.0.0", "1.0.0", &url, excluded]),
         ("c", ["web", "1.0.0", "2.0.0", "2.0.0", "*", &url, off]),
     ] {
@@ -250,8 +319,16 @@ async fn outdated_charts_are_listed_with_one_request_for_each_repository() {
     assert_eq!(record[0]["digest"], selected["digest"]);
 
     let versions = succeeds(whole, &["versions", &name("a")]).await;
-    let rows: Vec<Vec<&str>> = versions.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!((rows[0][0], rows[0][3], rows[0][4]), ("2.0.0", "no", "newest"), "{versions}");
+    let rows: Vec<Vec<&str>> = versions
+        .lines()
+        .skip(2)
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        (rows[0][0], rows[0][3], rows[0][4]),
+        ("2.0.0", "no", "newest"),
+        "{versions}"
+    );
     assert_eq!(
         (rows[1][0], rows[1][3], &rows[1][4..]),
         ("1.1.0", "yes", &["current,", "recorded,", "selected"][..]),
