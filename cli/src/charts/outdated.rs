@@ -7,6 +7,7 @@ use helm_index::ChartFilter;
 use helmops_api::{Bundle, Decoded, HelmOp};
 use helmops_core::{
     admit::ValidHelmOp, bundle::RequestedCharts, chart::source::ChartSource, policy::Policies, poll::Due,
+    status::timestamp,
 };
 use helmops_fetch::{ChartExplanation, normalized_index_url};
 use jiff::Timestamp;
@@ -320,7 +321,7 @@ pub fn state(
         why.push(match next_poll {
             Due::Never => "polling is off".to_owned(),
             Due::Now { .. } => "a poll is due".to_owned(),
-            Due::At(time) | Due::First(time) => format!("next poll {time}"),
+            Due::At(time) | Due::First(time) => format!("next poll {}", timestamp(time)),
         });
     }
     if is_beyond_range {

@@ -6,6 +6,7 @@ use helmops_core::{
     bundle::RequestedChart,
     chart::resolved::ChartVersion,
     poll::{self, PollHistory, PollRequest, Schedule},
+    status::timestamp,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -77,10 +78,11 @@ impl UptakeInput<'_> {
         let (at, message) = match self.next_poll() {
             poll::Due::Never => (None, self.off()),
             poll::Due::Now { .. } => (None, "by a poll that is due now".to_owned()),
-            poll::Due::At(time) | poll::Due::First(time) => (
-                Some(time.to_string()),
-                format!("by the next poll, in {} ({time})", age::age(self.now, time)),
-            ),
+            poll::Due::At(time) | poll::Due::First(time) => {
+                let (at, wait) = (timestamp(time), age::age(self.now, time));
+                let message = format!("by the next poll, in {wait} ({at})");
+                (Some(at), message)
+            }
         };
         Uptake {
             differs: true,

@@ -294,7 +294,13 @@ impl<'w> Collector<'w> {
             _ if field == Field::AppVersion => self.draft.set_app_version(scalar.text),
             ScalarType::Text => self.draft.set_text(field, scalar.text),
             ScalarType::Bool(value) => self.draft.set_flag(field, value),
-            ScalarType::Other => self.draft.mark_invalid(field),
+            ScalarType::Other => {
+                // A person recognises the entry by it.
+                if self.detail == Detail::Full && field == Field::Version {
+                    self.draft.set_text(field, scalar.text);
+                }
+                self.draft.mark_invalid(field);
+            }
         }
     }
 

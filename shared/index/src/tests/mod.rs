@@ -342,7 +342,7 @@ entries:
             .collect();
         let expected = [
             (
-                "",
+                "1.10",
                 "its version is not text; it needs quotes in the index, as \"1.10\" does",
             ),
             ("latest", "its version is not a semantic version such as 1.2.3"),
