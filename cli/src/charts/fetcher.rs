@@ -51,7 +51,7 @@ pub struct Fetcher {
 pub enum FetchFailure {
     /// The resolution failed.
     #[error(transparent)]
-    Resolve(ResolveError),
+    Resolve(Box<ResolveError>),
     /// It took too long.
     #[error("no complete response within {} s (--timeout)", .0.as_secs_f64())]
     Timeout(Duration),
@@ -143,7 +143,7 @@ async fn within<T>(
     work: impl Future<Output = Result<T, ResolveError>>,
 ) -> Result<T, FetchFailure> {
     match timeout_at(deadline, work).await {
-        Ok(result) => result.map_err(FetchFailure::Resolve),
+        Ok(result) => result.map_err(|error| FetchFailure::Resolve(Box::new(error))),
         Err(_) => Err(FetchFailure::Timeout(timeout)),
     }
 }

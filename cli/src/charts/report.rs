@@ -76,7 +76,7 @@ impl From<&ResolveError> for Problem {
 impl From<&FetchFailure> for Problem {
     fn from(failure: &FetchFailure) -> Self {
         match failure {
-            FetchFailure::Resolve(error) => error.into(),
+            FetchFailure::Resolve(error) => (&**error).into(),
             FetchFailure::Timeout(_) => Self {
                 reason: Reason::Timeout.as_str(),
                 message: failure.to_string(),
@@ -179,16 +179,17 @@ pub fn failure(error: &FetchFailure, origin: Origin, helmop: &HelmOp) -> Failure
         _ => "check the network and the proxy (HTTPS_PROXY, NO_PROXY) of this machine; the controller may have other network access".to_owned(),
     }
     };
-    match error {
+    let error = match error {
+        FetchFailure::Resolve(error) => &**error,
         FetchFailure::Timeout(_) => {
-            Failure::unable(format!("requested from this machine: {error}")).with_hint(own_view())
+            return Failure::unable(format!("requested from this machine: {error}")).with_hint(own_view());
         }
-        FetchFailure::Resolve(ResolveError::Secret(secret)) => {
-            Failure::unable(secret.to_string()).with_hint(explain(secret.reason()))
-        }
-        FetchFailure::Resolve(error) if error.is_of_selection() => not_selected(error),
-        FetchFailure::Resolve(error) => {
-            let (message, reason) = (error.to_string(), error.reason());
+    };
+    let (message, reason) = (error.to_string(), error.reason());
+    match error {
+        ResolveError::Secret(_) => Failure::unable(message).with_hint(explain(reason)),
+        error if error.is_of_selection() => not_selected(error),
+        _ => {
             let hint = match reason {
                 _ if message.contains("--allow-cidrs") => {
                     "this command has the flag --allow-cidrs too".to_owned()

@@ -69,7 +69,7 @@ fn written(write: impl FnOnce(&mut Console<'_>) -> Result<(), Failure>) -> (Stri
 fn resolution(
     helmop: HelmOp,
     origin: Origin,
-    explanation: Option<ChartExplanation>,
+    explanation: Option<&ChartExplanation>,
     limit: Option<usize>,
 ) -> (Resolution, Vec<Failure>) {
     let subject = Subject::alone(helmop, origin).unwrap();
@@ -86,8 +86,8 @@ fn resolution(
         .charts
         .as_slice()
         .iter()
-        .map(|_| match &explanation {
-            None => Err(FetchFailure::Timeout(std::time::Duration::from_secs(60))),
+        .map(|_| match explanation {
+            None => Err(FetchFailure::Timeout(std::time::Duration::from_mins(1))),
             Some(explanation) => Ok(ExplainedSelection {
                 selected: Ok(ChartVersion {
                     version: "1.2.9".to_owned(),
@@ -112,7 +112,7 @@ async fn a_resolution_has_the_selected_version_and_the_reason_for_each_candidate
     let (resolution, failures) = resolution(
         helmop,
         Origin::Cluster,
-        Some(explanation(&VERSIONS, "^1.2")),
+        Some(&explanation(&VERSIONS, "^1.2")),
         Some(SHOWN),
     );
     assert!(failures.is_empty());
@@ -187,14 +187,14 @@ async fn the_uptake_of_the_selected_version_follows_from_the_polls() {
         (helmop(&json!({})), Origin::Flags, None),
     ] {
         let spec = format!("{:?} {origin:?}", helmop.spec.polling_interval);
-        let (resolution, _) = resolution(helmop, origin, Some(explanation(&VERSIONS, "^1.2")), None);
+        let (resolution, _) = resolution(helmop, origin, Some(&explanation(&VERSIONS, "^1.2")), None);
         let uptake = resolution.charts[0].uptake.as_ref();
         assert_eq!(uptake.map(|uptake| uptake.message.as_str()), expected, "{spec}");
     }
     let mut same = status("1.2.9");
     same["resolved"][0]["digest"] = json!("bb");
     let same = helmop(&json!({ "status": same }));
-    let (resolution, _) = resolution(same, Origin::Cluster, Some(explanation(&VERSIONS, "^1.2")), None);
+    let (resolution, _) = resolution(same, Origin::Cluster, Some(&explanation(&VERSIONS, "^1.2")), None);
     let uptake = resolution.charts[0].uptake.clone().unwrap();
     assert_eq!(
         (uptake.differs, &*uptake.message),
@@ -212,7 +212,7 @@ async fn a_long_list_is_shortened_and_its_invalid_entries_are_named() {
         fault: "its version is not text",
     }];
     let helmop = helmop(&json!({ "status": status("1.2.50") }));
-    let (resolution, _) = resolution(helmop, Origin::Cluster, Some(explanation), Some(4));
+    let (resolution, _) = resolution(helmop, Origin::Cluster, Some(&explanation), Some(4));
     let (out, _) = written(|console| Ok(resolve_text::write(&resolution, true, console)?));
     let table = out.split_once("\n\n").unwrap().1;
     assert_eq!(
@@ -312,7 +312,7 @@ fn chart_state(name: &str, requested: &str, current: Option<&str>, list: &[&str]
 #[test]
 fn outdated_charts_have_the_version_in_the_range_and_the_newest_one() {
     let next = Due::At("2026-11-23T13:00:00Z".parse().unwrap());
-    let failed = FetchFailure::Timeout(std::time::Duration::from_secs(60));
+    let failed = FetchFailure::Timeout(std::time::Duration::from_mins(1));
     let states = [
         chart_state("latest", "", Some("2.0.0"), &VERSIONS, next),
         chart_state("range", "^1.2", Some("1.2.9"), &VERSIONS, next),
