@@ -26,7 +26,7 @@ const DEADLINE: Duration = Duration::from_mins(2);
 /// The control plane, its processes and a chart repository.
 pub struct Whole {
     pub bed: TestBed,
-    pub charts: ChartRepo,
+    _charts: ChartRepo,
     pub server: ChartServer,
     _webhook: Webhook,
     _controller: Running,
@@ -55,7 +55,7 @@ impl Whole {
             .unwrap();
         Self {
             server: ChartServer::http(charts.folder()).await.unwrap(),
-            charts,
+            _charts: charts,
             _webhook: webhook,
             _controller: controller,
             _agent: agent,
