@@ -108,6 +108,8 @@ fn write_problems(states: &[ChartState], console: &mut Console<'_>) -> Result<()
     if problems.is_empty() {
         return Ok(());
     }
+    // The table comes first.
+    console.out.flush()?;
     for (message, mut names) in problems {
         names.dedup();
         let others = names.len().saturating_sub(MAX_NAMES);

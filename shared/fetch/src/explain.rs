@@ -3,9 +3,6 @@
 //! The selection is that of a reconciliation, with the same requests. The explanation is about the same response.
 
 use helm_index::{Explanation, SkippedEntry, Verdict};
-use helmops_core::chart::resolved::ChartVersion;
-
-use super::error::ResolveError;
 
 /// Whether all versions are listed although the selection does not need them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,15 +11,6 @@ pub enum Listing {
     AsNeeded,
     /// Always.
     Always,
-}
-
-/// The selection of a version, with its explanation.
-#[derive(Debug)]
-pub struct ExplainedSelection {
-    /// The version that a reconciliation would get now, or its error.
-    pub selected: Result<ChartVersion, ResolveError>,
-    /// The versions of the chart; `None` if they were not listed.
-    pub explanation: Option<ChartExplanation>,
 }
 
 /// The versions of a chart, and why each is selected or not.

@@ -53,7 +53,7 @@ pub use self::{
     bounds::MemoryBounds,
     download::{ChartDownload, DigestMismatch, DownloadError, Downloaded, MAX_ARCHIVE, Origin},
     error::ResolveError,
-    explain::{ChartExplanation, ExplainedSelection, JudgedVersion, Listed, ListedVersion, Listing},
+    explain::{ChartExplanation, JudgedVersion, Listed, ListedVersion, Listing},
     http::{Addresses, CaCertificate, Cidr, CidrError},
     metrics::{FetchMetrics, ResolutionMetrics, resolution_failures},
     repository::{ChartInterest, normalized_index_url},
@@ -172,6 +172,15 @@ impl Resolver {
             access: None,
         }
     }
+}
+
+/// The selection of a version, with its explanation.
+#[derive(Debug)]
+pub struct ExplainedSelection {
+    /// The version that a reconciliation would get now, or its error.
+    pub selected: Result<ChartVersion, ResolveError>,
+    /// The versions of the chart; `None` if they were not listed.
+    pub explanation: Option<ChartExplanation>,
 }
 
 /// Resolves the charts of one HelmOp.

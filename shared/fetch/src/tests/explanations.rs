@@ -49,7 +49,7 @@ async fn an_index_is_explained_without_another_request() {
 }
 
 #[tokio::test]
-async fn versions_that_the_index_has_in_vain_are_explained_too() {
+async fn invalid_entries_of_the_index_are_explained_too() {
     let text = format!(
         "apiVersion: v1\nentries:\n  {CHART}:\n{}    appVersion: \"7.1\"\n{}",
         entry(CHART, "1.0.0"),
