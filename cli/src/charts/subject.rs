@@ -20,7 +20,7 @@ use kube::{Client, Config, api::ListParams};
 use crate::{
     cluster::{Cluster, ClusterArgs, request::Request, selection::Scope},
     failure::Failure,
-    terminal::Console,
+    terminal::{Console, table::one_line},
 };
 
 /// Which HelmOp.
