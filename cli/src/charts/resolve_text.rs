@@ -64,7 +64,15 @@ fn write_chart(chart: &ChartResolution, is_wide: bool, console: &mut Console<'_>
         }
         (None, Some(problem)) => field(
             "Selected",
-            format!("none: {}", problem.reason),
+            format!(
+                "{}: {}",
+                if chart.candidates.is_some() {
+                    "none"
+                } else {
+                    "unknown"
+                },
+                problem.reason
+            ),
             Some(Style::Bad),
             console,
         )?,

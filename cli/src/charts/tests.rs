@@ -198,7 +198,7 @@ async fn the_uptake_of_the_selected_version_follows_from_the_polls() {
     let uptake = resolution.charts[0].uptake.clone().unwrap();
     assert_eq!(
         (uptake.differs, &*uptake.message),
-        (false, "it is the recorded version")
+        (false, "already: it is the recorded version")
     );
 }
 

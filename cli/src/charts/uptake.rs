@@ -63,7 +63,7 @@ impl UptakeInput<'_> {
         };
         let is_republished = !recorded.digest.is_empty() && recorded.digest != selected.digest;
         if recorded.version == selected.version && !is_republished {
-            return Some(message(false, "it is the recorded version"));
+            return Some(message(false, "already: it is the recorded version"));
         }
         if !chart.request.is_floating() {
             return Some(message(
