@@ -299,7 +299,8 @@ fn from_file(path: &Path) -> Result<HelmOp, Failure> {
 
 /// Reports what is left out, and why.
 fn note(console: &mut Console<'_>, consequence: &str, failure: &Failure) -> Result<(), Failure> {
-    Ok(writeln!(console.err, "note: {consequence}: {}", failure.message)?)
+    let message = one_line(failure.message.clone());
+    Ok(writeln!(console.err, "note: {consequence}: {message}")?)
 }
 
 /// A client that sends no request: without a Secret there is none to read.

@@ -63,8 +63,8 @@ async fn recorded(whole: &Whole, name: &str) -> Value {
 /// Before a HelmOp is applied, `resolve` selects what the controller then records: versions, digests and URLs.
 #[tokio::test]
 async fn resolve_agrees_with_the_controller() {
-    let whole = whole().await;
-    let registry = OciRegistry::private(&whole.bed).await.unwrap();
+    let whole = &whole().await;
+    let registry = OciRegistry::private(whole.bed).await.unwrap();
     for version in VERSIONS {
         registry.push("web", version).await.unwrap();
     }
@@ -161,7 +161,7 @@ async fn resolve_agrees_with_the_controller() {
 /// The reasons of the controller, with exit codes: 1 if no version matches, 2 if the versions are unknown.
 #[tokio::test]
 async fn failures_are_those_of_the_controller() {
-    let whole = whole().await;
+    let whole = &whole().await;
     let name = Whole::name("prerelease");
     let spec = |version: &str, secret: &str| {
         json!({
@@ -209,7 +209,7 @@ async fn failures_are_those_of_the_controller() {
 /// A newer version in the range is shown with what keeps the HelmOp from it, and one request serves all HelmOps of a repository.
 #[tokio::test]
 async fn outdated_charts_are_listed_with_one_request_for_each_repository() {
-    let whole = whole().await;
+    let whole = &whole().await;
     let folder = whole.bed.directory.join("outdated-charts");
     let charts = ChartRepo::build(
         &whole.bed.tools,
