@@ -89,13 +89,13 @@ async fn resolve_agrees_with_the_controller() {
 
     let repo = |version: &str| {
         json!({
-            "helm": { "repo": server.url(), "chart": "web", "version": version }, "helmSecretName": repo_secret,
+            "helm": { "repo": server.url(), "chart": "web", "version": version }, "helmSecretName": repo_secret, "paused": true,
         })
     };
     let oci = |version: &str| {
         json!({
             "helm": { "repo": format!("oci://{}/charts/web", registry.host), "version": version },
-            "helmSecretName": oci_secret,
+            "helmSecretName": oci_secret, "paused": true,
         })
     };
     let mut several = repo("^1.0");
@@ -103,7 +103,8 @@ async fn resolve_agrees_with_the_controller() {
         { "clusterSelector": {}, "helm": { "chart": "db", "version": "~3.0" } },
         { "clusterSelector": {}, "helm": { "version": "0.1.0" } },
     ]);
-    let public = json!({ "helm": { "repo": whole.server.url(), "chart": "web", "version": "0.x" } });
+    let public =
+        json!({ "helm": { "repo": whole.server.url(), "chart": "web", "version": "0.x" }, "paused": true });
     let label = Whole::name("resolve");
     for (number, (spec, version)) in [
         (repo("^1.0"), "1.1.0+build.5"),
