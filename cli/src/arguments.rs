@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     changes::{poll, reconcile, rollback, suspend, wait},
+    charts::{outdated, resolve, versions},
     cluster::ClusterArgs,
     commands::{completion, explain, version},
     state::{events, history, status, tree},
@@ -35,6 +36,12 @@ pub struct Arguments {
 pub enum Command {
     /// Validate HelmOps in files, without a cluster
     Validate(validate::ValidateArgs),
+    /// Show which version of a chart would be selected now, and why
+    Resolve(resolve::ResolveArgs),
+    /// List the versions of a chart around the current one
+    Versions(versions::VersionsArgs),
+    /// List the HelmOps whose charts have newer versions
+    Outdated(outdated::OutdatedArgs),
     /// Show HelmOps: versions, ready clusters, polls; with a name, why one is in its state
     Status(status::StatusArgs),
     /// Show a HelmOp, its Bundle, its clusters and their objects

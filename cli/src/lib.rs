@@ -9,6 +9,7 @@
 
 pub mod arguments;
 pub mod changes;
+pub mod charts;
 pub mod cluster;
 pub mod commands;
 pub mod failure;

@@ -7,6 +7,7 @@ use clap::Parser;
 use crate::{
     arguments::{Arguments, Command},
     changes::{poll, reconcile, rollback, suspend, wait},
+    charts::{outdated, resolve, versions},
     commands::{completion, explain, version},
     failure::Failure,
     state::{events, history, status, tree},
@@ -37,6 +38,9 @@ pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failur
     let cluster = &arguments.cluster;
     match arguments.command {
         Command::Validate(args) => validate::run(&args, cluster, console),
+        Command::Resolve(args) => block_on(resolve::run(&args, cluster, console)),
+        Command::Versions(args) => block_on(versions::run(&args, cluster, console)),
+        Command::Outdated(args) => block_on(outdated::run(&args, cluster, console)),
         Command::Status(args) => block_on(status::run(&args, cluster, console)),
         Command::Tree(args) => block_on(tree::run(&args, cluster, console)),
         Command::History(args) => block_on(history::run(&args, cluster, console)),
@@ -60,7 +64,10 @@ fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Fa
         .enable_all()
         .build()
         .map_err(|error| Failure::because("cannot start", &error))?;
-    runtime.block_on(command)
+    let result = runtime.block_on(command);
+    // A thread may still read a response that nobody waits for.
+    runtime.shutdown_background();
+    result
 }
 
 fn report(failure: &Failure, console: &mut Console<'_>) {

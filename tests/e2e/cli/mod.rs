@@ -3,3 +3,4 @@
 mod changes;
 mod state;
 mod validate;
+mod charts;
