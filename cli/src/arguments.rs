@@ -3,8 +3,10 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
+    check::CheckArgs,
     cluster::ClusterArgs,
-    commands::{completion, explain, version},
+    clusters::ClustersArgs,
+    commands::{completion, explain, logs, version},
 };
 
 /// Look before you apply a HelmOp, and see why one is stuck
@@ -32,6 +34,12 @@ pub struct Arguments {
 pub enum Command {
     /// Explain a reason that a condition, a denial, an Event or a metric names
     Explain(explain::ExplainArgs),
+    /// Join, list and remove the clusters that HelmOps are deployed to
+    Cluster(ClustersArgs),
+    /// Check the installation: CRDs, processes, webhook, certificates, leader, permissions, agents
+    Check(CheckArgs),
+    /// Print the log lines of the processes, of all replicas in one order
+    Logs(logs::LogsArgs),
     /// Print the versions of this program and of helmops on the cluster
     Version(version::VersionArgs),
     /// Print the completion script of a shell

@@ -8,7 +8,9 @@
 //! ```
 
 pub mod arguments;
+pub mod check;
 pub mod cluster;
+pub mod clusters;
 pub mod commands;
 pub mod failure;
 pub mod output;

@@ -6,7 +6,8 @@ use clap::Parser;
 
 use crate::{
     arguments::{Arguments, Command},
-    commands::{completion, explain, version},
+    check, clusters,
+    commands::{completion, explain, logs, version},
     failure::Failure,
     terminal::{Console, style::Style},
 };
@@ -34,6 +35,9 @@ pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failur
     let cluster = &arguments.cluster;
     match arguments.command {
         Command::Explain(args) => explain::run(&args, console),
+        Command::Cluster(args) => wait(clusters::run(&args, cluster, console)),
+        Command::Check(args) => wait(check::run(&args, cluster, console)),
+        Command::Logs(args) => wait(logs::run(&args, cluster, console)),
         Command::Version(args) => wait(version::run(&args, cluster, console)),
         Command::Completion(args) => completion::run(&args, console),
         Command::Man(args) => completion::write_man_pages(&args),

@@ -1,5 +1,10 @@
 //! The cluster that a command is about, selected as kubectl selects it.
 
+pub mod apply;
+pub mod permission;
+pub mod requests;
+pub mod until;
+
 use std::path::PathBuf;
 
 use helmops_kube::set_user_agent;
@@ -56,7 +61,7 @@ impl ClusterArgs {
     }
 
     /// The configuration of the selected context; without a kubeconfig, that of the pod in which the command runs.
-    async fn config(&self) -> Result<Config, Failure> {
+    pub async fn config(&self) -> Result<Config, Failure> {
         let options = KubeConfigOptions {
             context: self.context.clone(),
             ..KubeConfigOptions::default()
