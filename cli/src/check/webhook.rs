@@ -205,8 +205,8 @@ fn invalid() -> (HelmOp, String) {
     let mut helmop = HelmOp::default();
     helmop.metadata.name = Some(NEVER_STORED.to_owned());
     let errors = ValidHelmOp::try_from(&helmop).err();
-    let first = errors.as_ref().and_then(|errors| errors.first());
-    let text = first.map(|error| error.message()).unwrap_or_default();
+    let first = errors.as_ref().and_then(|errors| errors.reported().first());
+    let text = first.map(|error| error.detail.clone()).unwrap_or_default();
     (helmop, text)
 }
 

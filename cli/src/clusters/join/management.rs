@@ -192,7 +192,7 @@ pub async fn token(client: &Client, namespace: &str, timeout: Duration) -> Resul
         .create_token_request(ACCOUNT, &PostParams::default(), &request)
         .await
     {
-        Ok(created) => Ok(created.status.map(|status| status.token)),
+        Ok(created) => Ok(created.status.and_then(|status| status.token)),
         Err(error) if requests::is_not_found(&error) => Ok(None),
         Err(error) => Err(requests::failed(attempt(), &error)),
     };
