@@ -42,3 +42,5 @@ mod install;
 mod monitoring;
 
 mod chaos;
+
+mod cli;

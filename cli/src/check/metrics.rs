@@ -1,13 +1,18 @@
 //! The metrics of the leader, through the API server's proxy: how long the queue is, and when a reconciliation last succeeded.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use kube::Client;
+use tokio::time::timeout;
 
 use super::finding::{Finding, Group};
 use crate::{cluster::requests, terminal::age};
 
 /// The port of the metrics, as the manifests name it.
 const PORT: u16 = 8081;
+/// An API server that cannot reach a pod waits for longer than a person does.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// More are a sign that the controller does not keep up.
 const MANY: f64 = 1000.0;
 
@@ -17,15 +22,14 @@ pub async fn check(client: &Client, namespace: &str, pod: &str, now: Timestamp) 
     let Ok(request) = http::Request::get(path).body(Vec::new()) else {
         return Finding::skipped(Group::Metrics, format!("{pod} is no name of a pod"));
     };
-    match client.request_text(request).await {
-        Ok(text) => judge(pod, &text, now),
-        Err(error) => {
-            let text = format!(
-                "those of pod {pod} are not reachable through the API server: {}",
-                requests::text(&error)
-            );
-            Finding::skipped(Group::Metrics, text)
-        }
+    let unreachable = |why: &str| {
+        let text = format!("those of pod {pod} are not reachable through the API server: {why}");
+        Finding::skipped(Group::Metrics, text)
+    };
+    match timeout(PATIENCE, client.request_text(request)).await {
+        Ok(Ok(text)) => judge(pod, &text, now),
+        Ok(Err(error)) => unreachable(&requests::text(&error)),
+        Err(_) => unreachable("no response in time"),
     }
 }
 

@@ -9,6 +9,7 @@ use k8s_openapi::{
         admissionregistration::v1::{
             MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
         },
+        core::v1::Service,
         discovery::v1::EndpointSlice,
     },
 };
@@ -163,20 +164,46 @@ async fn endpoints(client: &Client, hook: &Hook) -> Option<Finding> {
         return Some(Finding::ok(Group::Webhook, format!("the API server calls {url}")));
     };
     let (namespace, name) = (&service.namespace, &service.name);
+    let object = format!("Service {namespace}/{name}");
+    let skipped = |what: &str| Finding::skipped(Group::Webhook, format!("{object}: you may not {what}"));
+    let failed = |error: &kube::Error| {
+        Finding::error(Group::Webhook, format!("{object}: {}", requests::text(error)), "")
+    };
+    match Api::<Service>::namespaced(client.clone(), namespace)
+        .get_opt(name)
+        .await
+    {
+        Ok(Some(found)) => {
+            if let Some(target) = external_name(&found) {
+                return Some(Finding::ok(Group::Webhook, format!("{object} leads to {target}")));
+            }
+        }
+        Ok(None) => {
+            let fix = "install it again: kubectl apply --server-side -k manifests";
+            return Some(Finding::error(
+                Group::Webhook,
+                format!("{object} does not exist"),
+                fix,
+            ));
+        }
+        Err(error) if requests::is_forbidden(&error) => return Some(skipped("read it")),
+        Err(error) => return Some(failed(&error)),
+    }
     let slices = Api::<EndpointSlice>::namespaced(client.clone(), namespace);
     let params = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
     Some(match slices.list(&params).await {
-        Ok(found) => judge_endpoints(&format!("Service {namespace}/{name}"), &found.items),
-        Err(error) if requests::is_forbidden(&error) => Finding::skipped(
-            Group::Webhook,
-            format!("Service {namespace}/{name}: you may not list EndpointSlices"),
-        ),
-        Err(error) => Finding::error(
-            Group::Webhook,
-            format!("Service {namespace}/{name}: {}", requests::text(&error)),
-            "",
-        ),
+        Ok(found) => judge_endpoints(&object, &found.items),
+        Err(error) if requests::is_forbidden(&error) => skipped("list EndpointSlices"),
+        Err(error) => failed(&error),
     })
+}
+
+/// Where a Service without endpoints leads to.
+fn external_name(service: &Service) -> Option<&str> {
+    let spec = service.spec.as_ref()?;
+    spec.external_name
+        .as_deref()
+        .filter(|_| spec.type_.as_deref() == Some("ExternalName"))
 }
 
 fn judge_endpoints(service: &str, slices: &[EndpointSlice]) -> Finding {
