@@ -1,6 +1,7 @@
 //! The cluster that a command is about, selected as kubectl selects it.
 
 pub mod apply;
+pub mod duration;
 pub mod permission;
 pub mod requests;
 pub mod until;

@@ -32,6 +32,14 @@ pub struct AgentOptions {
 }
 
 impl AgentOptions {
+    /// Nothing but a scope.
+    pub fn in_scope(scope: &str) -> Self {
+        Self {
+            scope: scope.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// The namespace of the agent.
     pub fn namespace(&self) -> &str {
         if self.scope.is_empty() {

@@ -12,9 +12,8 @@ use jiff::Timestamp;
 use kube::{Api, api::ListParams};
 use serde::Serialize;
 
-use super::join::duration;
 use crate::{
-    cluster::{ClusterArgs, requests},
+    cluster::{ClusterArgs, duration::duration, requests},
     failure::Failure,
     output::{self, Format, OutputArgs},
     terminal::{

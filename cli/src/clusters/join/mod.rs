@@ -8,7 +8,6 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 use helmops_api::NamespacedName;
-use helmops_core::targeting::names::cluster_namespace;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::{
     Api, Client,
@@ -27,7 +26,9 @@ use crate::{
     cluster::{
         Cluster, ClusterArgs,
         apply::{self, FIELD_MANAGER, Written, as_json, name_of},
-        permission, requests,
+        duration::duration,
+        permission::{self, Permission},
+        requests,
     },
     failure::Failure,
     output::{self, Format, OutputArgs},
@@ -105,11 +106,6 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A Go duration, as the flags of the processes have them.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    go_duration::parse(text).map_err(|error| error.to_string())
-}
-
 /// Joins a cluster.
 ///
 /// # Errors
@@ -174,10 +170,10 @@ impl Join<'_> {
             let options = self.options(None, &Workload::default()).await;
             return self.print(&objects(&options)?, console);
         }
-        let known = self
-            .steps
-            .run(console, "Reading both clusters", self.observe())
-            .await?;
+        let what = "Checking your permissions on both clusters";
+        let existing = self.steps.run(console, what, self.check_permissions()).await?;
+        let step = self.observe(existing);
+        let known = self.steps.run(console, "Reading both clusters", step).await?;
         if self.upstream.is_loopback() {
             let text = format!(
                 "{} is an address of this machine: if the agent cannot reach the management cluster there, use --server",
@@ -185,10 +181,6 @@ impl Join<'_> {
             );
             self.steps.warn(console, &text)?;
         }
-        let step = self.check_permissions(&known);
-        self.steps
-            .run(console, "Checking your permissions on both clusters", step)
-            .await?;
         let step = self.create_cluster(&known);
         self.steps
             .run(console, &format!("Creating Cluster {}", self.name), step)
@@ -238,8 +230,8 @@ impl Join<'_> {
         Ok(())
     }
 
-    async fn observe(&self) -> Result<(Known, String), Failure> {
-        let existing = management::get(&self.management.client, &self.name).await?;
+    /// What is on the clusters, if this cluster may join.
+    async fn observe(&self, existing: Option<helmops_api::Cluster>) -> Result<(Known, String), Failure> {
         let [one, other] =
             [&self.management, &self.workload].map(|cluster| workload::identity(&cluster.client));
         let (one, other) = tokio::join!(one, other);
@@ -248,15 +240,10 @@ impl Join<'_> {
             return Err(Failure::negative(message)
                 .with_hint("its agent needs no access to another cluster: apply manifests/local, as docs/agent.md describes"));
         }
-        let scope = existing
-            .as_ref()
-            .map_or("", |cluster| &cluster.spec.agent_namespace);
-        let namespace = if scope.is_empty() {
-            agent_objects::NAMESPACE
-        } else {
-            scope
-        };
-        let found = workload::observe(&self.workload.client, namespace).await?;
+        let namespace = AgentOptions::in_scope(scope(existing.as_ref()))
+            .namespace()
+            .to_owned();
+        let found = workload::observe(&self.workload.client, &namespace).await?;
         let credentials = plan::admit(&self.name, &found, self.args.take_over)?;
         let options = self.options(existing.as_ref(), &found).await;
         let objects = objects(&options)?;
@@ -289,39 +276,39 @@ impl Join<'_> {
             }
         };
         AgentOptions {
-            scope: existing
-                .map(|cluster| cluster.spec.agent_namespace.clone())
-                .unwrap_or_default(),
             image,
             flags: self.args.agent_flag.clone(),
+            ..AgentOptions::in_scope(scope(existing))
         }
     }
 
-    async fn check_permissions(&self, known: &Known) -> Result<((), String), Failure> {
+    /// Reads the Cluster if that is possible, and checks all permissions before anything is written.
+    async fn check_permissions(&self) -> Result<(Option<helmops_api::Cluster>, String), Failure> {
+        let client = &self.management.client;
+        let get = Permission::new("get", "fleet.cattle.io", "clusters").within(&self.name.namespace);
+        let may_get = get.on(&self.name.name).is_granted(client).await;
+        let failed = |error: kube::Error| requests::failed("cannot check permissions", &error);
+        let existing = if may_get.map_err(failed)? {
+            management::get(client, &self.name).await?
+        } else {
+            // It is listed with the other permissions that are missing.
+            None
+        };
         let labels = !self.args.labels.is_empty();
-        let management = plan::management_permissions(&self.name, known.existing.is_some(), labels);
-        let stops = known
-            .found
-            .has_fleets_agent
-            .then_some(match known.found.fleets_agent {
-                Some(FleetsAgent::StatefulSet) => "statefulsets",
-                _ => "deployments",
-            });
-        let mut workload = plan::workload_permissions(&known.objects, stops);
-        if let Some(secret) = self.secret(known, "", "")? {
-            workload.extend(plan::workload_permissions(&[secret], None));
-        }
-        workload.push(plan::everything());
+        let management = plan::management_permissions(&self.name, existing.is_some(), labels);
+        let options = AgentOptions::in_scope(scope(existing.as_ref()));
+        let mut objects = objects(&options)?;
+        objects.push(self.secret(&options, "", "")?);
+        let workload = plan::workload_permissions(&objects, options.namespace(), self.args.take_over);
         let missing = tokio::try_join!(
-            permission::missing(&self.management.client, &management),
+            permission::missing(client, &management),
             permission::missing(&self.workload.client, &workload),
         );
-        let (in_management, in_workload) =
-            missing.map_err(|error| requests::failed("cannot check permissions", &error))?;
+        let (in_management, in_workload) = missing.map_err(failed)?;
         match plan::lacking(&in_management, &in_workload) {
             Some(failure) => Err(failure),
             None => Ok((
-                (),
+                existing,
                 "you have all permissions that are needed on both clusters".to_owned(),
             )),
         }
@@ -355,19 +342,14 @@ impl Join<'_> {
         Ok(((namespace, token), done))
     }
 
-    /// The Secret, unless Fleet's is kept.
-    fn secret(&self, known: &Known, namespace: &str, token: &str) -> Result<Option<DynamicObject>, Failure> {
-        if known.credentials == Credentials::Keep {
-            return Ok(None);
-        }
+    /// The Secret with the access to the management cluster.
+    fn secret(&self, options: &AgentOptions, namespace: &str, token: &str) -> Result<DynamicObject, Failure> {
         let joined = Joined {
             cluster: self.name.clone(),
             deployment_namespace: namespace.to_owned(),
         };
-        let secret = access::secret(known.options.namespace(), &joined, &self.upstream, token);
-        secret
-            .map(Some)
-            .map_err(|error| Failure::because("cannot encode the Secret", &error))
+        let secret = access::secret(options.namespace(), &joined, &self.upstream, token);
+        secret.map_err(|error| Failure::because("cannot encode the Secret", &error))
     }
 
     /// Installs the agent. Returns whether it is started, or started again.
@@ -430,15 +412,14 @@ impl Join<'_> {
         token: &str,
     ) -> Result<((), String), Failure> {
         let namespace = known.options.namespace();
-        let Some(secret) = self.secret(known, deployments, token)? else {
-            return Ok((
-                (),
-                format!(
-                    "Secret {namespace}/{} of Fleet's agent is used as it is",
-                    access::SECRET
-                ),
-            ));
-        };
+        if known.credentials == Credentials::Keep {
+            let done = format!(
+                "Secret {namespace}/{} of Fleet's agent is used as it is",
+                access::SECRET
+            );
+            return Ok(((), done));
+        }
+        let secret = self.secret(&known.options, deployments, token)?;
         // The agent itself writes the next token, as another field manager.
         let written = apply::apply(&self.workload.client, &secret, true).await;
         let (written, _) = written
@@ -486,13 +467,13 @@ fn objects(options: &AgentOptions) -> Result<Vec<DynamicObject>, Failure> {
     agent_objects::objects(options).map_err(|error| Failure::unable(error.to_string()))
 }
 
-fn last_seen(cluster: &helmops_api::Cluster) -> String {
-    helmops_core::status::last_seen(&cluster.status).to_owned()
+/// `spec.agentNamespace` of the Cluster.
+fn scope(cluster: Option<&helmops_api::Cluster>) -> &str {
+    cluster.map_or("", |cluster| &cluster.spec.agent_namespace)
 }
 
-/// The namespace that the Cluster will have, unless there is a conflict.
-pub fn expected_namespace(cluster: &NamespacedName) -> String {
-    cluster_namespace(&cluster.namespace, &cluster.name)
+fn last_seen(cluster: &helmops_api::Cluster) -> String {
+    helmops_core::status::last_seen(&cluster.status).to_owned()
 }
 
 async fn stop_fleets_agent(

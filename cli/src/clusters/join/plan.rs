@@ -81,20 +81,22 @@ pub fn management_permissions(cluster: &NamespacedName, exists: bool, labels: bo
     needed
 }
 
-/// The permissions that the user needs in the workload cluster, to apply these objects.
-pub fn workload_permissions(objects: &[DynamicObject], stops: Option<&str>) -> Vec<Permission> {
+/// The permissions that the user needs in the workload cluster, to apply these objects, to see Fleet's agent, and to stop it.
+pub fn workload_permissions(objects: &[DynamicObject], namespace: &str, stops: bool) -> Vec<Permission> {
+    let of_fleet = |verb: &str, resource: &str| {
+        Permission::new(verb, "apps", resource)
+            .within(namespace)
+            .on(FLEETS_AGENT)
+    };
     let mut needed: Vec<_> = objects.iter().flat_map(to_apply).collect();
-    if let (Some(resource), Some(object)) = (stops, objects.last()) {
-        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-        let scale = Permission::new("patch", "apps", &format!("{resource}/scale"));
-        needed.push(scale.within(namespace).on(FLEETS_AGENT));
+    needed.extend(["deployments", "statefulsets"].map(|resource| of_fleet("get", resource)));
+    if stops {
+        needed
+            .extend(["deployments/scale", "statefulsets/scale"].map(|resource| of_fleet("patch", resource)));
     }
+    // The agent may do everything, and only a user who may do the same can grant that.
+    needed.push(Permission::new(ALL, ALL, ALL));
     needed
-}
-
-/// The agent may do everything, and only a user who may do the same can grant that.
-pub fn everything() -> Permission {
-    Permission::new(ALL, ALL, ALL)
 }
 
 fn to_apply(object: &DynamicObject) -> Vec<Permission> {
@@ -218,11 +220,11 @@ mod tests {
     #[test]
     fn every_object_needs_permissions_and_so_does_the_token() {
         let objects = objects(&AgentOptions::default()).unwrap();
-        let needed: Vec<_> = workload_permissions(&objects, Some("deployments"))
+        let needed: Vec<_> = workload_permissions(&objects, "cattle-fleet-system", true)
             .iter()
             .map(ToString::to_string)
             .collect();
-        assert_eq!(needed.len(), 3 * objects.len() + 1);
+        assert_eq!(needed.len(), 3 * objects.len() + 5);
         for expected in [
             "create namespaces cattle-fleet-system",
             "patch clusterrolebindings.rbac.authorization.k8s.io helmops-agent",
@@ -254,7 +256,7 @@ mod tests {
     fn all_missing_permissions_are_listed_by_cluster() {
         assert!(lacking(&[], &[]).is_none());
         let [a, b] = ["get", "patch"].map(|verb| Permission::new(verb, "", "secrets").within("x"));
-        let failure = lacking(&[a], &[b, everything()]).unwrap();
+        let failure = lacking(&[a], &[b, Permission::new(ALL, ALL, ALL)]).unwrap();
         assert_eq!(
             failure.message,
             "your users lack permissions; nothing was changed\n\

@@ -85,10 +85,7 @@ pub async fn delete(client: &Client, namespace: &str, keeps_access: bool) -> Res
     } else {
         namespace
     };
-    let options = AgentOptions {
-        scope: scope.to_owned(),
-        ..AgentOptions::default()
-    };
+    let options = AgentOptions::in_scope(scope);
     let objects = agent_objects::objects(&options).map_err(|error| Failure::unable(error.to_string()))?;
     // In reverse, so that permissions end last. The namespace comes first, and stays.
     for object in objects.iter().skip(1).rev() {

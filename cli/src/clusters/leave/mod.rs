@@ -21,12 +21,12 @@ use helmops_api::NamespacedName;
 
 use super::{
     agent_objects,
-    join::{duration, management},
+    join::management,
     steps::Steps,
     workload::{self, Workload, WorkloadArgs},
 };
 use crate::{
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, duration::duration},
     failure::Failure,
     terminal::{Console, marks::Marks},
 };

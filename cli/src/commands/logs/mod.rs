@@ -15,8 +15,7 @@ use kube::{
 use self::line::{Line, merged};
 use crate::{
     check::installed::NAMESPACE,
-    cluster::{Cluster, ClusterArgs, requests},
-    clusters::join::duration,
+    cluster::{Cluster, ClusterArgs, duration::duration, requests},
     failure::Failure,
     output::{Format, OutputArgs},
     terminal::Console,
