@@ -48,3 +48,46 @@ pub enum Command {
     #[command(hide = true)]
     Man(completion::ManArgs),
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn flags(command: &clap::Command, all: &mut BTreeSet<String>) {
+        let long = command.get_arguments().filter_map(clap::Arg::get_long);
+        all.extend(long.map(|flag| format!("--{flag}")));
+        for command in command.get_subcommands() {
+            flags(command, all);
+        }
+    }
+
+    /// `make lint` accepts the flags in these tables.
+    #[test]
+    fn documented_flags_exist() {
+        let mut all = BTreeSet::new();
+        flags(&Arguments::command(), &mut all);
+        for page in [
+            include_str!("../../docs/cli/clusters.md"),
+            include_str!("../../docs/cli/check.md"),
+        ] {
+            let rows: Vec<_> = page
+                .lines()
+                .filter_map(|line| line.strip_prefix("| `--"))
+                .collect();
+            assert!(!rows.is_empty());
+            for row in rows {
+                let flag = row.split([' ', '`', '=']).next().unwrap_or_default();
+                assert!(all.contains(&format!("--{flag}")), "{flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -38,9 +38,10 @@ pub async fn check(client: &Client, limit: Duration, now: Timestamp) -> Vec<Find
 }
 
 fn judge_all(rows: impl Iterator<Item = ClusterRow>, now: Timestamp) -> Vec<Finding> {
-    let mut reporting = 0;
+    let (mut reporting, mut all) = (0, 0);
     let mut findings = Vec::new();
     for row in rows {
+        all += 1;
         match judge(&row, now) {
             Some(finding) => findings.push(finding),
             None => reporting += 1,
@@ -59,10 +60,7 @@ fn judge_all(rows: impl Iterator<Item = ClusterRow>, now: Timestamp) -> Vec<Find
     if reporting > 0 || findings.is_empty() {
         findings.insert(
             0,
-            Finding::ok(
-                Group::Agents,
-                format!("{reporting} agents report, with version {VERSION} or an unknown one"),
-            ),
+            Finding::ok(Group::Agents, format!("{reporting} of {all} agents report")),
         );
     }
     findings
@@ -138,7 +136,7 @@ mod tests {
         let findings = judge_all(rows.into_iter(), now());
         let texts: Vec<_> = findings.iter().map(|finding| &*finding.message).collect();
         assert_eq!(texts.len(), 4, "{texts:?}");
-        assert!(texts[0].starts_with("2 agents report"));
+        assert!(texts[0].starts_with("2 of 5 agents report"));
         assert_eq!(texts[1], "Cluster a/c: its agent is silent for 3h");
         assert_eq!(texts[2], "Cluster a/d: no agent has reported yet");
         assert!(texts[3].contains("is version 0.0.1"));

@@ -105,7 +105,7 @@ fn judge(
     match compare(&self::schema(expected).unwrap_or_default(), &schema) {
         Comparison::Same => Finding::ok(Group::Crds, format!("{name} is that of this version{aged}")),
         Comparison::HasMore(count) => {
-            let message = format!("{name} is newer: {count} more fields, which are passed on{aged}");
+            let message = format!("{name} is newer; its other fields ({count}) are passed on{aged}");
             Finding::ok(Group::Crds, message)
         }
         Comparison::Lacks(fields) => {
@@ -113,7 +113,8 @@ fn judge(
             let more = if fields.len() > NAMED { ", …" } else { "" };
             let count = fields.len();
             let message = format!(
-                "{name} is older than this program or that of Fleet: it lacks {count} fields, which the API server drops: {named}{more}{aged}"
+                "{name} is older than this program, or that of Fleet; the API server drops the fields that it lacks ({count}): \
+                 {named}{more}{aged}"
             );
             let fix = format!("{apply}; beside Fleet, Fleet's CRDs are sufficient (docs/install.md)");
             Finding::warning(Group::Crds, message, fix)
@@ -269,14 +270,14 @@ mod tests {
             (
                 Some(changed(|json| remove(json, AGENT, "version"))),
                 Level::Warning,
-                "lacks 1 fields, which the API server drops: status.agent.version",
+                "lacks (1): status.agent.version",
             ),
             (
                 Some(changed(|json| {
                     json.pointer_mut(SPEC).unwrap()["new"] = json!({ "type": "string" })
                 })),
                 Level::Ok,
-                "is newer: 1 more fields",
+                "is newer; its other fields (1)",
             ),
         ] {
             let finding = judged(found.as_ref());
@@ -295,9 +296,7 @@ mod tests {
             );
         })));
         assert!(
-            finding
-                .message
-                .contains("lacks 1 fields, which the API server drops: status, created"),
+            finding.message.contains("lacks (1): status, created"),
             "{finding:?}"
         );
     }

@@ -130,7 +130,7 @@ impl Versions {
         }
         for (version, count) in &self.agents {
             let version = if version.is_empty() { "unknown" } else { version };
-            writeln!(console.out, "agents {version} on {count} clusters")?;
+            writeln!(console.out, "agent {version} on clusters: {count}")?;
         }
         for unknown in &self.unknown {
             writeln!(console.err, "unknown: {unknown}")?;
@@ -204,7 +204,7 @@ mod tests {
             format!(
                 "kubectl-helmop 0.1.0 (commit a)\nKubernetes v1.36.0\ncontroller {VERSION} in helmops-system/helmops-controller\n\
                  webhook 0.0.1 in helmops-system/helmops-webhook (not that of this program)\n\
-                 agents unknown on 1 clusters\nagents 0.1.0 on 2 clusters\n"
+                 agent unknown on clusters: 1\nagent 0.1.0 on clusters: 2\n"
             )
         );
     }

@@ -110,7 +110,7 @@ async fn an_installation_is_checked_while_it_works_and_while_parts_of_it_do_not(
         "✔ the certificate in Secret helmops-system/helmops-webhook-tls is trusted",
         "✔ Lease helmops-system/fleet-helmops-leader-election-shard is held by helmops-controller-0",
         "- those of pod helmops-controller-0 are not reachable through the API server",
-        "✔ 1 agents report",
+        "✔ 1 of 1 agents report",
     ] {
         assert!(printed.contains(line), "{line:?} is not in:\n{printed}");
     }
@@ -204,7 +204,7 @@ async fn versions_and_logs(installation: &Installation) {
     for line in [
         "controller 0.1.0 in helmops-system/helmops-controller\n",
         "webhook 0.1.0 in helmops-system/helmops-webhook\n",
-        "agents 0.1.0 on 1 clusters\n",
+        "agent 0.1.0 on clusters: 1\n",
     ] {
         assert!(printed.contains(line), "{line:?} is not in:\n{printed}");
     }
@@ -282,7 +282,7 @@ async fn an_old_crd_is_a_warning(installation: &Installation) {
     )
     .await;
     let (code, printed) = installation.check("check").await;
-    let line = "! clusters.fleet.cattle.io is older than this program or that of Fleet: it lacks 1 fields, which the API server drops: \
+    let line = "! clusters.fleet.cattle.io is older than this program, or that of Fleet; the API server drops the fields that it lacks (1): \
                 status.agent.version";
     assert!(code == 0 && printed.contains(line), "{printed}");
 }

@@ -161,7 +161,7 @@ async fn leaves_with_its_releases(clusters: &TwoClusters, agent: Agent) {
     let shop = clusters.workload.kubectl().in_namespace("shop");
     let leave = clusters.succeeds("cluster leave edge-1 --to-context edge --delete-releases --yes");
     let (printed, ()) = tokio::join!(leave, clusters.end_with_its_pod(agent));
-    assert!(printed.contains("✔ 1 releases uninstalled"), "{printed}");
+    assert!(printed.contains("✔ releases uninstalled: 1"), "{printed}");
     until_none(&shop, "deployment/web").await;
     assert_eq!(clusters.workspace().get("cluster/edge-1").await.unwrap(), None);
     let gone = clusters

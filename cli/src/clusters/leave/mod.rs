@@ -164,7 +164,7 @@ impl Leave<'_> {
             Some(cluster) => releases::of(&self.management.client, &cluster.status.namespace).await?,
             None => Vec::new(),
         };
-        let done = format!("Cluster {} with {} releases", self.name, releases.len());
+        let done = format!("Cluster {}, releases on it: {}", self.name, releases.len());
         let known = Known {
             cluster,
             agent_namespace,
@@ -206,9 +206,9 @@ impl Leave<'_> {
         let name = &self.name;
         let count = known.releases.len();
         let releases = if self.args.delete_releases {
-            format!("The agent UNINSTALLS its {count} releases first.")
+            format!("The agent UNINSTALLS its releases ({count}) first.")
         } else {
-            format!("Its {count} releases stay and keep running.")
+            format!("Its releases ({count}) stay and keep running.")
         };
         let from = match &self.workload {
             Some(_) => format!(" and the agent on {}", self.args.workload.shown()),

@@ -77,9 +77,9 @@ pub async fn until_gone(
         let suffix = if kept.is_empty() {
             String::new()
         } else {
-            format!(", {} are kept as their HelmOps say", kept.len())
+            format!(", kept as their HelmOps say: {}", kept.len())
         };
-        return Ok(((), format!("{} releases uninstalled{suffix}", wanted.len())));
+        return Ok(((), format!("releases uninstalled: {}{suffix}", wanted.len())));
     }
     let mut left = Vec::new();
     for release in wanted {
