@@ -14,7 +14,7 @@ const FIX: &str = "kubectl helmop logs controller shows why; docs/high-availabil
 pub struct Leaders {
     /// One for each Lease.
     pub findings: Vec<Finding>,
-    /// The holder of the Lease of the default shard: the name of its pod.
+    /// The pod that holds the Lease of the default shard.
     pub holder: Option<String>,
 }
 
@@ -59,8 +59,13 @@ fn judge_all(namespace: &str, found: &[Lease], now: Timestamp) -> Leaders {
     }
     Leaders {
         findings,
-        holder: default.and_then(|lease| lease.spec.as_ref()?.holder_identity.clone()),
+        holder: default.and_then(|lease| Some(pod(lease.spec.as_ref()?.holder_identity.as_deref()?))),
     }
+}
+
+/// The pod of a replica, whose identity has a suffix that is different after each start.
+fn pod(identity: &str) -> String {
+    identity.split('_').next().unwrap_or_default().to_owned()
 }
 
 fn judge(lease: &Lease, now: Timestamp) -> Finding {
@@ -80,6 +85,7 @@ fn judge(lease: &Lease, now: Timestamp) -> Finding {
         );
     };
     let elapsed = now.as_second() - renewed.as_second();
+    let holder = pod(&holder);
     let acquired = spec.acquire_time.map_or(renewed, |time| time.0);
     let duration = i64::from(spec.lease_duration_seconds.unwrap_or_default());
     if elapsed > duration {
@@ -114,7 +120,7 @@ mod tests {
         let now = "2026-01-01T12:00:00Z".parse().unwrap();
         let (recent, old) = ("2026-01-01T11:59:55.000000Z", "2026-01-01T11:58:00.000000Z");
         for (holder, renewed, level, text) in [
-            ("pod-1", recent, Level::Ok, "is held by pod-1 for 120m"),
+            ("pod-1_0f", recent, Level::Ok, "is held by pod-1 for 120m"),
             ("pod-1", old, Level::Error, "pod-1 has not renewed it for 2m"),
             ("", recent, Level::Error, "has no holder"),
         ] {

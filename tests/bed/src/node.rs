@@ -114,6 +114,10 @@ pub async fn run_agent_pod(
 ) -> Result<Pod> {
     let helm = agent_helm().await?;
     let folder = cluster.directory.join(pod);
+    // The volumes of a pod exist when it starts.
+    for volume in ["work", "cache"] {
+        std::fs::create_dir_all(folder.join(volume))?;
+    }
     let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
     let flags = [
         flag("helm", &helm),

@@ -99,7 +99,6 @@ async fn an_installation_is_checked_while_it_works_and_while_parts_of_it_do_not(
     .await
     .unwrap();
     let (_, printed) = installation.check("check").await;
-    eprintln!("{printed}");
     for line in [
         "✔ helmops.fleet.cattle.io is that of this version",
         "✔ clusters.fleet.cattle.io is that of this version",

@@ -50,7 +50,7 @@ async fn a_chart_runs_on_a_joined_cluster_within_a_minute() {
     let (printed, agent) = join(&clusters, "agent-0").await;
     until_deployed(&clusters).await;
     let elapsed = begin.elapsed();
-    eprintln!("cluster join, and the chart runs: {elapsed:?}\n{printed}");
+    eprintln!("cluster join, and the chart runs: {elapsed:?}");
     assert!(elapsed < Duration::from_mins(1), "it took {elapsed:?}");
     for line in [
         "✔ you have all permissions that are needed on both clusters",

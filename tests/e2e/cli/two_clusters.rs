@@ -200,5 +200,8 @@ pub async fn helmop(bed: &TestBed, kubeconfig: &Path, arguments: &str) -> Output
         .env("PATH", format!("{}:{path}", plugin.parent().unwrap().display()))
         .env("KUBECONFIG", kubeconfig)
         .env("LC_ALL", "C.UTF-8");
-    command::run(kubectl, "", DEADLINE).await.unwrap()
+    let output = command::run(kubectl, "", DEADLINE).await.unwrap();
+    // Shown if the test fails.
+    eprintln!("$ kubectl helmop {arguments}\n{}{}", output.stdout, output.stderr);
+    output
 }

@@ -45,22 +45,27 @@ fn api(client: &Client, namespace: &str) -> Api<Cluster> {
 /// # Errors
 /// If it cannot be read, or there is no such kind.
 pub async fn get(client: &Client, cluster: &NamespacedName) -> Result<Option<Cluster>, Failure> {
-    let found = api(client, &cluster.namespace).get_opt(&cluster.name).await;
-    let found = found.map_err(|error| requests::failed(format!("cannot read Cluster {cluster}"), &error))?;
-    if found.is_some() {
-        return Ok(found);
+    let clusters = api(client, &cluster.namespace);
+    match clusters.get_opt(&cluster.name).await {
+        Ok(Some(found)) => return Ok(Some(found)),
+        Ok(None) => {}
+        // No kind of the group exists.
+        Err(error) if requests::is_not_found(&error) => return Err(no_crd()),
+        Err(error) => return Err(requests::failed(format!("cannot read Cluster {cluster}"), &error)),
     }
     // Nor is there an object of a kind that does not exist.
-    let list = ListParams::default().limit(1);
-    match api(client, &cluster.namespace).list_metadata(&list).await {
-        Err(error) if requests::is_not_found(&error) => {
-            let message = "the management cluster has no CRD clusters.fleet.cattle.io";
-            Err(Failure::unable(message)
-                .with_hint("install helmops without Fleet there (docs/standalone.md), or select its context with --context"))
-        }
+    match clusters.list_metadata(&ListParams::default().limit(1)).await {
+        Err(error) if requests::is_not_found(&error) => Err(no_crd()),
         // The permission to read this one is enough.
         _ => Ok(None),
     }
+}
+
+fn no_crd() -> Failure {
+    let message = "the management cluster has no CRD clusters.fleet.cattle.io";
+    let hint =
+        "install helmops without Fleet there (docs/standalone.md), or select its context with --context";
+    Failure::unable(message).with_hint(hint)
 }
 
 /// A Cluster as it is created.
