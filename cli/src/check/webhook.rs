@@ -277,10 +277,10 @@ fn judge_probe(error: Option<&kube::Error>, expected: &str, namespace: &str, is_
     }
     if text.contains("failed calling webhook") {
         let fix = match () {
-            () if text.contains("x509") || text.contains("certificate") => {
+            () if text.contains("x509") || text.contains("tls:") => {
                 format!("the API server does not trust the certificate: see {CERTIFICATES}")
             }
-            () if text.contains("deadline exceeded") || text.contains("timeout") => {
+            () if text.contains("deadline exceeded") || text.contains("i/o timeout") => {
                 "a firewall may keep the API server from the pods: docs/install.md#private-clusters"
                     .to_owned()
             }
@@ -367,6 +367,12 @@ mod tests {
             assert_eq!(finding.level, level, "{finding:?}");
             assert!(finding.message.contains(text), "{finding:?}");
         }
+        // The URL of every request has a time limit.
+        let refused = "failed calling webhook \"v\": Post \"https://a.b.svc:443/validate?timeout=5s\": connect: connection refused";
+        assert_eq!(
+            judge_probe(Some(&rejected(500, refused)), &expected, "default", false).fix,
+            LOGS
+        );
         let untrusted = rejected(
             500,
             "failed calling webhook \"v\": tls: failed to verify certificate: x509: no",

@@ -119,6 +119,12 @@ pub fn image_beside(controller: &str) -> Option<String> {
     (name == "helmops" && !tag.contains('@')).then(|| format!("{path}helmops-agent:{tag}"))
 }
 
+/// Whether an image names its registry: container runtimes complete others with one that is not yours.
+pub fn has_registry(image: &str) -> bool {
+    let host = image.split_once('/').map_or("", |(host, _)| host);
+    host.contains(['.', ':']) || host == "localhost"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +179,20 @@ mod tests {
             .iter()
             .find(|one| one["name"] == "AGENT_SCOPE");
         assert_eq!(scope.unwrap()["value"], "edge-system");
+    }
+
+    #[test]
+    fn an_image_with_a_registry_is_recognized() {
+        for (image, expected) in [
+            ("registry.example.com/helmops-agent:1", true),
+            ("registry:5000/helmops-agent", true),
+            ("localhost/helmops-agent", true),
+            ("helmops-agent:1", false),
+            ("library/helmops-agent", false),
+            ("", false),
+        ] {
+            assert_eq!(has_registry(image), expected, "{image}");
+        }
     }
 
     #[test]

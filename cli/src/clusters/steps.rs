@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::{
-    failure::Failure,
+    failure::{Failure, UNABLE},
     terminal::{
         Console,
         marks::{Marks, harmless},
@@ -63,7 +63,11 @@ impl Steps {
         console.out.flush()
     }
 
+    /// A refusal has its own remedy; only what could not be done is tried again.
     fn explained(&self, mut failure: Failure) -> Failure {
+        if failure.code != UNABLE {
+            return failure;
+        }
         failure.hint = match (failure.hint.is_empty(), self.again.is_empty()) {
             (_, true) => failure.hint,
             (true, false) => self.again.to_owned(),

@@ -181,6 +181,10 @@ impl Join<'_> {
             );
             self.steps.warn(console, &text)?;
         }
+        if !agent_objects::has_registry(&known.options.image) {
+            let text = "the image has no registry: if the nodes of the workload cluster do not have it, name yours with --image";
+            self.steps.warn(console, text)?;
+        }
         let step = self.create_cluster(&known);
         self.steps
             .run(console, &format!("Creating Cluster {}", self.name), step)
@@ -258,7 +262,8 @@ impl Join<'_> {
             known,
             format!(
                 "management cluster {}, workload cluster {}",
-                self.management.server, self.workload.server
+                self.management.server.trim_end_matches('/'),
+                self.workload.server.trim_end_matches('/')
             ),
         ))
     }
