@@ -274,7 +274,7 @@ mod tests {
             ),
             (
                 Some(changed(|json| {
-                    json.pointer_mut(SPEC).unwrap()["new"] = json!({ "type": "string" })
+                    json.pointer_mut(SPEC).unwrap()["new"] = json!({ "type": "string" });
                 })),
                 Level::Ok,
                 "is newer; its other fields (1)",

@@ -58,7 +58,7 @@ pub struct CheckArgs {
 pub async fn run(args: &CheckArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
     let connected = cluster.connect().await?;
     let what = format!("Checking {}", connected.server);
-    let findings = progress::during(console, &what, findings(args, &connected)).await?;
+    let findings = progress::during(console, &what, Box::pin(findings(args, &connected))).await?;
     Report::new(findings).print(args.output.output, Marks::of_process(), console)
 }
 
@@ -80,7 +80,7 @@ async fn findings(args: &CheckArgs, cluster: &Cluster) -> Result<Vec<Finding>, F
     if findings.is_empty() {
         findings = installed::check(&installed);
     }
-    findings.extend(of_installation(cluster, &installed).await?);
+    findings.extend(Box::pin(of_installation(cluster, &installed)).await?);
     Ok(findings)
 }
 

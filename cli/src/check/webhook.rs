@@ -3,6 +3,7 @@
 use helmops_api::HelmOp;
 use helmops_certs::trust;
 use helmops_core::admit::ValidHelmOp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::{
     ByteString,
     api::{
@@ -71,7 +72,7 @@ pub async fn read(client: &Client) -> Configurations {
             failure_policy: hooks.failure_policy.unwrap_or_default(),
             is_limited: hooks
                 .namespace_selector
-                .is_some_and(|selector| selector != Default::default()),
+                .is_some_and(|selector| selector != LabelSelector::default()),
         })
     });
     let validating = validating.map(|found| {
@@ -82,7 +83,7 @@ pub async fn read(client: &Client) -> Configurations {
             failure_policy: hooks.failure_policy.unwrap_or_default(),
             is_limited: hooks
                 .namespace_selector
-                .is_some_and(|selector| selector != Default::default()),
+                .is_some_and(|selector| selector != LabelSelector::default()),
         })
     });
     all.add("MutatingWebhookConfiguration", mutating);

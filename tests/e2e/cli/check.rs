@@ -90,7 +90,6 @@ async fn patch_status(bed: &TestBed, object: &str, namespace: &str, status: &Val
 #[tokio::test]
 async fn an_installation_is_checked_while_it_works_and_while_parts_of_it_do_not() {
     let mut installation = Installation::start().await;
-    let kubectl = installation.bed.kubectl();
     eventually("all checks to pass", SOON, async || {
         let (code, printed) = installation.check("check").await;
         ensure!(code == 0, "{printed}");
@@ -126,6 +125,11 @@ async fn an_installation_is_checked_while_it_works_and_while_parts_of_it_do_not(
         "{printed}"
     );
 
+    broken_one_after_the_other(installation).await;
+}
+
+async fn broken_one_after_the_other(mut installation: Installation) {
+    let kubectl = installation.bed.kubectl();
     // The webhook manages its certificate, so it would correct the caBundle.
     let mut webhook = installation.pods.remove(0);
     webhook.running.process.kill().await.unwrap();

@@ -192,34 +192,37 @@ mod tests {
         let quota = json!({ "conditions": [{ "type": "ReplicaFailure", "status": "True", "message": "exceeded quota" }] });
         let unscheduled =
             json!({ "conditions": [{ "type": "PodScheduled", "status": "False", "message": "no nodes" }] });
-        for (deployment, pods, expected) in [
-            (None, vec![], Some("Deployment helmops-agent was deleted")),
-            (Some(deployment(&json!({}))), vec![], Some("it has no pod yet")),
+        let (none, quota) = (deployment(&json!({})), deployment(&quota));
+        let cases: Vec<(Option<&Deployment>, Option<Value>, Option<&str>)> = vec![
+            (None, None, Some("Deployment helmops-agent was deleted")),
+            (Some(&none), None, Some("it has no pod yet")),
             (
-                Some(deployment(&quota)),
-                vec![],
+                Some(&quota),
+                None,
                 Some("its pods cannot be created: exceeded quota"),
             ),
             (
-                Some(deployment(&json!({}))),
-                vec![pod(&waiting("ImagePullBackOff", "not found"))],
+                Some(&none),
+                Some(waiting("ImagePullBackOff", "not found")),
                 Some(
                     "pod a-1 cannot pull the image helmops-agent:0.1.0 (ImagePullBackOff): not found; name another one with --image",
                 ),
             ),
             (
-                Some(deployment(&json!({}))),
-                vec![pod(&waiting("CrashLoopBackOff", "back-off"))],
+                Some(&none),
+                Some(waiting("CrashLoopBackOff", "back-off")),
                 Some("pod a-1 does not run (CrashLoopBackOff): back-off"),
             ),
             (
-                Some(deployment(&json!({}))),
-                vec![pod(&unscheduled)],
+                Some(&none),
+                Some(unscheduled),
                 Some("pod a-1 is not scheduled: no nodes"),
             ),
-            (Some(deployment(&json!({}))), vec![pod(&json!({}))], None),
-        ] {
-            assert_eq!(cause_of(deployment.as_ref(), &pods).as_deref(), expected);
+            (Some(&none), Some(json!({})), None),
+        ];
+        for (deployment, status, expected) in cases {
+            let pods: Vec<_> = status.iter().map(pod).collect();
+            assert_eq!(cause_of(deployment, &pods).as_deref(), expected);
         }
     }
 

@@ -123,7 +123,7 @@ pub async fn run(args: &JoinArgs, cluster: &ClusterArgs, console: &mut Console<'
         management,
         workload,
     };
-    join.run(console).await
+    Box::pin(join.run(console)).await
 }
 
 async fn upstream(args: &JoinArgs, cluster: &ClusterArgs) -> Result<Upstream, Failure> {
@@ -171,8 +171,11 @@ impl Join<'_> {
             return self.print(&objects(&options)?, console);
         }
         let what = "Checking your permissions on both clusters";
-        let existing = self.steps.run(console, what, self.check_permissions()).await?;
-        let step = self.observe(existing);
+        let existing = self
+            .steps
+            .run(console, what, Box::pin(self.check_permissions()))
+            .await?;
+        let step = Box::pin(self.observe(existing));
         let known = self.steps.run(console, "Reading both clusters", step).await?;
         if self.upstream.is_loopback() {
             let text = format!(
@@ -185,12 +188,12 @@ impl Join<'_> {
             let text = "the image has no registry: if the nodes of the workload cluster do not have it, name yours with --image";
             self.steps.warn(console, text)?;
         }
-        let step = self.create_cluster(&known);
+        let step = Box::pin(self.create_cluster(&known));
         self.steps
             .run(console, &format!("Creating Cluster {}", self.name), step)
             .await?;
         let what = format!("Waiting for the controller to prepare Cluster {}", self.name);
-        let (namespace, token) = self.steps.run(console, &what, self.account()).await?;
+        let (namespace, token) = self.steps.run(console, &what, Box::pin(self.account())).await?;
         let joined = Joined {
             cluster: self.name.clone(),
             deployment_namespace: namespace,
@@ -207,7 +210,7 @@ impl Join<'_> {
             timeout: self.args.timeout,
         };
         self.steps
-            .run(console, "Waiting for the agent to report", report.run())
+            .run(console, "Waiting for the agent to report", Box::pin(report.run()))
             .await?;
         self.conclude(&known, console)
     }
@@ -370,17 +373,23 @@ impl Join<'_> {
         };
         let namespace = known.options.namespace();
         let what = format!("Applying what the agent needs to namespace {namespace} of the workload cluster");
-        self.steps.run(console, &what, self.apply_all(before)).await?;
+        self.steps
+            .run(console, &what, Box::pin(self.apply_all(before)))
+            .await?;
         if known.found.has_fleets_agent {
-            let step = stop_fleets_agent(&self.workload.client, namespace, known.found.fleets_agent);
+            let step = Box::pin(stop_fleets_agent(
+                &self.workload.client,
+                namespace,
+                known.found.fleets_agent,
+            ));
             self.steps.run(console, "Stopping Fleet's agent", step).await?;
         }
         let what = format!("Writing Secret {namespace}/{}", access::SECRET);
-        let step = self.write_secret(known, &joined.deployment_namespace, token);
+        let step = Box::pin(self.write_secret(known, &joined.deployment_namespace, token));
         self.steps.run(console, &what, step).await?;
         let what = format!("Applying {}", name_of(deployment));
         self.steps
-            .run(console, &what, self.apply_deployment(deployment))
+            .run(console, &what, Box::pin(self.apply_deployment(deployment)))
             .await
     }
 

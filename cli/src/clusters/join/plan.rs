@@ -120,11 +120,11 @@ fn to_apply(object: &DynamicObject) -> Vec<Permission> {
 /// The failure for permissions that are missing.
 pub fn lacking(management: &[Permission], workload: &[Permission]) -> Option<Failure> {
     let section = |cluster: &str, missing: &[Permission]| {
-        let lines: String = missing.iter().map(|one| format!("\n  {one}")).collect();
+        let names: Vec<_> = missing.iter().map(ToString::to_string).collect();
         if missing.is_empty() {
             String::new()
         } else {
-            format!("\nin the {cluster} cluster:{lines}")
+            format!("\nin the {cluster} cluster:\n  {}", names.join("\n  "))
         }
     };
     let lists = section("management", management) + &section("workload", workload);
@@ -158,11 +158,11 @@ mod tests {
         NamespacedName::new("fleet-default", "edge")
     }
 
-    fn joined(name: &str) -> Option<Joined> {
-        Some(Joined {
+    fn joined(name: &str) -> Joined {
+        Joined {
             cluster: NamespacedName::new("fleet-default", name),
             deployment_namespace: "a".to_owned(),
-        })
+        }
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
         let fleet = Workload {
             has_fleets_agent: true,
             fleets_agent: Some(FleetsAgent::Deployment),
-            joined: joined("edge"),
+            joined: Some(joined("edge")),
             ..Workload::default()
         };
         let stopped = Workload {
@@ -182,12 +182,12 @@ mod tests {
             ..stopped.clone()
         };
         let own = Workload {
-            joined: joined("edge"),
+            joined: Some(joined("edge")),
             image: Some("a".to_owned()),
             ..Workload::default()
         };
         let other = Workload {
-            joined: joined("web"),
+            joined: Some(joined("web")),
             ..Workload::default()
         };
         let local = Workload {

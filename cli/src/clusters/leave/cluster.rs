@@ -51,13 +51,11 @@ pub async fn withdraw(
         })?;
         Ok(left.items.is_empty().then_some(()))
     };
-    match until(timeout, read).await? {
-        Some(()) => Ok(((), format!("BundleDeployments in namespace {namespace} deleted"))),
-        None => {
-            let message = format!("there are still BundleDeployments in namespace {namespace}");
-            Err(Failure::unable(message).with_hint(NO_CONTROLLER))
-        }
+    if until(timeout, read).await?.is_some() {
+        return Ok(((), format!("BundleDeployments in namespace {namespace} deleted")));
     }
+    let message = format!("there are still BundleDeployments in namespace {namespace}");
+    Err(Failure::unable(message).with_hint(NO_CONTROLLER))
 }
 
 /// Deletes the Cluster, or removes the hold if it is deleted already, and waits until it is gone.

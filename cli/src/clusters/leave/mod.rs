@@ -32,6 +32,7 @@ use crate::{
 };
 
 /// The arguments of `cluster leave`.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -91,7 +92,7 @@ pub async fn run(args: &LeaveArgs, cluster: &ClusterArgs, console: &mut Console<
         management,
         workload,
     };
-    leave.run(console).await
+    Box::pin(leave.run(console)).await
 }
 
 /// One run of the command.
@@ -118,7 +119,7 @@ impl Leave<'_> {
     async fn run(&self, console: &mut Console<'_>) -> Result<(), Failure> {
         let known = self
             .steps
-            .run(console, "Reading both clusters", self.observe())
+            .run(console, "Reading both clusters", Box::pin(self.observe()))
             .await?;
         if !self.args.yes {
             confirm(&self.question(&known), console)?;
@@ -129,16 +130,28 @@ impl Leave<'_> {
         // Without the agent, nothing can be uninstalled any more.
         if let Some(workload) = &self.workload {
             let what = "Stopping the agent";
-            let step = agent::stop(&workload.client, &known.agent_namespace, self.args.timeout);
+            let step = Box::pin(agent::stop(
+                &workload.client,
+                &known.agent_namespace,
+                self.args.timeout,
+            ));
             self.steps.run(console, what, step).await?;
         }
         let what = format!("Deleting Cluster {}", self.name);
-        let step = cluster::delete(&self.management.client, &self.name, self.args.timeout);
+        let step = Box::pin(cluster::delete(
+            &self.management.client,
+            &self.name,
+            self.args.timeout,
+        ));
         self.steps.run(console, &what, step).await?;
         if let Some(workload) = &self.workload {
             let what = "Deleting what the agent had";
             let keeps_access = known.found.fleets_agent.is_some();
-            let step = agent::delete(&workload.client, &known.agent_namespace, keeps_access);
+            let step = Box::pin(agent::delete(
+                &workload.client,
+                &known.agent_namespace,
+                keeps_access,
+            ));
             self.steps.run(console, what, step).await?;
         }
         self.conclude(&known, console)
@@ -224,10 +237,14 @@ impl Leave<'_> {
         };
         let client = &self.management.client;
         let what = format!("Withdrawing what is deployed to Cluster {}", self.name);
-        let step = cluster::withdraw(client, cluster, &self.name, self.args.timeout);
+        let step = Box::pin(cluster::withdraw(client, cluster, &self.name, self.args.timeout));
         self.steps.run(console, &what, step).await?;
         let what = "Waiting for the agent to uninstall the releases";
-        let step = releases::until_gone(&workload.client, &known.releases, self.args.timeout);
+        let step = Box::pin(releases::until_gone(
+            &workload.client,
+            &known.releases,
+            self.args.timeout,
+        ));
         self.steps.run(console, what, step).await
     }
 
