@@ -3,10 +3,12 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
+    changes::{poll, reconcile, rollback, suspend, wait},
     check::CheckArgs,
     cluster::ClusterArgs,
     clusters::ClustersArgs,
     commands::{completion, explain, logs, version},
+    state::{events, history, status, tree},
 };
 
 /// Look before you apply a HelmOp, and see why one is stuck
@@ -32,6 +34,14 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show HelmOps: versions, ready clusters, polls; with a name, why one is in its state
+    Status(status::StatusArgs),
+    /// Show a HelmOp, its Bundle, its clusters and their objects
+    Tree(tree::TreeArgs),
+    /// Show the attempts to deploy a HelmOp on each cluster
+    History(history::HistoryArgs),
+    /// Show the Events about a HelmOp, its Bundle and its clusters
+    Events(events::EventsArgs),
     /// Explain a reason that a condition, a denial, an Event or a metric names
     Explain(explain::ExplainArgs),
     /// Join, list and remove the clusters that HelmOps are deployed to
@@ -40,6 +50,18 @@ pub enum Command {
     Check(CheckArgs),
     /// Print the log lines of the processes, of all replicas in one order
     Logs(logs::LogsArgs),
+    /// Make the next attempt to deploy now, and wait until the HelmOp is ready
+    Reconcile(reconcile::ReconcileArgs),
+    /// Look for a newer version of the chart now
+    Poll(poll::PollArgs),
+    /// Deploy, correct and report nothing until the HelmOp is resumed
+    Suspend(suspend::SuspendArgs),
+    /// Go on after suspend
+    Resume(suspend::SuspendArgs),
+    /// Go back to an earlier version of the chart
+    Rollback(rollback::RollbackArgs),
+    /// Wait until HelmOps are ready, or have a version or a condition
+    Wait(wait::WaitForArgs),
     /// Print the versions of this program and of helmops on the cluster
     Version(version::VersionArgs),
     /// Print the completion script of a shell

@@ -9,12 +9,14 @@
 
 pub mod arguments;
 pub mod check;
+pub mod changes;
 pub mod cluster;
 pub mod clusters;
 pub mod commands;
 pub mod failure;
 pub mod output;
 pub mod run;
+pub mod state;
 pub mod terminal;
 
 pub use run::main;

@@ -6,9 +6,11 @@ use clap::Parser;
 
 use crate::{
     arguments::{Arguments, Command},
+    changes::{poll, reconcile, rollback, suspend, wait},
     check, clusters,
     commands::{completion, explain, logs, version},
     failure::Failure,
+    state::{events, history, status, tree},
     terminal::{Console, style::Style},
 };
 
@@ -34,18 +36,28 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = &arguments.cluster;
     match arguments.command {
+        Command::Status(args) => block_on(status::run(&args, cluster, console)),
+        Command::Tree(args) => block_on(tree::run(&args, cluster, console)),
+        Command::History(args) => block_on(history::run(&args, cluster, console)),
+        Command::Events(args) => block_on(events::run(&args, cluster, console)),
         Command::Explain(args) => explain::run(&args, console),
-        Command::Cluster(args) => wait(clusters::run(&args, cluster, console)),
-        Command::Check(args) => wait(check::run(&args, cluster, console)),
-        Command::Logs(args) => wait(logs::run(&args, cluster, console)),
-        Command::Version(args) => wait(version::run(&args, cluster, console)),
+        Command::Cluster(args) => block_on(clusters::run(&args, cluster, console)),
+        Command::Check(args) => block_on(check::run(&args, cluster, console)),
+        Command::Logs(args) => block_on(logs::run(&args, cluster, console)),
+        Command::Reconcile(args) => block_on(reconcile::run(&args, cluster, console)),
+        Command::Poll(args) => block_on(poll::run(&args, cluster, console)),
+        Command::Suspend(args) => block_on(suspend::run(&args, true, cluster, console)),
+        Command::Resume(args) => block_on(suspend::run(&args, false, cluster, console)),
+        Command::Rollback(args) => block_on(rollback::run(&args, cluster, console)),
+        Command::Wait(args) => block_on(wait::run(&args, cluster, console)),
+        Command::Version(args) => block_on(version::run(&args, cluster, console)),
         Command::Completion(args) => completion::run(&args, console),
         Command::Man(args) => completion::write_man_pages(&args),
     }
 }
 
 /// Runs a command that sends requests. One thread is enough for one command, and starts in no time.
-fn wait(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -6,6 +6,7 @@
 //!   namespace of its own.
 //! - [`harness::standalone`]: another one that tests share, with all controllers; each test has a namespace and clusters of its
 //!   own.
+//! - [`harness::whole`]: one with everything: webhook, controllers and the agent of the cluster itself.
 //! - [`harness::own`]: a control plane for one test, which needs other CRDs or flags, counts requests, restarts the controller or
 //!   changes objects of the whole cluster.
 //!
@@ -37,10 +38,10 @@ mod shards;
 
 mod agent;
 
+mod cli;
+
 mod certificates;
 mod install;
 mod monitoring;
 
 mod chaos;
-
-mod cli;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::{Api, Client, api::ListParams};
 
 use super::finding::{Finding, Group};
-use crate::{cluster::requests, clusters::list::ClusterRow, terminal::age};
+use crate::{cluster::api_error, clusters::list::ClusterRow, terminal::age};
 
 /// How many clusters are listed; the rest is counted.
 const NAMED: usize = 20;
@@ -26,14 +26,14 @@ pub async fn check(client: &Client, limit: Duration, now: Timestamp) -> Vec<Find
                 .map(|cluster| ClusterRow::of(cluster, limit, now)),
             now,
         ),
-        Err(error) if requests::is_forbidden(&error) => {
+        Err(error) if api_error::is_forbidden(&error) => {
             vec![Finding::skipped(
                 Group::Agents,
                 "you may not list Clusters of all namespaces",
             )]
         }
-        Err(error) if requests::is_not_found(&error) => Vec::new(),
-        Err(error) => vec![Finding::error(Group::Agents, requests::text(&error), "")],
+        Err(error) if api_error::is_not_found(&error) => Vec::new(),
+        Err(error) => vec![Finding::error(Group::Agents, api_error::text(&error), "")],
     }
 }
 

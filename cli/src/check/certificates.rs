@@ -9,7 +9,7 @@ use super::{
     finding::{Finding, Group},
     webhook::Hook,
 };
-use crate::{cluster::requests, terminal::age};
+use crate::{cluster::api_error, terminal::age};
 
 /// The Secret with the certificate of the manifests.
 const SECRET: &str = "helmops-webhook-tls";
@@ -44,12 +44,12 @@ pub async fn check(client: &Client, hook: Option<&Hook>, now: Timestamp) -> Opti
             Group::Certificates,
             format!("{object} does not exist: the certificate is elsewhere"),
         ),
-        Err(error) if requests::is_forbidden(&error) => {
+        Err(error) if api_error::is_forbidden(&error) => {
             Finding::skipped(Group::Certificates, format!("{object}: you may not read it"))
         }
         Err(error) => Finding::error(
             Group::Certificates,
-            format!("{object}: {}", requests::text(&error)),
+            format!("{object}: {}", api_error::text(&error)),
             "",
         ),
     })

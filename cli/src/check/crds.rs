@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
 
 use super::finding::{Finding, Group};
-use crate::{cluster::requests, failure::Failure, terminal::age};
+use crate::{cluster::api_error, failure::Failure, terminal::age};
 
 const VERSION: &str = "v1alpha1";
 /// How many fields are named.
@@ -54,10 +54,10 @@ async fn one(
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     match definitions.get_opt(&name).await {
         Ok(found) => judge(&name, expected, found.as_ref(), is_needed, now),
-        Err(error) if requests::is_forbidden(&error) => {
+        Err(error) if api_error::is_forbidden(&error) => {
             Finding::skipped(Group::Crds, format!("{name}: you may not read CRDs"))
         }
-        Err(error) => Finding::error(Group::Crds, format!("{name}: {}", requests::text(&error)), ""),
+        Err(error) => Finding::error(Group::Crds, format!("{name}: {}", api_error::text(&error)), ""),
     }
 }
 

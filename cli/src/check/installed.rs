@@ -6,7 +6,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde::Serialize;
 
 use super::finding::{Finding, Group};
-use crate::cluster::requests;
+use crate::cluster::api_error;
 
 /// The label of everything that the manifests install.
 const PART_OF: &str = "app.kubernetes.io/part-of=helmops";
@@ -180,7 +180,7 @@ fn settings(container: &Container) -> Vec<(String, String)> {
 pub async fn find(client: &Client) -> Result<Vec<Installed>, kube::Error> {
     let params = ListParams::default().labels(PART_OF);
     let found = match Api::<Deployment>::all(client.clone()).list(&params).await {
-        Err(error) if requests::is_forbidden(&error) => {
+        Err(error) if api_error::is_forbidden(&error) => {
             Api::<Deployment>::namespaced(client.clone(), NAMESPACE)
                 .list(&params)
                 .await?

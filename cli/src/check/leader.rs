@@ -6,7 +6,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::finding::{Finding, Group};
-use crate::{cluster::requests, terminal::age};
+use crate::{cluster::api_error, terminal::age};
 
 const FIX: &str = "kubectl helmop logs controller shows why; docs/high-availability.md";
 
@@ -24,7 +24,7 @@ pub async fn check(client: &Client, namespace: &str, now: Timestamp) -> Leaders 
     let found = match leases.list(&ListParams::default()).await {
         Ok(list) => Ok(list.items),
         // The one of the default shard may be readable.
-        Err(error) if requests::is_forbidden(&error) => leases
+        Err(error) if api_error::is_forbidden(&error) => leases
             .get_opt(SHARD_LEASE)
             .await
             .map(|found| found.into_iter().collect()),
@@ -33,8 +33,8 @@ pub async fn check(client: &Client, namespace: &str, now: Timestamp) -> Leaders 
     match found {
         Ok(found) => judge_all(namespace, &found, now),
         Err(error) => {
-            let text = format!("Lease {namespace}/{SHARD_LEASE}: {}", requests::text(&error));
-            let finding = if requests::is_forbidden(&error) {
+            let text = format!("Lease {namespace}/{SHARD_LEASE}: {}", api_error::text(&error));
+            let finding = if api_error::is_forbidden(&error) {
                 Finding::skipped(Group::Leader, text)
             } else {
                 Finding::error(Group::Leader, text, "")

@@ -7,7 +7,7 @@ use kube::Client;
 use tokio::time::timeout;
 
 use super::finding::{Finding, Group};
-use crate::{cluster::requests, terminal::age};
+use crate::{cluster::api_error, terminal::age};
 
 /// The port of the metrics, as the manifests name it.
 const PORT: u16 = 8081;
@@ -28,7 +28,7 @@ pub async fn check(client: &Client, namespace: &str, pod: &str, now: Timestamp) 
     };
     match timeout(PATIENCE, client.request_text(request)).await {
         Ok(Ok(text)) => judge(pod, &text, now),
-        Ok(Err(error)) => unreachable(&requests::text(&error)),
+        Ok(Err(error)) => unreachable(&api_error::text(&error)),
         Err(_) => unreachable("no response in time"),
     }
 }

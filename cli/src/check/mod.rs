@@ -24,7 +24,7 @@ use self::{
     installed::{Installed, NAMESPACE, Process},
 };
 use crate::{
-    cluster::{Cluster, ClusterArgs, requests},
+    cluster::{Cluster, ClusterArgs, api_error},
     failure::Failure,
     output::OutputArgs,
     terminal::{Console, marks::Marks, progress},
@@ -65,11 +65,11 @@ pub async fn run(args: &CheckArgs, cluster: &ClusterArgs, console: &mut Console<
 async fn findings(args: &CheckArgs, cluster: &Cluster) -> Result<Vec<Finding>, Failure> {
     let client = &cluster.client;
     let version = client.apiserver_version().await;
-    version.map_err(|error| requests::failed(format!("cannot reach {}", cluster.server), &error))?;
+    version.map_err(|error| api_error::failed(format!("cannot reach {}", cluster.server), &error))?;
     let (installed, mut findings) = match installed::find(client).await {
         Ok(found) => (found, Vec::new()),
         Err(error) => {
-            let text = format!("Deployments cannot be listed: {}", requests::text(&error));
+            let text = format!("Deployments cannot be listed: {}", api_error::text(&error));
             (Vec::new(), vec![Finding::skipped(Group::Processes, text)])
         }
     };

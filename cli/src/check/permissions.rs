@@ -3,7 +3,7 @@
 use kube::Client;
 
 use super::finding::{Finding, Group};
-use crate::cluster::{permission, permission::Permission, requests};
+use crate::cluster::{api_error, permission, permission::Permission};
 
 const GROUP: &str = "fleet.cattle.io";
 
@@ -65,7 +65,7 @@ pub async fn check(client: &Client, namespace: &str) -> Vec<Finding> {
             Ok(missing) => judge(&need, namespace, &missing),
             Err(error) => Finding::error(
                 Group::Permissions,
-                format!("they cannot be checked: {}", requests::text(&error)),
+                format!("they cannot be checked: {}", api_error::text(&error)),
                 "",
             ),
         });

@@ -7,7 +7,7 @@ use super::{
     finding::{Finding, Group},
     installed::Installed,
 };
-use crate::cluster::{permission, permission::Permission, requests};
+use crate::cluster::{api_error, permission, permission::Permission};
 
 /// The oldest minor version of Kubernetes 1 that works.
 const OLDEST: u32 = 30;
@@ -54,7 +54,7 @@ pub async fn kubernetes(client: &Client) -> Finding {
         Ok(version) => judge_version(&version.major, &version.minor, &version.git_version),
         Err(error) => Finding::error(
             Group::Cluster,
-            format!("the API server does not respond: {}", requests::text(&error)),
+            format!("the API server does not respond: {}", api_error::text(&error)),
             "check --context",
         ),
     }
@@ -84,7 +84,7 @@ async fn permissions(client: &Client) -> Finding {
         Ok(missing) => judge_permissions(&missing),
         Err(error) => Finding::error(
             Group::Permissions,
-            format!("they cannot be checked: {}", requests::text(&error)),
+            format!("they cannot be checked: {}", api_error::text(&error)),
             "",
         ),
     }
@@ -112,7 +112,7 @@ async fn fleet(client: &Client) -> Finding {
             Group::Cluster,
             format!(
                 "whether Fleet is installed is unknown: {}",
-                requests::text(&error)
+                api_error::text(&error)
             ),
         ),
     }

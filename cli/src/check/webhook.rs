@@ -1,4 +1,4 @@
-//! The webhook: its configurations, whom the API server trusts, where it sends requests, and whether it gets a response.
+//! The webhook: its configurations, whom the API server trusts, where it sends api_error, and whether it gets a response.
 
 use helmops_api::HelmOp;
 use helmops_certs::trust;
@@ -21,7 +21,7 @@ use kube::{
 
 use super::finding::{Finding, Group};
 use crate::{
-    cluster::{apply::FIELD_MANAGER, requests},
+    cluster::{api_error, apply::FIELD_MANAGER},
     failure::causes,
 };
 
@@ -101,14 +101,14 @@ impl Configurations {
                 format!("{object} does not exist, or has no webhook"),
                 "install it again: kubectl apply --server-side -k manifests",
             )),
-            Err(error) if requests::is_forbidden(&error) => {
+            Err(error) if api_error::is_forbidden(&error) => {
                 self.findings.push(Finding::skipped(
                     Group::Webhook,
                     format!("{object}: you may not read it"),
                 ));
             }
             Err(error) => {
-                let text = format!("{object}: {}", requests::text(&error));
+                let text = format!("{object}: {}", api_error::text(&error));
                 self.findings.push(Finding::error(Group::Webhook, text, ""));
             }
         }
@@ -168,7 +168,11 @@ async fn endpoints(client: &Client, hook: &Hook) -> Option<Finding> {
     let object = format!("Service {namespace}/{name}");
     let skipped = |what: &str| Finding::skipped(Group::Webhook, format!("{object}: you may not {what}"));
     let failed = |error: &kube::Error| {
-        Finding::error(Group::Webhook, format!("{object}: {}", requests::text(error)), "")
+        Finding::error(
+            Group::Webhook,
+            format!("{object}: {}", api_error::text(error)),
+            "",
+        )
     };
     match Api::<Service>::namespaced(client.clone(), namespace)
         .get_opt(name)
@@ -187,14 +191,14 @@ async fn endpoints(client: &Client, hook: &Hook) -> Option<Finding> {
                 fix,
             ));
         }
-        Err(error) if requests::is_forbidden(&error) => return Some(skipped("read it")),
+        Err(error) if api_error::is_forbidden(&error) => return Some(skipped("read it")),
         Err(error) => return Some(failed(&error)),
     }
     let slices = Api::<EndpointSlice>::namespaced(client.clone(), namespace);
     let params = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
     Some(match slices.list(&params).await {
         Ok(found) => judge_endpoints(&object, &found.items),
-        Err(error) if requests::is_forbidden(&error) => skipped("list EndpointSlices"),
+        Err(error) if api_error::is_forbidden(&error) => skipped("list EndpointSlices"),
         Err(error) => failed(&error),
     })
 }
@@ -269,7 +273,7 @@ fn judge_probe(error: Option<&kube::Error>, expected: &str, namespace: &str, is_
             )
         };
     };
-    let text = requests::text(error);
+    let text = api_error::text(error);
     if text.contains(expected) {
         return Finding::ok(
             Group::Webhook,
@@ -293,7 +297,7 @@ fn judge_probe(error: Option<&kube::Error>, expected: &str, namespace: &str, is_
             fix,
         );
     }
-    match requests::code(error) {
+    match api_error::code(error) {
         Some(403) => Finding::skipped(
             Group::Webhook,
             format!("you may not create HelmOps in namespace {namespace}, so it was not called"),

@@ -1,10 +1,15 @@
-//! The cluster that a command is about, selected as kubectl selects it.
+//! The cluster that a command is about, selected as kubectl selects it, and its objects.
 
+pub mod alike;
+pub mod api_error;
 pub mod apply;
 pub mod duration;
+pub mod objects;
 pub mod permission;
-pub mod requests;
+pub mod request;
+pub mod selection;
 pub mod until;
+pub mod watch;
 
 use std::path::PathBuf;
 

@@ -13,7 +13,7 @@ use kube::{Api, api::ListParams};
 use serde::Serialize;
 
 use crate::{
-    cluster::{ClusterArgs, duration::duration, requests},
+    cluster::{ClusterArgs, api_error, duration::duration},
     failure::Failure,
     output::{self, Format, OutputArgs},
     terminal::{
@@ -150,7 +150,7 @@ pub async fn run(args: &ListArgs, cluster: &ClusterArgs, console: &mut Console<'
         list = list.labels(selector);
     }
     let found = api.list(&list).await;
-    let found = found.map_err(|error| requests::failed("cannot list Clusters", &error))?;
+    let found = found.map_err(|error| api_error::failed("cannot list Clusters", &error))?;
     let now = Timestamp::now();
     let rows: Vec<_> = found
         .items

@@ -12,7 +12,7 @@ use super::{
     agent_objects::NAME,
 };
 use crate::{
-    cluster::{Cluster, ClusterArgs, requests},
+    cluster::{Cluster, ClusterArgs, api_error},
     failure::Failure,
 };
 
@@ -103,7 +103,7 @@ pub async fn observe(client: &Client, namespace: &str) -> Result<Workload, Failu
         bindings.get_opt(NAME),
     );
     let attempt = |object: &str| format!("cannot read {object} of the workload cluster");
-    let error = |object: String| move |error: kube::Error| requests::failed(attempt(&object), &error);
+    let error = |object: String| move |error: kube::Error| api_error::failed(attempt(&object), &error);
     let own = read.0.map_err(error(format!("Deployment {namespace}/{NAME}")))?;
     let deployment = read
         .1

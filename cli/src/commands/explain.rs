@@ -3,6 +3,7 @@
 use helmops_core::reason::Reason;
 
 use crate::{
+    cluster::alike::alike,
     failure::Failure,
     terminal::{
         Console,
@@ -52,17 +53,11 @@ fn list(console: &mut Console<'_>) -> Result<(), Failure> {
     Ok(table.write(console.out, console.styles)?)
 }
 
-/// Names the reasons that are alike: those that have the beginning or a part of the text.
 fn unknown(name: &str) -> Failure {
-    let wanted = name.to_ascii_lowercase();
-    let alike: Vec<_> = Reason::ALL
-        .iter()
-        .map(|reason| reason.as_str())
-        .filter(|known| !wanted.is_empty() && known.to_ascii_lowercase().contains(&wanted))
-        .collect();
+    let alike = alike(name, Reason::ALL.iter().map(|reason| reason.as_str()));
     let failure = Failure::negative(format!("there is no reason {name:?}"));
     failure.with_hint(match alike.as_slice() {
         [] => "list all with: kubectl helmop explain".to_owned(),
-        alike => format!("these contain it: {}", alike.join(", ")),
+        alike => format!("these are alike: {}", alike.join(", ")),
     })
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     check::installed::{self, Installed},
-    cluster::{ClusterArgs, requests},
+    cluster::{ClusterArgs, api_error},
     failure::Failure,
     output::{self, Format, OutputArgs},
     terminal::Console,
@@ -78,8 +78,8 @@ pub async fn run(
     if !args.client {
         let connected = cluster.connect().await?;
         let server = connected.client.apiserver_version().await;
-        let server =
-            server.map_err(|error| requests::failed(format!("cannot reach {}", connected.server), &error))?;
+        let server = server
+            .map_err(|error| api_error::failed(format!("cannot reach {}", connected.server), &error))?;
         versions.kubernetes = Some(server.git_version);
         versions.read(&connected.client).await;
     }
@@ -100,13 +100,13 @@ impl Versions {
             Ok(found) => self.processes = found.iter().map(ProcessVersion::of).collect(),
             Err(error) => self
                 .unknown
-                .push(format!("processes: {}", requests::text(&error))),
+                .push(format!("processes: {}", api_error::text(&error))),
         }
         match clusters {
             Ok(found) => self.agents = agents(&found.items),
             // Beside Fleet, or in one namespace.
-            Err(error) if requests::is_not_found(&error) => {}
-            Err(error) => self.unknown.push(format!("agents: {}", requests::text(&error))),
+            Err(error) if api_error::is_not_found(&error) => {}
+            Err(error) => self.unknown.push(format!("agents: {}", api_error::text(&error))),
         }
     }
 

@@ -47,7 +47,7 @@ impl From<&str> for Cell {
 }
 
 /// Texts from the cluster keep to their line, and cannot change the terminal.
-fn one_line(text: String) -> String {
+pub fn one_line(text: String) -> String {
     if text.contains(char::is_control) {
         text.chars()
             .map(|c| if c.is_control() { ' ' } else { c })
@@ -85,33 +85,79 @@ impl Table {
 
     /// Writes the headings and rows. The last column is not padded.
     pub fn write(&self, out: &mut dyn Write, styles: Styles) -> io::Result<()> {
-        let headings: Vec<_> = self.headings.iter().map(|&text| Cell::from(text)).collect();
-        let widths = self.widths(&headings);
-        for row in std::iter::once(&headings).chain(&self.rows) {
-            let mut line = String::new();
-            let mut gap = 0;
-            for (cell, width) in row.iter().zip(&widths) {
-                line.extend(std::iter::repeat_n(' ', gap));
-                line.push_str(&match cell.style {
-                    Some(style) => styles.paint(style, &cell.text),
-                    None => cell.text.clone(),
-                });
-                gap = width + GAP - cell.width();
-            }
-            writeln!(out, "{line}")?;
+        self.write_indented(out, styles, "")
+    }
+
+    /// Writes the headings and rows, each after an indentation.
+    pub fn write_indented(&self, out: &mut dyn Write, styles: Styles, indentation: &str) -> io::Result<()> {
+        self.write_with(out, styles, indentation, &self.widths())
+    }
+
+    /// Writes the headings and rows. More rows can follow.
+    pub fn begin(&self, out: &mut dyn Write, styles: Styles) -> io::Result<MoreRows> {
+        let widths = self.widths();
+        self.write_with(out, styles, "", &widths)?;
+        Ok(MoreRows { widths })
+    }
+
+    fn write_with(
+        &self,
+        out: &mut dyn Write,
+        styles: Styles,
+        indentation: &str,
+        widths: &[usize],
+    ) -> io::Result<()> {
+        for row in std::iter::once(&self.heading()).chain(&self.rows) {
+            writeln!(out, "{indentation}{}", line(row, widths, styles))?;
         }
         Ok(())
     }
 
-    fn widths(&self, headings: &[Cell]) -> Vec<usize> {
-        let mut widths: Vec<_> = headings.iter().map(Cell::width).collect();
+    fn heading(&self) -> Vec<Cell> {
+        self.headings.iter().map(|&text| Cell::from(text)).collect()
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<_> = self.heading().iter().map(Cell::width).collect();
         for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = cell.width().max(*width);
-            }
+            widen(&mut widths, row);
         }
         widths
     }
+}
+
+/// Rows that become known after the others of their table.
+#[derive(Clone, Debug)]
+pub struct MoreRows {
+    widths: Vec<usize>,
+}
+
+impl MoreRows {
+    /// Writes a row. A column that is too narrow becomes wider from here on.
+    pub fn row(&mut self, cells: &[Cell], out: &mut dyn Write, styles: Styles) -> io::Result<()> {
+        widen(&mut self.widths, cells);
+        writeln!(out, "{}", line(cells, &self.widths, styles))
+    }
+}
+
+fn widen(widths: &mut [usize], row: &[Cell]) {
+    for (width, cell) in widths.iter_mut().zip(row) {
+        *width = cell.width().max(*width);
+    }
+}
+
+fn line(row: &[Cell], widths: &[usize], styles: Styles) -> String {
+    let mut line = String::new();
+    let mut gap = 0;
+    for (cell, width) in row.iter().zip(widths) {
+        line.extend(std::iter::repeat_n(' ', gap));
+        line.push_str(&match cell.style {
+            Some(style) => styles.paint(style, &cell.text),
+            None => cell.text.clone(),
+        });
+        gap = width + GAP - cell.width();
+    }
+    line
 }
 
 #[cfg(test)]

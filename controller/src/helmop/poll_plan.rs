@@ -101,9 +101,7 @@ impl PollPlan {
         let PollInput {
             valid, min_interval, ..
         } = *input;
-        let schedule = valid
-            .polling
-            .map(|interval| Schedule::new(interval.max(min_interval), input.repo.unwrap_or_default()));
+        let schedule = Schedule::of_helmop(valid.polling, min_interval, input.repo);
         let request = PollRequest::of(valid.helmop, input.bundle);
         let history = PollHistory::of(valid.helmop.status.as_ref());
         let due = due(schedule, history, request.is_pending(), now);

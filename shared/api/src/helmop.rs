@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, ops::Deref};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_core::Resource;
 use serde::{Deserialize, Deserializer, de::MapAccess};
 
 use super::{
@@ -9,6 +11,7 @@ use super::{
     kind::{TypeMeta, kind},
     lifecycle::LifecycleSummary,
     metadata::Metadata,
+    same_resource::same_resource_as,
     status::StatusBase,
     unknown_fields::UnknownFields,
     wire::{self, FieldSet},
@@ -51,6 +54,64 @@ impl Deref for WithoutStatus {
 
     fn deref(&self) -> &HelmOp {
         &self.0
+    }
+}
+
+/// A HelmOp that is decoded without the objects and the counts of each cluster in its status, for lists of many HelmOps: these are
+/// most of a status.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WithoutObjects(pub HelmOp);
+
+impl FieldSet for WithoutObjects {
+    fn read_field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+        if key != "status" {
+            return self.0.read_field(key, map);
+        }
+        let status = wire::value::<Option<StatusWithoutObjects>, _>(map, key)?;
+        self.0.status = status.map(|StatusWithoutObjects(status)| status);
+        Ok(true)
+    }
+}
+
+impl<'de> Deserialize<'de> for WithoutObjects {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        wire::deserialize(deserializer)
+    }
+}
+
+impl Deref for WithoutObjects {
+    type Target = HelmOp;
+
+    fn deref(&self) -> &HelmOp {
+        &self.0
+    }
+}
+
+impl Resource for WithoutObjects {
+    same_resource_as!(HelmOp);
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.meta_mut()
+    }
+}
+
+#[derive(Default)]
+struct StatusWithoutObjects(HelmOpStatus);
+
+impl FieldSet for StatusWithoutObjects {
+    fn read_field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+        let is_left_out = matches!(key, "resources" | "perClusterResourceCounts");
+        Ok(!is_left_out && self.0.read_field(key, map)?)
+    }
+}
+
+impl<'de> Deserialize<'de> for StatusWithoutObjects {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        wire::deserialize(deserializer)
     }
 }
 
@@ -106,5 +167,28 @@ wire! {
         "digest" => digest: String,
         /// URL of the version's archive or manifest, without credentials. Empty if it is not known.
         "url" => url: String,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_helmop_without_objects_lacks_nothing_else() {
+        let mut object = json!({
+            "apiVersion": "fleet.cattle.io/v1alpha1",
+            "kind": "HelmOp",
+            "metadata": { "name": "web" },
+            "spec": { "helm": { "chart": "web" } },
+            "status": { "version": "1.0.0", "conditions": [{ "type": "Ready", "status": "True" }], "resources": [{ "kind": "Pod" }] }
+        });
+        let decoded: WithoutObjects = serde_json::from_str(&object.to_string()).unwrap();
+        object["status"].as_object_mut().unwrap().remove("resources");
+        assert_eq!(serde_json::to_value(&decoded.0).unwrap(), object);
+        let none: WithoutObjects = serde_json::from_str(r#"{"status":null}"#).unwrap();
+        assert_eq!(none.0.status, None);
     }
 }

@@ -51,6 +51,8 @@ keys! {
     FORCE_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/force-requested-at";
     /// Requests that failed attempts are forgotten on each cluster, so that all retries are available again; a token as above.
     RESET_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/reset-requested-at";
+    /// The version or range that the HelmOp had before `kubectl helmop rollback` replaced it; `rollback --undo` restores it.
+    VERSION_BEFORE_ROLLBACK: Annotation on "HelmOp" = "helmops.fleet.cattle.io/version-before-rollback";
     // It is on the Bundle so that it is written together with the version, survives a lost status, and needs no field that
     // Fleet's CRDs lack.
     /// The resolved chart versions and what they were resolved from, as JSON; on a BundleDeployment the one that is deployed, with

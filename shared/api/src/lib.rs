@@ -48,7 +48,7 @@ pub use cluster_group::ClusterGroup;
 pub use condition::Condition;
 pub use decoded::Decoded;
 pub use helm::HelmOptions;
-pub use helmop::{HelmOp, HelmOpSpec, HelmOpStatus, ResolvedChart, WithoutStatus};
+pub use helmop::{HelmOp, HelmOpSpec, HelmOpStatus, ResolvedChart, WithoutObjects, WithoutStatus};
 pub use lifecycle::Lifecycle;
 pub use metadata::Metadata;
 pub use metadata_only::{MetadataOnly, MetadataWithManagers};

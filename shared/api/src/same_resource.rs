@@ -3,8 +3,8 @@
 /// The items of `Resource` that are those of another type: an `Api` of the implementing type requests the same objects.
 macro_rules! same_resource_as {
     ($resource:ident) => {
-        type DynamicType = $resource::DynamicType;
-        type Scope = $resource::Scope;
+        type DynamicType = <$resource as kube_core::Resource>::DynamicType;
+        type Scope = <$resource as kube_core::Resource>::Scope;
 
         fn kind(dt: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
             $resource::kind(dt)

@@ -1,5 +1,6 @@
 //! `kubectl helmop`, run by the real kubectl as a plugin.
 
+mod changes;
 mod check;
 mod clusters;
 mod two_clusters;

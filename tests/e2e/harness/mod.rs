@@ -4,6 +4,7 @@ pub mod agent;
 pub mod beside_fleet;
 pub mod own;
 pub mod standalone;
+pub mod whole;
 
 use std::time::Duration;
 

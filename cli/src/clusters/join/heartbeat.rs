@@ -15,7 +15,7 @@ use kube::{
 };
 
 use crate::{
-    cluster::{requests, until::until},
+    cluster::{api_error, until::until},
     clusters::agent_objects::{NAME, SELECTOR},
     failure::Failure,
     terminal::age,
@@ -51,8 +51,9 @@ impl Wait<'_> {
         let clusters = Api::<Cluster>::namespaced(self.management.clone(), &self.cluster.namespace);
         let read = async || {
             let found = clusters.get(&self.cluster.name).await;
-            let found = found
-                .map_err(|error| requests::failed(format!("cannot read Cluster {}", self.cluster), &error))?;
+            let found = found.map_err(|error| {
+                api_error::failed(format!("cannot read Cluster {}", self.cluster), &error)
+            })?;
             Ok(self.is_seen(&found, Timestamp::now()).then_some(found))
         };
         let Some(found) = until(self.timeout, read).await? else {

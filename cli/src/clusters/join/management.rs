@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::{
+        api_error,
         apply::{FIELD_MANAGER, Written},
-        requests,
         until::until,
     },
     clusters::workload::image,
@@ -50,12 +50,17 @@ pub async fn get(client: &Client, cluster: &NamespacedName) -> Result<Option<Clu
         Ok(Some(found)) => return Ok(Some(found)),
         Ok(None) => {}
         // No kind of the group exists.
-        Err(error) if requests::is_not_found(&error) => return Err(no_crd()),
-        Err(error) => return Err(requests::failed(format!("cannot read Cluster {cluster}"), &error)),
+        Err(error) if api_error::is_not_found(&error) => return Err(no_crd()),
+        Err(error) => {
+            return Err(api_error::failed(
+                format!("cannot read Cluster {cluster}"),
+                &error,
+            ));
+        }
     }
     // Nor is there an object of a kind that does not exist.
     match clusters.list_metadata(&ListParams::default().limit(1)).await {
-        Err(error) if requests::is_not_found(&error) => Err(no_crd()),
+        Err(error) if api_error::is_not_found(&error) => Err(no_crd()),
         // The permission to read this one is enough.
         _ => Ok(None),
     }
@@ -96,11 +101,11 @@ pub async fn create(
     new.metadata.labels = (!labels.is_empty()).then(|| labels.clone());
     match api(client, &cluster.namespace).create(&params, &new).await {
         Ok(_) => Ok(()),
-        Err(error) if requests::is_not_found(&error) => Err(requests::failed(attempt, &error).with_hint(format!(
+        Err(error) if api_error::is_not_found(&error) => Err(api_error::failed(attempt, &error).with_hint(format!(
             "create the workspace with: kubectl create namespace {}; or select another one with --namespace",
             cluster.namespace
         ))),
-        Err(error) => Err(requests::failed(attempt, &error)),
+        Err(error) => Err(api_error::failed(attempt, &error)),
     }
 }
 
@@ -124,7 +129,7 @@ pub async fn label(
     let patched = api(client, &cluster.namespace)
         .patch(&cluster.name, &params, &patch)
         .await;
-    patched.map_err(|error| requests::failed(format!("cannot label Cluster {cluster}"), &error))?;
+    patched.map_err(|error| api_error::failed(format!("cannot label Cluster {cluster}"), &error))?;
     Ok(Written::Changed)
 }
 
@@ -198,8 +203,8 @@ pub async fn token(client: &Client, namespace: &str, timeout: Duration) -> Resul
         .await
     {
         Ok(created) => Ok(created.status.and_then(|status| status.token)),
-        Err(error) if requests::is_not_found(&error) => Ok(None),
-        Err(error) => Err(requests::failed(attempt(), &error)),
+        Err(error) if api_error::is_not_found(&error) => Ok(None),
+        Err(error) => Err(api_error::failed(attempt(), &error)),
     };
     let found = until(timeout, read).await?;
     found.ok_or_else(|| {

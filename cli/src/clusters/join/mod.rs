@@ -24,11 +24,10 @@ use super::{
 };
 use crate::{
     cluster::{
-        Cluster, ClusterArgs,
+        Cluster, ClusterArgs, api_error,
         apply::{self, FIELD_MANAGER, Written, as_json, name_of},
         duration::duration,
         permission::{self, Permission},
-        requests,
     },
     failure::Failure,
     output::{self, Format, OutputArgs},
@@ -295,7 +294,7 @@ impl Join<'_> {
         let client = &self.management.client;
         let get = Permission::new("get", "fleet.cattle.io", "clusters").within(&self.name.namespace);
         let may_get = get.on(&self.name.name).is_granted(client).await;
-        let failed = |error: kube::Error| requests::failed("cannot check permissions", &error);
+        let failed = |error: kube::Error| api_error::failed("cannot check permissions", &error);
         let existing = if may_get.map_err(failed)? {
             management::get(client, &self.name).await?
         } else {
@@ -409,8 +408,8 @@ impl Join<'_> {
     async fn apply(&self, object: &DynamicObject) -> Result<(Written, DynamicObject), Failure> {
         let applied = apply::apply(&self.workload.client, object, self.args.force_conflicts).await;
         applied.map_err(|error| {
-            let failure = requests::failed(format!("cannot apply {}", name_of(object)), &error);
-            if requests::is_conflict(&error) {
+            let failure = api_error::failed(format!("cannot apply {}", name_of(object)), &error);
+            if api_error::is_conflict(&error) {
                 failure
                     .with_hint("another tool has set these fields; to overwrite them add --force-conflicts")
             } else {
@@ -437,7 +436,7 @@ impl Join<'_> {
         // The agent itself writes the next token, as another field manager.
         let written = apply::apply(&self.workload.client, &secret, true).await;
         let (written, _) = written
-            .map_err(|error| requests::failed(format!("cannot apply {}", name_of(&secret)), &error))?;
+            .map_err(|error| api_error::failed(format!("cannot apply {}", name_of(&secret)), &error))?;
         let done = format!(
             "{} {}, with a token for a day that the agent renews",
             name_of(&secret),
@@ -509,7 +508,7 @@ async fn stop_fleets_agent(
         api.patch_scale(FLEETS_AGENT, &params, &none).await
     };
     stopped.map_err(|error| {
-        requests::failed(
+        api_error::failed(
             format!("cannot scale {kind} in namespace {namespace} to 0"),
             &error,
         )

@@ -17,7 +17,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 
 use crate::{
-    cluster::{apply, requests, until::until},
+    cluster::{api_error, apply, until::until},
     clusters::{
         access::SECRET,
         agent_objects::{self, AgentOptions, NAME, SELECTOR},
@@ -41,8 +41,8 @@ pub async fn stop(client: &Client, namespace: &str, timeout: Duration) -> Result
         ..DeleteParams::default()
     };
     match deployments.delete(NAME, &params).await {
-        Err(error) if !requests::is_not_found(&error) => {
-            return Err(requests::failed(
+        Err(error) if !api_error::is_not_found(&error) => {
+            return Err(api_error::failed(
                 format!("cannot delete Deployment {namespace}/{NAME}"),
                 &error,
             ));
@@ -53,11 +53,11 @@ pub async fn stop(client: &Client, namespace: &str, timeout: Duration) -> Result
     let read = async || {
         let left = pods.list_metadata(&ListParams::default().labels(SELECTOR)).await;
         let left = left.map_err(|error| {
-            requests::failed(format!("cannot list pods in namespace {namespace}"), &error)
+            api_error::failed(format!("cannot list pods in namespace {namespace}"), &error)
         })?;
         let deployment = deployments.get_metadata_opt(NAME).await;
         let deployment = deployment.map_err(|error| {
-            requests::failed(format!("cannot read Deployment {namespace}/{NAME}"), &error)
+            api_error::failed(format!("cannot read Deployment {namespace}/{NAME}"), &error)
         })?;
         Ok((left.items.is_empty() && deployment.is_none()).then_some(()))
     };
@@ -119,8 +119,8 @@ where
 
 fn tolerate(deleted: Result<(), kube::Error>, object: impl FnOnce() -> String) -> Result<(), Failure> {
     match deleted {
-        Err(error) if !requests::is_not_found(&error) => {
-            Err(requests::failed(format!("cannot delete {}", object()), &error))
+        Err(error) if !api_error::is_not_found(&error) => {
+            Err(api_error::failed(format!("cannot delete {}", object()), &error))
         }
         _ => Ok(()),
     }

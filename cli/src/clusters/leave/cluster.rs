@@ -10,7 +10,7 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    cluster::{apply::FIELD_MANAGER, requests, until::until},
+    cluster::{api_error, apply::FIELD_MANAGER, until::until},
     failure::Failure,
 };
 
@@ -44,7 +44,7 @@ pub async fn withdraw(
     let read = async || {
         let left = deployments.list_metadata(&ListParams::default()).await;
         let left = left.map_err(|error| {
-            requests::failed(
+            api_error::failed(
                 format!("cannot list BundleDeployments in namespace {namespace}"),
                 &error,
             )
@@ -69,7 +69,7 @@ pub async fn delete(
 ) -> Result<((), String), Failure> {
     let api = api(client, name);
     let read = api.get_opt(&name.name).await;
-    let read = read.map_err(|error| requests::failed(format!("cannot read Cluster {name}"), &error))?;
+    let read = read.map_err(|error| api_error::failed(format!("cannot read Cluster {name}"), &error))?;
     let Some(cluster) = read else {
         return Ok(((), format!("Cluster {name} is deleted")));
     };
@@ -87,7 +87,7 @@ pub async fn delete(
     }
     let gone = until(timeout, async || match api.get_metadata_opt(&name.name).await {
         Ok(found) => Ok(found.is_none().then_some(())),
-        Err(error) => Err(requests::failed(format!("cannot read Cluster {name}"), &error)),
+        Err(error) => Err(api_error::failed(format!("cannot read Cluster {name}"), &error)),
     });
     match gone.await? {
         Some(()) => Ok((
@@ -107,8 +107,8 @@ async fn request_deletion(client: &Client, name: &NamespacedName) -> Result<(), 
         .delete(&name.name, &DeleteParams::default())
         .await
     {
-        Err(error) if !requests::is_not_found(&error) => {
-            Err(requests::failed(format!("cannot delete Cluster {name}"), &error))
+        Err(error) if !api_error::is_not_found(&error) => {
+            Err(api_error::failed(format!("cannot delete Cluster {name}"), &error))
         }
         _ => Ok(()),
     }
@@ -128,7 +128,7 @@ async fn set_finalizers(
     let version = &cluster.metadata.uid;
     let patch = Patch::Merge(json!({ "metadata": { "finalizers": finalizers, "uid": version } }));
     match api(client, name).patch(&name.name, &params, &patch).await {
-        Err(error) if !requests::is_not_found(&error) => Err(requests::failed(
+        Err(error) if !api_error::is_not_found(&error) => Err(api_error::failed(
             format!("cannot change the finalizers of Cluster {name}"),
             &error,
         )),

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, api::ListParams};
 
 use crate::{
-    cluster::{requests, until::until},
+    cluster::{api_error, until::until},
     failure::Failure,
 };
 
@@ -50,7 +50,7 @@ pub async fn of(client: &Client, namespace: &str) -> Result<Vec<Release>, Failur
     let deployments = Api::<BundleDeployment>::namespaced(client.clone(), namespace);
     let found = deployments.list(&ListParams::default()).await;
     let found = found.map_err(|error| {
-        requests::failed(
+        api_error::failed(
             format!("cannot list BundleDeployments in namespace {namespace}"),
             &error,
         )
@@ -102,7 +102,7 @@ async fn is_deployed(client: &Client, release: &Release) -> Result<bool, Failure
         .list_metadata(&ListParams::default().labels(&selector).limit(1))
         .await;
     let found = found.map_err(|error| {
-        requests::failed(
+        api_error::failed(
             format!(
                 "cannot list the records of release {}/{}",
                 release.namespace, release.name

@@ -15,7 +15,7 @@ use kube::{
 use self::line::{Line, merged};
 use crate::{
     check::installed::NAMESPACE,
-    cluster::{Cluster, ClusterArgs, duration::duration, requests},
+    cluster::{Cluster, ClusterArgs, api_error, duration::duration},
     failure::Failure,
     output::{Format, OutputArgs},
     terminal::Console,
@@ -131,14 +131,14 @@ fn qualified(name: &str, cluster: &Cluster) -> String {
 async fn pods(client: &Client, process: LoggingProcess) -> Result<Vec<Pod>, Failure> {
     let params = ListParams::default().labels(process.selector());
     let found = match Api::<Pod>::all(client.clone()).list(&params).await {
-        Err(error) if requests::is_forbidden(&error) => {
+        Err(error) if api_error::is_forbidden(&error) => {
             Api::<Pod>::namespaced(client.clone(), NAMESPACE)
                 .list(&params)
                 .await
         }
         found => found,
     };
-    let found = found.map_err(|error| requests::failed("cannot list pods", &error))?;
+    let found = found.map_err(|error| api_error::failed("cannot list pods", &error))?;
     let has_started = |pod: &Pod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         phase.is_some_and(|phase| phase != "Pending")
@@ -159,7 +159,7 @@ fn api(client: &Client, pod: &Pod) -> Api<Pod> {
 
 fn failed(pod: &Pod, error: &kube::Error) -> Failure {
     let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-    requests::failed(format!("cannot read the log of pod {name}"), error)
+    api_error::failed(format!("cannot read the log of pod {name}"), error)
 }
 
 async fn read(client: &Client, pod: &Pod, params: &LogParams) -> Result<Vec<Line>, Failure> {

@@ -16,7 +16,7 @@ mod schedule;
 
 pub use self::{
     due::{Due, PollHistory, due},
-    interval::{SHORT_INTERVAL, interval},
+    interval::{MIN_INTERVAL, SHORT_INTERVAL, interval},
     request::PollRequest,
     schedule::Schedule,
 };

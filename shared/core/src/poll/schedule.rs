@@ -17,6 +17,12 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// The times at which a HelmOp is polled; `None` if polling is off. A shorter interval is raised to the minimum. `repo` is the
+    /// first repository that it needs, if it needs any.
+    pub fn of_helmop(polling: Option<Duration>, min_interval: Duration, repo: Option<&str>) -> Option<Self> {
+        polling.map(|interval| Self::new(interval.max(min_interval), repo.unwrap_or_default()))
+    }
+
     /// The times for a repository.
     pub fn new(interval: Duration, repo: &str) -> Self {
         let interval = nanos(interval).max(1);

@@ -20,7 +20,7 @@ mod fixture;
 mod helmop;
 mod lifecycle;
 mod non_ready;
-mod objects;
+pub mod objects;
 mod polling;
 mod ready;
 mod ready_message;
@@ -35,10 +35,11 @@ pub use self::{
     bundle::{RolloutRound, TargetStatus, bundle},
     cluster::{cluster, is_refused, is_silent, last_seen, refused_cluster},
     condition::ConditionType,
-    deployments::helmop_of,
+    deployments::{Deployment, DeploymentName, ObservedDeployment, by_cluster, helmop_of},
     events::{Event, bundle_events, decode_failed, events, lifecycle_unsupported},
     helmop::{ReconcileOutcome, next, without_extras},
     polling::{PollAttempt, PollFailure, Polling},
     rollup::BundleState,
     state::DeploymentState,
+    summary::count,
 };

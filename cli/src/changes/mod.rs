@@ -1,0 +1,16 @@
+//! Commands that change HelmOps, and wait for the result: `reconcile`, `poll`, `suspend`, `resume`, `rollback`, `wait`.
+//!
+//! ```text
+//! selection (names, -l, --all) ─► a patch ─► the API server ─► observed (HelmOp, Bundle, BundleDeployments) ─► verdict ─► line
+//! ```
+
+pub mod observed;
+pub mod patch;
+pub mod poll;
+pub mod reconcile;
+pub mod rollback;
+pub mod selection;
+pub mod suspend;
+pub mod verdict;
+pub mod wait;
+pub mod waiting;

@@ -1,0 +1,357 @@
+//! `history`: the attempts to deploy a HelmOp on each cluster.
+
+use helmops_api::{Bundle, BundleDeployment, ResolvedChart, lifecycle::ReleaseAttempt};
+use helmops_core::{
+    chart::source::ChartSource,
+    status::{Deployment, DeploymentState, ObservedDeployment, by_cluster},
+    targeting::chart_record::recorded_in,
+};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    read::{Observed, Parts, observed},
+    style,
+    summary::{HelmOpSummary, find},
+    times::relative,
+};
+use crate::{
+    cluster::ClusterArgs,
+    failure::Failure,
+    output::{Format, OutputArgs, write_json, write_yaml},
+    terminal::{
+        Console, progress,
+        style::Style,
+        table::{Cell, Table, one_line},
+    },
+};
+
+/// The arguments of `history`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # The attempts on all clusters, newest first
+  kubectl helmop history web
+
+  # Those on one cluster, with whole error messages
+  kubectl helmop history web --cluster fleet-default/edge-1 -o wide
+
+The agent keeps the last five attempts of a release with spec.lifecycle. Without it, only what runs now is known.")]
+pub struct HistoryArgs {
+    /// Name of the HelmOp
+    pub name: String,
+    /// Only this cluster: NAME, or NAMESPACE/NAME
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// How many attempts are shown at most
+    #[arg(long, value_name = "NUMBER", default_value_t = 50)]
+    pub limit: usize,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What `history` shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryReport {
+    /// Namespace of the HelmOp.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The versions that were resolved, as the Bundle records them.
+    pub resolved: Vec<ResolvedVersion>,
+    /// The attempts, newest first.
+    pub attempts: Vec<AttemptReport>,
+    /// What could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// A version that was resolved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedVersion {
+    /// The chart, with its repository.
+    pub chart: String,
+    /// The version or range that was requested.
+    pub range: String,
+    /// The version.
+    pub version: String,
+    /// The digest of its archive or manifest; empty if it is not known.
+    pub digest: String,
+}
+
+/// An attempt on a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptReport {
+    /// The cluster, as `namespace/name`.
+    pub cluster: String,
+    /// When it was made, or when its outcome was written; empty if it is not known.
+    pub time: String,
+    /// Revision of the release; empty if it is not known.
+    pub revision: String,
+    /// `install`, `upgrade` or `rollback`; empty if it is not known.
+    pub action: String,
+    /// Name of the chart.
+    pub chart: String,
+    /// Version of the chart.
+    pub version: String,
+    /// The status as in `helm history`; without a life cycle, the state of the BundleDeployment.
+    pub outcome: String,
+    /// Why it failed.
+    pub message: String,
+}
+
+impl HistoryReport {
+    /// The history on all clusters, or on one.
+    ///
+    /// # Errors
+    /// If there is no such cluster among them.
+    pub fn of(observed: &Observed, cluster: Option<&str>) -> Result<Self, Failure> {
+        let summary = HelmOpSummary::of(&observed.helmop, observed.bundle.as_ref(), Timestamp::UNIX_EPOCH);
+        let all: Vec<_> = observed.deployments.iter().collect();
+        let deployments = by_cluster(&all);
+        let is_selected = |deployment: &&Deployment<'_>| {
+            cluster.is_none_or(|wanted| matches(&deployment.name.to_string(), wanted))
+        };
+        let selected: Vec<_> = deployments.iter().filter(is_selected).collect();
+        if let (Some(cluster), true) = (cluster, selected.is_empty()) {
+            return Err(no_such_cluster(&summary, cluster));
+        }
+        let mut attempts: Vec<_> = selected.into_iter().flat_map(attempts).collect();
+        attempts.sort_by(|one, other| (&other.time, &one.cluster).cmp(&(&one.time, &other.cluster)));
+        Ok(Self {
+            resolved: observed.bundle.as_ref().map(resolved).unwrap_or_default(),
+            attempts,
+            notes: observed.notes.clone(),
+            namespace: summary.namespace,
+            name: summary.name,
+        })
+    }
+
+    fn table(&self, format: Format, limit: usize, now: Timestamp) -> Table {
+        let mut table = Table::new(&[
+            "CLUSTER", "WHEN", "REVISION", "ACTION", "CHART", "VERSION", "OUTCOME", "MESSAGE",
+        ]);
+        for attempt in self.attempts.iter().take(limit) {
+            table.row([
+                Cell::from(&*attempt.cluster),
+                relative(&attempt.time, now).into(),
+                (&*attempt.revision).into(),
+                (&*attempt.action).into(),
+                (&*attempt.chart).into(),
+                (&*attempt.version).into(),
+                style::state(&attempt.outcome),
+                shortened(&attempt.message, format).into(),
+            ]);
+        }
+        table
+    }
+
+    fn write(
+        &self,
+        console: &mut Console<'_>,
+        format: Format,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        for resolved in &self.resolved {
+            let digest = if resolved.digest.is_empty() {
+                String::new()
+            } else {
+                format!(", digest {}", resolved.digest)
+            };
+            let text = format!(
+                "{} {} is resolved for {:?}{digest}",
+                resolved.chart, resolved.version, resolved.range
+            );
+            writeln!(console.out, "{}", one_line(text))?;
+        }
+        if !self.resolved.is_empty() {
+            writeln!(console.out)?;
+        }
+        self.table(format, limit, now)
+            .write(console.out, console.styles)?;
+        let hidden = self.attempts.len().saturating_sub(limit);
+        if hidden > 0 {
+            writeln!(
+                console.err,
+                "{hidden} older attempts are not shown; see --limit and --cluster."
+            )?;
+        }
+        for note in &self.notes {
+            let note = console.styles.paint(Style::Faint, &one_line(note.clone()));
+            writeln!(console.err, "{note}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints the history.
+///
+/// # Errors
+/// If the HelmOp or the cluster does not exist, or objects cannot be read.
+pub async fn run(
+    args: &HistoryArgs,
+    cluster: &ClusterArgs,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    let cluster = cluster.connect().await?;
+    let read = observed(&cluster, &args.name, Parts::WithoutEvents);
+    let observed = progress::during(console, "Reading the HelmOp", read).await?;
+    let report = HistoryReport::of(&observed, args.cluster.as_deref())?;
+    match args.output.output {
+        Format::Json => Ok(write_json(console.out, &report)?),
+        Format::Yaml => Ok(write_yaml(console.out, &report)?),
+        Format::Name => Ok(writeln!(console.out, "helmop.fleet.cattle.io/{}", report.name)?),
+        format @ (Format::Table | Format::Wide) => {
+            report.write(console, format, args.limit, Timestamp::now())
+        }
+    }
+}
+
+/// Whether a cluster is the wanted one, with or without its namespace.
+fn matches(cluster: &str, wanted: &str) -> bool {
+    cluster == wanted || cluster.split_once('/').is_some_and(|(_, name)| name == wanted)
+}
+
+fn no_such_cluster(summary: &HelmOpSummary, cluster: &str) -> Failure {
+    let HelmOpSummary { namespace, name, .. } = summary;
+    Failure::negative(format!(
+        "HelmOp {name:?} in namespace {namespace:?} has no BundleDeployment on cluster {cluster:?}"
+    ))
+    .with_hint(format!(
+        "see its clusters with: kubectl helmop tree {name} -n {namespace} --clusters all"
+    ))
+}
+
+fn resolved(bundle: &Bundle) -> Vec<ResolvedVersion> {
+    let records = recorded_in(bundle).unwrap_or_default().into_iter();
+    let version = |record: ResolvedChart| ResolvedVersion {
+        chart: if record.chart.is_empty() {
+            record.repo
+        } else {
+            format!("{} of {}", record.chart, record.repo)
+        },
+        range: record.constraint,
+        version: record.version,
+        digest: record.digest,
+    };
+    records.map(version).collect()
+}
+
+/// The attempts on a cluster. Without a life cycle there is one: what the agent reports.
+fn attempts(deployment: &Deployment<'_>) -> Vec<AttemptReport> {
+    let cluster = deployment.name.to_string();
+    let ObservedDeployment::Decoded(object) = deployment.observed else {
+        return vec![AttemptReport {
+            cluster,
+            outcome: deployment.state.as_str().to_owned(),
+            message: deployment.message(),
+            ..AttemptReport::default()
+        }];
+    };
+    let history = object.status.lifecycle.as_deref();
+    let history = history.map(|lifecycle| &*lifecycle.history).unwrap_or_default();
+    if history.is_empty() {
+        return vec![reported(cluster, deployment, object)];
+    }
+    let report = |attempt: &ReleaseAttempt| AttemptReport {
+        cluster: cluster.clone(),
+        time: attempt.time.clone(),
+        revision: attempt.revision.to_string(),
+        action: attempt.action.clone(),
+        chart: attempt.chart.clone(),
+        version: attempt.version.clone(),
+        outcome: attempt.outcome.clone(),
+        message: attempt.message.clone(),
+    };
+    history.iter().map(report).collect()
+}
+
+fn reported(cluster: String, deployment: &Deployment<'_>, object: &BundleDeployment) -> AttemptReport {
+    let status = &object.status;
+    let helm = object.spec.options.helm.as_ref();
+    let chart = helm.map(|helm| match ChartSource::of(&helm.repo, &helm.chart) {
+        ChartSource::Oci { repo } => repo.rsplit('/').next().unwrap_or_default().to_owned(),
+        _ => helm.chart.clone(),
+    });
+    let written = find(&status.conditions, "Deployed").map(|deployed| deployed.last_update_time.clone());
+    let is_desired = status.applied_deployment_id == object.spec.deployment_id;
+    let revision = status.release.rsplit_once(':').map(|(_, revision)| revision);
+    AttemptReport {
+        cluster,
+        time: written.unwrap_or_default(),
+        // Otherwise it is that of an earlier deployment.
+        revision: revision.filter(|_| is_desired).unwrap_or_default().to_owned(),
+        action: String::new(),
+        chart: chart.unwrap_or_default(),
+        version: helm.map(|helm| helm.version.clone()).unwrap_or_default(),
+        outcome: if deployment.state == DeploymentState::Ready {
+            "deployed".to_owned()
+        } else {
+            deployment.state.as_str().to_owned()
+        },
+        message: deployment.message(),
+    }
+}
+
+/// The first part of a long message: `-o wide` shows all of it.
+fn shortened(message: &str, format: Format) -> String {
+    const MAX: usize = 80;
+    if format == Format::Wide || message.chars().count() <= MAX {
+        return message.to_owned();
+    }
+    let first: String = message.chars().take(MAX).collect();
+    format!("{first}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        state::fixture::{golden, now, rollout},
+        terminal::style::Styles,
+    };
+
+    fn text(cluster: Option<&str>, format: Format, limit: usize) -> (String, String) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut console = Console {
+            out: &mut out,
+            err: &mut err,
+            styles: Styles::new(false),
+            is_interactive: false,
+        };
+        let report = HistoryReport::of(&rollout(), cluster).unwrap();
+        report.write(&mut console, format, limit, now()).unwrap();
+        [out, err].map(|text| String::from_utf8(text).unwrap()).into()
+    }
+
+    #[test]
+    fn attempts_on_all_clusters_are_sorted_by_time() {
+        let (out, _) = text(None, Format::Table, 50);
+        golden("history.txt", &out);
+    }
+
+    #[test]
+    fn one_cluster_is_selected_by_its_name_with_or_without_namespace() {
+        let (short, _) = text(Some("c2"), Format::Wide, 50);
+        golden("history-wide.txt", &short);
+        assert_eq!(text(Some("shop/c2"), Format::Wide, 50).0, short);
+        let failure = HistoryReport::of(&rollout(), Some("c9")).unwrap_err();
+        assert_eq!(failure.code, crate::failure::NEGATIVE);
+        assert!(failure.message.contains("\"c9\""), "{}", failure.message);
+    }
+
+    #[test]
+    fn the_number_of_attempts_is_limited() {
+        let (out, err) = text(Some("c2"), Format::Table, 2);
+        assert_eq!(out.lines().count(), 5, "{out}");
+        assert_eq!(
+            err,
+            "3 older attempts are not shown; see --limit and --cluster.\n"
+        );
+    }
+}

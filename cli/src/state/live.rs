@@ -1,0 +1,460 @@
+//! `status --watch`: changes as they happen. A terminal shows the newest state; otherwise each change is a line.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::{Stream, StreamExt, stream::select_all};
+use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp, WithoutObjects};
+use jiff::Timestamp;
+use kube::{Resource, ResourceExt, runtime::watcher};
+use tokio::time::timeout;
+
+use super::{
+    clusters::ClusterReport,
+    page::HelmOpReport,
+    read::{Observed, Parts, deployments_of, observed},
+    style,
+    summary::{Columns, HelmOpSummary, sort},
+};
+use crate::{
+    cluster::{Cluster, objects::Object, selection::Scope, watch::Change},
+    failure::Failure,
+    terminal::{
+        Console,
+        table::{Cell, MoreRows, Table},
+    },
+};
+
+/// Changes that follow each other more closely are shown together: a status of one object leads to that of the next.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where changes are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Screen {
+    /// The newest state replaces the one before.
+    Terminal,
+    /// Each change is a line.
+    Lines,
+}
+
+impl Screen {
+    /// The screen for standard output.
+    pub const fn of(is_terminal: bool) -> Self {
+        if is_terminal { Self::Terminal } else { Self::Lines }
+    }
+
+    fn clear(self, console: &mut Console<'_>) -> Result<(), Failure> {
+        match self {
+            Self::Terminal => Ok(write!(console.out, "\u{1b}[H\u{1b}[2J\u{1b}[3J")?),
+            Self::Lines => Ok(()),
+        }
+    }
+}
+
+/// The objects of a watch.
+#[derive(Clone, Debug)]
+struct Watched<K> {
+    objects: BTreeMap<(String, String), Decoded<K>>,
+    /// Those that exist, while all are listed again.
+    listed: Option<Vec<(String, String)>>,
+}
+
+impl<K> Default for Watched<K> {
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            listed: None,
+        }
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Clone> Watched<K> {
+    fn apply(&mut self, change: Change<K>) {
+        let key = |object: &Decoded<K>| (object.namespace().unwrap_or_default(), object.name_any());
+        match change {
+            Change::Restarted => self.listed = Some(Vec::new()),
+            Change::Applied(object) => {
+                if let Some(listed) = &mut self.listed {
+                    listed.push(key(&object));
+                }
+                self.objects.insert(key(&object), object);
+            }
+            Change::Deleted(object) => {
+                self.objects.remove(&key(&object));
+            }
+            Change::Listed => {
+                if let Some(listed) = self.listed.take() {
+                    self.objects.retain(|key, _| listed.contains(key));
+                }
+            }
+        }
+    }
+}
+
+/// The list of HelmOps, and its changes.
+///
+/// # Errors
+/// If HelmOps cannot be watched.
+pub async fn list(
+    cluster: &Cluster,
+    scope: Scope<'_>,
+    selector: Option<&str>,
+    columns: Columns,
+    screen: Screen,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    let mut config = watcher::Config::default();
+    config.label_selector = selector.map(str::to_owned);
+    let mut changes = std::pin::pin!(cluster.watch::<WithoutObjects>(scope, config));
+    let mut watched = Watched::default();
+    let mut before: Option<(Vec<HelmOpSummary>, MoreRows)> = None;
+    while let Some(()) = next(&mut changes, |change| watched.apply(change)).await? {
+        if watched.listed.is_some() {
+            continue;
+        }
+        let now = Timestamp::now();
+        let objects = watched.objects.values();
+        let mut summaries: Vec<_> = objects
+            .map(|one| HelmOpSummary::of_listed(one, None, now))
+            .collect();
+        sort(&mut summaries);
+        let rows = match before {
+            Some((before, mut rows)) if screen == Screen::Lines => {
+                for changed in changed(&before, &summaries) {
+                    rows.row(&columns.cells(&changed, now), console.out, console.styles)?;
+                }
+                rows
+            }
+            _ => {
+                screen.clear(console)?;
+                columns
+                    .table(&summaries, now)
+                    .begin(console.out, console.styles)?
+            }
+        };
+        console.out.flush()?;
+        before = Some((summaries, rows));
+    }
+    Ok(())
+}
+
+/// The summaries that differ from those before, and those of HelmOps that are gone.
+fn changed(before: &[HelmOpSummary], after: &[HelmOpSummary]) -> Vec<HelmOpSummary> {
+    let is_same = |one: &HelmOpSummary, other: &HelmOpSummary| {
+        (&one.namespace, &one.name) == (&other.namespace, &other.name)
+    };
+    let gone = before
+        .iter()
+        .filter(|old| !after.iter().any(|new| is_same(old, new)));
+    let gone = gone.map(|old| HelmOpSummary {
+        state: "Deleted".to_owned(),
+        reason: String::new(),
+        message: String::new(),
+        ..old.clone()
+    });
+    let new = after.iter().filter(|new| !before.contains(new)).cloned();
+    new.chain(gone).collect()
+}
+
+/// The next change, and those that follow closely. Returns `None` when the watch ends.
+async fn next<C>(
+    changes: &mut (impl Stream<Item = Result<C, Failure>> + Unpin),
+    mut apply: impl FnMut(C),
+) -> Result<Option<()>, Failure> {
+    let Some(first) = changes.next().await else {
+        return Ok(None);
+    };
+    apply(first?);
+    while let Ok(Some(change)) = timeout(PAUSE, changes.next()).await {
+        apply(change?);
+    }
+    Ok(Some(()))
+}
+
+/// A change of something that the page shows.
+enum PageChange {
+    HelmOp(Change<HelmOp>),
+    Bundle(Change<Bundle>),
+    Deployment(Change<BundleDeployment>),
+}
+
+/// The page of a HelmOp, and its changes.
+///
+/// # Errors
+/// If the HelmOp does not exist, is deleted, or cannot be watched.
+pub async fn page(
+    cluster: &Cluster,
+    name: &str,
+    screen: Screen,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    // Finds out what is wrong before a watch waits for something that does not exist.
+    let first = observed(cluster, name, Parts::All).await?;
+    let namespace = &*cluster.namespace;
+    let (own, deployments) = (format!("metadata.name={name}"), deployments_of(namespace, name));
+    let mut changes = select_all([
+        changes_of(
+            cluster,
+            Scope::Namespace(namespace),
+            watcher::Config::default().fields(&own),
+            PageChange::HelmOp,
+        ),
+        changes_of(
+            cluster,
+            Scope::Namespace(namespace),
+            watcher::Config::default().fields(&own),
+            PageChange::Bundle,
+        ),
+        changes_of(
+            cluster,
+            Scope::All,
+            watcher::Config::default().labels(&deployments),
+            PageChange::Deployment,
+        ),
+    ]);
+    let mut helmops = Watched::default();
+    let mut bundles = Watched::default();
+    let mut on_clusters = Watched::default();
+    let mut view = PageView {
+        screen,
+        before: None,
+        rows: None,
+    };
+    view.show(&first, console)?;
+    let events = first.events;
+    while let Some(()) = next(&mut changes, |change| match change {
+        PageChange::HelmOp(change) => helmops.apply(change),
+        PageChange::Bundle(change) => bundles.apply(change),
+        PageChange::Deployment(change) => on_clusters.apply(change),
+    })
+    .await?
+    {
+        if helmops.listed.is_some() || bundles.listed.is_some() || on_clusters.listed.is_some() {
+            continue;
+        }
+        let Some(helmop) = first_valid(&helmops) else {
+            if helmops.objects.is_empty() && !bundles.objects.is_empty() {
+                continue;
+            }
+            return Err(Failure::negative(format!(
+                "HelmOp {name:?} in namespace {namespace:?} was deleted"
+            )));
+        };
+        let observed = Observed {
+            helmop,
+            bundle: first_valid(&bundles),
+            deployments: on_clusters.objects.values().cloned().collect(),
+            events: events.clone(),
+            notes: Vec::new(),
+        };
+        view.show(&observed, console)?;
+    }
+    Ok(())
+}
+
+fn changes_of<'a, K: Object + Sync + 'static>(
+    cluster: &'a Cluster,
+    scope: Scope<'a>,
+    config: watcher::Config,
+    wrap: fn(Change<K>) -> PageChange,
+) -> std::pin::Pin<Box<dyn Stream<Item = Result<PageChange, Failure>> + 'a>> {
+    Box::pin(
+        cluster
+            .watch::<K>(scope, config)
+            .map(move |change| change.map(wrap)),
+    )
+}
+
+fn first_valid<K: Clone>(watched: &Watched<K>) -> Option<K> {
+    watched.objects.values().find_map(Decoded::valid).cloned()
+}
+
+/// What was shown of a page.
+struct PageView {
+    screen: Screen,
+    before: Option<HelmOpReport>,
+    rows: Option<MoreRows>,
+}
+
+impl PageView {
+    fn show(&mut self, observed: &Observed, console: &mut Console<'_>) -> Result<(), Failure> {
+        let now = Timestamp::now();
+        let report = HelmOpReport::of(observed, now);
+        match (self.screen, &self.before) {
+            (Screen::Terminal, Some(before)) if *before == report => {}
+            (Screen::Terminal, _) => {
+                self.screen.clear(console)?;
+                report.write(console, now)?;
+            }
+            (Screen::Lines, before) => {
+                let lines = lines(before.as_ref(), &report);
+                let rows = match self.rows.take() {
+                    Some(mut rows) => {
+                        for line in &lines {
+                            rows.row(line, console.out, console.styles)?;
+                        }
+                        rows
+                    }
+                    None => {
+                        let mut table = Table::new(&["OBJECT", "STATE", "VERSION", "RUNS", "MESSAGE"]);
+                        for line in lines {
+                            table.row(line);
+                        }
+                        table.begin(console.out, console.styles)?
+                    }
+                };
+                self.rows = Some(rows);
+            }
+        }
+        console.out.flush()?;
+        self.before = Some(report);
+        Ok(())
+    }
+}
+
+/// A line for the HelmOp, and one for each cluster, if it has changed.
+fn lines(before: Option<&HelmOpReport>, after: &HelmOpReport) -> Vec<[Cell; 5]> {
+    let mut lines = Vec::new();
+    let of_helmop = |report: &HelmOpReport| {
+        let summary = &report.summary;
+        [
+            summary.state.clone(),
+            summary.reason.clone(),
+            summary.version.clone(),
+            summary.message.clone(),
+            format!(
+                "{}/{} clusters",
+                summary.ready_clusters, summary.desired_ready_clusters
+            ),
+        ]
+    };
+    let now = of_helmop(after);
+    if before.map(of_helmop).as_ref() != Some(&now) {
+        let [state, reason, version, message, ready] = now;
+        let message = if message.is_empty() { reason } else { message };
+        lines.push([
+            format!("HelmOp {}/{}", after.summary.namespace, after.summary.name).into(),
+            style::state(&state),
+            version.into(),
+            ready.into(),
+            message.into(),
+        ]);
+    }
+    let known = before.map(|before| &*before.clusters).unwrap_or_default();
+    let find = |list: &[ClusterReport], name: &str| list.iter().find(|one| one.cluster == name).cloned();
+    for cluster in &after.clusters {
+        let old = find(known, &cluster.cluster);
+        // At first, those that are ready are in the number of the HelmOp.
+        let is_news = old.map_or(before.is_some() || !cluster.is_ready(), |old| old != *cluster);
+        if is_news {
+            lines.push(cluster_line(cluster, &cluster.state));
+        }
+    }
+    for gone in known
+        .iter()
+        .filter(|old| find(&after.clusters, &old.cluster).is_none())
+    {
+        lines.push(cluster_line(gone, "Deleted"));
+    }
+    lines
+}
+
+fn cluster_line(cluster: &ClusterReport, state: &str) -> [Cell; 5] {
+    [
+        format!("Cluster {}", cluster.cluster).into(),
+        style::state(state),
+        (&*cluster.version).into(),
+        (&*cluster.runs).into(),
+        (&*cluster.message).into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::state::fixture::{deployment, helmop, now, rollout};
+
+    fn text(lines: &[[Cell; 5]]) -> Vec<String> {
+        let cells = |line: &[Cell; 5]| {
+            line.iter()
+                .take(2)
+                .map(|cell| cell.text.clone())
+                .collect::<Vec<_>>()
+        };
+        lines.iter().map(|line| cells(line).join(" ")).collect()
+    }
+
+    #[test]
+    fn a_line_is_printed_for_what_has_changed() {
+        let first = HelmOpReport::of(&rollout(), now());
+        assert_eq!(
+            text(&lines(None, &first)),
+            [
+                "HelmOp shop/web ErrApplied",
+                "Cluster shop/c2 ErrApplied",
+                "Cluster shop/c3 NotReady",
+                "Cluster shop/c4 Pending"
+            ]
+        );
+        assert_eq!(text(&lines(Some(&first), &first)), Vec::<String>::new());
+        let mut observed = rollout();
+        observed.deployments[0] = deployment("c3", &json!({}));
+        let second = HelmOpReport::of(&observed, now());
+        assert_eq!(text(&lines(Some(&first), &second)), ["Cluster shop/c3 Ready"]);
+        observed.deployments.remove(0);
+        observed.helmop = helmop(&json!({}));
+        let third = HelmOpReport::of(&observed, now());
+        assert_eq!(
+            text(&lines(Some(&second), &third)),
+            [
+                "HelmOp shop/web Ready",
+                "Cluster shop/c3 Deleted",
+                "Cluster shop/c4 Deleted"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_list_shows_what_is_new_changed_or_gone() {
+        let summary = |name: &str, version: &str| HelmOpSummary {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            state: "Ready".to_owned(),
+            ..HelmOpSummary::default()
+        };
+        let before = [summary("a", "1"), summary("b", "1"), summary("c", "1")];
+        let after = [summary("a", "1"), summary("b", "2"), summary("d", "1")];
+        let changed: Vec<_> = changed(&before, &after)
+            .into_iter()
+            .map(|one| (one.name, one.state))
+            .collect();
+        let expected = [("b", "Ready"), ("d", "Ready"), ("c", "Deleted")];
+        assert_eq!(
+            changed,
+            expected.map(|(name, state)| (name.to_owned(), state.to_owned()))
+        );
+    }
+
+    #[test]
+    fn objects_that_are_not_listed_again_are_gone() {
+        let object = |name: &str| -> Decoded<HelmOp> {
+            serde_json::from_value(json!({ "metadata": { "namespace": "shop", "name": name } })).unwrap()
+        };
+        let mut watched = Watched::default();
+        for change in [
+            Change::Restarted,
+            Change::Applied(object("a")),
+            Change::Applied(object("b")),
+            Change::Listed,
+            Change::Applied(object("c")),
+            Change::Restarted,
+            Change::Applied(object("b")),
+            Change::Listed,
+        ] {
+            watched.apply(change);
+        }
+        let names: Vec<_> = watched.objects.keys().map(|(_, name)| &**name).collect();
+        assert_eq!(names, ["b"]);
+    }
+}
