@@ -8,9 +8,11 @@
 //! ```
 
 pub mod arguments;
+pub mod check;
 pub mod changes;
 pub mod charts;
 pub mod cluster;
+pub mod clusters;
 pub mod commands;
 pub mod failure;
 pub mod output;

@@ -4,3 +4,6 @@ mod changes;
 mod state;
 mod validate;
 mod charts;
+mod check;
+mod clusters;
+mod two_clusters;
