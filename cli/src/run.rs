@@ -9,9 +9,12 @@ use crate::{
     changes::{poll, reconcile, rollback, suspend, wait},
     charts::{outdated, resolve, versions},
     commands::{completion, explain, version},
+    check, clusters,
+    commands::{completion, explain, logs, version},
     failure::Failure,
     state::{events, history, status, tree},
     terminal::{Console, style::Style},
+    validate,
 };
 
 /// Parses the arguments of the process, runs the command, and reports an error on standard error.
@@ -36,6 +39,7 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = &arguments.cluster;
     match arguments.command {
+        Command::Validate(args) => validate::run(&args, cluster, console),
         Command::Resolve(args) => block_on(resolve::run(&args, cluster, console)),
         Command::Versions(args) => block_on(versions::run(&args, cluster, console)),
         Command::Outdated(args) => block_on(outdated::run(&args, cluster, console)),
@@ -44,6 +48,9 @@ pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failur
         Command::History(args) => block_on(history::run(&args, cluster, console)),
         Command::Events(args) => block_on(events::run(&args, cluster, console)),
         Command::Explain(args) => explain::run(&args, console),
+        Command::Cluster(args) => block_on(clusters::run(&args, cluster, console)),
+        Command::Check(args) => block_on(check::run(&args, cluster, console)),
+        Command::Logs(args) => block_on(logs::run(&args, cluster, console)),
         Command::Reconcile(args) => block_on(reconcile::run(&args, cluster, console)),
         Command::Poll(args) => block_on(poll::run(&args, cluster, console)),
         Command::Suspend(args) => block_on(suspend::run(&args, true, cluster, console)),
@@ -74,6 +81,9 @@ fn report(failure: &Failure, console: &mut Console<'_>) {
     }
     // What was printed before the failure comes first. If standard error is closed, there is nobody to report to.
     let _ = console.out.flush();
+    if failure.is_reported() {
+        return;
+    }
     let error = console.styles.paint(Style::Bad, "error:");
     let _ = writeln!(console.err, "{error} {}", failure.message);
     if !failure.hint.is_empty() {

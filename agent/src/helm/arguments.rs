@@ -90,7 +90,7 @@ impl Arguments {
         self.deploy(&install.deploy, files);
         // The flag of an installation knows no `auto`, and forced replacement excludes server-side apply.
         self.text(match install.apply {
-            Apply::AsBefore | Apply::Server => "--server-side=true",
+            Apply::AsBefore | Apply::Server | Apply::Override => "--server-side=true",
             Apply::Client | Apply::Replace => "--server-side=false",
         });
         self.force(install.apply);
@@ -168,7 +168,7 @@ impl Arguments {
     fn apply(&mut self, apply: Apply) {
         self.text(match apply {
             Apply::AsBefore => "--server-side=auto",
-            Apply::Server => "--server-side=true",
+            Apply::Server | Apply::Override => "--server-side=true",
             Apply::Client | Apply::Replace => "--server-side=false",
         });
         self.force(apply);
@@ -176,6 +176,7 @@ impl Arguments {
 
     fn force(&mut self, apply: Apply) {
         self.switch(apply == Apply::Replace, "--force-replace");
+        self.switch(apply == Apply::Override, "--force-conflicts");
     }
 
     fn switch(&mut self, is_on: bool, name: &str) {
@@ -275,10 +276,14 @@ mod tests {
     #[test]
     fn an_installation() {
         let start = format!("install web /run/chart.tgz{DEPLOY}");
-        let table: [(Change, &str); 8] = [
+        let table: [(Change, &str); 9] = [
             (|_| (), " --server-side=true"),
             (|install| install.apply = Apply::AsBefore, " --server-side=true"),
             (|install| install.apply = Apply::Client, " --server-side=false"),
+            (
+                |install| install.apply = Apply::Override,
+                " --server-side=true --force-conflicts",
+            ),
             (
                 |install| install.apply = Apply::Replace,
                 " --server-side=false --force-replace",
@@ -332,6 +337,7 @@ mod tests {
         for (apply, flags) in [
             (Apply::AsBefore, " --server-side=auto"),
             (Apply::Server, " --server-side=true"),
+            (Apply::Override, " --server-side=true --force-conflicts"),
             (Apply::Client, " --server-side=false"),
             (Apply::Replace, " --server-side=false --force-replace"),
         ] {

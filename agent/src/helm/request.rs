@@ -120,6 +120,8 @@ pub enum Apply {
     AsBefore,
     /// With server-side apply. A conflict with another field manager is an error.
     Server,
+    /// With server-side apply that overrides other field managers.
+    Override,
     /// With patches that the client computes.
     Client,
     /// By replacing the whole object.
@@ -277,6 +279,20 @@ impl HelmSettings {
             skips_schema: helm.skip_schema_validation,
         }
     }
+
+    /// The same, overriding other field managers with server-side apply.
+    #[must_use]
+    pub fn overriding(self) -> Self {
+        let overriding = |apply| match apply {
+            Apply::Server | Apply::AsBefore => Apply::Override,
+            other => other,
+        };
+        Self {
+            install: overriding(self.install),
+            upgrade: overriding(self.upgrade),
+            ..self
+        }
+    }
 }
 
 #[cfg(test)]
@@ -362,6 +378,23 @@ mod tests {
             ..BundleDeploymentOptions::default()
         };
         assert_eq!(HelmSettings::of(&options).upgrade, Apply::Replace);
+    }
+
+    #[test]
+    fn what_is_not_applied_by_the_server_overrides_as_it_is() {
+        let applied = |change: fn(&mut HelmOptions)| {
+            let settings = settings(change).overriding();
+            (settings.install, settings.upgrade)
+        };
+        assert_eq!(applied(|_| ()), (Apply::Override, Apply::Override));
+        assert_eq!(
+            applied(|helm| helm.take_ownership = true),
+            (Apply::Client, Apply::Override)
+        );
+        assert_eq!(
+            applied(|helm| helm.force = true),
+            (Apply::Replace, Apply::Replace)
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use helmops_api::{diff::DiffOptions, lifecycle::DriftIgnore};
 use helmops_release::{
-    drift::ObjectDrift,
+    drift::{CorrectionLimit, ObjectDrift},
     manifest::{self, ManifestError},
     names::ReleaseKey,
     object::ObjectId,
@@ -36,6 +36,8 @@ pub struct Installed {
     pub exceptions: Exceptions,
     /// What the last comparison of each object showed.
     pub verdicts: HashMap<ObjectId, Verdict>,
+    /// The corrections of its objects.
+    pub corrections: HashMap<ObjectId, CorrectionLimit>,
 }
 
 /// What is no drift: `diff`, and `lifecycle.drift.ignore`.
@@ -65,8 +67,6 @@ pub struct Verdict {
     pub content: u64,
     /// The difference.
     pub drift: Option<ObjectDrift>,
-    /// Corrections of this content that did not change it.
-    pub corrections: u32,
 }
 
 /// Why the objects of a revision are not known.
@@ -133,6 +133,7 @@ impl Installed {
             previous,
             exceptions: Exceptions::default(),
             verdicts: HashMap::new(),
+            corrections: HashMap::new(),
         })
     }
 

@@ -145,15 +145,7 @@ impl Monitor<'_> {
                 id: id.clone(),
                 change: Change::Modified(drift),
             });
-            let corrections = 0;
-            installed.verdicts.insert(
-                id,
-                Verdict {
-                    content,
-                    drift,
-                    corrections,
-                },
-            );
+            installed.verdicts.insert(id, Verdict { content, drift });
         }
         Ok(())
     }
@@ -313,7 +305,7 @@ impl Monitor<'_> {
     }
 }
 
-fn rules(exceptions: &Exceptions) -> DriftRules {
+pub(super) fn rules(exceptions: &Exceptions) -> DriftRules {
     DriftRules::new(exceptions.diff.as_ref(), &exceptions.ignored)
 }
 

@@ -219,6 +219,7 @@ impl Deployment<'_> {
             text: retry.to_string(),
             at: retry.at,
             deployment_id: deployment_id.map(ToOwned::to_owned),
+            exhausted: retry.is_first_slow().then_some(retry.failed.attempt.number),
             is_rolled_back: matches!(retry.remedy, Remedy::RolledBack { .. }),
             may_recover: may_recover.is_some() && may_recover == running,
             running: deployed,

@@ -42,7 +42,7 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
     }
     for release in context.records.of_deployment(deployment).await? {
         let removed = remove_release(context, deployment, &release).await;
-        removed.inspect_err(|error| context.reports.failed(deployment, &release, error))?;
+        removed.inspect_err(|error| context.reports.failed(deployment, "", &release, error))?;
     }
     known.installed = None;
     context.live.set_kinds(deployment, []);

@@ -30,7 +30,7 @@ impl Deployment<'_> {
         let deployer = context.deployer(&identity)?;
         let values = inputs::values(&context.upstream, &deployer, self.wanted, &release.namespace).await?;
         let chart = context.charts.get(&context.upstream, self.wanted).await?;
-        let settings = HelmSettings::of(options);
+        let settings = self.settings();
         let others = context.records.of_deployment(name(self.wanted)).await?;
         let is_renamed = others.iter().any(|other| *other != *release);
         let crds = self.policy.for_action(run.action()).crds;

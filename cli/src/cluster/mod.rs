@@ -1,9 +1,14 @@
 //! The cluster that a command is about, selected as kubectl selects it, and its objects.
 
 pub mod alike;
+pub mod api_error;
+pub mod apply;
+pub mod duration;
 pub mod objects;
+pub mod permission;
 pub mod request;
 pub mod selection;
+pub mod until;
 pub mod watch;
 
 use std::path::PathBuf;
@@ -62,7 +67,7 @@ impl ClusterArgs {
     }
 
     /// The configuration of the selected context; without a kubeconfig, that of the pod in which the command runs.
-    async fn config(&self) -> Result<Config, Failure> {
+    pub async fn config(&self) -> Result<Config, Failure> {
         let options = KubeConfigOptions {
             context: self.context.clone(),
             ..KubeConfigOptions::default()

@@ -2,4 +2,5 @@
 
 pub mod completion;
 pub mod explain;
+pub mod logs;
 pub mod version;

@@ -1,4 +1,9 @@
 //! `kubectl helmop`, run by the real kubectl as a plugin.
 
 mod changes;
+mod state;
+mod validate;
 mod charts;
+mod check;
+mod clusters;
+mod two_clusters;
