@@ -293,7 +293,8 @@ async fn outdated_charts_are_listed_with_one_request_for_each_repository() {
         ("b", ["web", "1.0.0", "1.0.0", "2.0.0", "1.0.0", &url, excluded]),
         ("c", ["web", "1.0.0", "2.0.0", "2.0.0", "*", &url, off]),
     ] {
-        let expected = [&[name(suffix).as_str()], &row[..]].concat();
+        let name = name(suffix);
+        let expected = [&[name.as_str()], &row[..]].concat();
         assert!(rows.contains(&expected), "{expected:?} in {out}");
     }
     assert!(!out.contains(&name("d")), "{out}");
