@@ -3,7 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-/// How often an object is corrected within [`WINDOW`].
+/// How often an object is corrected within an hour.
 pub const MAX_CORRECTIONS: u32 = 5;
 /// The time in which corrections are counted, from the first one. It is longer than the intervals of controllers that change an object
 /// back, and short enough for a user who edits an object now and then.
