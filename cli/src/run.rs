@@ -8,7 +8,6 @@ use crate::{
     arguments::{Arguments, Command},
     changes::{poll, reconcile, rollback, suspend, wait},
     charts::{outdated, resolve, versions},
-    commands::{completion, explain, version},
     check, clusters,
     commands::{completion, explain, logs, version},
     failure::Failure,
