@@ -368,10 +368,11 @@ fn every_mistake_of_admission_is_shown_with_its_position() {
     let mut positions = 0;
     for mistake in helmops_mistakes::all() {
         let object = mistake.manifest();
-        let policies: String = mistake
+        let policies = mistake
             .policy_manifests()
             .map(|policy| format!("---\n{policy}\n"))
-            .collect();
+            .collect::<Vec<_>>()
+            .concat();
         let Ok(yaml) = emit_exact(object.as_object().unwrap()) else {
             continue;
         };
@@ -390,7 +391,10 @@ fn every_mistake_of_admission_is_shown_with_its_position() {
 fn every_mistake_is_found_in_json_too() {
     for mistake in helmops_mistakes::all() {
         let objects = std::iter::once(mistake.manifest()).chain(mistake.policy_manifests());
-        let text: String = objects.map(|object| format!("{object:#}\n")).collect();
+        let text = objects
+            .map(|object| format!("{object:#}\n"))
+            .collect::<Vec<_>>()
+            .concat();
         let report = of_text(&text);
         assert_reported(&report, &mistake);
         for problem in errors_of(&report, &mistake) {
@@ -404,7 +408,10 @@ fn every_mistake_is_found_in_json_too() {
 fn what_policies_allow_is_valid() {
     for case in helmops_mistakes::allowed() {
         let objects = std::iter::once(case.manifest()).chain(case.policy_manifests());
-        let text: String = objects.map(|object| format!("{object}\n")).collect();
+        let text = objects
+            .map(|object| format!("{object}\n"))
+            .collect::<Vec<_>>()
+            .concat();
         let report = of_text(&text);
         assert_eq!((report.errors, report.valid), (0, 1), "{:?}", report.problems);
     }

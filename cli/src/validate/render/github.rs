@@ -13,23 +13,24 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn command(problem: &Problem) -> String {
-    let mut properties = format!("file={}", property(&problem.file));
+    let mut properties = vec![format!("file={}", property(&problem.file))];
     if let Some(region) = problem.region {
-        properties += &format!(",line={},endLine={}", region.line, region.end_line);
+        properties.push(format!("line={},endLine={}", region.line, region.end_line));
         // Columns of several lines are not supported.
         if region.line == region.end_line {
-            properties += &format!(",col={},endColumn={}", region.column, region.end_column);
+            properties.push(format!("col={},endColumn={}", region.column, region.end_column));
         }
     }
-    let title = property(problem.reason);
-    let mut message = problem.text();
+    properties.push(format!("title={}", property(problem.reason)));
+    let mut lines = vec![problem.text()];
     if !problem.fix.is_empty() {
-        message += &format!("\nfix: {}", problem.fix);
+        lines.push(format!("fix: {}", problem.fix));
     }
     format!(
-        "::{} {properties},title={title}::{}",
+        "::{} {}::{}",
         problem.severity.as_str(),
-        data(&message)
+        properties.join(","),
+        data(&lines.join("\n"))
     )
 }
 

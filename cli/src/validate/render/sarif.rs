@@ -61,13 +61,14 @@ fn result(problem: &Problem, rules: &[&str]) -> Value {
     if !problem.fix.is_empty() {
         message = format!("{message}; fix: {}", problem.fix);
     }
-    let mut location = physical(&problem.file, problem.region);
-    if let (Some(line), Some(region)) = (&problem.line, location.pointer_mut("/physicalLocation/region")) {
-        let marked = line.text.get(line.marked.clone()).unwrap_or_default();
-        region["snippet"] = json!({ "text": marked });
-    }
+    let marked = problem
+        .line
+        .as_ref()
+        .and_then(|line| line.text.get(line.marked.clone()));
+    let mut location = json!({ "physicalLocation": physical(&problem.file, problem.region, marked) });
     if !problem.field.is_empty() {
-        location["logicalLocations"] = json!([{ "fullyQualifiedName": problem.field, "kind": "member" }]);
+        let field = json!([{ "fullyQualifiedName": problem.field, "kind": "member" }]);
+        add(&mut location, "logicalLocations", field);
     }
     let mut result = json!({
         "ruleId": problem.reason,
@@ -77,22 +78,33 @@ fn result(problem: &Problem, rules: &[&str]) -> Value {
         "locations": [location],
     });
     if let Some(related) = &problem.related {
-        let mut location = physical(&related.file, Some(related.region));
-        location["message"] = json!({ "text": related.message });
-        result["relatedLocations"] = json!([location]);
+        let place = physical(&related.file, Some(related.region), None);
+        let location = json!({ "physicalLocation": place, "message": { "text": related.message } });
+        add(&mut result, "relatedLocations", json!([location]));
     }
     result
 }
 
-fn physical(file: &str, region: Option<Region>) -> Value {
-    let mut location = json!({ "artifactLocation": { "uri": utf8_percent_encode(file, PATH).to_string() } });
-    if let Some(region) = region {
-        location["region"] = json!({
-            "startLine": region.line,
-            "startColumn": region.column,
-            "endLine": region.end_line,
-            "endColumn": region.end_column,
-        });
+fn physical(file: &str, region: Option<Region>, marked: Option<&str>) -> Value {
+    let uri = utf8_percent_encode(file, PATH).to_string();
+    let mut location = json!({ "artifactLocation": { "uri": uri } });
+    let Some(region) = region else { return location };
+    let mut place = json!({
+        "startLine": region.line,
+        "startColumn": region.column,
+        "endLine": region.end_line,
+        "endColumn": region.end_column,
+    });
+    if let Some(marked) = marked {
+        add(&mut place, "snippet", json!({ "text": marked }));
     }
-    json!({ "physicalLocation": location })
+    add(&mut location, "region", place);
+    location
+}
+
+/// Adds a field to an object.
+fn add(object: &mut Value, field: &str, value: Value) {
+    if let Value::Object(fields) = object {
+        fields.insert(field.to_owned(), value);
+    }
 }
