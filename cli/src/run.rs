@@ -10,6 +10,7 @@ use crate::{
     charts::{outdated, resolve, versions},
     check, clusters,
     commands::{completion, explain, logs, version},
+    commands::{completion, explain, version},
     failure::Failure,
     state::{events, history, status, tree},
     terminal::{Console, style::Style},

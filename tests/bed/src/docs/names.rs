@@ -30,7 +30,8 @@ const NOT_REASONS: [&str; 6] = [
 const ALERTS: &str = "manifests/monitoring/alerts.yaml";
 
 /// Flags of other programs: kubectl, Helm, kube-apiserver, cargo, cosign and the like.
-const FOREIGN_FLAGS: [&str; 43] = [
+const FOREIGN_FLAGS: [&str; 44] = [
+    "--cascade",
     "--admission-control-config-file",
     "--all",
     "--all-namespaces",
