@@ -8,7 +8,9 @@ use crate::{
     check::CheckArgs,
     cluster::ClusterArgs,
     clusters::ClustersArgs,
-    commands::{completion, explain, logs, version},
+    commands::{completion, explain, export, logs, version},
+    create::CreateArgs,
+    diff::DiffArgs,
     state::{events, history, status, tree},
     validate,
 };
@@ -36,6 +38,12 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Create a HelmOp from flags, from a Helm release, or from a HelmRelease of Flux
+    Create(Box<CreateArgs>),
+    /// Show what a HelmOp would change on each cluster
+    Diff(DiffArgs),
+    /// Print HelmOps as they should be in Git
+    Export(export::ExportArgs),
     /// Validate HelmOps in files, without a cluster
     Validate(validate::ValidateArgs),
     /// Show which version of a chart would be selected now, and why

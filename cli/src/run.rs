@@ -11,6 +11,8 @@ use crate::{
     check, clusters,
     commands::{completion, explain, logs, version},
     commands::{completion, explain, version},
+    commands::{completion, explain, export, logs, version},
+    create, diff,
     failure::Failure,
     state::{events, history, status, tree},
     terminal::{Console, style::Style},
@@ -39,6 +41,9 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = &arguments.cluster;
     match arguments.command {
+        Command::Create(args) => block_on(create::run(&args, cluster, console)),
+        Command::Diff(args) => block_on(diff::run(&args, cluster, console)),
+        Command::Export(args) => block_on(export::run(&args, cluster, console)),
         Command::Validate(args) => validate::run(&args, cluster, console),
         Command::Resolve(args) => block_on(resolve::run(&args, cluster, console)),
         Command::Versions(args) => block_on(versions::run(&args, cluster, console)),

@@ -62,11 +62,21 @@ pub enum Action {
     Test(Test),
     /// Print the CRDs of a chart. Nothing on the cluster is read or changed.
     Crds(Crds),
+    /// Print the objects and hooks of a chart, without the post-renderer. Nothing on the cluster is changed.
+    Render(Render),
 }
 
 impl Action {
     /// The names of all actions.
-    pub const NAMES: [&str; 6] = ["install", "upgrade", "rollback", "uninstall", "test", "crds"];
+    pub const NAMES: [&str; 7] = [
+        "install",
+        "upgrade",
+        "rollback",
+        "uninstall",
+        "test",
+        "crds",
+        "render",
+    ];
 
     /// A name for logs and metrics, one of [`Action::NAMES`].
     pub const fn name(&self) -> &'static str {
@@ -77,14 +87,16 @@ impl Action {
             Self::Uninstall(_) => "uninstall",
             Self::Test(_) => "test",
             Self::Crds(_) => "crds",
+            Self::Render(_) => "render",
         }
     }
 
-    /// The chart that is deployed, if any.
+    /// The chart that is deployed or rendered, if any.
     pub const fn deploy(&self) -> Option<&Deploy> {
         match self {
             Self::Install(install) => Some(&install.deploy),
             Self::Upgrade(upgrade) => Some(&upgrade.deploy),
+            Self::Render(render) => Some(&render.deploy),
             Self::Rollback(_) | Self::Uninstall(_) | Self::Test(_) | Self::Crds(_) => None,
         }
     }
@@ -198,6 +210,15 @@ pub struct Crds {
     pub values: Vec<Vec<u8>>,
     /// The version of the cluster, such as `v1.36.0`: a chart that requires another one is an error.
     pub kube_version: String,
+}
+
+/// A chart whose objects are printed.
+#[derive(Clone, Debug)]
+pub struct Render {
+    /// The chart.
+    pub deploy: Deploy,
+    /// Whether templates are rendered as for an upgrade, not an installation.
+    pub is_upgrade: bool,
 }
 
 impl Identity {

@@ -6,6 +6,7 @@ use helmops_api::{diff::DiffOptions, lifecycle::DriftIgnore};
 use helmops_release::{
     drift::{CorrectionLimit, ObjectDrift},
     manifest::{self, ManifestError},
+    marks,
     names::ReleaseKey,
     object::ObjectId,
     record::Record,
@@ -58,6 +59,8 @@ pub struct DesiredObject {
     pub kind: Option<ResourceKind>,
     /// Whether the cluster deletes it after its end, so that it need not exist.
     pub is_temporary: bool,
+    /// Whether it has the label by which live objects are watched. Those of a release that was taken over as it is do not.
+    pub is_marked: bool,
 }
 
 /// What a comparison showed.
@@ -147,6 +150,11 @@ impl Installed {
         self.desired.iter().all(|object| object.kind.is_some())
     }
 
+    /// Whether watches have all of its objects.
+    pub fn is_marked(&self) -> bool {
+        self.desired.iter().all(|object| object.is_marked)
+    }
+
     /// The kinds of its objects.
     pub fn kinds(&self) -> impl Iterator<Item = ResourceKind> {
         self.desired.iter().filter_map(|object| object.kind.clone())
@@ -202,10 +210,13 @@ async fn desired_object(
     let lifetime = object.pointer("/spec/ttlSecondsAfterFinished");
     let is_temporary =
         id.group() == "batch" && id.kind == "Job" && lifetime.is_some_and(|seconds| !seconds.is_null());
+    let labels = object.pointer("/metadata/labels");
+    let is_marked = labels.is_some_and(|labels| labels.get(marks::SET_HASH).is_some());
     Ok(Some(DesiredObject {
         id,
         kind,
         is_temporary,
+        is_marked,
     }))
 }
 

@@ -10,10 +10,12 @@
 //!
 //! Every decision follows from the BundleDeployment, the records of Helm and the live objects. The status is a report.
 
+mod adopt;
 mod deploy;
 mod deployed;
 mod deployment;
 mod end;
+mod fields;
 mod namespace;
 mod progress;
 mod remediate;
@@ -55,6 +57,10 @@ use crate::{
 
 /// When the kinds are read again that the cluster does not have: their CRD may be installed meanwhile.
 const UNKNOWN_KIND: Duration = Duration::from_secs(15);
+
+/// When objects are read again that no watch has: those of a release that was taken over as it is do not have the label. The next
+/// revision adds it.
+const UNWATCHED: Duration = Duration::from_secs(30);
 
 /// How many revisions may fail in one reconciliation, without a pause, before others have their turn.
 const MAX_FAILURES: usize = 3;
@@ -127,7 +133,7 @@ impl Reconciler for BundleDeployments<'_> {
                 break;
             };
             let mut phase = phase(&work, &result, installed, monitored);
-            if let (Phase::Over, Ok(deployed)) = (&phase, &result) {
+            if let (Phase::Over, Ok(deployed), true) = (&phase, &result, installed.is_marked()) {
                 tests = work.test(deployed, &mut known.tested).await?;
                 phase = tested(&work, deployed, tests.as_ref());
             }
@@ -197,6 +203,8 @@ fn phase(
         wait::state(timeout, installed, readiness, Timestamp::now())
     };
     match (result, work.policy.wait) {
+        // What was taken over as it is was not deployed now, so that its state is no result of an attempt.
+        (Ok(_), Some(_)) if !installed.is_marked() => Phase::Over,
         (Ok(deployed), Some(timeout)) if wait::is_awaited(work.wanted, deployed) => match state(timeout) {
             Wait::Over => Phase::Over,
             Wait::Waiting { remaining, late } => Phase::Waiting { remaining, late },
@@ -311,10 +319,15 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
         .installed
         .as_ref()
         .is_some_and(|installed| !installed.is_complete());
+    let is_unwatched = known
+        .installed
+        .as_ref()
+        .is_some_and(|installed| !installed.is_marked());
     let times = status::recheck(&observation).into_iter();
     let times = times
         .chain(next_correction.map(until))
-        .chain(is_incomplete.then_some(UNKNOWN_KIND));
+        .chain(is_incomplete.then_some(UNKNOWN_KIND))
+        .chain(is_unwatched.then_some(UNWATCHED));
     Ok(Done {
         requeue_after: times.min(),
         ..Done::UNTIL_CHANGE

@@ -107,7 +107,8 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
         | Action::Refuse(_)
         | Action::Unlock { .. }
         | Action::Install { .. }
-        | Action::Upgrade { .. } => {}
+        | Action::Upgrade { .. }
+        | Action::TakeOver { .. } => {}
     }
     Ok(())
 }

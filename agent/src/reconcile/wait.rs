@@ -108,6 +108,7 @@ mod tests {
             id: id(name),
             kind: None,
             is_temporary: name == "c",
+            is_marked: true,
         });
         let installed = Installed {
             release: ReleaseKey {

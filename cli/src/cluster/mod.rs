@@ -11,6 +11,8 @@ pub mod selection;
 pub mod until;
 pub mod watch;
 
+pub mod records;
+
 use std::path::PathBuf;
 
 use helmops_kube::set_user_agent;
@@ -67,6 +69,9 @@ impl ClusterArgs {
     }
 
     /// The configuration of the selected context; without a kubeconfig, that of the pod in which the command runs.
+    ///
+    /// # Errors
+    /// If there is no such context or file.
     pub async fn config(&self) -> Result<Config, Failure> {
         let options = KubeConfigOptions {
             context: self.context.clone(),

@@ -224,7 +224,7 @@ fn entries<'o>(object: &'o mut Value, field: &str) -> &'o mut Map<String, Value>
 }
 
 /// The entries of a mapping. What is none becomes an empty one: nothing else can be there.
-fn mapping(value: &mut Value) -> &mut Map<String, Value> {
+pub(crate) fn mapping(value: &mut Value) -> &mut Map<String, Value> {
     match value {
         Value::Object(entries) => entries,
         other => {

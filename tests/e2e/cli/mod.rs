@@ -7,3 +7,6 @@ mod charts;
 mod check;
 mod clusters;
 mod two_clusters;
+mod create;
+mod diff;
+mod environment;

@@ -713,7 +713,7 @@ fn is_applied(found: &Value) -> Result<()> {
     Ok(())
 }
 
-fn kubeconfig(server: &Server, token: &str, namespace: &str) -> String {
+pub fn kubeconfig(server: &Server, token: &str, namespace: &str) -> String {
     let cluster = json!({ "server": server.url, "certificate-authority-data": STANDARD.encode(&server.ca) });
     let context = json!({ "cluster": "c", "user": "u", "namespace": namespace });
     json!({

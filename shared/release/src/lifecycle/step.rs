@@ -156,7 +156,10 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
             (Remediation::Rollback, None) => Remedy::NoRevision,
             _ => Remedy::None,
         },
-        ReleaseState::Outdated { revision } => Remedy::RolledBack { revision },
+        // What a rollback restores may be a revision of a user's Helm, which is not taken over again before the next attempt.
+        ReleaseState::Outdated { revision } | ReleaseState::Unmanaged { revision } => {
+            Remedy::RolledBack { revision }
+        }
         ReleaseState::Uninstalled if failed.attempt.action == AttemptAction::Upgrade => {
             return Step::Act(action::to_deploy(state));
         }

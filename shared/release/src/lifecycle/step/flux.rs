@@ -172,6 +172,7 @@ const fn state_name(state: &ReleaseState) -> &'static str {
         ReleaseState::Interrupted(_) => "interrupted",
         ReleaseState::Current { .. } => "current",
         ReleaseState::Outdated { .. } => "outdated",
+        ReleaseState::Unmanaged { .. } => "unmanaged",
         ReleaseState::Failed(_) => "failed",
         ReleaseState::Uninstalling => "uninstalling",
         ReleaseState::Uninstalled => "uninstalled",
@@ -447,7 +448,8 @@ fn of_other_owners() -> Vec<Row> {
         row("Unmanaged", "upgrade", "takeOwnership is set")
             .records([of_user(1, Status::Deployed)])
             .spec(takes_over())
-            .leads_to("outdated", "upgrade"),
+            .leads_to("unmanaged", "TakeOver { revision: 1 }")
+            .because("it is only upgraded if anything differs"),
         row(
             "Unmanaged",
             "upgrade",
@@ -968,6 +970,7 @@ fn no_state_is_left_out() {
         "outdated",
         "uninstalled",
         "uninstalling",
+        "unmanaged",
     ];
     assert_eq!(
         names(&|row| row.flux[0].to_owned()),
