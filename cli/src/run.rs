@@ -9,8 +9,6 @@ use crate::{
     changes::{poll, reconcile, rollback, suspend, wait},
     charts::{outdated, resolve, versions},
     check, clusters,
-    commands::{completion, explain, logs, version},
-    commands::{completion, explain, version},
     commands::{completion, explain, export, logs, version},
     create, diff,
     failure::Failure,
