@@ -7,6 +7,11 @@
 //! arguments ─► run ─► a command ─► cluster (kubeconfig, objects) ─► a value ─► terminal (table, colors), or output (JSON, YAML, names)
 //! ```
 
+#![allow(
+    clippy::large_futures,
+    reason = "a command is one future on one thread: its size is that of a stack frame of main"
+)]
+
 pub mod arguments;
 pub mod check;
 pub mod changes;
@@ -18,10 +23,11 @@ pub mod create;
 pub mod diff;
 pub mod failure;
 pub mod output;
+mod reference;
 pub mod render;
 pub mod run;
 pub mod state;
 pub mod terminal;
 pub mod validate;
 
-pub use run::main;
+pub use self::{reference::reference, run::main};

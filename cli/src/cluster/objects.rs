@@ -72,8 +72,10 @@ impl Cluster {
         scope: Scope<'_>,
         selector: Option<&str>,
     ) -> Result<Vec<Decoded<K>>, Failure> {
-        let mut params = ListParams::default();
-        params.label_selector = selector.map(str::to_owned);
+        let params = ListParams {
+            label_selector: selector.map(str::to_owned),
+            ..ListParams::default()
+        };
         self.list_by(scope, params).await
     }
 

@@ -65,7 +65,9 @@ impl<'a> Request<'a> {
             | watcher::Error::WatchStartFailed(error)
             | watcher::Error::WatchFailed(error) => self.failure(cluster, error),
             watcher::Error::WatchError(status) => self.rejected(cluster, status),
-            error => Failure::unable(format!("cannot watch {self}: {}", causes(error))),
+            error @ watcher::Error::NoResourceVersion => {
+                Failure::unable(format!("cannot watch {self}: {}", causes(error)))
+            }
         }
     }
 

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use helmops_api::HelmOp;
-use helmops_core::admit::{ValidHelmOp, warnings};
+use helmops_core::{
+    admit::{ValidHelmOp, warnings},
+    reason::Reason,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -66,7 +69,7 @@ impl Draft {
             Ok(_) => Ok(()),
             Err(errors) => {
                 let failure = Failure::negative(format!("HelmOp {:?} is invalid: {errors}", self.name()));
-                let reason = errors.reason().map(|reason| reason.as_str());
+                let reason = errors.reason().map(Reason::as_str);
                 Err(match reason {
                     Some(reason) => failure.with_hint(format!("kubectl helmop explain {reason}")),
                     None => failure,

@@ -25,6 +25,7 @@ const TEMPLATES: [&str; 2] = ["${", "global.fleet.clusterLabels."];
 const HINTS: usize = 3;
 
 /// Which release is adopted.
+#[expect(clippy::struct_field_names, reason = "the name of the flag")]
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Source")]
 pub struct FromRelease {

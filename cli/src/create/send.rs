@@ -48,17 +48,14 @@ async fn create_object(
     let (kind, name) = (text("/kind"), text("/metadata/name"));
     let invalid =
         |error: serde_json::Error| Failure::because(format!("{kind} {name:?} does not decode"), &error);
-    let created = match kind {
-        "Secret" => {
-            let secret: Secret = serde_json::from_value(object.clone()).map_err(invalid)?;
-            let api = Api::<Secret>::namespaced(client.clone(), namespace);
-            api.create(params, &secret).await.map(drop)
-        }
-        _ => {
-            let config: ConfigMap = serde_json::from_value(object.clone()).map_err(invalid)?;
-            let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-            api.create(params, &config).await.map(drop)
-        }
+    let created = if kind == "Secret" {
+        let secret: Secret = serde_json::from_value(object.clone()).map_err(invalid)?;
+        let api = Api::<Secret>::namespaced(client.clone(), namespace);
+        api.create(params, &secret).await.map(drop)
+    } else {
+        let config: ConfigMap = serde_json::from_value(object.clone()).map_err(invalid)?;
+        let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+        api.create(params, &config).await.map(drop)
     };
     created.map_err(|error| failure(kind, namespace, name, error))
 }

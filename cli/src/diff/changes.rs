@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The processor time for the values of all clusters: more than the controller has.
-const MAX_TIME: Duration = Duration::from_secs(60);
+const MAX_TIME: Duration = Duration::from_mins(1);
 
 /// What a HelmOp changes.
 #[derive(Debug, Default)]

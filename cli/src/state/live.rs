@@ -118,8 +118,10 @@ pub async fn list(
     screen: Screen,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
-    let mut config = watcher::Config::default();
-    config.label_selector = selector.map(str::to_owned);
+    let config = watcher::Config {
+        label_selector: selector.map(str::to_owned),
+        ..watcher::Config::default()
+    };
     let mut changes = std::pin::pin!(cluster.watch::<WithoutObjects>(scope, config));
     let mut watched = Watched::default();
     let mut before: Option<(Vec<HelmOpSummary>, MoreRows)> = None;
@@ -349,20 +351,17 @@ impl PageView {
             }
             (Screen::Lines, before) => {
                 let lines = lines(before.as_ref(), &report);
-                let rows = match self.rows.take() {
-                    Some(mut rows) => {
-                        for line in &lines {
-                            rows.row(line, console.out, console.styles)?;
-                        }
-                        rows
+                let rows = if let Some(mut rows) = self.rows.take() {
+                    for line in &lines {
+                        rows.row(line, console.out, console.styles)?;
                     }
-                    None => {
-                        let mut table = Table::new(&["OBJECT", "STATE", "VERSION", "RUNS", "MESSAGE"]);
-                        for line in lines {
-                            table.row(line);
-                        }
-                        table.begin(console.out, console.styles)?
+                    rows
+                } else {
+                    let mut table = Table::new(&["OBJECT", "STATE", "VERSION", "RUNS", "MESSAGE"]);
+                    for line in lines {
+                        table.row(line);
                     }
+                    table.begin(console.out, console.styles)?
                 };
                 self.rows = Some(rows);
             }

@@ -170,18 +170,15 @@ impl HelmOpReport {
             repo,
             ..
         } = &self.summary;
-        let mut text = chart.clone();
-        match (&**version, &**range) {
-            ("", "") => {}
-            ("", range) => text += &format!(", no version yet for {range}"),
-            (version, "") => text += &format!(" {version} (the latest is requested)"),
-            (version, range) if version == range => text += &format!(" {version}"),
-            (version, range) => text += &format!(" {version} ({range} is requested)"),
-        }
-        if !repo.is_empty() {
-            text += &format!(" from {repo}");
-        }
-        text
+        let version = match (&**version, &**range) {
+            ("", "") => String::new(),
+            ("", range) => format!(", no version yet for {range}"),
+            (version, "") => format!(" {version} (the latest is requested)"),
+            (version, range) if version == range => format!(" {version}"),
+            (version, range) => format!(" {version} ({range} is requested)"),
+        };
+        let from = if repo.is_empty() { "" } else { " from " };
+        format!("{chart}{version}{from}{repo}")
     }
 
     fn numbers(&self) -> String {

@@ -11,16 +11,11 @@ pub fn state(name: &str) -> Cell {
         .find(|state| state.as_str() == name);
     let style = match known {
         Some(DeploymentState::Ready) => Style::Good,
-        Some(
-            DeploymentState::NotReady
-            | DeploymentState::Pending
-            | DeploymentState::OutOfSync
-            | DeploymentState::WaitApplied,
-        ) => Style::Pending,
         Some(DeploymentState::Modified | DeploymentState::ErrApplied) => Style::Bad,
         None if matches!(name, "Stalled" | "Missing" | "Orphaned" | "failed" | "Invalid") => Style::Bad,
         None if matches!(name, "deployed" | "True") => Style::Good,
-        None => Style::Pending,
+        // Not ready yet, waiting for others, or not known to this version.
+        _ => Style::Pending,
     };
     colored(name, style)
 }

@@ -62,11 +62,11 @@ impl HelmOpSummary {
     pub fn of(helmop: &HelmOp, bundle: Option<&Bundle>, now: Timestamp) -> Self {
         let none = HelmOpStatus::default();
         let status = helmop.status.as_ref().unwrap_or(&none);
-        let State {
+        let Verdict {
             state,
             reason,
             message,
-        } = State::of(helmop, status);
+        } = Verdict::of(helmop, status);
         let helm = helmop.spec.bundle.options.helm.as_ref();
         let (repo, chart) = helm.map_or(Default::default(), |helm| names(&helm.repo, &helm.chart));
         Self {
@@ -109,13 +109,13 @@ fn names(repo: &str, chart: &str) -> (String, String) {
 }
 
 /// State, reason and message.
-struct State<'h> {
+struct Verdict<'h> {
     state: &'h str,
     reason: &'h str,
     message: &'h str,
 }
 
-impl<'h> State<'h> {
+impl<'h> Verdict<'h> {
     /// The first thing that a person should know.
     fn of(helmop: &'h HelmOp, status: &'h HelmOpStatus) -> Self {
         let conditions = &status.base.conditions;

@@ -11,7 +11,8 @@ use crate::create::Note;
 pub struct Fields<'d> {
     document: &'d Document,
     path: String,
-    fields: Map<String, Value>,
+    /// Those that were not taken yet.
+    left: Map<String, Value>,
 }
 
 impl<'d> Fields<'d> {
@@ -20,53 +21,49 @@ impl<'d> Fields<'d> {
         Self {
             document,
             path: String::new(),
-            fields: document.object.as_object().cloned().unwrap_or_default(),
+            left: document.object.as_object().cloned().unwrap_or_default(),
         }
     }
 
     /// Takes a field; `None` if it is missing or null.
     pub fn take(&mut self, name: &str) -> Option<Value> {
-        self.fields.remove(name).filter(|value| !value.is_null())
+        self.left.remove(name).filter(|value| !value.is_null())
     }
 
     /// Takes a field that means the same to every HelmOp, or nothing.
     pub fn drop(&mut self, name: &str) {
-        self.fields.remove(name);
+        self.left.remove(name);
     }
 
     /// Takes a text; anything else stays.
     pub fn text(&mut self, name: &str) -> Option<String> {
-        let text = self.fields.get(name)?.as_str()?.to_owned();
-        self.fields.remove(name);
+        let text = self.left.get(name)?.as_str()?.to_owned();
+        self.left.remove(name);
         Some(text).filter(|text| !text.is_empty())
     }
 
     /// Takes a boolean; anything else stays.
     pub fn flag(&mut self, name: &str) -> Option<bool> {
-        let flag = self.fields.get(name)?.as_bool()?;
-        self.fields.remove(name);
+        let flag = self.left.get(name)?.as_bool()?;
+        self.left.remove(name);
         Some(flag)
     }
 
     /// Takes an integer; anything else stays.
     pub fn number(&mut self, name: &str) -> Option<i64> {
-        let number = self.fields.get(name)?.as_i64()?;
-        self.fields.remove(name);
+        let number = self.left.get(name)?.as_i64()?;
+        self.left.remove(name);
         Some(number)
     }
 
     /// Takes a mapping, with no fields if it is missing.
     pub fn mapping(&mut self, name: &str) -> Self {
-        let is_mapping = self.fields.get(name).is_some_and(Value::is_object);
-        let fields = if is_mapping {
-            self.fields.remove(name)
-        } else {
-            None
-        };
+        let is_mapping = self.left.get(name).is_some_and(Value::is_object);
+        let fields = if is_mapping { self.left.remove(name) } else { None };
         Self {
             document: self.document,
             path: self.path_of(name),
-            fields: match fields {
+            left: match fields {
                 Some(Value::Object(fields)) => fields,
                 _ => Map::new(),
             },
@@ -75,8 +72,8 @@ impl<'d> Fields<'d> {
 
     /// Takes a list of mappings.
     pub fn list(&mut self, name: &str) -> Vec<Self> {
-        let is_list = self.fields.get(name).is_some_and(Value::is_array);
-        let items = if is_list { self.fields.remove(name) } else { None };
+        let is_list = self.left.get(name).is_some_and(Value::is_array);
+        let items = if is_list { self.left.remove(name) } else { None };
         let Some(Value::Array(items)) = items else {
             return Vec::new();
         };
@@ -84,7 +81,7 @@ impl<'d> Fields<'d> {
         let of_item = |(index, item): (usize, Value)| Self {
             document: self.document,
             path: format!("{path}[{index}]"),
-            fields: match item {
+            left: match item {
                 Value::Object(fields) => fields,
                 other => Map::from_iter([(String::new(), other)]),
             },
@@ -94,12 +91,12 @@ impl<'d> Fields<'d> {
 
     /// Whether a field is there.
     pub fn has(&self, name: &str) -> bool {
-        self.fields.get(name).is_some_and(|value| !value.is_null())
+        self.left.get(name).is_some_and(|value| !value.is_null())
     }
 
     /// Whether there is no field.
     pub fn is_empty(&self) -> bool {
-        self.fields.values().all(Value::is_null)
+        self.left.values().all(Value::is_null)
     }
 
     /// The path of a field; of the mapping itself for an empty name.
@@ -132,7 +129,7 @@ impl<'d> Fields<'d> {
 
     /// Notes for all fields that were not taken.
     pub fn finish(self, notes: &mut Vec<Note>) {
-        for (name, value) in &self.fields {
+        for (name, value) in &self.left {
             if !value.is_null() {
                 notes.push(self.note(
                     name,

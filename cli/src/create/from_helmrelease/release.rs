@@ -184,10 +184,10 @@ fn action(
         } else {
             "remediation.retries"
         };
-        let text = format!(
+        let endless = format!(
             "Flux retries without end: these are {MAX_RETRIES} retries, and then one attempt an hour"
         );
-        notes.push(fields.note(field, text));
+        notes.push(fields.note(field, endless));
     }
     let remediates_last = remediation.flag("remediateLastFailure");
     let strategy = remediation.text("strategy");
@@ -197,15 +197,15 @@ fn action(
             (true, _) => "uninstall".to_owned(),
             (false, strategy) => strategy.unwrap_or_else(|| "rollback".to_owned()),
         };
-        let flux = remediates_last.unwrap_or(!is_install);
-        policy.remediate_last_failure = (!flux).then_some(false);
+        let remediates_last = remediates_last.unwrap_or(!is_install);
+        policy.remediate_last_failure = (!remediates_last).then_some(false);
     }
     if remediation.flag("ignoreTestFailures") == Some(true) {
         let test = test.get_or_insert_default();
         if !test.ignore_failures {
             test.ignore_failures = true;
-            let text = "test.ignoreFailures counts for installations and upgrades alike";
-            notes.push(remediation.note("ignoreTestFailures", text));
+            let counts = "test.ignoreFailures counts for installations and upgrades alike";
+            notes.push(remediation.note("ignoreTestFailures", counts));
         }
     }
     remediation.finish(notes);

@@ -93,17 +93,14 @@ impl<'d> Source<'_, 'd> {
             .text("namespace")
             .unwrap_or_else(|| self.namespace.clone());
         if kind == "HelmRepository" {
-            match self.all.find(SOURCE, "HelmRepository", &namespace, &name) {
-                Some((index, document)) => {
-                    self.used.add(index);
-                    self.repository(document, &chart);
-                }
-                None => {
-                    self.helm().chart = chart;
-                    let text = format!("HelmRepository {name:?} is not in the file; add it, or set --repo");
-                    let note = reference.note("", text);
-                    self.missing(note);
-                }
+            if let Some((index, document)) = self.all.find(SOURCE, "HelmRepository", &namespace, &name) {
+                self.used.add(index);
+                self.repository(document, &chart);
+            } else {
+                self.helm().chart = chart;
+                let text = format!("HelmRepository {name:?} is not in the file; add it, or set --repo");
+                let note = reference.note("", text);
+                self.missing(note);
             }
         } else {
             let base = chart.rsplit('/').next().unwrap_or_default().to_owned();
@@ -196,7 +193,7 @@ impl<'d> Source<'_, 'd> {
         let mut spec = fields.mapping("spec");
         let url = spec.text("url").unwrap_or_default();
         let host = host(&url);
-        self.helm().repo = url.trim_end_matches('/').to_owned();
+        url.trim_end_matches('/').clone_into(&mut self.helm().repo);
         self.interval = spec.text("interval").or(self.interval.take());
         let mut reference = spec.mapping("ref");
         let (tag, range) = (reference.text("tag"), reference.text("semver"));
@@ -273,29 +270,25 @@ impl<'d> Source<'_, 'd> {
         }
         let (mut is_complete, mut secret_name) = (true, None);
         for (field, name, note) in names {
-            match self.all.find("", "Secret", &namespace, &name) {
-                Some((index, secret)) => {
-                    self.used.add(index);
-                    let unknown = credentials(secret, host, &mut data);
-                    for key in unknown {
-                        let text = format!(
-                            "the key {key:?} of Secret {name:?} has no equivalent: client certificates and other logins are not supported"
-                        );
-                        self.draft.notes.push(Note { text, ..note.clone() });
-                    }
-                }
-                None => {
-                    is_complete = false;
-                    let keys = if field == "secretRef" {
-                        "username and password"
-                    } else {
-                        "cacerts (in place of ca.crt)"
-                    };
+            if let Some((index, secret)) = self.all.find("", "Secret", &namespace, &name) {
+                self.used.add(index);
+                for key in credentials(secret, host, &mut data) {
                     let text = format!(
-                        "Secret {name:?} is not in the file; the namespace of the HelmOp needs a Secret {name:?} with {keys}, and helmSecretName names it"
+                        "the key {key:?} of Secret {name:?} has no equivalent: client certificates and other logins are not supported"
                     );
                     self.draft.notes.push(Note { text, ..note.clone() });
                 }
+            } else {
+                is_complete = false;
+                let keys = if field == "secretRef" {
+                    "username and password"
+                } else {
+                    "cacerts (in place of ca.crt)"
+                };
+                let text = format!(
+                    "Secret {name:?} is not in the file; the namespace of the HelmOp needs a Secret {name:?} with {keys}, and helmSecretName names it"
+                );
+                self.draft.notes.push(Note { text, ..note.clone() });
             }
             secret_name.get_or_insert(name);
         }

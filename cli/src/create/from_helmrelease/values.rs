@@ -108,12 +108,11 @@ impl Known {
                 true
             }
             (None, Some(text)) if kind == "ConfigMap" => {
-                match parsed(text) {
-                    Some(own) => deep_merge(&mut self.values, own),
-                    None => {
-                        let text = format!("{:?} of the ConfigMap is no mapping of values", reference.key);
-                        draft.notes.push(entry.note("name", text));
-                    }
+                if let Some(own) = parsed(text) {
+                    deep_merge(&mut self.values, own);
+                } else {
+                    let text = format!("{:?} of the ConfigMap is no mapping of values", reference.key);
+                    draft.notes.push(entry.note("name", text));
                 }
                 true
             }
