@@ -16,5 +16,6 @@ pub mod output;
 pub mod run;
 pub mod state;
 pub mod terminal;
+pub mod ui;
 
 pub use run::main;

@@ -52,10 +52,11 @@ impl Screen {
 
 /// The objects of a watch.
 #[derive(Clone, Debug)]
-struct Watched<K> {
-    objects: BTreeMap<(String, String), Decoded<K>>,
+pub struct Watched<K> {
+    /// The objects by namespace and name.
+    pub objects: BTreeMap<(String, String), Decoded<K>>,
     /// Those that exist, while all are listed again.
-    listed: Option<Vec<(String, String)>>,
+    pub listed: Option<Vec<(String, String)>>,
 }
 
 impl<K> Default for Watched<K> {
@@ -68,7 +69,8 @@ impl<K> Default for Watched<K> {
 }
 
 impl<K: Resource<DynamicType = ()> + Clone> Watched<K> {
-    fn apply(&mut self, change: Change<K>) {
+    /// Applies a change.
+    pub fn apply(&mut self, change: Change<K>) {
         let key = |object: &Decoded<K>| (object.namespace().unwrap_or_default(), object.name_any());
         match change {
             Change::Restarted => self.listed = Some(Vec::new()),

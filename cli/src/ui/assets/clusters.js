@@ -1,0 +1,41 @@
+// The list of clusters.
+
+import { h } from "./dom.js";
+import { key, listing } from "./listing.js";
+import { badge, progress } from "./pictures.js";
+import { ago, none, text } from "./words.js";
+
+function deployments(one) {
+  const total = one.parts.reduce((all, part) => all + part.count, 0);
+  const ready = one.parts.find((part) => part.state === "Ready")?.count ?? 0;
+  return total > 0 ? progress(ready, total, one.parts, "Deployments") : none();
+}
+
+const COLUMNS = [
+  { title: "Cluster", class: "name", cell: (one) => [h("span", { class: "quiet" }, `${one.namespace}/`), one.name] },
+  { title: "State", cell: (one) => badge(one.state, one.tone) },
+  {
+    title: "Agent last seen",
+    cell: (one) => one.lastSeen
+      ? h("span", { class: one.isSilent ? "tone-bad strong" : undefined }, ago(one.lastSeen), one.isSilent && " (silent)")
+      : h("span", { class: "quiet" }, "never"),
+  },
+  { title: "HelmOps ready", cell: (one) => one.desiredHelmops > 0 ? `${one.readyHelmops}/${one.desiredHelmops}` : none() },
+  { title: "Deployments", cell: deployments },
+  { title: "Labels", class: "labels", cell: (one) => one.labels.length > 0 ? one.labels.map((label) => h("span", { class: "chip" }, label)) : none() },
+  { title: "Message", class: "message", cell: (one) => text(one.message) },
+];
+
+export function clusters() {
+  return listing({
+    title: "Clusters",
+    noun: "cluster",
+    tones: { good: "Ready", pending: "Not ready", bad: "Silent", off: "Paused" },
+    columns: COLUMNS,
+    hint: "Name, label, state",
+    empty: "No clusters. Join one with: kubectl helmop cluster join",
+    itemsOf: (view) => view.clusters,
+    wordsOf: (one) => [key(one), one.state, ...one.labels, one.message],
+    changeOf: (before, after) => before?.state === after.state ? "" : `${key(after)} is now ${after.state}`,
+  });
+}
