@@ -16,7 +16,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::failure::Failure;
 
-/// 256 bits: nobody guesses them, at any rate.
+/// 256 bits cannot be guessed, at any rate of requests.
 const BYTES: usize = 32;
 /// How long the key that is passed to the browser is valid. Other users of the computer can read arguments of processes.
 const BROWSER_KEY: Duration = Duration::from_secs(30);

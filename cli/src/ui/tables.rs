@@ -16,7 +16,7 @@ use crate::{
     state::live::Watched,
 };
 
-/// When a watch without permission is tried again: somebody may grant it.
+/// When a watch without permission is tried again: it may be granted meanwhile.
 const RETRY: Duration = Duration::from_secs(30);
 /// Changes that follow each other more closely are one: a status of one object leads to that of the next.
 const PAUSE: Duration = Duration::from_millis(200);

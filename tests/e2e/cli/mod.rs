@@ -1,3 +1,4 @@
 //! `kubectl helmop`, run by the real kubectl as a plugin.
 
 mod changes;
+mod ui;
