@@ -50,7 +50,7 @@ function versions({ rollout, clusters, report }) {
     const of = clusters.filter((cluster) => cluster.running === part.version);
     const shown = of.slice(0, MAX_SHAPES);
     return h("li", { class: part.isDesired ? "desired" : undefined },
-      h("p", { class: "version-name" }, h("strong", {}, title(part)), role(part) && h("span", { class: "chip" }, role(part)), h("span", { class: "quiet" }, ` ${count(part.count, "cluster")}, ${part.ready} ready`)),
+      h("p", { class: "version-name" }, h("strong", {}, title(part)), role(part) && h("span", { class: "chip" }, role(part)), h("span", { class: "quiet" }, ` ${count(part.count, "cluster")}${part.isDesired ? `, ${part.ready} ready` : ""}`)),
       crowd(shown, `${title(part)} on ${report.name}`),
       of.length > shown.length && h("p", { class: "quiet" }, `and ${of.length - shown.length} more`));
   }));
@@ -78,7 +78,7 @@ function limits({ paused, maxUnavailable, unavailable, maxNew, newlyCreated }) {
     maxUnavailable !== null && unavailable !== null && `${unavailable} of all clusters are unavailable, at most ${maxUnavailable} may be (maxUnavailable).`,
     newlyCreated > 0 && maxNew !== null && `${newlyCreated} clusters are new in this round, at most ${maxNew} may be (maxNew).`,
   ];
-  return texts.filter(Boolean).map((one) => h("p", { class: "quiet small" }, one));
+  return texts.filter(Boolean).map((one) => h("p", { class: "quiet small limit" }, one));
 }
 
 function rollout(details) {
