@@ -108,17 +108,17 @@ fn target(path: &str) -> Option<Target> {
 /// Requests of other origins are refused. Only a page may be opened by a link elsewhere: it has no data.
 fn check_origin(headers: &HeaderMap, target: &Target, session: &Session) -> Result<(), Denied> {
     let origin = session.origin();
-    let is_own_origin = match headers.contains_key(header::ORIGIN) {
-        true => only(headers, &header::ORIGIN) == Some(&origin),
-        false => *target != Target::Session,
+    let is_own_origin = if headers.contains_key(header::ORIGIN) {
+        only(headers, &header::ORIGIN) == Some(&origin)
+    } else {
+        *target != Target::Session
     };
     let site = headers
         .contains_key(FETCH_SITE)
         .then(|| only(headers, &FETCH_SITE));
     let is_own_site = match site {
-        // Not a browser of today. It has the secrets, or it gets nothing.
-        None => true,
-        Some(Some("same-origin")) => true,
+        // None: not a browser of today. It has the secrets, or it gets nothing.
+        None | Some(Some("same-origin")) => true,
         Some(_) => *target == Target::Page && is_opened(headers),
     };
     if is_own_origin && is_own_site {

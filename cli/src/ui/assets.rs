@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(files, served);
         for asset in all() {
             for reference in asset.content.split('"').filter(|text| {
-                text.starts_with("/assets/") || (text.starts_with("./") && text.ends_with(".js"))
+                text.starts_with("/assets/") || text.starts_with("./")
             }) {
                 let path = reference.replacen("./", "/assets/", 1);
                 assert!(find(&path).is_some(), "{reference} in {}", asset.path);

@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn the_key_of_the_browser_is_exchanged_once_and_soon() {
         let now = Instant::now();
-        let key = |session: &Session| session.link_for_browser().split_once("=").unwrap().1.to_owned();
+        let key = |session: &Session| session.link_for_browser().split_once('=').unwrap().1.to_owned();
         let (in_time, late) = (session(), session());
         let first = key(&in_time);
         assert!(in_time.exchange(&first, now).is_some());

@@ -60,32 +60,30 @@ impl State {
             self.is_first = false;
             return Some(event("server", &self.subscription.server.borrow_and_update()));
         }
-        loop {
-            let Self {
-                subscription,
-                next_view,
-                beats,
-                end,
-                ..
-            } = self;
-            let Subscription { views, server, .. } = subscription;
-            let changed = async {
-                sleep_until(*next_view).await;
-                views.changed().await
-            };
-            tokio::select! {
-                () = sleep_until(*end) => return None,
-                changed = changed => {
-                    changed.ok()?;
-                    *next_view = Instant::now() + PAUSE;
-                    return Some(event("view", &views.borrow_and_update()));
-                }
-                changed = server.changed() => {
-                    changed.ok()?;
-                    return Some(event("server", &server.borrow_and_update()));
-                }
-                _ = beats.tick() => return Some(event("beat", b"{}")),
+        let Self {
+            subscription,
+            next_view,
+            beats,
+            end,
+            ..
+        } = self;
+        let Subscription { views, server, .. } = subscription;
+        let changed = async {
+            sleep_until(*next_view).await;
+            views.changed().await
+        };
+        tokio::select! {
+            () = sleep_until(*end) => None,
+            changed = changed => {
+                changed.ok()?;
+                *next_view = Instant::now() + PAUSE;
+                Some(event("view", &views.borrow_and_update()))
             }
+            changed = server.changed() => {
+                changed.ok()?;
+                Some(event("server", &server.borrow_and_update()))
+            }
+            _ = beats.tick() => Some(event("beat", b"{}")),
         }
     }
 }

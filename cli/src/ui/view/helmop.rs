@@ -286,14 +286,14 @@ impl Attempt {
 /// The names in `dependsOn` and `lifecycle.dependsOn`, and the selectors.
 fn dependencies(helmop: &HelmOp) -> (Vec<&str>, Vec<&BundleRef>) {
     let spec = &helmop.spec.bundle;
-    let (named, selected): (Vec<_>, Vec<_>) =
+    let (plain, selected): (Vec<_>, Vec<_>) =
         spec.depends_on.iter().partition(|entry| entry.selector.is_none());
     let lifecycle = spec
         .options
         .lifecycle
         .iter()
         .flat_map(|lifecycle| &lifecycle.depends_on);
-    let names = named
+    let names = plain
         .into_iter()
         .map(|entry| &*entry.name)
         .chain(lifecycle.map(|entry| &*entry.name));
@@ -312,8 +312,8 @@ fn depends_on(helmop: &HelmOp, inputs: &Inputs<'_>) -> Vec<Related> {
         tone: Tone::Pending,
         exists: false,
     };
-    let named = names.into_iter().map(|name| related(name, inputs));
-    named.chain(selected.into_iter().map(selector)).collect()
+    let others = names.into_iter().map(|name| related(name, inputs));
+    others.chain(selected.into_iter().map(selector)).collect()
 }
 
 fn needed_by(inputs: &Inputs<'_>) -> Vec<Related> {

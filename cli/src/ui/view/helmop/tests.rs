@@ -15,7 +15,7 @@ fn listed(helmop: HelmOp) -> Decoded<WithoutObjects> {
     Decoded::Valid(WithoutObjects(helmop).into())
 }
 
-fn cluster(name: &str, spec: Value, seen: &str) -> Decoded<Cluster> {
+fn cluster(name: &str, spec: &Value, seen: &str) -> Decoded<Cluster> {
     serde_json::from_value(json!({
         "metadata": { "namespace": "shop", "name": name }, "spec": spec, "status": { "agent": { "lastSeen": seen } }
     }))
@@ -25,20 +25,20 @@ fn cluster(name: &str, spec: Value, seen: &str) -> Decoded<Cluster> {
 /// A roll-out, and the clusters that it is for.
 fn fixture() -> Fixture {
     let observed = rollout();
-    let other = |name: &str, spec: Value| helmop(&json!({ "metadata": { "name": name }, "spec": spec }));
+    let other = |name: &str, spec: &Value| helmop(&json!({ "metadata": { "name": name }, "spec": spec }));
     let mut web = observed.helmop;
     web.spec.bundle.depends_on =
         serde_json::from_value(json!([{ "name": "crds" }, { "name": "gone" }])).unwrap();
     Fixture {
         helmops: Contents::of([
             listed(web),
-            listed(other("crds", json!({}))),
-            listed(other("front", json!({ "dependsOn": [{ "name": "web" }] }))),
+            listed(other("crds", &json!({}))),
+            listed(other("front", &json!({ "dependsOn": [{ "name": "web" }] }))),
         ]),
         clusters: Contents::of([
-            cluster("c1", json!({}), fixture::NOW),
-            cluster("c3", json!({}), "2026-03-01T09:00:00Z"),
-            cluster("c4", json!({ "paused": true }), fixture::NOW),
+            cluster("c1", &json!({}), fixture::NOW),
+            cluster("c3", &json!({}), "2026-03-01T09:00:00Z"),
+            cluster("c4", &json!({ "paused": true }), fixture::NOW),
         ]),
         bundle: Contents::of(
             observed
