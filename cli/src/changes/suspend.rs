@@ -39,11 +39,12 @@ pub async fn run(
         let observed = observe(&cluster, &name, Depth::HelmOp).await?;
         if is_suspended(&observed.helmop) == suspend {
             // A patch would add an empty block to a HelmOp that has none.
-            writeln!(
-                console.out,
-                "helmop {name}: is {} already",
-                if suspend { action } else { "not suspended" }
-            )?;
+            let state = if suspend {
+                "suspended already"
+            } else {
+                "not suspended"
+            };
+            writeln!(console.out, "helmop {name}: {state}")?;
             continue;
         }
         let value = if suspend { json!(true) } else { json!(null) };

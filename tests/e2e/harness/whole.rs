@@ -23,23 +23,32 @@ const VERSIONS: [&str; 4] = ["0.1.0", "0.2.0", "1.0.0", "1.1.0-rc.1"];
 /// Much longer than what a command waits for.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// The control plane, its processes and a chart repository.
+/// The control plane and its processes, and a chart repository of the test.
 pub struct Whole {
-    pub bed: TestBed,
-    pub charts: ChartRepo,
+    pub bed: &'static TestBed,
+    /// A server ends with the runtime of the test that started it.
     pub server: ChartServer,
+}
+
+struct Suite {
+    bed: TestBed,
+    charts: ChartRepo,
     _webhook: Webhook,
     _controller: Running,
     _agent: Running,
 }
 
-/// The suite; the first call starts it.
-pub async fn whole() -> &'static Whole {
-    static WHOLE: OnceCell<Whole> = OnceCell::const_new();
-    WHOLE.get_or_init(Whole::start).await
+/// The suite for one test; the first call starts it.
+pub async fn whole() -> Whole {
+    static SUITE: OnceCell<Suite> = OnceCell::const_new();
+    let suite = SUITE.get_or_init(Suite::start).await;
+    Whole {
+        bed: &suite.bed,
+        server: ChartServer::http(suite.charts.folder()).await.unwrap(),
+    }
 }
 
-impl Whole {
+impl Suite {
     async fn start() -> Self {
         let bed = helmops::local_control_plane(false).await.unwrap();
         let command = |program: &Path| bed.command(program);
@@ -54,7 +63,6 @@ impl Whole {
             .await
             .unwrap();
         Self {
-            server: ChartServer::http(charts.folder()).await.unwrap(),
             charts,
             _webhook: webhook,
             _controller: controller,
@@ -62,7 +70,9 @@ impl Whole {
             bed,
         }
     }
+}
 
+impl Whole {
     /// kubectl for the namespace of the HelmOps.
     pub fn kubectl(&self) -> Kubectl {
         self.bed.kubectl().in_namespace(NAMESPACE)
