@@ -72,9 +72,11 @@ mod tests {
         let served: BTreeSet<_> = ASSETS.iter().map(|asset| asset.path.to_owned()).collect();
         assert_eq!(files, served);
         for asset in all() {
-            for reference in asset.content.split('"').filter(|text| {
-                text.starts_with("/assets/") || text.starts_with("./")
-            }) {
+            for reference in asset
+                .content
+                .split('"')
+                .filter(|text| text.starts_with("/assets/") || text.starts_with("./"))
+            {
                 let path = reference.replacen("./", "/assets/", 1);
                 assert!(find(&path).is_some(), "{reference} in {}", asset.path);
             }

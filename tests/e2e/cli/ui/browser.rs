@@ -33,7 +33,10 @@ impl Browser {
         let program = PROGRAMS.iter().find(|program| is_installed(program));
         let program = program.context("Chromium is not installed; `make ui-test` installs it")?;
         let [commands, messages] = ["commands", "messages"].map(|name| folder.join(name));
-        let made = Command::new("mkfifo").args([&commands, &messages]).status().await?;
+        let made = Command::new("mkfifo")
+            .args([&commands, &messages])
+            .status()
+            .await?;
         ensure!(made.success(), "mkfifo failed");
         // Chromium reads commands from descriptor 3 and writes messages to descriptor 4.
         let script = format!(
@@ -58,7 +61,9 @@ impl Browser {
             last: 0,
             session: String::new(),
         };
-        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" })).await?;
+        let target = browser
+            .call("Target.createTarget", json!({ "url": "about:blank" }))
+            .await?;
         let attached = json!({ "targetId": target["targetId"], "flatten": true });
         let session = browser.call("Target.attachToTarget", attached).await?;
         browser.session = session["sessionId"].as_str().context("no session")?.to_owned();
@@ -112,7 +117,8 @@ impl Browser {
     /// Opens a page.
     pub async fn open(&mut self, url: &str) -> Result<()> {
         // A page that differs in its fragment only would not be loaded.
-        self.call("Page.navigate", json!({ "url": "about:blank" })).await?;
+        self.call("Page.navigate", json!({ "url": "about:blank" }))
+            .await?;
         self.call("Page.navigate", json!({ "url": url })).await?;
         Ok(())
     }
@@ -121,7 +127,11 @@ impl Browser {
     pub async fn value(&mut self, expression: &str) -> Result<Value> {
         let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let result = self.call("Runtime.evaluate", params).await?;
-        ensure!(result["exceptionDetails"].is_null(), "{expression}: {}", result["exceptionDetails"]);
+        ensure!(
+            result["exceptionDetails"].is_null(),
+            "{expression}: {}",
+            result["exceptionDetails"]
+        );
         Ok(result["result"]["value"].clone())
     }
 
@@ -145,7 +155,8 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", metrics).await?;
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }, { "name": "prefers-reduced-motion", "value": "reduce" }] });
         self.call("Emulation.setEmulatedMedia", media).await?;
-        self.value(&format!("document.documentElement.style.fontSize = '{font}%'")).await?;
+        self.value(&format!("document.documentElement.style.fontSize = '{font}%'"))
+            .await?;
         Ok(())
     }
 
@@ -163,7 +174,9 @@ impl Browser {
 
     /// Writes a picture of the whole page.
     pub async fn picture(&mut self, file: &Path) -> Result<()> {
-        let picture = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true })).await?;
+        let picture = self
+            .call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }))
+            .await?;
         let bytes = STANDARD.decode(picture["data"].as_str().context("no picture")?)?;
         std::fs::create_dir_all(file.parent().context("no folder")?)?;
         std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))

@@ -24,7 +24,10 @@ impl Ui {
     /// Starts the program with a kubeconfig and more arguments, and reads the link that it prints.
     pub async fn start(bed: &TestBed, kubeconfig: &Path, arguments: &[&str]) -> Self {
         let mut command = bed.command(&binary("kubectl-helmop").unwrap());
-        command.args(["ui", "--open=false"]).args(arguments).env("KUBECONFIG", kubeconfig);
+        command
+            .args(["ui", "--open=false"])
+            .args(arguments)
+            .env("KUBECONFIG", kubeconfig);
         let log = bed.directory.join(format!("ui-{}.log", random::word()));
         let process = Process::start("kubectl-helmop", command, &log).unwrap();
         let link = eventually("the link", SOON, async || {

@@ -23,7 +23,19 @@ async fn scene() -> Scene {
     let scene = Scene::start().await;
     scene.clusters(200).await;
     scene.healthy("calm", 4).await;
-    scene.rollout("web", &[Doing::Ready, Doing::Ready, Doing::Failed, Doing::NotReady, Doing::Held, Doing::Held]).await;
+    scene
+        .rollout(
+            "web",
+            &[
+                Doing::Ready,
+                Doing::Ready,
+                Doing::Failed,
+                Doing::NotReady,
+                Doing::Held,
+                Doing::Held,
+            ],
+        )
+        .await;
     let many: Vec<_> = (0..200)
         .map(|index| match index {
             2 => Doing::Failed,
@@ -58,18 +70,42 @@ async fn pages_are_live_accessible_and_harmless_in_a_browser() {
     browser.until(SHOWN).await;
     ui.process.terminate(SOON).await.unwrap();
     browser.until("document.body.dataset.connection === 'lost'").await;
-    let alarm = browser.value("document.querySelector('[role=alert]').innerText").await.unwrap();
-    assert!(alarm.as_str().unwrap().contains("The connection to kubectl helmop ui is lost."), "{alarm}");
+    let alarm = browser
+        .value("document.querySelector('[role=alert]').innerText")
+        .await
+        .unwrap();
+    assert!(
+        alarm
+            .as_str()
+            .unwrap()
+            .contains("The connection to kubectl helmop ui is lost."),
+        "{alarm}"
+    );
 }
 
 async fn the_key_is_exchanged_and_removed(browser: &mut Browser, ui: &Ui) {
     browser.open(&format!("{}/helmops", ui.origin)).await.unwrap();
-    browser.until("document.body.dataset.connection === 'denied'").await;
+    browser
+        .until("document.body.dataset.connection === 'denied'")
+        .await;
     browser.open(&ui.link("/")).await.unwrap();
     browser.until(SHOWN).await;
-    assert_eq!(browser.value("location.href").await.unwrap(), format!("{}/helmops", ui.origin));
-    assert_eq!(browser.value("document.cookie").await.unwrap(), "", "no script reads the cookie");
-    assert_eq!(browser.value("document.querySelectorAll('tbody tr').length").await.unwrap(), 4);
+    assert_eq!(
+        browser.value("location.href").await.unwrap(),
+        format!("{}/helmops", ui.origin)
+    );
+    assert_eq!(
+        browser.value("document.cookie").await.unwrap(),
+        "",
+        "no script reads the cookie"
+    );
+    assert_eq!(
+        browser
+            .value("document.querySelectorAll('tbody tr').length")
+            .await
+            .unwrap(),
+        4
+    );
 }
 
 async fn texts_of_the_cluster_stay_texts(browser: &mut Browser, ui: &Ui) {
@@ -78,7 +114,13 @@ async fn texts_of_the_cluster_stay_texts(browser: &mut Browser, ui: &Ui) {
         browser.until(SHOWN).await;
         let text = browser.value("document.body.innerText").await.unwrap();
         assert!(text.as_str().unwrap().contains(HOSTILE), "{text}");
-        assert_eq!(browser.value("document.querySelectorAll('img, body script').length").await.unwrap(), 0);
+        assert_eq!(
+            browser
+                .value("document.querySelectorAll('img, body script').length")
+                .await
+                .unwrap(),
+            0
+        );
         assert_ne!(browser.value("document.title").await.unwrap(), "hacked");
     }
 }
@@ -87,29 +129,57 @@ async fn changes_appear_without_a_reload_and_keep_the_focus(browser: &mut Browse
     let link = "document.querySelector('a[href=\"/helmops/shop/calm\"]')";
     browser.value("history.back()").await.unwrap();
     browser.until(&format!("{link} !== null")).await;
-    browser.value(&format!("window.marker = 1; {link}.focus()")).await.unwrap();
+    browser
+        .value(&format!("window.marker = 1; {link}.focus()"))
+        .await
+        .unwrap();
     scene.status("calm", json!({ "version": "1.3.0" })).await;
-    browser.until(&format!("{link}.closest('tr').innerText.includes('1.3.0')")).await;
+    browser
+        .until(&format!("{link}.closest('tr').innerText.includes('1.3.0')"))
+        .await;
     assert_eq!(browser.value("window.marker").await.unwrap(), 1, "no reload");
-    assert_eq!(browser.value(&format!("document.activeElement === {link}")).await.unwrap(), true);
-    browser.until("document.getElementById('announcer').textContent.includes('shop/calm has version 1.3.0')").await;
+    assert_eq!(
+        browser
+            .value(&format!("document.activeElement === {link}"))
+            .await
+            .unwrap(),
+        true
+    );
+    browser
+        .until("document.getElementById('announcer').textContent.includes('shop/calm has version 1.3.0')")
+        .await;
 }
 
 async fn the_keyboard_reaches_everything(browser: &mut Browser, ui: &Ui) {
     browser.open(&format!("{}/helmops", ui.origin)).await.unwrap();
     browser.until(SHOWN).await;
     browser.press("Tab", 9).await.unwrap();
-    assert_eq!(browser.value("document.activeElement.className").await.unwrap(), "skip");
+    assert_eq!(
+        browser.value("document.activeElement.className").await.unwrap(),
+        "skip"
+    );
     browser.press("Enter", 13).await.unwrap();
     browser.until("document.activeElement.id === 'main'").await;
     // All, Ready, In progress, Failing.
     for _ in 0..4 {
         browser.press("Tab", 9).await.unwrap();
     }
-    assert_eq!(browser.value("document.activeElement.dataset.focus").await.unwrap(), "filter-bad");
+    assert_eq!(
+        browser
+            .value("document.activeElement.dataset.focus")
+            .await
+            .unwrap(),
+        "filter-bad"
+    );
     browser.press("Enter", 13).await.unwrap();
-    browser.until("document.activeElement.getAttribute('aria-pressed') === 'true'").await;
-    browser.until("[...document.querySelectorAll('tbody tr')].every((row) => row.innerText.includes('ErrApplied'))").await;
+    browser
+        .until("document.activeElement.getAttribute('aria-pressed') === 'true'")
+        .await;
+    browser
+        .until(
+            "[...document.querySelectorAll('tbody tr')].every((row) => row.innerText.includes('ErrApplied'))",
+        )
+        .await;
     let unnamed = "[...document.querySelectorAll('a, button, input, [role=img], [role=region]')].filter((one) => !(one.innerText || one.getAttribute('aria-label') || one.labels?.length)).length";
     assert_eq!(browser.value(unnamed).await.unwrap(), 0);
 }
@@ -124,7 +194,12 @@ async fn every_page_fits_and_is_pictured(browser: &mut Browser, ui: &Ui) {
         ("clusters", "/clusters", "silent"),
     ] {
         browser.open(&format!("{}{path}", ui.origin)).await.unwrap();
-        browser.until(&format!("{SHOWN} && document.body.innerText.includes({})", json!(has))).await;
+        browser
+            .until(&format!(
+                "{SHOWN} && document.body.innerText.includes({})",
+                json!(has)
+            ))
+            .await;
         for (look, width, scheme, font) in [
             ("light", 1280, "light", 100),
             ("dark", 1280, "dark", 100),
@@ -133,7 +208,10 @@ async fn every_page_fits_and_is_pictured(browser: &mut Browser, ui: &Ui) {
         ] {
             browser.look(width, scheme, font).await.unwrap();
             browser.until(FITS).await;
-            browser.picture(&folder.join(format!("{name}-{look}.png"))).await.unwrap();
+            browser
+                .picture(&folder.join(format!("{name}-{look}.png")))
+                .await
+                .unwrap();
         }
         browser.look(1280, "light", 100).await.unwrap();
     }
@@ -164,10 +242,18 @@ async fn other_pages_learn_nothing(browser: &mut Browser, ui: &Ui) {
     let mut server = JoinSet::new();
     server.spawn(async move { axum::serve(listener, app).await });
     browser.open(&format!("http://{address}/")).await.unwrap();
-    browser.until("document.title === 'other' && window.results !== undefined").await;
+    browser
+        .until("document.title === 'other' && window.results !== undefined")
+        .await;
     let results = browser.value("window.results").await.unwrap();
-    assert_eq!(results, json!(["refused", "refused", "refused", "refused", "refused", "refused"]));
+    assert_eq!(
+        results,
+        json!(["refused", "refused", "refused", "refused", "refused", "refused"])
+    );
     let frames = browser.call("Page.getFrameTree", json!({})).await.unwrap();
     let frame = &frames["frameTree"]["childFrames"][0]["frame"]["url"];
-    assert_eq!(frame, "chrome-error://chromewebdata/", "no page is shown in a frame of another one");
+    assert_eq!(
+        frame, "chrome-error://chromewebdata/",
+        "no page is shown in a frame of another one"
+    );
 }

@@ -12,7 +12,8 @@ pub const NAMESPACE: &str = "shop";
 /// The namespace of all BundleDeployments.
 const DEPLOYMENTS: &str = "clusters";
 /// What a text of the cluster must never become.
-pub const HOSTILE: &str = "<img src=x onerror=\"document.title='hacked'\"></td><script>document.title='hacked'</script>";
+pub const HOSTILE: &str =
+    "<img src=x onerror=\"document.title='hacked'\"></td><script>document.title='hacked'</script>";
 
 /// A control plane with objects.
 pub struct Scene {
@@ -68,7 +69,10 @@ impl Scene {
     /// Changes the status of a HelmOp.
     pub async fn status(&self, name: &str, change: Value) {
         let patches = vec![(name.to_owned(), json!({ "status": change }))];
-        self.api.patch_status(NAMESPACE, "helmops", patches).await.unwrap();
+        self.api
+            .patch_status(NAMESPACE, "helmops", patches)
+            .await
+            .unwrap();
     }
 
     /// A HelmOp that is ready on all clusters.
@@ -84,8 +88,15 @@ impl Scene {
             "ready": ready, "desiredReady": all, "notReady": count(Doing::NotReady), "errApplied": count(Doing::Failed),
             "outOfSync": count(Doing::Held)
         });
-        let message = format!("ErrApplied({}) [Cluster shop/c002: upgrade to chart {name} 1.2.0 failed]", count(Doing::Failed));
-        let state = if count(Doing::Failed) > 0 { "ErrApplied" } else { "NotReady" };
+        let message = format!(
+            "ErrApplied({}) [Cluster shop/c002: upgrade to chart {name} 1.2.0 failed]",
+            count(Doing::Failed)
+        );
+        let state = if count(Doing::Failed) > 0 {
+            "ErrApplied"
+        } else {
+            "NotReady"
+        };
         self.helmop(
             name,
             json!({ "dependsOn": [{ "name": "calm" }], "rolloutStrategy": { "partitions": [{ "name": "canary" }] } }),
@@ -112,7 +123,10 @@ impl Scene {
                 partition("rest", held, 0, json!({ "outOfSync": held }))
             ]
         } });
-        self.api.patch_status(NAMESPACE, "bundles", vec![(name.to_owned(), status)]).await.unwrap();
+        self.api
+            .patch_status(NAMESPACE, "bundles", vec![(name.to_owned(), status)])
+            .await
+            .unwrap();
         self.deployments(name, doing).await;
     }
 
@@ -130,18 +144,32 @@ impl Scene {
                 "spec": { "deploymentID": id, "stagedDeploymentID": ":b", "options": options(current), "stagedOptions": options("1.2.0"), "lifecycle": {} }
             })
         });
-        self.api.create(DEPLOYMENTS, "bundledeployments", objects.collect()).await.unwrap();
-        let statuses = doing.iter().enumerate().map(|(index, doing)| (object(index), json!({ "status": deployed(name, *doing) })));
-        self.api.patch_status(DEPLOYMENTS, "bundledeployments", statuses.collect()).await.unwrap();
+        self.api
+            .create(DEPLOYMENTS, "bundledeployments", objects.collect())
+            .await
+            .unwrap();
+        let statuses = doing
+            .iter()
+            .enumerate()
+            .map(|(index, doing)| (object(index), json!({ "status": deployed(name, *doing) })));
+        self.api
+            .patch_status(DEPLOYMENTS, "bundledeployments", statuses.collect())
+            .await
+            .unwrap();
     }
 
     /// Clusters `c000` and so on. The agent of each seventh is silent.
     pub async fn clusters(&self, number: usize) {
-        let object = |index: usize| json!({
-            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Cluster",
-            "metadata": { "name": format!("c{index:03}"), "labels": { "env": "prod", "region": format!("eu-{}", index % 3) } }, "spec": {}
-        });
-        self.api.create(NAMESPACE, "clusters", (0..number).map(object).collect()).await.unwrap();
+        let object = |index: usize| {
+            json!({
+                "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Cluster",
+                "metadata": { "name": format!("c{index:03}"), "labels": { "env": "prod", "region": format!("eu-{}", index % 3) } }, "spec": {}
+            })
+        };
+        self.api
+            .create(NAMESPACE, "clusters", (0..number).map(object).collect())
+            .await
+            .unwrap();
         let status = |index: usize| {
             let seen = if index % 7 == 6 { 7200 } else { 60 };
             let status = json!({
@@ -151,7 +179,10 @@ impl Scene {
             });
             (format!("c{index:03}"), json!({ "status": status }))
         };
-        self.api.patch_status(NAMESPACE, "clusters", (0..number).map(status).collect()).await.unwrap();
+        self.api
+            .patch_status(NAMESPACE, "clusters", (0..number).map(status).collect())
+            .await
+            .unwrap();
     }
 }
 

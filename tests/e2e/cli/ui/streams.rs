@@ -43,7 +43,11 @@ impl Page {
     async fn stream(&self, topic: &str) -> Events {
         let url = format!("{}/stream/{topic}", self.ui.origin);
         let request = self.client.get(url).header("cookie", &self.cookie);
-        let response = request.header("x-helmop-page-key", &self.key).send().await.unwrap();
+        let response = request
+            .header("x-helmop-page-key", &self.key)
+            .send()
+            .await
+            .unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         Events {
             response,
@@ -85,7 +89,9 @@ impl Events {
                 self.buffer = rest.to_owned();
                 return Ok((event, data));
             }
-            let Some(chunk) = self.response.chunk().await? else { bail!("the stream ended") };
+            let Some(chunk) = self.response.chunk().await? else {
+                bail!("the stream ended")
+            };
             self.buffer += std::str::from_utf8(&chunk)?;
         }
     }
@@ -96,32 +102,73 @@ async fn views_follow_the_cluster_and_an_interrupt_ends_the_command() {
     let scene = Scene::start().await;
     scene.healthy("calm", 4).await;
     scene.clusters(4).await;
-    scene.rollout("web", &[Doing::Ready, Doing::NotReady, Doing::Failed, Doing::Held]).await;
+    scene
+        .rollout(
+            "web",
+            &[Doing::Ready, Doing::NotReady, Doing::Failed, Doing::Held],
+        )
+        .await;
     let ui = Ui::start(&scene.bed, &scene.bed.kubeconfig, &[]).await;
     let mut page = Page::open(ui).await;
 
     let mut helmops = page.stream("helmops").await;
-    let view = helmops.until("view", |view| Ok(ensure!(view["helmops"].as_array().is_some_and(|all| all.len() == 2)))).await;
+    let view = helmops
+        .until("view", |view| {
+            Ok(ensure!(
+                view["helmops"].as_array().is_some_and(|all| all.len() == 2)
+            ))
+        })
+        .await;
     assert_eq!(view["helmops"][0]["tone"], "good");
     assert_eq!(view["helmops"][1]["state"], "ErrApplied");
 
     let mut web = page.stream("helmops/shop/web").await;
-    let view = web.until("view", |view| Ok(ensure!(view["helmop"]["clusters"].as_array().is_some_and(|all| all.len() == 4)))).await;
+    let view = web
+        .until("view", |view| {
+            Ok(ensure!(
+                view["helmop"]["clusters"]
+                    .as_array()
+                    .is_some_and(|all| all.len() == 4)
+            ))
+        })
+        .await;
     let helmop = &view["helmop"];
-    let states: Vec<_> = helmop["clusters"].as_array().unwrap().iter().map(|cluster| cluster["state"].as_str().unwrap()).collect();
+    let states: Vec<_> = helmop["clusters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cluster| cluster["state"].as_str().unwrap())
+        .collect();
     assert_eq!(states, ["Ready", "NotReady", "ErrApplied", "OutOfSync"]);
     assert_eq!(helmop["rollout"]["partitions"][1]["waitsFor"], "canary");
     assert_eq!(helmop["dependsOn"][0]["name"], "calm");
     assert_eq!(helmop["attempts"][0]["outcome"], "deployed");
 
     let mut clusters = page.stream("clusters").await;
-    clusters.until("view", |view| Ok(ensure!(view["clusters"].as_array().is_some_and(|all| all.len() == 4)))).await;
-    let server = clusters.until("server", |server| Ok(ensure!(server["version"] != ""))).await;
+    clusters
+        .until("view", |view| {
+            Ok(ensure!(
+                view["clusters"].as_array().is_some_and(|all| all.len() == 4)
+            ))
+        })
+        .await;
+    let server = clusters
+        .until("server", |server| Ok(ensure!(server["version"] != "")))
+        .await;
     assert_eq!(server["error"], "");
 
     // A change arrives without a request.
-    scene.status("calm", json!({ "conditions": [condition("Ready", "False", "NotReady", "late")] })).await;
-    helmops.until("view", |view| Ok(ensure!(view["helmops"][0]["message"] == "late"))).await;
+    scene
+        .status(
+            "calm",
+            json!({ "conditions": [condition("Ready", "False", "NotReady", "late")] }),
+        )
+        .await;
+    helmops
+        .until("view", |view| {
+            Ok(ensure!(view["helmops"][0]["message"] == "late"))
+        })
+        .await;
 
     page.ui.process.signal(rustix::process::Signal::INT).unwrap();
     let status = page.ui.process.exited(SOON).await.unwrap();
@@ -135,24 +182,62 @@ async fn without_permission_for_all_namespaces_that_of_the_context_is_shown() {
     let kubectl = scene.bed.kubectl().in_namespace(NAMESPACE);
     for arguments in [
         &["create", "serviceaccount", "reader"][..],
-        &["create", "role", "reader", "--verb=list,watch,get", "--resource=helmops.fleet.cattle.io"],
-        &["create", "rolebinding", "reader", "--role=reader", "--serviceaccount=shop:reader"],
+        &[
+            "create",
+            "role",
+            "reader",
+            "--verb=list,watch,get",
+            "--resource=helmops.fleet.cattle.io",
+        ],
+        &[
+            "create",
+            "rolebinding",
+            "reader",
+            "--role=reader",
+            "--serviceaccount=shop:reader",
+        ],
     ] {
         kubectl.run(arguments).await.unwrap().ok().unwrap();
     }
-    let kubeconfig = service_account_kubeconfig(&scene.bed, NAMESPACE, "reader").await.unwrap();
+    let kubeconfig = service_account_kubeconfig(&scene.bed, NAMESPACE, "reader")
+        .await
+        .unwrap();
     let ui = Ui::start(&scene.bed, &kubeconfig, &["--namespace", NAMESPACE]).await;
     let page = Page::open(ui).await;
     let mut helmops = page.stream("helmops").await;
-    let view = helmops.until("view", |view| Ok(ensure!(view["helmops"][0]["name"] == "calm"))).await;
+    let view = helmops
+        .until("view", |view| Ok(ensure!(view["helmops"][0]["name"] == "calm")))
+        .await;
     let note = view["notes"][0].as_str().unwrap();
-    assert!(note.contains("reader") && note.ends_with("Only namespace \"shop\" is shown."), "{note}");
+    assert!(
+        note.contains("reader") && note.ends_with("Only namespace \"shop\" is shown."),
+        "{note}"
+    );
     let mut clusters = page.stream("clusters").await;
-    let view = clusters.until("view", |view| Ok(ensure!(view["isKnown"] == true))).await;
-    assert!(view["notes"][0].as_str().unwrap().contains("clusters.fleet.cattle.io"), "{view}");
+    let view = clusters
+        .until("view", |view| Ok(ensure!(view["isKnown"] == true)))
+        .await;
+    assert!(
+        view["notes"][0]
+            .as_str()
+            .unwrap()
+            .contains("clusters.fleet.cattle.io"),
+        "{view}"
+    );
     let mut web = page.stream("helmops/shop/calm").await;
-    let view = web.until("view", |view| Ok(ensure!(view["helmop"]["report"]["name"] == "calm" && view["notes"][0].is_string()))).await;
-    assert!(view["notes"].to_string().contains("bundledeployments.fleet.cattle.io"), "{view}");
+    let view = web
+        .until("view", |view| {
+            Ok(ensure!(
+                view["helmop"]["report"]["name"] == "calm" && view["notes"][0].is_string()
+            ))
+        })
+        .await;
+    assert!(
+        view["notes"]
+            .to_string()
+            .contains("bundledeployments.fleet.cattle.io"),
+        "{view}"
+    );
 }
 
 #[tokio::test]
@@ -161,5 +246,8 @@ async fn a_port_in_use_is_an_error_that_names_it() {
     let port = listener.local_addr().unwrap().port().to_string();
     let whole = crate::harness::whole::whole().await;
     let error = whole.fails(&["ui", "--open=false", "--port", &port], 2).await;
-    assert!(error.contains(&format!("cannot listen on 127.0.0.1:{port}")) && error.contains("--port 0"), "{error}");
+    assert!(
+        error.contains(&format!("cannot listen on 127.0.0.1:{port}")) && error.contains("--port 0"),
+        "{error}"
+    );
 }
