@@ -2,7 +2,7 @@
 
 import { h, table, update } from "./dom.js";
 import { badge, bar, crowd, legend, shape } from "./pictures.js";
-import { ago, count, none, text } from "./words.js";
+import { ago, count, none, prose, text } from "./words.js";
 
 /** More clusters than this are shown only if they are not ready, at first. */
 const MANY = 25;
@@ -126,7 +126,7 @@ const CONDITIONS = [
   { title: "Status", cell: (one) => badge(one.status, one.tone) },
   { title: "Reason", cell: (one) => text(one.reason) },
   { title: "Since", cell: (one) => ago(one.since) ?? none() },
-  { title: "Message", class: "message", cell: (one) => [text(one.message), one.remedy && h("p", { class: "remedy" }, h("strong", {}, "What to do: "), one.remedy)] },
+  { title: "Message", class: "message", cell: (one) => [text(one.message), one.remedy && h("p", { class: "remedy" }, h("strong", {}, "What to do: "), prose(one.remedy))] },
 ];
 
 const CLUSTERS = [

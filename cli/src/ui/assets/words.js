@@ -79,3 +79,8 @@ export function none() {
 export function text(value) {
   return value ? String(value) : none();
 }
+
+/** A sentence with code between backticks. */
+export function prose(sentence) {
+  return sentence.split("`").map((part, index) => index % 2 === 1 ? h("code", {}, part) : part);
+}
