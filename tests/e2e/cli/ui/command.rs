@@ -21,7 +21,8 @@ pub struct Ui {
 }
 
 impl Ui {
-    /// Starts the program with a kubeconfig and more arguments, and reads the link that it prints.
+    /// Starts the plugin with a kubeconfig and more arguments, and reads the link that it prints. kubectl replaces itself by the plugin,
+    /// so that signals reach it.
     pub async fn start(bed: &TestBed, kubeconfig: &Path, arguments: &[&str]) -> Self {
         let mut command = bed.command(&binary("kubectl-helmop").unwrap());
         command

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use helmops_bed::command;
 use helmops_bed::service_account::service_account_kubeconfig;
+use helmops_bed::test_bed::binary;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::command::Ui;
@@ -242,12 +245,27 @@ async fn without_permission_for_all_namespaces_that_of_the_context_is_shown() {
 
 #[tokio::test]
 async fn a_port_in_use_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    // No request is sent before the port is bound.
+    let content = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{ "name": "c", "cluster": { "server": "https://127.0.0.1:1" } }],
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        "users": [{ "name": "u", "user": {} }]
+    });
+    std::fs::write(&kubeconfig, content.to_string()).unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
-    let whole = crate::harness::whole::whole().await;
-    let error = whole.fails(&["ui", "--open=false", "--port", &port], 2).await;
+    let mut command = Command::new(binary("kubectl-helmop").unwrap());
+    command
+        .args(["ui", "--open=false", "--port", &port])
+        .env("KUBECONFIG", &kubeconfig);
+    let output = command::run(command, "", SOON).await.unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let expected = format!("cannot listen on 127.0.0.1:{port}");
     assert!(
-        error.contains(&format!("cannot listen on 127.0.0.1:{port}")) && error.contains("--port 0"),
-        "{error}"
+        output.stderr.contains(&expected) && output.stderr.contains("--port 0"),
+        "{output:?}"
     );
 }

@@ -34,6 +34,10 @@ fn fixture() -> Fixture {
             listed(web),
             listed(other("crds", &json!({}))),
             listed(other("front", &json!({ "dependsOn": [{ "name": "web" }] }))),
+            // Another namespace, and so another `web`.
+            listed(helmop(
+                &json!({ "metadata": { "namespace": "other", "name": "back" }, "spec": { "dependsOn": [{ "name": "web" }] } }),
+            )),
         ]),
         clusters: Contents::of([
             cluster("c1", &json!({}), fixture::NOW),
