@@ -6,7 +6,7 @@ function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value === undefined || value === null || value === false) continue;
     if (typeof value === "function") element.addEventListener(name, value);
-    else element.setAttribute(name, value === true ? "" : String(value));
+    else element.setAttribute(name, value === true && !name.startsWith("aria-") ? "" : String(value));
   }
   element.append(...children.flat(Infinity).filter((child) => child !== undefined && child !== null && child !== false && child !== ""));
   return element;
@@ -40,9 +40,13 @@ export function update(parent, data, render) {
 /** Makes the children those of `items`, in their order. A child whose item has not changed stays as it is. */
 export function list(parent, items, keyOf, render) {
   const known = new Map([...parent.children].map((child) => [child.itemKey, child]));
+  const seen = new Map();
   let next = parent.firstElementChild;
   for (const item of items) {
-    const key = keyOf(item);
+    // Texts of the cluster may be equal, but the keys of children are not.
+    const number = seen.get(keyOf(item)) ?? 0;
+    seen.set(keyOf(item), number + 1);
+    const key = `${keyOf(item)}\n${number}`;
     const json = JSON.stringify(item);
     let child = known.get(key);
     known.delete(key);
@@ -63,6 +67,27 @@ export function list(parent, items, keyOf, render) {
     else parent.insertBefore(child, next);
   }
   for (const gone of known.values()) gone.remove();
+}
+
+/** So many rows of a long table are shown, and so many more with each click. */
+const PAGE = 50;
+
+/** A table that shows the first rows, and more on request. */
+export function pagedTable(caption, columns) {
+  const rows = table(caption, columns);
+  let [items, keyOf, limit] = [[], null, PAGE];
+  const more = h("button", { type: "button", class: "more", click: () => { limit += PAGE; render(); } });
+  const render = () => {
+    const rest = items.length - limit;
+    more.hidden = rest <= 0;
+    more.textContent = `Show ${Math.min(rest, PAGE)} more of ${items.length}`;
+    rows.show(items.slice(0, limit), keyOf);
+  };
+  const show = (next, nextKeyOf) => {
+    [items, keyOf] = [next, nextKeyOf];
+    render();
+  };
+  return { element: h("div", {}, rows.element, more), show };
 }
 
 /**

@@ -1,13 +1,11 @@
 // The page of one HelmOp.
 
-import { h, table, update } from "./dom.js";
+import { h, pagedTable, table, update } from "./dom.js";
 import { badge, bar, crowd, legend, shape } from "./pictures.js";
 import { ago, count, none, prose, text } from "./words.js";
 
 /** More clusters than this are shown only if they are not ready, at first. */
 const MANY = 25;
-/** So many clusters are shown, and so many more with each click. */
-const PAGE = 50;
 const MAX_SHAPES = 1000;
 
 function facts(pairs) {
@@ -166,26 +164,24 @@ export function helmop(namespace, name) {
   const older = h("p", { class: "quiet" });
   const waits = table("Table of what clusters wait for", WAITS);
   const conditions = table("Table of conditions", CONDITIONS);
-  const clusters = table("Table of clusters", CLUSTERS);
-  const attempts = table("Table of attempts", ATTEMPTS);
-  const events = table("Table of Events", EVENTS);
+  const clusters = pagedTable("Table of clusters", CLUSTERS);
+  const attempts = pagedTable("Table of attempts", ATTEMPTS);
+  const events = pagedTable("Table of Events", EVENTS);
   const nothing = Object.fromEntries(["waits", "clusters", "attempts", "events"].map((id) => [id, h("p", { class: "quiet" })]));
   const onlyNotReady = h("input", { type: "checkbox", id: "only-not-ready", change: () => { wasChosen = true; showClusters(); } });
-  const more = h("button", { type: "button", class: "more", click: () => { limit += PAGE; showClusters(); } });
   const clusterCount = h("span", { class: "quiet", role: "status" });
   const parts = [
     section("rollout", "Roll-out", picture),
     section("waiting", "What is waiting", nothing.waits, waits.element),
     section("dependencies", "Dependencies", chain),
     section("conditions", "Conditions", conditions.element),
-    section("clusters", "Clusters", h("p", { class: "tools" }, h("span", {}, onlyNotReady, h("label", { for: "only-not-ready" }, "Only those that are not ready")), clusterCount), nothing.clusters, clusters.element, more),
+    section("clusters", "Clusters", h("p", { class: "tools" }, h("span", {}, onlyNotReady, h("label", { for: "only-not-ready" }, "Only those that are not ready")), clusterCount), nothing.clusters, clusters.element),
     section("history", "History of attempts", resolved, nothing.attempts, attempts.element, older),
     section("events", "Events", nothing.events, events.element),
   ];
   const dependencySection = parts[2];
   const body = h("div", {}, parts);
   let wasChosen = false;
-  let limit = PAGE;
   let view = null;
 
   function rows(which, shown, items, keyOf, empty) {
@@ -199,10 +195,7 @@ export function helmop(namespace, name) {
     const all = view.helmop.clusters;
     if (!wasChosen) onlyNotReady.checked = all.length > MANY && all.some((one) => one.tone !== "good");
     const shown = onlyNotReady.checked ? all.filter((one) => one.tone !== "good") : all;
-    const rest = shown.length - limit;
-    more.hidden = rest <= 0;
-    more.textContent = `Show ${Math.min(rest, PAGE)} more`;
-    rows(nothing.clusters, clusters, shown.slice(0, limit), (one) => one.cluster, all.length === 0 ? "No clusters are known." : "All clusters are ready.");
+    rows(nothing.clusters, clusters, shown, (one) => one.cluster, all.length === 0 ? "No clusters are known." : "All clusters are ready.");
     clusterCount.textContent = shown.length === all.length ? count(all.length, "cluster") : `${shown.length} of ${count(all.length, "cluster")}`;
   }
 
@@ -213,7 +206,7 @@ export function helmop(namespace, name) {
     update(top, details ? [details.report, details.tone] : null, () => details ? heading(details) : h("p", {}, `There is no HelmOp ${name} in namespace ${namespace}, or it cannot be read.`));
     if (!details) return;
     const { report } = details;
-    rows(nothing.waits, waits, details.waits, (one) => one.cause, "Nothing: all clusters are up to date and ready.");
+    rows(nothing.waits, waits, details.waits, (one) => one.cause, report.readyClusters === report.desiredReadyClusters ? "Nothing: all clusters are up to date and ready." : "The release on each cluster is not known here, and so not what it waits for.");
     update(picture, [details.rollout, details.clusters.map((one) => [one.cluster, one.state, one.running])], () => rollout(details));
     dependencySection.hidden = details.dependsOn.length + details.neededBy.length === 0;
     update(chain, [details.dependsOn, details.neededBy, report.state], () => dependencies(details));
