@@ -25,7 +25,7 @@ test: tools monitoring ## Run all tests
 	$(TARGET)/debug/testbed permissions target/permissions
 
 ui-test: build tools ## Test the pages of kubectl helmop ui in a real browser (installs Chromium), with pictures in target/ui
-	command -v chromium chromium-browser google-chrome > /dev/null || $(if $(filter 0,$(shell id -u)),,sudo) apt-get install --yes chromium
+	command -v chromium || command -v chromium-browser || command -v google-chrome || $(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes chromium
 	$(CARGO) test --locked --workspace --test e2e -- --ignored --nocapture cli::ui::pages
 
 chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs; an agent 20 times (9 minutes)
