@@ -70,7 +70,7 @@ export function list(parent, items, keyOf, render) {
 }
 
 /** So many rows of a long table are shown, and so many more with each click. */
-const PAGE = 50;
+const PAGE = 100;
 
 /** A table that shows the first rows, and more on request. */
 export function pagedTable(caption, columns) {

@@ -1,6 +1,6 @@
 // A list that is filtered by state and by words, for HelmOps and for clusters.
 
-import { h, table, update } from "./dom.js";
+import { h, pagedTable, update } from "./dom.js";
 import { shape } from "./pictures.js";
 import { count } from "./words.js";
 
@@ -25,7 +25,7 @@ export function listing({ title, noun, tones, columns, hint, empty, itemsOf, wor
   const notes = h("div");
   const tiles = h("div", { class: "tiles", role: "group", "aria-label": "Filter by state" });
   const found = h("p", { class: "quiet", role: "status" });
-  const rows = table(title, columns);
+  const rows = pagedTable(title, columns);
   const search = h("input", {
     type: "search", id: "search", autocomplete: "off", spellcheck: "false", placeholder: hint,
     input: () => {
