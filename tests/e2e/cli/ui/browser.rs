@@ -107,10 +107,8 @@ impl Browser {
                 self.buffer.drain(..=end);
                 return Ok(message);
             }
-            let mut chunk = [0; 1 << 16];
-            let length = self.messages.read(&mut chunk).await?;
+            let length = self.messages.read_buf(&mut self.buffer).await?;
             ensure!(length > 0, "Chromium has ended");
-            self.buffer.extend_from_slice(&chunk[..length]);
         }
     }
 
