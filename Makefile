@@ -69,13 +69,14 @@ truth: ## Generate the truth tables of shared/semver, shared/index and shared/go
 	cd tests/truth && go run . semver ../../shared/semver/tests/truth && go run . index ../../shared/index/tests/truth && \
 	go run . tags ../../shared/index/tests/truth && go run . gotmpl ../../shared/gotmpl/tests/truth
 
-bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, the delivery to clusters, and the agent beside Helm by hand
+bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, the delivery to clusters, the agent beside Helm by hand, and the validation of files
 	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --workspace --bins --locked
 	$(TARGET)/release/admission-bench
 	$(TARGET)/release/index-bench
 	$(TARGET)/release/controller-bench
 	$(TARGET)/release/delivery-bench
 	$(TARGET)/release/agent-bench
+	$(TARGET)/release/validate-bench
 
 image: build tools ## Build the images (needs buildah), say what is in them, and run their programs
 	image/build

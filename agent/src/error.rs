@@ -117,6 +117,8 @@ pub struct NextAttempt {
     pub deployment_id: Option<String>,
     /// Whether it was restored, and is not the one that failed.
     pub is_rolled_back: bool,
+    /// After so many attempts the retries are used up. Only with the first failure after that.
+    pub exhausted: Option<u32>,
     /// Whether the failed revision counts as deployed as soon as its objects are ready.
     pub may_recover: bool,
 }
@@ -252,8 +254,8 @@ impl ClassifiedError for AgentError {
     }
 }
 
-/// The time until an attempt; at least a second.
-fn until(at: Timestamp) -> Duration {
+/// The time until something is due; at least a second.
+pub fn until(at: Timestamp) -> Duration {
     let until = at.duration_since(Timestamp::now());
     Duration::try_from(until)
         .unwrap_or_default()

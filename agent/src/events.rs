@@ -5,7 +5,7 @@
 //! an installation there is none. Drift regards the object that has drifted, where `kubectl describe` shows it.
 
 use helmops_core::{reason::Reason, status::Event};
-use helmops_release::{drift::ObjectDrift, names::ReleaseKey, object::ObjectId};
+use helmops_release::{drift::ObjectDrift, names::ReleaseKey, object::ObjectId, report::TestResult};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 /// Maximum bytes of a message; the API server accepts 1,024 characters.
@@ -20,6 +20,15 @@ pub enum Done {
     Upgraded,
     /// Uninstalled.
     Uninstalled,
+}
+
+/// What was done about a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remediation {
+    /// An earlier revision was restored.
+    Rollback,
+    /// The release was uninstalled.
+    Uninstall,
 }
 
 /// What the Events of a release regard.
@@ -57,14 +66,46 @@ pub fn done(done: Done, release: &ReleaseKey, what: &str) -> Event {
     event(false, reason, action, format!("release {release}: {what}"))
 }
 
-/// A release that did not become ready was restored.
-pub fn rolled_back(release: &ReleaseKey, error: &str) -> Event {
-    event(
-        true,
-        Reason::RolledBack,
-        "Rollback",
-        format!("release {release}: {error}"),
-    )
+/// Something was done about a failed attempt.
+pub fn remediated(remediation: Remediation, release: &ReleaseKey, what: &str) -> Event {
+    let (reason, action) = match remediation {
+        Remediation::Rollback => (Reason::RolledBack, "Rollback"),
+        Remediation::Uninstall => (Reason::Uninstalled, "Uninstall"),
+    };
+    event(true, reason, action, format!("release {release}: {what}"))
+}
+
+/// The tests of a revision have ended; `None` if they have not, or if there are none.
+pub fn tested(release: &ReleaseKey, revision: u64, result: &TestResult) -> Option<Event> {
+    let about = |text: &str| format!("release {release}: revision {revision}: {text}");
+    match result {
+        TestResult::NoTests | TestResult::Pending => None,
+        TestResult::Succeeded { tests } => {
+            let (noun, text) = (if *tests == 1 { "test" } else { "tests" }, "succeeded");
+            let note = about(&format!("{tests} {noun} {text}"));
+            Some(event(false, Reason::TestSucceeded, "Test", note))
+        }
+        TestResult::Failed(cause) => Some(event(true, Reason::TestFailed, "Test", about(cause))),
+    }
+}
+
+/// The retries are used up after so many attempts.
+pub fn exhausted(release: &ReleaseKey, attempts: u32) -> Event {
+    let note = format!(
+        "release {release}: {attempts} {} failed; from now on, there is one an hour; a change is deployed immediately",
+        if attempts == 1 { "attempt" } else { "attempts" }
+    );
+    event(true, Reason::RetriesExhausted, "Deploy", note)
+}
+
+/// A release was suspended or resumed.
+pub fn suspended(release: &ReleaseKey, is_suspended: bool) -> Event {
+    let (reason, action, text) = if is_suspended {
+        (Reason::Suspended, "Suspend", "suspended; it is left as it is")
+    } else {
+        (Reason::Resumed, "Resume", "resumed")
+    };
+    event(false, reason, action, format!("release {release}: {text}"))
 }
 
 /// A release could not be deployed or removed.
@@ -125,6 +166,21 @@ mod tests {
             (regarding.namespace, regarding.uid),
             (None, Some("1-2".to_owned()))
         );
+    }
+
+    #[test]
+    fn results_of_tests_are_events_when_tests_have_run() {
+        let reason =
+            |result| tested(&web(), 2, &result).map(|event| (event.is_warning, event.reason, event.note));
+        assert_eq!(reason(TestResult::NoTests), None);
+        assert_eq!(reason(TestResult::Pending), None);
+        let (is_warning, name, note) = reason(TestResult::Succeeded { tests: 1 }).unwrap();
+        assert_eq!((is_warning, &*name), (false, "TestSucceeded"));
+        assert_eq!(note, "release shop/web: revision 2: 1 test succeeded");
+        let (is_warning, name, note) =
+            reason(TestResult::Failed("Pod shop/check failed".to_owned())).unwrap();
+        assert_eq!((is_warning, &*name), (true, "TestFailed"));
+        assert_eq!(note, "release shop/web: revision 2: Pod shop/check failed");
     }
 
     #[test]

@@ -7,12 +7,17 @@ use std::{
 
 use helmops_core::{reason::Reason, status::Event};
 use helmops_process::lock;
-use helmops_release::{drift::ObjectDrift, names::ReleaseKey, object::ObjectId, report::ReleaseObjects};
+use helmops_release::{
+    drift::ObjectDrift,
+    names::ReleaseKey,
+    object::ObjectId,
+    report::{ReleaseObjects, TestResult},
+};
 use helmops_runtime::{error_class::ClassifiedError, events::Events};
 
 use crate::{
     error::AgentError,
-    events::{self, Done},
+    events::{self, Done, Remediation},
     metrics::{DriftCount, DriftMetrics},
     monitor::Corrections,
 };
@@ -30,8 +35,18 @@ pub struct Reports {
 /// What was last reported of a release.
 #[derive(Debug, Default)]
 struct LastReport {
-    failure: Option<(Reason, String)>,
+    failure: Option<LastFailure>,
+    /// `None` if nothing was reported since the start of the agent.
+    suspended: Option<bool>,
     drift: Drift,
+}
+
+/// A failure. One of another deployment is another failure, also with the same text: what was changed did not help.
+#[derive(Debug, PartialEq, Eq)]
+struct LastFailure {
+    deployment_id: String,
+    reason: Reason,
+    text: String,
 }
 
 /// The drift of a release.
@@ -64,25 +79,42 @@ impl Reports {
         self.publish(release, events::done(done, release, what));
     }
 
-    /// A release that did not become ready was restored.
-    pub fn rolled_back(&self, release: &ReleaseKey, error: &str) {
-        self.publish(release, events::rolled_back(release, error));
+    /// Something was done about a failed attempt; `what` says about which.
+    pub fn remediated(&self, remediation: Remediation, release: &ReleaseKey, what: &str) {
+        self.publish(release, events::remediated(remediation, release, what));
     }
 
-    /// A release could not be deployed or removed. The same failure is reported once, however often it is retried.
-    pub fn failed(&self, deployment: &str, release: &ReleaseKey, error: &AgentError) {
-        let reason = error.classify().reason;
-        if reason == Reason::Progressing {
-            return;
+    /// The tests of a revision have run.
+    pub fn tested(&self, release: &ReleaseKey, revision: u64, result: &TestResult) {
+        if let Some(event) = events::tested(release, revision, result) {
+            self.publish(release, event);
         }
-        let text = error.to_string();
-        let event = events::failed(release, reason, &text);
-        let failure = Some((reason, text));
+    }
+
+    /// A release is suspended, or not; `was` is what its status says.
+    pub fn suspended(&self, deployment: &str, release: &ReleaseKey, is: bool, was: bool) {
         let mut last = lock(&self.last);
         let last = last.entry(deployment.to_owned()).or_default();
-        if last.failure != failure {
-            last.failure = failure;
+        if last.suspended.replace(is).unwrap_or(was) != is {
+            self.publish(release, events::suspended(release, is));
+        }
+    }
+
+    /// A release could not be deployed, or removed: then there is no deployment ID. The same failure is reported once, however often it
+    /// is retried.
+    pub fn failed(&self, deployment: &str, deployment_id: &str, release: &ReleaseKey, error: &AgentError) {
+        let Some(failure) = LastFailure::of(deployment_id, error) else {
+            return;
+        };
+        let event = events::failed(release, failure.reason, &failure.text);
+        let mut last = lock(&self.last);
+        if last.entry(deployment.to_owned()).or_default().is_new(failure) {
             self.publish(release, event);
+            if let AgentError::Retry(next) = error
+                && let Some(attempts) = next.exhausted
+            {
+                self.publish(release, events::exhausted(release, attempts));
+            }
         }
     }
 
@@ -101,7 +133,10 @@ impl Reports {
         objects: &ReleaseObjects,
         corrections: Option<&Corrections>,
     ) {
-        if let Some(Corrections { corrected, errors }) = corrections {
+        if let Some(Corrections {
+            corrected, errors, ..
+        }) = corrections
+        {
             self.drift.corrected(corrected.len(), errors.len());
         }
         let mut last = lock(&self.last);
@@ -132,6 +167,28 @@ impl Reports {
 
     fn publish(&self, release: &ReleaseKey, event: Event) {
         self.events.publish_for(events::of_release(release), vec![event]);
+    }
+}
+
+impl LastFailure {
+    /// The failure of an error; `None` if something is only in progress.
+    fn of(deployment_id: &str, error: &AgentError) -> Option<Self> {
+        let reason = error.classify().reason;
+        (reason != Reason::Progressing).then(|| Self {
+            deployment_id: deployment_id.to_owned(),
+            reason,
+            text: error.to_string(),
+        })
+    }
+}
+
+impl LastReport {
+    /// Remembers a failure, and returns whether it is another one than before.
+    fn is_new(&mut self, failure: LastFailure) -> bool {
+        let failure = Some(failure);
+        let is_new = self.failure != failure;
+        self.failure = failure;
+        is_new
     }
 }
 
@@ -199,6 +256,7 @@ mod tests {
         let corrections = Corrections {
             corrected: vec![id("a")],
             errors: vec!["b cannot be corrected".to_owned()],
+            next: None,
         };
         let found = drift.changes(&objects, Some(&corrections));
         assert_eq!(
@@ -215,6 +273,30 @@ mod tests {
             drift.changes(&objects[1..], Some(&Corrections::default())),
             [DriftChange::Corrected(id("a"))]
         );
+    }
+
+    #[test]
+    fn a_failure_is_new_for_each_deployment_reason_and_text() {
+        let not_ready = |text: &str| AgentError::NotReady(text.to_owned());
+        // Its reason is another one, and its text the same.
+        let forbidden = || AgentError::NamespaceForbidden {
+            release: "shop/web:1".to_owned(),
+            error: "no".to_owned(),
+        };
+        let mut last = LastReport::default();
+        for (deployment_id, error, is_new) in [
+            (":a", not_ready("no"), true),
+            (":a", not_ready("no"), false),
+            // New values lead to the same error.
+            (":b", not_ready("no"), true),
+            (":b", forbidden(), true),
+            (":b", not_ready("another"), true),
+            (":b", not_ready("another"), false),
+        ] {
+            let found = last.is_new(LastFailure::of(deployment_id, &error).unwrap());
+            assert_eq!(found, is_new, "{deployment_id} {error}");
+        }
+        assert_eq!(LastFailure::of(":b", &AgentError::Changed), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod issue;
 pub mod managed;
 pub mod pair;
 pub mod reload;
+pub mod trust;
 
 pub use clients::{ClientCaError, Clients, server_config_for};
 pub use issue::{Ca, IssueError, Leaf, issue_ca, issue_leaf};

@@ -4,10 +4,16 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     changes::{poll, reconcile, rollback, suspend, wait},
+    charts::{outdated, resolve, versions},
+    check::CheckArgs,
     cluster::ClusterArgs,
-    commands::{completion, explain, version},
+    clusters::ClustersArgs,
+    commands::{completion, explain, export, logs, version},
+    create::CreateArgs,
+    diff::DiffArgs,
     state::{events, history, status, tree},
     ui,
+    validate,
 };
 
 /// Look before you apply a HelmOp, and see why one is stuck
@@ -33,6 +39,20 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Create a HelmOp from flags, from a Helm release, or from a HelmRelease of Flux
+    Create(Box<CreateArgs>),
+    /// Show what a HelmOp would change on each cluster
+    Diff(DiffArgs),
+    /// Print HelmOps as they should be in Git
+    Export(export::ExportArgs),
+    /// Validate HelmOps in files, without a cluster
+    Validate(validate::ValidateArgs),
+    /// Show which version of a chart would be selected now, and why
+    Resolve(resolve::ResolveArgs),
+    /// List the versions of a chart around the current one
+    Versions(versions::VersionsArgs),
+    /// List the HelmOps whose charts have newer versions
+    Outdated(outdated::OutdatedArgs),
     /// Show HelmOps: versions, ready clusters, polls; with a name, why one is in its state
     Status(status::StatusArgs),
     /// Show a HelmOp, its Bundle, its clusters and their objects
@@ -43,6 +63,12 @@ pub enum Command {
     Events(events::EventsArgs),
     /// Explain a reason that a condition, a denial, an Event or a metric names
     Explain(explain::ExplainArgs),
+    /// Join, list and remove the clusters that HelmOps are deployed to
+    Cluster(ClustersArgs),
+    /// Check the installation: CRDs, processes, webhook, certificates, leader, permissions, agents
+    Check(CheckArgs),
+    /// Print the log lines of the processes, of all replicas in one order
+    Logs(logs::LogsArgs),
     /// Make the next attempt to deploy now, and wait until the HelmOp is ready
     Reconcile(reconcile::ReconcileArgs),
     /// Look for a newer version of the chart now
@@ -64,4 +90,47 @@ pub enum Command {
     /// Write the man pages to a folder
     #[command(hide = true)]
     Man(completion::ManArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn flags(command: &clap::Command, all: &mut BTreeSet<String>) {
+        let long = command.get_arguments().filter_map(clap::Arg::get_long);
+        all.extend(long.map(|flag| format!("--{flag}")));
+        for command in command.get_subcommands() {
+            flags(command, all);
+        }
+    }
+
+    /// `make lint` accepts the flags in these tables.
+    #[test]
+    fn documented_flags_exist() {
+        let mut all = BTreeSet::new();
+        flags(&Arguments::command(), &mut all);
+        for page in [
+            include_str!("../../docs/cli/clusters.md"),
+            include_str!("../../docs/cli/check.md"),
+        ] {
+            let rows: Vec<_> = page
+                .lines()
+                .filter_map(|line| line.strip_prefix("| `--"))
+                .collect();
+            assert!(!rows.is_empty());
+            for row in rows {
+                let flag = row.split([' ', '`', '=']).next().unwrap_or_default();
+                assert!(all.contains(&format!("--{flag}")), "{flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
 }

@@ -36,6 +36,15 @@ impl Failure {
         }
     }
 
+    /// What is wrong is in the output of the command already.
+    pub const fn reported(code: u8) -> Self {
+        Self {
+            message: String::new(),
+            hint: String::new(),
+            code,
+        }
+    }
+
     /// Adds what to do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -51,6 +60,11 @@ impl Failure {
     /// The exit code of the process.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
+    }
+
+    /// Whether the output of the command says what is wrong.
+    pub const fn is_reported(&self) -> bool {
+        self.message.is_empty()
     }
 
     /// Whether the reader of the output has gone, as `head` does: no error then.

@@ -8,14 +8,21 @@
 //! ```
 
 pub mod arguments;
+pub mod check;
 pub mod changes;
+pub mod charts;
 pub mod cluster;
+pub mod clusters;
 pub mod commands;
+pub mod create;
+pub mod diff;
 pub mod failure;
 pub mod output;
+pub mod render;
 pub mod run;
 pub mod state;
 pub mod terminal;
 pub mod ui;
+pub mod validate;
 
 pub use run::main;

@@ -7,11 +7,15 @@ use clap::Parser;
 use crate::{
     arguments::{Arguments, Command},
     changes::{poll, reconcile, rollback, suspend, wait},
-    commands::{completion, explain, version},
+    charts::{outdated, resolve, versions},
+    check, clusters,
+    commands::{completion, explain, export, logs, version},
+    create, diff,
     failure::Failure,
     state::{events, history, status, tree},
     terminal::{Console, style::Style},
     ui,
+    validate,
 };
 
 /// Parses the arguments of the process, runs the command, and reports an error on standard error.
@@ -36,11 +40,21 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = &arguments.cluster;
     match arguments.command {
+        Command::Create(args) => block_on(create::run(&args, cluster, console)),
+        Command::Diff(args) => block_on(diff::run(&args, cluster, console)),
+        Command::Export(args) => block_on(export::run(&args, cluster, console)),
+        Command::Validate(args) => validate::run(&args, cluster, console),
+        Command::Resolve(args) => block_on(resolve::run(&args, cluster, console)),
+        Command::Versions(args) => block_on(versions::run(&args, cluster, console)),
+        Command::Outdated(args) => block_on(outdated::run(&args, cluster, console)),
         Command::Status(args) => block_on(status::run(&args, cluster, console)),
         Command::Tree(args) => block_on(tree::run(&args, cluster, console)),
         Command::History(args) => block_on(history::run(&args, cluster, console)),
         Command::Events(args) => block_on(events::run(&args, cluster, console)),
         Command::Explain(args) => explain::run(&args, console),
+        Command::Cluster(args) => block_on(clusters::run(&args, cluster, console)),
+        Command::Check(args) => block_on(check::run(&args, cluster, console)),
+        Command::Logs(args) => block_on(logs::run(&args, cluster, console)),
         Command::Reconcile(args) => block_on(reconcile::run(&args, cluster, console)),
         Command::Poll(args) => block_on(poll::run(&args, cluster, console)),
         Command::Suspend(args) => block_on(suspend::run(&args, true, cluster, console)),
@@ -60,7 +74,10 @@ fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Fa
         .enable_all()
         .build()
         .map_err(|error| Failure::because("cannot start", &error))?;
-    runtime.block_on(command)
+    let result = runtime.block_on(command);
+    // A thread may still read a response that nobody waits for.
+    runtime.shutdown_background();
+    result
 }
 
 fn report(failure: &Failure, console: &mut Console<'_>) {
@@ -69,6 +86,9 @@ fn report(failure: &Failure, console: &mut Console<'_>) {
     }
     // What was printed before the failure comes first. If standard error is closed, there is nobody to report to.
     let _ = console.out.flush();
+    if failure.is_reported() {
+        return;
+    }
     let error = console.styles.paint(Style::Bad, "error:");
     let _ = writeln!(console.err, "{error} {}", failure.message);
     if !failure.hint.is_empty() {

@@ -3,7 +3,7 @@
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser, ValueEnum};
-use helmops_core::agents::Patience;
+use helmops_core::agents::{AGENT_TIMEOUT, Patience};
 use helmops_fetch::{Addresses, Cidr, CidrError};
 use helmops_kube::lease::LeaseArgs;
 use helmops_process::{self as process, MemoryLimit, ProcessArgs, Quantity};
@@ -69,7 +69,7 @@ pub struct Args {
 
     /// With the bundle controller: time without a report of its agent after which the state of a Cluster is unknown, three check-in
     /// intervals of agents; 0s disables it
-    #[arg(long, env = "HELMOPS_AGENT_TIMEOUT", default_value = "45m", value_name = "DURATION", value_parser = timeout)]
+    #[arg(long, env = "HELMOPS_AGENT_TIMEOUT", default_value = AGENT_TIMEOUT, value_name = "DURATION", value_parser = timeout)]
     pub agent_timeout: Duration,
 
     /// Maximum number of concurrent reconciliations

@@ -22,7 +22,6 @@ mod cluster;
 mod context;
 mod fleet_metrics;
 mod helmop;
-mod lease_name;
 mod loops;
 mod metrics;
 mod pruned;

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use helmops_fetch::{FetchMetrics, MemoryBounds, Resolver};
 use helmops_kube::{
     configuration,
-    lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
+    lease::{Election, Leadership, LeaseMetrics, LeaseName, identity, shard_lease},
 };
 use helmops_process::{
     self as process, Health, MetricsWriter, OsSignals, PlainPort, Supervisor, admin, probes, telemetry,
@@ -22,7 +22,6 @@ use crate::{
     context::{Context, Retries},
     fleet_metrics,
     helmop::Interest,
-    lease_name::lease_name,
     loops,
     metrics::Metrics,
     pruned::Pruned,
@@ -132,7 +131,7 @@ fn leader_election(
         return Ok((None, Leadership::always()));
     }
     let timing = args.lease.timing()?;
-    let name = LeaseName::new(args.namespace.as_deref(), lease_name(args.shard_id.as_deref())?)?;
+    let name = LeaseName::new(args.namespace.as_deref(), shard_lease(args.shard_id.as_deref())?)?;
     let identity = identity(args.pod_name.as_deref(), "helmops-controller");
     let client = client::for_election(config)?;
     let (election, leadership) =

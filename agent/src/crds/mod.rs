@@ -81,6 +81,6 @@ impl ChartCrds<'_> {
             }),
             hook_timeout: NO_HOOKS,
         };
-        Ok(self.helm.run(request, Vec::new(), self.stop).await?.crds)
+        Ok(self.helm.run(request, Vec::new(), self.stop).await?.printed)
     }
 }

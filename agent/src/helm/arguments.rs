@@ -10,7 +10,7 @@ use helmops_release::marks;
 
 use super::{
     plugin,
-    request::{Action, Apply, Crds, Deploy, Install, Request, Rollback, Test, Uninstall, Upgrade},
+    request::{Action, Apply, Crds, Deploy, Install, Render, Request, Rollback, Test, Uninstall, Upgrade},
 };
 
 /// The files that the arguments name. Everything that is secret, large or hostile is in one of them.
@@ -40,6 +40,7 @@ pub fn arguments(request: &Request, files: &Files<'_>) -> Vec<OsString> {
         Action::Uninstall(uninstall) => arguments.uninstall(uninstall),
         Action::Test(test) => arguments.test(test),
         Action::Crds(crds) => arguments.crds(crds, files),
+        Action::Render(render) => arguments.render(render, files),
     }
     arguments.flag("--namespace", &release.namespace);
     arguments.text("--color=never");
@@ -52,7 +53,7 @@ pub fn arguments(request: &Request, files: &Files<'_>) -> Vec<OsString> {
 /// The command of Helm.
 const fn command(action: &Action) -> &'static str {
     match action {
-        Action::Crds(_) => "template",
+        Action::Crds(_) | Action::Render(_) => "template",
         action => action.name(),
     }
 }
@@ -79,7 +80,7 @@ impl Arguments {
             self.flag("--kube-as-user", user);
         }
         self.flag("--timeout", go_duration(request.hook_timeout));
-        if !matches!(request.action, Action::Test(_)) {
+        if !matches!(request.action, Action::Test(_) | Action::Render(_)) {
             // Only hooks: the agent waits for objects.
             self.text("--wait=hookOnly");
         }
@@ -90,7 +91,7 @@ impl Arguments {
         self.deploy(&install.deploy, files);
         // The flag of an installation knows no `auto`, and forced replacement excludes server-side apply.
         self.text(match install.apply {
-            Apply::AsBefore | Apply::Server => "--server-side=true",
+            Apply::AsBefore | Apply::Server | Apply::Override => "--server-side=true",
             Apply::Client | Apply::Replace => "--server-side=false",
         });
         self.force(install.apply);
@@ -146,14 +147,27 @@ impl Arguments {
         self.flag("--kube-version", &crds.kube_version);
     }
 
-    fn deploy(&mut self, deploy: &Deploy, files: &Files<'_>) {
+    fn render(&mut self, render: &Render, files: &Files<'_>) {
+        self.chart(&render.deploy, files);
+        // The version and the kinds of the cluster, and objects for the function `lookup`.
+        self.text("--dry-run=server");
+        self.text("--skip-crds");
+        self.switch(render.is_upgrade, "--is-upgrade");
+        self.text("--disable-openapi-validation");
+    }
+
+    fn chart(&mut self, deploy: &Deploy, files: &Files<'_>) {
         self.text(files.chart);
         for values in files.values {
             self.flag("--values", values);
         }
-        self.flag("--post-renderer", plugin::NAME);
         self.switch(deploy.enables_dns, "--enable-dns");
         self.switch(deploy.skips_schema, "--skip-schema-validation");
+    }
+
+    fn deploy(&mut self, deploy: &Deploy, files: &Files<'_>) {
+        self.chart(deploy, files);
+        self.flag("--post-renderer", plugin::NAME);
         if !deploy.description.is_empty() {
             self.flag("--description", &deploy.description);
         }
@@ -168,7 +182,7 @@ impl Arguments {
     fn apply(&mut self, apply: Apply) {
         self.text(match apply {
             Apply::AsBefore => "--server-side=auto",
-            Apply::Server => "--server-side=true",
+            Apply::Server | Apply::Override => "--server-side=true",
             Apply::Client | Apply::Replace => "--server-side=false",
         });
         self.force(apply);
@@ -176,6 +190,7 @@ impl Arguments {
 
     fn force(&mut self, apply: Apply) {
         self.switch(apply == Apply::Replace, "--force-replace");
+        self.switch(apply == Apply::Override, "--force-conflicts");
     }
 
     fn switch(&mut self, is_on: bool, name: &str) {
@@ -275,10 +290,14 @@ mod tests {
     #[test]
     fn an_installation() {
         let start = format!("install web /run/chart.tgz{DEPLOY}");
-        let table: [(Change, &str); 8] = [
+        let table: [(Change, &str); 9] = [
             (|_| (), " --server-side=true"),
             (|install| install.apply = Apply::AsBefore, " --server-side=true"),
             (|install| install.apply = Apply::Client, " --server-side=false"),
+            (
+                |install| install.apply = Apply::Override,
+                " --server-side=true --force-conflicts",
+            ),
             (
                 |install| install.apply = Apply::Replace,
                 " --server-side=false --force-replace",
@@ -313,7 +332,7 @@ mod tests {
                 ..OnDelete::default()
             });
         });
-        let flags = " --enable-dns --skip-schema-validation --description=--a b \
+        let flags = " --enable-dns --skip-schema-validation --post-renderer=helmops --description=--a b \
             --labels=helmops.fleet.cattle.io/on-delete=Uninstall.keepHistory --disable-openapi-validation";
         assert!(all.contains(flags), "{all}");
     }
@@ -332,6 +351,7 @@ mod tests {
         for (apply, flags) in [
             (Apply::AsBefore, " --server-side=auto"),
             (Apply::Server, " --server-side=true"),
+            (Apply::Override, " --server-side=true --force-conflicts"),
             (Apply::Client, " --server-side=false"),
             (Apply::Replace, " --server-side=false --force-replace"),
         ] {
@@ -398,6 +418,24 @@ mod tests {
         let expected = "template web /run/chart.tgz --values=/run/values-0.yaml --values=/run/values-1.yaml --include-crds \
             --skip-schema-validation --kube-version=v1.36.0 --namespace=shop --color=never";
         assert_eq!(of(Identity::Agent, Action::Crds(crds)), expected);
+    }
+
+    #[test]
+    fn objects_are_printed_with_what_the_cluster_has() {
+        let render = |is_upgrade| {
+            let deploy = deploy();
+            of(Identity::Agent, Action::Render(Render { deploy, is_upgrade }))
+        };
+        let start = "template web /run/chart.tgz --values=/run/values-0.yaml --values=/run/values-1.yaml --dry-run=server --skip-crds";
+        let end = END.replace(" --wait=hookOnly", "");
+        assert_eq!(
+            render(false),
+            format!("{start} --disable-openapi-validation{end}")
+        );
+        assert_eq!(
+            render(true),
+            format!("{start} --is-upgrade --disable-openapi-validation{end}")
+        );
     }
 
     #[test]

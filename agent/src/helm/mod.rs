@@ -22,6 +22,7 @@ pub mod request;
 pub mod workspace;
 
 use std::{
+    ffi::OsString,
     num::NonZeroUsize,
     path::PathBuf,
     time::{Duration, Instant},
@@ -58,6 +59,8 @@ const LIMITS: Limits = Limits {
 };
 /// Bytes of CRDs. Those of the largest charts have some megabytes.
 pub const MAX_CRDS: usize = 16 << 20;
+/// Bytes of all objects of a chart, as of a manifest.
+const MAX_OBJECTS: usize = helmops_release::manifest::MAX_BYTES;
 /// To print the version takes a tenth of a second.
 const VERSION_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -70,8 +73,28 @@ pub struct Helm {
     pub post_renderer: PathBuf,
     /// The folder of its files.
     pub workspaces: Workspaces,
+    /// Variables of its environment, in addition to its own: a person's kubeconfig may need programs and their settings.
+    pub environment: Vec<(OsString, OsString)>,
     permits: HelmPermits,
     metrics: HelmMetrics,
+}
+
+/// What a run prints.
+struct Printed {
+    what: &'static str,
+    /// Its maximum bytes.
+    max: usize,
+}
+
+impl Printed {
+    fn of(action: &Action) -> Option<Self> {
+        let (what, max) = match action {
+            Action::Crds(_) => ("CRDs", MAX_CRDS),
+            Action::Render(_) => ("objects", MAX_OBJECTS),
+            _ => return None,
+        };
+        Some(Self { what, max })
+    }
 }
 
 impl Helm {
@@ -87,6 +110,7 @@ impl Helm {
             program,
             post_renderer,
             workspaces,
+            environment: Vec::new(),
             permits: HelmPermits::new(processes),
             metrics,
         }
@@ -139,13 +163,13 @@ impl Helm {
             Ok(Err(error)) => return Err(self.not_started(&error)),
             Err(error) => return Err(self.not_started(&error)),
         };
-        let prints_crds = matches!(request.action, Action::Crds(_));
-        if prints_crds && !workspace.has_crds() {
+        if matches!(request.action, Action::Crds(_)) && !workspace.has_crds() {
             return Ok(Success::default());
         }
+        let printed = Printed::of(&request.action);
         let limits = Limits {
             deadline: request.deadline(),
-            stdout: if prints_crds { MAX_CRDS } else { LIMITS.stdout },
+            stdout: printed.as_ref().map_or(LIMITS.stdout, |printed| printed.max),
             ..LIMITS
         };
         let command = self.command(&request, &workspace);
@@ -157,12 +181,12 @@ impl Helm {
             error
         });
         let mut success = outcome(&output, removed.await.unwrap_or_default())?;
-        if prints_crds {
-            if output.stdout.len() >= MAX_CRDS {
-                let message = format!("the CRDs of the chart have more than {MAX_CRDS} bytes");
+        if let Some(Printed { what, max }) = printed {
+            if output.stdout.len() >= max {
+                let message = format!("the {what} of the chart have more than {max} bytes");
                 return Err(Failure::new(FailureReason::ChartInvalid, message));
             }
-            success.crds = output.stdout;
+            success.printed = output.stdout;
         }
         Ok(success)
     }
@@ -210,7 +234,8 @@ impl Helm {
             .env("HELM_DRIVER", "secret")
             .envs(GARBAGE_COLLECTION)
             .env(plugin::PROGRAM, &self.post_renderer)
-            .env(PARENT_PIPE, "1");
+            .env(PARENT_PIPE, "1")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 }

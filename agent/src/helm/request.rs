@@ -62,11 +62,21 @@ pub enum Action {
     Test(Test),
     /// Print the CRDs of a chart. Nothing on the cluster is read or changed.
     Crds(Crds),
+    /// Print the objects and hooks of a chart, without the post-renderer. Nothing on the cluster is changed.
+    Render(Render),
 }
 
 impl Action {
     /// The names of all actions.
-    pub const NAMES: [&str; 6] = ["install", "upgrade", "rollback", "uninstall", "test", "crds"];
+    pub const NAMES: [&str; 7] = [
+        "install",
+        "upgrade",
+        "rollback",
+        "uninstall",
+        "test",
+        "crds",
+        "render",
+    ];
 
     /// A name for logs and metrics, one of [`Action::NAMES`].
     pub const fn name(&self) -> &'static str {
@@ -77,14 +87,16 @@ impl Action {
             Self::Uninstall(_) => "uninstall",
             Self::Test(_) => "test",
             Self::Crds(_) => "crds",
+            Self::Render(_) => "render",
         }
     }
 
-    /// The chart that is deployed, if any.
+    /// The chart that is deployed or rendered, if any.
     pub const fn deploy(&self) -> Option<&Deploy> {
         match self {
             Self::Install(install) => Some(&install.deploy),
             Self::Upgrade(upgrade) => Some(&upgrade.deploy),
+            Self::Render(render) => Some(&render.deploy),
             Self::Rollback(_) | Self::Uninstall(_) | Self::Test(_) | Self::Crds(_) => None,
         }
     }
@@ -120,6 +132,8 @@ pub enum Apply {
     AsBefore,
     /// With server-side apply. A conflict with another field manager is an error.
     Server,
+    /// With server-side apply that overrides other field managers.
+    Override,
     /// With patches that the client computes.
     Client,
     /// By replacing the whole object.
@@ -196,6 +210,15 @@ pub struct Crds {
     pub values: Vec<Vec<u8>>,
     /// The version of the cluster, such as `v1.36.0`: a chart that requires another one is an error.
     pub kube_version: String,
+}
+
+/// A chart whose objects are printed.
+#[derive(Clone, Debug)]
+pub struct Render {
+    /// The chart.
+    pub deploy: Deploy,
+    /// Whether templates are rendered as for an upgrade, not an installation.
+    pub is_upgrade: bool,
 }
 
 impl Identity {
@@ -275,6 +298,20 @@ impl HelmSettings {
                 .map_or(DEFAULT_HOOK_TIMEOUT, Duration::from_secs),
             enables_dns: !helm.disable_dns,
             skips_schema: helm.skip_schema_validation,
+        }
+    }
+
+    /// The same, overriding other field managers with server-side apply.
+    #[must_use]
+    pub fn overriding(self) -> Self {
+        let overriding = |apply| match apply {
+            Apply::Server | Apply::AsBefore => Apply::Override,
+            other => other,
+        };
+        Self {
+            install: overriding(self.install),
+            upgrade: overriding(self.upgrade),
+            ..self
         }
     }
 }
@@ -362,6 +399,23 @@ mod tests {
             ..BundleDeploymentOptions::default()
         };
         assert_eq!(HelmSettings::of(&options).upgrade, Apply::Replace);
+    }
+
+    #[test]
+    fn what_is_not_applied_by_the_server_overrides_as_it_is() {
+        let applied = |change: fn(&mut HelmOptions)| {
+            let settings = settings(change).overriding();
+            (settings.install, settings.upgrade)
+        };
+        assert_eq!(applied(|_| ()), (Apply::Override, Apply::Override));
+        assert_eq!(
+            applied(|helm| helm.take_ownership = true),
+            (Apply::Client, Apply::Override)
+        );
+        assert_eq!(
+            applied(|helm| helm.force = true),
+            (Apply::Replace, Apply::Replace)
+        );
     }
 
     #[test]

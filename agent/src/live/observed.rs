@@ -61,11 +61,23 @@ const PRUNE: &str = "objectset.rio.cattle.io/prune";
 impl Observed {
     /// What is kept of an object at a time.
     pub fn of(object: DynamicObject, rules: &RulesOf, errors: &ErrorTable, now: Timestamp) -> Option<Self> {
+        let labels = object.metadata.labels.as_ref();
+        let set = labels.and_then(|labels| labels.get(marks::SET_HASH)).cloned();
+        Self::in_set(&set.unwrap_or_default(), object, rules, errors, now)
+    }
+
+    /// The same for an object of the release with this value of the label, whether it has the label or not.
+    pub fn in_set(
+        set: &str,
+        object: DynamicObject,
+        rules: &RulesOf,
+        errors: &ErrorTable,
+        now: Timestamp,
+    ) -> Option<Self> {
         let metadata = &object.metadata;
         let label = |key| metadata.labels.as_ref()?.get(key).map(String::as_str);
         let annotation = |key| metadata.annotations.as_ref()?.get(key).map(String::as_str);
         let is_kept = annotation(marks::RESOURCE_POLICY).is_some_and(|policy| policy.trim() == marks::KEEP);
-        let set = label(marks::SET_HASH).unwrap_or_default().to_owned();
         let created_at = metadata.creation_timestamp.as_ref();
         let observed = Self {
             id: ObjectId {
@@ -79,7 +91,7 @@ impl Observed {
             is_terminating: metadata.deletion_timestamp.is_some(),
             set_id: annotation(marks::SET_ID).map(str::to_owned),
             is_prunable: !is_kept && label(PRUNE) != Some("false"),
-            set,
+            set: set.to_owned(),
             content: 0,
             health: Health::default(),
             readiness: Readiness::Ready,

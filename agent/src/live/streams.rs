@@ -158,6 +158,12 @@ impl LiveObjects {
         Ok(objects)
     }
 
+    /// An object that no watch has, as one of the release with this value of the label.
+    pub fn observed(&self, set: &str, object: DynamicObject) -> Option<Arc<Observed>> {
+        let observed = Observed::in_set(set, object, &self.rules, &self.errors, Timestamp::now());
+        observed.map(Arc::new)
+    }
+
     /// Waits until the first lists of the kinds of a release are complete.
     pub async fn wait_until_synced(&self, release: &str) {
         for (_, watched) in self.watched_by(release) {

@@ -1,20 +1,20 @@
 //! Corrects drift: applies the objects of the manifest again. That makes no revision and runs no hook.
 
-use helmops_api::options::CorrectDrift;
+use helmops_api::{options::CorrectDrift, timestamp::timestamp};
 use helmops_release::{
-    drift::{Change, ObjectDrift},
+    drift::{Change, DriftRules, MAX_CORRECTIONS, ObjectDrift},
     object::ObjectId,
 };
 use helmops_runtime::client::CallError;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::PatchParams;
+use serde_json::Value;
 
 use super::{
     installed::{Installed, manifest_of},
-    verify::{FIELD_MANAGER, Monitor, MonitorError, find},
+    verify::{FIELD_MANAGER, Monitor, MonitorError, find, rules},
 };
-
-/// How often the same change of an object is corrected. Then something else changes it back each time.
-const MAX_CORRECTIONS: u32 = 5;
+use crate::live::ResourceKind;
 
 /// What was done about drift.
 #[derive(Debug, Default)]
@@ -23,6 +23,8 @@ pub struct Corrections {
     pub corrected: Vec<ObjectId>,
     /// The errors of others.
     pub errors: Vec<String>,
+    /// When the next one of those is corrected that were corrected too often.
+    pub next: Option<Timestamp>,
 }
 
 /// Corrects the objects. An error of one does not delay the others.
@@ -36,23 +38,16 @@ pub async fn correct(
     options: &CorrectDrift,
 ) -> Result<Corrections, MonitorError> {
     let manifest = manifest_of(monitor.records, &installed.release, installed.revision).await?;
+    let rules = rules(&installed.exceptions);
     let Corrections {
         mut corrected,
         mut errors,
+        mut next,
     } = Corrections::default();
+    let now = Timestamp::now();
     for ObjectDrift { id, change } in drift {
         if matches!(change, Change::Extra) {
             continue;
-        }
-        if let Some(verdict) = installed.verdicts.get_mut(id) {
-            if verdict.corrections >= MAX_CORRECTIONS {
-                errors.push(format!(
-                    "{id} was corrected {MAX_CORRECTIONS} times and changed back each time; find out what writes it \
-                     (kubectl get --show-managed-fields), or ignore the field in diff.comparePatches"
-                ));
-                continue;
-            }
-            verdict.corrections += 1;
         }
         let Some(desired) = find(&manifest, id) else {
             continue;
@@ -69,6 +64,18 @@ pub async fn correct(
             ));
             continue;
         };
+        let limit = installed.corrections.entry(id.clone()).or_default();
+        if let Some(until) = limit.blocked_until(now) {
+            errors.push(format!(
+                "{id} was corrected {MAX_CORRECTIONS} times in an hour and changed back each time; find out what writes it (kubectl get \
+                 --show-managed-fields), or ignore the field in lifecycle.drift.ignore or \
+                 diff.comparePatches; next correction at {}",
+                timestamp(until)
+            ));
+            next = next.into_iter().chain([until]).min();
+            continue;
+        }
+        let desired = &kept(monitor, &rules, &kind, id, desired).await?;
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let applied = monitor
             .apply(&kind, id, desired, &installed.release, &params)
@@ -81,9 +88,33 @@ pub async fn correct(
             applied => applied.map(drop),
         };
         match applied {
-            Ok(()) => corrected.push(id.clone()),
+            Ok(()) => {
+                limit.count(now);
+                corrected.push(id.clone());
+            }
             Err(error) => errors.push(CallError::of("correct", id)(error).to_string()),
         }
     }
-    Ok(Corrections { corrected, errors })
+    Ok(Corrections {
+        corrected,
+        errors,
+        next,
+    })
+}
+
+/// The object to apply: the desired one, with the fields of the live one that are no drift.
+async fn kept(
+    monitor: &Monitor<'_>,
+    rules: &DriftRules,
+    kind: &ResourceKind,
+    id: &ObjectId,
+    desired: &Value,
+) -> Result<Value, MonitorError> {
+    let mut desired = desired.clone();
+    if rules.keeps_fields()
+        && let Some(live) = monitor.read(kind, id).await?
+    {
+        rules.keep_ignored(id, &mut desired, &live);
+    }
+    Ok(desired)
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use helmops_api::{diff::DiffOptions, lifecycle::DriftIgnore};
 use helmops_release::{
-    drift::ObjectDrift,
+    drift::{CorrectionLimit, ObjectDrift},
     manifest::{self, ManifestError},
+    marks,
     names::ReleaseKey,
     object::ObjectId,
     record::Record,
@@ -36,6 +37,8 @@ pub struct Installed {
     pub exceptions: Exceptions,
     /// What the last comparison of each object showed.
     pub verdicts: HashMap<ObjectId, Verdict>,
+    /// The corrections of its objects.
+    pub corrections: HashMap<ObjectId, CorrectionLimit>,
 }
 
 /// What is no drift: `diff`, and `lifecycle.drift.ignore`.
@@ -56,6 +59,8 @@ pub struct DesiredObject {
     pub kind: Option<ResourceKind>,
     /// Whether the cluster deletes it after its end, so that it need not exist.
     pub is_temporary: bool,
+    /// Whether it has the label by which live objects are watched. Those of a release that was taken over as it is do not.
+    pub is_marked: bool,
 }
 
 /// What a comparison showed.
@@ -65,8 +70,6 @@ pub struct Verdict {
     pub content: u64,
     /// The difference.
     pub drift: Option<ObjectDrift>,
-    /// Corrections of this content that did not change it.
-    pub corrections: u32,
 }
 
 /// Why the objects of a revision are not known.
@@ -133,6 +136,7 @@ impl Installed {
             previous,
             exceptions: Exceptions::default(),
             verdicts: HashMap::new(),
+            corrections: HashMap::new(),
         })
     }
 
@@ -144,6 +148,11 @@ impl Installed {
     /// Whether the cluster has the kinds of all objects. If not, one may have been installed since.
     pub fn is_complete(&self) -> bool {
         self.desired.iter().all(|object| object.kind.is_some())
+    }
+
+    /// Whether watches have all of its objects.
+    pub fn is_marked(&self) -> bool {
+        self.desired.iter().all(|object| object.is_marked)
     }
 
     /// The kinds of its objects.
@@ -201,10 +210,13 @@ async fn desired_object(
     let lifetime = object.pointer("/spec/ttlSecondsAfterFinished");
     let is_temporary =
         id.group() == "batch" && id.kind == "Job" && lifetime.is_some_and(|seconds| !seconds.is_null());
+    let labels = object.pointer("/metadata/labels");
+    let is_marked = labels.is_some_and(|labels| labels.get(marks::SET_HASH).is_some());
     Ok(Some(DesiredObject {
         id,
         kind,
         is_temporary,
+        is_marked,
     }))
 }
 

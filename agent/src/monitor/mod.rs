@@ -8,6 +8,8 @@ mod correct;
 mod installed;
 mod verify;
 
+#[cfg(test)]
+pub use self::installed::{DesiredObject, Exceptions};
 pub use self::{
     correct::{Corrections, correct},
     installed::{Installed, InstalledError},

@@ -1,6 +1,10 @@
 //! Finds the drift of a release. Objects that have not changed since their last comparison are not compared again.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use helmops_api::BundleDeployment;
 use helmops_release::{
@@ -14,7 +18,7 @@ use helmops_release::{
 };
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt,
     api::{Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
@@ -88,7 +92,8 @@ impl Monitor<'_> {
         self.live.set_kinds(name, installed.kinds());
         // A kind that is not listed in time is reported below.
         let _ = timeout(SYNC_TIMEOUT, self.live.wait_until_synced(name)).await;
-        let live = self.live.of_release(name, &self.set.hash())?;
+        let mut live = self.live.of_release(name, &self.set.hash())?;
+        live.extend(self.unmarked(installed).await?);
         let live: HashMap<&ObjectId, &Arc<Observed>> =
             live.iter().map(|object| (&object.id, object)).collect();
         self.verify(installed, &live).await?;
@@ -99,6 +104,21 @@ impl Monitor<'_> {
             objects: self.report(installed, &live).await?,
             readiness: readiness.collect(),
         })
+    }
+
+    /// The live objects that no watch has, if they are of this release.
+    async fn unmarked(&self, installed: &Installed) -> Result<Vec<Arc<Observed>>, MonitorError> {
+        let mut found = Vec::new();
+        for object in installed.desired.iter().filter(|object| !object.is_marked) {
+            let Some(kind) = &object.kind else {
+                continue;
+            };
+            let live = bounded(self.api(kind, &object.id).get_opt(&object.id.name)).await;
+            let live = live.map_err(CallError::of("read", &object.id))?;
+            let live = live.filter(|live| is_of_release(live.annotations(), &installed.release));
+            found.extend(live.and_then(|live| self.live.observed(&self.set.hash(), live)));
+        }
+        Ok(found)
     }
 
     /// Compares the objects that have changed since they were compared last.
@@ -145,15 +165,7 @@ impl Monitor<'_> {
                 id: id.clone(),
                 change: Change::Modified(drift),
             });
-            let corrections = 0;
-            installed.verdicts.insert(
-                id,
-                Verdict {
-                    content,
-                    drift,
-                    corrections,
-                },
-            );
+            installed.verdicts.insert(id, Verdict { content, drift });
         }
         Ok(())
     }
@@ -313,7 +325,13 @@ impl Monitor<'_> {
     }
 }
 
-fn rules(exceptions: &Exceptions) -> DriftRules {
+/// Whether Helm has made an object for a release. An object that has the label too is one of a later revision, and in the watch.
+fn is_of_release(annotations: &BTreeMap<String, String>, release: &ReleaseKey) -> bool {
+    let is = |key, value: &str| annotations.get(key).is_some_and(|found| found == value);
+    is("meta.helm.sh/release-name", &release.name) && is("meta.helm.sh/release-namespace", &release.namespace)
+}
+
+pub(super) fn rules(exceptions: &Exceptions) -> DriftRules {
     DriftRules::new(exceptions.diff.as_ref(), &exceptions.ignored)
 }
 

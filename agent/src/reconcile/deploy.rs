@@ -1,8 +1,9 @@
 //! Brings a release to what its BundleDeployment wants.
 //!
 //! ```text
-//! records ─► state ─► next step ─┬─► install, upgrade (`run`)       ─┐
-//!              ▲                 ├─► roll back, uninstall (`remediate`) ─┤
+//! records ─► state ─► next step ─┬─► take over as it is (`adopt`)      ─┐
+//!              ▲                 ├─► install, upgrade (`run`)          ─┤
+//!              │                 ├─► roll back, uninstall (`remediate`) ─┤
 //!              │                 └─► unlock, forget                  ─┤
 //!              └──────────────────────────────────────────────────────┘ until nothing is to be done, or the next attempt is due later
 //! ```
@@ -98,10 +99,11 @@ impl Deployment<'_> {
         let (context, release) = (self.context, &self.release);
         let mut requested = self.requested;
         let mut last = None;
+        let mut is_adopted = false;
         for _ in 0..MAX_ACTIONS {
             let history = context.records.current_history(release).await?;
             let mut step = self.next(&history, requested);
-            if copies && last.is_none() && step == Step::Act(Action::None) {
+            if copies && last.is_none() && !is_adopted && step == Step::Act(Action::None) {
                 step = Step::Act(Action::Upgrade { discard: None });
             }
             let run = match step {
@@ -109,6 +111,13 @@ impl Deployment<'_> {
                 Step::Act(Action::Upgrade { discard }) => {
                     if let Some(revision) = discard {
                         context.records.delete(release, revision, Status::Failed).await?;
+                    }
+                    Run::Upgrade
+                }
+                Step::Act(Action::TakeOver { revision }) => {
+                    if !requested.force && self.adopt(revision).await? {
+                        is_adopted = true;
+                        continue;
                     }
                     Run::Upgrade
                 }
@@ -159,7 +168,7 @@ impl Deployment<'_> {
             Action::Uninstall | Action::Forget => {
                 remove::uninstall(context, release, history, remove::Options::default()).await?;
             }
-            Action::Install { .. } | Action::Upgrade { .. } => {}
+            Action::Install { .. } | Action::Upgrade { .. } | Action::TakeOver { .. } => {}
         }
         Ok(None)
     }
@@ -219,6 +228,7 @@ impl Deployment<'_> {
             text: retry.to_string(),
             at: retry.at,
             deployment_id: deployment_id.map(ToOwned::to_owned),
+            exhausted: retry.is_first_slow().then_some(retry.failed.attempt.number),
             is_rolled_back: matches!(retry.remedy, Remedy::RolledBack { .. }),
             may_recover: may_recover.is_some() && may_recover == running,
             running: deployed,

@@ -2,6 +2,7 @@
 
 use helmops_api::{BundleDeployment, lifecycle::Requests};
 use helmops_release::{
+    drift::DriftMode,
     history::History,
     lifecycle::{Policy, Requested},
     names::ReleaseKey,
@@ -9,7 +10,7 @@ use helmops_release::{
 };
 
 use super::deployed::Deployed;
-use crate::context::Context;
+use crate::{context::Context, helm::request::HelmSettings};
 
 /// What Helm does.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,17 @@ impl<'d> Deployment<'d> {
             release: ReleaseKey::of(name(deployment), options),
             policy: Policy::of(options, lifecycle),
             requested: Requested::of(requests, handled),
+        }
+    }
+
+    /// How Helm is run.
+    pub(super) fn settings(&self) -> HelmSettings {
+        let spec = &self.wanted.spec;
+        let settings = HelmSettings::of(&spec.options);
+        if DriftMode::overrides_managers(spec) {
+            settings.overriding()
+        } else {
+            settings
         }
     }
 

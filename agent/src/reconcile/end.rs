@@ -6,6 +6,14 @@ use super::deployment::{Deployment, name};
 use crate::error::AgentError;
 
 impl Deployment<'_> {
+    /// Reports that the release is suspended, or that it is no longer.
+    pub(super) fn report_suspension(&self, is_suspended: bool) {
+        let status = self.wanted.status.lifecycle.as_ref();
+        let was = status.is_some_and(|lifecycle| lifecycle.suspended);
+        let reports = &self.context.reports;
+        reports.suspended(name(self.wanted), &self.release, is_suspended, was);
+    }
+
     /// Sets the label on the newest record, if it differs.
     ///
     /// # Errors

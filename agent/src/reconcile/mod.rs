@@ -10,10 +10,12 @@
 //!
 //! Every decision follows from the BundleDeployment, the records of Helm and the live objects. The status is a report.
 
+mod adopt;
 mod deploy;
 mod deployed;
 mod deployment;
 mod end;
+mod fields;
 mod namespace;
 mod progress;
 mod remediate;
@@ -48,13 +50,17 @@ pub use self::{deployed::Deployed, remove::remove_renamed};
 use self::{deployment::Deployment, wait::Wait};
 use crate::{
     context::{Context, Key, Known},
-    error::AgentError,
+    error::{AgentError, until},
     metrics::BUNDLE_DEPLOYMENTS,
     monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
 };
 
 /// When the kinds are read again that the cluster does not have: their CRD may be installed meanwhile.
 const UNKNOWN_KIND: Duration = Duration::from_secs(15);
+
+/// When objects are read again that no watch has: those of a release that was taken over as it is do not have the label. The next
+/// revision adds it.
+const UNWATCHED: Duration = Duration::from_secs(30);
 
 /// How many revisions may fail in one reconciliation, without a pause, before others have their turn.
 const MAX_FAILURES: usize = 3;
@@ -101,6 +107,7 @@ impl Reconciler for BundleDeployments<'_> {
             tracing::debug!(?held, "held");
             let work = Deployment::new(context, deployment, &Requests::default());
             work.set_on_delete().await?;
+            work.report_suspension(held == Held::Suspended);
             let outcome = DeployOutcome::Held(held);
             status::write(
                 context,
@@ -114,6 +121,7 @@ impl Reconciler for BundleDeployments<'_> {
         }
         let handled = handled(deployment, &known);
         let work = Deployment::new(context, deployment, &handled);
+        work.report_suspension(false);
         let mut result = work.deploy().await;
         if is_attempt(&result) {
             known.handled = requests(deployment).cloned();
@@ -125,7 +133,7 @@ impl Reconciler for BundleDeployments<'_> {
                 break;
             };
             let mut phase = phase(&work, &result, installed, monitored);
-            if let (Phase::Over, Ok(deployed)) = (&phase, &result) {
+            if let (Phase::Over, Ok(deployed), true) = (&phase, &result, installed.is_marked()) {
                 tests = work.test(deployed, &mut known.tested).await?;
                 phase = tested(&work, deployed, tests.as_ref());
             }
@@ -195,6 +203,8 @@ fn phase(
         wait::state(timeout, installed, readiness, Timestamp::now())
     };
     match (result, work.policy.wait) {
+        // What was taken over as it is was not deployed now, so that its state is no result of an attempt.
+        (Ok(_), Some(_)) if !installed.is_marked() => Phase::Over,
         (Ok(deployed), Some(timeout)) if wait::is_awaited(work.wanted, deployed) => match state(timeout) {
             Wait::Over => Phase::Over,
             Wait::Waiting { remaining, late } => Phase::Waiting { remaining, late },
@@ -271,13 +281,20 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
     match &result {
         Ok(_) => context.reports.deployed(name),
-        Err(error) => context.reports.failed(name, &work.release, error),
+        Err(error) => {
+            let id = &deployment.spec.deployment_id;
+            context.reports.failed(name, id, &work.release, error);
+        }
     }
+    let mut next_correction = None;
     let (observation, error) = match observed {
         Ok(Some(monitored)) => {
             let objects = corrected(context, deployment, known.installed.as_mut(), monitored.objects).await;
             match objects {
-                Ok(objects) => (Observation::Objects(objects), None),
+                Ok((objects, next)) => {
+                    next_correction = next;
+                    (Observation::Objects(objects), None)
+                }
                 Err(error) => (failed(&error), Some(error)),
             }
         }
@@ -302,9 +319,17 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
         .installed
         .as_ref()
         .is_some_and(|installed| !installed.is_complete());
-    let recheck = status::recheck(&observation).into_iter();
+    let is_unwatched = known
+        .installed
+        .as_ref()
+        .is_some_and(|installed| !installed.is_marked());
+    let times = status::recheck(&observation).into_iter();
+    let times = times
+        .chain(next_correction.map(until))
+        .chain(is_incomplete.then_some(UNKNOWN_KIND))
+        .chain(is_unwatched.then_some(UNWATCHED));
     Ok(Done {
-        requeue_after: recheck.chain(is_incomplete.then_some(UNKNOWN_KIND)).min(),
+        requeue_after: times.min(),
         ..Done::UNTIL_CHANGE
     })
 }
@@ -355,7 +380,12 @@ async fn observe(
             deployed.revision,
             deployed.previous,
         );
-        *installed = Some(read.await.map_err(MonitorError::from)?);
+        let mut read = read.await.map_err(MonitorError::from)?;
+        let same = installed.take();
+        if let Some(same) = same.filter(|same| same.is(&deployed.release, deployed.revision)) {
+            read.corrections = same.corrections;
+        }
+        *installed = Some(read);
     }
     let Some(installed) = installed else {
         return Ok(None);
@@ -364,14 +394,14 @@ async fn observe(
     Ok(Some(monitor(context, deployment, &set).compare(installed).await?))
 }
 
-/// Corrects drift, if that is wanted. The objects are those from before: the change of the live object leads to the next
-/// reconciliation, which shows whether it helped.
+/// Corrects drift, if that is wanted, and returns when more of it is to be corrected. The objects are those from before: the change of
+/// the live object leads to the next reconciliation, which shows whether it helped.
 async fn corrected(
     context: &Context,
     deployment: &BundleDeployment,
     installed: Option<&mut Installed>,
     mut objects: ReleaseObjects,
-) -> Result<ReleaseObjects, AgentError> {
+) -> Result<(ReleaseObjects, Option<Timestamp>), AgentError> {
     let spec = &deployment.spec;
     let mode = DriftMode::of(spec);
     if mode == DriftMode::Disabled {
@@ -395,7 +425,7 @@ async fn corrected(
     context
         .reports
         .compared(name, &release, &objects, corrections.as_ref());
-    Ok(objects)
+    Ok((objects, corrections.and_then(|corrections| corrections.next)))
 }
 
 #[cfg(test)]

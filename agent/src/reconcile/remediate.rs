@@ -8,7 +8,8 @@ use helmops_release::{
 use super::{deployment::Deployment, remove};
 use crate::{
     error::AgentError,
-    helm::request::{self, HelmSettings, Request, Rollback},
+    events::Remediation,
+    helm::request::{self, Request, Rollback},
     inputs,
 };
 
@@ -20,7 +21,7 @@ impl Deployment<'_> {
     pub(super) async fn roll_back(&self, to: u64, failed: FailedAttempt<'_>) -> Result<(), AgentError> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
-        let settings = HelmSettings::of(options);
+        let settings = self.settings();
         let request = Request {
             release: release.clone(),
             identity: inputs::identity(&context.downstream, &context.namespace, &options.service_account)
@@ -39,7 +40,7 @@ impl Deployment<'_> {
         run.map_err(AgentError::from)?;
         let (revision, cause) = (failed.revision.number, failed.failure.cause());
         let what = format!("revision {revision} failed and was rolled back to revision {to}: {cause}");
-        context.reports.rolled_back(release, &what);
+        context.reports.remediated(Remediation::Rollback, release, &what);
         Ok(())
     }
 
@@ -67,7 +68,7 @@ impl Deployment<'_> {
         };
         remove::uninstall(context, release, history, options).await?;
         let what = format!("revision {revision} failed and was uninstalled: {cause}");
-        context.reports.rolled_back(release, &what);
+        context.reports.remediated(Remediation::Uninstall, release, &what);
         Ok(())
     }
 }

@@ -42,7 +42,7 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
     }
     for release in context.records.of_deployment(deployment).await? {
         let removed = remove_release(context, deployment, &release).await;
-        removed.inspect_err(|error| context.reports.failed(deployment, &release, error))?;
+        removed.inspect_err(|error| context.reports.failed(deployment, "", &release, error))?;
     }
     known.installed = None;
     context.live.set_kinds(deployment, []);
@@ -107,7 +107,8 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
         | Action::Refuse(_)
         | Action::Unlock { .. }
         | Action::Install { .. }
-        | Action::Upgrade { .. } => {}
+        | Action::Upgrade { .. }
+        | Action::TakeOver { .. } => {}
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use helmops_api::BundleDeploymentOptions;
 use helmops_release::{chart_metadata::Origin, post_render::PostRender, record::Attempt, scopes::Scopes};
+use kube::Client;
 
 use super::{
     deployed::Deployed,
@@ -17,6 +18,20 @@ use crate::{
     inputs,
 };
 
+/// What a deployment needs.
+pub(super) struct Prepared {
+    /// Who deploys.
+    pub identity: Identity,
+    /// The cluster, as this account.
+    pub deployer: Client,
+    /// The archive of the chart. It stays in the cache as long as this exists.
+    pub chart: ChartFile,
+    /// What the options mean.
+    pub settings: HelmSettings,
+    /// What Helm gets.
+    pub deploy: Deploy,
+}
+
 impl Deployment<'_> {
     /// Runs Helm to install or upgrade.
     ///
@@ -25,12 +40,13 @@ impl Deployment<'_> {
     pub(super) async fn run(&self, run: Run, attempt: Attempt) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
-        let identity =
-            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
-        let deployer = context.deployer(&identity)?;
-        let values = inputs::values(&context.upstream, &deployer, self.wanted, &release.namespace).await?;
-        let chart = context.charts.get(&context.upstream, self.wanted).await?;
-        let settings = HelmSettings::of(options);
+        let Prepared {
+            identity,
+            deployer,
+            chart,
+            settings,
+            deploy,
+        } = self.prepare(attempt).await?;
         let others = context.records.of_deployment(name(self.wanted)).await?;
         let is_renamed = others.iter().any(|other| *other != *release);
         let crds = self.policy.for_action(run.action()).crds;
@@ -41,16 +57,20 @@ impl Deployment<'_> {
                 release,
                 stop: &context.stop,
             };
-            let applied = chart_crds.apply(policy, chart.path(), &values).await;
+            let applied = chart_crds.apply(policy, chart.path(), &deploy.values).await;
             let applied = applied.map_err(AgentError::from)?;
             tracing::debug!(%release, ?applied, "applied the CRDs of the chart");
         }
         let deploy = Deploy {
             skips_crds: crds.is_some(),
-            ..self.render(attempt, &chart, values, &identity, &settings).await?
+            ..deploy
         };
         if matches!(run, Run::Install { .. }) && settings.creates_namespace {
             inputs::create_namespace(&context.downstream, &deployer, &release.namespace).await?;
+        }
+        if matches!(run, Run::Upgrade) {
+            let history = context.records.current_history(release).await?;
+            self.take_fields(&deployer, &history).await?;
         }
         let done = match run {
             Run::Install { .. } => Done::Installed,
@@ -112,6 +132,30 @@ impl Deployment<'_> {
             applied.map_err(|error| namespace_error(&current, error))?;
         }
         Ok(current)
+    }
+
+    /// Reads what a deployment needs.
+    ///
+    /// # Errors
+    /// If something is missing.
+    pub(super) async fn prepare(&self, attempt: Attempt) -> Result<Prepared, AgentError> {
+        let context = self.context;
+        let options = &self.wanted.spec.options;
+        let identity =
+            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
+        let deployer = context.deployer(&identity)?;
+        let values =
+            inputs::values(&context.upstream, &deployer, self.wanted, &self.release.namespace).await?;
+        let chart = context.charts.get(&context.upstream, self.wanted).await?;
+        let settings = self.settings();
+        let deploy = self.render(attempt, &chart, values, &identity, &settings).await?;
+        Ok(Prepared {
+            identity,
+            deployer,
+            chart,
+            settings,
+            deploy,
+        })
     }
 
     async fn render(

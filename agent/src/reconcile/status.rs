@@ -11,7 +11,11 @@ use kube::{
     api::{Patch, PatchParams},
 };
 
-use crate::{context::Context, error::AgentError, monitor::FIELD_MANAGER};
+use crate::{
+    context::Context,
+    error::{AgentError, until},
+    monitor::FIELD_MANAGER,
+};
 
 /// Writes the status, if it changes.
 ///
@@ -59,11 +63,5 @@ pub fn recheck(observation: &Observation) -> Option<Duration> {
         return None;
     };
     let times = release.objects.iter().filter_map(|object| object.health.recheck);
-    let until = times.min()?.duration_since(Timestamp::now());
-    // At least a second: the times are whole seconds.
-    Some(
-        Duration::try_from(until)
-            .unwrap_or_default()
-            .max(Duration::from_secs(1)),
-    )
+    Some(until(times.min()?))
 }

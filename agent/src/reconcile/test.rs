@@ -70,10 +70,12 @@ impl Deployment<'_> {
         tracing::info!(%release, tests, "running the tests");
         let tested = run.run(self.test_run(deployed, policy, identity), context.kubeconfig()?);
         let tested = tested.await?;
-        Ok(match tested.failure {
+        let result = match tested.failure {
             Some(failure) => TestResult::Failed(failure.to_string()),
             None => ended(&tested.state, tests),
-        })
+        };
+        context.reports.tested(release, deployed.revision, &result);
+        Ok(result)
     }
 
     fn test_run(&self, deployed: &Deployed, policy: &TestPolicy, identity: Identity) -> TestRun {

@@ -75,3 +75,89 @@ pub fn state<'o>(
         _ => Wait::Failed(format!("{late} (after {} s)", timeout.as_secs())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use helmops_release::names::ReleaseKey;
+
+    use super::*;
+    use crate::monitor::{DesiredObject, Exceptions};
+
+    fn id(name: &str) -> ObjectId {
+        ObjectId {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_767_225_600 + seconds).unwrap()
+    }
+
+    fn late(reason: &str) -> Readiness {
+        Readiness::Waiting(reason.to_owned())
+    }
+
+    /// The state after these seconds of a wait of a minute, for `a`, `b` and the temporary `c`.
+    fn after(seconds: i64, objects: &[(&str, Readiness)]) -> Wait {
+        let desired = ["a", "b", "c"].map(|name| DesiredObject {
+            id: id(name),
+            kind: None,
+            is_temporary: name == "c",
+            is_marked: true,
+        });
+        let installed = Installed {
+            release: ReleaseKey {
+                namespace: "shop".to_owned(),
+                name: "web".to_owned(),
+            },
+            revision: 1,
+            deployed_at: Some(at(0)),
+            desired: desired.into(),
+            previous: [].into(),
+            exceptions: Exceptions::default(),
+            verdicts: HashMap::new(),
+            corrections: HashMap::new(),
+        };
+        let found = |wanted: &ObjectId| {
+            let object = objects.iter().find(|(name, _)| *name == wanted.name);
+            object.map(|(_, readiness)| readiness)
+        };
+        state(Duration::from_mins(1), &installed, found, at(seconds))
+    }
+
+    #[test]
+    fn what_is_late_is_named_with_its_reason_and_its_times() {
+        let waiting = Wait::Waiting {
+            remaining: Duration::from_secs(50),
+            late: "deployment.apps shop/b is not ready: 0 of 1 (since 2026-01-01T00:00:00Z, until 2026-01-01T00:01:00Z)".to_owned(),
+        };
+        let objects = [("a", Readiness::Ready), ("b", late("0 of 1"))];
+        assert_eq!(after(10, &objects), waiting);
+        let failed = "deployment.apps shop/b is not ready: 0 of 1 (after 60 s)".to_owned();
+        assert_eq!(after(60, &objects), Wait::Failed(failed));
+        let missing = "deployment.apps shop/b does not exist (after 60 s)".to_owned();
+        assert_eq!(after(61, &objects[..1]), Wait::Failed(missing));
+    }
+
+    #[test]
+    fn what_has_failed_is_the_cause_and_not_what_is_late() {
+        let failed = Readiness::Failed("no image".to_owned());
+        let objects = [("a", late("0 of 1")), ("b", failed)];
+        let cause = "deployment.apps shop/b failed: no image".to_owned();
+        assert_eq!(after(10, &objects), Wait::Failed(cause));
+    }
+
+    #[test]
+    fn the_wait_ends_when_all_are_ready_also_after_its_time() {
+        let ready = [("a", Readiness::Ready), ("b", Readiness::Ready)];
+        assert_eq!(after(1, &ready), Wait::Over);
+        assert_eq!(after(3_600, &ready), Wait::Over);
+        let temporary = [&ready[..], &[("c", late("it runs"))]].concat();
+        assert!(matches!(after(1, &temporary), Wait::Waiting { .. }));
+    }
+}

@@ -10,6 +10,8 @@ use helmops_api::{MetadataOnly, NamespacedName};
 use helmops_kube::{Cache, Change, WatchedObjects};
 use helmops_process::{exit::with_causes, lock};
 use helmops_release::{
+    adoption,
+    chart_metadata::Origin,
     history::{History, Owner, Revision},
     marks,
     names::ReleaseKey,
@@ -299,6 +301,23 @@ impl Records {
         self.change(release, revision, "mark as deployed", change).await
     }
 
+    /// Makes a revision of a user's Helm one of a BundleDeployment, without a deployment. Returns whether it was still deployed.
+    ///
+    /// # Errors
+    /// As of [`Records::unlock`].
+    pub async fn adopt(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        origin: &Origin,
+    ) -> Result<bool, RecordStoreError> {
+        let change = |record: Record| {
+            let is_deployed = record.info.status == Status::Deployed;
+            is_deployed.then(|| adoption::adopted(record, origin))
+        };
+        self.change(release, revision, "adopt", change).await
+    }
+
     /// Adds hooks of a revision that are missing in its record. Returns whether there were any.
     ///
     /// # Errors
@@ -471,7 +490,7 @@ fn affected(
 
 #[cfg(test)]
 mod tests {
-    use helmops_release::history::{Chart, Origin};
+    use helmops_release::history::{self, Chart};
 
     use super::*;
 
@@ -493,7 +512,7 @@ mod tests {
     }
 
     fn decoded(version: &str, owner: Owner) -> Decoded {
-        let origin = Origin { owner, attempt: None };
+        let origin = history::Origin { owner, attempt: None };
         Decoded {
             resource_version: version.to_owned(),
             revision: Revision {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helmops_api::{Cluster, NamespacedName, timestamp::timestamp};
-use helmops_process::{OnChange, exit::with_causes};
+use helmops_process::{OnChange, build_info::VERSION, exit::with_causes};
 use helmops_runtime::client::bounded;
 use json_patch::{AddOperation, Patch as JsonPatch, PatchOperation, jsonptr::PointerBuf};
 use k8s_openapi::jiff::Timestamp;
@@ -51,9 +51,10 @@ pub async fn run(
     }
 }
 
-/// As Fleet's agent writes it: the whole object, so that no read is needed.
+/// As Fleet's agent writes it: the whole object, so that no read is needed. Fleet's CRD lacks the version; the API server drops it
+/// then.
 fn beat(agent_namespace: &str, now: Timestamp) -> JsonPatch {
-    let value = json!({ "lastSeen": timestamp(now), "namespace": agent_namespace });
+    let value = json!({ "lastSeen": timestamp(now), "namespace": agent_namespace, "version": VERSION });
     let path = PointerBuf::from_tokens(["status", "agent"]);
     JsonPatch(vec![PatchOperation::Add(AddOperation { path, value })])
 }

@@ -3,18 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use rustls::RootCertStore;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::ring;
-use rustls::pki_types::{ServerName, UnixTime};
 use thiserror::Error;
 
 use super::bundle::{self, CaCertificate};
 use crate::issue::Ca;
 use crate::pair::{PairError, PemFile, ServingPair, Validity};
+use crate::trust;
 
 /// The keys of the Secret. The first two are those of every Secret of type `kubernetes.io/tls`.
 pub(crate) const LEAF_CERT: &str = "tls.crt";
@@ -130,20 +126,11 @@ fn read_leaf(cert: &[u8], key: &[u8], authorities: &[CaCertificate]) -> Result<L
 
 /// Whether a client that trusts this CA trusts the certificate during its validity.
 fn signed(authority: &CaCertificate, pair: &ServingPair) -> bool {
-    let verify = || {
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.der().clone()).ok()?;
-        let provider = Arc::new(ring::default_provider());
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-            .build()
-            .ok()?;
-        let (leaf, issuers) = pair.chain().split_first()?;
-        let name = ServerName::try_from(pair.names().first()?.as_str()).ok()?;
-        // Its first second: whether it is valid now is checked elsewhere.
-        let begin = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(pair.not_before()).ok()?));
-        verifier.verify_server_cert(leaf, issuers, &name, &[], begin).ok()
+    let Some(name) = pair.names().first() else {
+        return false;
     };
-    verify().is_some()
+    // Its first second: whether it is valid now is checked elsewhere.
+    trust::verify([authority.der().clone()], pair.chain(), name, pair.not_before()).is_ok()
 }
 
 /// The CA with this key, if the key matches.

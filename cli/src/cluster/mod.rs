@@ -1,10 +1,17 @@
 //! The cluster that a command is about, selected as kubectl selects it, and its objects.
 
 pub mod alike;
+pub mod api_error;
+pub mod apply;
+pub mod duration;
 pub mod objects;
+pub mod permission;
 pub mod request;
 pub mod selection;
+pub mod until;
 pub mod watch;
+
+pub mod records;
 
 use std::path::PathBuf;
 
@@ -62,7 +69,10 @@ impl ClusterArgs {
     }
 
     /// The configuration of the selected context; without a kubeconfig, that of the pod in which the command runs.
-    async fn config(&self) -> Result<Config, Failure> {
+    ///
+    /// # Errors
+    /// If there is no such context or file.
+    pub async fn config(&self) -> Result<Config, Failure> {
         let options = KubeConfigOptions {
             context: self.context.clone(),
             ..KubeConfigOptions::default()

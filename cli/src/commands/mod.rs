@@ -2,4 +2,6 @@
 
 pub mod completion;
 pub mod explain;
+pub mod export;
+pub mod logs;
 pub mod version;

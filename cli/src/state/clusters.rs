@@ -225,7 +225,7 @@ pub fn table<'c>(clusters: impl IntoIterator<Item = &'c ClusterReport>, now: Tim
             (&*cluster.runs).into(),
             attempts(cluster.failures).into(),
             relative(&cluster.next_attempt, now).into(),
-            (&*cluster.message).into(),
+            Cell::or_blank(&*cluster.message),
         ]);
     }
     table

@@ -23,8 +23,8 @@ pub struct ConditionReport {
     /// When the status last changed.
     pub since: String,
     /// What to do about it; empty if nothing is wrong.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub remedy: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub remedy: String,
 }
 
 impl ConditionReport {
@@ -44,9 +44,28 @@ impl ConditionReport {
 }
 
 /// What to do about a reason; empty if nothing is wrong, or the reason is unknown.
-pub fn remedy(reason: &str) -> &'static str {
+fn remedy(reason: &str) -> String {
     let known = Reason::ALL.iter().find(|known| known.as_str() == reason);
-    known.map_or("", |reason| reason.remedy())
+    match known {
+        // These send the reader to other commands, and the page has what they show.
+        Some(Reason::NotReady | Reason::Progressing) | None => String::new(),
+        Some(reason) => without_links(reason.remedy()),
+    }
+}
+
+/// A text with the names of links in place of links: `[charts.md](charts.md)` is `charts.md`.
+fn without_links(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markdown;
+    while let Some((before, (name, (_, after)))) = rest.split_once('[').and_then(|(before, link)| {
+        let (name, target) = link.split_once("](")?;
+        Some((before, (name, target.split_once(')')?)))
+    }) {
+        text.push_str(before);
+        text.push_str(name);
+        rest = after;
+    }
+    text + rest
 }
 
 /// The table of conditions.
@@ -58,20 +77,40 @@ pub fn table(conditions: &[ConditionReport], now: Timestamp) -> Table {
             style::condition(&condition.r#type, &condition.status),
             (&*condition.reason).into(),
             since(&condition.since, now).into(),
-            (&*condition.message).into(),
+            Cell::or_blank(&*condition.message),
         ]);
     }
     table
 }
 
 /// The remedies, once for each reason.
-pub fn remedies(conditions: &[ConditionReport]) -> Vec<(&str, &'static str)> {
-    let mut remedies: Vec<(&str, &'static str)> = Vec::new();
+pub fn remedies(conditions: &[ConditionReport]) -> Vec<(&str, &str)> {
+    let mut remedies: Vec<(&str, &str)> = Vec::new();
     for condition in conditions.iter().filter(|condition| !condition.remedy.is_empty()) {
-        let remedy = (&*condition.reason, condition.remedy);
+        let remedy = (&*condition.reason, &*condition.remedy);
         if !remedies.contains(&remedy) {
             remedies.push(remedy);
         }
     }
     remedies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedies_are_plain_text() {
+        for (markdown, expected) in [
+            ("see [charts.md](charts.md#a) and [b](c).", "see charts.md and b."),
+            ("a list [1] stays", "a list [1] stays"),
+            ("", ""),
+        ] {
+            assert_eq!(without_links(markdown), expected);
+        }
+        for reason in Reason::ALL {
+            let remedy = remedy(reason.as_str());
+            assert!(!remedy.contains("]("), "{reason}: {remedy}");
+        }
+    }
 }

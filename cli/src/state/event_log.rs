@@ -170,7 +170,7 @@ pub fn cells(event: &EventReport, now: Timestamp) -> [Cell; 5] {
         kind,
         (&*event.reason).into(),
         (&*event.object).into(),
-        (&*event.message).into(),
+        Cell::or_blank(&*event.message),
     ]
 }
 

@@ -189,6 +189,13 @@ pub fn rollout() -> Observed {
             "deployed",
             "2026-03-01T11:41:00Z",
             Value::Null
+        ),
+        event(
+            json!({ "kind": "BundleDeployment", "namespace": "cluster-c9" }),
+            "Synced",
+            "of a HelmOp of this name in another namespace",
+            "2026-03-01T11:41:00Z",
+            Value::Null
         )
     ]);
     Observed {

@@ -144,7 +144,7 @@ impl HistoryReport {
                 (&*attempt.chart).into(),
                 (&*attempt.version).into(),
                 style::state(&attempt.outcome),
-                shortened(&attempt.message, format).into(),
+                Cell::or_blank(shortened(&attempt.message, format)),
             ]);
         }
         table

@@ -1,17 +1,22 @@
 //! `status --watch`: changes as they happen. A terminal shows the newest state; otherwise each change is a line.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+    time::Duration,
+};
 
 use futures::{Stream, StreamExt, stream::select_all};
 use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp, WithoutObjects};
 use jiff::Timestamp;
+use k8s_openapi::api::events::v1::Event;
 use kube::{Resource, ResourceExt, runtime::watcher};
 use tokio::time::timeout;
 
 use super::{
     clusters::ClusterReport,
     page::HelmOpReport,
-    read::{Observed, Parts, deployments_of, observed},
+    read::{Observed, Parts, deployments_of, events_of, observed},
     style,
     summary::{Columns, HelmOpSummary, sort},
 };
@@ -26,6 +31,8 @@ use crate::{
 
 /// Changes that follow each other more closely are shown together: a status of one object leads to that of the next.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How old the ages on a terminal may be.
+const REFRESH: Duration = Duration::from_secs(5);
 
 /// Where changes are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +63,9 @@ pub struct Watched<K> {
     /// The objects by namespace and name.
     pub objects: BTreeMap<(String, String), Decoded<K>>,
     /// Those that exist, while all are listed again.
-    pub listed: Option<Vec<(String, String)>>,
+    pub listed: Option<BTreeSet<(String, String)>>,
+    /// All were listed at least once.
+    is_complete: bool,
 }
 
 impl<K> Default for Watched<K> {
@@ -64,6 +73,7 @@ impl<K> Default for Watched<K> {
         Self {
             objects: BTreeMap::new(),
             listed: None,
+            is_complete: false,
         }
     }
 }
@@ -73,10 +83,10 @@ impl<K: Resource<DynamicType = ()> + Clone> Watched<K> {
     pub fn apply(&mut self, change: Change<K>) {
         let key = |object: &Decoded<K>| (object.namespace().unwrap_or_default(), object.name_any());
         match change {
-            Change::Restarted => self.listed = Some(Vec::new()),
+            Change::Restarted => self.listed = Some(BTreeSet::new()),
             Change::Applied(object) => {
                 if let Some(listed) = &mut self.listed {
-                    listed.push(key(&object));
+                    listed.insert(key(&object));
                 }
                 self.objects.insert(key(&object), object);
             }
@@ -84,11 +94,17 @@ impl<K: Resource<DynamicType = ()> + Clone> Watched<K> {
                 self.objects.remove(&key(&object));
             }
             Change::Listed => {
+                self.is_complete = true;
                 if let Some(listed) = self.listed.take() {
                     self.objects.retain(|key, _| listed.contains(key));
                 }
             }
         }
+    }
+
+    /// Whether the objects are those that exist.
+    const fn is_current(&self) -> bool {
+        self.is_complete && self.listed.is_none()
     }
 }
 
@@ -109,8 +125,8 @@ pub async fn list(
     let mut changes = std::pin::pin!(cluster.watch::<WithoutObjects>(scope, config));
     let mut watched = Watched::default();
     let mut before: Option<(Vec<HelmOpSummary>, MoreRows)> = None;
-    while let Some(()) = next(&mut changes, |change| watched.apply(change)).await? {
-        if watched.listed.is_some() {
+    while let Some(()) = next(&mut changes, screen, |change| watched.apply(change)).await? {
+        if !watched.is_current() {
             continue;
         }
         let now = Timestamp::now();
@@ -139,30 +155,46 @@ pub async fn list(
     Ok(())
 }
 
+fn by_name(summaries: &[HelmOpSummary]) -> BTreeMap<(&str, &str), &HelmOpSummary> {
+    let summaries = summaries.iter();
+    summaries
+        .map(|one| ((&*one.namespace, &*one.name), one))
+        .collect()
+}
+
 /// The summaries that differ from those before, and those of HelmOps that are gone.
 fn changed(before: &[HelmOpSummary], after: &[HelmOpSummary]) -> Vec<HelmOpSummary> {
-    let is_same = |one: &HelmOpSummary, other: &HelmOpSummary| {
-        (&one.namespace, &one.name) == (&other.namespace, &other.name)
-    };
-    let gone = before
-        .iter()
-        .filter(|old| !after.iter().any(|new| is_same(old, new)));
-    let gone = gone.map(|old| HelmOpSummary {
+    let (mut old, new) = (by_name(before), by_name(after));
+    let mut changed = Vec::new();
+    for (key, summary) in new {
+        if old.remove(&key) != Some(summary) {
+            changed.push(summary.clone());
+        }
+    }
+    changed.extend(old.into_values().map(|gone| HelmOpSummary {
         state: "Deleted".to_owned(),
         reason: String::new(),
         message: String::new(),
-        ..old.clone()
-    });
-    let new = after.iter().filter(|new| !before.contains(new)).cloned();
-    new.chain(gone).collect()
+        ..gone.clone()
+    }));
+    changed
 }
 
-/// The next change, and those that follow closely. Returns `None` when the watch ends.
+/// The next change, and those that follow closely; on a terminal also nothing, after a while, so that ages are current. Returns `None`
+/// when the watch ends.
 async fn next<C>(
     changes: &mut (impl Stream<Item = Result<C, Failure>> + Unpin),
+    screen: Screen,
     mut apply: impl FnMut(C),
 ) -> Result<Option<()>, Failure> {
-    let Some(first) = changes.next().await else {
+    let first = match screen {
+        Screen::Lines => changes.next().await,
+        Screen::Terminal => match timeout(REFRESH, changes.next()).await {
+            Ok(first) => first,
+            Err(_) => return Ok(Some(())),
+        },
+    };
+    let Some(first) = first else {
         return Ok(None);
     };
     apply(first?);
@@ -177,6 +209,7 @@ enum PageChange {
     HelmOp(Change<HelmOp>),
     Bundle(Change<Bundle>),
     Deployment(Change<BundleDeployment>),
+    Event(Change<Event>),
 }
 
 /// The page of a HelmOp, and its changes.
@@ -191,79 +224,109 @@ pub async fn page(
 ) -> Result<(), Failure> {
     // Finds out what is wrong before a watch waits for something that does not exist.
     let first = observed(cluster, name, Parts::All).await?;
-    let namespace = &*cluster.namespace;
-    let (own, deployments) = (format!("metadata.name={name}"), deployments_of(namespace, name));
+    let namespace = Scope::Namespace(&cluster.namespace);
+    let config = watcher::Config::default;
+    let own = config().fields(&format!("metadata.name={name}"));
+    let deployments = config().labels(&deployments_of(&cluster.namespace, name));
+    let events = config().fields(&events_of(name));
     let mut changes = select_all([
-        changes_of(
-            cluster,
-            Scope::Namespace(namespace),
-            watcher::Config::default().fields(&own),
-            PageChange::HelmOp,
+        changes_of(cluster, namespace, own.clone(), PageChange::HelmOp),
+        or_none(changes_of(cluster, namespace, own, PageChange::Bundle), || {
+            PageChange::Bundle(Change::Listed)
+        }),
+        or_none(
+            changes_of(cluster, Scope::All, deployments, PageChange::Deployment),
+            || PageChange::Deployment(Change::Listed),
         ),
-        changes_of(
-            cluster,
-            Scope::Namespace(namespace),
-            watcher::Config::default().fields(&own),
-            PageChange::Bundle,
-        ),
-        changes_of(
-            cluster,
-            Scope::All,
-            watcher::Config::default().labels(&deployments),
-            PageChange::Deployment,
-        ),
+        or_none(changes_of(cluster, Scope::All, events, PageChange::Event), || {
+            PageChange::Event(Change::Listed)
+        }),
     ]);
-    let mut helmops = Watched::default();
-    let mut bundles = Watched::default();
-    let mut on_clusters = Watched::default();
+    let mut watched = WatchedPage::default();
     let mut view = PageView {
         screen,
         before: None,
         rows: None,
     };
     view.show(&first, console)?;
-    let events = first.events;
-    while let Some(()) = next(&mut changes, |change| match change {
-        PageChange::HelmOp(change) => helmops.apply(change),
-        PageChange::Bundle(change) => bundles.apply(change),
-        PageChange::Deployment(change) => on_clusters.apply(change),
-    })
-    .await?
-    {
-        if helmops.listed.is_some() || bundles.listed.is_some() || on_clusters.listed.is_some() {
+    while let Some(()) = next(&mut changes, screen, |change| watched.apply(change)).await? {
+        if !watched.is_current() {
             continue;
         }
-        let Some(helmop) = first_valid(&helmops) else {
-            if helmops.objects.is_empty() && !bundles.objects.is_empty() {
-                continue;
+        match watched.observed(&first) {
+            Some(observed) => view.show(&observed, console)?,
+            None => {
+                return Err(Failure::negative(format!(
+                    "HelmOp {name:?} in {namespace} was deleted"
+                )));
             }
-            return Err(Failure::negative(format!(
-                "HelmOp {name:?} in namespace {namespace:?} was deleted"
-            )));
-        };
-        let observed = Observed {
-            helmop,
-            bundle: first_valid(&bundles),
-            deployments: on_clusters.objects.values().cloned().collect(),
-            events: events.clone(),
-            notes: Vec::new(),
-        };
-        view.show(&observed, console)?;
+        }
     }
     Ok(())
 }
+
+/// What the page shows.
+#[derive(Default)]
+struct WatchedPage {
+    helmops: Watched<HelmOp>,
+    bundles: Watched<Bundle>,
+    deployments: Watched<BundleDeployment>,
+    events: Watched<Event>,
+}
+
+impl WatchedPage {
+    fn apply(&mut self, change: PageChange) {
+        match change {
+            PageChange::HelmOp(change) => self.helmops.apply(change),
+            PageChange::Bundle(change) => self.bundles.apply(change),
+            PageChange::Deployment(change) => self.deployments.apply(change),
+            PageChange::Event(change) => self.events.apply(change),
+        }
+    }
+
+    const fn is_current(&self) -> bool {
+        self.helmops.is_current()
+            && self.bundles.is_current()
+            && self.deployments.is_current()
+            && self.events.is_current()
+    }
+
+    /// The objects; `None` without a HelmOp. `first` has what could not be read.
+    fn observed(&self, first: &Observed) -> Option<Observed> {
+        Some(Observed {
+            helmop: first_valid(&self.helmops)?,
+            bundle: first_valid(&self.bundles),
+            deployments: self.deployments.objects.values().cloned().collect(),
+            events: self
+                .events
+                .objects
+                .values()
+                .filter_map(Decoded::valid)
+                .cloned()
+                .collect(),
+            notes: first.notes.clone(),
+        })
+    }
+}
+
+type PageChanges<'a> = Pin<Box<dyn Stream<Item = Result<PageChange, Failure>> + 'a>>;
 
 fn changes_of<'a, K: Object + Sync + 'static>(
     cluster: &'a Cluster,
     scope: Scope<'a>,
     config: watcher::Config,
     wrap: fn(Change<K>) -> PageChange,
-) -> std::pin::Pin<Box<dyn Stream<Item = Result<PageChange, Failure>> + 'a>> {
+) -> PageChanges<'a> {
     Box::pin(
         cluster
             .watch::<K>(scope, config)
             .map(move |change| change.map(wrap)),
     )
+}
+
+/// What cannot be watched is shown as an empty list: the page notes that it cannot be read.
+fn or_none<'a>(changes: PageChanges<'a>, none: impl Fn() -> PageChange + 'a) -> PageChanges<'a> {
+    Box::pin(changes.map(move |change| Ok(change.unwrap_or_else(|_| none()))))
 }
 
 fn first_valid<K: Clone>(watched: &Watched<K>) -> Option<K> {
@@ -282,7 +345,6 @@ impl PageView {
         let now = Timestamp::now();
         let report = HelmOpReport::of(observed, now);
         match (self.screen, &self.before) {
-            (Screen::Terminal, Some(before)) if *before == report => {}
             (Screen::Terminal, _) => {
                 self.screen.clear(console)?;
                 report.write(console, now)?;
@@ -338,7 +400,7 @@ fn lines(before: Option<&HelmOpReport>, after: &HelmOpReport) -> Vec<[Cell; 5]> 
             style::state(&state),
             version.into(),
             ready.into(),
-            message.into(),
+            Cell::or_blank(message),
         ]);
     }
     let known = before.map(|before| &*before.clusters).unwrap_or_default();
@@ -366,7 +428,7 @@ fn cluster_line(cluster: &ClusterReport, state: &str) -> [Cell; 5] {
         style::state(state),
         (&*cluster.version).into(),
         (&*cluster.runs).into(),
-        (&*cluster.message).into(),
+        Cell::or_blank(&*cluster.message),
     ]
 }
 

@@ -4,7 +4,7 @@
 //! polls and the remedies are those of the controller's functions.
 //!
 //! ```text
-//! read ─► Observed ─┬► summary ─────────────────────────────┬► status  (a list, or a page for one)
+//! read ─► Observed ─┬► summary ────────────────────────────────┬► status (a list, or a page for one)
 //! live (--watch) ───┤  conditions, clusters, event_log ─► page ┘
 //!                   ├► tree
 //!                   └► history

@@ -11,6 +11,7 @@ use super::{
     conditions::{self, ConditionReport},
     event_log::{self, EventReport, Subjects},
     next_command::{NextCommand, next},
+    polling::PollState,
     read::Observed,
     summary::HelmOpSummary,
     times::{relative, since},
@@ -204,20 +205,20 @@ impl HelmOpReport {
 
     fn polls(&self, now: Timestamp) -> String {
         let polling = &self.summary.polling;
-        let mut parts = Vec::new();
-        if polling.interval.is_empty() {
-            parts.push("off".to_owned());
-        } else {
-            parts.push(format!("every {}", polling.interval));
-        }
         let with_time = |time: &str| format!("{} ({time})", relative(time, now));
+        let mut parts = vec![if polling.interval.is_empty() {
+            "off".to_owned()
+        } else {
+            format!("every {}", polling.interval)
+        }];
         if !polling.last.is_empty() {
             parts.push(format!("last {}", with_time(&polling.last)));
         }
-        if !polling.next.is_empty() {
-            parts.push(format!("next {}", with_time(&polling.next)));
-        } else if !polling.interval.is_empty() {
-            parts.push(format!("next {}", polling.next_in_words(now)));
+        match polling.state {
+            PollState::Off => {}
+            PollState::Scheduled => parts.push(format!("next {}", with_time(&polling.next))),
+            PollState::Due => parts.push("next is due now".to_owned()),
+            PollState::Retrying => parts.push("which failed; it is retried".to_owned()),
         }
         parts.join(", ")
     }

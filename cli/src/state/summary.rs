@@ -136,7 +136,7 @@ impl<'h> State<'h> {
             };
             return because(state, refused);
         }
-        if !helmop_was_seen(status) {
+        if !was_seen(status) {
             return Self {
                 state: "New",
                 reason: "",
@@ -175,7 +175,7 @@ impl<'h> State<'h> {
 }
 
 /// Whether the controller has written a status.
-fn helmop_was_seen(status: &HelmOpStatus) -> bool {
+fn was_seen(status: &HelmOpStatus) -> bool {
     !status.base.conditions.is_empty()
 }
 
@@ -250,7 +250,7 @@ impl Columns {
             cells.extend([
                 (&*summary.chart).into(),
                 (&*summary.repo).into(),
-                Cell::from(&*summary.message),
+                Cell::or_blank(&*summary.message),
             ]);
         }
         cells

@@ -187,10 +187,18 @@ fn folded_clusters(hidden: &[&ClusterReport]) -> String {
     let others = hidden.len() - ready;
     match (ready, others) {
         (0, 0) => String::new(),
-        (ready, 0) => format!("{ready} ready clusters (--clusters all)"),
-        (0, others) => format!("{others} clusters that are not ready (--limit)"),
-        (ready, others) => format!("{ready} ready clusters, and {others} that are not (--clusters, --limit)"),
+        (ready, 0) => format!("{} (--clusters all)", numbered(ready, "ready cluster")),
+        (0, others) => format!("{} not ready (--limit)", numbered(others, "cluster")),
+        (ready, others) => format!(
+            "{} and {} not ready (--clusters, --limit)",
+            numbered(ready, "ready cluster"),
+            numbered(others, "cluster")
+        ),
     }
+}
+
+fn numbered(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn cluster(report: &ClusterReport, deployment: Option<&Deployment<'_>>, fold: Fold) -> TreeNode {
@@ -231,7 +239,7 @@ fn cluster(report: &ClusterReport, deployment: Option<&Deployment<'_>>, fold: Fo
         .collect();
     let hidden = rows.len().saturating_sub(fold.limit);
     if hidden > 0 {
-        node.folded = format!("{hidden} objects (--limit)");
+        node.folded = format!("{} (--limit)", numbered(hidden, "object"));
     }
     node
 }
@@ -287,8 +295,8 @@ fn add(table: &mut Table, node: &TreeNode, own: &str, below: &str) {
     table.row([
         object,
         style::state(&node.state),
-        or_blank(&node.detail),
-        or_blank(&node.message),
+        Cell::or_blank(&*node.detail),
+        Cell::or_blank(&*node.message),
     ]);
     let has_folded = !node.folded.is_empty();
     let last = node.children.len().saturating_sub(1);
@@ -307,18 +315,6 @@ fn add(table: &mut Table, node: &TreeNode, own: &str, below: &str) {
     }
     if has_folded {
         table.row([Cell::styled(Style::Faint, format!("{below}└─ … {}", node.folded))]);
-    }
-}
-
-/// Most nodes of a tree have neither a detail nor a message.
-fn or_blank(text: &str) -> Cell {
-    if text.is_empty() {
-        Cell {
-            text: String::new(),
-            style: None,
-        }
-    } else {
-        Cell::from(text)
     }
 }
 
@@ -401,7 +397,7 @@ mod tests {
         );
         let all = text(&observed, WhichClusters::All, 20);
         assert!(
-            all.contains("… 980 ready clusters, and 1 that are not (--clusters, --limit)"),
+            all.contains("… 980 ready clusters and 1 cluster not ready (--clusters, --limit)"),
             "{all}"
         );
         let none = text(&observed, WhichClusters::None, 20);

@@ -1,6 +1,7 @@
 //! What a person reads: tables, colors, ages, progress.
 
 pub mod age;
+pub mod marks;
 pub mod progress;
 pub mod style;
 pub mod table;

@@ -24,6 +24,16 @@ impl Cell {
         }
     }
 
+    /// A text that may be empty and stays so, for a column at the end: a message, a detail.
+    pub fn or_blank(text: impl Into<String>) -> Self {
+        let text = text.into();
+        if text.is_empty() {
+            Self { text, style: None }
+        } else {
+            Self::from(text)
+        }
+    }
+
     fn width(&self) -> usize {
         self.text.chars().count()
     }
@@ -157,6 +167,7 @@ fn line(row: &[Cell], widths: &[usize], styles: Styles) -> String {
         });
         gap = width + GAP - cell.width();
     }
+    line.truncate(line.trim_end_matches(' ').len());
     line
 }
 

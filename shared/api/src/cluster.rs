@@ -146,5 +146,7 @@ wire! {
         "lastSeen" | nullable => last_seen: String,
         /// Namespace of the agent on the cluster.
         "namespace" | nullable => namespace: String,
+        /// Version of the agent. Fleet's agent does not report it, and Fleet's CRD has no such field.
+        "version" | nullable => version: String,
     }
 }

@@ -120,7 +120,7 @@ fn bundle_deployment() -> Value {
             r#".status.conditions[?(@.type=="Monitored")].status"#,
         ),
         AGE,
-        MESSAGE,
+        wide("Message", r#".status.conditions[?(@.status!="True")].message"#),
     ];
     crd::<BundleDeployment>(structural::<BundleDeployment>(), None, &columns, true)
 }

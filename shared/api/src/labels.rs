@@ -96,6 +96,9 @@ keys! {
     /// Removed by the agent after the release is uninstalled.
     BUNDLE_DEPLOYMENT_FINALIZER: Finalizer on "BundleDeployment" = "fleet.cattle.io/bundle-deployment-finalizer";
     // Bundles are owned by their HelmOp, so helmops needs no finalizer.
+    /// Set by `kubectl helmop cluster leave --delete-releases`, and removed by it when the agent has uninstalled the releases: until
+    /// then the agent needs its account.
+    LEAVE_FINALIZER: Finalizer on "Cluster" = "helmops.fleet.cattle.io/leave";
     /// Left by Fleet's own controller; helmops removes it from deleted HelmOps.
     HELMOP_FINALIZER: Finalizer on "HelmOp" = "fleet.cattle.io/helmop-finalizer";
 }

@@ -104,7 +104,7 @@ wire! {
 }
 
 wire! {
-    /// When objects of a kind are ready. `failed`, `inProgress` and `current` are evaluated in this order, and the first one that is
+    /// When objects of a kind are ready. `inProgress`, `failed` and `current` are evaluated in this order, and the first one that is
     /// true applies; if none is, the object is in progress.
     pub struct ReadyExpression: [unknown: UnknownFields] {
         /// API version of the objects, such as `apps/v1`. All versions of the group are meant.

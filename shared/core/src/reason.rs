@@ -173,16 +173,22 @@ reasons! {
         Installed: "",
         /// A release was upgraded.
         Upgraded: "",
-        /// A release failed or did not become ready in time, and was rolled back or uninstalled, since `helm.atomic` or `lifecycle` says so.
+        /// A release failed or did not become ready in time, and was rolled back, since `helm.atomic` or `lifecycle` says so.
         RolledBack: "The message says what failed. Correct it; the next change is deployed as usual.",
-        /// A release was uninstalled, or its records were deleted and its objects kept.
-        Uninstalled: "",
+        /// A release was uninstalled, or its records were deleted and its objects kept. As a warning: an attempt failed, and `helm.atomic` or `lifecycle` says so.
+        Uninstalled: "If it is a warning, the message says what failed. Correct it; the next change is deployed as usual.",
+        /// The retries that `lifecycle` grants are used up: from now on, there is one attempt an hour.
+        RetriesExhausted: "Correct what failed: a change is deployed immediately. Or request an attempt, see [lifecycle.md](lifecycle.md#requests).",
+        /// `lifecycle.suspend` is set: the release is left as it is.
+        Suspended: "",
+        /// The release is not suspended any more.
+        Resumed: "",
         /// An object of a release was changed or deleted by another client.
-        DriftDetected: "Undo the change, set `correctDrift.enabled`, or ignore the field in `diff.comparePatches`.",
+        DriftDetected: "Undo the change, set `correctDrift.enabled` or `lifecycle.drift.mode`, or ignore the field in `diff.comparePatches` or `lifecycle.drift.ignore`.",
         /// A changed object is again as the chart has it.
         DriftCorrected: "",
     }
-    LIFECYCLE "Life cycle: conditions of BundleDeployments with `spec.lifecycle`, see [lifecycle.md](lifecycle.md)" {
+    LIFECYCLE "Life cycle: conditions of BundleDeployments with `spec.lifecycle`, see [lifecycle.md](lifecycle.md); results of tests in events too" {
         /// The release was installed, and is ready if that is awaited.
         InstallSucceeded: "",
         /// The installation failed, or the release was not ready in time.
@@ -205,6 +211,8 @@ reasons! {
         RollbackFailed: "The message has the error of Helm. The rollback is tried again.",
         /// A failed attempt was uninstalled.
         UninstallSucceeded: "",
+        /// The release failed on more clusters than before. Used in events of HelmOps.
+        ReleasesFailed: "The message has a cluster with its failure, and `status.lifecycle` the number of clusters. For the others, see their BundleDeployments.",
     }
     STATE "State" {
         /// The HelmOp is valid and its Bundle is up to date.

@@ -32,6 +32,16 @@ pub enum ResolveError {
     },
 }
 
+impl ResolveError {
+    /// Whether the versions were listed, and none of them is selected.
+    pub const fn is_of_selection(&self) -> bool {
+        matches!(
+            self,
+            Self::Repository(RepositoryError::Select { .. }) | Self::Registry(RegistryError::Select { .. })
+        )
+    }
+}
+
 impl ClassifiedError for ResolveError {
     fn classify(&self) -> Classified {
         match self {

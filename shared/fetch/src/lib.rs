@@ -13,6 +13,7 @@ mod cache;
 mod chart_errors;
 mod download;
 mod error;
+mod explain;
 mod http;
 mod metrics;
 mod oci;
@@ -52,6 +53,7 @@ pub use self::{
     bounds::MemoryBounds,
     download::{ChartDownload, DigestMismatch, DownloadError, Downloaded, MAX_ARCHIVE, Origin},
     error::ResolveError,
+    explain::{ChartExplanation, JudgedVersion, Listed, ListedVersion, Listing},
     http::{Addresses, CaCertificate, Cidr, CidrError},
     metrics::{FetchMetrics, ResolutionMetrics, resolution_failures},
     repository::{ChartInterest, normalized_index_url},
@@ -110,6 +112,13 @@ impl Resolver {
         })
     }
 
+    /// Keeps what [`ChartResolver::explain`] shows to a person, besides what a selection needs.
+    #[must_use]
+    pub const fn with_details(mut self) -> Self {
+        self.repositories.keep_details();
+        self
+    }
+
     /// Waits until a HelmOp of a namespace may resolve its charts.
     pub async fn acquire_permit(&self, namespace: &Arc<str>) -> ResolvePermit {
         self.permits.acquire(namespace).await
@@ -165,6 +174,15 @@ impl Resolver {
     }
 }
 
+/// The selection of a version, with its explanation.
+#[derive(Debug)]
+pub struct ExplainedSelection {
+    /// The version that a reconciliation would get now, or its error.
+    pub selected: Result<ChartVersion, ResolveError>,
+    /// The versions of the chart; `None` if they were not listed.
+    pub explanation: Option<ChartExplanation>,
+}
+
 /// Resolves the charts of one HelmOp.
 pub struct ChartResolver<'a> {
     resolver: &'a Resolver,
@@ -191,18 +209,92 @@ impl ChartResolver<'_> {
         result
     }
 
-    async fn resolve_unlimited(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
+    /// Selects a version as [`Self::resolve`] does, and explains the selection from the same response.
+    ///
+    /// # Errors
+    /// If the repository or registry cannot be read. That no version is selected is no error.
+    pub async fn explain(&mut self, request: &ChartRequest<'_>) -> Result<ExplainedSelection, ResolveError> {
+        let (selected, listing) = match self.resolve(request).await {
+            Ok(version) => (Ok(version), Listing::AsNeeded),
+            Err(error) if error.is_of_selection() => (Err(error), Listing::Always),
+            Err(error) => return Err(error),
+        };
+        Ok(ExplainedSelection {
+            explanation: self.list(request, listing).await?,
+            selected,
+        })
+    }
+
+    /// The versions of a chart, and what the selection makes of each; `None` for an archive, and if they are listed only as needed.
+    ///
+    /// # Errors
+    /// If the repository or registry cannot be read.
+    pub async fn list(
+        &mut self,
+        request: &ChartRequest<'_>,
+        listing: Listing,
+    ) -> Result<Option<ChartExplanation>, ResolveError> {
+        let time_limit = self.time_limit.clone();
+        let list = Box::pin(time_limit.run(self.list_unlimited(request, listing))).await;
+        list.unwrap_or(Err(ResolveError::Deadline {
+            limit: time_limit::LIMIT,
+        }))
+    }
+
+    /// If a selection preceded it, its response is cached and recent enough.
+    async fn list_unlimited(
+        &mut self,
+        request: &ChartRequest<'_>,
+        listing: Listing,
+    ) -> Result<Option<ChartExplanation>, ResolveError> {
+        let Self {
+            resolver, context, ..
+        } = *self;
+        let access = self.access().await?;
+        match request.source() {
+            ChartSource::Archive { .. } => Ok(None),
+            ChartSource::Oci { repo } => {
+                let registries = &resolver.registries;
+                let chart = registries
+                    .chart(&resolver.http, access, repo)
+                    .map_err(ResolveError::Registry)?;
+                let explanation = registries.explain(&chart, &request.version, listing, context.since);
+                explanation.await.map_err(ResolveError::Registry)
+            }
+            ChartSource::Repository { repo, chart } => {
+                let explanation = resolver.repositories.explain(
+                    &resolver.http,
+                    access,
+                    context.interest,
+                    ChartRef { repo, chart },
+                    &request.version,
+                    context.since,
+                );
+                explanation.await.map(Some).map_err(ResolveError::Repository)
+            }
+        }
+    }
+
+    /// The credentials and the trust. The Secret is read once, before the first request to a repository.
+    async fn access(&mut self) -> Result<&Access, ResolveError> {
         let Self {
             resolver,
             context,
             valid,
             ..
         } = *self;
-        // The Secret is read once, before the first request to a repository.
         let (access, _) = match &mut self.access {
             Some(access) => access,
             none => none.insert(read_access(resolver, context, valid, &self.time_limit).await?),
         };
+        Ok(access)
+    }
+
+    async fn resolve_unlimited(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
+        let Self {
+            resolver, context, ..
+        } = *self;
+        let access = self.access().await?;
         match request.source() {
             // An archive has no versions, and is never resolved.
             ChartSource::Archive { .. } => Ok(ChartVersion::default()),

@@ -3,8 +3,8 @@
 use std::{io::BufReader, sync::Arc, time::Instant};
 
 use helm_index::{
-    self as index, ChartFilter, Index, IndexEntry, IndexError, Layout, OwnedVersionRequest, SelectError,
-    VersionRequest, select,
+    self as index, ChartFilter, Detail, Index, IndexEntry, IndexError, Layout, OwnedVersionRequest,
+    SelectError, VersionRequest, explain, select,
 };
 use helmops_core::chart::{
     location::{self, without_credentials},
@@ -26,6 +26,7 @@ use super::{
     budget::Budget,
     cache::{Cache, CacheSettings, Requester, Sizes},
     chart_errors,
+    explain::{ChartExplanation, Listed, ListedVersion},
     http::{
         FetchError, FetchErrorKind, HttpClient, HttpRequest, HttpResponse, Limits, RepositoryId,
         RequestPermit, read_error,
@@ -103,6 +104,7 @@ pub struct Repositories {
     cache: Cache<IndexKey, CachedIndex, RepositoryError>,
     overflows: Overflows<IndexKey>,
     limits: Limits,
+    detail: Detail,
     budget: Budget,
     selections: SelectionPermits,
     fetches: FetchMetrics,
@@ -183,10 +185,16 @@ impl Repositories {
             cache: Cache::new(settings, sizes, fetches.clone()),
             overflows: Overflows::default(),
             limits,
+            detail: Detail::Selection,
             budget,
             selections,
             fetches,
         }
+    }
+
+    /// With what a person wants to know of each version.
+    pub const fn keep_details(&mut self) {
+        self.detail = Detail::Full;
     }
 
     /// Resolves a request to a version, from the index at `since` or later.
@@ -210,6 +218,55 @@ impl Repositories {
             url: recorded_url(&base, &entry.url),
             version: entry.version,
         })
+    }
+
+    /// The versions of the chart in the index at `since` or later, and why each is selected or not.
+    ///
+    /// # Errors
+    /// If the index cannot be read, or lacks the chart.
+    pub async fn explain(
+        &self,
+        http: &HttpClient,
+        access: &Access,
+        interest: &ChartInterest<'_>,
+        chart: ChartRef<'_>,
+        request: &VersionRequest<'_>,
+        since: Instant,
+    ) -> Result<ChartExplanation, RepositoryError> {
+        let ChartRef { repo, chart } = chart;
+        let source = IndexSource::new(repo, access).map_err(RepositoryError::Fetch)?;
+        let index = self
+            .index(http, &source, interest, chart, since)
+            .await
+            .map_err(|error| source.own_error(error))?;
+        let versions = index.index.versions(chart);
+        let len = versions.map_err(|error| source.index_error(error))?.len();
+        let base = index_url(repo).map_err(RepositoryError::Fetch)?;
+        let (chart, request) = (chart.to_owned(), OwnedVersionRequest::from(request));
+        let work = move || {
+            let index = &index.index;
+            let entries = index.versions(&chart).unwrap_or_default();
+            let explanation = explain(&chart, entries, &request.borrowed());
+            let listed = |entry: &IndexEntry| ListedVersion {
+                version: entry.version.clone(),
+                digest: digest(&entry.digest).to_owned(),
+                url: recorded_url(&base, &entry.url),
+                created: entry.created.clone(),
+                deprecated: entry.deprecated,
+                app_version: entry
+                    .details
+                    .as_ref()
+                    .map(|details| details.app_version.clone())
+                    .unwrap_or_default(),
+            };
+            let skipped = index.skipped_entries.get(&chart);
+            ChartExplanation {
+                list: Listed::new(explanation, listed),
+                skipped: skipped.cloned().unwrap_or_default(),
+                other_tags: 0,
+            }
+        };
+        Ok(self.selections.run(access, len, work).await)
     }
 
     /// The entry of a version, as the index has it at `since` or later.
@@ -373,9 +430,10 @@ impl Repositories {
         let is_cross_origin = response.is_cross_origin();
         let filter = charts.clone();
         let mut reservation = self.budget.reservation(&source.access.namespace);
+        let detail = self.detail;
         let index = response
             .read(self.limits, move |body| {
-                match index::read_metered(BufReader::new(body), &filter, layout, &mut reservation) {
+                match index::read_metered(BufReader::new(body), &filter, layout, detail, &mut reservation) {
                     Err(IndexError::Input(error)) => Err(read_error(&error)),
                     other => Ok(other),
                 }

@@ -54,11 +54,11 @@ use self::collect::Collector;
 use self::source::Source;
 
 pub use self::{
-    entry::IndexEntry,
+    entry::{EntryDetails, IndexEntry, SkippedEntry},
     error::{DocumentKind, IndexError},
     meter::{Meter, OverBudget, Unmetered},
     request::{OwnedVersionRequest, VersionRequest, is_complete_version, is_strict_version},
-    select::{Candidate, Nearest, SelectError, select},
+    select::{Candidate, Explained, Explanation, Nearest, SelectError, Verdict, explain, select},
 };
 
 /// How much of the requested charts is kept, in bytes: some 60,000 versions, more than large repositories list in total.
@@ -77,6 +77,8 @@ pub struct Index {
     pub charts: BTreeMap<String, Vec<IndexEntry>>,
     /// How many invalid entries of requested charts were skipped.
     pub skipped: u64,
+    /// Some of them, by chart, with [`Detail::Full`] only.
+    pub skipped_entries: BTreeMap<String, Vec<SkippedEntry>>,
 }
 
 impl Index {
@@ -105,6 +107,16 @@ impl Index {
     }
 }
 
+/// How much of a version is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// What a selection needs.
+    #[default]
+    Selection,
+    /// What a person wants to know as well: [`EntryDetails`], and why entries were skipped.
+    Full,
+}
+
 /// The expected layout of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
@@ -123,10 +135,10 @@ pub enum Layout {
 /// - [`IndexError::UnsupportedLayout`], with [`Layout::Any`] only: fetch the document again for [`Layout::General`];
 /// - any other, if the document is invalid. A requested chart that is not listed is not an error here.
 pub fn read(input: impl io::Read, filter: &ChartFilter, layout: Layout) -> Result<Index, IndexError> {
-    read_metered(input, filter, layout, &mut Unmetered)
+    read_metered(input, filter, layout, Detail::Selection, &mut Unmetered)
 }
 
-/// Like [`read`], but `meter` limits the memory for what is kept.
+/// Like [`read`], but keeps this much detail, and `meter` limits the memory for what is kept.
 ///
 /// # Errors
 /// Those of [`read`], and [`IndexError::OverBudget`] if the meter does not grant enough memory.
@@ -134,6 +146,7 @@ pub fn read_metered(
     input: impl io::Read,
     filter: &ChartFilter,
     layout: Layout,
+    detail: Detail,
     meter: &mut dyn Meter,
 ) -> Result<Index, IndexError> {
     let mut source = Source::open(input, layout).map_err(IndexError::Input)?;
@@ -141,7 +154,7 @@ pub fn read_metered(
         return Err(IndexError::NotUtf8(encoding));
     }
     if layout == Layout::Any {
-        match read_fast(&mut source, filter, meter) {
+        match read_fast(&mut source, filter, detail, meter) {
             Err(FastReadError::Unsupported) if source.rewind() => {}
             Err(FastReadError::Unsupported) => return Err(IndexError::UnsupportedLayout),
             Err(FastReadError::Input(error)) => return Err(IndexError::Input(error)),
@@ -149,7 +162,7 @@ pub fn read_metered(
         }
     }
     let is_markup = source.first() == Some(b'<');
-    read_general(source, filter, meter).map_err(|error| match error {
+    read_general(source, filter, detail, meter).map_err(|error| match error {
         IndexError::Malformed(_) | IndexError::CutOff(_) | IndexError::NotAnIndex(_) if is_markup => {
             IndexError::NotAnIndex(DocumentKind::WebPage)
         }
@@ -175,9 +188,10 @@ impl From<io::Error> for FastReadError {
 fn read_fast<R: io::Read>(
     source: &mut Source<R>,
     filter: &ChartFilter,
+    detail: Detail,
     meter: &mut dyn Meter,
 ) -> Result<Result<Index, IndexError>, FastReadError> {
-    let mut collector = Collector::new(filter, meter);
+    let mut collector = Collector::new(filter, detail, meter);
     match source.first() {
         Some(b'{') => json::read(source, &mut collector)?,
         Some(b'<') => return Err(FastReadError::Unsupported),
@@ -189,9 +203,10 @@ fn read_fast<R: io::Read>(
 fn read_general<R: io::Read>(
     source: Source<R>,
     filter: &ChartFilter,
+    detail: Detail,
     meter: &mut dyn Meter,
 ) -> Result<Index, IndexError> {
-    let mut collector = Collector::new(filter, meter);
+    let mut collector = Collector::new(filter, detail, meter);
     yaml::read(source, &mut collector)?;
     collector.finish()
 }

@@ -7,6 +7,7 @@
 //! | interrupted | unlock | uninstall | forget |
 //! | current | - | uninstall | forget |
 //! | outdated | upgrade | uninstall | forget |
+//! | of a user's Helm, to be taken over | take over: adopt or upgrade | - | - |
 //! | failed, nothing deployed before | install again | uninstall | forget |
 //! | failed, with a deployed revision | upgrade again | uninstall | forget |
 //! | uninstalling | uninstall, then install | uninstall | uninstall |
@@ -39,6 +40,11 @@ pub enum Action {
         /// revisions.
         discard: Option<u64>,
     },
+    /// Take over the release of a user's Helm: adopt it as it is, or upgrade it if anything differs ([`crate::adoption`]).
+    TakeOver {
+        /// The deployed revision.
+        revision: u64,
+    },
     /// Uninstall.
     Uninstall,
     /// Delete the records and keep the objects.
@@ -56,6 +62,7 @@ pub fn to_deploy(state: ReleaseState) -> Action {
         ReleaseState::Interrupted(Pending { revision, .. }) => Action::Unlock { revision },
         ReleaseState::Current { .. } => Action::None,
         ReleaseState::Outdated { .. } => Action::Upgrade { discard: None },
+        ReleaseState::Unmanaged { revision } => Action::TakeOver { revision },
         ReleaseState::Failed(failed) => again(&failed),
         ReleaseState::Uninstalling => Action::Uninstall,
         ReleaseState::Foreign(owner) => Action::Refuse(owner),
@@ -76,7 +83,8 @@ fn again(failed: &Failed) -> Action {
 /// The next step for a release that is not wanted any more.
 pub fn to_remove(state: &ReleaseState, keep_objects: bool) -> Action {
     match state {
-        ReleaseState::Absent | ReleaseState::Foreign(_) => Action::None,
+        // What was not taken over yet is still the user's.
+        ReleaseState::Absent | ReleaseState::Foreign(_) | ReleaseState::Unmanaged { .. } => Action::None,
         ReleaseState::Busy(pending) => Action::Wait(pending.clone()),
         ReleaseState::Uninstalled => Action::Forget,
         ReleaseState::Uninstalling => Action::Uninstall,
@@ -142,6 +150,12 @@ mod tests {
                 upgrade(None),
                 Action::Uninstall,
                 Action::Forget,
+            ),
+            (
+                ReleaseState::Unmanaged { revision: 2 },
+                Action::TakeOver { revision: 2 },
+                Action::None,
+                Action::None,
             ),
             (
                 failed(false, true),

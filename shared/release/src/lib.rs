@@ -3,6 +3,7 @@
 //! Values in, values out: the current time and names are parameters, and nothing here reads a clock, a file or a socket.
 
 pub mod action;
+pub mod adoption;
 pub mod chart_metadata;
 pub mod dependencies;
 pub mod drift;

@@ -224,7 +224,7 @@ fn entries<'o>(object: &'o mut Value, field: &str) -> &'o mut Map<String, Value>
 }
 
 /// The entries of a mapping. What is none becomes an empty one: nothing else can be there.
-fn mapping(value: &mut Value) -> &mut Map<String, Value> {
+pub(crate) fn mapping(value: &mut Value) -> &mut Map<String, Value> {
     match value {
         Value::Object(entries) => entries,
         other => {
@@ -307,6 +307,35 @@ mod tests {
         let object = rendered(&step(None), &text).pop().unwrap();
         let expected = json!({ "a": "yes", "b": "010", "c": 1000, "d": 9_007_199_254_740_993_i64, "e": "x\ny\n", "f": null });
         assert_eq!(object["data"], expected);
+    }
+
+    #[test]
+    fn texts_keep_their_separators_and_empty_lines() {
+        let script = "#!/bin/sh\n---\n\n\n--- # no document\n  cat <<EOF\n\n---\nkind: Pod\nEOF\n\n";
+        let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+        let block = |key: &str, text: &str| {
+            let lines: Vec<_> = text.lines().map(|line| format!("    {line}\n")).collect();
+            format!("  {key}: |+\n{}", lines.concat())
+        };
+        let data = format!(
+            "data:\n{}{}",
+            block("script", script),
+            block("certificate", certificate)
+        );
+        let text = [document("ConfigMap", "a", &data), document("ConfigMap", "b", "")].join("---\n");
+        let objects = rendered(&step(None), &text);
+        assert_eq!(objects.len(), 2);
+        assert_eq!(
+            objects[0]["data"],
+            json!({ "script": script, "certificate": certificate })
+        );
+    }
+
+    #[test]
+    fn the_same_object_may_be_there_twice() {
+        // As a hook of two events, for example.
+        let text = [document("ConfigMap", "a", ""), document("ConfigMap", "a", "")].join("---\n");
+        assert_eq!(rendered(&step(None), &text).len(), 2);
     }
 
     #[test]

@@ -46,6 +46,11 @@ pub enum ReleaseState {
         /// The base of the upgrade.
         revision: u64,
     },
+    /// A release of a user's Helm is deployed, and may be taken over.
+    Unmanaged {
+        /// The deployed revision.
+        revision: u64,
+    },
     /// The last operation failed.
     Failed(Failed),
     /// An uninstallation started and has not ended.
@@ -108,6 +113,9 @@ impl ReleaseState {
             }
             Status::Uninstalling => Self::Uninstalling,
             Status::Uninstalled => Self::Uninstalled,
+            Status::Deployed if newest.origin.owner == Owner::Other => Self::Unmanaged {
+                revision: newest.number,
+            },
             Status::Deployed if is_wanted(wanted, newest) => Self::Current {
                 revision: newest.number,
             },
@@ -149,9 +157,6 @@ fn foreign_owner(wanted: &Wanted<'_>, newest: &Revision) -> Option<ForeignOwner>
 /// Whether a deployed revision is what is wanted. Records of other agents do not have the deployment ID: there the status counts,
 /// and a later revision of an agent is a correction of the same deployment.
 fn is_wanted(wanted: &Wanted<'_>, deployed: &Revision) -> bool {
-    if deployed.origin.owner == Owner::Other {
-        return false;
-    }
     match deployed.origin.deployment_id() {
         Some(id) => id == wanted.deployment_id,
         None => wanted.applied.is_some_and(|applied| {
@@ -316,7 +321,7 @@ mod tests {
         );
         assert_eq!(
             ReleaseState::of(&take_over, &history),
-            ReleaseState::Outdated { revision: 2 }
+            ReleaseState::Unmanaged { revision: 2 }
         );
     }
 

@@ -88,8 +88,23 @@ impl Constraint {
 
     /// Whether `version` matches. A pre-release matches only a group that names a pre-release itself, such as `>=1.2-0`.
     pub fn matches(&self, version: &Version) -> bool {
-        self.groups.iter().any(|group| group.matches(version))
+        self.groups.iter().any(|group| group.unmet(version).is_none())
     }
+
+    /// Why a version does not match: for each alternative, the first condition that it does not meet. At least one alternative has
+    /// none if the version matches.
+    pub fn unmet(&self, version: &Version) -> impl Iterator<Item = Option<Unmet<'_>>> {
+        self.groups.iter().map(|group| group.unmet(version))
+    }
+}
+
+/// Why a version does not match an alternative of a constraint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmet<'a> {
+    /// It does not meet this condition.
+    Condition(Condition<'a>),
+    /// It meets all conditions, but is a pre-release, and none of them names one.
+    Prerelease,
 }
 
 impl Group {
@@ -111,12 +126,13 @@ impl Group {
         })
     }
 
-    fn matches(&self, version: &Version) -> bool {
-        (self.considers_prereleases || !version.is_prerelease())
-            && self
-                .comparators
-                .iter()
-                .all(|comparator| comparator.matches(version))
+    fn unmet(&self, version: &Version) -> Option<Unmet<'_>> {
+        let mut comparators = self.comparators.iter();
+        match comparators.find(|comparator| !comparator.matches(version)) {
+            Some(comparator) => Some(Unmet::Condition(comparator.condition())),
+            None if version.is_prerelease() && !self.considers_prereleases => Some(Unmet::Prerelease),
+            None => None,
+        }
     }
 }
 

@@ -21,6 +21,8 @@ const SHOWN_ON_FAILURE: [&str; 3] = ["helmops", "bundles", "events"];
 pub struct TestNamespace {
     name: String,
     kubectl: Kubectl,
+    /// Whether it was there before.
+    is_foreign: bool,
 }
 
 impl TestNamespace {
@@ -35,7 +37,20 @@ impl TestNamespace {
         });
         let api = Api::new(cluster)?;
         api.call(Method::POST, "api/v1/namespaces", namespace).await?;
-        Ok(Self { name, kubectl })
+        Ok(Self {
+            name,
+            kubectl,
+            is_foreign: false,
+        })
+    }
+
+    /// A namespace that a controller has created. It is not deleted when this value is dropped.
+    pub fn existing(cluster: &Cluster, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kubectl: cluster.kubectl().in_namespace(name),
+            is_foreign: true,
+        }
     }
 
     /// Its name.
@@ -67,6 +82,9 @@ impl Drop for TestNamespace {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.show();
+        }
+        if self.is_foreign {
+            return;
         }
         // Best effort: the control plane of a test ends with the test.
         let _ = self

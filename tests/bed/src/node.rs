@@ -95,21 +95,36 @@ pub async fn run_pod(
     run_pod_in(cluster, NAMESPACE, deployment, pod, &[], command).await
 }
 
-/// Runs one pod of the agent of the management cluster itself. Its Helm and its folders are on this machine.
+/// Runs one pod of the agent of the management cluster itself.
 pub async fn run_local_agent_pod(
     cluster: &Cluster,
     pod: &str,
     command: &dyn Fn(&Path) -> Command,
 ) -> Result<Pod> {
+    run_agent_pod(cluster, LOCAL_AGENT, pod, command).await
+}
+
+/// Runs one pod of the agent that is installed in a namespace, with the command, flags, environment and ServiceAccount of its
+/// Deployment. Its Helm and its folders are on this machine.
+pub async fn run_agent_pod(
+    cluster: &Cluster,
+    namespace: &str,
+    pod: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Pod> {
     let helm = agent_helm().await?;
     let folder = cluster.directory.join(pod);
+    // The volumes of a pod exist when it starts.
+    for volume in ["work", "cache"] {
+        std::fs::create_dir_all(folder.join(volume))?;
+    }
     let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
     let flags = [
         flag("helm", &helm),
         flag("work-dir", &folder.join("work")),
         flag("cache-dir", &folder.join("cache")),
     ];
-    run_pod_in(cluster, LOCAL_AGENT, "helmops-agent", pod, &flags, command).await
+    run_pod_in(cluster, namespace, "helmops-agent", pod, &flags, command).await
 }
 
 /// The same in another namespace, with flags that take precedence over those of the Deployment.

@@ -27,7 +27,8 @@ pub struct TestBed {
     cluster: Cluster,
     /// Holds the write end of the pipe; the server stops when it is closed.
     server: Child,
-    _permit: Permit,
+    /// `None` if it belongs to the test of another one, which has the permit.
+    _permit: Option<Permit>,
 }
 
 impl TestBed {
@@ -37,7 +38,17 @@ impl TestBed {
         // Without a deadline: this may compile Kubernetes.
         Tools::prepare().await?;
         let permit = acquire_permit().await?;
-        let mut server = Command::new(&testbed)
+        Self::serve(options, &testbed, Some(permit)).await
+    }
+
+    /// Starts a second control plane for the test that has this one, without a permit of its own: two tests that wait for the second
+    /// permit of each other would wait forever.
+    pub async fn start_beside(&self, options: &Options) -> Result<Self> {
+        Self::serve(options, &binary("testbed")?, None).await
+    }
+
+    async fn serve(options: &Options, testbed: &Path, permit: Option<Permit>) -> Result<Self> {
+        let mut server = Command::new(testbed)
             .args(["serve", "--end-group"])
             .args(options.arguments())
             .stdin(Stdio::piped())

@@ -10,8 +10,8 @@
 //! server is the figure to compare; rates and latencies are those of both together.
 //!
 //! Other benchmarks: [`index`], reading the index of a chart repository; [`controller`], reconciling HelmOps; and
-//! [`delivery`], deploying them to clusters, and [`planning`], only the decisions about that; and [`agent`], the releases on a
-//! cluster.
+//! [`delivery`], deploying them to clusters, and [`planning`], only the decisions about that; [`agent`], the releases on a
+//! cluster; and [`validate`], HelmOps in files.
 
 pub mod corpus;
 
@@ -35,3 +35,5 @@ pub mod delivery;
 pub mod planning;
 
 pub mod agent;
+
+pub mod validate;

@@ -136,9 +136,43 @@ async fn a_foreign_release_is_refused_and_taken_over_if_that_is_wanted() {
             &json!({ "options": { "helm": { "takeOwnership": true } } }),
         )
         .await;
+    // It is what is wanted already, so that only the record changes.
+    fixture.until_revision("web", 1).await;
+    fixture.until_ready("web").await;
+    assert_eq!(fixture.object(&object).await, before);
+    assert!(!fixture.helm_runs().iter().any(|run| run.starts_with("upgrade")));
+    let (_, record) = fixture.record(&release, 1).await.unwrap();
+    assert_eq!(record.bundle_deployment(fixture.system.name()), Some(&*release));
+    assert_eq!(record.info.description, "Install complete");
+    assert_eq!(fixture.records().await.len(), 1);
+
+    // The next version is an upgrade like any other, which adds the marks.
+    let changed = CONFIG.replace("msg: {{ .Values.msg | quote }}", "other: changed");
+    let files = [("templates/config.yaml", &*changed)];
+    fixture.charts.add("web", "1.1.0", &files).await;
+    let take_over = json!({ "options": { "helm": { "takeOwnership": true } } });
+    fixture.deploy("web", "1.1.0", &take_over).await;
     fixture.until_revision("web", 2).await;
     fixture.until_ready("web").await;
-    assert_eq!(uid(&fixture, &object).await, before.unwrap()["metadata"]["uid"]);
+    let after = fixture.object(&object).await.unwrap();
+    // What the new version does not have is gone: no other manager has kept it.
+    assert_eq!(after["data"], json!({ "other": "changed" }));
+    assert_eq!(after["metadata"]["uid"], before.unwrap()["metadata"]["uid"]);
+    assert!(after["metadata"]["labels"]["objectset.rio.cattle.io/hash"].is_string());
+}
+
+/// Anything that differs is deployed, which makes a revision.
+#[tokio::test]
+async fn a_foreign_release_with_other_values_is_taken_over_by_an_upgrade() {
+    let fixture = Fixture::new("safety-differs").await;
+    let release = fixture.name("web");
+    install_by_user(&fixture, &release).await;
+    let _agent = fixture.start().await;
+    let hash = fixture.values("web", "{\"msg\":\"other\"}").await;
+    let over = json!({ "valuesHash": hash, "options": { "helm": { "takeOwnership": true } } });
+    fixture.deploy("web", "1.0.0", &over).await;
+    fixture.until_revision("web", 2).await;
+    fixture.until_msg(&release, "other").await;
 }
 
 #[tokio::test]

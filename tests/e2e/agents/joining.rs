@@ -8,7 +8,7 @@ use crate::install::readme::{commands, shell};
 
 /// Joins the first cluster of a fixture, in a control plane that is both clusters, and returns kubectl with the kubeconfig of the agent.
 async fn join(fixture: &Fixture) -> Kubectl {
-    let script = commands("docs/agent.md", "## Join a cluster");
+    let script = commands("docs/agent.md", "### Join a cluster by hand");
     let workspace = format!("workspace={}", fixture.namespace.name());
     let script = script
         .replace("workspace=fleet-default", &workspace)

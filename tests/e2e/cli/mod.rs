@@ -2,3 +2,12 @@
 
 mod changes;
 mod ui;
+mod state;
+mod validate;
+mod charts;
+mod check;
+mod clusters;
+mod two_clusters;
+mod create;
+mod diff;
+mod environment;

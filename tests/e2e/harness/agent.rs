@@ -90,12 +90,20 @@ impl Server {
     }
 }
 
+/// The Cluster of an agent, in the management cluster.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    pub namespace: String,
+    pub name: String,
+}
+
 /// A cluster of a test.
 pub struct Fixture {
     pub bed: &'static TestBed,
     pub api: Api,
-    /// The namespace of the cluster in the management cluster: BundleDeployments, and the Cluster itself.
+    /// The namespace of the cluster in the management cluster, with its BundleDeployments.
     pub upstream: TestNamespace,
+    cluster: Membership,
     /// The namespace of the agent.
     pub system: TestNamespace,
     /// The namespace of the releases.
@@ -130,6 +138,39 @@ impl Fixture {
 
     /// The same on another control plane.
     pub async fn on(bed: &'static TestBed, prefix: &str, permissions: Permissions) -> Result<Self> {
+        let upstream = TestNamespace::create(bed, &format!("{prefix}-cluster")).await?;
+        let cluster = Membership {
+            namespace: upstream.name().to_owned(),
+            name: "edge".to_owned(),
+        };
+        let fixture = Self::installed(bed, prefix, permissions, upstream, cluster).await?;
+        fixture.join().await?;
+        Ok(fixture)
+    }
+
+    /// A cluster that the controller has given a namespace and an account.
+    pub async fn of_cluster(
+        bed: &'static TestBed,
+        prefix: &str,
+        cluster: Membership,
+        deployments: &str,
+    ) -> Result<Self> {
+        let upstream = TestNamespace::existing(bed, deployments);
+        let fixture = Self::installed(bed, prefix, Permissions::ClusterAdmin, upstream, cluster).await?;
+        eventually("the account of the cluster", SOON, async || {
+            fixture.join_namespace(deployments).await
+        })
+        .await?;
+        Ok(fixture)
+    }
+
+    async fn installed(
+        bed: &'static TestBed,
+        prefix: &str,
+        permissions: Permissions,
+        upstream: TestNamespace,
+        cluster: Membership,
+    ) -> Result<Self> {
         let files = TempDir::new_in(&bed.directory)?;
         let server = Server {
             url: bed.url.clone(),
@@ -138,7 +179,8 @@ impl Fixture {
         let namespace = async |kind: &str| TestNamespace::create(bed, &format!("{prefix}-{kind}")).await;
         let fixture = Self {
             api: Api::new(bed)?,
-            upstream: namespace("cluster").await?,
+            upstream,
+            cluster,
             system: namespace("agent").await?,
             apps: namespace("apps").await?,
             charts: Charts::start(bed, &files).await?,
@@ -150,9 +192,7 @@ impl Fixture {
             files,
             bed,
         };
-        let (workload, management) = tokio::join!(fixture.install(), fixture.join());
-        workload?;
-        management?;
+        fixture.install().await?;
         fixture
             .charts
             .add("web", "1.0.0", &[("templates/config.yaml", CONFIG)])
@@ -267,7 +307,7 @@ impl Fixture {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "fleet-agent" },
             "stringData": {
-                "deploymentNamespace": namespace, "clusterNamespace": self.upstream.name(), "clusterName": "edge",
+                "deploymentNamespace": namespace, "clusterNamespace": self.cluster.namespace, "clusterName": self.cluster.name,
                 "kubeconfig": kubeconfig(&self.management, token, namespace),
             },
         });
@@ -673,7 +713,7 @@ fn is_applied(found: &Value) -> Result<()> {
     Ok(())
 }
 
-fn kubeconfig(server: &Server, token: &str, namespace: &str) -> String {
+pub fn kubeconfig(server: &Server, token: &str, namespace: &str) -> String {
     let cluster = json!({ "server": server.url, "certificate-authority-data": STANDARD.encode(&server.ca) });
     let context = json!({ "cluster": "c", "user": "u", "namespace": namespace });
     json!({

@@ -31,16 +31,24 @@ pub async fn suite() -> &'static Suite {
 async fn start() -> Result<Suite> {
     let bed = helmops::control_plane(false).await?;
     helmops::apply_standalone(&bed.kubectl()).await?;
-    let command = |program: &Path| {
-        let mut command = bed.command(program);
-        command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
-        command
-    };
-    let controller = helmops::start_controller(&bed, "controller", &command).await?;
-    Ok(Suite {
-        bed,
-        _controller: controller,
-    })
+    Suite::on(bed, &[]).await
+}
+
+impl Suite {
+    /// Starts all controllers on a control plane, with flags that are set through their environment variables.
+    pub async fn on(bed: TestBed, flags: &[(&str, &str)]) -> Result<Self> {
+        let command = |program: &Path| {
+            let mut command = bed.command(program);
+            command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
+            command.envs(flags.iter().copied());
+            command
+        };
+        let controller = helmops::start_controller(&bed, "controller", &command).await?;
+        Ok(Self {
+            bed,
+            _controller: controller,
+        })
+    }
 }
 
 /// A namespace with clusters `c0`, `c1` and so on, and the group `all` of them.
@@ -55,7 +63,11 @@ pub struct Fixture {
 
 impl Fixture {
     pub async fn new(prefix: &str, clusters: usize) -> Self {
-        let suite = suite().await;
+        Self::in_suite(suite().await, prefix, clusters).await
+    }
+
+    /// The same on another control plane.
+    pub async fn in_suite(suite: &'static Suite, prefix: &str, clusters: usize) -> Self {
         let namespace = TestNamespace::create(&suite.bed, prefix).await.unwrap();
         let mut fixture = Self {
             suite,

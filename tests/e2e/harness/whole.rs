@@ -2,6 +2,7 @@
 //! `fleet-local/local`, which is the control plane itself, with a simulated node. HelmOps of all tests are in the namespace
 //! `fleet-local`; each test has names of its own.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -103,6 +104,13 @@ impl Whole {
 
     /// The same, with this standard input.
     pub async fn plugin_with_input(&self, arguments: &[&str], input: &str) -> Output {
+        command::run(self.command(arguments), input, DEADLINE)
+            .await
+            .unwrap()
+    }
+
+    /// The command itself, in the namespace of the HelmOps unless the arguments name one.
+    pub fn command(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
         let plugin = binary("kubectl-helmop").unwrap();
         let folders = [plugin.parent().unwrap().to_owned()];
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -111,10 +119,12 @@ impl Whole {
         command
             .arg("helmop")
             .args(arguments)
-            .args(["--namespace", NAMESPACE])
             .env("PATH", path)
             .env("KUBECONFIG", &self.bed.kubeconfig);
-        command::run(command, input, DEADLINE).await.unwrap()
+        if !arguments.iter().any(|argument| argument.as_ref() == "-n") {
+            command.args(["--namespace", NAMESPACE]);
+        }
+        command
     }
 
     /// What the command prints; it must succeed.

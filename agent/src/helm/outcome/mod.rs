@@ -28,8 +28,8 @@ pub struct Success {
     pub revision: Option<u64>,
     /// Warnings of the API server, such as `unknown field "spec.x"`: with client-side apply it drops such fields.
     pub warnings: Vec<String>,
-    /// The CRDs that were requested, as YAML documents.
-    pub crds: String,
+    /// The CRDs or objects that were requested, as YAML documents.
+    pub printed: String,
 }
 
 /// Helm failed.
@@ -102,7 +102,7 @@ pub(super) fn outcome(output: &Output, post_render_error: Option<String>) -> Res
         End::Exited(0) => Ok(Success {
             revision: revision(&output.stdout),
             warnings: warnings(&output.stderr),
-            crds: String::new(),
+            printed: String::new(),
         }),
         End::Exited(code) => Err(match (text, post_render_error) {
             (Some(text), Some(error)) if text.contains(texts::POST_RENDER) => {

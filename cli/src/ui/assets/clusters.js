@@ -11,18 +11,22 @@ function deployments(one) {
   return total > 0 ? progress(ready, total, one.parts, "Deployments") : none();
 }
 
+function labels(one) {
+  return Object.entries(one.labels).map(([name, value]) => `${name}=${value}`);
+}
+
 const COLUMNS = [
   { title: "Cluster", class: "name", cell: (one) => [h("span", { class: "quiet" }, `${one.namespace}/`), one.name] },
   { title: "State", cell: (one) => badge(one.state, one.tone) },
   {
     title: "Agent last seen",
     cell: (one) => one.lastSeen
-      ? h("span", { class: one.isSilent ? "tone-bad strong" : undefined }, ago(one.lastSeen), one.isSilent && " (silent)")
+      ? h("span", { class: one.isSilent ? "tone-bad strong" : undefined }, ago(one.lastSeen), one.isSilent && " (silent)", one.agentVersion && h("span", { class: "quiet next" }, `version ${one.agentVersion}`))
       : h("span", { class: "quiet" }, "never"),
   },
-  { title: "HelmOps ready", cell: (one) => one.desiredHelmops > 0 ? `${one.readyHelmops}/${one.desiredHelmops}` : none() },
+  { title: "HelmOps ready", cell: (one) => one.helmOps.total > 0 ? `${one.helmOps.ready}/${one.helmOps.total}` : none() },
   { title: "Deployments", cell: deployments },
-  { title: "Labels", class: "labels", cell: (one) => one.labels.length > 0 ? one.labels.map((label) => h("span", { class: "chip" }, label)) : none() },
+  { title: "Labels", class: "labels", cell: (one) => labels(one).length > 0 ? labels(one).map((label) => h("span", { class: "chip" }, label)) : none() },
   { title: "Message", class: "message", cell: (one) => text(one.message) },
 ];
 
@@ -35,7 +39,7 @@ export function clusters() {
     hint: "Name, label, state",
     empty: "No clusters. Join one with: kubectl helmop cluster join",
     itemsOf: (view) => view.clusters,
-    wordsOf: (one) => [key(one), one.state, ...one.labels, one.message],
+    wordsOf: (one) => [key(one), one.state, ...labels(one), one.message],
     changeOf: (before, after) => before?.state === after.state ? "" : `${key(after)} is now ${after.state}`,
   });
 }

@@ -1,22 +1,12 @@
 //! The list of clusters.
 
-use std::time::Duration;
-
 use helmops_api::{Cluster, Decoded};
-use helmops_core::{
-    agents::{Contact, Patience},
-    reason::Reason,
-    status::{is_silent, last_seen},
-};
+use helmops_core::{agents::AGENT_TIMEOUT, reason::Reason, status::is_silent};
 use jiff::Timestamp;
-use kube::ResourceExt;
 use serde::Serialize;
 
 use super::parts::{Part, Tone, parts};
-use crate::ui::tables::Contents;
-
-/// `--agent-timeout` of the controller, by default.
-const AGENT_TIMEOUT: Duration = Duration::from_mins(45);
+use crate::{cluster::duration::duration, clusters::list::ClusterRow, ui::tables::Contents};
 
 /// What the page shows.
 #[derive(Clone, Debug, Serialize)]
@@ -27,37 +17,22 @@ pub struct ClustersView {
     /// What is missing, and why.
     pub notes: Vec<String>,
     /// The clusters, by namespace and name.
-    pub clusters: Vec<ClusterRow>,
+    pub clusters: Vec<ClusterView>,
 }
 
 /// A cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ClusterRow {
-    /// Its namespace: the workspace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its labels, as `key=value`.
-    pub labels: Vec<String>,
-    /// `Ready`, the reason why it is not, `AgentSilent`, `Paused` or `OutOfSchedule`.
+pub struct ClusterView {
+    /// As in `kubectl helmop cluster list`.
+    #[serde(flatten)]
+    pub row: ClusterRow,
+    /// `Ready`, the reason why it is not, `AgentSilent`, `NeverSeen`, `Paused`, `OutOfSchedule` or `Invalid`.
     pub state: String,
     /// How good its state is.
     pub tone: Tone,
-    /// Why it is not ready.
-    pub message: String,
-    /// When its agent last reported; empty if it never has.
-    pub last_seen: String,
-    /// Whether its agent has not reported for too long.
-    pub is_silent: bool,
-    /// HelmOps that are ready on it.
-    pub ready_helmops: i64,
-    /// HelmOps that target it.
-    pub desired_helmops: i64,
     /// Its deployments by state.
     pub parts: Vec<Part>,
-    /// When it was created.
-    pub created: String,
 }
 
 impl ClustersView {
@@ -68,68 +43,52 @@ impl ClustersView {
             notes: clusters.note.iter().cloned().collect(),
             clusters: clusters
                 .objects()
-                .map(|cluster| ClusterRow::of(cluster, now))
+                .map(|cluster| ClusterView::of(cluster, now))
                 .collect(),
         }
     }
 }
 
-/// Whether the agent of a cluster has not reported for too long. This process only reads: reports could arrive at any time.
-pub fn silent(cluster: &Cluster, now: Timestamp) -> bool {
-    let patience = Patience {
-        limit: AGENT_TIMEOUT,
-        since: Timestamp::MIN,
-    };
-    let status = &cluster.status;
-    let was_silent = is_silent(status);
-    // The controller may have another limit.
-    was_silent
-        || matches!(
-            Contact::of(last_seen(status), was_silent, patience, now),
-            Contact::Silent(_)
-        )
+/// The row of a cluster. Its agent is silent too if the controller says so, which may have another limit.
+pub fn row(cluster: &Cluster, now: Timestamp) -> ClusterRow {
+    // A constant that is tested to be a duration.
+    let limit = duration(AGENT_TIMEOUT).unwrap_or_default();
+    let row = ClusterRow::of(cluster, limit, now);
+    ClusterRow {
+        is_silent: row.is_silent || is_silent(&cluster.status),
+        ..row
+    }
 }
 
-impl ClusterRow {
+impl ClusterView {
     fn of(cluster: &Decoded<Cluster>, now: Timestamp) -> Self {
-        let created = cluster.creation_timestamp().map(|time| time.0.to_string());
-        let row = Self {
-            namespace: cluster.namespace().unwrap_or_default(),
-            name: cluster.name_any(),
-            labels: cluster
-                .labels()
-                .iter()
-                .map(|(key, value)| format!("{key}={value}"))
-                .collect(),
-            state: "Invalid".to_owned(),
-            tone: Tone::Bad,
-            message: String::new(),
-            last_seen: String::new(),
-            is_silent: false,
-            ready_helmops: 0,
-            desired_helmops: 0,
-            parts: Vec::new(),
-            created: created.unwrap_or_default(),
-        };
         match cluster {
-            Decoded::Valid(cluster) => row.with_status(cluster, now),
-            Decoded::Invalid { error, .. } => Self {
-                message: error.clone(),
-                ..row
-            },
+            Decoded::Valid(cluster) => Self::valid(cluster, now),
+            Decoded::Invalid { metadata, error } => {
+                let nothing = Cluster {
+                    metadata: (**metadata).clone(),
+                    ..Cluster::default()
+                };
+                Self {
+                    row: ClusterRow {
+                        message: error.clone(),
+                        ..row(&nothing, now)
+                    },
+                    state: "Invalid".to_owned(),
+                    tone: Tone::Bad,
+                    parts: Vec::new(),
+                }
+            }
         }
     }
 
-    fn with_status(self, cluster: &Cluster, now: Timestamp) -> Self {
-        let status = &cluster.status;
-        let is_silent = silent(cluster, now);
-        let ready = status
+    fn valid(cluster: &Cluster, now: Timestamp) -> Self {
+        let (row, status) = (row(cluster, now), &cluster.status);
+        let is_ready = status
             .conditions
             .iter()
-            .find(|condition| condition.r#type == "Ready");
-        let is_ready = ready.is_some_and(|ready| ready.status == "True");
-        let reason = ready.map(|ready| &*ready.reason).unwrap_or_default();
-        let (state, tone) = if is_silent {
+            .any(|condition| condition.r#type == "Ready" && condition.status == "True");
+        let (state, tone) = if row.is_silent {
             (Reason::AgentSilent.as_str(), Tone::Bad)
         } else if cluster.spec.paused {
             ("Paused", Tone::Off)
@@ -137,24 +96,18 @@ impl ClusterRow {
             ("OutOfSchedule", Tone::Off)
         } else if is_ready {
             ("Ready", Tone::Good)
-        } else if last_seen(status).is_empty() {
+        } else if !row.is_joined() {
             ("NeverSeen", Tone::Pending)
+        } else if row.status.is_empty() {
+            ("NotReady", Tone::Pending)
         } else {
-            (if reason.is_empty() { "NotReady" } else { reason }, Tone::Pending)
+            (&*row.status, Tone::Pending)
         };
         Self {
             state: state.to_owned(),
             tone,
-            message: ready
-                .filter(|_| !is_ready)
-                .map(|ready| ready.message.clone())
-                .unwrap_or_default(),
-            last_seen: last_seen(status).to_owned(),
-            is_silent,
-            ready_helmops: status.ready_helm_ops.unwrap_or_default(),
-            desired_helmops: status.desired_ready_helm_ops.unwrap_or_default(),
             parts: parts(status.summary.as_ref()),
-            ..self
+            row,
         }
     }
 }
@@ -166,10 +119,10 @@ mod tests {
     use super::*;
     use crate::state::fixture::{NOW, now};
 
-    fn row(spec: &Value, status: &Value) -> ClusterRow {
+    fn view(spec: &Value, status: &Value) -> ClusterView {
         let object = json!({ "metadata": { "namespace": "edge", "name": "c1", "labels": { "env": "prod" } }, "spec": spec, "status": status });
         let cluster: Decoded<Cluster> = serde_json::from_value(object).unwrap();
-        ClusterRow::of(&cluster, now())
+        ClusterView::of(&cluster, now())
     }
 
     #[test]
@@ -223,9 +176,9 @@ mod tests {
                 false,
             ),
         ] {
-            let row = row(&spec, &status);
+            let view = view(&spec, &status);
             assert_eq!(
-                (&*row.state, row.tone, row.is_silent),
+                (&*view.state, view.tone, view.row.is_silent),
                 (state, tone, is_silent),
                 "{spec} {status}"
             );
@@ -236,8 +189,8 @@ mod tests {
     fn a_cluster_that_does_not_decode_is_shown_with_the_error() {
         let object = json!({ "metadata": { "namespace": "edge", "name": "c1" }, "status": { "readyHelmOps": "many" } });
         let cluster: Decoded<Cluster> = serde_json::from_value(object).unwrap();
-        let row = ClusterRow::of(&cluster, now());
-        assert_eq!((&*row.name, &*row.state), ("c1", "Invalid"));
-        assert!(row.message.contains("readyHelmOps"), "{}", row.message);
+        let view = ClusterView::of(&cluster, now());
+        assert_eq!((&*view.row.name, &*view.state), ("c1", "Invalid"));
+        assert!(view.row.message.contains("readyHelmOps"), "{}", view.row.message);
     }
 }

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use serde::Serialize;
 
 use super::{
-    clusters::silent,
+    clusters::row,
     parts::Tone,
     rollout::Rollout,
     waits::{OnCluster, Wait, waits},
@@ -241,7 +241,7 @@ fn on_cluster<'a>(
         report,
         deployment: deployments.get(&report.deployment).copied(),
         cluster,
-        is_silent: cluster.is_some_and(|cluster| silent(cluster, inputs.now)),
+        is_silent: cluster.is_some_and(|cluster| row(cluster, inputs.now).is_silent),
     }
 }
 

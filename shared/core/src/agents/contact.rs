@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+/// The limit of [`Patience`] by default, as a flag has it: three intervals of agents.
+pub const AGENT_TIMEOUT: &str = "45m";
+
 /// How long to wait for the report of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {

@@ -13,6 +13,6 @@ mod plan;
 
 pub use self::{
     account::{ACCOUNT, AccountObject, Kind, ObjectId, ObservedObject, account},
-    contact::{Contact, Patience},
+    contact::{AGENT_TIMEOUT, Contact, Patience},
     plan::{Write, plan},
 };

@@ -97,8 +97,8 @@ impl OfKind {
         // A field that is missing may be set later, and so may one of another type.
         let mut problem: Option<EvaluationError> = None;
         for (expression, is) in [
-            (self.failed.as_ref(), Verdict::Failed),
             (self.in_progress.as_ref(), Verdict::InProgress),
+            (self.failed.as_ref(), Verdict::Failed),
             (Some(&self.current), Verdict::Current),
         ] {
             let Some(expression) = expression else { continue };

@@ -46,10 +46,11 @@ mod downstream;
 mod invalid;
 mod list;
 mod names;
+mod pattern_errors;
 mod patterns;
 mod review;
 
-pub use self::review::Decision;
+pub use self::{pattern_errors::pattern_errors, review::Decision};
 use std::borrow::Cow;
 
 use helmops_api::{Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, Policy};

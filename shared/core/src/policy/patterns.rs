@@ -143,6 +143,12 @@ impl Patterns {
         entries.any(|entry| entry.text == text)
     }
 
+    /// The entry that is not a valid regular expression: its index, its text, and what is wrong with it.
+    pub fn invalid_entry(&self) -> Option<(usize, &str, &str)> {
+        let (invalid, entry) = self.invalid()?;
+        Some((invalid.index, &entry.text, &invalid.error))
+    }
+
     fn invalid(&self) -> Option<(&InvalidEntry, &Entry)> {
         let invalid = self.invalid.as_ref()?;
         Some((invalid, self.list.entries.get(invalid.index)?))

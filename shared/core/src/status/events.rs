@@ -1,5 +1,6 @@
 //! Events for changes of a status.
 
+use bounded_text::cut;
 use helmops_api::{Condition, HelmOpStatus, bundle::BundleStatus};
 
 use super::condition::ConditionType;
@@ -22,16 +23,52 @@ pub struct Event {
 const GET_VERSION: &str = "GetNewChartVersion";
 /// Action of checking a HelmOp against the Policies, as in Fleet.
 const APPLY_POLICIES: &str = "ApplyPolicyRestrictions";
+/// Maximum bytes of a message; the API server accepts 1,024 characters.
+const MAX_NOTE: usize = 1000;
 /// Every other action.
 const RECONCILE: &str = "Reconcile";
 
 /// The events for a change of the status. What did not change is not reported again, and the first version is not an event: it
 /// is in the status.
 pub fn events(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<Event> {
-    [new_version(old, new), failed_poll(old, new), acceptance(old, new)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        new_version(old, new),
+        failed_poll(old, new),
+        acceptance(old, new),
+        releases(old, new),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// With a life cycle: the release has failed on more clusters than before, or is ready on all clusters. While it is tried again it has
+/// not failed, so fewer failures are no success.
+fn releases(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
+    let counts = new.lifecycle.as_ref()?;
+    let before = old.lifecycle.as_ref().map_or(0, |counts| counts.failed);
+    let ready = of(new, ConditionType::Ready)?;
+    if counts.failed > before {
+        let clusters = if counts.failed == 1 { "cluster" } else { "clusters" };
+        let note = format!("failed on {} {clusters}: {}", counts.failed, ready.message);
+        return Some(Event {
+            is_warning: true,
+            reason: Reason::ReleasesFailed.to_string(),
+            action: RECONCILE,
+            note: cut(note, MAX_NOTE),
+        });
+    }
+    let was_ready = of(old, ConditionType::Ready).is_some_and(|ready| ready.status == "True");
+    (ready.status == "True" && !was_ready).then(|| Event {
+        is_warning: false,
+        reason: Reason::Ready.to_string(),
+        action: RECONCILE,
+        note: format!(
+            "{}/{} clusters are ready",
+            new.base.ready_clusters.unwrap_or_default(),
+            new.base.desired_ready_clusters.unwrap_or_default()
+        ),
+    })
 }
 
 /// Events of a Bundle: it became ready, or is not ready for another reason than before. Progress is not an event.
@@ -186,6 +223,35 @@ mod tests {
         );
         assert_eq!(summarized(&first, &second), [expected]);
         assert_eq!(summarized(&second, &second), []);
+    }
+
+    #[test]
+    fn releases_are_reported_when_more_fail_or_all_are_ready() {
+        let counted = |failed: i64, ready: &str| {
+            let ready = json!([{ "type": "Ready", "status": ready, "message": "ErrApplied" }]);
+            let mut status = status("1.0.0", ready);
+            status.base.ready_clusters = Some(3);
+            status.base.desired_ready_clusters = Some(3);
+            status.lifecycle = Some(helmops_api::lifecycle::LifecycleSummary {
+                failed,
+                ..Default::default()
+            });
+            status
+        };
+        let event = |before, after| summarized(&counted(before, "False"), &counted(after, "False"));
+        let failed = |note: &str| vec![(true, format!("ReleasesFailed: {note}"), "Reconcile")];
+        assert_eq!(event(0, 0), []);
+        assert_eq!(event(0, 1), failed("failed on 1 cluster: ErrApplied"));
+        assert_eq!(event(1, 2), failed("failed on 2 clusters: ErrApplied"));
+        assert_eq!(event(2, 1), []);
+        assert_eq!(event(1, 0), [], "it may be tried again");
+        let ready = "Ready: 3/3 clusters are ready".to_owned();
+        let is_ready = counted(0, "True");
+        assert_eq!(
+            summarized(&counted(0, "False"), &is_ready),
+            [(false, ready, "Reconcile")]
+        );
+        assert_eq!(summarized(&is_ready, &is_ready), []);
     }
 
     #[test]

@@ -98,7 +98,8 @@ fn conditions(
 ) -> Conditions {
     match outcome {
         ReconcileOutcome::Accepted { .. } => {
-            let readiness = ready(helmop, observed, status.base.summary.as_ref());
+            let suspended = status.lifecycle.as_ref().map_or(0, |counts| counts.suspended);
+            let readiness = ready(helmop, observed, status.base.summary.as_ref(), suspended);
             let progressing =
                 ConditionState::TrueWithMessage(Reason::Progressing, readiness.state.message().to_owned());
             Conditions {

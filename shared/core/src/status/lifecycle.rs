@@ -32,8 +32,10 @@ fn count(deployments: &[Deployment<'_>]) -> LifecycleSummary {
     let objects: Vec<_> = objects.collect();
     let having = |condition: &str, status: &str| count_of(&objects, |object| has(object, condition, status));
     LifecycleSummary {
-        released: having(RELEASED, "True"),
-        failed: having(RELEASED, "False"),
+        released: count_of(&objects, |object| {
+            has(object, RELEASED, "True") && !has_failed(object)
+        }),
+        failed: count_of(&objects, has_failed),
         remediated: having(REMEDIATED, "True"),
         test_failed: having(TEST_SUCCESS, "False"),
         suspended: count_of(&objects, is_suspended),
@@ -49,6 +51,12 @@ fn has(object: &BundleDeployment, condition: &str, status: &str) -> bool {
     conditions
         .iter()
         .any(|found| found.r#type == condition && found.status == status)
+}
+
+/// Whether the last attempt failed. If a test did, the release itself has succeeded.
+fn has_failed(object: &BundleDeployment) -> bool {
+    let own = object.status.lifecycle.as_ref();
+    has(object, RELEASED, "False") || own.is_some_and(|own| own.failures > 0)
 }
 
 fn is_suspended(object: &BundleDeployment) -> bool {
@@ -98,10 +106,20 @@ mod tests {
             of("d", &[("Released", "True"), ("TestSuccess", "Unknown")], true),
             of("e", &[("Released", "Unknown")], false),
             invalid("f"),
+            deployment(
+                "g",
+                DeploymentState::Ready,
+                &json!({
+                    "conditions": [
+                        { "type": "Released", "status": "True" }, { "type": "TestSuccess", "status": "False" },
+                    ],
+                    "lifecycle": { "failures": 1 },
+                }),
+            ),
         ];
         let counted = summary(&spec(&json!({ "lifecycle": {} })), &sorted(&deployments)).unwrap();
         let expected =
-            json!({ "released": 2, "failed": 2, "remediated": 1, "testFailed": 1, "suspended": 1 });
+            json!({ "released": 2, "failed": 3, "remediated": 1, "testFailed": 2, "suspended": 1 });
         assert_eq!(serde_json::to_value(counted).unwrap(), expected);
     }
 

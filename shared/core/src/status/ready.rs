@@ -32,7 +32,14 @@ impl Readiness {
 /// It is ready only if the Bundle's controller has observed the current generation, at least one cluster is targeted, and both
 /// the deployments and the Bundle report that all are ready: they are watched separately, and a stale one must not make the
 /// HelmOp ready.
-pub fn ready(helmop: &HelmOp, observed: BundleState<'_>, summary: Option<&BundleSummary>) -> Readiness {
+///
+/// On so many clusters the release is `suspended`.
+pub fn ready(
+    helmop: &HelmOp,
+    observed: BundleState<'_>,
+    summary: Option<&BundleSummary>,
+    suspended: i64,
+) -> Readiness {
     let Some(status) = observed.status() else {
         let message = "the Bundle is written; waiting for its deployment";
         return Readiness::not_ready(Reason::Progressing, message.to_owned());
@@ -56,7 +63,7 @@ pub fn ready(helmop: &HelmOp, observed: BundleState<'_>, summary: Option<&Bundle
     }
     let summary = summary.unwrap_or(counted);
     if !all_ready(summary) {
-        return not_all_ready(helmop, summary);
+        return not_all_ready(helmop, summary, suspended);
     }
     if counted.err_applied > 0 {
         // All deployments are ready, but the desired state cannot be delivered to some clusters.
@@ -113,7 +120,7 @@ fn ready_count(summary: &BundleSummary) -> String {
     format!("{ready} of {desired} clusters are ready")
 }
 
-fn not_all_ready(helmop: &HelmOp, summary: &BundleSummary) -> Readiness {
+fn not_all_ready(helmop: &HelmOp, summary: &BundleSummary, suspended: i64) -> Readiness {
     let mut message = ready_message(summary, "Cluster");
     if message.is_empty() {
         message = ready_count(summary);
@@ -123,7 +130,11 @@ fn not_all_ready(helmop: &HelmOp, summary: &BundleSummary) -> Readiness {
     if is_paused {
         message = format!("spec.paused is set, so the rollout is paused; {message}");
     }
-    let is_progressing = summary.wait_applied > 0 || (held_back > 0 && !is_paused);
+    if suspended > 0 {
+        let clusters = if suspended == 1 { "cluster" } else { "clusters" };
+        message = format!("spec.lifecycle.suspend is set for {suspended} {clusters}; {message}");
+    }
+    let is_progressing = summary.wait_applied > suspended || (held_back > 0 && !is_paused);
     let reason = if is_progressing && summary.err_applied == 0 {
         Reason::Progressing
     } else {

@@ -160,8 +160,8 @@ fn merged_values(base: &FreeForm, own: &FreeForm) -> FreeForm {
     }
 }
 
-/// Merges mappings; anything else, `null` included, replaces the existing value.
-fn deep_merge(base: &mut Map<String, Value>, own: Map<String, Value>) {
+/// Merges mappings; anything else, `null` included, replaces the existing value, as Helm merges files of values.
+pub fn deep_merge(base: &mut Map<String, Value>, own: Map<String, Value>) {
     for (key, value) in own {
         match (base.get_mut(&key), value) {
             (Some(Value::Object(base)), Value::Object(own)) => deep_merge(base, own),

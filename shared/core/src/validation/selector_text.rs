@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
 use super::names;
 
 /// A selector: all requirements have to be fulfilled.
@@ -52,6 +54,33 @@ impl SelectorText {
                 Operator::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
             }
         })
+    }
+}
+
+/// The same selector as a field of an object: a single value is in `matchLabels`.
+impl From<SelectorText> for LabelSelector {
+    fn from(text: SelectorText) -> Self {
+        let mut selector = Self::default();
+        for Requirement { key, operator } in text.0 {
+            let (operator, values) = match operator {
+                Operator::In(values) if values.len() == 1 => {
+                    let labels = selector.match_labels.get_or_insert_default();
+                    labels.extend(values.into_iter().map(|value| (key.clone(), value)));
+                    continue;
+                }
+                Operator::In(values) => ("In", Some(values)),
+                Operator::NotIn(values) => ("NotIn", Some(values)),
+                Operator::Exists => ("Exists", None),
+                Operator::DoesNotExist => ("DoesNotExist", None),
+            };
+            let requirements = selector.match_expressions.get_or_insert_default();
+            requirements.push(LabelSelectorRequirement {
+                key,
+                operator: operator.to_owned(),
+                values,
+            });
+        }
+        selector
     }
 }
 
@@ -126,6 +155,29 @@ fn set<'t>(key: &'t str, values: &str) -> Result<(&'t str, Operator), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_selector_is_a_field_of_an_object_too() {
+        let selector = |text| serde_json::json!(LabelSelector::from(SelectorText::parse(text).unwrap()));
+        for (text, expected) in [
+            ("", serde_json::json!({})),
+            (
+                "env=prod,tier==web",
+                serde_json::json!({ "matchLabels": { "env": "prod", "tier": "web" } }),
+            ),
+            (
+                "a in (b, c),d!=e,f,!g",
+                serde_json::json!({ "matchExpressions": [
+                    { "key": "a", "operator": "In", "values": ["b", "c"] },
+                    { "key": "d", "operator": "NotIn", "values": ["e"] },
+                    { "key": "f", "operator": "Exists" },
+                    { "key": "g", "operator": "DoesNotExist" },
+                ] }),
+            ),
+        ] {
+            assert_eq!(selector(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn selectors_select_as_kubectl_does() {

@@ -13,7 +13,7 @@ use std::{
 
 use bounded_text::hex;
 use helm_index::tags::{TagList, TagListError, TaggedVersion};
-use helm_index::{Meter, OverBudget, OwnedVersionRequest, VersionRequest, select};
+use helm_index::{Meter, OverBudget, OwnedVersionRequest, VersionRequest, explain, select};
 use helmops_core::chart::{
     registry::{
         digest::Digest,
@@ -41,6 +41,7 @@ use super::{
     access::Access,
     budget::{Budget, Reservation},
     cache::{Cache, CacheSettings, Requester, Sizes},
+    explain::{ChartExplanation, Listed, ListedVersion, Listing},
     http::{FetchError, FetchErrorKind, HttpClient, HttpResponse, Limits, RequestPermit, read_error},
     metrics::{FetchMetrics, RequestKind},
     selection::SelectionPermits,
@@ -189,18 +190,7 @@ impl Registries {
         request: &VersionRequest<'_>,
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
-        let acquire = || chart.session.acquire_permit();
-        let fetch = async |permit, _| chart.tags(&permit).await.map(Arc::new);
-        let tags = self
-            .tags
-            .get(
-                chart.session.key(),
-                chart.requester(since),
-                |_| true,
-                acquire,
-                fetch,
-            )
-            .await?;
+        let tags = self.tags(chart, since).await?;
         let (len, repository, request) = (
             tags.len(),
             chart.reference.repository.to_owned(),
@@ -213,6 +203,64 @@ impl Registries {
             source,
         })?;
         self.manifest(chart, &selected, since).await
+    }
+
+    /// The tags at `since` or later.
+    async fn tags(&self, chart: &RegistryChart<'_>, since: Instant) -> Result<Arc<TagList>, RegistryError> {
+        let acquire = || chart.session.acquire_permit();
+        let fetch = async |permit, _| chart.tags(&permit).await.map(Arc::new);
+        self.tags
+            .get(
+                chart.session.key(),
+                chart.requester(since),
+                |_| true,
+                acquire,
+                fetch,
+            )
+            .await
+    }
+
+    /// The versions among the tags at `since` or later, and why each is selected or not; `None` if no selection needs them, and
+    /// `listing` does not either.
+    ///
+    /// # Errors
+    /// If the registry cannot be read.
+    pub async fn explain(
+        &self,
+        chart: &RegistryChart<'_>,
+        request: &VersionRequest<'_>,
+        listing: Listing,
+        since: Instant,
+    ) -> Result<Option<ChartExplanation>, RegistryError> {
+        let query = query(&chart.reference, request).map_err(|source| RegistryError::Query {
+            repo: chart.repo.clone(),
+            source,
+        })?;
+        if listing == Listing::AsNeeded && query != RegistryQuery::List {
+            return Ok(None);
+        }
+        let tags = self.tags(chart, since).await;
+        let tags = tags.map_err(|error| chart.own_error(error))?;
+        // A tag in the reference is the only version that is accepted.
+        let tag = match &query {
+            RegistryQuery::Tag(tagged) => VersionRequest::parse(&tagged.version).ok(),
+            RegistryQuery::TagThenList(_) | RegistryQuery::List => None,
+        };
+        let request = OwnedVersionRequest::from(tag.as_ref().unwrap_or(request));
+        let (len, repository) = (tags.len(), chart.reference.repository.to_owned());
+        let work = move || {
+            let explanation = explain(&repository, tags.versions(), &request.borrowed());
+            let listed = |tagged| ListedVersion {
+                version: TaggedVersion::from(tagged).version,
+                ..ListedVersion::default()
+            };
+            ChartExplanation {
+                list: Listed::new(explanation, listed),
+                skipped: Vec::new(),
+                other_tags: tags.others(),
+            }
+        };
+        Ok(Some(self.selections.run(chart.access, len, work).await))
     }
 
     /// Reads the digest of the manifest of a version.

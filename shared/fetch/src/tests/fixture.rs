@@ -21,7 +21,7 @@ use super::{
     server::{Ca, DEADLINE, Server},
 };
 use crate::{
-    ResolveError, SHARE_OF_READS,
+    ChartExplanation, Listing, ResolveError, SHARE_OF_READS,
     access::{self, Access, Login},
     bounds::MemoryBounds,
     budget::Budget,
@@ -153,6 +153,40 @@ impl TestResolver {
         within_deadline(resolution)
             .await
             .map_err(ResolveError::Repository)
+    }
+
+    /// Resolves a version of the chart in a repository, and explains it, as [`crate::ChartResolver::explain`] does.
+    pub async fn explained_repository(
+        &mut self,
+        repo: &str,
+        version: &str,
+    ) -> (ResolveResult, Result<ChartExplanation, ResolveError>) {
+        self.repositories.keep_details();
+        let (since, request) = (Instant::now(), VersionRequest::parse(version).unwrap());
+        let (repositories, access) = (&self.repositories, Access::default());
+        let chart = ChartRef { repo, chart: CHART };
+        let interest = |_: &str, _: Option<&str>| ChartFilter::new();
+        let selected = repositories.version(&self.http, &access, &interest, chart, &request, since);
+        let selected = within_deadline(selected).await.map_err(ResolveError::Repository);
+        let explained = repositories.explain(&self.http, &access, &interest, chart, &request, since);
+        let explained = within_deadline(explained).await.map_err(ResolveError::Repository);
+        (selected, explained)
+    }
+
+    /// The same in a registry.
+    pub async fn explained_registry(
+        &self,
+        access: &Access,
+        repo: &str,
+        version: &str,
+        listing: Listing,
+    ) -> (ResolveResult, Result<Option<ChartExplanation>, ResolveError>) {
+        let (since, request) = (Instant::now(), VersionRequest::parse(version).unwrap());
+        let selected = self.registry_since(access, repo, version, since).await;
+        let chart = self.registries.chart(&self.http, access, repo).unwrap();
+        let explained = self.registries.explain(&chart, &request, listing, since);
+        let explained = within_deadline(explained).await.map_err(ResolveError::Registry);
+        (selected, explained)
     }
 
     /// Resolves a version of a chart in a registry, with a fresh request.

@@ -11,6 +11,7 @@ mod bounds;
 mod connections;
 mod credentials;
 mod downloads;
+mod explanations;
 mod interest;
 mod memory;
 mod paging;

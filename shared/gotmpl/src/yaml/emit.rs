@@ -51,7 +51,7 @@ fn emit_numbers(values: &Map<String, Value>, is_exact: bool) -> Result<String, T
 
 /// A string or key, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Located {
+pub struct LocatedText {
     /// The path, such as `image.tags[0]`.
     pub path: String,
     /// The string or key itself.
@@ -59,7 +59,7 @@ pub struct Located {
 }
 
 /// The string or key at an offset in the output of [`emit`], in bytes: for an error about the output.
-pub fn text_at(values: &Map<String, Value>, offset: usize) -> Option<Located> {
+pub fn text_at(values: &Map<String, Value>, offset: usize) -> Option<LocatedText> {
     let mut emitter = Emitter::new(Some(offset));
     emitter.document(values);
     emitter.found
@@ -77,7 +77,7 @@ struct Emitter {
     /// The offset whose path is searched for.
     offset: Option<usize>,
     path: Vec<String>,
-    found: Option<Located>,
+    found: Option<LocatedText>,
 }
 
 impl Emitter {
@@ -226,7 +226,7 @@ impl Emitter {
             .offset
             .is_some_and(|offset| (start..self.out.len()).contains(&offset));
         if is_match {
-            self.found = Some(Located {
+            self.found = Some(LocatedText {
                 path: self.path.concat(),
                 text: text.to_owned(),
             });

@@ -23,16 +23,19 @@
 //! let error = read("a: [1,\n  b: {", &mut Quota::default()).unwrap_err();
 //! assert!(matches!(error, ReadError::Invalid { line: Some(_), .. }));
 //! ```
+//!
+//! [`read_located`] also returns where each key and value is ([`place`]).
 
 mod emit;
 mod order;
+pub mod place;
 mod read;
 mod resolve;
 mod scalar;
 
 pub use self::{
-    emit::{Located, TooLong, emit, emit_exact, text_at},
-    read::{Quota, ReadError, read, read_exact},
+    emit::{LocatedText, TooLong, emit, emit_exact, text_at},
+    read::{Located, LocatedError, Quota, ReadError, read, read_exact, read_located},
 };
 
 #[cfg(test)]

@@ -3,11 +3,14 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
+use granit_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
 use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
-use super::resolve::{Resolved, resolve};
+use super::{
+    place::{Place, Span, Track},
+    resolve::{Resolved, resolve},
+};
 use crate::{budget::MAX_TEXT, go_json, number};
 
 /// Maximum number of nodes of all texts together, with aliases expanded; the content of lists and mappings counts again at
@@ -15,6 +18,8 @@ use crate::{budget::MAX_TEXT, go_json, number};
 const MAX_NODES: usize = 200_000;
 /// How deep a document may nest. The parser has its own limit, but aliases nest deeper.
 const MAX_DEPTH: usize = 100;
+/// How deep a whole object may nest, of which such a document is a part: what `serde_json` decodes.
+const MAX_OBJECT_DEPTH: usize = 126;
 /// Maximum bytes of all scalars together, with aliases expanded. An anchor keeps a copy, which counts too.
 const MAX_BYTES: usize = 2 * MAX_TEXT;
 
@@ -24,13 +29,24 @@ const MAX_BYTES: usize = 2 * MAX_TEXT;
 pub struct Quota {
     nodes: usize,
     bytes: usize,
+    max_nodes: usize,
+    max_bytes: usize,
 }
 
 impl Default for Quota {
     fn default() -> Self {
+        Self::new(MAX_NODES, MAX_BYTES)
+    }
+}
+
+impl Quota {
+    /// What is left of other limits: a number of nodes, and of bytes of scalars.
+    pub const fn new(nodes: usize, bytes: usize) -> Self {
         Self {
-            nodes: MAX_NODES,
-            bytes: MAX_BYTES,
+            nodes,
+            bytes,
+            max_nodes: nodes,
+            max_bytes: bytes,
         }
     }
 }
@@ -96,32 +112,65 @@ enum Numbers {
 }
 
 fn read_numbers(text: &str, quota: &mut Quota, numbers: Numbers) -> Result<Value, ReadError> {
-    let mut options = granit_parser::options! {};
-    options.set_emit_comments(false);
-    let mut reader = Reader {
-        parser: Parser::new_from_str_with_options(text, options),
-        anchors: BTreeMap::new(),
-        quota,
-        numbers,
-    };
-    loop {
-        match reader.event()? {
-            Event::StreamEnd => return Ok(Value::Null),
-            Event::StreamStart | Event::DocumentStart(..) => {}
-            event => {
-                let node = reader.node(event, 0)?;
-                // A syntax error after the node makes the document invalid too.
-                reader.event()?;
-                return Ok(owned(node.value));
-            }
-        }
+    let node = Reader::<()>::new(text, quota, numbers).document()?;
+    Ok(node.map_or(Value::Null, |node| owned(node.value)))
+}
+
+/// The first document of a text, and where everything in it is.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// Its value, as [`read_exact`] returns it.
+    pub value: Value,
+    /// Where the value and its parts are; `None` if the text is empty.
+    pub place: Option<Place>,
+    /// Where another document starts, which is ignored.
+    pub ignored: Option<usize>,
+}
+
+/// Why a text cannot be read, and where.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{error}")]
+pub struct LocatedError {
+    /// What is wrong.
+    pub error: ReadError,
+    /// Where: an offset in bytes, at most the length of the text.
+    pub at: usize,
+}
+
+/// Reads the first document of a text as [`read_exact`] does, with the position of each key and value.
+///
+/// # Errors
+/// As [`read`], with a position; but an object may nest 126 deep.
+pub fn read_located(text: &str, quota: &mut Quota) -> Result<Located, LocatedError> {
+    let mut reader = Reader::<Place>::new(text, quota, Numbers::Exact);
+    reader.max_depth = MAX_OBJECT_DEPTH;
+    let result = reader.document().and_then(|node| {
+        let ignored = if node.is_some() { reader.following()? } else { None };
+        Ok((node, ignored))
+    });
+    match result {
+        Ok((Some(node), ignored)) => Ok(Located {
+            value: owned(node.value),
+            place: Some(node.place),
+            ignored,
+        }),
+        Ok((None, _)) => Ok(Located {
+            value: Value::Null,
+            place: None,
+            ignored: None,
+        }),
+        Err(error) => Err(LocatedError {
+            error,
+            at: reader.span.start.min(text.len()),
+        }),
     }
 }
 
-/// A value, its size, and its use as a key.
+/// A value, its size, its use as a key, and where it is.
 #[derive(Clone)]
-struct Node {
+struct Node<P> {
     value: Rc<Value>,
+    place: P,
     nodes: usize,
     bytes: usize,
     depth: usize,
@@ -130,19 +179,68 @@ struct Node {
     is_merge: bool,
 }
 
-struct Reader<'t, 'r> {
+/// Positions are recorded as `P`: with `()` none are.
+struct Reader<'t, 'r, P> {
     parser: Parser<'t, StrInput<'t>>,
-    anchors: BTreeMap<usize, Node>,
+    anchors: BTreeMap<usize, Node<P>>,
     quota: &'r mut Quota,
     numbers: Numbers,
+    max_depth: usize,
+    /// Where the last event or syntax error is.
+    span: Span,
 }
 
-impl<'t> Reader<'t, '_> {
+impl<'t, 'r, P: Track> Reader<'t, 'r, P> {
+    fn new(text: &'t str, quota: &'r mut Quota, numbers: Numbers) -> Self {
+        let mut options = granit_parser::options! {};
+        options.set_emit_comments(false);
+        Self {
+            parser: Parser::new_from_str_with_options(text, options),
+            anchors: BTreeMap::new(),
+            quota,
+            numbers,
+            max_depth: MAX_DEPTH,
+            span: Span::default(),
+        }
+    }
+
+    /// The first document; `None` if there is none.
+    fn document(&mut self) -> Result<Option<Node<P>>, ReadError> {
+        loop {
+            match self.event()? {
+                Event::StreamEnd => return Ok(None),
+                Event::StreamStart | Event::DocumentStart(..) => {}
+                event => {
+                    let node = self.node(event, 0)?;
+                    // A syntax error after the node makes the document invalid too.
+                    self.event()?;
+                    return Ok(Some(node));
+                }
+            }
+        }
+    }
+
+    /// Where the next document starts, if there is one.
+    fn following(&mut self) -> Result<Option<usize>, ReadError> {
+        let is_end = matches!(self.event()?, Event::StreamEnd);
+        Ok((!is_end).then_some(self.span.start))
+    }
+
     fn event(&mut self) -> Result<Event<'t>, ReadError> {
         match self.parser.next_event() {
-            Some(Ok((event, _))) => Ok(event),
+            Some(Ok((event, span))) => {
+                self.span = Span {
+                    start: offset(span.start),
+                    end: offset(span.end),
+                };
+                Ok(event)
+            }
             Some(Err(error)) => {
                 let position = error.marker();
+                self.span = Span {
+                    start: offset(*position),
+                    end: offset(*position),
+                };
                 Err(ReadError::Invalid {
                     message: error.info(),
                     line: Some(position.line()),
@@ -152,75 +250,126 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn node(&mut self, event: Event<'t>, depth: usize) -> Result<Node, ReadError> {
-        if depth > MAX_DEPTH {
-            return Err(invalid(format!("nests more than {MAX_DEPTH} deep")));
+    fn node(&mut self, event: Event<'t>, depth: usize) -> Result<Node<P>, ReadError> {
+        if depth > self.max_depth {
+            return Err(self.too_deep());
         }
         let is_counted = matches!(event, Event::Scalar(..) | Event::Alias(_));
+        let span = self.span;
         let (node, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                (scalar(&text, style, tag.as_deref(), self.numbers)?, anchor)
+                let node = scalar(&text, style, tag.as_deref(), self.numbers)?;
+                (node.at(P::scalar(span)), anchor)
             }
-            Event::SequenceStart(_, anchor, _) => (self.sequence(depth)?, anchor),
-            Event::MappingStart(_, anchor, _) => (self.mapping(depth)?, anchor),
+            Event::SequenceStart(_, anchor, _) => (self.sequence(span, depth)?, anchor),
+            Event::MappingStart(_, anchor, _) => (self.mapping(span, depth)?, anchor),
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
-                Some(node) if node.depth + depth <= MAX_DEPTH => (node.clone(), 0),
-                Some(_) => return Err(invalid(format!("nests more than {MAX_DEPTH} deep"))),
+                Some(node) if node.depth + depth <= self.max_depth => {
+                    let node = node.clone();
+                    let place = node.place.clone().aliased(span);
+                    (node.at(place), 0)
+                }
+                Some(_) => return Err(self.too_deep()),
                 None => return Err(invalid("an alias refers to a node that contains it")),
             },
             _ => return Err(invalid("unexpected end of the document")),
         };
         let nodes = self.quota.nodes.checked_sub(node.nodes);
-        self.quota.nodes = nodes.ok_or(ReadError::TooManyNodes { limit: MAX_NODES })?;
+        self.quota.nodes = nodes.ok_or(ReadError::TooManyNodes {
+            limit: self.quota.max_nodes,
+        })?;
         let copies = usize::from(is_counted) + usize::from(anchor != 0);
         let bytes = node.bytes.saturating_mul(copies);
         let bytes = self.quota.bytes.checked_sub(bytes);
-        self.quota.bytes = bytes.ok_or(ReadError::TooManyBytes { limit: MAX_BYTES })?;
+        self.quota.bytes = bytes.ok_or(ReadError::TooManyBytes {
+            limit: self.quota.max_bytes,
+        })?;
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
     }
 
-    fn sequence(&mut self, depth: usize) -> Result<Node, ReadError> {
+    fn too_deep(&self) -> ReadError {
+        invalid(format!("nests more than {} deep", self.max_depth))
+    }
+
+    fn sequence(&mut self, start: Span, depth: usize) -> Result<Node<P>, ReadError> {
         let mut size = CollectionSize::default();
-        let mut items = Vec::new();
+        let (mut items, mut places) = (Vec::new(), Vec::new());
         loop {
             match self.event()? {
-                Event::SequenceEnd => return Ok(size.node(Value::Array(items))),
+                Event::SequenceEnd => {
+                    let place = P::list(start.to(self.span), places);
+                    return Ok(size.node(Value::Array(items)).at(place));
+                }
                 event => {
                     let item = self.node(event, depth + 1)?;
                     size.add(&item);
                     items.push(owned(item.value));
+                    places.push(item.place);
                 }
             }
         }
     }
 
-    fn mapping(&mut self, depth: usize) -> Result<Node, ReadError> {
+    fn mapping(&mut self, start: Span, depth: usize) -> Result<Node<P>, ReadError> {
         let mut size = CollectionSize::default();
         let (mut entries, mut merged) = (Map::new(), Map::new());
+        let (mut places, mut merged_places) = (P::Entries::default(), P::Entries::default());
         loop {
-            let key = match self.event()? {
-                Event::MappingEnd => break,
-                event => self.node(event, depth + 1)?,
+            let event = self.event()?;
+            if matches!(event, Event::MappingEnd) {
+                break;
+            }
+            let at = self.span;
+            let key = self.node(event, depth + 1)?;
+            let name = if key.is_merge {
+                None
+            } else {
+                Some(key.key.clone().map_err(|problem| {
+                    self.span = at;
+                    invalid(problem)
+                })?)
             };
             let event = self.event()?;
             let value = self.node(event, depth + 1)?;
             size.add(&key);
             size.add(&value);
-            if key.is_merge {
-                merge(&mut merged, &value.value)?;
+            if let Some(name) = name {
+                entries.insert(name.to_string(), owned(value.value));
+                P::insert(&mut places, &name, &key.place, value.place);
             } else {
-                let key = key.key.map_err(invalid)?;
-                entries.insert(key.to_string(), owned(value.value));
+                merge(&mut merged, &value.value)?;
+                P::merge(&mut merged_places, &value.place);
             }
         }
         for (key, value) in merged {
             entries.entry(key).or_insert(value);
         }
-        Ok(size.node(Value::Object(entries)))
+        P::complete(&mut places, merged_places);
+        let place = P::mapping(start.to(self.span), places);
+        Ok(size.node(Value::Object(entries)).at(place))
     }
+}
+
+impl<Q> Node<Q> {
+    fn at<P>(self, place: P) -> Node<P> {
+        Node {
+            value: self.value,
+            place,
+            nodes: self.nodes,
+            bytes: self.bytes,
+            depth: self.depth,
+            key: self.key,
+            is_merge: self.is_merge,
+        }
+    }
+}
+
+/// The parser counts bytes in texts.
+fn offset(marker: Marker) -> usize {
+    marker.byte_offset().unwrap_or_default()
 }
 
 /// The size of a collection.
@@ -232,16 +381,17 @@ struct CollectionSize {
 }
 
 impl CollectionSize {
-    fn add(&mut self, node: &Node) {
+    fn add<P>(&mut self, node: &Node<P>) {
         self.depth = self.depth.max(node.depth + 1);
         // Already counted when it was read; aliases of the collection count it again.
         self.nodes = self.nodes.saturating_add(node.nodes);
         self.bytes = self.bytes.saturating_add(node.bytes);
     }
 
-    fn node(self, value: Value) -> Node {
+    fn node(self, value: Value) -> Node<()> {
         Node {
             value: Rc::new(value),
+            place: (),
             nodes: self.nodes + 1,
             bytes: self.bytes,
             depth: self.depth,
@@ -271,7 +421,12 @@ fn merge(merged: &mut Map<String, Value>, value: &Value) -> Result<(), ReadError
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, numbers: Numbers) -> Result<Node, ReadError> {
+fn scalar(
+    text: &str,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    numbers: Numbers,
+) -> Result<Node<()>, ReadError> {
     let suffix = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
     let is_plain = style == ScalarStyle::Plain;
     let resolved = match (tag, suffix.as_deref()) {
@@ -283,6 +438,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, numbers: Numbers) -
     let is_merge = text == "<<" && is_plain && tag.is_none();
     Ok(Node {
         value: Rc::new(value(text, resolved, numbers)?),
+        place: (),
         nodes: 1,
         bytes: text.len(),
         depth: 0,
@@ -307,7 +463,7 @@ fn tagged(text: &str, name: &str) -> Result<Resolved, ReadError> {
     }
 }
 
-fn binary(text: &str) -> Result<Node, ReadError> {
+fn binary(text: &str) -> Result<Node<()>, ReadError> {
     let bytes = STANDARD.decode(text.replace(['\n', '\r'], "")).ok();
     let text = bytes
         .and_then(|bytes| String::from_utf8(bytes).ok())
@@ -316,6 +472,7 @@ fn binary(text: &str) -> Result<Node, ReadError> {
         key: Ok(text.as_str().into()),
         bytes: text.len(),
         value: Rc::new(Value::String(text)),
+        place: (),
         nodes: 1,
         depth: 0,
         is_merge: false,

@@ -10,7 +10,7 @@ use bounded_text::cut;
 use super::entry::{Draft, Field, is_alias};
 use super::error::{DocumentKind, IndexError};
 use super::scalar::{Scalar, ScalarType};
-use super::{ChartFilter, Index, MAX_KEPT};
+use super::{ChartFilter, Detail, Index, MAX_KEPT};
 use crate::meter::{Meter, OverBudget};
 use context::{Context, Merges, Slot, ValueKind};
 
@@ -19,9 +19,13 @@ pub(super) use context::Collection;
 /// How much of the document is quoted in an error, in bytes: what fits into a condition's message.
 const MAX_QUOTED: usize = 200;
 
+/// How many skipped entries of an index are kept, for a person to read.
+const MAX_SKIPPED: u64 = 100;
+
 /// Takes the nodes of one document.
 pub(super) struct Collector<'w> {
     filter: &'w ChartFilter,
+    detail: Detail,
     index: Index,
     context: Context,
     slot: Slot,
@@ -40,9 +44,10 @@ pub(super) struct Collector<'w> {
 }
 
 impl<'w> Collector<'w> {
-    pub(super) fn new(filter: &'w ChartFilter, meter: &'w mut dyn Meter) -> Self {
+    pub(super) fn new(filter: &'w ChartFilter, detail: Detail, meter: &'w mut dyn Meter) -> Self {
         Self {
             filter,
+            detail,
             meter,
             is_over_budget: false,
             index: Index::default(),
@@ -165,9 +170,16 @@ impl<'w> Collector<'w> {
     }
 
     fn keep(&mut self) {
-        let Some(entry) = std::mem::take(&mut self.draft).finish() else {
-            self.index.skipped += 1;
-            return;
+        let entry = match std::mem::take(&mut self.draft).finish() {
+            Ok(entry) => entry,
+            Err(skipped) => {
+                if self.detail == Detail::Full && self.index.skipped < MAX_SKIPPED {
+                    let of_chart = self.index.skipped_entries.entry(self.chart.clone());
+                    of_chart.or_default().push(skipped);
+                }
+                self.index.skipped += 1;
+                return;
+            }
         };
         self.kept = self.kept.saturating_add(entry.bytes());
         self.is_over_budget = self.is_over_budget || self.meter.reserve(self.kept).is_err();
@@ -211,7 +223,7 @@ impl<'w> Collector<'w> {
                 }
                 ValueKind::Chart
             }
-            Context::Entry => match Field::of(key.text) {
+            Context::Entry => match self.field_of(key.text) {
                 Some(field) if !(is_merged && self.draft.has(field)) => {
                     self.draft.begin(field);
                     ValueKind::Of(field)
@@ -226,6 +238,14 @@ impl<'w> Collector<'w> {
             }
             _ => ValueKind::Ignored,
         }
+    }
+
+    /// The field with this key, if it is kept.
+    fn field_of(&self, key: &str) -> Option<Field> {
+        Field::of(key).or_else(|| match self.detail {
+            Detail::Selection => None,
+            Detail::Full => Field::of_details(key),
+        })
     }
 
     /// Handles a scalar in a list, or in place of the document.
@@ -270,9 +290,17 @@ impl<'w> Collector<'w> {
     fn field(&mut self, field: Field, scalar: Scalar<'_>) {
         match scalar.scalar_type() {
             ScalarType::Null => {}
+            // Many are written as numbers, without quotes.
+            _ if field == Field::AppVersion => self.draft.set_app_version(scalar.text),
             ScalarType::Text => self.draft.set_text(field, scalar.text),
             ScalarType::Bool(value) => self.draft.set_flag(field, value),
-            ScalarType::Other => self.draft.mark_invalid(field),
+            ScalarType::Other => {
+                // A person recognises the entry by it.
+                if self.detail == Detail::Full && field == Field::Version {
+                    self.draft.set_text(field, scalar.text);
+                }
+                self.draft.mark_invalid(field);
+            }
         }
     }
 
@@ -326,7 +354,7 @@ mod tests {
     fn versions_beyond_the_bound_are_not_kept() {
         let filter = ChartFilter::from(["web".to_owned()]);
         let mut meter = Unmetered;
-        let mut collector = Collector::new(&filter, &mut meter);
+        let mut collector = Collector::new(&filter, Detail::Selection, &mut meter);
         collector.open(Collection::Mapping);
         collector.scalar(Scalar::text("entries"));
         collector.open(Collection::Mapping);
@@ -363,7 +391,13 @@ mod tests {
         let read = |text: &str, limit: usize| {
             let filter = ChartFilter::from(["db".to_owned(), "web".to_owned()]);
             let layout = super::super::Layout::Any;
-            super::super::read_metered(text.as_bytes(), &filter, layout, &mut LimitedMeter(limit))
+            super::super::read_metered(
+                text.as_bytes(),
+                &filter,
+                layout,
+                Detail::Full,
+                &mut LimitedMeter(limit),
+            )
         };
         let index = format!("entries:\n  web:\n{}  db:\n{}", versions(100), versions(1));
         let found = read(&index, 100 * 1024).unwrap();

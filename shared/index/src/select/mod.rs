@@ -15,14 +15,18 @@
 
 mod candidate;
 mod error;
+mod explain;
 mod nearest;
 mod prerelease;
 
 use masterminds_semver::Constraint;
 
-pub use self::candidate::Candidate;
 use self::candidate::{Parsed, is_later};
 pub use self::error::{Nearest, SelectError};
+pub use self::{
+    candidate::Candidate,
+    explain::{Explained, Explanation, Verdict, explain},
+};
 use crate::VersionRequest;
 
 /// Chooses one of the versions of `chart`.
@@ -36,16 +40,7 @@ where
     C: Candidate,
     I: IntoIterator<Item = C, IntoIter: Clone>,
 {
-    let candidates = candidates.into_iter();
-    if candidates.clone().next().is_none() {
-        return Err(SelectError::NoVersions {
-            chart: chart.to_owned(),
-        });
-    }
-    let chosen = match literal(candidates.clone(), request.text()) {
-        Some(chosen) => chosen,
-        None => matching(chart, &candidates, request)?,
-    };
+    let chosen = choose(chart, &candidates.into_iter(), request)?;
     if chosen.url() == Some("") {
         return Err(SelectError::NoUrl {
             chart: chart.to_owned(),
@@ -53,6 +48,23 @@ where
         });
     }
     Ok(chosen)
+}
+
+/// The chosen version, with or without an archive.
+fn choose<C: Candidate>(
+    chart: &str,
+    candidates: &(impl Iterator<Item = C> + Clone),
+    request: &VersionRequest<'_>,
+) -> Result<C, SelectError> {
+    if candidates.clone().next().is_none() {
+        return Err(SelectError::NoVersions {
+            chart: chart.to_owned(),
+        });
+    }
+    match literal(candidates.clone(), request.text()) {
+        Some(chosen) => Ok(chosen),
+        None => matching(chart, candidates, request),
+    }
 }
 
 fn literal<C: Candidate>(candidates: impl Iterator<Item = C>, requested: &str) -> Option<C> {

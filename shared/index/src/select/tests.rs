@@ -352,3 +352,44 @@ proptest! {
         prop_assert_eq!(forwards.ok(), select("web", &entries, &request).ok().cloned());
     }
 }
+
+/// The position of the selected version, and of the first in the range.
+fn explained(versions: &[IndexEntry], request: &VersionRequest<'_>) -> (Vec<usize>, Option<usize>) {
+    let explanation = explain("web", versions, request);
+    assert_eq!(explanation.versions.len(), versions.len());
+    let position = |candidate: &IndexEntry| versions.iter().position(|entry| std::ptr::eq(entry, candidate));
+    let selected = explanation
+        .versions
+        .iter()
+        .filter(|explained| explained.verdict == Verdict::Selected)
+        .filter_map(|explained| position(explained.candidate));
+    let first = explanation
+        .versions
+        .iter()
+        .find(|explained| explained.verdict.is_in_range() && explained.verdict != Verdict::NotLiteral);
+    (
+        selected.collect(),
+        first.and_then(|explained| position(explained.candidate)),
+    )
+}
+
+#[test]
+fn explanations_agree_with_selections_from_all_indexes() {
+    let mut selections = 0;
+    for row in rows(INDEX) {
+        let [versions, Value::String(requested), _] = row.as_slice() else {
+            panic!("{row:?}")
+        };
+        let entries = entries(&texts(versions));
+        let Ok(request) = VersionRequest::parse(requested) else {
+            continue;
+        };
+        let (selected, first) = explained(&entries, &request);
+        let expected = select("web", &entries, &request).ok();
+        let expected = expected.and_then(|entry| entries.iter().position(|other| std::ptr::eq(other, entry)));
+        assert_eq!(selected, Vec::from_iter(expected), "{row:?}");
+        assert_eq!(first, expected, "newest first: {row:?}");
+        selections += selected.len();
+    }
+    assert!(selections > 1000, "{selections}");
+}

@@ -21,6 +21,7 @@ pub struct TagList {
     /// The tags, each followed by a line break.
     text: String,
     len: usize,
+    others: usize,
 }
 
 /// Why a tag cannot be added to a list.
@@ -44,6 +45,7 @@ impl TagList {
     /// When the list is full, or the meter does not grant the memory.
     pub fn add(&mut self, tag: &str, meter: &mut dyn Meter) -> Result<(), TagListError> {
         if super::version_of(tag).is_none() {
+            self.others += 1;
             return Ok(());
         }
         let len = self.text.len() + tag.len() + 1;
@@ -69,6 +71,11 @@ impl TagList {
     /// How many versions there are.
     pub const fn len(&self) -> usize {
         self.len
+    }
+
+    /// How many other tags there are, such as `latest`.
+    pub const fn others(&self) -> usize {
+        self.others
     }
 
     /// Whether there are no versions.

@@ -50,7 +50,7 @@ fn read_generally(text: &[u8], filter: &ChartFilter) -> Comparable {
 /// The result of the fast reader; `None` if it stops.
 fn read_fast_only(text: impl Read, filter: &ChartFilter) -> Option<Comparable> {
     let mut source = Source::open(text, Layout::Any).unwrap();
-    read_fast(&mut source, filter, &mut Unmetered)
+    read_fast(&mut source, filter, Detail::Selection, &mut Unmetered)
         .ok()
         .map(comparable)
 }
@@ -149,6 +149,7 @@ fn requested_charts_are_read_from_helms_layout() {
         url: "alpine-0.2.0.tgz".into(),
         created: "2026-01-02T03:04:05.678Z".into(),
         deprecated: true,
+        details: None,
     };
     let older = IndexEntry {
         version: "0.1.0".into(),
@@ -294,5 +295,73 @@ fn an_interrupted_read_is_repeated() {
     for layout in [Layout::Any, Layout::General] {
         let index = read(Interrupted(HELM.as_bytes(), false), &web(), layout).unwrap();
         assert_eq!(index.charts["web"].len(), 1);
+    }
+}
+
+#[test]
+fn details_are_read_in_every_layout_and_change_nothing_else() {
+    const INDEX: &str = "\
+apiVersion: v1
+entries:
+  web:
+  - appVersion: 1.10
+    name: web
+    urls:
+    - web.tgz
+    version: 1.0.0
+  - appVersion:
+      a: b
+    name: web
+    urls:
+    - web.tgz
+    version: 1.1.0
+  - name: web
+    version: 1.10
+  - name: web
+    version: latest
+  - name: we/b
+    version: 1.2.0
+  - version: 1.2.0
+  -
+";
+    let json = serde_json::json!({ "entries": { "web": [{ "name": "web", "version": "1.0.0", "appVersion": "1.10" }] } });
+    let read_full = |text: &str, layout| {
+        read_metered(text.as_bytes(), &web(), layout, Detail::Full, &mut Unmetered).unwrap()
+    };
+    for layout in [Layout::Any, Layout::General] {
+        let index = read_full(INDEX, layout);
+        let versions = index.versions("web").unwrap();
+        let details: Vec<_> = versions
+            .iter()
+            .map(|entry| Some(entry.details.as_ref()?.app_version.as_str()))
+            .collect();
+        assert_eq!(details, [Some("1.10"), None], "{layout:?}");
+        let skipped: Vec<_> = index.skipped_entries["web"]
+            .iter()
+            .map(|skipped| (skipped.version.as_str(), skipped.fault))
+            .collect();
+        let expected = [
+            (
+                "1.10",
+                "its version is not text; it needs quotes in the index, as \"1.10\" does",
+            ),
+            ("latest", "its version is not a semantic version such as 1.2.3"),
+            ("1.2.0", "its name is empty, or has a slash"),
+            ("1.2.0", "its name is empty, or has a slash"),
+        ];
+        assert_eq!(skipped, expected, "{layout:?}");
+
+        let mut plain = index.clone();
+        plain.skipped_entries.clear();
+        for entry in plain.charts.values_mut().flatten() {
+            entry.details = None;
+        }
+        assert_eq!(plain, read(INDEX.as_bytes(), &web(), layout).unwrap());
+        assert_eq!(plain.skipped, 5);
+        let index = read_full(&json.to_string(), layout);
+        assert_eq!(
+            index.charts["web"][0].details.as_ref().unwrap().app_version,
+            "1.10"
+        );
     }
 }

@@ -213,6 +213,7 @@ fn expected_entry(entry: &Value) -> Option<IndexEntry> {
             Value::Null => false,
             Value::Text(_) | Value::List(_) | Value::Map(_) => return None,
         },
+        details: None,
     };
     let is_valid = masterminds_semver::Version::parse(&entry.version).is_ok()
         && name.chars().any(|c| !c.is_control())

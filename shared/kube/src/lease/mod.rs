@@ -19,6 +19,7 @@ mod leadership;
 mod metrics;
 mod name;
 mod run;
+mod shard;
 mod transition_log;
 
 pub use self::args::LeaseArgs;
@@ -27,3 +28,4 @@ pub use self::leadership::{Leadership, Term, TermEnded};
 pub use self::metrics::LeaseMetrics;
 pub use self::name::{LeaseName, identity};
 pub use self::run::Election;
+pub use self::shard::{InvalidShard, SHARD_LEASE, shard_lease};

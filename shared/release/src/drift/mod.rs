@@ -11,7 +11,7 @@
 //!                                                      (or predicted_locally)
 //! ```
 //!
-//! `rules` has the exceptions: `options.diff` and `lifecycle.drift` of the BundleDeployment. `mode` is what is done about drift.
+//! `rules` has the exceptions: `options.diff` and `lifecycle.drift` of the BundleDeployment. `mode` is what is done about drift, and `limit` how often.
 
 mod applied;
 mod autoscaled;
@@ -20,6 +20,7 @@ mod compare;
 mod contains;
 mod difference;
 mod ephemeral;
+mod limit;
 mod lists;
 mod local;
 mod mode;
@@ -34,6 +35,7 @@ pub use self::{
     compare::{Comparison, Desired, ObjectState, OwnedBy, compare},
     contains::contains,
     difference::{Drift, difference},
+    limit::{CorrectionLimit, MAX_CORRECTIONS},
     local::predicted_locally,
     mode::DriftMode,
     rules::{DriftRules, RuleProblem},

@@ -37,6 +37,14 @@ impl DriftMode {
         }
     }
 
+    /// Whether deployments override fields of other field managers, as corrections do. Only if the life cycle says that drift is
+    /// corrected: Fleet reports a conflict.
+    pub fn overrides_managers(spec: &BundleDeploymentSpec) -> bool {
+        let lifecycle = spec.lifecycle.as_ref();
+        let drift = lifecycle.and_then(|lifecycle| lifecycle.drift.as_ref());
+        drift.is_some_and(|drift| drift.mode == "enabled")
+    }
+
     /// How it is corrected; `None` if it is not.
     pub fn correction(&self) -> Option<CorrectDrift> {
         match self {

@@ -156,7 +156,10 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
             (Remediation::Rollback, None) => Remedy::NoRevision,
             _ => Remedy::None,
         },
-        ReleaseState::Outdated { revision } => Remedy::RolledBack { revision },
+        // What a rollback restores may be a revision of a user's Helm, which is not taken over again before the next attempt.
+        ReleaseState::Outdated { revision } | ReleaseState::Unmanaged { revision } => {
+            Remedy::RolledBack { revision }
+        }
         ReleaseState::Uninstalled if failed.attempt.action == AttemptAction::Upgrade => {
             return Step::Act(action::to_deploy(state));
         }
@@ -203,6 +206,11 @@ impl Retry<'_> {
             _ => None,
         }
     }
+
+    /// Whether the retries are used up with this failure.
+    pub const fn is_first_slow(&self) -> bool {
+        self.failed.attempt.number == self.attempts
+    }
 }
 
 /// What failed, what runs, and what comes next: for the status.
@@ -225,7 +233,9 @@ impl fmt::Display for Retry<'_> {
         } else {
             write!(f, " (attempt {} of {})", attempt.number, self.attempts)?;
         }
-        write!(f, ": {}", failure.cause())?;
+        let cause = failure.cause();
+        let (cause, log) = cause.split_once('\n').unwrap_or((&cause, ""));
+        write!(f, ": {cause}")?;
         match &self.remedy {
             Remedy::None => Ok(()),
             Remedy::NoRevision => f.write_str("; not rolled back, because no earlier revision was deployed"),
@@ -236,7 +246,12 @@ impl fmt::Display for Retry<'_> {
         if is_slow {
             f.write_str(", then once an hour")?;
         }
-        Ok(())
+        // Last, since some tools show only the first line, and long messages are cut.
+        if log.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "\n{log}")
+        }
     }
 }
 
@@ -248,6 +263,8 @@ pub fn may_recover(history: &History, deployment_id: &str) -> Option<u64> {
         .then_some(failed.revision.number)
 }
 
+#[cfg(test)]
+mod flux;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]

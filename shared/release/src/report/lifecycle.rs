@@ -59,7 +59,11 @@ pub enum TestResult {
 /// What is reported of a BundleDeployment that is held.
 pub fn hold(status: &mut BundleDeploymentStatus, held: Held) {
     if held == Held::Suspended {
-        status.lifecycle.get_or_insert_default().suspended = true;
+        let own = status.lifecycle.get_or_insert_default();
+        own.suspended = true;
+        own.next_attempt.clear();
+    } else if let Some(own) = &mut status.lifecycle {
+        own.suspended = false;
     }
 }
 
@@ -89,9 +93,25 @@ pub fn apply(
     let own = status.lifecycle.get_or_insert_default();
     counts(own, spec, history, progress);
     let mut conditions = Conditions::new(&mut status.conditions, now);
+    awaited(&mut conditions, outcome, progress);
     let is_released = released(&mut conditions, spec, outcome, history, progress);
     remediated(&mut conditions, spec, history, is_released);
     tested(&mut conditions, progress);
+}
+
+/// What is awaited, in place of the failure of an earlier attempt. Before the other conditions: `kubectl get` shows the first one that is
+/// not true.
+fn awaited(conditions: &mut Conditions<'_>, outcome: &DeployOutcome, progress: &Progress<'_>) {
+    if let (Some(waiting), DeployOutcome::Unchanged) = (&progress.waiting, outcome) {
+        let message = format!("waiting: {waiting}");
+        write(
+            conditions,
+            ConditionType::Deployed,
+            "Unknown",
+            Reason::Progressing,
+            message,
+        );
+    }
 }
 
 fn counts(

@@ -24,7 +24,7 @@ impl Group {
                 .comparators
                 .iter()
                 .flat_map(Comparator::boundaries)
-                .any(|version| self.matches(&version))
+                .any(|version| self.unmet(&version).is_none())
     }
 }
 

@@ -1,16 +1,22 @@
-//! Links between pages.
+//! Links between pages, and from pages to tests.
 
-use std::{collections::HashSet, path::Path};
+use std::{collections::HashSet, fs, path::Path};
 
 use super::{Page, Problem, problem};
 
-/// Links to files and headings that do not exist.
+/// Links to files, headings and tests that do not exist.
 pub fn check(pages: &[Page], root: &Path) -> Vec<Problem> {
     let mut problems = Vec::new();
     for page in pages.iter().filter(|page| page.is_markdown()) {
         for line in page.prose() {
             for target in targets(line.1) {
                 if let Some(wrong) = wrong(page, target, root, pages) {
+                    problems.push(problem(page, line, wrong));
+                }
+            }
+            for (test, file) in tests(line.1) {
+                if !has_test(page, test, file, root) {
+                    let wrong = format!("link to {file}: it has no function {test}");
                     problems.push(problem(page, line, wrong));
                 }
             }
@@ -26,6 +32,24 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
         .filter_map(|rest| rest.split_once(')'))
         .map(|(target, _)| target)
         .filter(|target| !target.contains("://") && !target.starts_with("mailto:"))
+}
+
+/// The tests that a line names, with the files that they are said to be in: ``[`name`](../folder/file.rs)``.
+fn tests(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    line.split("[`").skip(1).filter_map(|rest| {
+        let (test, rest) = rest.split_once("`](")?;
+        let (file, _) = rest.split_once(')')?;
+        let is_source = Path::new(file)
+            .extension()
+            .is_some_and(|extension| extension == "rs");
+        is_source.then_some((test, file))
+    })
+}
+
+fn has_test(page: &Page, test: &str, file: &str, root: &Path) -> bool {
+    let path = resolved(&page.path, file).map(|path| root.join(path));
+    let source = path.and_then(|path| fs::read_to_string(path).ok());
+    source.is_some_and(|source| source.contains(&format!("fn {test}(")))
 }
 
 fn wrong(page: &Page, target: &str, root: &Path, pages: &[Page]) -> Option<String> {
@@ -103,6 +127,20 @@ mod tests {
                 "docs/a.md:1: link to missing.md: there is no docs/missing.md",
                 "docs/a.md:2: link to #another: docs/a.md has no heading another",
             ]
+        );
+    }
+
+    #[test]
+    fn tests_must_exist_in_their_file() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let file = "../tests/bed/src/docs/links.rs";
+        let text =
+            format!("[`tests_must_exist_in_their_file`]({file}), [`another`]({file}) [links]({file})\n");
+        let problems = check(&[Page::new("docs/a.md", text)], &root);
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            problems,
+            ["docs/a.md:1: link to ../tests/bed/src/docs/links.rs: it has no function another"]
         );
     }
 

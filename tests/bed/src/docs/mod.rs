@@ -5,7 +5,7 @@
 //!          └──────────────────────► imports: no cycles, and the order of modules in ARCHITECTURE.md
 //! pages (Markdown, manifests) ─┬─► words
 //!                              ├─► modules: the files and modules in ARCHITECTURE.md
-//!                              ├─► links: files and headings that exist
+//!                              ├─► links: files, headings and tests that exist
 //!                              └─► names: metrics, flags, alerts and reasons that exist in the reference pages and alerts.yaml
 //! ```
 

@@ -18,7 +18,7 @@ use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(1);
 
 async fn namespace(name: &str) -> TestNamespace {
     static BED: OnceCell<TestBed> = OnceCell::const_new();
@@ -172,6 +172,14 @@ async fn pods_become_ready_later_or_when_an_annotation_changes() {
     apply(kubectl, &never).await;
     let stuck = ["Progressing", "False", "ProgressDeadlineExceeded"];
     until_condition(kubectl, "deployment/web", stuck).await;
+    // On a slow machine, the Deployment's deadline passes before its pod exists.
+    eventually("the pod", SOON, async || {
+        let pods = items(kubectl, "pods").await?;
+        ensure!(!pods.is_empty(), "there is none");
+        Ok(())
+    })
+    .await
+    .unwrap();
     let ready = format!("{READY}=true");
     run(kubectl, &["annotate", "pods", "--all", "--overwrite", &ready]).await;
     until_condition(kubectl, "deployment/web", ["Available", "True", ""]).await;

@@ -1,7 +1,11 @@
 //! `spec.lifecycle`.
 
 mod attempts;
+mod events;
+mod examples;
+mod flux;
 mod options;
+mod rollout;
 mod testing;
 
 use anyhow::ensure;

@@ -3,7 +3,7 @@
 use helmops_bed::random;
 use serde_json::{Value, json};
 
-use super::{spec, until_state};
+use super::{spec, state, until_state};
 use crate::harness::agent::{CONFIG, Fixture};
 use crate::harness::message;
 
@@ -26,11 +26,14 @@ async fn an_expression_decides_when_an_object_is_ready() {
     spec["lifecycle"]["wait"] = json!({ "timeout": "1m", "expressions": [ready] });
     fixture.deploy("web", "1.0.0", &spec).await;
     let found = until_state(&fixture, "web", "Released", "Unknown Progressing").await;
-    let text = message(&found, "Released");
-    assert!(
-        text.contains("data.msg == 'go'") && text.contains("since 20"),
-        "{text}"
-    );
+    assert_eq!(state(&found, "Deployed"), "Unknown Progressing");
+    for condition in ["Released", "Deployed"] {
+        let text = message(&found, condition);
+        assert!(
+            text.contains("data.msg == 'go'") && text.contains("since 20"),
+            "{text}"
+        );
+    }
     edit(&fixture, &release, "go").await;
     until_state(&fixture, "web", "Released", "True InstallSucceeded").await;
     assert_eq!(fixture.helm_runs_of(&release), ["install"]);
@@ -91,6 +94,29 @@ async fn drift_is_corrected_ignored_or_not_looked_for() {
             "{name}"
         );
     }
+}
+
+#[tokio::test]
+async fn an_object_that_is_changed_back_each_time_is_reported_as_a_conflict() {
+    let fixture = Fixture::new("options-conflict").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let drift = json!({ "drift": { "mode": "enabled" } });
+    fixture.deploy("web", "1.0.0", &spec("chart", &drift)).await;
+    fixture.until_ready("web").await;
+    for _ in 0..5 {
+        edit(&fixture, &release, "mine").await;
+        fixture.until_msg(&release, "chart").await;
+    }
+    edit(&fixture, &release, "mine").await;
+    let parts = [
+        &*format!("{release}-config"),
+        "corrected 5 times",
+        "next correction at 20",
+    ];
+    fixture.until_error("web", "Ready", &parts).await;
+    fixture.barrier().await;
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("mine"));
 }
 
 /// A CRD in two versions.
@@ -161,28 +187,35 @@ async fn a_release_is_kept_if_that_is_wanted_when_it_is_removed() {
         ("kept", json!({})),
         ("history", history.clone()),
         ("plain", json!({})),
+        ("suspended", json!({})),
     ] {
         fixture.deploy(name, "1.0.0", &spec("x", &parts)).await;
         fixture.until_ready(name).await;
     }
-    // Also if it is suspended at the same time.
-    let suspended = json!({ "suspend": true, "onDelete": "Keep" });
-    fixture.deploy("kept", "1.0.0", &spec("x", &suspended)).await;
-    fixture
-        .until("kept", |found| {
-            anyhow::ensure!(
-                found["status"]["lifecycle"]["suspended"] == true,
-                "it is not suspended"
-            );
-            Ok(())
-        })
-        .await;
-    for name in ["kept", "history", "plain"] {
+    // Also if it is suspended at the same time. Suspension alone keeps nothing.
+    for (name, suspended) in [
+        ("kept", json!({ "suspend": true, "onDelete": "Keep" })),
+        ("suspended", json!({ "suspend": true })),
+    ] {
+        fixture.deploy(name, "1.0.0", &spec("x", &suspended)).await;
+        fixture
+            .until(name, |found| {
+                anyhow::ensure!(
+                    found["status"]["lifecycle"]["suspended"] == true,
+                    "it is not suspended"
+                );
+                Ok(())
+            })
+            .await;
+    }
+    for name in ["kept", "history", "plain", "suspended"] {
         fixture.delete(name).await;
     }
-    fixture
-        .until_none(&format!("secret/sh.helm.release.v1.{}.v1", fixture.name("plain")))
-        .await;
+    for name in ["plain", "suspended"] {
+        fixture
+            .until_none(&format!("secret/sh.helm.release.v1.{}.v1", fixture.name(name)))
+            .await;
+    }
     fixture
         .until_status(&fixture.name("history"), 1, "uninstalled")
         .await;

@@ -22,7 +22,7 @@ spec:
   containers: [{name: check, image: check}]
 ";
 
-async fn fixture(prefix: &str) -> Fixture {
+pub(super) async fn fixture(prefix: &str) -> Fixture {
     static BED: OnceCell<TestBed> = OnceCell::const_new();
     let bed = BED
         .get_or_try_init(async || start_bed_with(true).await)
@@ -36,7 +36,7 @@ async fn fixture(prefix: &str) -> Fixture {
     fixture
 }
 
-fn with_exit(msg: &str, exit: u8, parts: &Value) -> Value {
+pub(super) fn with_exit(msg: &str, exit: u8, parts: &Value) -> Value {
     let mut spec = spec(msg, parts);
     spec["lifecycle"]["wait"]["timeout"] = json!("30s");
     spec["options"]["helm"]["values"]["exit"] = json!(exit);

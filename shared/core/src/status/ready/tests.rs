@@ -35,6 +35,7 @@ fn readiness(status: &Value, deployments: Option<Value>, paused: bool) -> (&'sta
         &helmop(paused),
         Some(&bundle).into(),
         deployments.map(summary).as_ref(),
+        0,
     );
     let state = &readiness.state;
     assert_eq!(
@@ -104,11 +105,26 @@ fn readiness_depends_on_the_bundle() {
             "{text}"
         );
     }
-    let none = ready(&helmop(false), BundleState::default(), None);
+    let none = ready(&helmop(false), BundleState::default(), None, 0);
     assert_eq!(
         (none.state.reason(), none.is_progressing),
         (Reason::Progressing, true)
     );
+}
+
+#[test]
+fn suspended_clusters_are_named_and_are_no_progress() {
+    let bundle = bundle(&bundle_status(json!({ "ready": 1, "desiredReady": 3 }), ""));
+    let of = |suspended| {
+        let counts = summary(json!({ "ready": 1, "desiredReady": 3, "waitApplied": 2 }));
+        let readiness = ready(&helmop(false), Some(&bundle).into(), Some(&counts), suspended);
+        (readiness.is_progressing, readiness.state.message().to_owned())
+    };
+    assert_eq!(of(0), (true, "WaitApplied(2)".to_owned()));
+    let expected = "spec.lifecycle.suspend is set for 1 cluster; WaitApplied(2)";
+    assert_eq!(of(1), (true, expected.to_owned()));
+    let expected = "spec.lifecycle.suspend is set for 2 clusters; WaitApplied(2)";
+    assert_eq!(of(2), (false, expected.to_owned()));
 }
 
 #[test]

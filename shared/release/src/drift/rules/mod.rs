@@ -113,6 +113,19 @@ impl DriftRules {
         whole.any(|rule| rule.matches(id, object))
     }
 
+    /// Leaves fields of the live object as they are when `desired` is applied: those of `lifecycle.drift.ignore`. Fleet has no such
+    /// exceptions from a correction.
+    pub fn keep_ignored(&self, id: &ObjectId, desired: &mut Value, live: &Value) {
+        for rule in self.selected.iter().filter(|rule| rule.matches(id, live)) {
+            rule.keep(desired, live);
+        }
+    }
+
+    /// Whether a correction may have fields to keep.
+    pub const fn keeps_fields(&self) -> bool {
+        !self.selected.is_empty()
+    }
+
     /// Changes both objects before they are compared: JSON pointers first, then the operations.
     pub(super) fn apply(&self, id: &ObjectId, predicted: &mut Value, live: &mut Value) {
         for rule in self.entries.iter().filter_map(|entry| entry.pointers.as_ref()) {

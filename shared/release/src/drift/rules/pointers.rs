@@ -89,6 +89,33 @@ impl Pointer {
         })
     }
 
+    /// Gives the field the value that it has in another object, or removes it if it has none there. A field in a list is left as it
+    /// is, since lists need not have the same order. So is one that `object` does not have.
+    pub(super) fn copy(&self, object: &mut Value, from: &Value) {
+        if let Some(Value::Object(fields)) = self.parent_of(object)
+            && let Some(field) = fields.get_mut(&self.key)
+        {
+            let live = from
+                .pointer(&self.parent)
+                .and_then(|parent| parent.get(&self.key));
+            match live {
+                Some(value) => field.clone_from(value),
+                None => {
+                    fields.remove(&self.key);
+                }
+            }
+        }
+    }
+
+    /// The parent of the field, unless it is in a list.
+    fn parent_of<'o>(&self, object: &'o mut Value) -> Option<&'o mut Value> {
+        let keys = self.parent.split('/').skip(1);
+        keys.into_iter().try_fold(object, |parent, key| {
+            let key = key.replace("~1", "/").replace("~0", "~");
+            parent.as_object_mut()?.get_mut(&key)
+        })
+    }
+
     /// Removes the field. One that the object does not have is skipped.
     pub(super) fn remove(&self, object: &mut Value) {
         match object.pointer_mut(&self.parent) {

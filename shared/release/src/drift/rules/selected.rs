@@ -83,6 +83,13 @@ impl SelectedRule {
         self.is_whole
     }
 
+    /// Leaves the fields of the live object as they are when `desired` is applied.
+    pub fn keep(&self, desired: &mut Value, live: &Value) {
+        for pointer in &self.pointers {
+            pointer.copy(desired, live);
+        }
+    }
+
     /// Removes the fields.
     pub fn apply(&self, object: &mut Value) {
         for pointer in &self.pointers {
@@ -198,6 +205,21 @@ mod tests {
         assert_eq!(object["spec"], json!({ "paused": true }));
         assert!(!fields.is_whole());
         assert!(rule(&json!({ "paths": [""] })).0.unwrap().is_whole());
+    }
+
+    #[test]
+    fn fields_of_the_live_object_are_kept() {
+        let (rule, _) =
+            rule(&json!({ "paths": ["/spec/replicas", "/spec/paused", "/spec/other", "/spec/list/0/a"] }));
+        let mut desired =
+            json!({ "spec": { "replicas": 2, "paused": true, "image": "b", "list": [{ "a": 1 }] } });
+        let live =
+            json!({ "spec": { "replicas": 5, "image": "a", "other": "mine", "list": [{}, { "a": 2 }] } });
+        rule.unwrap().keep(&mut desired, &live);
+        assert_eq!(
+            desired,
+            json!({ "spec": { "replicas": 5, "image": "b", "list": [{ "a": 1 }] } })
+        );
     }
 
     #[test]

@@ -11,10 +11,10 @@ use crate::{
 const ID: &str = ":new";
 const OLD: &str = ":old";
 /// When attempts failed.
-const FAILED_AT: i64 = 1_000_000;
+pub(super) const FAILED_AT: i64 = 1_000_000;
 const INTERVAL: u64 = 60;
 
-fn at(seconds: i64) -> Timestamp {
+pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap()
 }
 
@@ -114,16 +114,26 @@ fn step(revisions: &[Revision], policy: &Policy, seconds: i64, requested: Reques
         requested,
         now: at(FAILED_AT + seconds),
     };
-    match next(situation) {
+    let step = next(situation);
+    if let Step::Wait(retry) = step {
+        return format!("wait {}", retry.at.as_second() - FAILED_AT);
+    }
+    text(&step)
+}
+
+/// A step, as text.
+pub(super) fn text(step: &Step<'_>) -> String {
+    match step {
         Step::Act(Action::Install { replaces }) => format!("install, replaces: {replaces}"),
         Step::Act(Action::Upgrade { discard: None }) => "upgrade".to_owned(),
         Step::Act(Action::Upgrade {
             discard: Some(revision),
         }) => format!("upgrade without {revision}"),
+        Step::Act(Action::Wait(pending)) => format!("wait for {}", pending.revision),
         Step::Act(action) => format!("{action:?}"),
         Step::Rollback { to, .. } => format!("roll back to {to}"),
         Step::Uninstall { keeps_record, .. } => format!("uninstall, keeps record: {keeps_record}"),
-        Step::Wait(retry) => format!("wait {}", retry.at.as_second() - FAILED_AT),
+        Step::Wait(Retry { at, remedy, .. }) => format!("wait {}, {remedy:?}", at.as_second() - FAILED_AT),
     }
 }
 
@@ -354,6 +364,28 @@ fn the_message_has_the_cause_then_what_runs_then_what_comes_next() {
         retry(3, Remedy::NoRevision),
         "upgrade to chart web 1.2.0 failed (attempt 3): not ready: Deployment shop/web is not ready; not rolled back, because no earlier \
          revision was deployed; next attempt at 1970-01-12T13:46:40Z, then once an hour"
+    );
+}
+
+/// Long messages are cut, and `kubectl get` shows one line.
+#[test]
+fn the_log_of_a_test_is_the_end_of_the_message() {
+    let test = Revision {
+        failure: Some(Failure::Test("Pod shop/check failed\nGET /\n503".to_owned())),
+        ..failed(2, 1)
+    };
+    let history = History::new(vec![test, good(1, Status::Superseded)]);
+    let retry = Retry {
+        failed: history.failed_attempt(ID).unwrap(),
+        attempts: 1,
+        at: at(FAILED_AT),
+        remedy: Remedy::RolledBack { revision: 3 },
+    };
+    assert!(retry.is_first_slow());
+    assert_eq!(
+        retry.to_string(),
+        "upgrade to chart web 1.2.0 failed (attempt 1): test failed: Pod shop/check failed; rolled back, as revision 3; next attempt at \
+         1970-01-12T13:46:40Z, then once an hour\nGET /\n503"
     );
 }
 

@@ -140,7 +140,10 @@ fn every_outcome_of_the_last_attempt_is_a_condition() {
             vec![revision(2, Status::Deployed, ID), before()],
             DeployOutcome::Unchanged,
             &waiting,
-            vec![("Released", "Unknown Progressing")],
+            vec![
+                ("Deployed", "Unknown Progressing"),
+                ("Released", "Unknown Progressing"),
+            ],
         ),
         (
             vec![revision(2, Status::PendingUpgrade, ID), before()],
@@ -262,6 +265,30 @@ fn a_success_ends_the_remediation() {
     );
     let status = report(status, again, &deployed(), &Progress::default());
     assert!(!conditions(&status).contains_key("Remediated"));
+}
+
+#[test]
+fn what_is_wanted_again_is_released() {
+    let revisions = vec![
+        revision(1, Status::Superseded, ID),
+        Revision {
+            failure: Some(not_ready()),
+            ..revision(2, Status::Failed, ":other")
+        },
+        Revision {
+            origin: revision(1, Status::Deployed, ID).origin,
+            ..rollback(3, Status::Deployed)
+        },
+    ];
+    let mut before = BundleDeploymentStatus::default();
+    for (condition, status) in [("Released", "False"), ("Remediated", "True")] {
+        let one = serde_json::json!({ "type": condition, "status": status, "reason": "x" });
+        before.conditions.push(serde_json::from_value(one).unwrap());
+    }
+    let status = report(before, revisions, &deployed(), &Progress::default());
+    let found = conditions(&status);
+    assert!(found["Released"].starts_with("True"), "{found:?}");
+    assert!(!found.contains_key("Remediated"), "{found:?}");
 }
 
 #[test]
@@ -413,6 +440,12 @@ fn suspension_is_reported_and_ends() {
     assert_eq!(status.lifecycle, None);
     hold(&mut status, Held::Suspended);
     assert!(status.lifecycle.as_ref().unwrap().suspended);
+    hold(&mut status, Held::Paused);
+    assert!(
+        !status.lifecycle.as_ref().unwrap().suspended,
+        "it is only paused now"
+    );
+    hold(&mut status, Held::Suspended);
     let status = report(status, vec![], &deployed(), &Progress::default());
     assert!(!status.lifecycle.unwrap().suspended);
 }

@@ -1,9 +1,9 @@
-//! The name of the Lease for leader election, by shard.
+//! The name of the Lease of the controllers, by shard.
 
 use thiserror::Error;
 
 /// The name of the Lease of Fleet's own HelmOps controller; that of another shard has the shard as suffix.
-const NAME: &str = "fleet-helmops-leader-election-shard";
+pub const SHARD_LEASE: &str = "fleet-helmops-leader-election-shard";
 
 /// The maximum length of an object name.
 const MAX_LENGTH: usize = 253;
@@ -19,11 +19,11 @@ pub struct InvalidShard(String);
 ///
 /// # Errors
 /// If the shard gives no valid object name.
-pub fn lease_name(shard: Option<&str>) -> Result<String, InvalidShard> {
+pub fn shard_lease(shard: Option<&str>) -> Result<String, InvalidShard> {
     let Some(shard) = shard.filter(|shard| !shard.is_empty()) else {
-        return Ok(NAME.to_owned());
+        return Ok(SHARD_LEASE.to_owned());
     };
-    let name = format!("{NAME}-{shard}");
+    let name = format!("{SHARD_LEASE}-{shard}");
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     let is_label = |label: &str| {
         label.bytes().all(inner) && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
@@ -46,14 +46,14 @@ mod tests {
             (Some(""), "fleet-helmops-leader-election-shard"),
             (Some("blue"), "fleet-helmops-leader-election-shard-blue"),
         ] {
-            assert_eq!(lease_name(shard).unwrap(), name);
+            assert_eq!(shard_lease(shard).unwrap(), name);
         }
     }
 
     #[test]
     fn invalid_names_are_rejected() {
         for shard in ["Blue", "a b", "a-", "a..b", "a_b", &"a".repeat(250)] {
-            assert_eq!(lease_name(Some(shard)), Err(InvalidShard(shard.to_owned())));
+            assert_eq!(shard_lease(Some(shard)), Err(InvalidShard(shard.to_owned())));
         }
     }
 }

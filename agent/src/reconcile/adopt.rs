@@ -1,0 +1,90 @@
+//! Takes over the release of a user's Helm as it is: if a deployment would change no object, only the record is changed.
+
+use helmops_core::chart::source::is_oci;
+use helmops_release::{
+    adoption,
+    record::{Attempt, AttemptAction, Cause},
+};
+
+use super::{deployment::Deployment, run::Prepared};
+use crate::{
+    error::AgentError,
+    helm::{
+        FailureReason,
+        request::{Action, Render, Request},
+    },
+};
+
+impl Deployment<'_> {
+    /// Makes a revision that of this BundleDeployment. Returns whether it was: if anything differs, an upgrade takes it over.
+    ///
+    /// # Errors
+    /// If something is missing that an upgrade needs too, or the record cannot be written.
+    pub(super) async fn adopt(&self, revision: u64) -> Result<bool, AgentError> {
+        let (context, release) = (self.context, &self.release);
+        let Some(record) = context.records.read(release, revision).await? else {
+            return Ok(false);
+        };
+        let helm = self.wanted.spec.options.helm.as_ref();
+        let (chart, version) = helm.map_or(("", ""), |helm| {
+            let has_index = !helm.repo.is_empty() && !is_oci(&helm.repo);
+            (if has_index { &*helm.chart } else { "" }, &*helm.version)
+        });
+        if let Err(obstacle) = adoption::check_chart(&record, chart, version) {
+            tracing::info!(%release, revision, %obstacle, "upgrading to take over the release");
+            return Ok(false);
+        }
+        let attempt = Attempt {
+            action: if revision == 1 {
+                AttemptAction::Install
+            } else {
+                AttemptAction::Upgrade
+            },
+            deployment_id: self.wanted.spec.deployment_id.clone(),
+            cause: Cause::Change,
+            number: 1,
+        };
+        let Prepared {
+            identity,
+            deploy,
+            chart,
+            settings,
+            ..
+        } = self.prepare(attempt).await?;
+        let (origin, post_render) = (deploy.origin.clone(), deploy.post_render.clone());
+        let request = Request {
+            release: release.clone(),
+            identity,
+            action: Action::Render(Render {
+                deploy,
+                is_upgrade: revision > 1,
+            }),
+            hook_timeout: settings.hook_timeout,
+        };
+        let rendered = context
+            .helm
+            .run(request, context.kubeconfig()?, &context.stop)
+            .await;
+        drop(chart);
+        let rendered = match rendered {
+            Ok(success) => success.printed,
+            Err(failure) if failure.reason == FailureReason::Stopped => {
+                return Err(AgentError::from(failure));
+            }
+            // An upgrade fails too, and reports it.
+            Err(failure) => {
+                tracing::info!(%release, %failure, "the chart cannot be rendered");
+                return Ok(false);
+            }
+        };
+        if let Err(obstacle) = adoption::check(&record, &rendered, &post_render) {
+            tracing::info!(%release, revision, %obstacle, "upgrading to take over the release");
+            return Ok(false);
+        }
+        let is_adopted = context.records.adopt(release, revision, &origin).await?;
+        if is_adopted {
+            tracing::info!(%release, revision, "took over the release as it is");
+        }
+        Ok(is_adopted)
+    }
+}

@@ -1,0 +1,183 @@
+//! The fields of objects that a user's Helm, or another tool with Helm, has applied: the agent becomes their manager before it upgrades
+//! the release.
+//!
+//! With server-side apply, each change of such a field would be a conflict with the manager `helm`, and a field that a new version does
+//! not have any more would stay, because `helm` still owns it. Fields of all other managers stay theirs, with their conflicts.
+
+use helmops_release::{
+    history::History,
+    manifest, marks,
+    object::ObjectId,
+    record::{ApplyMethod, Record},
+};
+use helmops_runtime::client::{CallError, bounded};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde_json::{Value, json};
+
+use super::deployment::Deployment;
+use crate::{error::AgentError, live::KindError, monitor::FIELD_MANAGER};
+
+/// The names under which Helm 4 applies objects: that of its program, and that of Flux.
+const HELM: [&str; 3] = ["helm", "helm4", "helm-controller"];
+const APPLY: &str = "Apply";
+
+impl Deployment<'_> {
+    /// Makes the agent the manager of what Helm has applied for the revision that is upgraded, if that revision was not deployed by an
+    /// agent: then its objects do not have the marks.
+    ///
+    /// # Errors
+    /// If an object cannot be read or written.
+    pub(super) async fn take_fields(&self, deployer: &Client, history: &History) -> Result<(), AgentError> {
+        let Some(base) = history.base() else {
+            return Ok(());
+        };
+        let record = self.context.records.read(&self.release, base.number).await?;
+        let Some(record) = record.filter(is_applied_by_others) else {
+            return Ok(());
+        };
+        // A manifest that cannot be read has no objects that Helm could compare either.
+        let objects = manifest::objects(&record.manifest).unwrap_or_default();
+        for id in objects.iter().filter_map(ObjectId::of) {
+            self.take_fields_of(deployer, id).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_fields_of(&self, deployer: &Client, mut id: ObjectId) -> Result<(), AgentError> {
+        let kind = match self.context.kinds.get(&id.api_version, &id.kind).await {
+            Ok(kind) => kind,
+            Err(KindError::Unknown { .. }) => return Ok(()),
+            Err(KindError::Call(error)) => return Err(error.into()),
+        };
+        let api: Api<DynamicObject> = if kind.is_namespaced {
+            if id.namespace.is_empty() {
+                id.namespace.clone_from(&self.release.namespace);
+            }
+            Api::namespaced_with(deployer.clone(), &id.namespace, &kind.resource)
+        } else {
+            Api::all_with(deployer.clone(), &kind.resource)
+        };
+        let found = bounded(api.get_opt(&id.name)).await;
+        let Some(found) = found.map_err(CallError::of("read", &id))? else {
+            return Ok(());
+        };
+        let Some(managed) = taken(found.managed_fields()) else {
+            return Ok(());
+        };
+        // With the version that was read: it fails if another client has changed the object.
+        let change = json!([
+            { "op": "replace", "path": "/metadata/managedFields", "value": managed },
+            { "op": "replace", "path": "/metadata/resourceVersion", "value": found.resource_version() },
+        ]);
+        let patch: json_patch::Patch = serde_json::from_value(change).unwrap_or_default();
+        let params = PatchParams::default();
+        let written = bounded(api.patch_metadata(&id.name, &params, &Patch::<()>::Json(patch))).await;
+        written.map_err(CallError::of("take over the fields of", &id))?;
+        Ok(())
+    }
+}
+
+/// Whether objects of a revision were applied by another client than an agent, in the way that has managers.
+fn is_applied_by_others(record: &Record) -> bool {
+    record.apply_method() == ApplyMethod::ServerSide && !record.manifest.contains(marks::SET_HASH)
+}
+
+/// The managers of an object after the agent has taken over what Helm has applied; `None` if there is nothing.
+fn taken(managers: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry>> {
+    let applies = |entry: &ManagedFieldsEntry, names: &[&str]| {
+        let is_of = entry
+            .manager
+            .as_deref()
+            .is_some_and(|manager| names.contains(&manager));
+        is_of && entry.operation.as_deref() == Some(APPLY) && entry.subresource.is_none()
+    };
+    if !managers.iter().any(|entry| applies(entry, &HELM)) {
+        return None;
+    }
+    let (own, mut others): (Vec<_>, Vec<_>) = managers
+        .iter()
+        .cloned()
+        .partition(|entry| applies(entry, &HELM) || applies(entry, &[FIELD_MANAGER]));
+    let mut own = own.into_iter();
+    let mut first = own.next()?;
+    first.manager = Some(FIELD_MANAGER.to_owned());
+    for entry in own {
+        if let Some(FieldsV1(fields)) = entry.fields_v1 {
+            let all = first.fields_v1.get_or_insert_with(|| FieldsV1(json!({})));
+            add(&mut all.0, fields);
+        }
+    }
+    others.push(first);
+    Some(others)
+}
+
+/// Adds the fields of one set to another.
+fn add(all: &mut Value, more: Value) {
+    if let (Value::Object(all), Value::Object(more)) = (all, more) {
+        for (name, fields) in more {
+            match all.get_mut(&name) {
+                Some(existing) => add(existing, fields),
+                None => _ = all.insert(name, fields),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(manager: &str, operation: &str, subresource: Option<&str>, fields: Value) -> ManagedFieldsEntry {
+        ManagedFieldsEntry {
+            manager: Some(manager.to_owned()),
+            operation: Some(operation.to_owned()),
+            subresource: subresource.map(str::to_owned),
+            fields_v1: Some(FieldsV1(fields)),
+            ..ManagedFieldsEntry::default()
+        }
+    }
+
+    #[test]
+    fn what_helm_has_applied_is_taken_over_and_nothing_else() {
+        let helm = || entry("helm", "Apply", None, json!({ "f:data": { "f:a": {} } }));
+        let kubectl = || entry("kubectl", "Apply", None, json!({ "f:data": { "f:b": {} } }));
+        let update = || entry("helm", "Update", None, json!({}));
+        let status = || entry("helm", "Apply", Some("status"), json!({}));
+        let own = |fields| entry(FIELD_MANAGER, "Apply", None, fields);
+        let a = || json!({ "f:data": { "f:a": {} } });
+        for (managers, expected) in [
+            (vec![], None),
+            (vec![kubectl(), update(), status()], None),
+            (vec![own(a())], None),
+            (vec![helm(), kubectl()], Some(vec![kubectl(), own(a())])),
+            (
+                vec![update(), helm(), status()],
+                Some(vec![update(), status(), own(a())]),
+            ),
+            (
+                vec![helm(), own(json!({ "f:data": { "f:c": {} } }))],
+                Some(vec![own(json!({ "f:data": { "f:a": {}, "f:c": {} } }))]),
+            ),
+        ] {
+            assert_eq!(taken(&managers), expected, "{managers:?}");
+        }
+    }
+
+    #[test]
+    fn revisions_of_an_agent_and_of_helm_3_have_nothing_to_take_over() {
+        let record = |apply_method, manifest: &str| Record {
+            apply_method,
+            manifest: manifest.to_owned(),
+            ..Record::default()
+        };
+        let server = Some(ApplyMethod::ServerSide);
+        assert!(is_applied_by_others(&record(server, "kind: A")));
+        assert!(!is_applied_by_others(&record(server, marks::SET_HASH)));
+        assert!(!is_applied_by_others(&record(None, "kind: A")));
+    }
+}

@@ -1,0 +1,321 @@
+//! `resolve`: which version would be selected now, and why.
+
+use std::collections::BTreeSet;
+
+use helmops_api::Bundle;
+use helmops_core::{
+    admit::ValidHelmOp,
+    bundle::{RequestedChart, RequestedCharts},
+};
+use helmops_fetch::{ChartExplanation, ExplainedSelection};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    candidates::{self, Candidate, Landmarks, SHOWN, candidates},
+    fetcher::{FetchArgs, FetchFailure, Fetcher, Session, no_interest},
+    report::{self, ChartId, Problem, Version},
+    resolve_text,
+    subject::{Subject, SubjectArgs, accept, ca_certificates},
+    uptake::{Uptake, UptakeInput},
+};
+use crate::{
+    cluster::ClusterArgs,
+    failure::Failure,
+    output::{Format, OutputArgs, write_json, write_yaml},
+    terminal::{Console, progress},
+};
+
+/// The arguments of `resolve`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # Which version the HelmOp would get now, and why
+  kubectl helmop resolve web
+
+  # The same before it is applied
+  kubectl helmop resolve -f web.yaml
+
+  # Without a HelmOp
+  kubectl helmop resolve --repo https://charts.example.com --chart web --version '^1.2'
+  kubectl helmop resolve --repo oci://registry.example.com/charts/web --secret registry -n shop
+
+  # Only the version, for scripts
+  kubectl helmop resolve web -o name")]
+pub struct ResolveArgs {
+    /// Which HelmOp.
+    #[command(flatten)]
+    pub subject: SubjectArgs,
+    /// Show all versions
+    #[arg(long)]
+    pub all: bool,
+    /// How it is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// How requests are sent.
+    #[command(flatten)]
+    pub fetch: FetchArgs,
+}
+
+/// The charts of a HelmOp.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resolution {
+    /// Namespace and name; empty if there is no HelmOp.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub helm_op: String,
+    /// Its charts.
+    pub charts: Vec<ChartResolution>,
+    /// Archives that it names by URL. They have no versions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub archives: Vec<String>,
+}
+
+/// A chart, and the version that would be selected now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChartResolution {
+    /// The chart.
+    #[serde(flatten)]
+    pub chart: ChartId,
+    /// The selected version; `None` if there is none.
+    pub selected: Option<Version>,
+    /// Why none is selected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+    /// The version that is recorded for the request, and deployed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Version>,
+    /// When the controller takes the selected version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uptake: Option<Uptake>,
+    /// The versions, newest first; `None` if the registry was requested for one tag alone.
+    pub candidates: Option<Candidates>,
+}
+
+/// The versions of a chart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Candidates {
+    /// Those that are shown, newest first.
+    #[serde(serialize_with = "shown_only")]
+    pub versions: Vec<candidates::Row<Candidate>>,
+    /// How many are not shown.
+    pub omitted: usize,
+    /// Entries of the index that are ignored because they are invalid.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
+    /// How many tags of the registry are not versions.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub other_tags: usize,
+}
+
+impl Candidates {
+    /// The versions of an explanation, shortened to those at these positions.
+    pub fn new(explanation: &ChartExplanation, all: Vec<Candidate>, shown: &BTreeSet<usize>) -> Self {
+        let skipped = explanation.skipped.iter().map(|skipped| Skipped {
+            version: skipped.version.clone(),
+            reason: skipped.fault,
+        });
+        Self {
+            omitted: all.len() - shown.len(),
+            versions: candidates::rows(all, shown),
+            skipped: skipped.collect(),
+            other_tags: explanation.other_tags,
+        }
+    }
+
+    /// The versions that are shown.
+    pub fn shown(&self) -> impl Iterator<Item = &Candidate> {
+        self.versions.iter().filter_map(|row| match row {
+            candidates::Row::Item(candidate) => Some(candidate),
+            candidates::Row::Gap(_) => None,
+        })
+    }
+}
+
+/// An invalid entry of an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Its version, as written.
+    pub version: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+fn shown_only<S: serde::Serializer>(
+    rows: &[candidates::Row<Candidate>],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(rows.iter().filter_map(|row| match row {
+        candidates::Row::Item(candidate) => Some(candidate),
+        candidates::Row::Gap(_) => None,
+    }))
+}
+
+/// Prints the versions that would be selected now.
+///
+/// # Errors
+/// If no version can be determined for a chart.
+pub async fn run(
+    args: &ResolveArgs,
+    cluster: &ClusterArgs,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    let subject = args.subject.read(cluster, console).await?;
+    let completed = subject.policies.apply_defaults(&subject.helmop);
+    let valid = accept(&subject, &completed)?;
+    let fetcher = Fetcher::new(&args.fetch)?;
+    let input = ResolutionInput {
+        subject: &subject,
+        valid: &valid,
+        charts: RequestedCharts::of(&valid, subject.bundle.as_ref()),
+        limit: (!args.all).then_some(SHOWN),
+        now: Timestamp::now(),
+    };
+    let what = progress_text(&input.charts);
+    let selections = progress::during(console, &what, explain_all(&fetcher, &input)).await;
+    let (resolution, failures) = input.resolution(&selections);
+    match args.output.output {
+        Format::Table => resolve_text::write(&resolution, false, console)?,
+        Format::Wide => resolve_text::write(&resolution, true, console)?,
+        Format::Json => write_json(console.out, &resolution)?,
+        Format::Yaml => write_yaml(console.out, &resolution)?,
+        Format::Name => {
+            for chart in &resolution.charts {
+                if let Some(version) = &chart.selected {
+                    writeln!(console.out, "{}", chart.chart.with_version(&version.version))?;
+                }
+            }
+        }
+    }
+    first(failures)
+}
+
+/// What a person waits for.
+pub fn progress_text(charts: &RequestedCharts<'_, '_>) -> String {
+    match charts.as_slice() {
+        [one] => format!("Reading the versions of {}", one.lookup.repo),
+        charts => format!("Reading the versions of {} charts", charts.len()),
+    }
+}
+
+/// The first failure, with the number of the others. Those that kept the command from running take precedence.
+fn first(mut failures: Vec<Failure>) -> Result<(), Failure> {
+    failures.sort_by_key(|failure| std::cmp::Reverse(failure.code));
+    let others = failures.len().saturating_sub(1);
+    match failures.into_iter().next() {
+        None => Ok(()),
+        Some(failure) if others == 0 => Err(failure),
+        Some(mut failure) => {
+            failure.message = format!("{} (and {others} other charts failed)", failure.message);
+            Err(failure)
+        }
+    }
+}
+
+/// What the resolution of a HelmOp depends on.
+pub struct ResolutionInput<'v, 'a> {
+    /// The HelmOp, as it is read.
+    pub subject: &'v Subject,
+    /// It, with defaults.
+    pub valid: &'v ValidHelmOp<'a>,
+    /// Its charts, with the recorded versions.
+    pub charts: RequestedCharts<'v, 'a>,
+    /// How many versions are shown.
+    pub limit: Option<usize>,
+    /// The current time.
+    pub now: Timestamp,
+}
+
+async fn explain_all(
+    fetcher: &Fetcher,
+    input: &ResolutionInput<'_, '_>,
+) -> Vec<Result<ExplainedSelection, FetchFailure>> {
+    let subject = input.subject;
+    let session = Session {
+        client: &subject.client,
+        ca_certificates: &ca_certificates(subject.bundle.as_ref()),
+        interest: &no_interest,
+    };
+    let mut charts = fetcher.helmop(session, input.valid);
+    let mut selections = Vec::new();
+    for chart in input.charts.as_slice() {
+        selections.push(charts.explain(chart.request).await);
+    }
+    selections
+}
+
+impl ResolutionInput<'_, '_> {
+    /// The report, and the failures of its charts.
+    pub fn resolution(
+        &self,
+        selections: &[Result<ExplainedSelection, FetchFailure>],
+    ) -> (Resolution, Vec<Failure>) {
+        let (subject, mut failures, mut charts) = (self.subject, Vec::new(), Vec::new());
+        for (chart, selection) in self.charts.as_slice().iter().zip(selections) {
+            let problem = match selection {
+                Err(error) => {
+                    failures.push(report::failure(error, subject.origin, &subject.helmop));
+                    Some(Problem::from(error))
+                }
+                Ok(selection) => selection.selected.as_ref().err().map(|error| {
+                    failures.push(report::not_selected(error));
+                    Problem::from(error)
+                }),
+            };
+            charts.push(self.chart(chart, selection.as_ref().ok(), problem));
+        }
+        let resolution = Resolution {
+            helm_op: subject.name(),
+            charts,
+            archives: report::archives(self.valid),
+        };
+        (resolution, failures)
+    }
+
+    fn chart(
+        &self,
+        chart: &RequestedChart<'_, '_>,
+        selection: Option<&ExplainedSelection>,
+        problem: Option<Problem>,
+    ) -> ChartResolution {
+        let selected = selection.and_then(|selection| selection.selected.as_ref().ok());
+        let id = ChartId::of(chart, &self.charts, self.valid, self.subject.origin);
+        let bundle: Option<&Bundle> = self.subject.bundle.as_ref();
+        let uptake = UptakeInput {
+            origin: self.subject.origin,
+            valid: self.valid,
+            bundle,
+            repo: self.charts.first_repo(),
+            now: self.now,
+        };
+        let marks = Landmarks {
+            current: None,
+            recorded: chart.version.as_ref().map(|version| version.version.as_str()),
+        };
+        let explanation = selection.and_then(|selection| selection.explanation.as_ref());
+        ChartResolution {
+            selected: selected.map(Version::from),
+            problem,
+            recorded: chart.version.as_ref().map(Version::from),
+            uptake: selected.and_then(|selected| uptake.of(chart, selected)),
+            candidates: explanation.map(|explanation| {
+                let all = candidates(explanation, &id.requested, marks);
+                let required = all
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, row)| row.marks.iter().any(|mark| *mark != "newest"))
+                    .map(|(at, _)| at);
+                let shown = candidates::shown(self.limit, all.len(), required, 0..all.len());
+                Candidates::new(explanation, all, &shown)
+            }),
+            chart: id,
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! `cluster join`: from two kubeconfig contexts to a cluster that HelmOps can be deployed to.
+
+pub mod heartbeat;
+pub mod management;
+pub mod plan;
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use clap::ValueEnum;
+use helmops_api::NamespacedName;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch, PatchParams},
+};
+use serde_json::json;
+
+use self::plan::Credentials;
+use super::{
+    access::{self, Joined, Upstream},
+    agent_objects::{self, AgentOptions},
+    steps::Steps,
+    workload::{self, FLEETS_AGENT, FleetsAgent, Workload, WorkloadArgs},
+};
+use crate::{
+    cluster::{
+        Cluster, ClusterArgs, api_error,
+        apply::{self, FIELD_MANAGER, Written, as_json, name_of},
+        duration::duration,
+        permission::{self, Permission},
+    },
+    failure::Failure,
+    output::{self, Format, OutputArgs},
+    terminal::{Console, marks::Marks},
+};
+
+/// The arguments of `cluster join`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # Join the cluster of the context edge-1, with a label that targets can select
+  kubectl helmop cluster join edge-1 --namespace fleet-default --to-context edge-1 --labels env=prod \\
+      --image registry.example.com/helmops-agent:0.1.0
+
+  # The workload cluster reaches the management cluster under another address than you do
+  kubectl helmop cluster join edge-1 -n fleet-default --to-context edge-1 --server https://api.example.com:6443
+
+  # Show what would be applied, and change nothing
+  kubectl helmop cluster join edge-1 -n fleet-default --to-context edge-1 --dry-run=client -o yaml
+
+  # After a failure, or when the agent was away for so long that its token has expired: the same command again")]
+pub struct JoinArgs {
+    /// Name of the Cluster
+    pub name: String,
+    /// The workload cluster.
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    /// Labels of the Cluster, such as env=prod,zone=eu; others that it has stay
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
+    pub labels: Vec<(String, String)>,
+    /// Address of the management cluster for the agent; by default that of the kubeconfig
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+    /// File with the CA of the management cluster for the agent; by default that of the kubeconfig
+    #[arg(long, value_name = "FILE")]
+    pub certificate_authority: Option<PathBuf>,
+    /// Image of the agent; by default the one that is installed, or the one beside that of the controller
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// Additional flag of the agent, such as --agent-flag=--workers=5; can be given several times
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    pub agent_flag: Vec<String>,
+    /// Stop Fleet's agent on the workload cluster, and continue with what it has deployed
+    #[arg(long)]
+    pub take_over: bool,
+    /// Overwrite fields of the agent's objects that another field manager has set otherwise
+    #[arg(long)]
+    pub force_conflicts: bool,
+    /// How long to wait for the agent to report
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+    pub timeout: Duration,
+    /// Print what would be applied, without a change
+    #[arg(long, value_name = "client", value_enum)]
+    pub dry_run: Option<DryRun>,
+    /// The format of the dry run.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Where a dry run takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DryRun {
+    /// In this program.
+    Client,
+}
+
+/// How long the controller may take to create a namespace and an account. Milliseconds, unless it does not run.
+const CONTROLLER: Duration = Duration::from_secs(30);
+const AGAIN: &str = "then run the command again: it continues";
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("must be KEY=VALUE, such as env=prod".to_owned()),
+    }
+}
+
+/// Joins a cluster.
+///
+/// # Errors
+/// If a step fails; its name is printed, and the steps before are not repeated.
+pub async fn run(args: &JoinArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let management = cluster.connect().await?;
+    let workload = args.workload.connect(cluster).await?;
+    let upstream = upstream(args, cluster).await?;
+    let name = NamespacedName::new(&management.namespace, &args.name);
+    let join = Join {
+        args,
+        steps: Steps::new(Marks::of_process(), AGAIN),
+        name,
+        upstream,
+        management,
+        workload,
+    };
+    Box::pin(join.run(console)).await
+}
+
+async fn upstream(args: &JoinArgs, cluster: &ClusterArgs) -> Result<Upstream, Failure> {
+    let file = args.certificate_authority.as_ref();
+    let authorities = match file {
+        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
+            Failure::because(
+                format!("cannot read --certificate-authority {}", file.display()),
+                &error,
+            )
+        })?),
+        None => None,
+    };
+    Upstream::of(
+        &cluster.config().await?,
+        args.server.as_deref(),
+        authorities.as_deref(),
+    )
+}
+
+/// One run of the command.
+struct Join<'a> {
+    args: &'a JoinArgs,
+    steps: Steps,
+    name: NamespacedName,
+    upstream: Upstream,
+    management: Cluster,
+    workload: Cluster,
+}
+
+/// What is known before the first write.
+struct Known {
+    /// The Cluster, if it exists.
+    existing: Option<helmops_api::Cluster>,
+    found: Workload,
+    credentials: Credentials,
+    options: AgentOptions,
+    objects: Vec<DynamicObject>,
+}
+
+impl Join<'_> {
+    async fn run(&self, console: &mut Console<'_>) -> Result<(), Failure> {
+        if self.args.dry_run.is_some() {
+            let options = self.options(None, &Workload::default()).await;
+            return self.print(&objects(&options)?, console);
+        }
+        let what = "Checking your permissions on both clusters";
+        let existing = self
+            .steps
+            .run(console, what, Box::pin(self.check_permissions()))
+            .await?;
+        let step = Box::pin(self.observe(existing));
+        let known = self.steps.run(console, "Reading both clusters", step).await?;
+        if self.upstream.is_loopback() {
+            let text = format!(
+                "{} is an address of this machine: if the agent cannot reach the management cluster there, use --server",
+                self.upstream.server
+            );
+            self.steps.warn(console, &text)?;
+        }
+        if !agent_objects::has_registry(&known.options.image) {
+            let text = "the image has no registry: if the nodes of the workload cluster do not have it, name yours with --image";
+            self.steps.warn(console, text)?;
+        }
+        let step = Box::pin(self.create_cluster(&known));
+        self.steps
+            .run(console, &format!("Creating Cluster {}", self.name), step)
+            .await?;
+        let what = format!("Waiting for the controller to prepare Cluster {}", self.name);
+        let (namespace, token) = self.steps.run(console, &what, Box::pin(self.account())).await?;
+        let joined = Joined {
+            cluster: self.name.clone(),
+            deployment_namespace: namespace,
+        };
+        let last_seen = known.existing.as_ref().map(last_seen).unwrap_or_default();
+        let changed = self.install(&known, &joined, &token, console).await?;
+        let report = heartbeat::Wait {
+            management: &self.management.client,
+            workload: &self.workload.client,
+            agent_namespace: known.options.namespace(),
+            cluster: &self.name,
+            last_seen: &last_seen,
+            is_restarted: changed,
+            timeout: self.args.timeout,
+        };
+        self.steps
+            .run(console, "Waiting for the agent to report", Box::pin(report.run()))
+            .await?;
+        self.conclude(&known, console)
+    }
+
+    fn print(&self, objects: &[DynamicObject], console: &mut Console<'_>) -> Result<(), Failure> {
+        let mut all = vec![management::desired(&self.name, &self.labels())];
+        all.extend(objects.iter().map(as_json));
+        if self.args.output.output == Format::Json {
+            let list = json!({ "apiVersion": "v1", "kind": "List", "items": all });
+            return Ok(output::write_json(console.out, &list)?);
+        }
+        for (number, object) in all.iter().enumerate() {
+            match number {
+                0 => writeln!(console.out, "# In the management cluster")?,
+                1 => writeln!(
+                    console.out,
+                    "---\n# In the workload cluster, with Secret {}: its token can only be issued when the Cluster exists",
+                    access::SECRET
+                )?,
+                _ => writeln!(console.out, "---")?,
+            }
+            output::write_yaml(console.out, object)?;
+        }
+        Ok(())
+    }
+
+    /// What is on the clusters, if this cluster may join.
+    async fn observe(&self, existing: Option<helmops_api::Cluster>) -> Result<(Known, String), Failure> {
+        let [one, other] =
+            [&self.management, &self.workload].map(|cluster| workload::identity(&cluster.client));
+        let (one, other) = tokio::join!(one, other);
+        if one.is_some() && one == other {
+            let message = format!("{} is the management cluster itself", self.args.workload.shown());
+            return Err(Failure::negative(message)
+                .with_hint("its agent needs no access to another cluster: apply manifests/local, as docs/agent.md describes"));
+        }
+        let namespace = AgentOptions::in_scope(scope(existing.as_ref()))
+            .namespace()
+            .to_owned();
+        let found = workload::observe(&self.workload.client, &namespace).await?;
+        let credentials = plan::admit(&self.name, &found, self.args.take_over)?;
+        let options = self.options(existing.as_ref(), &found).await;
+        let objects = objects(&options)?;
+        let known = Known {
+            existing,
+            found,
+            credentials,
+            options,
+            objects,
+        };
+        Ok((
+            known,
+            format!(
+                "management cluster {}, workload cluster {}",
+                self.management.server.trim_end_matches('/'),
+                self.workload.server.trim_end_matches('/')
+            ),
+        ))
+    }
+
+    /// The image of the flag, or the one that is installed, or the one beside that of the controller.
+    async fn options(&self, existing: Option<&helmops_api::Cluster>, found: &Workload) -> AgentOptions {
+        let image = match (&self.args.image, &found.image) {
+            (Some(image), _) | (None, Some(image)) => image.clone(),
+            (None, None) => {
+                let controller = management::controller_image(&self.management.client).await;
+                controller
+                    .as_deref()
+                    .and_then(agent_objects::image_beside)
+                    .unwrap_or_default()
+            }
+        };
+        AgentOptions {
+            image,
+            flags: self.args.agent_flag.clone(),
+            ..AgentOptions::in_scope(scope(existing))
+        }
+    }
+
+    /// Reads the Cluster if that is possible, and checks all permissions before anything is written.
+    async fn check_permissions(&self) -> Result<(Option<helmops_api::Cluster>, String), Failure> {
+        let client = &self.management.client;
+        let get = Permission::new("get", "fleet.cattle.io", "clusters").within(&self.name.namespace);
+        let may_get = get.on(&self.name.name).is_granted(client).await;
+        let failed = |error: kube::Error| api_error::failed("cannot check permissions", &error);
+        let existing = if may_get.map_err(failed)? {
+            management::get(client, &self.name).await?
+        } else {
+            // It is listed with the other permissions that are missing.
+            None
+        };
+        let labels = !self.args.labels.is_empty();
+        let management = plan::management_permissions(&self.name, existing.is_some(), labels);
+        let options = AgentOptions::in_scope(scope(existing.as_ref()));
+        let mut objects = objects(&options)?;
+        objects.push(self.secret(&options, "", "")?);
+        let workload = plan::workload_permissions(&objects, options.namespace(), self.args.take_over);
+        let missing = tokio::try_join!(
+            permission::missing(client, &management),
+            permission::missing(&self.workload.client, &workload),
+        );
+        let (in_management, in_workload) = missing.map_err(failed)?;
+        match plan::lacking(&in_management, &in_workload) {
+            Some(failure) => Err(failure),
+            None => Ok((
+                existing,
+                "you have all permissions that are needed on both clusters".to_owned(),
+            )),
+        }
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        self.args.labels.iter().cloned().collect()
+    }
+
+    async fn create_cluster(&self, known: &Known) -> Result<((), String), Failure> {
+        let client = &self.management.client;
+        let written = match &known.existing {
+            None => {
+                management::create(client, &self.name, &self.labels()).await?;
+                Written::Created
+            }
+            Some(cluster) => {
+                let changes = plan::label_changes(&self.labels(), cluster.metadata.labels.as_ref());
+                management::label(client, &self.name, &changes).await?
+            }
+        };
+        Ok(((), format!("Cluster {} {}", self.name, written.as_str())))
+    }
+
+    /// The namespace of the cluster, and a token of its agent's account.
+    async fn account(&self) -> Result<((String, String), String), Failure> {
+        let client = &self.management.client;
+        let namespace = management::namespace(client, &self.name, CONTROLLER).await?;
+        let token = management::token(client, &namespace, CONTROLLER).await?;
+        let done = format!("namespace {namespace} has an account for the agent");
+        Ok(((namespace, token), done))
+    }
+
+    /// The Secret with the access to the management cluster.
+    fn secret(&self, options: &AgentOptions, namespace: &str, token: &str) -> Result<DynamicObject, Failure> {
+        let joined = Joined {
+            cluster: self.name.clone(),
+            deployment_namespace: namespace.to_owned(),
+        };
+        let secret = access::secret(options.namespace(), &joined, &self.upstream, token);
+        secret.map_err(|error| Failure::because("cannot encode the Secret", &error))
+    }
+
+    /// Installs the agent. Returns whether it is started, or started again.
+    async fn install(
+        &self,
+        known: &Known,
+        joined: &Joined,
+        token: &str,
+        console: &mut Console<'_>,
+    ) -> Result<bool, Failure> {
+        let Some((deployment, before)) = known.objects.split_last() else {
+            return Ok(false);
+        };
+        let namespace = known.options.namespace();
+        let what = format!("Applying what the agent needs to namespace {namespace} of the workload cluster");
+        self.steps
+            .run(console, &what, Box::pin(self.apply_all(before)))
+            .await?;
+        if known.found.has_fleets_agent {
+            let step = Box::pin(stop_fleets_agent(
+                &self.workload.client,
+                namespace,
+                known.found.fleets_agent,
+            ));
+            self.steps.run(console, "Stopping Fleet's agent", step).await?;
+        }
+        let what = format!("Writing Secret {namespace}/{}", access::SECRET);
+        let step = Box::pin(self.write_secret(known, &joined.deployment_namespace, token));
+        self.steps.run(console, &what, step).await?;
+        let what = format!("Applying {}", name_of(deployment));
+        self.steps
+            .run(console, &what, Box::pin(self.apply_deployment(deployment)))
+            .await
+    }
+
+    async fn apply_all(&self, objects: &[DynamicObject]) -> Result<((), String), Failure> {
+        let mut changed = 0;
+        for object in objects {
+            let (written, _) = self.apply(object).await?;
+            changed += usize::from(written != Written::Unchanged);
+        }
+        let of = objects.len();
+        Ok((
+            (),
+            format!("{of} objects of the agent applied, {changed} of them changed"),
+        ))
+    }
+
+    async fn apply(&self, object: &DynamicObject) -> Result<(Written, DynamicObject), Failure> {
+        let applied = apply::apply(&self.workload.client, object, self.args.force_conflicts).await;
+        applied.map_err(|error| {
+            let failure = api_error::failed(format!("cannot apply {}", name_of(object)), &error);
+            if api_error::is_conflict(&error) {
+                failure
+                    .with_hint("another tool has set these fields; to overwrite them add --force-conflicts")
+            } else {
+                failure
+            }
+        })
+    }
+
+    async fn write_secret(
+        &self,
+        known: &Known,
+        deployments: &str,
+        token: &str,
+    ) -> Result<((), String), Failure> {
+        let namespace = known.options.namespace();
+        if known.credentials == Credentials::Keep {
+            let done = format!(
+                "Secret {namespace}/{} of Fleet's agent is used as it is",
+                access::SECRET
+            );
+            return Ok(((), done));
+        }
+        let secret = self.secret(&known.options, deployments, token)?;
+        // The agent itself writes the next token, as another field manager.
+        let written = apply::apply(&self.workload.client, &secret, true).await;
+        let (written, _) = written
+            .map_err(|error| api_error::failed(format!("cannot apply {}", name_of(&secret)), &error))?;
+        let done = format!(
+            "{} {}, with a token for a day that the agent renews",
+            name_of(&secret),
+            written.as_str()
+        );
+        Ok(((), done))
+    }
+
+    async fn apply_deployment(&self, deployment: &DynamicObject) -> Result<(bool, String), Failure> {
+        let (written, applied) = self.apply(deployment).await?;
+        let applied = as_json(&applied);
+        let image = applied.pointer("/spec/template/spec/containers/0/image");
+        let image = image.and_then(serde_json::Value::as_str).unwrap_or_default();
+        let done = format!("{} {}, image {image}", name_of(deployment), written.as_str());
+        Ok((written != Written::Unchanged, done))
+    }
+
+    fn conclude(&self, known: &Known, console: &mut Console<'_>) -> Result<(), Failure> {
+        let NamespacedName { namespace, name } = &self.name;
+        writeln!(
+            console.out,
+            "\nCluster {namespace}/{name} has joined. HelmOps in namespace {namespace} can target it."
+        )?;
+        writeln!(
+            console.out,
+            "List all clusters with: kubectl helmop cluster list --namespace {namespace}"
+        )?;
+        if let Some(agent) = known.found.fleets_agent {
+            let (agent, own) = (agent.as_str(), known.options.namespace());
+            writeln!(
+                console.out,
+                "Fleet's agent is stopped. When no release has a new revision, delete it on the workload cluster: \
+                 kubectl --namespace {own} delete {agent}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn objects(options: &AgentOptions) -> Result<Vec<DynamicObject>, Failure> {
+    agent_objects::objects(options).map_err(|error| Failure::unable(error.to_string()))
+}
+
+/// `spec.agentNamespace` of the Cluster.
+fn scope(cluster: Option<&helmops_api::Cluster>) -> &str {
+    cluster.map_or("", |cluster| &cluster.spec.agent_namespace)
+}
+
+fn last_seen(cluster: &helmops_api::Cluster) -> String {
+    helmops_core::status::last_seen(&cluster.status).to_owned()
+}
+
+async fn stop_fleets_agent(
+    client: &Client,
+    namespace: &str,
+    agent: Option<FleetsAgent>,
+) -> Result<((), String), Failure> {
+    let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let kind = agent.map_or("deployment/fleet-agent", FleetsAgent::as_str);
+    let stopped = if agent == Some(FleetsAgent::StatefulSet) {
+        let api = Api::<StatefulSet>::namespaced(client.clone(), namespace);
+        api.patch_scale(FLEETS_AGENT, &params, &none).await
+    } else {
+        let api = Api::<Deployment>::namespaced(client.clone(), namespace);
+        api.patch_scale(FLEETS_AGENT, &params, &none).await
+    };
+    stopped.map_err(|error| {
+        api_error::failed(
+            format!("cannot scale {kind} in namespace {namespace} to 0"),
+            &error,
+        )
+    })?;
+    Ok(((), format!("{kind} in namespace {namespace} scaled to 0")))
+}

@@ -1,0 +1,366 @@
+//! `cluster list`: the clusters of a workspace, as their agents last reported them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use helmops_api::Cluster;
+use helmops_core::{
+    agents::{AGENT_TIMEOUT, Contact, Patience},
+    reason::Reason,
+    status::{is_silent, last_seen},
+};
+use jiff::Timestamp;
+use kube::{Api, api::ListParams};
+use serde::Serialize;
+
+use crate::{
+    cluster::{ClusterArgs, api_error, duration::duration},
+    failure::Failure,
+    output::{self, Format, OutputArgs},
+    terminal::{
+        Console, age,
+        style::Style,
+        table::{Cell, Table},
+    },
+};
+
+/// The arguments of `cluster list`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # The clusters of the workspace fleet-default
+  kubectl helmop cluster list -n fleet-default
+
+  # Those of all workspaces with a label, with more columns
+  kubectl helmop cluster list -A -l env=prod -o wide")]
+pub struct ListArgs {
+    /// The clusters of all namespaces
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// Only clusters with these labels, such as env=prod,zone!=eu
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    /// Time without a report after which an agent counts as silent: --agent-timeout of the controller
+    #[arg(long, value_name = "DURATION", default_value = AGENT_TIMEOUT, value_parser = duration)]
+    pub agent_timeout: Duration,
+    /// The format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// A cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterRow {
+    /// Its namespace: the workspace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The version of its agent; empty if that does not report it, as Fleet's.
+    pub agent_version: String,
+    /// The namespace of its agent.
+    pub agent_namespace: String,
+    /// When its agent last reported, RFC 3339; empty if it never has.
+    pub last_seen: String,
+    /// Whether it has not reported for too long: then the counts are those of the last report.
+    pub is_silent: bool,
+    /// HelmOps that are ready on it, and all that target it.
+    pub helm_ops: Counts,
+    /// BundleDeployments that are ready on it, and all that it has.
+    pub bundle_deployments: Counts,
+    /// The reason of the condition `Ready`, or that the agent is silent.
+    pub status: String,
+    /// The message of the condition `Ready`.
+    pub message: String,
+    /// The namespace of its BundleDeployments.
+    pub deployment_namespace: String,
+}
+
+/// How many are ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Those that are ready.
+    pub ready: i64,
+    /// All.
+    pub total: i64,
+}
+
+impl ClusterRow {
+    /// A cluster at a time.
+    pub fn of(cluster: &Cluster, limit: Duration, now: Timestamp) -> Self {
+        let (metadata, status) = (&cluster.metadata, &cluster.status);
+        // Reports could arrive at any time: this process only reads.
+        let patience = Patience {
+            limit,
+            since: Timestamp::MIN,
+        };
+        let contact = Contact::of(last_seen(status), is_silent(status), patience, now);
+        let is_silent = matches!(contact, Contact::Silent(_));
+        let ready = status
+            .conditions
+            .iter()
+            .find(|condition| condition.r#type == "Ready");
+        let reason = ready.map(|ready| ready.reason.clone()).unwrap_or_default();
+        let agent = status.agent.clone().unwrap_or_default();
+        let summary = status.summary.clone().unwrap_or_default();
+        let counts = |ready: Option<i64>, total: Option<i64>| Counts {
+            ready: ready.unwrap_or_default(),
+            total: total.unwrap_or_default(),
+        };
+        Self {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            labels: metadata.labels.clone().unwrap_or_default(),
+            agent_version: agent.version,
+            agent_namespace: agent.namespace,
+            last_seen: agent.last_seen,
+            is_silent,
+            helm_ops: counts(status.ready_helm_ops, status.desired_ready_helm_ops),
+            bundle_deployments: counts(summary.ready, summary.desired_ready),
+            status: if is_silent {
+                Reason::AgentSilent.as_str().to_owned()
+            } else {
+                reason
+            },
+            message: ready.map(|ready| ready.message.clone()).unwrap_or_default(),
+            deployment_namespace: status.namespace.clone(),
+        }
+    }
+
+    /// Whether its agent has reported at all.
+    pub fn is_joined(&self) -> bool {
+        !self.last_seen.is_empty()
+    }
+}
+
+/// Lists the clusters.
+///
+/// # Errors
+/// If they cannot be read.
+pub async fn run(args: &ListArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let connected = cluster.connect().await?;
+    let api = if args.all_namespaces {
+        Api::<Cluster>::all(connected.client.clone())
+    } else {
+        Api::namespaced(connected.client.clone(), &connected.namespace)
+    };
+    let mut list = ListParams::default();
+    if let Some(selector) = &args.selector {
+        list = list.labels(selector);
+    }
+    let found = api.list(&list).await;
+    let found = found.map_err(|error| api_error::failed("cannot list Clusters", &error))?;
+    let now = Timestamp::now();
+    let rows: Vec<_> = found
+        .items
+        .iter()
+        .map(|cluster| ClusterRow::of(cluster, args.agent_timeout, now))
+        .collect();
+    if rows.is_empty() && matches!(args.output.output, Format::Table | Format::Wide) {
+        let within = if args.all_namespaces {
+            "any namespace".to_owned()
+        } else {
+            format!("namespace {}", connected.namespace)
+        };
+        writeln!(
+            console.err,
+            "No clusters found in {within}; join one with: kubectl helmop cluster join NAME --to-context CONTEXT"
+        )?;
+        return Ok(());
+    }
+    render(&rows, args, now, console)
+}
+
+fn render(
+    rows: &[ClusterRow],
+    args: &ListArgs,
+    now: Timestamp,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    match args.output.output {
+        Format::Json => output::write_json(console.out, &rows)?,
+        Format::Yaml => output::write_yaml(console.out, &rows)?,
+        Format::Name => {
+            for row in rows {
+                writeln!(console.out, "cluster.fleet.cattle.io/{}", row.name)?;
+            }
+        }
+        format => {
+            let is_wide = format == Format::Wide;
+            table(rows, args.all_namespaces, is_wide, now).write(console.out, console.styles)?;
+        }
+    }
+    Ok(())
+}
+
+fn table(rows: &[ClusterRow], has_namespaces: bool, is_wide: bool, now: Timestamp) -> Table {
+    let mut headings = vec![
+        "NAME",
+        "AGENT",
+        "LAST-SEEN",
+        "HELMOPS",
+        "DEPLOYMENTS",
+        "STATUS",
+        "LABELS",
+    ];
+    if has_namespaces {
+        headings.insert(0, "NAMESPACE");
+    }
+    if is_wide {
+        headings.extend(["CLUSTER-NAMESPACE", "AGENT-NAMESPACE", "MESSAGE"]);
+    }
+    let mut table = Table::new(&headings);
+    for row in rows {
+        let mut cells: Vec<Cell> = vec![
+            row.name.as_str().into(),
+            agent(row),
+            seen(row, now),
+            row.helm_ops.cell(),
+            row.bundle_deployments.cell(),
+            status(row),
+            labels(&row.labels).into(),
+        ];
+        if has_namespaces {
+            cells.insert(0, row.namespace.as_str().into());
+        }
+        if is_wide {
+            cells.extend(
+                [&row.deployment_namespace, &row.agent_namespace, &row.message]
+                    .map(|text| Cell::from(text.as_str())),
+            );
+        }
+        table.row(cells);
+    }
+    table
+}
+
+fn agent(row: &ClusterRow) -> Cell {
+    if row.is_joined() && row.agent_version.is_empty() {
+        // Fleet's agent, or one from before it reported its version.
+        return Cell::styled(Style::Faint, "unknown");
+    }
+    row.agent_version.as_str().into()
+}
+
+fn seen(row: &ClusterRow, now: Timestamp) -> Cell {
+    match row.last_seen.parse::<Timestamp>() {
+        Ok(last) if row.is_silent => Cell::styled(Style::Bad, age::age(last, now)),
+        Ok(last) => age::age(last, now).into(),
+        Err(_) => Cell::styled(Style::Pending, "never"),
+    }
+}
+
+fn status(row: &ClusterRow) -> Cell {
+    let style = match row.status.as_str() {
+        "Ready" => Style::Good,
+        "" => return "".into(),
+        _ if row.is_silent => Style::Bad,
+        _ => Style::Pending,
+    };
+    Cell::styled(style, row.status.as_str())
+}
+
+fn labels(labels: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<_> = labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    pairs.join(",")
+}
+
+impl Counts {
+    fn cell(self) -> Cell {
+        let text = format!("{}/{}", self.ready, self.total);
+        if self.ready < self.total {
+            Cell::styled(Style::Pending, text)
+        } else {
+            text.into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::style::Styles;
+    use serde_json::{Value, json};
+
+    const NOW: &str = "2026-01-01T12:00:00Z";
+
+    fn row(name: &str, status: &Value) -> ClusterRow {
+        let metadata =
+            json!({ "name": name, "namespace": "fleet-default", "labels": { "env": "prod", "zone": "eu" } });
+        let cluster = serde_json::from_value(json!({ "metadata": metadata, "status": status })).unwrap();
+        ClusterRow::of(&cluster, Duration::from_mins(45), NOW.parse().unwrap())
+    }
+
+    fn rows() -> Vec<ClusterRow> {
+        let ready =
+            |status: &str, reason: &str| json!([{ "type": "Ready", "status": status, "reason": reason }]);
+        let agent = |seen: &str, version: &str| json!({ "lastSeen": seen, "namespace": "cattle-fleet-system", "version": version });
+        vec![
+            row(
+                "edge-1",
+                &json!({
+                    "namespace": "cluster-edge-1", "agent": agent("2026-01-01T11:56:00Z", "0.1.0"), "conditions": ready("True", "Ready"),
+                    "readyHelmOps": 2, "desiredReadyHelmOps": 2, "summary": { "ready": 3, "desiredReady": 3 },
+                }),
+            ),
+            row(
+                "edge-2",
+                &json!({
+                    "namespace": "cluster-edge-2", "agent": agent("2026-01-01T09:00:00Z", ""), "conditions": ready("True", "Ready"),
+                    "readyHelmOps": 1, "desiredReadyHelmOps": 2, "summary": { "ready": 1, "desiredReady": 2 },
+                }),
+            ),
+            row(
+                "new",
+                &json!({ "namespace": "cluster-new", "conditions": ready("False", "Progressing") }),
+            ),
+        ]
+    }
+
+    fn printed(table: &Table) -> String {
+        let mut out = Vec::new();
+        table.write(&mut out, Styles::new(false)).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn clusters_are_listed_with_their_agents_and_silent_ones_are_marked() {
+        assert_eq!(
+            printed(&table(&rows(), false, false, NOW.parse().unwrap())),
+            "\
+NAME     AGENT     LAST-SEEN   HELMOPS   DEPLOYMENTS   STATUS        LABELS
+edge-1   0.1.0     4m          2/2       3/3           Ready         env=prod,zone=eu
+edge-2   unknown   3h          1/2       1/2           AgentSilent   env=prod,zone=eu
+new      <none>    never       0/0       0/0           Progressing   env=prod,zone=eu
+"
+        );
+    }
+
+    #[test]
+    fn wide_output_has_the_namespaces() {
+        let printed = printed(&table(&rows()[..1], true, true, NOW.parse().unwrap()));
+        let mut lines = printed.lines();
+        assert!(
+            lines
+                .next()
+                .unwrap()
+                .ends_with("CLUSTER-NAMESPACE   AGENT-NAMESPACE       MESSAGE"),
+            "{printed}"
+        );
+        assert!(
+            lines.next().unwrap().starts_with("fleet-default   edge-1"),
+            "{printed}"
+        );
+    }
+
+    #[test]
+    fn json_has_the_counts_and_whether_the_agent_is_silent() {
+        let json = serde_json::to_value(rows()).unwrap();
+        assert_eq!(json[1]["isSilent"], true);
+        assert_eq!(json[1]["helmOps"], json!({ "ready": 1, "total": 2 }));
+    }
+}

@@ -1,0 +1,52 @@
+//! The clusters that HelmOps are deployed to: `cluster join`, `cluster list`, `cluster leave`.
+//!
+//! ```text
+//! join:  both clusters ─► observed ─► plan (what is refused, which permissions are needed) ─► steps ─► the first heartbeat
+//! leave: both clusters ─► observed ─► steps in the order in which nothing is uninstalled by mistake
+//! list:  Clusters, clock ─► rows
+//! ```
+
+pub mod access;
+pub mod agent_objects;
+pub mod join;
+pub mod leave;
+pub mod list;
+pub mod steps;
+pub mod workload;
+
+use crate::{cluster::ClusterArgs, failure::Failure, terminal::Console};
+
+/// The arguments of `cluster`.
+#[derive(Debug, clap::Args)]
+pub struct ClustersArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ClustersCommand,
+}
+
+/// The commands for clusters.
+#[derive(Debug, clap::Subcommand)]
+pub enum ClustersCommand {
+    /// Join a cluster: create its Cluster here, and install an agent there
+    Join(join::JoinArgs),
+    /// List the clusters: when their agents last reported, and what is ready on them
+    List(list::ListArgs),
+    /// Remove the agent of a cluster, and its Cluster
+    Leave(leave::LeaveArgs),
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// See the commands.
+pub async fn run(
+    args: &ClustersArgs,
+    cluster: &ClusterArgs,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    match &args.command {
+        ClustersCommand::Join(args) => join::run(args, cluster, console).await,
+        ClustersCommand::List(args) => list::run(args, cluster, console).await,
+        ClustersCommand::Leave(args) => leave::run(args, cluster, console).await,
+    }
+}

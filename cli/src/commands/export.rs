@@ -1,0 +1,193 @@
+//! `export`: HelmOps as they should be in Git.
+
+use helmops_api::{HelmOp, labels};
+use helmops_core::admit::default::POLLING_INTERVAL;
+use kube::{Api, Client, api::ListParams};
+
+use crate::{cluster::ClusterArgs, create::yaml, failure::Failure, output::write_json, terminal::Console};
+
+/// The annotation of `kubectl apply`.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Requests have their effect once, and would have it again on another cluster.
+const REQUESTS: [&str; 4] = [
+    labels::POLL_REQUESTED_AT,
+    labels::RECONCILE_REQUESTED_AT,
+    labels::FORCE_REQUESTED_AT,
+    labels::RESET_REQUESTED_AT,
+];
+/// The default of the CRD.
+const TARGET_MODE: &str = "FirstMatch";
+/// Objects in a page of a list.
+const PAGE: u32 = 500;
+
+/// The arguments of `export`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # For Git
+  kubectl helmop export web > web.yaml
+
+  # All HelmOps of all namespaces
+  kubectl helmop export --all-namespaces > helmops.yaml")]
+pub struct ExportArgs {
+    /// Name of the HelmOp; all of the namespace without one
+    pub name: Option<String>,
+    /// All namespaces
+    #[arg(short = 'A', long, conflicts_with = "name")]
+    pub all_namespaces: bool,
+    /// Output format
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "yaml")]
+    pub output: Format,
+}
+
+/// A format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// YAML documents
+    Yaml,
+    /// JSON objects
+    Json,
+}
+
+/// Prints HelmOps without what the cluster has added.
+///
+/// # Errors
+/// If they cannot be read, or there is none of that name.
+pub async fn run(args: &ExportArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let cluster = cluster.connect().await?;
+    let namespace = (!args.all_namespaces).then_some(&*cluster.namespace);
+    let helmops = read(&cluster.client, namespace, args.name.as_deref()).await?;
+    if helmops.is_empty() {
+        let place = namespace.map_or_else(
+            || "any namespace".to_owned(),
+            |namespace| format!("namespace {namespace:?}"),
+        );
+        return Ok(writeln!(console.err, "No HelmOps found in {place}.")?);
+    }
+    for (index, helmop) in helmops.into_iter().enumerate() {
+        let exported = exported(helmop);
+        if args.output == Format::Json {
+            write_json(console.out, &exported)?;
+            continue;
+        }
+        if index > 0 {
+            writeln!(console.out, "---")?;
+        }
+        console.out.write_all(yaml(&exported)?.as_bytes())?;
+    }
+    Ok(())
+}
+
+async fn read(client: &Client, namespace: Option<&str>, name: Option<&str>) -> Result<Vec<HelmOp>, Failure> {
+    let api = match namespace {
+        Some(namespace) => Api::<HelmOp>::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let Some(name) = name else {
+        let mut all = Vec::new();
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let page = api.list(&params).await;
+            let page = page.map_err(|error| Failure::because("cannot read HelmOps", &error))?;
+            all.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(all),
+            }
+        }
+    };
+    let found = api.get_opt(name).await;
+    let found = found.map_err(|error| Failure::because(format!("cannot read HelmOp {name:?}"), &error))?;
+    let namespace = namespace.unwrap_or_default();
+    let found = found.ok_or_else(|| {
+        Failure::negative(format!("there is no HelmOp {name:?} in namespace {namespace:?}"))
+            .with_hint("list those of all namespaces with: kubectl get helmops --all-namespaces")
+    });
+    Ok(vec![found?])
+}
+
+/// A HelmOp as it should be in Git: without status, without what the API server, kubectl and the webhook add, and without requests.
+fn exported(mut helmop: HelmOp) -> HelmOp {
+    helmop.status = None;
+    let metadata = &helmop.metadata;
+    let mut annotations = metadata.annotations.clone().unwrap_or_default();
+    annotations.retain(|key, _| key != LAST_APPLIED && !REQUESTS.contains(&key.as_str()));
+    let kept = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+        name: metadata.name.clone(),
+        namespace: metadata.namespace.clone(),
+        labels: metadata.labels.clone(),
+        annotations: (!annotations.is_empty()).then_some(annotations),
+        ..Default::default()
+    };
+    helmop.metadata = kept.into();
+    // The webhook sets it where there is none, and it means the same.
+    let spec = &mut helmop.spec;
+    if spec.polling_interval.as_deref() == Some(POLLING_INTERVAL) {
+        spec.polling_interval = None;
+    }
+    // The API server sets it.
+    if spec.bundle.target_customization_mode == TARGET_MODE {
+        spec.bundle.target_customization_mode.clear();
+    }
+    helmop
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_cluster_adds_is_left_out() {
+        let stored = r#"{
+            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp",
+            "metadata": {
+                "name": "web", "namespace": "fleet-default", "uid": "1", "resourceVersion": "2", "generation": 3,
+                "creationTimestamp": "2026-01-01T00:00:00Z", "labels": { "team": "shop" },
+                "annotations": {
+                    "kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "kept",
+                    "helmops.fleet.cattle.io/reconcile-requested-at": "1"
+                },
+                "finalizers": ["fleet.cattle.io/helmop-finalizer"],
+                "managedFields": [{ "manager": "kubectl", "operation": "Update" }]
+            },
+            "spec": {
+                "pollingInterval": "0s", "targetCustomizationMode": "FirstMatch", "newer": { "field": true },
+                "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.x", "values": { "b": "yes", "a": 1 } },
+                "targets": [{ "clusterGroup": "all" }]
+            },
+            "status": { "version": "1.2.3" }
+        }"#;
+        let expected = "\
+apiVersion: fleet.cattle.io/v1alpha1
+kind: HelmOp
+metadata:
+  annotations:
+    note: kept
+  labels:
+    team: shop
+  name: web
+  namespace: fleet-default
+spec:
+  helm:
+    chart: web
+    repo: https://charts.example.com
+    values:
+      a: 1
+      b: \"yes\"
+    version: 1.x
+  newer:
+    field: true
+  targets:
+  - clusterGroup: all
+";
+        let exported = exported(serde_json::from_str(stored).unwrap());
+        assert_eq!(yaml(&exported).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_interval_that_is_set_stays() {
+        let mut helmop = HelmOp::default();
+        helmop.spec.polling_interval = Some("15m".to_owned());
+        assert_eq!(exported(helmop).spec.polling_interval.as_deref(), Some("15m"));
+    }
+}

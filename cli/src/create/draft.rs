@@ -1,0 +1,133 @@
+//! A HelmOp that is to be created, the objects that it needs, and what the user has to know about both.
+
+use std::fmt;
+
+use helmops_api::HelmOp;
+use helmops_core::admit::{ValidHelmOp, warnings};
+use serde_json::{Value, json};
+
+use crate::{
+    failure::Failure,
+    terminal::{Console, style::Style},
+};
+
+/// A HelmOp before it is created.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Draft {
+    /// The HelmOp.
+    pub helmop: HelmOp,
+    /// Secrets and ConfigMaps that it needs, in its namespace.
+    pub objects: Vec<Value>,
+    /// What could not be converted as it was.
+    pub notes: Vec<Note>,
+}
+
+/// Something that has no equivalent in a HelmOp, or another meaning there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The object, such as `HelmRelease shop/web`.
+    pub object: String,
+    /// Its field, such as `spec.postRenderers`; empty for the whole object.
+    pub path: String,
+    /// Line and column of the field in the file, from 1.
+    pub position: Option<(usize, usize)>,
+    /// What it means, and what to do.
+    pub text: String,
+    /// Whether the HelmOp is not complete without it.
+    pub is_fatal: bool,
+}
+
+impl Draft {
+    /// A HelmOp with nothing but a name.
+    pub fn named(name: &str) -> Self {
+        let mut draft = Self::default();
+        draft.helmop.metadata.name = Some(name.to_owned());
+        draft
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.helmop.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether something is missing that only the user knows.
+    pub fn is_incomplete(&self) -> bool {
+        let helm = self.helmop.spec.bundle.options.helm.as_ref();
+        let has_chart = helm.is_some_and(|helm| !helm.repo.is_empty() || helm.chart.contains("://"));
+        self.notes.iter().any(|note| note.is_fatal) && !has_chart
+    }
+
+    /// Checks the HelmOp as the webhook and the controller do.
+    ///
+    /// # Errors
+    /// With all fields that are invalid.
+    pub fn check(&self) -> Result<(), Failure> {
+        match ValidHelmOp::try_from(&self.helmop) {
+            Ok(_) => Ok(()),
+            Err(errors) => {
+                let failure = Failure::negative(format!("HelmOp {:?} is invalid: {errors}", self.name()));
+                let reason = errors.reason().map(|reason| reason.as_str());
+                Err(match reason {
+                    Some(reason) => failure.with_hint(format!("kubectl helmop explain {reason}")),
+                    None => failure,
+                })
+            }
+        }
+    }
+
+    /// All objects, in the order in which they are created.
+    pub fn objects(&self) -> Vec<Value> {
+        let mut objects = self.objects.clone();
+        objects.push(json!(self.helmop));
+        objects
+    }
+
+    /// The names of all objects, as `kubectl` prints them.
+    pub fn names(&self) -> Vec<String> {
+        let of = |object: &Value| {
+            let text = |pointer: &str| {
+                object
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
+            let kind = text("/kind").to_lowercase();
+            let name = text("/metadata/name");
+            match text("/apiVersion").split_once('/') {
+                Some((group, _)) => format!("{kind}.{group}/{name}"),
+                None => format!("{kind}/{name}"),
+            }
+        };
+        self.objects().iter().map(of).collect()
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.object)?;
+        if !self.path.is_empty() {
+            write!(f, ": {}", self.path)?;
+        }
+        if let Some((line, column)) = self.position {
+            write!(f, " (line {line}, column {column})")?;
+        }
+        write!(f, ": {}", self.text)
+    }
+}
+
+/// Writes what the user has to know to standard error: the notes, and the warnings that the webhook returns too.
+///
+/// # Errors
+/// If standard error cannot be written.
+pub fn report(draft: &Draft, console: &mut Console<'_>) -> Result<(), Failure> {
+    let warning = console.styles.paint(Style::Pending, "warning:");
+    let notes = draft.notes.iter().map(ToString::to_string);
+    for text in notes.chain(warnings(&draft.helmop)) {
+        let text: String = text
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        writeln!(console.err, "{warning} {text}")?;
+    }
+    Ok(())
+}

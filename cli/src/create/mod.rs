@@ -1,0 +1,190 @@
+//! `create`: a HelmOp from flags, from a release on a cluster, or from a HelmRelease of Flux.
+//!
+//! ```text
+//! flags ─────────────────────────────────┐
+//! record of a release ─► `from_release` ─┼─► Draft (HelmOp, objects, notes) ─► core: validation, warnings ─► `send`, or `text`
+//! files of Flux ─► `from_helmrelease` ───┘
+//! ```
+
+mod draft;
+mod flags;
+mod from_helmrelease;
+mod from_release;
+mod send;
+mod set;
+mod text;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use self::{draft::report, from_helmrelease::FromHelmRelease, from_release::FromRelease};
+pub use self::{
+    draft::{Draft, Note},
+    flags::read_helmops,
+    flags::{ChartFlags, TargetFlags},
+    text::{documents, yaml},
+};
+use crate::{
+    cluster::ClusterArgs,
+    failure::Failure,
+    output::{Format, write_json},
+    terminal::Console,
+};
+
+/// The arguments of `create`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # The newest 1.x of a chart on all clusters with a label, with a poll every 15 minutes
+  kubectl helmop create web --repo https://charts.example.com --chart web --version 1.x --poll 15m \\
+    --target-selector env=prod --target-namespace shop
+
+  # For Git, without a cluster
+  kubectl helmop create web --repo oci://registry.example.com/charts/web --version 1.2.3 --dry-run=client -o yaml
+
+  # Adopt a release that was installed with Helm: nothing changes on the cluster
+  kubectl helmop create web --from-release shop/web --repo https://charts.example.com --local
+
+  # Convert a HelmRelease of Flux, with its HelmRepository in the same file
+  kubectl helmop create --from-helmrelease release.yaml --dry-run=client -o yaml")]
+pub struct CreateArgs {
+    /// Name of the HelmOp; by default that of the release
+    #[arg(required_unless_present_any = ["from_release", "from_helmrelease"])]
+    pub name: Option<String>,
+    /// Which chart.
+    #[command(flatten)]
+    pub chart: ChartFlags,
+    /// Which clusters.
+    #[command(flatten)]
+    pub targets: TargetFlags,
+    /// The source of a release.
+    #[command(flatten)]
+    pub from_release: FromRelease,
+    /// A file with a HelmRelease, and its HelmRepository, OCIRepository, ConfigMaps and Secrets; `-` for standard input
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "from_release",
+        help_heading = "Source"
+    )]
+    pub from_helmrelease: Option<PathBuf>,
+    /// Only print what would be created: without a request (client), or after validation by the API server (server)
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "none", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    pub dry_run: DryRun,
+    /// Output format: yaml, json or name
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub output: Option<Format>,
+}
+
+/// Where a command ends that is only tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DryRun {
+    /// It is not only tried
+    #[default]
+    None,
+    /// Here: no object is sent
+    Client,
+    /// In the API server, which validates and stores nothing
+    Server,
+}
+
+/// Creates HelmOps.
+///
+/// # Errors
+/// If one of them is invalid, or the API server does not accept it; if a source cannot be read, or would not be adopted as it is.
+pub async fn run(args: &CreateArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let drafts = drafts(args, cluster, console).await?;
+    let mut is_incomplete = false;
+    for draft in &drafts {
+        report(draft, console)?;
+        is_incomplete |= draft.is_incomplete();
+    }
+    if is_incomplete {
+        return Err(
+            Failure::negative("a HelmOp is not complete: see the warnings above")
+                .with_hint("set what is missing with flags, such as --repo, --chart and --version"),
+        );
+    }
+    for draft in &drafts {
+        draft.check()?;
+    }
+    if args.dry_run == DryRun::Client {
+        return print(&drafts, args.output, " (dry run)", console);
+    }
+    let cluster = cluster.connect().await?;
+    let mut created = Vec::new();
+    for draft in drafts {
+        created.push(send::create(&cluster, draft, args.dry_run == DryRun::Server).await?);
+    }
+    let suffix = match args.dry_run {
+        DryRun::Server => " (server dry run)",
+        DryRun::None | DryRun::Client => "",
+    };
+    print(&created, args.output, suffix, console)
+}
+
+async fn drafts(
+    args: &CreateArgs,
+    cluster: &ClusterArgs,
+    console: &mut Console<'_>,
+) -> Result<Vec<Draft>, Failure> {
+    let namespace = args.targets.namespace(cluster.namespace.as_deref());
+    let mut drafts = if let Some(file) = &args.from_helmrelease {
+        let source = FromHelmRelease::read(file, namespace.as_deref())?;
+        source.drafts(args.name.as_deref())?
+    } else if let Some(release) = &args.from_release.from_release {
+        let (name, flags) = (args.name.as_deref(), &args.chart);
+        vec![
+            args.from_release
+                .draft(release, name, flags, cluster, console)
+                .await?,
+        ]
+    } else {
+        vec![Draft::named(args.name.as_deref().unwrap_or_default())]
+    };
+    for draft in &mut drafts {
+        draft.helmop.metadata.namespace.clone_from(&namespace);
+        args.chart.apply(&mut draft.helmop)?;
+        args.targets.apply(&mut draft.helmop)?;
+    }
+    if let Some(release) = &args.from_release.from_release {
+        for draft in &drafts {
+            args.from_release.verify(release, draft, cluster, console).await?;
+        }
+    }
+    Ok(drafts)
+}
+
+fn print(
+    drafts: &[Draft],
+    format: Option<Format>,
+    suffix: &str,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    match format {
+        Some(Format::Yaml) => {
+            console.out.write_all(documents(drafts)?.as_bytes())?;
+        }
+        Some(Format::Json) => {
+            for object in drafts.iter().flat_map(Draft::objects) {
+                write_json(console.out, &object)?;
+            }
+        }
+        Some(Format::Name) => {
+            for draft in drafts {
+                for name in draft.names() {
+                    writeln!(console.out, "{name}")?;
+                }
+            }
+        }
+        Some(Format::Table | Format::Wide) | None => {
+            for draft in drafts {
+                for name in draft.names() {
+                    writeln!(console.out, "{name} created{suffix}")?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

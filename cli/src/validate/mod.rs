@@ -1,0 +1,129 @@
+//! `validate`: what the API server, the webhook and the Policies of the same files would say about HelmOps in files, with the position of
+//! each mistake.
+//!
+//! ```text
+//! files ─► text ─► documents ─► object (values and their places) ─► review: schema, metadata, admission ─► Problem ─► Report ─► render
+//!                                  └─► Policies of each namespace ────┘
+//! ```
+//!
+//! The rules are those of `helmops-core`. [`review`] calls them, [`locate`] finds the text that each error is about.
+
+mod documents;
+mod files;
+mod locate;
+mod metadata;
+mod object;
+mod parallel;
+mod problem;
+mod render;
+mod report;
+mod review;
+mod schema;
+mod source;
+mod syntax;
+
+use clap::ValueEnum;
+
+pub use self::{
+    files::Input,
+    problem::{Problem, Related, Severity},
+    report::{Options, Report, validate},
+    source::{Line, Region},
+};
+use crate::{
+    cluster::ClusterArgs,
+    failure::{Failure, NEGATIVE, UNABLE},
+    output::{write_json, write_yaml},
+    terminal::Console,
+};
+
+/// The arguments of `validate`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Nothing is sent to a cluster. What admission and the CRDs would deny is an error, with its line and column.
+HelmOps are also compared with the Policies of their namespace that are in the same files.
+
+Exit codes: 0 everything is valid, 1 there are problems, 2 a file cannot be read.
+
+Examples:
+  # A file, and a folder with everything below it
+  kubectl helmop validate -f web.yaml
+  kubectl helmop validate -R -f deploy/
+
+  # What kustomize would apply, in namespace fleet-default
+  kustomize build overlays/prod | kubectl helmop validate -n fleet-default -f -
+
+  # Annotations on a pull request, and a file for code scanning
+  kubectl helmop validate -R -f deploy/ -o github
+  kubectl helmop validate -R -f deploy/ -o sarif > helmops.sarif
+
+  # Fail on warnings too
+  kubectl helmop validate --warnings-as-errors -f web.yaml")]
+pub struct ValidateArgs {
+    /// File or folder with YAML or JSON, or - for standard input
+    #[arg(short, long, value_name = "FILE", required = true, num_args = 1..)]
+    pub filename: Vec<String>,
+    /// Read the folders in folders too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Output format
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "text",
+        hide_default_value = true
+    )]
+    pub output: OutputFormat,
+    /// Report warnings as errors
+    #[arg(long, visible_alias = "strict")]
+    pub warnings_as_errors: bool,
+}
+
+/// How problems are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// Each problem with its line of the file
+    #[default]
+    #[value(hide = true)]
+    Text,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+    /// Annotations of GitHub Actions
+    Github,
+}
+
+/// Validates files and prints the problems.
+///
+/// # Errors
+/// If there are errors, or if a file cannot be read.
+pub fn run(args: &ValidateArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let inputs = files::find(&args.filename, args.recursive)?;
+    let options = Options {
+        namespace: cluster.namespace.as_deref(),
+        warnings_as_errors: args.warnings_as_errors,
+    };
+    let report = validate(&inputs, options);
+    match args.output {
+        OutputFormat::Text => render::text::write(&report, console)?,
+        OutputFormat::Json => write_json(console.out, &report)?,
+        OutputFormat::Yaml => write_yaml(console.out, &report)?,
+        OutputFormat::Sarif => write_json(console.out, &render::sarif::log(&report))?,
+        OutputFormat::Github => render::github::write(&report, console.out)?,
+    }
+    if report.unreadable > 0 {
+        Err(Failure::reported(UNABLE))
+    } else if report.errors > 0 {
+        Err(Failure::reported(NEGATIVE))
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,569 @@
+//! Golden outputs, and the position of every mistake that admission knows.
+//!
+//! `UPDATE_GOLDEN=1 cargo test -p helmops-cli` writes the outputs of `tests/golden/validate` anew.
+
+use std::{fs, path::PathBuf};
+
+use gotmpl::yaml::emit_exact;
+use helmops_mistakes::Mistake;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::terminal::style::Styles;
+
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden/validate")
+        .join(name)
+}
+
+/// Compares an output with its file.
+fn assert_golden(name: &str, found: &str) {
+    let path = golden(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, found).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap();
+    assert_eq!(found, expected, "{name}");
+}
+
+fn of_text(text: &str) -> Report {
+    validate(
+        &[Input::Text("web.yaml".to_owned(), text.to_owned())],
+        Options::default(),
+    )
+}
+
+/// Runs the command, and returns its output and exit code.
+fn run_command(args: &[&str], has_colors: bool) -> (String, u8) {
+    use clap::Parser;
+
+    let line = ["kubectl-helmop", "validate"]
+        .into_iter()
+        .chain(args.iter().copied());
+    let arguments = crate::arguments::Arguments::parse_from(line);
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut console = Console {
+        out: &mut out,
+        err: &mut err,
+        styles: Styles::new(has_colors),
+        is_interactive: false,
+    };
+    let code = match crate::run::run(arguments, &mut console) {
+        Ok(()) => 0,
+        Err(failure) => failure.code,
+    };
+    (String::from_utf8(out).unwrap(), code)
+}
+
+/// Runs the command on the golden file.
+fn of_golden(args: &[&str], has_colors: bool) -> (String, u8) {
+    let file = golden("web.yaml").display().to_string();
+    let args: Vec<_> = ["-f", &file].into_iter().chain(args.iter().copied()).collect();
+    let (out, code) = run_command(&args, has_colors);
+    // As it is named in SARIF, and otherwise.
+    let uri = file.replace(' ', "%20");
+    (out.replace(&file, "web.yaml").replace(&uri, "web.yaml"), code)
+}
+
+#[test]
+fn every_format_has_its_golden_output() {
+    for (name, args) in [
+        ("web.txt", &[][..]),
+        ("web.json", &["-o", "json"]),
+        ("web.out.yaml", &["-o", "yaml"]),
+        ("web.sarif", &["-o", "sarif"]),
+        ("web.github", &["-o", "github"]),
+        ("web.strict.txt", &["--strict"]),
+    ] {
+        let (out, code) = of_golden(args, false);
+        assert_eq!(code, 1, "{name}");
+        let version = json!(helmops_process::version()).to_string();
+        assert_golden(name, &out.replace(&version, "\"VERSION\""));
+    }
+    let (out, _) = of_golden(&[], true);
+    assert!(out.contains("\u{1b}[31merror[InvalidType]\u{1b}[0m"), "{out}");
+}
+
+#[test]
+fn a_log_in_sarif_has_what_the_standard_requires() {
+    let (out, _) = of_golden(&["-o", "sarif"], false);
+    let log: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(log["version"], "2.1.0");
+    let run = &log["runs"][0];
+    let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+    for result in run["results"].as_array().unwrap() {
+        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        assert_eq!(result["ruleId"], rules[index]["id"]);
+        assert!(matches!(result["level"].as_str(), Some("error" | "warning")));
+        let region = &result["locations"][0]["physicalLocation"]["region"];
+        assert!(region["startLine"].as_u64().unwrap() > 0 && region["startColumn"].as_u64().unwrap() > 0);
+        let lines = (region["startLine"].as_u64(), region["endLine"].as_u64());
+        assert!(lines.0 <= lines.1);
+    }
+    for rule in rules {
+        assert!(
+            !rule["shortDescription"]["text"].as_str().unwrap().is_empty(),
+            "{rule}"
+        );
+    }
+}
+
+#[test]
+fn exit_codes_are_those_of_the_documentation() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let object = |version: &str| {
+        format!(
+            "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata: {{name: {}}}\nspec:\n  helm: {{repo: 'https://h', \
+             chart: c, version: {version}}}\n  targets: [{{clusterSelector: {{}}}}]\n",
+            if version == "1.2.3" { "a" } else { "b" }
+        )
+    };
+    let valid = write("valid.yaml", &object("1.2.3"));
+    let warned = write("warned.yaml", &object("1.x"));
+    let invalid = write("invalid.yaml", &object("foo"));
+    fs::write(folder.path().join("binary.yaml"), b"a: \xff").unwrap();
+    let binary = folder.path().join("binary.yaml").display().to_string();
+    for (args, code) in [
+        (&["-f", &valid][..], 0),
+        (&["-f", &valid, &warned], 0),
+        (&["-f", &warned, "--warnings-as-errors"], 1),
+        (&["-f", &warned, "--strict"], 1),
+        (&["-f", &invalid], 1),
+        (&["-f", &invalid, "-f", &binary], 2),
+        (&["-f", "/does/not/exist.yaml"], 2),
+        (&["-f", &valid, "-n", "other"], 0),
+    ] {
+        assert_eq!(run_command(args, false).1, code, "{args:?}");
+    }
+    let (out, _) = run_command(&["-f", &binary], false);
+    assert!(out.contains("error[Unreadable]: not UTF-8 in line 1"), "{out}");
+    let (out, _) = run_command(&["-f", &valid], false);
+    assert_eq!(out, "1 file: 1 of 1 HelmOp valid; 0 errors, 0 warnings\n");
+}
+
+#[test]
+fn the_namespace_is_that_of_the_object_of_the_flag_or_default() {
+    let helmop = |namespace: &str| {
+        format!(
+            "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata: {{name: a{namespace}}}\nspec: {{helm: {{repo: 'https://h', \
+             chart: c, version: 1.2.3}}, targets: [{{clusterSelector: {{}}}}]}}\n---\n"
+        )
+    };
+    let policy = |namespace: &str| {
+        format!(
+            "apiVersion: fleet.cattle.io/v1alpha1\nkind: Policy\nmetadata: {{name: p, namespace: {namespace}}}\n\
+             requireServiceAccount: true\n---\n"
+        )
+    };
+    let errors = |text: String, flag: Option<&str>| {
+        let options = Options {
+            namespace: flag,
+            ..Options::default()
+        };
+        let report = validate(&[Input::Text("a.yaml".to_owned(), text)], options);
+        report
+            .problems
+            .iter()
+            .map(|problem| problem.reason)
+            .collect::<Vec<_>>()
+    };
+    let own = ", namespace: team";
+    assert_eq!(errors(helmop(own) + &policy("team"), None), ["PolicyViolation"]);
+    assert_eq!(errors(helmop("") + &policy("team"), None), [""; 0]);
+    assert_eq!(errors(helmop("") + &policy("default"), None), ["PolicyViolation"]);
+    assert_eq!(
+        errors(helmop("") + &policy("team"), Some("team")),
+        ["PolicyViolation"]
+    );
+    assert_eq!(errors(helmop(own), Some("other")), ["NamespaceMismatch"]);
+    // The API server rejects this Policy, so it forbids nothing.
+    let invalid = policy("team").replace("requireServiceAccount: true", "requireServiceAccount: 'yes'");
+    assert_eq!(errors(helmop(own) + &invalid, None), ["InvalidType"]);
+}
+
+#[test]
+fn an_object_is_unique_in_all_files() {
+    let text = "apiVersion: fleet.cattle.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\n";
+    let input = |name: &str| Input::Text(name.to_owned(), text.to_owned());
+    let report = validate(&[input("a.yaml"), input("b.yaml")], Options::default());
+    let [problem] = &*report.problems else {
+        panic!("{report:?}")
+    };
+    let related = problem.related.as_ref().unwrap();
+    assert_eq!(
+        (
+            problem.reason,
+            &*problem.file,
+            &*related.file,
+            related.region.line
+        ),
+        ("DuplicateObject", "b.yaml", "a.yaml", 3)
+    );
+}
+
+/// The text in a region.
+fn marked(text: &str, region: Region) -> String {
+    let line: Vec<char> = text
+        .split('\n')
+        .nth(region.line - 1)
+        .unwrap_or_default()
+        .chars()
+        .collect();
+    let end = if region.end_line == region.line {
+        region.end_column - 1
+    } else {
+        line.len()
+    };
+    line[region.column - 1..end].iter().collect()
+}
+
+/// A step of a path.
+#[derive(Clone, Debug)]
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// The steps of a path whose keys have neither dots nor brackets.
+fn steps(path: &str) -> Vec<Step> {
+    path.replace('[', ".[")
+        .split('.')
+        .map(
+            |step| match step.strip_prefix('[').map(|step| step.trim_end_matches(']')) {
+                Some(index) if index.parse::<usize>().is_ok() => Step::Index(index.parse().unwrap()),
+                Some(key) => Step::Key(key.to_owned()),
+                None => Step::Key(step.to_owned()),
+            },
+        )
+        .collect()
+}
+
+fn child<'v>(value: &'v mut Value, step: &Step) -> Option<&'v mut Value> {
+    match step {
+        Step::Key(key) => value.get_mut(key),
+        Step::Index(index) => value.get_mut(index),
+    }
+}
+
+const SENTINEL: &str = "sentinel-of-the-test";
+
+/// Line and column of the value at a path, or of the nearest one that exists, and the steps to it. They are found by replacing the value.
+fn position_of(object: &Value, path: &str) -> (usize, usize, Vec<Step>, Value) {
+    let mut changed = object.clone();
+    let (mut place, mut found) = (&mut changed, Vec::new());
+    for step in steps(path) {
+        let exists = child(place, &step).is_some();
+        if !exists {
+            break;
+        }
+        place = child(place, &step).unwrap();
+        found.push(step);
+    }
+    let value = std::mem::replace(place, json!(SENTINEL));
+    let text = emit_exact(changed.as_object().unwrap()).unwrap();
+    let (line, content) = text
+        .lines()
+        .enumerate()
+        .find(|(_, line)| line.contains(SENTINEL))
+        .unwrap();
+    let column = content.split(SENTINEL).next().unwrap().chars().count() + 1;
+    (line + 1, column, found, value)
+}
+
+/// Asserts that an error points at its value, at the key of a list or mapping, or at the field in which something is missing.
+fn assert_points_at(object: &Value, text: &str, problem: &Problem) {
+    let region = problem.region.unwrap();
+    let found = marked(text, region);
+    let (line, column, steps_found, value) = position_of(object, &problem.field);
+    let is_whole = steps_found.len() == steps(&problem.field).len();
+    let about = format!("{}: {found:?} at {region:?}", problem.text());
+    let is_scalar = !value.is_object() && !value.is_array() && value != json!("") && !value.is_null();
+    if is_whole && is_scalar {
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let at_start = region.line == line && (region.column == column || region.column == column + 1);
+        let is_part = shown.contains(&found) && region.line >= line;
+        assert!(at_start || is_part, "{about}; expected {line}:{column}");
+        // A long text continues on the next line.
+        let found = serde_json::from_str(&found).unwrap_or(found);
+        let start: String = found.trim_matches(['"', '\'']).chars().take(20).collect();
+        assert!(
+            !found.is_empty() && (shown.contains(&start) || shown.contains('\n')),
+            "{about}"
+        );
+        return;
+    }
+    if let (true, Value::Object(entries)) = (is_whole, &value)
+        && problem.message.contains("not a key")
+    {
+        let key = found.trim_matches(['"', '\'']);
+        assert!(entries.contains_key(key), "{about}");
+        assert!(
+            problem.message.contains(&format!("{key:?}")) || key.is_empty(),
+            "{about}"
+        );
+        return;
+    }
+    if is_whole && value == json!("") {
+        assert_eq!((region.line, region.column), (line, column), "{about}");
+        return;
+    }
+    assert_eq!(region.line, line, "{about}");
+    match steps_found.last().unwrap() {
+        Step::Key(key) => {
+            assert_eq!(&found, key, "{about}");
+            assert_eq!(region.column + key.chars().count() + 2, column, "{about}");
+        }
+        Step::Index(_) => {
+            assert_eq!(region.column, column, "{about}");
+            let first = value.as_object().and_then(|entries| entries.keys().next());
+            assert!(first.is_none_or(|key| found == *key) || found == "{", "{about}");
+        }
+    }
+}
+
+/// The errors of a report, without those that a mistake may have besides.
+fn errors_of<'r>(report: &'r Report, mistake: &Mistake) -> Vec<&'r Problem> {
+    let errors = report
+        .problems
+        .iter()
+        .filter(|problem| problem.severity == Severity::Error);
+    let is_expected = |problem: &&Problem| {
+        let mut expected = mistake.errors.iter();
+        !mistake.has_more || expected.any(|error| error.path == problem.field)
+    };
+    errors.filter(is_expected).collect()
+}
+
+fn assert_reported(report: &Report, mistake: &Mistake) {
+    let errors = errors_of(report, mistake);
+    let mut found: Vec<_> = errors
+        .iter()
+        .map(|problem| (&*problem.field, problem.reason))
+        .collect();
+    let mut expected: Vec<_> = mistake
+        .errors
+        .iter()
+        .map(|error| (&*error.path, error.reason))
+        .collect();
+    // Problems are in the order of their lines.
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected, "{}: {:?}", mistake.group, report.problems);
+    for error in &mistake.errors {
+        let mut texts = errors.iter().map(|problem| problem.text());
+        let words: Vec<_> = error.words.iter().collect();
+        let has_all = texts.any(|text| words.iter().all(|word| text.contains(*word)));
+        assert!(has_all, "{words:?}: {:?}", report.problems);
+    }
+}
+
+#[test]
+fn every_mistake_of_admission_is_shown_with_its_position() {
+    let mut positions = 0;
+    for mistake in helmops_mistakes::all() {
+        let object = mistake.manifest();
+        let policies = mistake
+            .policy_manifests()
+            .map(|policy| format!("---\n{policy}\n"))
+            .collect::<Vec<_>>()
+            .concat();
+        let Ok(yaml) = emit_exact(object.as_object().unwrap()) else {
+            continue;
+        };
+        let text = format!("{yaml}{policies}");
+        let report = of_text(&text);
+        assert_reported(&report, &mistake);
+        for problem in errors_of(&report, &mistake) {
+            assert_points_at(&object, &text, problem);
+            positions += 1;
+        }
+    }
+    assert!(positions > 300, "{positions}");
+}
+
+#[test]
+fn every_mistake_is_found_in_json_too() {
+    for mistake in helmops_mistakes::all() {
+        let objects = std::iter::once(mistake.manifest()).chain(mistake.policy_manifests());
+        let text = objects
+            .map(|object| format!("{object:#}\n"))
+            .collect::<Vec<_>>()
+            .concat();
+        let report = of_text(&text);
+        assert_reported(&report, &mistake);
+        for problem in errors_of(&report, &mistake) {
+            let found = marked(&text, problem.region.unwrap());
+            assert!(!found.trim().is_empty(), "{}", problem.text());
+        }
+    }
+}
+
+#[test]
+fn what_policies_allow_is_valid() {
+    for case in helmops_mistakes::allowed() {
+        let objects = std::iter::once(case.manifest()).chain(case.policy_manifests());
+        let text = objects
+            .map(|object| format!("{object}\n"))
+            .collect::<Vec<_>>()
+            .concat();
+        let report = of_text(&text);
+        assert_eq!((report.errors, report.valid), (0, 1), "{:?}", report.problems);
+    }
+}
+
+#[test]
+fn syntax_errors_have_a_position_and_a_fix() {
+    for (text, line, column, message, fix) in [
+        (
+            "a:\n\tb: 1\n",
+            2,
+            1,
+            "a tab in the indentation",
+            "replace the tab with spaces",
+        ),
+        ("a: b: c\n", 1, 5, "mapping values are not allowed", "in quotes"),
+        ("a: 1\n---\nb:\n  c: 1\n d: 2\n", 5, 2, "", "align the key"),
+        ("a: 'x\nb: 1\n", 0, 0, "", "close the quotes"),
+        ("a: [1, 2\n", 0, 0, "", "close each [ and {"),
+        ("a: *nope\n", 1, 4, "anchor", "define the anchor"),
+        ("a: @b\n", 1, 4, "", "in quotes"),
+        ("a: {{ .Values.b }}\nc: 1\n", 0, 0, "", "helm template"),
+        ("--- {a: 1}\n", 1, 1, "only a comment may follow ---", "next line"),
+    ] {
+        let report = of_text(text);
+        let [problem] = &*report.problems else {
+            panic!("{text:?}: {report:?}")
+        };
+        let region = problem.region.unwrap();
+        if line > 0 {
+            assert_eq!(
+                (region.line, region.column),
+                (line, column),
+                "{text:?}: {}",
+                problem.message
+            );
+        }
+        assert_eq!(problem.reason, "InvalidSyntax", "{text:?}");
+        assert!(problem.message.contains(message), "{text:?}: {}", problem.message);
+        assert!(
+            problem.fix.contains(fix),
+            "{text:?}: {} → {}",
+            problem.message,
+            problem.fix
+        );
+    }
+}
+
+#[test]
+fn wrong_types_have_a_fix() {
+    let of_spec = |spec: &str| {
+        let text = format!(
+            "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata: {{name: a}}\nspec:\n  helm: {{repo: 'https://h', chart: c, \
+             version: 1.2.3}}\n  targets: [{{clusterSelector: {{}}}}]\n  {spec}\n"
+        );
+        let report = of_text(&text);
+        let [problem] = &*report.problems else {
+            panic!("{spec}: {report:?}")
+        };
+        let found = marked(&text, problem.region.unwrap());
+        (problem.field.clone(), problem.reason, found, problem.fix.clone())
+    };
+    for (spec, field, found, fix) in [
+        (
+            "pollingInterval: 5",
+            "spec.pollingInterval",
+            "5",
+            "write it in quotes: \"5\"",
+        ),
+        (
+            "namespace: yes",
+            "spec.namespace",
+            "yes",
+            "write it in quotes: \"yes\"",
+        ),
+        (
+            "paused: 'true'",
+            "spec.paused",
+            "'true'",
+            "write it without quotes: true",
+        ),
+        (
+            "labels: {a: 1.0}",
+            "spec.labels[a]",
+            "1.0",
+            "write it in quotes: \"1.0\"",
+        ),
+        ("labels: [a]", "spec.labels", "labels", "remove the -"),
+        (
+            "dependsOn: {name: a}",
+            "spec.dependsOn",
+            "dependsOn",
+            "start each item with -",
+        ),
+        ("dependsOn: [a]", "spec.dependsOn[0]", "a", ""),
+        (
+            "paused: ",
+            "spec.paused",
+            "paused",
+            "give it a value, or leave the field out",
+        ),
+        ("namespaceLabels: {a: [b]}", "spec.namespaceLabels[a]", "a", ""),
+    ] {
+        let expected = (field.to_owned(), "InvalidType", found.to_owned(), fix.to_owned());
+        assert_eq!(of_spec(spec), expected, "{spec}");
+    }
+    let (field, reason, found, fix) = of_spec("namespce: a");
+    assert_eq!(
+        (&*field, reason, &*found, &*fix),
+        (
+            "spec.namespce",
+            "UnknownField",
+            "namespce",
+            "did you mean namespace?"
+        )
+    );
+}
+
+#[test]
+fn a_missing_separator_is_one_mistake() {
+    let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+    let report = of_text(&object.repeat(3));
+    let [problem] = &*report.problems else {
+        panic!("{report:?}")
+    };
+    assert_eq!(
+        (problem.reason, problem.region.unwrap().line),
+        ("DuplicateKey", 8)
+    );
+    assert!(problem.fix.contains("write ---"), "{problem:?}");
+}
+
+#[test]
+fn aliases_are_bounded() {
+    let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
+                d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n\
+                g: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n";
+    let report = of_text(bomb);
+    assert!(
+        report.problems[0].message.contains("more than 2000000 nodes"),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn other_objects_are_skipped() {
+    let report = of_text(
+        "apiVersion: v1\nkind: ConfigMap\n---\napiVersion: kyverno.io/v1\nkind: Policy\n---\nimage: {tag: 1}\n---\n- a\n---\n# nothing\n",
+    );
+    assert_eq!(
+        (report.skipped, report.problems.len(), report.helmops),
+        (4, 0, 0),
+        "{report:?}"
+    );
+}

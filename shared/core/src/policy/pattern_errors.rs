@@ -1,0 +1,70 @@
+//! Patterns of a Policy that are not regular expressions.
+
+use helmops_api::Policy;
+
+use super::{REASON, list::List, patterns::Patterns};
+use crate::validation::{FieldErrors, Path};
+
+/// The first entry of each list of patterns that is not a regular expression, with its path. The API server accepts such a Policy, but from
+/// this entry on the list allows nothing.
+pub fn pattern_errors(policy: &Policy) -> FieldErrors {
+    let mut errors = FieldErrors::default();
+    let name = super::name(policy);
+    let mut check = |path: &Path<'_>, texts: &[String]| {
+        let mut list = List::new("");
+        list.extend(texts, name);
+        let patterns = Patterns::new("", list);
+        if let Some((index, text, error)) = patterns.invalid_entry() {
+            let detail = format!("{error}; this entry and those after it allow nothing");
+            errors.invalid(&path.index(index), REASON, text, detail);
+        }
+    };
+    check(
+        &Path::root("allowedDownstreamResources"),
+        &policy.allowed_downstream_resources,
+    );
+    if let Some(helm_op) = &policy.helm_op {
+        let root = Path::root("helmOp");
+        check(
+            &root.field("allowedHelmRepoPatterns"),
+            &helm_op.allowed_helm_repo_patterns,
+        );
+        check(
+            &root.field("allowedChartPatterns"),
+            &helm_op.allowed_chart_patterns,
+        );
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_invalid_pattern_of_each_list_is_an_error() {
+        let policy = json!({
+            "metadata": { "name": "p" },
+            "allowedDownstreamResources": ["Secret/[a"],
+            "helmOp": { "allowedHelmRepoPatterns": ["https://.*"], "allowedChartPatterns": ["web", "(", "["] }
+        });
+        let policy: Policy = serde_json::from_str(&policy.to_string()).unwrap();
+        let errors = pattern_errors(&policy);
+        let paths: Vec<_> = errors
+            .reported()
+            .iter()
+            .map(|error| error.path.as_str())
+            .collect();
+        assert_eq!(
+            paths,
+            ["allowedDownstreamResources[0]", "helmOp.allowedChartPatterns[1]"]
+        );
+        let text = errors.to_string();
+        assert!(
+            text.contains("Invalid value: \"(\": ") && text.contains("allow nothing"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! `validate`: without a cluster, and in agreement with the API server.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use helmops_bed::command::{self, Output};
+use helmops_bed::namespace::TestNamespace;
+use helmops_bed::test_bed::binary;
+use helmops_mistakes::Mistake;
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::harness::beside_fleet::suite;
+
+/// Runs `kubectl helmop validate` with an empty kubeconfig and without any other variable than `PATH`.
+async fn validate(kubectl: &std::path::Path, arguments: &[&str], input: &str) -> Output {
+    let plugin = binary("kubectl-helmop").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(kubectl);
+    command
+        .args(["helmop", "validate"])
+        .args(arguments)
+        .env_clear()
+        .env("PATH", plugin.parent().unwrap())
+        .env("HOME", folder.path())
+        .env("KUBECONFIG", "/dev/null");
+    command::run(command, input, Duration::from_mins(1))
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn files_are_validated_without_a_cluster() {
+    let kubectl = suite().await.bed.tools.kubectl();
+    let invalid = "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata: {name: web}\nspec:\n  helm:\n    \
+                   repo: https://charts.example.com\n    chart: web\n    version: foo\n  targets: [{clusterSelector: {}}]\n";
+    let output = validate(&kubectl, &["-f", "-"], invalid).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        output
+            .stdout
+            .starts_with("<stdin>:8:14: error[InvalidVersion]: spec.helm.version: Invalid value: \"foo\""),
+        "{output:?}"
+    );
+    assert!(
+        output
+            .stdout
+            .contains("8 |     version: foo\n  |              ^^^\n"),
+        "{output:?}"
+    );
+    let valid = invalid.replace("foo", "1.2.3");
+    let output = validate(&kubectl, &["-f", "-"], &valid).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(
+        output.stdout,
+        "1 file: 1 of 1 HelmOp valid; 0 errors, 0 warnings\n"
+    );
+    let output = validate(&kubectl, &["-f", "none.yaml"], "").await;
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+/// One mistake for each field and reason.
+fn different() -> Vec<Mistake> {
+    let mut found = BTreeMap::new();
+    for mistake in helmops_mistakes::all() {
+        // Large objects take long, and Policies are those of the namespace.
+        if matches!(mistake.group, "limits" | "totals") || !mistake.policies.is_empty() {
+            continue;
+        }
+        let error = &mistake.errors[0];
+        found.entry((error.path.clone(), error.reason)).or_insert(mistake);
+    }
+    found.into_values().collect()
+}
+
+#[tokio::test]
+async fn what_validate_rejects_is_rejected_by_the_api_server() {
+    let suite = suite().await;
+    let namespace = TestNamespace::create(&suite.bed, "validate").await.unwrap();
+    let mistakes = different();
+    assert!(mistakes.len() > 60, "{}", mistakes.len());
+    for mistake in mistakes {
+        let mut object = mistake.manifest();
+        object["metadata"].as_object_mut().unwrap().remove("namespace");
+        let text = object.to_string();
+        let path = &mistake.errors[0].path;
+
+        let dry = ["create", "--dry-run=server", "--filename=-"];
+        let denied = namespace.kubectl().run_with_input(&dry, &text).await.unwrap();
+        assert!(!denied.status.success(), "{text} was accepted");
+        // A rule in CEL is reported for the block that it is about.
+        let parent = path.rsplit_once('.').map_or(path.as_str(), |(parent, _)| parent);
+        assert!(denied.stderr.contains(parent), "{path}: {}", denied.stderr);
+
+        let output = validate(&suite.bed.tools.kubectl(), &["-o", "json", "-f", "-"], &text).await;
+        let report: Value = serde_json::from_str(&output.stdout).unwrap();
+        assert_eq!(report["problems"][0]["field"], **path, "{report}");
+        assert_eq!(
+            report["problems"][0]["reason"], mistake.errors[0].reason,
+            "{report}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_shipped_examples_are_valid() {
+    let kubectl = suite().await.bed.tools.kubectl();
+    let examples = helmops_bed::helmops::manifests().join("examples");
+    let output = validate(&kubectl, &["-f", &examples.display().to_string()], "").await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}

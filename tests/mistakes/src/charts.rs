@@ -1,0 +1,479 @@
+//! Charts, versions, names and selectors.
+
+use serde_json::{Value, json};
+
+use crate::{Table, valid_spec, with_helm};
+
+/// Adds all of them.
+pub fn add(table: &mut Table) {
+    for (group, add) in [
+        ("chart forms", chart_forms as fn(&mut Table)),
+        ("URLs", urls),
+        ("tags", tags),
+        ("versions", versions),
+        ("inheritance", inheritance),
+        ("names", names),
+        ("durations", durations),
+        ("own name", own_name),
+        ("selectors and amounts", selectors_and_amounts),
+        ("charts", charts),
+        ("values", values),
+        ("templates", templates),
+    ] {
+        table.group(group);
+        add(table);
+    }
+}
+
+fn chart_forms(table: &mut Table) {
+    let archive = "https://h/c.tgz";
+    table.spec(
+        &json!({ "targets": [] }),
+        "spec.helm",
+        "HelmRequired",
+        &["Required value", "helm options are empty"],
+    );
+    table.spec(
+        &with_helm(json!({ "chart": archive, "repo": "https://h" })),
+        "spec.helm.repo",
+        "RepoForbidden",
+        &[
+            "Forbidden: \"https://h\"",
+            "tarball chart with a non-empty repo field",
+        ],
+    );
+    for version in ["1.2.3", "latest", "*"] {
+        table.spec(
+            &with_helm(json!({ "chart": archive, "version": version })),
+            "spec.helm.version",
+            "VersionForbidden",
+            &[version, "tarball chart with a non-empty version field"],
+        );
+    }
+    table.spec(
+        &with_helm(json!({ "repo": "Oci://h/c", "chart": "c" })),
+        "spec.helm.chart",
+        "ChartForbidden",
+        &["\"c\"", "OCI repository with a non-empty chart field"],
+    );
+    table.spec(
+        &with_helm(json!({ "repo": "https://h" })),
+        "spec.helm.chart",
+        "ChartRequired",
+        &["non-OCI repository with an empty chart field"],
+    );
+    table.spec(
+        &with_helm(json!({ "chart": "c" })),
+        "spec.helm.repo",
+        "RepoRequired",
+        &["non-tarball chart with an empty repo field"],
+    );
+}
+
+fn urls(table: &mut Table) {
+    for (repo, words) in [
+        ("charts.example.com", "not an absolute URL"),
+        ("ftp://charts.example.com", "scheme \"ftp\" is not supported"),
+        ("https:///charts", "no host"),
+        ("https://u:geheim@h:x/", "port"),
+    ] {
+        let spec = with_helm(json!({ "repo": repo, "chart": "c" }));
+        table.spec(&spec, "spec.helm.repo", "InvalidURL", &["Invalid value", words]);
+    }
+    table.spec(
+        &with_helm(json!({ "repo": "oci://h" })),
+        "spec.helm.repo",
+        "InvalidURL",
+        &["no chart"],
+    );
+    table.spec(
+        &with_helm(json!({ "repo": "oci://h/Team/c" })),
+        "spec.helm.repo",
+        "InvalidURL",
+        &["\"Team\"", "capital letters"],
+    );
+    table.spec(
+        &with_helm(json!({ "chart": "./c.tgz" })),
+        "spec.helm.chart",
+        "InvalidURL",
+        &["./c.tgz"],
+    );
+}
+
+fn tags(table: &mut Table) {
+    for (repo, version, words) in [
+        (
+            "oci://h/c:latest",
+            "",
+            "tag \"latest\" in the reference is not a version",
+        ),
+        ("oci://h/c:1.2.3", "2.x", "is not in version \"2.x\""),
+    ] {
+        table.spec(
+            &with_helm(json!({ "repo": repo, "version": version })),
+            "spec.helm.repo",
+            "InvalidVersion",
+            &[words],
+        );
+    }
+    let target = json!({ "targets": [{ "helm": { "version": "2.x" } }] });
+    let mut spec = with_helm(json!({ "repo": "oci://h/c:1.2.3" }));
+    spec["targets"] = target["targets"].clone();
+    table.spec(
+        &spec,
+        "spec.targets[0].helm.repo",
+        "InvalidVersion",
+        &["is not in version \"2.x\""],
+    );
+}
+
+fn versions(table: &mut Table) {
+    let spec = valid_spec(json!({ "helm": { "version": "foo" } }));
+    table.spec(
+        &spec,
+        "spec.helm.version",
+        "InvalidVersion",
+        &["\"foo\"", "improper constraint: \"foo\""],
+    );
+    let spec = valid_spec(json!({ "targets": [{ "helm": { "version": ">=1.2.3.4" } }] }));
+    table.spec(
+        &spec,
+        "spec.targets[0].helm.version",
+        "InvalidVersion",
+        &[">=1.2.3.4"],
+    );
+}
+
+fn inheritance(table: &mut Table) {
+    let main_archive = with_helm(json!({ "chart": "https://h/c.tgz" }));
+    let with_target = |mut spec: Value, helm: Value| {
+        spec["targets"] = json!([{ "clusterSelector": {}, "helm": helm }]);
+        spec
+    };
+    table.spec(
+        &with_target(main_archive.clone(), json!({ "version": "1.x" })),
+        "spec.targets[0].helm.version",
+        "VersionForbidden",
+        &["inherited"],
+    );
+    table.spec(
+        &with_target(main_archive, json!({ "repo": "https://h" })),
+        "spec.targets[0].helm.repo",
+        "RepoForbidden",
+        &["inherits the chart archive"],
+    );
+    let spec = with_target(
+        with_helm(json!({ "repo": "https://h", "chart": "c" })),
+        json!({ "chart": "https://h/c.tgz" }),
+    );
+    table.spec(
+        &spec,
+        "spec.targets[0].helm.chart",
+        "RepoForbidden",
+        &["inherited from spec.helm.repo"],
+    );
+    let spec = with_target(
+        with_helm(json!({ "repo": "oci://h/c" })),
+        json!({ "repo": "https://h" }),
+    );
+    table.spec(
+        &spec,
+        "spec.targets[0].helm.chart",
+        "ChartRequired",
+        &["spec.helm.chart"],
+    );
+    // An error in spec.helm is not reported again for a target that only inherits it.
+    let spec = with_target(
+        with_helm(json!({ "repo": "https://h", "chart": "c", "version": "foo" })),
+        json!({ "chart": "d" }),
+    );
+    table.spec(&spec, "spec.helm.version", "InvalidVersion", &[]);
+}
+
+fn names(table: &mut Table) {
+    for (over, path, reason, word) in [
+        (
+            json!({ "helmSecretName": "My Secret" }),
+            "spec.helmSecretName",
+            "InvalidName",
+            "My Secret",
+        ),
+        (
+            json!({ "namespace": "a.b" }),
+            "spec.namespace",
+            "InvalidName",
+            "DNS label",
+        ),
+        (
+            json!({ "defaultNamespace": "A" }),
+            "spec.defaultNamespace",
+            "InvalidName",
+            "DNS label",
+        ),
+        (
+            json!({ "serviceAccount": "-" }),
+            "spec.serviceAccount",
+            "InvalidName",
+            "DNS name",
+        ),
+        (
+            json!({ "helm": { "releaseName": "Web" } }),
+            "spec.helm.releaseName",
+            "InvalidReleaseName",
+            "lower-case",
+        ),
+        (
+            json!({ "helm": { "releaseName": "a".repeat(54) } }),
+            "spec.helm.releaseName",
+            "InvalidReleaseName",
+            "53",
+        ),
+        (
+            json!({ "labels": { "a": "b c" } }),
+            "spec.labels[a]",
+            "InvalidLabel",
+            "b c",
+        ),
+        (
+            json!({ "labels": { "a b": "c" } }),
+            "spec.labels",
+            "InvalidLabel",
+            "a b",
+        ),
+        (
+            json!({ "namespaceLabels": { "a": "-" } }),
+            "spec.namespaceLabels[a]",
+            "InvalidLabel",
+            "-",
+        ),
+        (
+            json!({ "namespaceAnnotations": { "": "x" } }),
+            "spec.namespaceAnnotations",
+            "InvalidLabel",
+            "empty",
+        ),
+        (
+            json!({ "pollingInterval": "1d" }),
+            "spec.pollingInterval",
+            "InvalidPollingInterval",
+            "24h",
+        ),
+        (
+            json!({ "pollingInterval": "-1h" }),
+            "spec.pollingInterval",
+            "InvalidPollingInterval",
+            "negative",
+        ),
+        (
+            json!({ "downstreamResources": [{ "kind": "Pod", "name": "a" }] }),
+            "spec.downstreamResources[0].kind",
+            "InvalidDownstreamResource",
+            "Unsupported value: \"Pod\": supported kinds: Secret, ConfigMap",
+        ),
+        (
+            json!({ "downstreamResources": [{ "kind": "Secret" }] }),
+            "spec.downstreamResources[0].name",
+            "InvalidDownstreamResource",
+            "Required value",
+        ),
+    ] {
+        table.spec(&valid_spec(over), path, reason, &[word]);
+    }
+}
+
+fn selectors_and_amounts(table: &mut Table) {
+    let invalid = json!({ "matchExpressions": [{ "key": "env", "operator": "Is", "values": ["a"] }] });
+    for (over, path) in [
+        (
+            json!({ "targets": [{ "clusterSelector": invalid }] }),
+            "spec.targets[0].clusterSelector",
+        ),
+        (
+            json!({ "targets": [{ "clusterGroupSelector": invalid }] }),
+            "spec.targets[0].clusterGroupSelector",
+        ),
+        (
+            json!({ "targetRestrictions": [{ "clusterSelector": invalid }] }),
+            "spec.targetRestrictions[0].clusterSelector",
+        ),
+        (
+            json!({ "dependsOn": [{ "selector": invalid }] }),
+            "spec.dependsOn[0].selector",
+        ),
+        (
+            json!({ "allowedTargetNamespaceSelector": invalid }),
+            "spec.allowedTargetNamespaceSelector",
+        ),
+        (
+            json!({ "rolloutStrategy": { "partitions": [{ "clusterSelector": invalid }] } }),
+            "spec.rolloutStrategy.partitions[0].clusterSelector",
+        ),
+    ] {
+        let path = format!("{path}.matchExpressions[0].operator");
+        table.spec(
+            &valid_spec(over),
+            &path,
+            "InvalidSelector",
+            &["In, NotIn, Exists, DoesNotExist"],
+        );
+    }
+    for (expression, path) in [
+        (
+            json!({ "key": "a b", "operator": "Exists" }),
+            "matchExpressions[0].key",
+        ),
+        (
+            json!({ "key": "a", "operator": "In" }),
+            "matchExpressions[0].values",
+        ),
+        (
+            json!({ "key": "a", "operator": "Exists", "values": ["b"] }),
+            "matchExpressions[0].values",
+        ),
+        (
+            json!({ "key": "a", "operator": "NotIn", "values": ["b", "c d"] }),
+            "matchExpressions[0].values[1]",
+        ),
+    ] {
+        let over = json!({ "targets": [{ "clusterSelector": { "matchExpressions": [expression] } }] });
+        table.spec(
+            &valid_spec(over),
+            &format!("spec.targets[0].clusterSelector.{path}"),
+            "InvalidSelector",
+            &[],
+        );
+    }
+    for amount in ["many", "10.5%", "%", "", "5 %"] {
+        let over = json!({ "rolloutStrategy": { "partitions": [{ "maxUnavailable": amount }] } });
+        table.spec(
+            &valid_spec(over),
+            "spec.rolloutStrategy.partitions[0].maxUnavailable",
+            "InvalidRollout",
+            &["percentage"],
+        );
+    }
+}
+
+fn charts(table: &mut Table) {
+    const REPO: &str = "https://charts.example.com";
+    let mut rejected = |helm: Value, field: &str, reason, words: &[&str]| {
+        table.spec(&with_helm(helm), &format!("spec.helm.{field}"), reason, words);
+    };
+    for repo in ["", REPO] {
+        for chart in ["./web", "../web", "/charts/web", "~/web", "."] {
+            let words = ["is a path on your machine", chart];
+            rejected(
+                json!({ "repo": repo, "chart": chart }),
+                "chart",
+                "InvalidChartName",
+                &words,
+            );
+        }
+        let words = ["oci://h/web", "is named in repo; move the reference there"];
+        rejected(
+            json!({ "repo": repo, "chart": "oci://h/web" }),
+            "chart",
+            "InvalidChartName",
+            &words,
+        );
+        let words = ["begins or ends with whitespace"];
+        rejected(
+            json!({ "repo": repo, "chart": "web " }),
+            "chart",
+            "InvalidChartName",
+            &words,
+        );
+    }
+    rejected(
+        json!({ "chart": "grafana/loki" }),
+        "repo",
+        "RepoRequired",
+        &["helm repo list"],
+    );
+    let mut repo = |repo: &str, words: &[&str]| {
+        rejected(
+            json!({ "repo": repo, "chart": "web" }),
+            "repo",
+            "InvalidURL",
+            words,
+        );
+    };
+    repo("https://h/charts/index.yaml", &["remove /index.yaml"]);
+    repo("https://h/charts ", &["begins or ends with whitespace"]);
+    repo("\thttps://h/charts", &["begins or ends with whitespace"]);
+    for git in [
+        "git@github.com:org/charts",
+        "ssh://git@h/charts",
+        "git+https://h/charts",
+    ] {
+        repo(git, &["the address of a git repository", "GitRepo"]);
+    }
+    let range = json!({ "repo": REPO, "chart": "web", "version": ">1.2.3 <1.0.0" });
+    rejected(
+        range,
+        "version",
+        "InvalidVersion",
+        &[">1.2.3 <1.0.0", "no version can satisfy"],
+    );
+    for kind in ["configMapKeyRef", "secretKeyRef"] {
+        let helm = json!({ "repo": REPO, "chart": "web", "valuesFrom": [{ kind: { "key": "a" } }] });
+        rejected(
+            helm,
+            &format!("valuesFrom[0].{kind}.name"),
+            "InvalidValues",
+            &["Required value"],
+        );
+    }
+    let target = valid_spec(json!({ "targets": [{ "helm": { "chart": "./web" } }] }));
+    table.spec(
+        &target,
+        "spec.targets[0].helm.chart",
+        "InvalidChartName",
+        &["./web"],
+    );
+}
+
+fn durations(table: &mut Table) {
+    for interval in ["1d", "1w", "1y", "7d12h", "abc", "5x", "-1h"] {
+        let spec = valid_spec(json!({ "pollingInterval": interval }));
+        table.spec(&spec, "spec.pollingInterval", "InvalidPollingInterval", &[]);
+    }
+}
+
+fn own_name(table: &mut Table) {
+    let metadata = json!({ "name": "a".repeat(64), "namespace": "fleet-default" });
+    let object = json!({ "metadata": metadata, "spec": valid_spec(json!({})) });
+    table.object(
+        object,
+        "metadata.name",
+        "InvalidName",
+        &["Too long: \"aaa", "63 characters"],
+    );
+}
+
+fn values(table: &mut Table) {
+    let nested = |levels| (1..levels).fold(json!({ "a": 1 }), |inner, _| json!({ "a": inner }));
+    let values = |levels| json!({ "helm": { "values": nested(levels) } });
+    let words = &["nest 101 levels deep", "at most 100 are allowed", "flatter"];
+    let spec = valid_spec(values(101));
+    table.spec(&spec, "spec.helm.values", "InvalidValues", words);
+    let mut spec = valid_spec(json!({ "targets": [{}] }));
+    spec["targets"][0] = values(110);
+    let words = &["nest 110 levels deep", "at most 100 are allowed"];
+    table.spec(&spec, "spec.targets[0].helm.values", "InvalidValues", words);
+}
+
+/// Only admission rejects these: the controller renders them for each cluster, and reports their errors there.
+fn templates(table: &mut Table) {
+    let words = &["${ .ClusterLabels.env", "unclosed action", "disablePreProcess"];
+    let spec = valid_spec(json!({ "helm": { "values": { "a": ["${ .ClusterLabels.env "] } } }));
+    table
+        .spec(&spec, "spec.helm.values.a[0]", "InvalidValues", words)
+        .is_for_admission = true;
+    let mut spec = valid_spec(json!({}));
+    spec["targets"][0] = json!({ "helm": { "templateValues": { "a": "${ nope }" } } });
+    let path = "spec.targets[0].helm.templateValues.a";
+    table
+        .spec(&spec, path, "InvalidValues", &["nope"])
+        .is_for_admission = true;
+}
