@@ -12,8 +12,7 @@ use crate::{
     create::CreateArgs,
     diff::DiffArgs,
     state::{events, history, status, tree},
-    ui,
-    validate,
+    ui, validate,
 };
 
 /// Look before you apply a HelmOp, and see why one is stuck

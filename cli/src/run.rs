@@ -14,8 +14,7 @@ use crate::{
     failure::Failure,
     state::{events, history, status, tree},
     terminal::{Console, style::Style},
-    ui,
-    validate,
+    ui, validate,
 };
 
 /// Parses the arguments of the process, runs the command, and reports an error on standard error.
