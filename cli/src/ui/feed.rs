@@ -6,7 +6,6 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use helmops_api::{Bundle, BundleDeployment, Cluster as FleetCluster, WithoutObjects};
 use jiff::Timestamp;
-use k8s_openapi::api::events::v1::Event;
 use kube::runtime::watcher;
 use serde::Serialize;
 use tokio::{
@@ -20,7 +19,7 @@ use super::{
     topic::Topic,
     view::{
         clusters::ClustersView,
-        helmop::{HelmOpView, Inputs},
+        helmop::{Events, HelmOpView, Inputs},
         helmops::HelmOpsView,
     },
 };
@@ -184,9 +183,6 @@ impl Live {
         );
     }
 }
-
-/// The Events of a HelmOp, or why they cannot be read.
-pub type Events = Result<Vec<Event>, String>;
 
 async fn follow_events(cluster: &Cluster, name: &str, events: &watch::Sender<Events>) {
     loop {

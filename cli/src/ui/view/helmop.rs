@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, mem};
 
 use helmops_api::{Bundle, BundleDeployment, Cluster, Decoded, HelmOp, WithoutObjects, target::BundleRef};
 use jiff::Timestamp;
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use serde::Serialize;
 
@@ -21,11 +22,14 @@ use crate::{
         read::Observed,
         summary::{HelmOpSummary, is_suspended},
     },
-    ui::{feed::Events, tables::Contents},
+    ui::tables::Contents,
 };
 
 /// How many attempts are shown.
 const MAX_ATTEMPTS: usize = 200;
+
+/// The Events of a HelmOp, or why they cannot be read.
+pub type Events = Result<Vec<Event>, String>;
 
 /// What is known.
 #[derive(Clone, Copy, Debug)]
