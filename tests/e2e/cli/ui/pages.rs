@@ -61,7 +61,7 @@ async fn pages_are_live_accessible_and_harmless_in_a_browser() {
 
     the_key_is_exchanged_and_removed(&mut browser, &ui).await;
     texts_of_the_cluster_stay_texts(&mut browser, &ui).await;
-    changes_appear_without_a_reload_and_keep_the_focus(&mut browser, &scene).await;
+    changes_appear_without_a_reload_and_keep_the_focus(&mut browser, &ui, &scene).await;
     the_keyboard_reaches_everything(&mut browser, &ui).await;
     every_page_fits_and_is_pictured(&mut browser, &ui).await;
     other_pages_learn_nothing(&mut browser, &ui).await;
@@ -125,9 +125,10 @@ async fn texts_of_the_cluster_stay_texts(browser: &mut Browser, ui: &Ui) {
     }
 }
 
-async fn changes_appear_without_a_reload_and_keep_the_focus(browser: &mut Browser, scene: &Scene) {
+async fn changes_appear_without_a_reload_and_keep_the_focus(browser: &mut Browser, ui: &Ui, scene: &Scene) {
     let link = "document.querySelector('a[href=\"/helmops/shop/calm\"]')";
-    browser.value("history.back()").await.unwrap();
+    browser.open(&format!("{}/helmops", ui.origin)).await.unwrap();
+    browser.until(SHOWN).await;
     browser.until(&format!("{link} !== null")).await;
     browser
         .value(&format!("window.marker = 1; {link}.focus()"))
