@@ -10,10 +10,10 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 COMMIT = $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test chaos soak lint fmt up down manifests truth bench image fuzz tools monitoring build
+.PHONY: help demo test ui-test chaos soak lint fmt up down manifests truth bench image fuzz tools monitoring build
 
 help: ## Show what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build tools ## Deploy, upgrade, correct and remove a chart on an embedded control plane
 	$(TARGET)/debug/testbed demo
@@ -23,6 +23,10 @@ test: tools monitoring ## Run all tests
 	# More tests at a time than processors: most of them wait most of the time.
 	rm -rf target/permissions && RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),6) HELMOPS_PERMISSIONS=$(CURDIR)/target/permissions $(CARGO) test --workspace --locked
 	$(TARGET)/debug/testbed permissions target/permissions
+
+ui-test: build tools ## Test the pages of kubectl helmop ui in a real browser (installs Chromium), with pictures in target/ui
+	command -v chromium || command -v chromium-browser || command -v google-chrome || $(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes chromium
+	$(CARGO) test --locked --workspace --test e2e -- --ignored --nocapture cli::ui::pages
 
 chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs; an agent 20 times (9 minutes)
 	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::helmops

@@ -12,7 +12,7 @@ use crate::{
     create::CreateArgs,
     diff::DiffArgs,
     state::{events, history, status, tree},
-    validate,
+    ui, validate,
 };
 
 /// Look before you apply a HelmOp, and see why one is stuck
@@ -80,6 +80,8 @@ pub enum Command {
     Rollback(rollback::RollbackArgs),
     /// Wait until HelmOps are ready, or have a version or a condition
     Wait(wait::WaitForArgs),
+    /// Show HelmOps, clusters and roll-outs in the browser, live
+    Ui(ui::UiArgs),
     /// Print the versions of this program and of helmops on the cluster
     Version(version::VersionArgs),
     /// Print the completion script of a shell

@@ -28,6 +28,7 @@ pub mod render;
 pub mod run;
 pub mod state;
 pub mod terminal;
+pub mod ui;
 pub mod validate;
 
 pub use self::{reference::reference, run::main};

@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     state::{events, history, status, tree},
     terminal::{Console, style::Style},
-    validate,
+    ui, validate,
 };
 
 /// Parses the arguments of the process, runs the command, and reports an error on standard error.
@@ -60,6 +60,7 @@ pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failur
         Command::Resume(args) => block_on(suspend::run(&args, false, cluster, console)),
         Command::Rollback(args) => block_on(rollback::run(&args, cluster, console)),
         Command::Wait(args) => block_on(wait::run(&args, cluster, console)),
+        Command::Ui(args) => block_on(ui::run(&args, cluster, console)),
         Command::Version(args) => block_on(version::run(&args, cluster, console)),
         Command::Completion(args) => completion::run(&args, console),
         Command::Man(args) => completion::write_man_pages(&args),

@@ -120,8 +120,19 @@ fn waiting(object: &BundleDeployment) -> Option<String> {
     first.or_else(|| status.modified_status.first().map(ToString::to_string))
 }
 
-/// What runs. A life cycle records it; otherwise it is known only if it is what is desired.
-fn runs(object: &BundleDeployment) -> Option<String> {
+/// What runs on a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Running<'d> {
+    /// Name of the chart; empty if it is not recorded.
+    pub chart: &'d str,
+    /// Version of the chart; empty if it is not known.
+    pub version: &'d str,
+    /// Revision of the release.
+    pub revision: String,
+}
+
+/// What runs. A life cycle records it; otherwise its version is known only if it is what is desired.
+pub fn running(object: &BundleDeployment) -> Option<Running<'_>> {
     let status = &object.status;
     let attempts = status
         .lifecycle
@@ -136,14 +147,33 @@ fn runs(object: &BundleDeployment) -> Option<String> {
         ..
     }) = deployed
     {
-        return Some(format!("{chart} {version}, revision {revision}"));
+        return Some(Running {
+            chart,
+            version,
+            revision: revision.to_string(),
+        });
     }
     let (_, revision) = status.release.rsplit_once(':')?;
-    let helm = object.spec.options.helm.as_ref();
     let is_desired = status.applied_deployment_id == object.spec.deployment_id;
-    Some(match helm.filter(|_| is_desired) {
-        Some(helm) if !helm.version.is_empty() => format!("{}, revision {revision}", helm.version),
-        _ => format!("revision {revision}"),
+    let helm = object.spec.options.helm.as_ref().filter(|_| is_desired);
+    Some(Running {
+        chart: "",
+        version: helm.map(|helm| &*helm.version).unwrap_or_default(),
+        revision: revision.to_owned(),
+    })
+}
+
+/// What runs, such as `web 1.0.0, revision 3`.
+fn runs(object: &BundleDeployment) -> Option<String> {
+    let Running {
+        chart,
+        version,
+        revision,
+    } = running(object)?;
+    Some(match (chart, version) {
+        ("", "") => format!("revision {revision}"),
+        ("", version) => format!("{version}, revision {revision}"),
+        (chart, version) => format!("{chart} {version}, revision {revision}"),
     })
 }
 

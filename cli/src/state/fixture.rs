@@ -9,6 +9,7 @@ use super::read::Observed;
 /// The time in tests.
 pub const NOW: &str = "2026-03-01T12:00:00Z";
 
+/// The same, as a value.
 pub fn now() -> Timestamp {
     NOW.parse().unwrap()
 }

@@ -59,10 +59,11 @@ impl Screen {
 
 /// The objects of a watch.
 #[derive(Clone, Debug)]
-struct Watched<K> {
-    objects: BTreeMap<(String, String), Decoded<K>>,
+pub struct Watched<K> {
+    /// The objects by namespace and name.
+    pub objects: BTreeMap<(String, String), Decoded<K>>,
     /// Those that exist, while all are listed again.
-    listed: Option<BTreeSet<(String, String)>>,
+    pub listed: Option<BTreeSet<(String, String)>>,
     /// All were listed at least once.
     is_complete: bool,
 }
@@ -78,7 +79,8 @@ impl<K> Default for Watched<K> {
 }
 
 impl<K: Resource<DynamicType = ()> + Clone> Watched<K> {
-    fn apply(&mut self, change: Change<K>) {
+    /// Applies a change.
+    pub fn apply(&mut self, change: Change<K>) {
         let key = |object: &Decoded<K>| (object.namespace().unwrap_or_default(), object.name_any());
         match change {
             Change::Restarted => self.listed = Some(BTreeSet::new()),

@@ -10,20 +10,20 @@
 //!                   └► history
 //! ```
 
-mod clusters;
+pub mod clusters;
 mod conditions;
 mod event_log;
 pub mod events;
 #[cfg(test)]
-mod fixture;
+pub mod fixture;
 pub mod history;
-mod live;
+pub mod live;
 mod next_command;
-mod page;
+pub mod page;
 mod polling;
-mod read;
+pub mod read;
 pub mod status;
-mod style;
-mod summary;
+pub mod style;
+pub mod summary;
 mod times;
 pub mod tree;

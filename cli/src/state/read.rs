@@ -80,7 +80,7 @@ pub async fn observed(cluster: &Cluster, name: &str, parts: Parts) -> Result<Obs
 }
 
 /// The Events of all namespaces; without permission for these, those of the HelmOp's own.
-async fn events(cluster: &Cluster, name: &str) -> Result<Vec<Event>, Failure> {
+pub async fn events(cluster: &Cluster, name: &str) -> Result<Vec<Event>, Failure> {
     let params = ListParams::default().fields(&events_of(name));
     let all = match cluster.list_by::<Event>(Scope::All, params.clone()).await {
         Err(_) => {

@@ -1,6 +1,7 @@
 //! `kubectl helmop`, run by the real kubectl as a plugin.
 
 mod changes;
+mod ui;
 mod state;
 mod validate;
 mod charts;

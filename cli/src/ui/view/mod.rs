@@ -1,0 +1,8 @@
+//! What the pages show, as values: computed from objects, without I/O.
+
+pub mod clusters;
+pub mod helmop;
+pub mod helmops;
+mod parts;
+mod rollout;
+mod waits;
