@@ -15,7 +15,7 @@ pub fn reference() -> String {
          Commands and flags. `kubectl helmop COMMAND --help` has examples, and the [pages](../cli.md) explain them.\n\n\
          ## All commands\n",
     );
-    rows(&mut page, command.get_arguments());
+    rows(&mut page, &mut command.get_arguments());
     for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
         section(&mut page, command, "");
     }
@@ -29,13 +29,16 @@ fn section(page: &mut String, command: &Command, parent: &str) {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     // Writing into a String does not fail.
     let _ = write!(page, "\n## {name}\n\n{about}.\n\n    {usage}\n");
-    rows(page, command.get_arguments().filter(|argument| !argument.is_global_set()));
+    let mut own = command
+        .get_arguments()
+        .filter(|argument| !argument.is_global_set());
+    rows(page, &mut own);
     for command in command.get_subcommands() {
         section(page, command, &format!("{name} "));
     }
 }
 
-fn rows<'a>(page: &mut String, arguments: impl Iterator<Item = &'a Arg>) {
+fn rows(page: &mut String, arguments: &mut dyn Iterator<Item = &Arg>) {
     let rows: Vec<_> = arguments.filter_map(row).collect();
     if !rows.is_empty() {
         page.push_str("\n| Flag | Short | Default | Description |\n|---|---|---|---|\n");
@@ -45,11 +48,16 @@ fn rows<'a>(page: &mut String, arguments: impl Iterator<Item = &'a Arg>) {
 
 /// The row of a flag; `None` for help, which all commands have, and for names.
 fn row(argument: &Arg) -> Option<String> {
-    let long = argument.get_long().filter(|long| !matches!(*long, "help" | "version"))?;
+    let long = argument
+        .get_long()
+        .filter(|long| !matches!(*long, "help" | "version"))?;
     if argument.is_hide_set() {
         return None;
     }
-    let short = argument.get_short().map(|short| format!("`-{short}`")).unwrap_or_default();
+    let short = argument
+        .get_short()
+        .map(|short| format!("`-{short}`"))
+        .unwrap_or_default();
     let defaults = argument.get_default_values().iter();
     let takes_value = argument.get_action().takes_values();
     let defaults: Vec<_> = defaults
@@ -59,5 +67,8 @@ fn row(argument: &Arg) -> Option<String> {
     let help = argument.get_long_help().or(argument.get_help());
     let help = help.map(ToString::to_string).unwrap_or_default();
     let help = help.replace('\n', "<br>").replace('|', "\\|");
-    Some(format!("| `--{long}` | {short} | {} | {help} |\n", defaults.join(", ")))
+    Some(format!(
+        "| `--{long}` | {short} | {} | {help} |\n",
+        defaults.join(", ")
+    ))
 }

@@ -302,25 +302,29 @@ async fn outdated_charts_are_listed_with_one_request_for_each_repository() {
     let expected = ["a", "b", "c"].map(|suffix| format!("helmop.fleet.cattle.io/{}\n", name(suffix)));
     assert_eq!(names, expected.concat());
 
-    let text = succeeds(whole, &["resolve", &name("a")]).await;
-    assert!(
-        text.contains("Recorded:   1.0.0\n  Selected:   1.1.0\n")
-            && text.contains(&format!("kubectl helmop poll {} -n {NAMESPACE}", name("a"))),
-        "{text}"
-    );
     let text = succeeds(whole, &["resolve", &name("b")]).await;
     assert!(text.contains("it is the recorded version"), "{text}");
+    a_poll_takes_what_is_selected(whole, &name("a"), &label, spec(&server.url(), "web", "1.x")).await;
+}
 
+/// A HelmOp has version 1.0.0, and 1.1.0 is in its range.
+async fn a_poll_takes_what_is_selected(whole: &Whole, name: &str, label: &str, spec: Value) {
+    let text = succeeds(whole, &["resolve", name]).await;
+    assert!(
+        text.contains("Recorded:   1.0.0\n  Selected:   1.1.0\n")
+            && text.contains(&format!("kubectl helmop poll {name} -n {NAMESPACE}")),
+        "{text}"
+    );
     // A poll takes what was selected.
-    let mut polled = spec(&server.url(), "web", "1.x");
+    let mut polled = spec;
     polled["pollingInterval"] = json!("1h");
-    let selected = json_of(whole, &["resolve", &name("a")]).await["charts"][0]["selected"].clone();
-    apply(whole, &object(&name("a"), &label, &polled)).await;
-    crate::harness::until_version(whole.kubectl(), &name("a"), "1.1.0").await;
-    let record = recorded(whole, &name("a")).await;
+    let selected = json_of(whole, &["resolve", name]).await["charts"][0]["selected"].clone();
+    apply(whole, &object(name, label, &polled)).await;
+    crate::harness::until_version(whole.kubectl(), name, "1.1.0").await;
+    let record = recorded(whole, name).await;
     assert_eq!(record[0]["digest"], selected["digest"]);
 
-    let versions = succeeds(whole, &["versions", &name("a")]).await;
+    let versions = succeeds(whole, &["versions", name]).await;
     let rows: Vec<Vec<&str>> = versions
         .lines()
         .skip(2)

@@ -3,10 +3,12 @@
 use std::process::Stdio;
 
 use anyhow::{Context, ensure};
+use helmops_bed::kubectl::Kubectl;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::harness::whole::{NAMESPACE, Whole, whole};
@@ -151,9 +153,8 @@ async fn a_helmop_without_a_version_shows_the_reason_and_the_remedy() {
     );
 }
 
-#[tokio::test]
-async fn a_rollout_is_shown_while_it_progresses() {
-    let whole = whole().await;
+/// A namespace with the HelmOp `web` on three clusters without agents, and the namespace of the cluster `c1`.
+async fn three_clusters(whole: &Whole) -> (TestNamespace, Kubectl) {
     let namespace = TestNamespace::create(whole.bed, "rollout").await.unwrap();
     let kubectl = namespace.kubectl();
     for number in 0..3 {
@@ -175,6 +176,44 @@ async fn a_rollout_is_shown_while_it_progresses() {
         .bed
         .kubectl()
         .in_namespace(cluster["status"]["namespace"].as_str().unwrap());
+    (namespace, of_cluster)
+}
+
+/// The lines that `--watch` prints.
+struct Watched {
+    _process: Child,
+    output: Lines<BufReader<ChildStdout>>,
+    seen: Vec<String>,
+}
+
+impl Watched {
+    fn start(mut command: Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        Self {
+            output: BufReader::new(process.stdout.take().unwrap()).lines(),
+            _process: process,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Waits until there is a line with this part.
+    async fn until(&mut self, part: &str) {
+        let found = timeout(SOON, async {
+            while !self.seen.iter().any(|line| line.contains(part)) {
+                let line = self.output.next_line().await.unwrap().unwrap();
+                self.seen
+                    .push(line.split_whitespace().collect::<Vec<_>>().join(" "));
+            }
+        })
+        .await;
+        assert!(found.is_ok(), "no {part:?} in {:#?}", self.seen);
+    }
+}
+
+#[tokio::test]
+async fn a_rollout_is_shown_while_it_progresses() {
+    let whole = whole().await;
+    let (namespace, of_cluster) = three_clusters(&whole).await;
     let deployment = until(&of_cluster, "bundledeployment/web", |_| Ok(())).await;
     let in_namespace = |command: &[&str]| {
         let mut command: Vec<_> = command.iter().map(|&word| word.to_owned()).collect();
@@ -206,28 +245,10 @@ async fn a_rollout_is_shown_while_it_progresses() {
 
     // Its agent deploys.
     let watch = in_namespace(&["status", "web", "--watch"]);
-    let mut watch = whole
-        .command(&watch)
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut shown = BufReader::new(watch.stdout.take().unwrap()).lines();
-    let mut until_line = async |part: &str| {
-        let mut seen = Vec::new();
-        let found = timeout(SOON, async {
-            while let Some(line) = shown.next_line().await.unwrap() {
-                let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
-                if line.contains(part) {
-                    return;
-                }
-                seen.push(line);
-            }
-            panic!("the watch ended: {seen:?}");
-        });
-        found.await.unwrap();
-    };
-    until_line(&format!("Cluster {}/c2 WaitApplied 1.0.0", namespace.name())).await;
+    let mut watched = Watched::start(whole.command(&watch));
+    watched
+        .until(&format!("Cluster {}/c2 WaitApplied 1.0.0", namespace.name()))
+        .await;
     let status = json!({ "status": {
         "appliedDeploymentID": deployment["spec"]["deploymentID"], "ready": true, "nonModified": true, "release": "web/web:1",
         "resources": [{ "kind": "Service", "apiVersion": "v1", "namespace": "web", "name": "web" }]
@@ -241,12 +262,13 @@ async fn a_rollout_is_shown_while_it_progresses() {
         &status.to_string(),
     ];
     crate::harness::run(&of_cluster, &patch).await;
-    until_line(&format!(
-        "Cluster {}/c1 Ready 1.0.0 1.0.0, revision 1",
-        namespace.name()
-    ))
-    .await;
-    until_line("1/3 clusters").await;
+    watched
+        .until(&format!(
+            "Cluster {}/c1 Ready 1.0.0 1.0.0, revision 1",
+            namespace.name()
+        ))
+        .await;
+    watched.until("1/3 clusters").await;
 
     let tree = run(&["tree", "web", "--clusters", "all"]).await;
     assert!(tree.contains("service.v1 web/web"), "{tree}");

@@ -23,7 +23,7 @@ fn errors(spec: &Value) -> Vec<String> {
     }
 }
 
-fn archive_with_target(helm: Value) -> Value {
+fn archive_with_target(helm: &Value) -> Value {
     let mut spec = with_helm(json!({ "chart": "https://h/c.tgz" }));
     spec["targets"] = json!([{ "clusterSelector": {}, "helm": helm }]);
     spec
@@ -106,8 +106,8 @@ fn valid_specs_have_no_errors() {
         with_helm(json!({ "repo": "OCI://registry.example.com/charts/web" })),
         with_helm(json!({ "chart": "https://charts.example.com/web-1.2.3.TGZ" })),
         with_helm(json!({ "repo": "oci://h/c:1.2.3", "version": "1.x" })),
-        archive_with_target(json!({ "values": {} })),
-        archive_with_target(json!({ "repo": "https://h", "chart": "c", "version": "1.x" })),
+        archive_with_target(&json!({ "values": {} })),
+        archive_with_target(&json!({ "repo": "https://h", "chart": "c", "version": "1.x" })),
         valid_spec(
             json!({ "pollingInterval": "1h30m", "helmSecretName": "access.v1", "labels": { "a/b": "" } }),
         ),

@@ -1,4 +1,4 @@
-//! Chromium without a window, driven by its DevTools protocol over two pipes.
+//! Chromium without a window, driven by its `DevTools` protocol over two pipes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -144,7 +144,7 @@ impl Browser {
             text = self.value("document.body.innerText").await.unwrap_or_default();
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("{expression} does not become true; the page has: {text}");
+        unreachable!("{expression} does not become true; the page has: {text}");
     }
 
     /// The width of the window in CSS pixels, the color scheme, and the size of the root font in percent.

@@ -80,7 +80,10 @@ impl Events {
                 }
             }
         });
-        found.await.unwrap_or_else(|_| panic!("{last:?}"))
+        match found.await {
+            Ok(data) => data,
+            Err(_) => unreachable!("{last:?}"),
+        }
     }
 
     async fn next(&mut self) -> Result<(String, Value)> {
@@ -89,7 +92,8 @@ impl Events {
                 let (event, data) = block.split_once("\ndata: ").context("no data")?;
                 let event = event.strip_prefix("event: ").context("no event")?.to_owned();
                 let data = serde_json::from_str(data)?;
-                self.buffer = rest.to_owned();
+                let rest = rest.to_owned();
+                self.buffer = rest;
                 return Ok((event, data));
             }
             let Some(chunk) = self.response.chunk().await? else {
@@ -117,9 +121,8 @@ async fn views_follow_the_cluster_and_an_interrupt_ends_the_command() {
     let mut helmops = page.stream("helmops").await;
     let view = helmops
         .until("view", |view| {
-            Ok(ensure!(
-                view["helmops"].as_array().is_some_and(|all| all.len() == 2)
-            ))
+            ensure!(view["helmops"].as_array().is_some_and(|all| all.len() == 2));
+            Ok(())
         })
         .await;
     assert_eq!(view["helmops"][0]["tone"], "good");
@@ -128,11 +131,12 @@ async fn views_follow_the_cluster_and_an_interrupt_ends_the_command() {
     let mut web = page.stream("helmops/shop/web").await;
     let view = web
         .until("view", |view| {
-            Ok(ensure!(
+            ensure!(
                 view["helmop"]["clusters"]
                     .as_array()
                     .is_some_and(|all| all.len() == 4)
-            ))
+            );
+            Ok(())
         })
         .await;
     let helmop = &view["helmop"];
@@ -150,13 +154,15 @@ async fn views_follow_the_cluster_and_an_interrupt_ends_the_command() {
     let mut clusters = page.stream("clusters").await;
     clusters
         .until("view", |view| {
-            Ok(ensure!(
-                view["clusters"].as_array().is_some_and(|all| all.len() == 4)
-            ))
+            ensure!(view["clusters"].as_array().is_some_and(|all| all.len() == 4));
+            Ok(())
         })
         .await;
     let server = clusters
-        .until("server", |server| Ok(ensure!(server["version"] != "")))
+        .until("server", |server| {
+            ensure!(server["version"] != "");
+            Ok(())
+        })
         .await;
     assert_eq!(server["error"], "");
 
@@ -169,13 +175,14 @@ async fn views_follow_the_cluster_and_an_interrupt_ends_the_command() {
         .await;
     helmops
         .until("view", |view| {
-            Ok(ensure!(view["helmops"][0]["message"] == "late"))
+            ensure!(view["helmops"][0]["message"] == "late");
+            Ok(())
         })
         .await;
 
     page.ui.process.signal(rustix::process::Signal::INT).unwrap();
-    let status = page.ui.process.exited(SOON).await.unwrap();
-    assert!(status.success(), "{status}");
+    let ended = page.ui.process.exited(SOON).await.unwrap();
+    assert!(ended.success(), "{ended}");
 }
 
 #[tokio::test]
@@ -209,7 +216,10 @@ async fn without_permission_for_all_namespaces_that_of_the_context_is_shown() {
     let page = Page::open(ui).await;
     let mut helmops = page.stream("helmops").await;
     let view = helmops
-        .until("view", |view| Ok(ensure!(view["helmops"][0]["name"] == "calm")))
+        .until("view", |view| {
+            ensure!(view["helmops"][0]["name"] == "calm");
+            Ok(())
+        })
         .await;
     let note = view["notes"][0].as_str().unwrap();
     assert!(
@@ -218,7 +228,10 @@ async fn without_permission_for_all_namespaces_that_of_the_context_is_shown() {
     );
     let mut clusters = page.stream("clusters").await;
     let view = clusters
-        .until("view", |view| Ok(ensure!(view["isKnown"] == true)))
+        .until("view", |view| {
+            ensure!(view["isKnown"] == true);
+            Ok(())
+        })
         .await;
     assert!(
         view["notes"][0]
@@ -230,9 +243,8 @@ async fn without_permission_for_all_namespaces_that_of_the_context_is_shown() {
     let mut web = page.stream("helmops/shop/calm").await;
     let view = web
         .until("view", |view| {
-            Ok(ensure!(
-                view["helmop"]["report"]["name"] == "calm" && view["isKnown"] == true
-            ))
+            ensure!(view["helmop"]["report"]["name"] == "calm" && view["isKnown"] == true);
+            Ok(())
         })
         .await;
     assert!(
