@@ -43,14 +43,24 @@ impl Fixture {
         self.apply("web", &spec).await;
     }
 
-    /// The BundleDeployment of each cluster.
+    /// The BundleDeployment of each cluster, all of the same moment: requests for one after the other would count clusters as
+    /// unavailable that are so at different times.
     async fn deployments(&self) -> Result<Vec<Value>> {
-        let mut all = Vec::new();
-        for cluster in 0..self.clusters.len() {
-            let found = self.workspace.on(cluster, "bundledeployment/web").await?;
-            all.push(found.with_context(|| format!("c{cluster} has none"))?);
-        }
-        Ok(all)
+        let list = self
+            .workspace
+            .api
+            .get("apis/fleet.cattle.io/v1alpha1/bundledeployments")
+            .await?;
+        let items = list["items"].as_array().context("no list")?;
+        let clusters = self.workspace.clusters.iter();
+        clusters
+            .map(|namespace| {
+                let found = items
+                    .iter()
+                    .find(|found| found["metadata"]["namespace"] == **namespace);
+                found.cloned().with_context(|| format!("{namespace} has none"))
+            })
+            .collect()
     }
 
     /// Waits until exactly these clusters run a version, and never are more unavailable than allowed.
