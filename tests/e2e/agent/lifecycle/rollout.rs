@@ -147,27 +147,27 @@ async fn a_cluster_in_remediation_delays_others_only_within_the_limit() {
         fixture.clusters[cluster].until_msg("web", "1.0.0").await;
     }
     // For the person who looks: which cluster failed, why, and who waits.
-    fixture
-        .workspace
-        .until("helmop/web", |found| {
-            let counts = &found["status"]["lifecycle"];
-            ensure!(counts["remediated"] == 2 && counts["released"] == 3, "{counts}");
-            let ready = condition(found, "Ready").context("not reported")?;
-            let text = ready["message"].as_str().unwrap_or_default();
-            for part in [
-                "ErrApplied(2)",
-                "OutOfSync(3)",
-                "/c0",
-                "chart web 2.0.0 failed",
-                "rolled back",
-            ] {
-                ensure!(text.contains(part), "{part:?} is not in {text:?}");
-            }
-            Ok(())
-        })
-        .await;
+    let workspace = fixture.workspace.namespace.kubectl();
+    eventually("the state of the roll-out", LONG, async || {
+        let found = workspace.get("helmop/web").await?.context("there is none")?;
+        let counts = &found["status"]["lifecycle"];
+        ensure!(counts["remediated"] == 2 && counts["released"] == 3, "{counts}");
+        let ready = condition(&found, "Ready").context("not reported")?;
+        let text = ready["message"].as_str().unwrap_or_default();
+        for part in [
+            "ErrApplied(2)",
+            "OutOfSync(3)",
+            "/c0",
+            "chart web 2.0.0 failed",
+            "rolled back",
+        ] {
+            ensure!(text.contains(part), "{part:?} is not in {text:?}");
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
 
-    let events = fixture.workspace.namespace.kubectl();
     eventually("an Event of the HelmOp", LONG, async || {
         let get = [
             "get",
@@ -175,7 +175,7 @@ async fn a_cluster_in_remediation_delays_others_only_within_the_limit() {
             "--field-selector=reason=ReleasesFailed",
             "--output=json",
         ];
-        let events: Value = serde_json::from_str(&events.run(&get).await?.ok()?)?;
+        let events: Value = serde_json::from_str(&workspace.run(&get).await?.ok()?)?;
         let about = &events["items"][0]["involvedObject"];
         ensure!(
             about["kind"] == "HelmOp" && about["name"] == "web",
