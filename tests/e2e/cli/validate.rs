@@ -89,8 +89,9 @@ async fn what_validate_rejects_is_rejected_by_the_api_server() {
         let denied = namespace.kubectl().run_with_input(&dry, &text).await.unwrap();
         assert!(!denied.status.success(), "{text} was accepted");
         // A rule in CEL is reported for the block that it is about.
-        let parent = path.rsplit_once('.').map_or(path.as_str(), |(parent, _)| parent);
-        assert!(denied.stderr.contains(parent), "{path}: {}", denied.stderr);
+        let mut blocks = std::iter::successors(Some(path.as_str()), |path| Some(path.rsplit_once('.')?.0));
+        let is_named = blocks.any(|block| denied.stderr.contains(&format!("{block}:")));
+        assert!(is_named, "{path}: {}", denied.stderr);
 
         let output = validate(&suite.bed.tools.kubectl(), &["-o", "json", "-f", "-"], &text).await;
         let report: Value = serde_json::from_str(&output.stdout).unwrap();
@@ -106,6 +107,10 @@ async fn what_validate_rejects_is_rejected_by_the_api_server() {
 async fn the_shipped_examples_are_valid() {
     let kubectl = suite().await.bed.tools.kubectl();
     let examples = helmops_bed::helmops::manifests().join("examples");
-    let output = validate(&kubectl, &["-f", &examples.display().to_string()], "").await;
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    // One by one: the Policy of an example forbids the repositories of others.
+    for example in examples.read_dir().unwrap() {
+        let example = example.unwrap().path();
+        let output = validate(&kubectl, &["-f", &example.display().to_string()], "").await;
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
 }
