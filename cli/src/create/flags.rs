@@ -38,7 +38,7 @@ pub struct ChartFlags {
     /// File with values; later ones override earlier ones
     #[arg(short = 'f', long, value_name = "FILE")]
     pub values: Vec<PathBuf>,
-    /// Value, as for Helm: a.b=c,d[0]=1
+    /// Value, as for Helm: a.b=c,d=1
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Value that is a text

@@ -29,7 +29,7 @@ pub fn yaml(object: &impl Serialize) -> Result<String, Failure> {
 /// The documents of drafts, each with its notes as comments.
 ///
 /// # Errors
-/// As of [`yaml`].
+/// As of [`yaml()`].
 pub fn documents(drafts: &[Draft]) -> Result<String, Failure> {
     let mut all = Vec::new();
     for draft in drafts {

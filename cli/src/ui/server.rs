@@ -1,4 +1,4 @@
-//! The server: requests that [`access`](super::access) allows, to responses.
+//! The server: requests that [`super::access`] allows, to responses.
 
 use std::{
     sync::Arc,

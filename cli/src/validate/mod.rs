@@ -6,7 +6,7 @@
 //!                                  └─► Policies of each namespace ────┘
 //! ```
 //!
-//! The rules are those of `helmops-core`. [`review`] calls them, [`locate`] finds the text that each error is about.
+//! The rules are those of `helmops-core`. `review` calls them, `locate` finds the text that each error is about.
 
 mod documents;
 mod files;

@@ -103,7 +103,7 @@ pub struct Problem {
     pub region: Option<Region>,
     /// How bad it is.
     pub severity: Severity,
-    /// The reason, as in conditions and denials, or one of [`rule`].
+    /// The reason, as in conditions and denials, or one of `rule`.
     pub reason: &'static str,
     /// The object, such as `HelmOp fleet-default/web`; empty if it is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
