@@ -257,6 +257,7 @@ mod tests {
             Page::new(REFERENCE[0], reference),
             Page::new(REFERENCE[1], ""),
             Page::new(REFERENCE[2], ""),
+            Page::new(REFERENCE[3], ""),
             Page::new(ALERTS, "  - alert: HelmopsNoLeader\n"),
             Page::new(REASONS, "| `ChartNotFound` | x |\n"),
             Page::new("docs/a.md", text),
