@@ -78,9 +78,6 @@ const FOREIGN_FLAGS: [&str; 44] = [
     "--workspace",
 ];
 
-/// The pages of the commands of `kubectl-helmop`.
-const COMMANDS: &str = "docs/cli/";
-
 /// Flags of `helmops-certs`, which certs/README.md documents.
 const CERTS_FLAGS: [&str; 9] = [
     "--ca-cert",
@@ -146,12 +143,6 @@ impl Known {
                 };
                 names.extend(name.map(ToOwned::to_owned));
             }
-        }
-        // Each page of a group of commands lists their flags; a test of the program compares them.
-        for page in pages.iter().filter(|page| page.path.starts_with(COMMANDS)) {
-            let rows = page.lines().filter(|(_, line)| line.starts_with("| `--"));
-            let flags = rows.filter_map(|(_, line)| first_cell(line)?.split([' ', '=']).next());
-            known.flags.extend(flags.map(ToOwned::to_owned));
         }
         for (_, line) in page(REASONS)?.lines() {
             known.reasons.extend(first_cell(line).map(ToOwned::to_owned));
@@ -262,10 +253,6 @@ mod tests {
             Page::new(REASONS, "| `ChartNotFound` | x |\n"),
             Page::new("docs/a.md", text),
             Page::new(
-                "docs/cli/a.md",
-                "| `--to-context NAME` | x |\n`--to-context` `--to`\n",
-            ),
-            Page::new(
                 "docs/b.md",
                 "`ChartNotFound`, `WaitApplied`, `Ready`, `ChartMissing`\n",
             ),
@@ -278,7 +265,6 @@ mod tests {
                 "docs/a.md:2: there is no metric helmops_gone_total",
                 "docs/a.md:3: there is no alert HelmopsGone",
                 "docs/b.md:1: there is no reason ChartMissing",
-                "docs/cli/a.md:2: there is no flag --to",
             ]
         );
     }
