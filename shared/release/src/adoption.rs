@@ -5,7 +5,7 @@
 //! chart, values ─► Helm ─► text ─► post_render ──────┴─► equal? ─► the same record, with the annotations of a BundleDeployment
 //! ```
 //!
-//! Objects of such a revision do not have the [marks](crate::marks) of releases; the next revision adds them.
+//! Objects of such a revision do not have the marks ([`crate::marks`]) of releases; the next revision adds them.
 
 use std::{collections::BTreeMap, fmt};
 
