@@ -90,7 +90,10 @@ pub async fn control_plane(audit_log: bool) -> Result<TestBed> {
     let options = Options {
         audit_log,
         // The garbage collector knows only the kinds immediately that exist when it starts.
-        crds: vec![manifests().join("crd/bases")],
+        crds: vec![
+            manifests().join("crd/bases"),
+            manifests().join("crd/notifications"),
+        ],
         ..Options::default()
     };
     let bed = TestBed::start(&options).await?;
@@ -102,7 +105,11 @@ pub async fn control_plane(audit_log: bool) -> Result<TestBed> {
 pub async fn local_control_plane(audit_log: bool) -> Result<TestBed> {
     let options = Options {
         audit_log,
-        crds: vec![manifests().join("crd/bases"), manifests().join("standalone/crds")],
+        crds: vec![
+            manifests().join("crd/bases"),
+            manifests().join("crd/notifications"),
+            manifests().join("standalone/crds"),
+        ],
         nodes: true,
         ..Options::default()
     };
@@ -170,7 +177,16 @@ pub async fn start_local_agent(
 
 /// Applies the CRDs, the namespace and the roles.
 pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
-    apply_files(kubectl, &["crd/bases", "base/namespace.yaml", "base/rbac.yaml"]).await
+    apply_files(
+        kubectl,
+        &[
+            "crd/bases",
+            "crd/notifications",
+            "base/namespace.yaml",
+            "base/rbac.yaml",
+        ],
+    )
+    .await
 }
 
 /// Applies the additional CRDs and roles for the delivery of Bundles to clusters.
