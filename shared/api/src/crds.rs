@@ -14,7 +14,7 @@ use super::{
     helmop::HelmOp,
     kind::VERSION,
     lifecycle_rules, limits,
-    notifications::{Alert, AlertProvider, Receiver},
+    notifications::{Alert, AlertProvider, Receiver, limits as notification_limits},
     policy::Policy,
     schema::structural,
 };
@@ -175,7 +175,9 @@ fn policy() -> Value {
 
 fn alert_provider() -> Value {
     let columns = [text("Type", ".spec.type"), STATUS, AGE, MESSAGE];
-    crd::<AlertProvider>(structural::<AlertProvider>(), None, &columns, true)
+    let mut schema = structural::<AlertProvider>();
+    notification_limits::add_to(&mut schema, notification_limits::OF_ALERT_PROVIDER);
+    crd::<AlertProvider>(schema, None, &columns, true)
 }
 
 fn alert() -> Value {
@@ -188,7 +190,9 @@ fn alert() -> Value {
         AGE,
         MESSAGE,
     ];
-    crd::<Alert>(structural::<Alert>(), None, &columns, true)
+    let mut schema = structural::<Alert>();
+    notification_limits::add_to(&mut schema, notification_limits::OF_ALERT);
+    crd::<Alert>(schema, None, &columns, true)
 }
 
 fn receiver() -> Value {

@@ -4,6 +4,7 @@
 
 mod alert;
 mod alert_provider;
+pub mod limits;
 mod receiver;
 
 pub use alert::{Alert, AlertSpec, AlertStatus, EventSource, Grouping, ReportedObject, UndeliveredMessage};
