@@ -6,6 +6,7 @@ use kube::Client;
 
 use crate::{
     metrics::Metrics,
+    receiver::Published,
     watch::Stores,
     work::{AlertKey, ProviderKey, ReceiverKey},
 };
@@ -24,6 +25,8 @@ pub struct Context {
     pub retries: Retries,
     /// The namespaces whose Alerts and Receivers may select objects of others.
     pub privileged: Privileged,
+    /// What the process that receives requests knows.
+    pub published: Published,
 }
 
 /// The retry state of all objects.

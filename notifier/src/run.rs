@@ -20,6 +20,7 @@ use crate::{
     context::{Context, Retries},
     loops,
     metrics::Metrics,
+    receiver::Published,
     watch::Stores,
     writes::FIELD_MANAGER,
 };
@@ -52,9 +53,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
         supervisor.spawn("leader election", election);
     }
+    let stores = Stores::default();
+    let namespace = args.namespace.clone().or_else(process::own_namespace);
+    let namespace = namespace.context("the namespace of helmops is not known; set --namespace")?;
     let context = Arc::new(Context {
+        published: Published::new(client.clone(), namespace, stores.receivers.clone()),
         client,
-        stores: Stores::default(),
+        stores,
         workers: Workers::new(args.workers, leadership, supervisor.stop_token()),
         metrics,
         retries: Retries::default(),

@@ -193,7 +193,7 @@ mod tests {
     fn selects(source: &Value, owner: &str, id: &str) -> bool {
         let source: EventSource = serde_json::from_str(&source.to_string()).unwrap();
         let privileged = Privileged::new(["helmops-system".to_owned(), String::new()]);
-        let labels = [("team".to_owned(), "web".to_owned())].into();
+        let labels: std::collections::BTreeMap<_, _> = [("team".to_owned(), "web".to_owned())].into();
         Selector::from(&source).selects(owner, &privileged, &ObjectId::parse(id).unwrap(), &labels)
     }
 

@@ -52,7 +52,12 @@ impl OciRegistry {
         Self::start(bed, None, false, &notifications).await
     }
 
-    async fn start(bed: &TestBed, tls: Option<PrivateCa>, has_login: bool, notifications: &str) -> Result<Self> {
+    async fn start(
+        bed: &TestBed,
+        tls: Option<PrivateCa>,
+        has_login: bool,
+        notifications: &str,
+    ) -> Result<Self> {
         let folder = TempDir::with_prefix_in("registry-", &bed.directory)?;
         if let Some(ca) = &tls {
             let issued = ca.issue(&["127.0.0.1"])?;
