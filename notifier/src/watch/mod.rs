@@ -30,7 +30,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-pub use self::objects::{Objects, WatchedHelmOp};
+pub use self::objects::Objects;
 use crate::work::{AlertKey, Work};
 
 /// The caches: the last observed state of each object.
@@ -48,8 +48,10 @@ pub struct Stores {
 
 /// The events of all watches.
 pub struct Watches {
-    /// Objects that a change affects.
+    /// Alerts, AlertProviders and Receivers that have changed.
     pub changes: BoxStream<'static, Work>,
+    /// Alerts that select an object that has changed.
+    pub states: BoxStream<'static, Work>,
     /// Objects that a changed Secret affects: the change may fix their last error.
     pub secret_changes: BoxStream<'static, Work>,
     /// Resolves when the watch of Secrets is synced.
@@ -91,9 +93,9 @@ pub fn watch(client: &Client, stores: &Stores, privileged: &Privileged) -> Watch
             follow(client, &stores.alerts).map(Work::Alert).boxed(),
             providers(client, stores).boxed(),
             follow(client, &stores.receivers).map(Work::Receiver).boxed(),
-            objects::watch(client, stores, privileged),
         ])
         .boxed(),
+        states: objects::watch(client, stores, privileged),
         secret_changes: secrets::of_secrets(secrets, synced, stores.clone()).boxed(),
         secrets_synced,
     }

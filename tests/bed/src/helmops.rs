@@ -272,6 +272,44 @@ pub async fn start_controller(
     })
 }
 
+/// Applies what `manifests/notifications` installs, besides the processes.
+pub async fn apply_notifications(kubectl: &Kubectl) -> Result<()> {
+    apply_files(kubectl, &["notifications/rbac.yaml"]).await
+}
+
+/// Starts the notifier with its ServiceAccount, which may send requests to this machine. `command` creates the command for a program.
+pub async fn start_notifier(
+    cluster: &Cluster,
+    name: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Running> {
+    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-notifier").await?;
+    let program = test_bed::binary("helmops-notifier")?;
+    let environment = node::environment(&deployment("notifications/notifier.yaml")?, name)?;
+    let (process, [admin, probes]) = Process::start_on_ports(
+        name,
+        &cluster.log(name),
+        |[admin, probes]| {
+            let mut command = command(&program);
+            command
+                .envs(environment.clone())
+                .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
+                .args(["--health-probe-bind-address", &local(probes)])
+                .args(["--allow-cidrs", "127.0.0.0/8,::1/128"])
+                .arg("--kubeconfig")
+                .arg(&kubeconfig);
+            command
+        },
+        async |[admin, _]| ready(admin).await,
+    )
+    .await?;
+    Ok(Running {
+        process,
+        admin: format!("http://{}", local(admin)),
+        probes: format!("http://{}", local(probes)),
+    })
+}
+
 /// The same, with all controllers: helmops without Fleet.
 pub async fn start_standalone_controller(
     cluster: &Cluster,
