@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// Identity of this replica in the Lease, and the name of the sender in messages; by default the host name
+    /// Identity of this replica in the Lease, by default the host name; also reportingInstance in messages
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub pod_name: Option<String>,
 

@@ -1,12 +1,22 @@
 //! What a reconciliation uses: caches, clients, limits and retry state.
 
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use helmops_fetch::Poster;
+use helmops_kube::lease::Leadership;
 use helmops_notify::source::Privileged;
+use helmops_process::FairSemaphore;
 use helmops_runtime::{retry_state::RetryState, workers::Workers};
 use kube::Client;
 
 use crate::{
+    alert::AlertMemory,
     metrics::Metrics,
     receiver::Published,
+    send::{Failures, Outbox},
     watch::Stores,
     work::{AlertKey, ProviderKey, ReceiverKey},
 };
@@ -27,6 +37,20 @@ pub struct Context {
     pub privileged: Privileged,
     /// What the process that receives requests knows.
     pub published: Published,
+    /// Whether this replica is the leader.
+    pub leadership: Leadership,
+    /// The name of this process in messages.
+    pub instance: String,
+    /// Sends requests.
+    pub poster: Poster,
+    /// The messages on their way.
+    pub outbox: Outbox,
+    /// The endpoints that fail.
+    pub failures: Failures,
+    /// Permits for requests, shared between namespaces.
+    pub sends: FairSemaphore<Arc<str>>,
+    /// What is remembered of Alerts in the process only. An entry is dropped with its Alert.
+    pub memories: Mutex<HashMap<AlertKey, AlertMemory>>,
 }
 
 /// The retry state of all objects.

@@ -3,6 +3,8 @@
 //! ```text
 //! HelmOps, Bundles, Clusters ─► watch (their states) ─┐
 //! Alerts, AlertProviders, Receivers, Secrets ─────────┴─► queue ─► alert, provider, receiver: a reconciler for each kind
+//!                                                           ▲        │
+//!                                                           └─ send ◄┘ messages
 //! ```
 //!
 //! It is a process of its own, so that a dead endpoint, many messages or their credentials never touch the controller. Of several
@@ -17,6 +19,7 @@ mod provider;
 mod receiver;
 mod reference;
 mod run;
+mod send;
 mod watch;
 mod work;
 mod writes;

@@ -9,16 +9,20 @@ use helmops_runtime::{
     reconciler,
     workers::WorkerPermit,
 };
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::{alert::Alerts, context::Context, provider::Providers, receiver::Receivers, watch, work::Work};
+use crate::{
+    alert::Alerts, context::Context, provider::Providers, receiver::Receivers, send::Subject, watch,
+    work::Work,
+};
 
 /// The interval of the heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The debounce: changes that arrive within this time cause one reconciliation.
 const DEBOUNCE: Duration = Duration::from_millis(20);
-/// The debounce of an Alert: it compares all objects that it selects.
-const ALERT_DEBOUNCE: Duration = Duration::from_millis(100);
+/// The debounce of an Alert: it compares all objects that it selects, and has a message after the other.
+const ALERT_DEBOUNCE: Duration = Duration::from_millis(50);
 /// The loops hang if there is no heartbeat for this time, however slow the machine is.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -42,16 +46,19 @@ impl HealthSignals {
 }
 
 /// Reconciles changed objects until `stop`, and then finishes what is in progress.
+///
+/// `sent` are the objects to reconcile because a message was sent.
 pub async fn run(
     context: Arc<Context>,
+    mut sent: mpsc::Receiver<Work>,
     HealthSignals { synced, heartbeat }: HealthSignals,
     stop: CancellationToken,
 ) {
     let watches = watch::watch(&context.client, &context.stores, &context.privileged);
-    let secret_changes = watches
-        .secret_changes
-        .inspect(|work| forget_failures(work, &context));
-    let triggers = stream::select_all([watches.changes, secret_changes.boxed()]);
+    let changes = stream::select(watches.changes, watches.secret_changes);
+    let changes = changes.inspect(|work| forget_failures(work, &context));
+    let sent = stream::poll_fn(|task| sent.poll_recv(task));
+    let triggers = stream::select_all([changes.boxed(), watches.states, sent.boxed()]);
     let startup = async {
         context.stores.wait_until_filled().await;
         // It fails only if the watch has ended, with the process.
@@ -97,11 +104,17 @@ const fn debounce_for(work: &Work) -> Duration {
     }
 }
 
-/// Resets the backoff, because the cause of the last error may be fixed.
+/// Resets the backoff of an object that has changed, or whose Secret has: the cause of the last error may be fixed.
 fn forget_failures(work: &Work, context: &Context) {
     match work {
-        Work::Alert(key) => context.retries.alerts.backoff.forget(key),
-        Work::Provider(key) => context.retries.providers.backoff.forget(key),
+        Work::Alert(key) => {
+            context.retries.alerts.backoff.forget(key);
+            context.failures.forget(&Subject::Alert(key.clone()));
+        }
+        Work::Provider(key) => {
+            context.retries.providers.backoff.forget(key);
+            context.failures.forget(&Subject::Provider(key.clone()));
+        }
         Work::Receiver(key) => context.retries.receivers.backoff.forget(key),
     }
 }

@@ -1,9 +1,14 @@
 //! The metrics of the notifier.
 
+use std::{collections::HashMap, sync::Mutex, time::Duration};
+
 use helmops_core::reason::Reason;
-use helmops_process::metrics::registered;
+use helmops_notify::admit::Format;
+use helmops_process::{lock, metrics::registered};
 use helmops_runtime::metrics::{Controller, ReconcileMetrics};
-use prometheus::{IntCounter, Registry};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+
+use crate::work::AlertKey;
 
 /// The loop of Alerts.
 pub const ALERTS: Controller = Controller {
@@ -32,13 +37,45 @@ pub const RECEIVERS: Controller = Controller {
     },
 };
 
+/// From 5 ms to the longest timeout.
+const BUCKETS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0,
+];
+
+/// The result of sending a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It was accepted.
+    Delivered,
+    /// It failed, and is sent again.
+    Retried,
+    /// It was rejected, and waits for a change.
+    Rejected,
+}
+
+impl Delivery {
+    const ALL: [Self; 3] = [Self::Delivered, Self::Retried, Self::Rejected];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Retried => "retried",
+            Self::Rejected => "rejected",
+        }
+    }
+}
+
 /// The metrics of the notifier.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Metrics {
     /// Of all loops.
     pub reconciles: ReconcileMetrics,
     pushes: IntCounter,
     polls: IntCounter,
+    messages: IntCounterVec,
+    duration: Histogram,
+    undelivered: IntGauge,
+    undelivered_of: Mutex<HashMap<AlertKey, i64>>,
 }
 
 impl Metrics {
@@ -48,6 +85,24 @@ impl Metrics {
     /// # Errors
     /// If one of them is already registered.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let messages = Opts::new(
+            "helmops_alert_messages_total",
+            "Messages of Alerts that were sent, by type of the AlertProvider and result (delivered, retried, rejected).",
+        );
+        let messages = registered(registry, IntCounterVec::new(messages, &["type", "result"])?)?;
+        for format in Format::ALL {
+            for result in Delivery::ALL {
+                messages.with_label_values(&[format.as_str(), result.as_str()]);
+            }
+        }
+        let duration = HistogramOpts::new(
+            "helmops_alert_delivery_duration_seconds",
+            "Duration of the request for a message of an Alert.",
+        );
+        let undelivered = IntGauge::new(
+            "helmops_alert_undelivered",
+            "Messages of Alerts that wait because their endpoint fails, is missing or is suspended.",
+        )?;
         let pushes = IntCounter::new(
             "helmops_notifier_pushes_total",
             "Pushes to repositories that were handled.",
@@ -57,9 +112,16 @@ impl Metrics {
             "Polls of HelmOps that were requested for pushes.",
         )?;
         Ok(Self {
-            reconciles: ReconcileMetrics::register(registry, &[ALERTS, PROVIDERS, RECEIVERS])?,
             pushes: registered(registry, pushes)?,
             polls: registered(registry, polls)?,
+            reconciles: ReconcileMetrics::register(registry, &[ALERTS, PROVIDERS, RECEIVERS])?,
+            messages,
+            duration: registered(
+                registry,
+                Histogram::with_opts(duration.buckets(BUCKETS.to_vec()))?,
+            )?,
+            undelivered: registered(registry, undelivered)?,
+            undelivered_of: Mutex::default(),
         })
     }
 
@@ -67,5 +129,24 @@ impl Metrics {
     pub fn handled(&self, pushes: usize, polls: usize) {
         self.pushes.inc_by(pushes.try_into().unwrap_or(u64::MAX));
         self.polls.inc_by(polls.try_into().unwrap_or(u64::MAX));
+    }
+
+    /// Counts a message that was sent.
+    pub fn sent(&self, format: Format, result: Delivery, took: Duration) {
+        self.messages
+            .with_label_values(&[format.as_str(), result.as_str()])
+            .inc();
+        self.duration.observe(took.as_secs_f64());
+    }
+
+    /// Sets the number of messages of an Alert that wait. An Alert without any is forgotten.
+    pub fn undelivered(&self, alert: &AlertKey, number: i64) {
+        let mut all = lock(&self.undelivered_of);
+        if number > 0 {
+            all.insert(alert.clone(), number);
+        } else {
+            all.remove(alert);
+        }
+        self.undelivered.set(all.values().sum());
     }
 }

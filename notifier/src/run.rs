@@ -1,14 +1,16 @@
 //! Assembles and runs the process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
+use helmops_fetch::Poster;
 use helmops_kube::{
     configuration,
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
 };
 use helmops_process::{
-    self as process, Health, OsSignals, PlainPort, Supervisor, admin, metrics, probes, telemetry,
+    self as process, FairSemaphore, Health, OsSignals, PlainPort, Supervisor, admin, metrics, probes,
+    telemetry,
 };
 use helmops_runtime::{client, workers::Workers};
 use kube::Config;
@@ -21,10 +23,15 @@ use crate::{
     loops,
     metrics::Metrics,
     receiver::Published,
+    send::{self, Failures},
     watch::Stores,
     writes::FIELD_MANAGER,
 };
 
+/// Requests at a time. Endpoints that hang keep theirs until the timeout of the request.
+const MAX_SENDS: usize = 64;
+/// Requests of the AlertProviders of one namespace at a time.
+const MAX_SENDS_OF_NAMESPACE: usize = 16;
 /// The name of the Lease.
 const LEASE: &str = "helmops-notifier";
 
@@ -56,25 +63,38 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let stores = Stores::default();
     let namespace = args.namespace.clone().or_else(process::own_namespace);
     let namespace = namespace.context("the namespace of helmops is not known; set --namespace")?;
+    let (outbox, sender, sent) = send::outbox();
     let context = Arc::new(Context {
         published: Published::new(client.clone(), namespace, stores.receivers.clone()),
         client,
         stores,
-        workers: Workers::new(args.workers, leadership, supervisor.stop_token()),
+        workers: Workers::new(args.workers, leadership.clone(), supervisor.stop_token()),
         metrics,
         retries: Retries::default(),
         privileged: args.privileged(),
+        leadership,
+        instance: instance(args.pod_name.as_deref()),
+        poster: Poster::new(args.addresses()?),
+        outbox,
+        failures: Failures::default(),
+        sends: FairSemaphore::new(MAX_SENDS, MAX_SENDS_OF_NAMESPACE),
+        memories: Mutex::default(),
     });
     tracing::info!(version = process::version(), workers = args.workers, "starting");
-    let loops = loops::run(
-        context,
-        loops::HealthSignals::new(&health),
-        supervisor.stop_token(),
-    );
+    let sending = sender.run(Arc::clone(&context), supervisor.stop_token());
+    supervisor.spawn("sender", work.track_future(sending));
+    let loop_signals = loops::HealthSignals::new(&health);
+    let loops = loops::run(context, sent, loop_signals, supervisor.stop_token());
     supervisor.spawn("loops", work.track_future(loops));
     work.close();
     supervisor.run(signals).await?;
     Ok(())
+}
+
+/// The name of this process in messages: that of its pod.
+fn instance(pod: Option<&str>) -> String {
+    let pod = pod.filter(|name| !name.is_empty());
+    pod.map_or_else(|| "helmops-notifier".to_owned(), str::to_owned)
 }
 
 /// Serves metrics and probes.

@@ -48,8 +48,10 @@ pub struct Stores {
 
 /// The events of all watches.
 pub struct Watches {
-    /// Objects that a change affects.
+    /// Alerts, AlertProviders and Receivers that have changed.
     pub changes: BoxStream<'static, Work>,
+    /// Alerts that select an object that has changed.
+    pub states: BoxStream<'static, Work>,
     /// Objects that a changed Secret affects: the change may fix their last error.
     pub secret_changes: BoxStream<'static, Work>,
     /// Resolves when the watch of Secrets is synced.
@@ -93,9 +95,9 @@ pub fn watch(client: &Client, stores: &Stores, privileged: &Privileged) -> Watch
             follow_if(client, &stores.receivers, has_new_push)
                 .map(Work::Receiver)
                 .boxed(),
-            objects::watch(client, stores, privileged),
         ])
         .boxed(),
+        states: objects::watch(client, stores, privileged),
         secret_changes: secrets::of_secrets(secrets, synced, stores.clone()).boxed(),
         secrets_synced,
     }

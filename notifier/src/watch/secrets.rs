@@ -71,8 +71,14 @@ fn naming(stores: &Stores, secret: &SecretMetadata) -> Vec<Work> {
             receiver.metadata.namespace == namespace && receiver.spec.secret_ref.name == name
         })
     });
+    let namespace = namespace.unwrap_or_default();
+    let alerts: Vec<_> = providers
+        .iter()
+        .flat_map(|provider| stores.alerts_of(&namespace, &provider.name))
+        .collect();
     let providers = providers.into_iter().map(Work::Provider);
     providers
+        .chain(alerts.into_iter().map(Work::Alert))
         .chain(receivers.into_iter().map(Work::Receiver))
         .collect()
 }

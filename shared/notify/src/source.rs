@@ -1,6 +1,9 @@
 //! Which objects an Alert or a Receiver selects.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use helmops_api::{
     NamespacedName,
@@ -104,7 +107,7 @@ pub struct Selector<'a> {
     /// The namespace, or [`ALL`]; empty for that of the owner.
     pub namespace: &'a str,
     /// Labels that the object must have.
-    pub labels: &'a std::collections::BTreeMap<String, String>,
+    pub labels: &'a BTreeMap<String, String>,
 }
 
 impl<'a> From<&'a EventSource> for Selector<'a> {
@@ -171,7 +174,7 @@ pub trait Labels {
     fn label(&self, key: &str) -> Option<&str>;
 }
 
-impl Labels for std::collections::BTreeMap<String, String> {
+impl Labels for BTreeMap<String, String> {
     fn label(&self, key: &str) -> Option<&str> {
         self.get(key).map(String::as_str)
     }
@@ -193,7 +196,7 @@ mod tests {
     fn selects(source: &Value, owner: &str, id: &str) -> bool {
         let source: EventSource = serde_json::from_str(&source.to_string()).unwrap();
         let privileged = Privileged::new(["helmops-system".to_owned(), String::new()]);
-        let labels: std::collections::BTreeMap<_, _> = [("team".to_owned(), "web".to_owned())].into();
+        let labels = BTreeMap::from([("team".to_owned(), "web".to_owned())]);
         Selector::from(&source).selects(owner, &privileged, &ObjectId::parse(id).unwrap(), &labels)
     }
 

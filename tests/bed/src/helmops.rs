@@ -199,15 +199,6 @@ pub async fn apply_standalone(kubectl: &Kubectl) -> Result<()> {
     apply_files(kubectl, &files).await
 }
 
-/// Applies the additional roles of the notifier and the receiver.
-pub async fn apply_notifications(kubectl: &Kubectl) -> Result<()> {
-    let files = [
-        "notifications/notifier/rbac.yaml",
-        "notifications/receiver/rbac.yaml",
-    ];
-    apply_files(kubectl, &files).await
-}
-
 /// The objects that a folder of the manifests installs.
 pub async fn objects(tools: &Tools, folder: &str) -> Result<Vec<Value>> {
     let mut command = Command::new(tools.kubectl());
@@ -281,6 +272,48 @@ pub async fn start_controller(
     })
 }
 
+/// Applies what `manifests/notifications` installs, besides the processes.
+pub async fn apply_notifications(kubectl: &Kubectl) -> Result<()> {
+    apply_files(
+        kubectl,
+        &["notifications/rbac.yaml", "notifications/receiver/rbac.yaml"],
+    )
+    .await
+}
+
+/// Starts the notifier with its ServiceAccount, which may send requests to this machine. `command` creates the command for a program.
+pub async fn start_notifier(
+    cluster: &Cluster,
+    name: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Running> {
+    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-notifier").await?;
+    let program = test_bed::binary("helmops-notifier")?;
+    let environment = node::environment(&deployment("notifications/notifier.yaml")?, name)?;
+    let (process, [admin, probes]) = Process::start_on_ports(
+        name,
+        &cluster.log(name),
+        |[admin, probes]| {
+            let mut command = command(&program);
+            command
+                .envs(environment.clone())
+                .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
+                .args(["--health-probe-bind-address", &local(probes)])
+                .args(["--allow-cidrs", "127.0.0.0/8,::1/128"])
+                .arg("--kubeconfig")
+                .arg(&kubeconfig);
+            command
+        },
+        async |[admin, _]| ready(admin).await,
+    )
+    .await?;
+    Ok(Running {
+        process,
+        admin: format!("http://{}", local(admin)),
+        probes: format!("http://{}", local(probes)),
+    })
+}
+
 /// The same, with all controllers: helmops without Fleet.
 pub async fn start_standalone_controller(
     cluster: &Cluster,
@@ -302,38 +335,6 @@ fn deployment(file: &str) -> Result<Value> {
     let is_deployment = |object: &Value| object.get("kind") == Some(&json!("Deployment"));
     let found = objects.into_iter().find(is_deployment);
     found.with_context(|| format!("{file} contains no Deployment"))
-}
-
-/// Starts the notifier with its ServiceAccount.
-pub async fn start_notifier(
-    cluster: &Cluster,
-    name: &str,
-    command: &dyn Fn(&Path) -> Command,
-) -> Result<Running> {
-    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-notifier").await?;
-    let program = test_bed::binary("helmops-notifier")?;
-    let (process, [admin, probes]) = Process::start_on_ports(
-        name,
-        &cluster.log(name),
-        |[admin, probes]| {
-            let mut command = command(&program);
-            command
-                .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
-                .args(["--health-probe-bind-address", &local(probes)])
-                .args(["--namespace", NAMESPACE, "--pod-name", name])
-                .args(["--allow-cidrs", "127.0.0.0/8,::1/128"])
-                .arg("--kubeconfig")
-                .arg(&kubeconfig);
-            command
-        },
-        async |[admin, _]| ready(admin).await,
-    )
-    .await?;
-    Ok(Running {
-        process,
-        admin: format!("http://{}", local(admin)),
-        probes: format!("http://{}", local(probes)),
-    })
 }
 
 /// The receiver and its address.

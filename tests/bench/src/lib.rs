@@ -11,7 +11,7 @@
 //!
 //! Other benchmarks: [`index`], reading the index of a chart repository; [`controller`], reconciling HelmOps; and
 //! [`delivery`], deploying them to clusters, and [`planning`], only the decisions about that; [`agent`], the releases on a
-//! cluster; and [`validate`], HelmOps in files.
+//! cluster; [`validate`], HelmOps in files; and [`notify`], messages of Alerts.
 
 pub mod corpus;
 
@@ -37,3 +37,5 @@ pub mod planning;
 pub mod agent;
 
 pub mod validate;
+
+pub mod notify;

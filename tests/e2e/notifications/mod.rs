@@ -1,3 +1,8 @@
-//! Notifications.
+//! Notifications: messages of Alerts, and pushes that registries announce, with the processes, manifests and permissions of both.
 
+mod alertmanager;
+mod alerts;
+mod delivery;
+mod fixture;
+mod mistakes;
 mod receivers;

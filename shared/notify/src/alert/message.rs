@@ -100,6 +100,13 @@ impl Message {
         !self.subjects.is_empty()
     }
 
+    /// Whether it repeats other messages.
+    pub fn is_refresh(&self) -> bool {
+        self.subjects
+            .iter()
+            .all(|subject| subject.after == After::Unchanged)
+    }
+
     /// Its text.
     pub fn text(&self) -> String {
         let [subject] = &self.subjects[..] else {

@@ -58,6 +58,16 @@ impl Reported {
         self.bytes
     }
 
+    /// Forgets objects that did not fail and are not selected any more.
+    pub fn forget_gone(&mut self, is_selected: impl Fn(&ObjectId) -> bool) {
+        let is_gone =
+            |(id, record): &(&ObjectId, &ReportedObject)| record.reasons.is_empty() && !is_selected(id);
+        let gone: Vec<_> = self.iter().filter(is_gone).map(|(id, _)| id.clone()).collect();
+        for id in gone {
+            self.set(id, None);
+        }
+    }
+
     /// Sets or removes the record of an object.
     pub fn set(&mut self, id: ObjectId, record: Option<ReportedObject>) {
         let before = match record {
@@ -99,6 +109,11 @@ mod tests {
         let id = ObjectId::parse("HelmOp/a/one").unwrap();
         reported.set(id.clone(), Some(status[0].clone()));
         assert_eq!(reported.bytes(), before);
+        let mut selected = reported.clone();
+        selected.forget_gone(|_| true);
+        assert_eq!(selected, reported);
+        selected.forget_gone(|_| false);
+        assert_eq!(selected.to_status(), status[..1], "what failed is resolved first");
         for (id, _) in Reported::of(&status).iter() {
             reported.set(id.clone(), None);
         }
