@@ -22,7 +22,7 @@ use crate::{
     context::{Context, Retries},
     loops,
     metrics::Metrics,
-    receiver::Published,
+    receiver::{Published, google},
     send::{self, Failures},
     watch::Stores,
     writes::FIELD_MANAGER,
@@ -83,6 +83,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     tracing::info!(version = process::version(), workers = args.workers, "starting");
     let sending = sender.run(Arc::clone(&context), supervisor.stop_token());
     supervisor.spawn("sender", work.track_future(sending));
+    let keys = google::keep(
+        Arc::clone(&context),
+        args.google_keys_url.clone(),
+        supervisor.stop_token(),
+    );
+    supervisor.spawn("keys of Google", work.track_future(keys));
     let loop_signals = loops::HealthSignals::new(&health);
     let loops = loops::run(context, sent, loop_signals, supervisor.stop_token());
     supervisor.spawn("loops", work.track_future(loops));

@@ -1,6 +1,7 @@
 //! Receivers: the token of each is published for the process that receives requests, and pushes that it has recorded poll HelmOps.
 
 mod error;
+pub mod google;
 mod published;
 mod pushes;
 mod token;

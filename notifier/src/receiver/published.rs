@@ -69,6 +69,19 @@ impl Published {
         self.change(|data| Ok(without(data, receiver))).await
     }
 
+    /// Sets the keys of Google.
+    ///
+    /// # Errors
+    /// If the API server rejects the write.
+    pub async fn set_google_keys(&self, keys: &[u8]) -> Result<(), ReceiverError> {
+        self.change(|data| {
+            let mut data = data.clone();
+            data.insert(GOOGLE_KEYS.to_owned(), ByteString(keys.to_owned()));
+            Ok(data)
+        })
+        .await
+    }
+
     /// Changes the Secret, unless it is as desired.
     async fn change(
         &self,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 
 use bounded_text::hex;
 use helmops_api::NamespacedName;
-use helmops_notify::push::{Announcement, Entry, path_digest, webhook_path};
+use helmops_notify::push::{Announcement, Entry, GOOGLE_KEYS, path_digest, webhook_path};
 use helmops_process::{Limits, ServeMetrics, Transport, listen, serve};
 use k8s_openapi::ByteString;
 use prometheus::{Registry, TextEncoder};
@@ -211,6 +211,62 @@ async fn a_push_with_a_proof_is_recorded_before_it_is_accepted() {
             server.count("distribution", "ignored")
         ),
         (1, 1)
+    );
+}
+
+/// The keys come with the Secret: the process fetches nothing.
+#[tokio::test]
+async fn a_token_of_google_is_verified_with_the_keys_of_the_secret() {
+    const TESTDATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/notify/src/push");
+    let server = Server::start().await;
+    let entry = Entry {
+        namespace: "default".into(),
+        name: "gcr".into(),
+        r#type: "gcr".into(),
+        token: TOKEN.into(),
+        email: "pubsub@my-project.iam.gserviceaccount.com".into(),
+        audience: "https://hooks.example/charts".into(),
+        ..Entry::default()
+    };
+    let read = |file: &str| std::fs::read(format!("{TESTDATA}/{file}")).unwrap();
+    let tokens: BTreeMap<String, String> =
+        serde_json::from_slice(&read("testdata/google-tokens.json")).unwrap();
+    let body = read("body/testdata/gcr.json");
+    let mut data = BTreeMap::from([(digest("gcr"), ByteString(entry.encode()))]);
+    let post = async |case: &str| {
+        let header = format!("Bearer {}", tokens[case]);
+        status(
+            &server
+                .post(&path("gcr"), &[("Authorization", &header)], &body)
+                .await,
+        )
+    };
+    server
+        .table
+        .send_replace(Some(Arc::new(Table::of(&data, &Table::default()))));
+    assert_eq!(post("valid").await, 401, "no keys yet");
+    data.insert(
+        GOOGLE_KEYS.to_owned(),
+        ByteString(read("testdata/google-keys.json")),
+    );
+    server
+        .table
+        .send_replace(Some(Arc::new(Table::of(&data, &Table::default()))));
+    assert_eq!(post("valid").await, 202);
+    for case in [
+        "expired",
+        "other audience",
+        "signed with another key",
+        "without signature",
+    ] {
+        assert_eq!(post(case).await, 401, "{case}");
+    }
+    assert_eq!(
+        server.pushes(),
+        [(
+            "gcr".into(),
+            "us-east1-docker.pkg.dev/my-project/charts/web".into()
+        )]
     );
 }
 
