@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Debug};
 
 use helmops_api::{
-    Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, HelmOp, Policy, labels,
+    Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, HelmOp, Policy,
 };
 use helmops_core::{
     policy::Policies,
@@ -16,7 +16,10 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use crate::{cluster::Cluster as Connected, failure::Failure};
+use crate::{
+    cluster::{Cluster as Connected, selection::deployments_of},
+    failure::Failure,
+};
 
 /// Objects in a page of a list.
 const PAGE: u32 = 500;
@@ -86,11 +89,7 @@ impl Workspace {
                 .groups
                 .extend(list::<ClusterGroup>(client, Some(namespace), None).await?);
         }
-        let selector = format!(
-            "{}={name},{}={namespace}",
-            labels::BUNDLE_NAME,
-            labels::BUNDLE_NAMESPACE
-        );
+        let selector = deployments_of(namespace, name);
         workspace.deployments = list(client, None, Some(&selector)).await?;
         workspace.read_values(client).await?;
         Ok(workspace)
