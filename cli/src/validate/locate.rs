@@ -57,6 +57,19 @@ pub fn locate(source: &Source, root: &Place, path: &str, value: &str) -> Located
     }
 }
 
+/// Where a field is: its key, or the start of an item of a list. If it does not exist, that of the nearest one around it, or `None`.
+pub fn locate_field(source: &Source, root: &Place, path: &str) -> Option<Span> {
+    let mut steps = MAX_STEPS;
+    let start = Found {
+        place: root,
+        key: None,
+        alias: None,
+        length: 0,
+    };
+    let found = search(start, path, &mut steps);
+    (found.length > 0).then(|| around(source, found).span)
+}
+
 /// Splits a text such as `spec.helm.version: "1.x" is resolved once` after the path, which may contain keys with colons.
 pub fn split_path<'t>(root: &Place, text: &'t str) -> (&'t str, &'t str) {
     let start = Found {
