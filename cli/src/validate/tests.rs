@@ -9,7 +9,7 @@ use helmops_mistakes::Mistake;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::terminal::style::Styles;
+use crate::terminal::buffers::Buffers;
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -42,18 +42,13 @@ fn run_command(args: &[&str], has_colors: bool) -> (String, u8) {
         .into_iter()
         .chain(args.iter().copied());
     let arguments = crate::arguments::Arguments::parse_from(line);
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut console = Console {
-        out: &mut out,
-        err: &mut err,
-        styles: Styles::new(has_colors),
-        is_interactive: false,
-    };
+    let mut buffers = Buffers::default();
+    let mut console = buffers.with_colors(has_colors);
     let code = match crate::run::run(arguments, &mut console) {
         Ok(()) => 0,
         Err(failure) => failure.code,
     };
-    (String::from_utf8(out).unwrap(), code)
+    (buffers.out(), code)
 }
 
 /// Runs the command on the golden file.
