@@ -26,7 +26,7 @@ use clap::ValueEnum;
 
 pub use self::{
     files::Input,
-    problem::{Problem, Related, Severity},
+    problem::{Problem, Related, Severity, rule},
     report::{Options, Report, validate},
     source::{Line, Region},
 };

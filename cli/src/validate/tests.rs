@@ -1,6 +1,6 @@
 //! Golden outputs, and the position of every mistake that admission knows.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p helmops-cli` writes the outputs of `tests/golden/validate` anew.
+//! `UPDATE_GOLDEN=1 cargo test -p helmops-cli` writes the outputs of `tests/golden/validate` again.
 
 use std::{fs, path::PathBuf};
 
