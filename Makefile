@@ -25,7 +25,7 @@ test: tools monitoring ## Run all tests
 	$(TARGET)/debug/testbed permissions target/permissions
 
 ui-test: build tools ## Test the pages of kubectl helmop ui in a real browser (installs Chromium), with pictures in target/ui
-	command -v chromium || command -v chromium-browser || command -v google-chrome || $(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes chromium
+	command -v chromium || command -v chromium-browser || command -v google-chrome || $(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes --no-install-recommends chromium
 	$(CARGO) test --locked --workspace --test e2e -- --ignored --nocapture cli::ui::pages
 
 chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs; an agent 20 times (9 minutes)
@@ -69,14 +69,15 @@ truth: ## Generate the truth tables of shared/semver, shared/index and shared/go
 	cd tests/truth && go run . semver ../../shared/semver/tests/truth && go run . index ../../shared/index/tests/truth && \
 	go run . tags ../../shared/index/tests/truth && go run . gotmpl ../../shared/gotmpl/tests/truth
 
-bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, the delivery to clusters, the agent beside Helm by hand, and the validation of files
+bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, the delivery to clusters, the agent beside Helm by hand, and kubectl helmop
 	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --workspace --bins --locked
 	$(TARGET)/release/admission-bench
 	$(TARGET)/release/index-bench
 	$(TARGET)/release/controller-bench
 	$(TARGET)/release/delivery-bench
 	$(TARGET)/release/agent-bench
-	$(TARGET)/release/validate-bench
+	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --profile cli -p helmops-cli --locked
+	$(TARGET)/release/cli-bench --program $(TARGET)/cli/kubectl-helmop
 
 image: build tools ## Build the images (needs buildah), say what is in them, and run their programs
 	image/build
