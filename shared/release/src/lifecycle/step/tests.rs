@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    history::{Chart, Origin, Owner, Revision},
+    fixture,
+    history::{Chart, Revision},
     lifecycle::{ActionPolicy, Remediation},
-    record::{Attempt, Cause},
     state::Wanted,
 };
 
@@ -20,26 +20,12 @@ pub(super) fn at(seconds: i64) -> Timestamp {
 
 fn revision(number: u64, status: Status, id: &str, attempt: (AttemptAction, u32)) -> Revision {
     Revision {
-        number,
-        status,
-        origin: Origin {
-            owner: Owner::BundleDeployment("web".to_owned()),
-            attempt: Some(Attempt {
-                action: attempt.0,
-                deployment_id: id.to_owned(),
-                cause: Cause::Change,
-                number: attempt.1,
-            }),
-        },
-        is_replaced: false,
-        is_rollback: false,
-        failure: None,
-        made_at: None,
         changed_at: Some(at(FAILED_AT)),
         chart: Chart {
             name: "web".to_owned(),
             version: "1.2.0".to_owned(),
         },
+        ..fixture::revision(number, status, Some(fixture::attempt(attempt.0, id, attempt.1)))
     }
 }
 
