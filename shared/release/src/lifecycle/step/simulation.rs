@@ -95,6 +95,7 @@ impl Release {
             policy: &policy,
             deployment_id: ID,
             requested: Requested::default(),
+            is_reported: true,
             now: Timestamp::from_second(self.now).unwrap(),
         });
         let number = |action| history.next_attempt(ID, action, Cause::Change, true).number;
