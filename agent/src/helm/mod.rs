@@ -130,7 +130,7 @@ impl Helm {
         let acquired = tokio::select! {
             biased;
             () = stop.cancelled() => return Err(Failure::new(FailureReason::Stopped, "the agent stops")),
-            acquired = self.permits.acquire() => acquired,
+            acquired = self.permits.acquire(&request.action) => acquired,
         };
         let _permit = acquired.map_err(|error| self.not_started(&error))?;
         let _running = self.metrics.running();

@@ -4,7 +4,7 @@
 //! held? ─► inputs ─► deploy: state of the release ─► step ─► Helm ─┐
 //!          values,     ▲  ▲                                          │ until nothing is to be done
 //!          copies …    │  └──────────────────────────────────────────┘
-//!                      │ failed
+//!                      │ failed: remediate, and no other attempt before that is reported
 //!      ─► monitor: live objects, drift ─► wait, test ─► correct ─► report: the status
 //! ```
 //!
@@ -61,9 +61,6 @@ const UNKNOWN_KIND: Duration = Duration::from_secs(15);
 /// When objects are read again that no watch has: those of a release that was taken over as it is do not have the label. The next
 /// revision adds it.
 const UNWATCHED: Duration = Duration::from_secs(30);
-
-/// How many revisions may fail in one reconciliation, without a pause, before others have their turn.
-const MAX_FAILURES: usize = 3;
 
 /// The reconciler of BundleDeployments.
 pub struct BundleDeployments<'c>(pub &'c Context);
@@ -128,17 +125,14 @@ impl Reconciler for BundleDeployments<'_> {
         }
         let mut observed = observe(context, deployment, &result, &mut known.installed).await;
         let (mut awaited, mut tests) = (None, None);
-        for turn in 1..=MAX_FAILURES {
-            let (Ok(Some(monitored)), Some(installed)) = (&observed, &known.installed) else {
-                break;
-            };
+        if let (Ok(Some(monitored)), Some(installed)) = (&observed, &known.installed) {
             let mut phase = phase(&work, &result, installed, monitored);
             if let (Phase::Over, Ok(deployed), true) = (&phase, &result, installed.is_marked()) {
                 tests = work.test(deployed, &mut known.tested).await?;
                 phase = tested(&work, deployed, tests.as_ref());
             }
             match phase {
-                Phase::Over => break,
+                Phase::Over => {}
                 Phase::Recovered(deployed) => {
                     work.recover(&deployed).await?;
                     return Err(AgentError::Changed);
@@ -150,10 +144,7 @@ impl Reconciler for BundleDeployments<'_> {
                     observed = Ok(None);
                 }
                 Phase::Failed(deployed, failure) => {
-                    result = work.fail(&deployed, failure).await;
-                    if turn == MAX_FAILURES {
-                        return Err(AgentError::Changed);
-                    }
+                    result = Err(work.fail(&deployed, failure).await);
                     observed = observe(context, deployment, &result, &mut known.installed).await;
                 }
             }
