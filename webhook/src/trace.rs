@@ -64,3 +64,78 @@ pub fn admission(
         error: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use helmops_trace::TraceArgs;
+    use prometheus::Registry;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::review::Status;
+
+    fn tracer() -> Tracer {
+        let args = TraceArgs {
+            otlp_endpoint: Some("http://127.0.0.1:1".parse().unwrap()),
+            trace_ratio: 1.0,
+            ..TraceArgs::default()
+        };
+        args.tracer("test", None, &Registry::new()).unwrap().0
+    }
+
+    fn review(over: &Value) -> Vec<u8> {
+        let helmop = |generation| json!({ "metadata": { "name": "web", "namespace": "a", "uid": "4f3c", "generation": generation } });
+        let mut review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "1", "operation": "UPDATE", "name": "web", "namespace": "a",
+                "resource": { "group": "fleet.cattle.io", "version": "v1alpha1", "resource": "helmops" },
+                "object": helmop(2), "oldObject": helmop(1),
+            },
+        });
+        json_patch::merge(&mut review["request"], over);
+        review.to_string().into_bytes()
+    }
+
+    fn span_of(over: &Value, response: &AdmissionResponse) -> Option<SpanRecord> {
+        let body = review(over);
+        let request = AdmissionRequest::decode(&body).unwrap();
+        admission(&tracer(), &request, response, SystemTime::now())
+    }
+
+    #[test]
+    fn a_change_of_the_spec_starts_a_trace_that_the_controller_knows() {
+        let root = tracer().root("4f3c", 2, 0);
+        let allowed = AdmissionResponse::default();
+        for over in [json!({}), json!({ "operation": "CREATE", "oldObject": null })] {
+            let span = span_of(&over, &allowed).unwrap();
+            assert_eq!((span.parent, span.name), (root, "admission"));
+            assert!(span.context.is_same_trace(&root.unwrap()) && Some(span.context) != root);
+        }
+    }
+
+    #[test]
+    fn what_is_not_stored_or_not_changed_is_not_traced() {
+        let allowed = AdmissionResponse::default();
+        for over in [
+            json!({ "dryRun": true }),
+            json!({ "oldObject": { "metadata": { "generation": 2 } } }),
+            json!({ "subResource": "status" }),
+            json!({ "object": { "metadata": { "uid": null } } }),
+        ] {
+            assert_eq!(span_of(&over, &allowed), None, "{over}");
+        }
+        let denial = Status {
+            status: "Failure",
+            message: String::new(),
+            reason: "Invalid",
+            code: 422,
+            details: None,
+        };
+        let denied = AdmissionResponse {
+            denial: Some(denial),
+            ..AdmissionResponse::default()
+        };
+        assert_eq!(span_of(&json!({}), &denied), None);
+    }
+}

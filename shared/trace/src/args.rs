@@ -1,6 +1,6 @@
 //! The flags of traces.
 
-use std::{env, fs, io, path::PathBuf};
+use std::{convert::Infallible, env, fs, io, path::PathBuf};
 
 use clap::ValueHint;
 use helmops_process::{own_namespace, version};
@@ -10,6 +10,7 @@ use reqwest::{
     header::{HeaderMap, HeaderName, HeaderValue},
     redirect,
 };
+use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
 use url::Url;
 
@@ -29,9 +30,9 @@ pub struct TraceArgs {
     #[arg(long, env = "HELMOPS_OTLP_ENDPOINT", value_name = "URL", value_parser = endpoint, value_hint = ValueHint::Url)]
     pub otlp_endpoint: Option<Url>,
 
-    /// File with HTTP headers for the collector, one `NAME: VALUE` in each line, such as a token from a Secret
-    #[arg(long, env = "HELMOPS_OTLP_HEADERS_FILE", value_name = "FILE")]
-    pub otlp_headers_file: Option<PathBuf>,
+    /// HTTP headers for the collector, comma-separated NAME=VALUE; set it through the environment from a Secret if it has a token
+    #[arg(long, env = "HELMOPS_OTLP_HEADERS", hide_env_values = true, value_name = "HEADERS", value_parser = secret)]
+    pub otlp_headers: Option<SecretString>,
 
     /// File with certificates (PEM) to trust for the collector, besides those of the system
     #[arg(long, env = "HELMOPS_OTLP_CA_FILE", value_name = "FILE")]
@@ -45,24 +46,17 @@ pub struct TraceArgs {
 /// Why spans cannot be exported.
 #[derive(Debug, Error)]
 pub enum TraceArgsError {
-    /// A file cannot be read.
-    #[error("{flag} {}: {source}", path.display())]
+    /// The file with certificates cannot be read.
+    #[error("--otlp-ca-file {}: {source}", path.display())]
     Read {
-        /// The flag.
-        flag: &'static str,
         /// The file.
         path: PathBuf,
         /// The error.
         source: io::Error,
     },
-    /// A line of the file with headers is no header. Its text may be a token, so it is not repeated.
-    #[error("--otlp-headers-file {}: line {line} is not a header NAME: VALUE", path.display())]
-    Header {
-        /// The file.
-        path: PathBuf,
-        /// The number of the line.
-        line: usize,
-    },
+    /// A part of the headers is no header. Its text may be a token, so it is not repeated.
+    #[error("--otlp-headers: part {0} is not a header NAME=VALUE")]
+    Header(usize),
     /// The file has no certificates.
     #[error("--otlp-ca-file {}: no PEM certificates; it needs -----BEGIN CERTIFICATE----- blocks", path.display())]
     Certificates {
@@ -118,12 +112,15 @@ impl TraceArgs {
             .timeout(TIMEOUT)
             .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never());
-        if let Some(path) = &self.otlp_headers_file {
-            builder = builder.default_headers(self.headers(path)?);
+        if let Some(headers) = &self.otlp_headers {
+            builder = builder.default_headers(parse_headers(headers.expose_secret())?);
         }
         if let Some(path) = &self.otlp_ca_file {
-            let pem = read("--otlp-ca-file", path)?;
-            let certificates = Certificate::from_pem_bundle(pem.as_bytes()).unwrap_or_default();
+            let pem = fs::read(path).map_err(|source| TraceArgsError::Read {
+                path: path.clone(),
+                source,
+            })?;
+            let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
             if certificates.is_empty() {
                 return Err(TraceArgsError::Certificates { path: path.clone() });
             }
@@ -131,34 +128,24 @@ impl TraceArgs {
         }
         builder.build().map_err(TraceArgsError::Client)
     }
-
-    fn headers(&self, path: &PathBuf) -> Result<HeaderMap, TraceArgsError> {
-        let text = read("--otlp-headers-file", path)?;
-        let lines = text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty());
-        lines
-            .map(|(index, line)| {
-                header(line).ok_or_else(|| TraceArgsError::Header {
-                    path: path.clone(),
-                    line: index + 1,
-                })
-            })
-            .collect()
-    }
 }
 
-fn read(flag: &'static str, path: &PathBuf) -> Result<String, TraceArgsError> {
-    fs::read_to_string(path).map_err(|source| TraceArgsError::Read {
-        flag,
-        path: path.clone(),
-        source,
-    })
+fn secret(text: &str) -> Result<SecretString, Infallible> {
+    Ok(text.into())
 }
 
-fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
-    let (name, value) = line.split_once(':')?;
+fn parse_headers(text: &str) -> Result<HeaderMap, TraceArgsError> {
+    let parts = text
+        .split(',')
+        .enumerate()
+        .filter(|(_, part)| !part.trim().is_empty());
+    parts
+        .map(|(index, part)| header(part).ok_or(TraceArgsError::Header(index + 1)))
+        .collect()
+}
+
+fn header(part: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = part.split_once('=')?;
     let mut value = HeaderValue::from_str(value.trim()).ok()?;
     value.set_sensitive(true);
     Some((name.trim().parse().ok()?, value))
@@ -230,20 +217,36 @@ mod tests {
     }
 
     #[test]
-    fn headers_come_from_a_file_and_are_not_repeated_in_errors() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("headers");
-        fs::write(&path, "Authorization: Bearer s3cret\n\nX-Scope: a\n").unwrap();
-        let args = TraceArgs::default();
-        let headers = args.headers(&path).unwrap();
-        assert_eq!(headers.get("authorization").unwrap(), "Bearer s3cret");
-        assert!(!format!("{headers:?}").contains("s3cret"));
+    fn headers_are_secret() {
+        let headers = parse_headers("Authorization=Bearer s3cret=, X-Scope=a").unwrap();
+        assert_eq!(headers.get("authorization").unwrap(), "Bearer s3cret=");
         assert_eq!(headers.get("x-scope").unwrap(), "a");
-        fs::write(&path, "X-Scope: a\ns3cret").unwrap();
-        let error = args.headers(&path).unwrap_err().to_string();
-        assert!(error.contains("line 2") && !error.contains("s3cret"), "{error}");
-        let error = args.headers(&folder.path().join("none")).unwrap_err().to_string();
-        assert!(error.starts_with("--otlp-headers-file"), "{error}");
+        assert!(!format!("{headers:?}").contains("s3cret"));
+        let error = parse_headers("X-Scope=a,s3cret").unwrap_err().to_string();
+        assert!(error.contains("part 2") && !error.contains("s3cret"), "{error}");
+        let args = TraceArgs {
+            otlp_headers: Some("s3cret".into()),
+            ..TraceArgs::default()
+        };
+        assert!(!format!("{args:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.crt");
+        let args = TraceArgs {
+            otlp_ca_file: Some(path.clone()),
+            ..TraceArgs::default()
+        };
+        let error = args.client().unwrap_err().to_string();
+        assert!(
+            error.starts_with("--otlp-ca-file") && error.contains("ca.crt"),
+            "{error}"
+        );
+        fs::write(&path, "nothing").unwrap();
+        let error = args.client().unwrap_err().to_string();
+        assert!(error.contains("no PEM certificates"), "{error}");
     }
 
     #[test]
