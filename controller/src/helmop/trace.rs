@@ -10,7 +10,7 @@ use helmops_trace::{Attribute, SpanRecord, TraceContext, Tracer};
 use k8s_openapi::jiff::Timestamp;
 
 /// The name of the root span.
-const ROOT: &str = "HelmOp";
+const ROOT: &str = "rollout";
 
 /// Whether the current generation is ready on all clusters.
 pub fn is_ready(helmop: &HelmOp) -> bool {

@@ -1,6 +1,6 @@
 //! The flags of traces.
 
-use std::{convert::Infallible, env, fs, io, path::PathBuf};
+use std::{env, fs, io, path::PathBuf};
 
 use clap::ValueHint;
 use helmops_process::{own_namespace, version};
@@ -31,7 +31,12 @@ pub struct TraceArgs {
     pub otlp_endpoint: Option<Url>,
 
     /// HTTP headers for the collector, comma-separated NAME=VALUE; set it through the environment from a Secret if it has a token
-    #[arg(long, env = "HELMOPS_OTLP_HEADERS", hide_env_values = true, value_name = "HEADERS", value_parser = secret)]
+    #[arg(
+        long,
+        env = "HELMOPS_OTLP_HEADERS",
+        hide_env_values = true,
+        value_name = "HEADERS"
+    )]
     pub otlp_headers: Option<SecretString>,
 
     /// File with certificates (PEM) to trust for the collector, besides those of the system
@@ -84,10 +89,10 @@ impl TraceArgs {
         instance: Option<&str>,
         registry: &Registry,
     ) -> Result<(Tracer, Option<Exporter>), TraceArgsError> {
+        let metrics = TraceMetrics::register(registry)?;
         let Some(endpoint) = &self.otlp_endpoint else {
             return Ok((Tracer::disabled(), None));
         };
-        let metrics = TraceMetrics::register(registry)?;
         let (tracer, spans) = Tracer::new(self.trace_ratio, fastrand::u64(1..), metrics.clone());
         let resource = Resource {
             service,
@@ -128,10 +133,6 @@ impl TraceArgs {
         }
         builder.build().map_err(TraceArgsError::Client)
     }
-}
-
-fn secret(text: &str) -> Result<SecretString, Infallible> {
-    Ok(text.into())
 }
 
 fn parse_headers(text: &str) -> Result<HeaderMap, TraceArgsError> {

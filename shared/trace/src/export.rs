@@ -16,7 +16,7 @@ use url::Url;
 use crate::{
     metrics::TraceMetrics,
     otlp::{Resource, encode},
-    tracer::SpanRecord,
+    record::SpanRecord,
 };
 
 /// Maximum time of a request.

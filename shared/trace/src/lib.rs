@@ -13,11 +13,14 @@ mod context;
 mod export;
 mod metrics;
 mod otlp;
+mod record;
 mod span;
 mod tracer;
 
 pub use args::{TraceArgs, TraceArgsError};
 pub use context::TraceContext;
 pub use export::Exporter;
-pub use span::{Attribute, Outcome, current, in_span, in_trace, set_attribute};
-pub use tracer::{SpanRecord, Tracer};
+pub use metrics::TraceMetrics;
+pub use record::{Attribute, SpanRecord};
+pub use span::{Outcome, current, in_span, in_trace, set_attribute};
+pub use tracer::Tracer;

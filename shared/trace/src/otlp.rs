@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::tracer::SpanRecord;
+use crate::record::SpanRecord;
 
 /// `SPAN_KIND_INTERNAL`.
 const INTERNAL: u8 = 1;
@@ -90,7 +90,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{context::TraceContext, span::Attribute};
+    use crate::{context::TraceContext, record::Attribute};
 
     #[test]
     fn a_span_is_encoded_as_the_protocol_requires() {

@@ -6,22 +6,14 @@ use bounded_text::cut;
 
 use crate::{
     context::TraceContext,
-    tracer::{SpanRecord, Tracer},
+    record::{Attribute, SpanRecord},
+    tracer::Tracer,
 };
 
 /// Bytes of the value of an attribute, and of an error.
 const MAX_TEXT: usize = 1_024;
 /// Attributes of a span.
 const MAX_ATTRIBUTES: usize = 32;
-
-/// A detail of a span.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attribute {
-    /// Its name, such as `helmops.version`.
-    pub key: &'static str,
-    /// Its value.
-    pub value: Cow<'static, str>,
-}
 
 /// What a future returns, as far as a span records it.
 pub trait Outcome {

@@ -1,16 +1,13 @@
 //! The queue of spans that wait for their export.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::SystemTime,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-use crate::{context::TraceContext, metrics::TraceMetrics, span::Attribute};
+use crate::{context::TraceContext, metrics::TraceMetrics, record::SpanRecord};
 
 /// How many spans wait for their export at most: what a burst of deployments causes within a second or two. Each has some hundred
 /// bytes.
@@ -28,25 +25,6 @@ struct Queue {
     /// spans in one trace differ.
     next: AtomicU64,
     metrics: TraceMetrics,
-}
-
-/// A span that has ended.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SpanRecord {
-    /// The trace and the span.
-    pub context: TraceContext,
-    /// The span that caused it.
-    pub parent: Option<TraceContext>,
-    /// What was done.
-    pub name: &'static str,
-    /// When it started.
-    pub start: SystemTime,
-    /// When it ended.
-    pub end: SystemTime,
-    /// Details.
-    pub attributes: Vec<Attribute>,
-    /// Why it failed.
-    pub error: Option<String>,
 }
 
 impl Tracer {

@@ -8,10 +8,10 @@ use std::{
     time::SystemTime,
 };
 
-use axum::{Router, body::Bytes, extract::State, http, routing::post};
+use axum::{Router, body::Bytes, extract::State, routing::post};
 use helmops_process::lock;
 use prometheus::Registry;
-use tokio::{net::TcpListener, task::JoinHandle, time::Instant};
+use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 
 use super::*;
 use crate::{
@@ -28,7 +28,7 @@ struct Collector {
     accepted: Arc<Mutex<Vec<Value>>>,
 }
 
-async fn receive(State(collector): State<Collector>, body: Bytes) -> http::StatusCode {
+async fn receive(State(collector): State<Collector>, body: Bytes) -> StatusCode {
     let number = collector.requests.fetch_add(1, Ordering::Relaxed);
     let statuses = &collector.statuses;
     let status = statuses.get(number).or(statuses.last()).copied().unwrap();
@@ -38,7 +38,7 @@ async fn receive(State(collector): State<Collector>, body: Bytes) -> http::Statu
     if status == 200 {
         lock(&collector.accepted).push(serde_json::from_slice(&body).unwrap());
     }
-    http::StatusCode::from_u16(status).unwrap()
+    StatusCode::from_u16(status).unwrap()
 }
 
 /// An exporter and its collector.
@@ -47,7 +47,8 @@ struct Bed {
     metrics: TraceMetrics,
     collector: Collector,
     stop: CancellationToken,
-    exporter: JoinHandle<()>,
+    exporter: JoinSet<()>,
+    _server: JoinSet<()>,
 }
 
 impl Bed {
@@ -63,11 +64,12 @@ impl Bed {
         let app = Router::new()
             .route("/v1/traces", post(receive))
             .with_state(collector.clone());
-        tokio::spawn(async move { axum::serve(listener, app).await });
-        Self::at(&format!("http://{address}/v1/traces"), collector)
+        let mut server = JoinSet::new();
+        server.spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self::at(&format!("http://{address}/v1/traces"), collector, server)
     }
 
-    fn at(url: &str, collector: Collector) -> Self {
+    fn at(url: &str, collector: Collector, server: JoinSet<()>) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let metrics = TraceMetrics::register(&Registry::new()).unwrap();
         let (tracer, spans) = Tracer::new(1.0, 1, metrics.clone());
@@ -84,20 +86,22 @@ impl Bed {
             metrics: metrics.clone(),
         };
         let stop = CancellationToken::new();
-        let exporter = tokio::spawn(exporter.run(stop.clone()));
+        let mut task = JoinSet::new();
+        task.spawn(exporter.run(stop.clone()));
         Self {
             tracer,
             metrics,
             collector,
             stop,
-            exporter,
+            exporter: task,
+            _server: server,
         }
     }
 
-    async fn stop(self) -> Duration {
+    async fn stop(mut self) -> Duration {
         let started = Instant::now();
         self.stop.cancel();
-        self.exporter.await.unwrap();
+        self.exporter.join_next().await.unwrap().unwrap();
         started.elapsed()
     }
 
