@@ -47,13 +47,13 @@ lint: tools ## Check format, lints, documentation, generated files and dependenc
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked check licenses bans sources; \
 	else echo "lint: cargo-deny is not installed, so deny.toml is not checked; see .github/workflows/ci.yaml"; fi
 	# With the flags of tests/tools/build, whose cache it shares then.
-	for module in tests/truth agent/helm; do \
+	for module in tests/truth tests/tools/collector agent/helm; do \
 		(cd $$module && CGO_ENABLED=0 go vet -trimpath ./... && test -z "$$(gofmt -l .)") || exit 1; \
 	done
 
 fmt: ## Format the code
 	$(CARGO) fmt --all
-	gofmt -w tests/truth agent/helm
+	gofmt -w tests/truth tests/tools/collector agent/helm
 
 up: build tools ## Start a control plane with helmops, its agent and a chart repository, and print its KUBECONFIG
 	$(TARGET)/debug/testbed up --helmops --nodes
@@ -93,6 +93,7 @@ tools:
 
 monitoring:
 	@tests/tools/build monitoring > /dev/null
+	@tests/tools/build collector > /dev/null
 
 # With examples, cargo selects the features that tests need, so that `make test` builds no dependency again.
 build:

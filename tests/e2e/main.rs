@@ -43,5 +43,6 @@ mod cli;
 mod certificates;
 mod install;
 mod monitoring;
+mod traces;
 
 mod chaos;

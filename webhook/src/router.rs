@@ -2,7 +2,7 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use axum::{
@@ -20,6 +20,7 @@ use bounded_text::cut;
 use helmops_api::limits;
 use helmops_kube::PolicyCache;
 use helmops_process::{Health, Throttle};
+use helmops_trace::Tracer;
 use serde::Deserialize;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -28,6 +29,7 @@ use crate::{
     decide,
     metrics::{AdmissionResult, Metrics, Webhook},
     review::{AdmissionRequest, AdmissionResponse},
+    trace,
 };
 
 /// Minimum interval between warnings that any peer can cause.
@@ -50,6 +52,8 @@ pub struct AppState {
     pub policies: PolicyCache,
     /// The limits that protect against too many requests.
     pub overload: Arc<OverloadProtection>,
+    /// Records spans of traces.
+    pub tracer: Tracer,
 }
 
 /// Limits the memory for bodies, and the rate of log lines about invalid requests.
@@ -128,6 +132,7 @@ async fn validate(
         metrics,
         policies,
         overload,
+        tracer,
         ..
     }): State<AppState>,
     request: Request,
@@ -143,7 +148,11 @@ async fn validate(
         body.as_ref(),
         |request| {
             let policies = policies.of(&request.info.namespace).unwrap_or_default();
+            let started = SystemTime::now();
             let (response, reason) = decide::validate(request, &policies);
+            if let Some(span) = trace::admission(&tracer, request, &response, started) {
+                tracer.record(span);
+            }
             let result = match reason {
                 Some(reason) => {
                     metrics.denied(reason);

@@ -28,6 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use helmops_trace::{in_span, set_attribute};
 use tokio::{process::Command, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
@@ -135,7 +136,11 @@ impl Helm {
         let _permit = acquired.map_err(|error| self.not_started(&error))?;
         let _running = self.metrics.running();
         let (action, started) = (request.action.name(), Instant::now());
-        let result = self.run_now(request, kubeconfig, stop).await;
+        let work = async {
+            set_attribute("helmops.action", || action);
+            self.run_now(request, kubeconfig, stop).await
+        };
+        let result = Box::pin(in_span("run Helm", work)).await;
         let failure = result.as_ref().err().map(|failure| failure.reason);
         self.metrics.ended(action, failure, started.elapsed());
         result

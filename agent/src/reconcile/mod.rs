@@ -27,7 +27,7 @@ mod wait;
 
 use std::{sync::Arc, time::Duration};
 
-use helmops_api::{BundleDeployment, Decoded, lifecycle::Requests};
+use helmops_api::{BundleDeployment, Decoded, labels, lifecycle::Requests};
 use helmops_release::{
     drift::DriftMode,
     gate::Held,
@@ -42,9 +42,10 @@ use helmops_runtime::{
     retry_state::{Done, Failures, RetryState},
     workers::WorkerPermit,
 };
+use helmops_trace::{TraceContext, Tracer};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
-use tracing::Span;
+use tracing::{Span, field::Empty};
 
 pub use self::{deployed::Deployed, remove::remove_renamed};
 use self::{deployment::Deployment, wait::Wait};
@@ -83,12 +84,21 @@ impl Reconciler for BundleDeployments<'_> {
     }
 
     fn span(&self, key: &KeyOf<Self>, _: Option<&ObjectMeta>) -> Span {
-        tracing::error_span!("reconcile", bundledeployment = key.name)
+        tracing::error_span!("reconcile", bundledeployment = key.name, trace_id = Empty)
     }
 
     /// Uninstalls what a deleted BundleDeployment has installed.
     async fn deleted(&self, key: &Key) -> Result<(), AgentError> {
         remove::remove(self.0, &key.name).await
+    }
+
+    /// The trace of the last change, until the release is ready.
+    fn trace(&self, _: &Key, deployment: &BundleDeployment) -> Option<(&Tracer, TraceContext)> {
+        let annotations = deployment.metadata.annotations.as_ref();
+        let traceparent = annotations.and_then(|annotations| annotations.get(labels::TRACEPARENT));
+        let tracer = &self.0.tracer;
+        let parent = tracer.parent(traceparent.map(String::as_str))?;
+        (!is_ready(deployment)).then_some((tracer, parent))
     }
 
     async fn reconcile(
@@ -159,6 +169,12 @@ impl Reconciler for BundleDeployments<'_> {
         let done = report(&work, &mut known, step).await?;
         Ok(awaited.map_or(done, |(remaining, _)| until_ready(remaining)))
     }
+}
+
+/// Whether the wanted deployment is there and ready.
+fn is_ready(deployment: &BundleDeployment) -> bool {
+    let status = &deployment.status;
+    status.ready && status.applied_deployment_id == deployment.spec.deployment_id
 }
 
 /// What a reconciliation has led to.
