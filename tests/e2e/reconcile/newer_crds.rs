@@ -7,7 +7,10 @@ use helmops_bed::metrics::{Metrics, api_requests};
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::harness::{SOON, own::Fixture};
+use crate::harness::{
+    SOON,
+    own::{Fixture, start_controller},
+};
 
 const FLAGS: [(&str, &str); 1] = [("HELMOPS_CONTROLLERS", "helmop,bundle")];
 
