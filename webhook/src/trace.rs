@@ -68,19 +68,13 @@ pub fn admission(
 #[cfg(test)]
 mod tests {
     use helmops_trace::TraceArgs;
-    use prometheus::Registry;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::review::Status;
 
     fn tracer() -> Tracer {
-        let args = TraceArgs {
-            otlp_endpoint: Some("http://127.0.0.1:1".parse().unwrap()),
-            trace_ratio: 1.0,
-            ..TraceArgs::default()
-        };
-        args.tracer("test", None, &Registry::new()).unwrap().0
+        TraceArgs::unexported().unwrap()
     }
 
     fn review(over: &Value) -> Vec<u8> {

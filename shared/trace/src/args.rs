@@ -77,6 +77,15 @@ pub enum TraceArgsError {
 }
 
 impl TraceArgs {
+    /// A tracer that knows all traces and exports none, for tests of programs.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn unexported() -> Result<Tracer, TraceArgsError> {
+        let metrics = TraceMetrics::register(&Registry::new())?;
+        Ok(Tracer::new(1.0, 1, metrics).0)
+    }
+
     /// The tracer of a process, and the exporter of its spans, which the supervisor has to run. `instance` is the name of the replica, by
     /// default the host name.
     /// Without an endpoint the tracer is disabled.

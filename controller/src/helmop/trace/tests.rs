@@ -1,18 +1,12 @@
 //! Which trace a HelmOp and its Bundle belong to.
 
 use helmops_trace::TraceArgs;
-use prometheus::Registry;
 use serde_json::{Value, json};
 
 use super::*;
 
 fn tracer() -> Tracer {
-    let args = TraceArgs {
-        otlp_endpoint: Some("http://127.0.0.1:1".parse().unwrap()),
-        trace_ratio: 1.0,
-        ..TraceArgs::default()
-    };
-    args.tracer("test", None, &Registry::new()).unwrap().0
+    TraceArgs::unexported().unwrap()
 }
 
 fn helmop(generation: i64, status: &Value) -> HelmOp {
