@@ -69,7 +69,7 @@ truth: ## Generate the truth tables of shared/semver, shared/index and shared/go
 	cd tests/truth && go run . semver ../../shared/semver/tests/truth && go run . index ../../shared/index/tests/truth && \
 	go run . tags ../../shared/index/tests/truth && go run . gotmpl ../../shared/gotmpl/tests/truth
 
-bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, the delivery to clusters, the agent beside Helm by hand, and kubectl helmop
+bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, the delivery to clusters, the agent beside Helm by hand, kubectl helmop, and the messages of Alerts
 	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --workspace --bins --locked
 	$(TARGET)/release/admission-bench
 	$(TARGET)/release/index-bench
@@ -78,6 +78,7 @@ bench: tools ## Measure the webhook under load, the reader of indexes beside Hel
 	$(TARGET)/release/agent-bench
 	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --profile cli -p helmops-cli --locked
 	$(TARGET)/release/cli-bench --program $(TARGET)/cli/kubectl-helmop
+	$(TARGET)/release/notify-bench
 
 image: build tools ## Build the images (needs buildah), say what is in them, and run their programs
 	image/build
@@ -94,6 +95,7 @@ tools:
 monitoring:
 	@tests/tools/build monitoring > /dev/null
 	@tests/tools/build collector > /dev/null
+	@tests/tools/build alertmanager > /dev/null
 
 # With examples, cargo selects the features that tests need, so that `make test` builds no dependency again.
 build:

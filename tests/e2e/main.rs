@@ -43,6 +43,7 @@ mod cli;
 mod certificates;
 mod install;
 mod monitoring;
+mod notifications;
 mod traces;
 
 mod chaos;

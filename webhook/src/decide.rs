@@ -1,12 +1,16 @@
-//! From an admission request to the response. All rules are in [`helmops_core::admit`] and [`helmops_core::policy`].
+//! From an admission request to the response. All rules are in [`helmops_core::admit`], [`helmops_core::policy`] and
+//! [`helmops_notify::admit`].
 
 use bounded_text::cut;
-use helmops_api::{HelmOp, WithoutStatus, limits};
+use helmops_api::{Alert, AlertProvider, Receiver, WithoutStatus, kind::OWN_GROUP, limits};
 use helmops_core::{
     admit::{FieldErrors, default::DefaultingInput},
     policy::Policies,
     reason::Reason,
 };
+use helmops_notify::admit::{self, Validate};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 use crate::bounded_json;
 use crate::review::{AdmissionRequest, AdmissionResponse, Cause, Details, Operation, RequestInfo, Status};
@@ -36,7 +40,12 @@ pub fn validate(
         _ if !request.info.is_helmop() => return Default::default(),
         Ok(None) => return Default::default(),
         Ok(Some(helmop)) => helmop,
-        Err(error) => return (decode_error(&request.info, error), Some(Reason::DecodeError)),
+        Err(error) => {
+            return (
+                decode_error("HelmOp", &request.info, error),
+                Some(Reason::DecodeError),
+            );
+        }
     };
     // Decoded only if needed. A stored object that does not decode counts as one without errors, so that it can be fixed.
     let stored = match (request.info.operation, request.old_object) {
@@ -49,7 +58,10 @@ pub fn validate(
     };
     let review = policies.review(helmop, stored);
     let reason = review.errors.reason();
-    let denial = reason.map(|_| invalid(&object_name(&request.info, helmop), &review.errors));
+    let denial = reason.map(|_| {
+        let name = object_name(&request.info, helmop.metadata.generate_name.as_ref());
+        invalid(("fleet.cattle.io", "HelmOp"), &name, &review.errors)
+    });
     let response = AdmissionResponse {
         denial,
         warnings: review.warnings,
@@ -58,9 +70,60 @@ pub fn validate(
     (response, reason)
 }
 
-fn object_name(info: &RequestInfo<'_>, helmop: &HelmOp) -> String {
+/// Decides whether an Alert, an AlertProvider or a Receiver is valid. Returns the reason of a denial too.
+pub fn validate_notification(
+    request: &AdmissionRequest<'_, &RawValue>,
+) -> (AdmissionResponse, Option<Reason>) {
+    let info = &request.info;
+    let is_checked = info.resource.group == OWN_GROUP
+        && info.sub_resource.is_empty()
+        && info.operation != Operation::Other;
+    match &*info.resource.resource {
+        _ if !is_checked => Default::default(),
+        "alerts" => validate_as::<Alert>(request),
+        "alertproviders" => validate_as::<AlertProvider>(request),
+        "receivers" => validate_as::<Receiver>(request),
+        _ => Default::default(),
+    }
+}
+
+fn validate_as<K: Validate + DeserializeOwned>(
+    request: &AdmissionRequest<'_, &RawValue>,
+) -> (AdmissionResponse, Option<Reason>) {
+    let decode = |text: &RawValue| bounded_json::from_slice::<K>(text.get().as_bytes());
+    let object = match &request.object {
+        Ok(None) => return Default::default(),
+        Ok(Some(text)) => decode(text),
+        Err(_) => decode(RawValue::NULL),
+    };
+    let object = match object {
+        Ok(object) => object,
+        Err(error) => {
+            let denial = decode_error(&K::kind(&()), &request.info, &error);
+            return (denial, Some(Reason::DecodeError));
+        }
+    };
+    let stored = match (request.info.operation, request.old_object) {
+        (Operation::Update, Some(stored)) => Some(stored),
+        _ => None,
+    };
+    let review = admit::review(&object, || decode(stored?).ok());
+    let reason = review.errors.reason();
+    let denial = reason.map(|_| {
+        let name = object_name(&request.info, object.meta().generate_name.as_ref());
+        invalid((OWN_GROUP, &K::kind(&())), &name, &review.errors)
+    });
+    let response = AdmissionResponse {
+        denial,
+        warnings: review.warnings,
+        patch: None,
+    };
+    (response, reason)
+}
+
+fn object_name(info: &RequestInfo<'_>, generate_name: Option<&String>) -> String {
     let name = if info.name.is_empty() {
-        helmop.metadata.generate_name.clone().unwrap_or_default()
+        generate_name.cloned().unwrap_or_default()
     } else {
         info.name.clone().into_owned()
     };
@@ -68,7 +131,7 @@ fn object_name(info: &RequestInfo<'_>, helmop: &HelmOp) -> String {
 }
 
 /// The Status of an invalid object, in the form that the API server uses.
-fn invalid(name: &str, errors: &FieldErrors) -> Status {
+fn invalid((group, kind): (&'static str, &str), name: &str, errors: &FieldErrors) -> Status {
     let mut causes: Vec<Cause> = errors
         .reported()
         .iter()
@@ -96,23 +159,23 @@ fn invalid(name: &str, errors: &FieldErrors) -> Status {
     };
     Status {
         status: "Failure",
-        message: format!("HelmOp.fleet.cattle.io {name:?} is invalid: {list}"),
+        message: format!("{kind}.{group} {name:?} is invalid: {list}"),
         reason: "Invalid",
         code: 422,
         details: Some(Details {
             name: name.to_owned(),
-            group: "fleet.cattle.io",
-            kind: "HelmOp",
+            group,
+            kind: kind.to_owned(),
             causes,
         }),
     }
 }
 
-fn decode_error(info: &RequestInfo<'_>, error: &serde_json::Error) -> AdmissionResponse {
+fn decode_error(kind: &str, info: &RequestInfo<'_>, error: &serde_json::Error) -> AdmissionResponse {
     let name = cut(info.name.clone().into_owned(), limits::NAME);
     // The error contains the value of the field, which can be long.
     let error = cut(error.to_string(), MAX_ERROR);
-    let message = format!("HelmOp {name:?} does not decode: {error}");
+    let message = format!("{kind} {name:?} does not decode: {error}");
     let denial = Status {
         status: "Failure",
         message,

@@ -15,22 +15,25 @@ const BUCKETS: &[f64] = &[
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 1.0,
 ];
 
-/// Which of the two webhooks.
+/// Which of the webhooks.
 #[derive(Clone, Copy, Debug)]
 pub enum Webhook {
     /// The mutating webhook, which sets defaults.
     Mutate,
-    /// The validating webhook.
+    /// The validating webhook of HelmOps.
     Validate,
+    /// The validating webhook of Alerts, AlertProviders and Receivers.
+    ValidateNotifications,
 }
 
 impl Webhook {
-    const ALL: [Self; 2] = [Self::Mutate, Self::Validate];
+    const ALL: [Self; 3] = [Self::Mutate, Self::Validate, Self::ValidateNotifications];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Mutate => "mutate",
             Self::Validate => "validate",
+            Self::ValidateNotifications => "validate-notifications",
         }
     }
 }
@@ -83,7 +86,7 @@ const fn operation_label(operation: Option<Operation>) -> &'static str {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     requests: IntCounterVec,
-    durations: [Histogram; 2],
+    durations: [Histogram; 3],
     denials: IntCounterVec,
     rejected: IntCounterVec,
     certificate_expiry: IntGauge,
@@ -167,7 +170,12 @@ impl Metrics {
                 }
             }
         }
-        for reason in Reason::VALIDATION.iter().chain(Reason::POLICY) {
+        let of_notifications = &[Reason::InvalidNotification];
+        for reason in Reason::VALIDATION
+            .iter()
+            .chain(Reason::POLICY)
+            .chain(of_notifications)
+        {
             denials.with_label_values(&[reason.as_str()]);
         }
         for reason in BodyError::REASONS {
@@ -197,10 +205,11 @@ impl Metrics {
     ) {
         let labels = [webhook.as_str(), operation_label(operation), result.as_str()];
         self.requests.with_label_values(&labels).inc();
-        let [mutate, validate] = &self.durations;
+        let [mutate, validate, notifications] = &self.durations;
         let histogram = match webhook {
             Webhook::Mutate => mutate,
             Webhook::Validate => validate,
+            Webhook::ValidateNotifications => notifications,
         };
         histogram.observe(started.elapsed().as_secs_f64());
     }

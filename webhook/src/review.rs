@@ -256,7 +256,7 @@ pub struct Details {
     /// API group of the object.
     pub group: &'static str,
     /// Kind of the object.
-    pub kind: &'static str,
+    pub kind: String,
     /// One for each field.
     pub causes: Vec<Cause>,
 }

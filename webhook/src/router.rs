@@ -1,4 +1,4 @@
-//! The HTTP endpoints `/mutate` and `/validate`.
+//! The HTTP endpoints `/mutate`, `/validate` and `/validate-notifications`.
 
 use std::{
     sync::Arc,
@@ -18,6 +18,7 @@ use axum::{
 };
 use bounded_text::cut;
 use helmops_api::limits;
+use helmops_core::reason::Reason;
 use helmops_kube::PolicyCache;
 use helmops_process::{Health, Throttle};
 use helmops_trace::Tracer;
@@ -77,10 +78,11 @@ pub fn router(state: AppState) -> Router {
     Router::new()
         .route("/mutate", post(mutate))
         .route("/validate", post(validate))
+        .route("/validate-notifications", post(validate_notifications))
         .fallback(|| async {
             (
                 StatusCode::NOT_FOUND,
-                "this webhook serves /mutate and /validate\n",
+                "this webhook serves /mutate, /validate and /validate-notifications\n",
             )
         })
         .layer(CatchPanicLayer::new())
@@ -149,31 +151,57 @@ async fn validate(
         |request| {
             let policies = policies.of(&request.info.namespace).unwrap_or_default();
             let started = SystemTime::now();
-            let (response, reason) = decide::validate(request, &policies);
-            if let Some(span) = trace::admission(&tracer, request, &response, started) {
+            let decision = decide::validate(request, &policies);
+            if let Some(span) = trace::admission(&tracer, request, &decision.0, started) {
                 tracer.record(span);
             }
-            let result = match reason {
-                Some(reason) => {
-                    metrics.denied(reason);
-                    tracing::info!(
-                        namespace = truncated(&request.info.namespace, limits::NAMESPACE),
-                        name = truncated(&request.info.name, limits::NAME),
-                        reason = reason.as_str(),
-                        message = response
-                            .denial
-                            .as_ref()
-                            .map(|status| truncated(&status.message, MAX_MESSAGE)),
-                        "denied"
-                    );
-                    AdmissionResult::Denied
-                }
-                None if response.warnings.is_empty() => AdmissionResult::Allowed,
-                None => AdmissionResult::Warned,
-            };
-            (response, result)
+            decided(&metrics, request, decision)
         },
     )
+}
+
+async fn validate_notifications(
+    State(AppState {
+        metrics, overload, ..
+    }): State<AppState>,
+    request: Request,
+) -> Response {
+    let body = match overload.bodies.read(request).await {
+        Ok(body) => body,
+        Err(error) => return reject_body(&metrics, &overload.warnings, error),
+    };
+    let webhook = Webhook::ValidateNotifications;
+    respond(&metrics, &overload.warnings, webhook, body.as_ref(), |request| {
+        decided(&metrics, request, decide::validate_notification(request))
+    })
+}
+
+/// Counts and logs a denial.
+fn decided<T>(
+    metrics: &Metrics,
+    request: &AdmissionRequest<'_, T>,
+    (response, reason): (AdmissionResponse, Option<Reason>),
+) -> (AdmissionResponse, AdmissionResult) {
+    let result = match reason {
+        Some(reason) => {
+            metrics.denied(reason);
+            tracing::info!(
+                resource = truncated(&request.info.resource.resource, limits::NAME),
+                namespace = truncated(&request.info.namespace, limits::NAMESPACE),
+                name = truncated(&request.info.name, limits::NAME),
+                reason = reason.as_str(),
+                message = response
+                    .denial
+                    .as_ref()
+                    .map(|status| truncated(&status.message, MAX_MESSAGE)),
+                "denied"
+            );
+            AdmissionResult::Denied
+        }
+        None if response.warnings.is_empty() => AdmissionResult::Allowed,
+        None => AdmissionResult::Warned,
+    };
+    (response, result)
 }
 
 fn reject_body(metrics: &Metrics, warnings: &Throttle, error: BodyError) -> Response {

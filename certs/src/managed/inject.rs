@@ -17,9 +17,10 @@ use super::api::{CallError, FIELD_MANAGER, bounded};
 use super::observed::{Configuration, ConfigurationKind, Webhook};
 
 /// The webhooks of this project. Others in the same configuration have another owner.
-const WEBHOOKS: [&str; 2] = [
+const WEBHOOKS: [&str; 3] = [
     "mutate.helmops.fleet.cattle.io",
     "validate.helmops.fleet.cattle.io",
+    "validate-notifications.helmops.fleet.cattle.io",
 ];
 
 /// The annotations that request injection by cert-manager.

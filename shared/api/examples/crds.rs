@@ -19,6 +19,7 @@ fn write() -> Result<(), Box<dyn std::error::Error>> {
     let manifests: PathBuf = env::args_os().nth(1).ok_or("usage: crds FOLDER")?.into();
     for (folder, definitions) in [
         ("crd/bases", crds::all()?),
+        ("crd/notifications", crds::of_notifications()?),
         ("standalone/crds", crds::of_clusters()?),
     ] {
         let folder = manifests.join(folder);

@@ -15,24 +15,28 @@ const HEAD: &str = "\
 
 <!-- Generated from the types in shared/api/src by `make manifests`. Do not edit. -->
 
-The fields of the kinds that users write, in `fleet.cattle.io/v1alpha1`. [fields.md](../fields.md) explains HelmOps with examples.
+The fields of the kinds that users write: in `fleet.cattle.io/v1alpha1`, and `AlertProvider`, `Alert` and `Receiver` in
+`helmops.fleet.cattle.io/v1alpha1`. [fields.md](../fields.md) explains HelmOps with examples.
 `kubectl explain bundle.spec` and `kubectl explain bundledeployment.spec` have the kinds that controllers write. `[]` is an element of
 a list, and `*` is any key of a map.
 ";
 
 /// Kinds that users write.
-const KINDS: [&str; 5] = [
+const KINDS: [&str; 8] = [
     "HelmOp",
     "Policy",
     "Cluster",
     "ClusterGroup",
     "BundleNamespaceMapping",
+    "AlertProvider",
+    "Alert",
+    "Receiver",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
     out.write_all(HEAD.as_bytes())?;
-    let definitions: Vec<Value> = [crds::all()?, crds::of_clusters()?]
+    let definitions: Vec<Value> = [crds::all()?, crds::of_clusters()?, crds::of_notifications()?]
         .into_iter()
         .flatten()
         .map(|(_, definition)| serde_json::to_value(definition))

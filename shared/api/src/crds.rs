@@ -12,8 +12,9 @@ use super::{
     cluster::Cluster,
     cluster_group::ClusterGroup,
     helmop::HelmOp,
-    kind::{GROUP, VERSION},
+    kind::VERSION,
     lifecycle_rules, limits,
+    notifications::{Alert, AlertProvider, Receiver, limits as notification_limits},
     policy::Policy,
     schema::structural,
 };
@@ -45,6 +46,14 @@ const fn wide(name: &'static str, path: &'static str) -> Column {
     }
 }
 
+/// A column with a count.
+const fn number(name: &'static str, path: &'static str) -> Column {
+    Column {
+        data_type: "integer",
+        ..text(name, path)
+    }
+}
+
 /// A column with the time since.
 const fn date(name: &'static str, path: &'static str) -> Column {
     Column {
@@ -58,7 +67,7 @@ const AGE: Column = date("Age", ".metadata.creationTimestamp");
 const STATUS: Column = text("Status", r#".status.conditions[?(@.type=="Ready")].reason"#);
 const MESSAGE: Column = wide("Message", r#".status.conditions[?(@.type=="Ready")].message"#);
 
-/// The CRDs that are always installed, by the name of their file.
+/// The CRDs of HelmOps, by the name of their file. Beside Fleet, Fleet's own CRDs are used.
 pub fn all() -> Result<Vec<(&'static str, CustomResourceDefinition)>, serde_json::Error> {
     Ok(vec![
         ("bundles.yaml", serde_json::from_value(bundle())?),
@@ -77,6 +86,15 @@ pub fn of_clusters() -> Result<Vec<(&'static str, CustomResourceDefinition)>, se
         ("bundlenamespacemappings.yaml", serde_json::from_value(mapping())?),
         ("clustergroups.yaml", serde_json::from_value(cluster_group())?),
         ("clusters.yaml", serde_json::from_value(cluster())?),
+    ])
+}
+
+/// The CRDs of notifications, by the name of their file. Fleet has none of them.
+pub fn of_notifications() -> Result<Vec<(&'static str, CustomResourceDefinition)>, serde_json::Error> {
+    Ok(vec![
+        ("alertproviders.yaml", serde_json::from_value(alert_provider())?),
+        ("alerts.yaml", serde_json::from_value(alert())?),
+        ("receivers.yaml", serde_json::from_value(receiver())?),
     ])
 }
 
@@ -155,6 +173,40 @@ fn policy() -> Value {
     crd::<Policy>(structural::<Policy>(), None, &[AGE], false)
 }
 
+fn alert_provider() -> Value {
+    let columns = [text("Type", ".spec.type"), STATUS, AGE, MESSAGE];
+    let mut schema = structural::<AlertProvider>();
+    notification_limits::add_to(&mut schema, notification_limits::OF_ALERT_PROVIDER);
+    crd::<AlertProvider>(schema, None, &columns, true)
+}
+
+fn alert() -> Value {
+    let columns = [
+        text("Provider", ".spec.providerRef.name"),
+        number("Failing", ".status.failing"),
+        number("Undelivered", ".status.undelivered"),
+        STATUS,
+        date("Last-Delivered", ".status.lastDelivered"),
+        AGE,
+        MESSAGE,
+    ];
+    let mut schema = structural::<Alert>();
+    notification_limits::add_to(&mut schema, notification_limits::OF_ALERT);
+    crd::<Alert>(schema, None, &columns, true)
+}
+
+fn receiver() -> Value {
+    let columns = [
+        text("Type", ".spec.type"),
+        STATUS,
+        date("Last-Push", ".status.lastPush"),
+        AGE,
+        wide("Path", ".status.webhookPath"),
+        MESSAGE,
+    ];
+    crd::<Receiver>(structural::<Receiver>(), None, &columns, true)
+}
+
 /// Fleet's CRDs have this default too, so that it is explicit in every stored object.
 fn default_customization_mode(schema: &mut Value) {
     if let Some(mode) = schema.pointer_mut("/properties/spec/properties/targetCustomizationMode") {
@@ -184,7 +236,7 @@ fn crd<K>(mut schema: Value, category: Option<&str>, columns: &[Column], has_sta
 where
     K: Resource<DynamicType = ()> + JsonSchema,
 {
-    let (kind, plural) = (K::kind(&()), K::plural(&()));
+    let (group, kind, plural) = (K::group(&()), K::kind(&()), K::plural(&()));
     // The API server validates metadata itself and rejects a schema for it.
     if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
         *metadata = json!({ "type": "object" });
@@ -201,9 +253,9 @@ where
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{GROUP}") },
+        "metadata": { "name": format!("{plural}.{group}") },
         "spec": {
-            "group": GROUP,
+            "group": group,
             "scope": "Namespaced",
             "names": {
                 "kind": kind,

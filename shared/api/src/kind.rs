@@ -15,8 +15,10 @@ use super::{
     wire::FieldSet,
 };
 
-/// The API group of all these kinds.
+/// The API group of Fleet's kinds.
 pub const GROUP: &str = "fleet.cattle.io";
+/// The API group of the kinds that only helmops has.
+pub const OWN_GROUP: &str = "helmops.fleet.cattle.io";
 /// The API version of all these kinds.
 pub const VERSION: &str = "v1alpha1";
 
@@ -71,7 +73,7 @@ impl<K: Resource<DynamicType = ()>> Serialize for TypeMeta<K> {
     }
 }
 
-impl<K> JsonSchema for TypeMeta<K> {
+impl<K: Resource<DynamicType = ()>> JsonSchema for TypeMeta<K> {
     fn schema_name() -> Cow<'static, str> {
         "TypeMeta".into()
     }
@@ -80,16 +82,19 @@ impl<K> JsonSchema for TypeMeta<K> {
         json_schema!({
             "type": "object",
             "properties": {
-                "apiVersion": { "type": "string", "description": "Group and version of the kind: fleet.cattle.io/v1alpha1." },
+                "apiVersion": { "type": "string", "description": format!("Group and version of the kind: {}.", K::api_version(&())) },
                 "kind": { "type": "string", "description": "The kind of the object." },
             },
         })
     }
 }
 
-/// Implements `Resource` for a struct with a field `metadata`, as a namespaced kind of Fleet's group.
+/// Implements `Resource` for a struct with a field `metadata`, as a namespaced kind of Fleet's group, or of the given one.
 macro_rules! kind {
     ($name:ident, $plural:literal) => {
+        $crate::kind::kind!($name, $plural, $crate::kind::GROUP);
+    };
+    ($name:ident, $plural:literal, $group:expr) => {
         impl kube_core::Resource for $name {
             type DynamicType = ();
             type Scope = k8s_openapi::NamespaceResourceScope;
@@ -99,7 +104,7 @@ macro_rules! kind {
             }
 
             fn group((): &()) -> std::borrow::Cow<'_, str> {
-                $crate::kind::GROUP.into()
+                $group.into()
             }
 
             fn version((): &()) -> std::borrow::Cow<'_, str> {

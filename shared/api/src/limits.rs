@@ -118,7 +118,7 @@ impl Measure {
 }
 
 /// A limit of a field: its path relative to that of the list, the measure and the number.
-type Limit = (&'static str, Measure, usize);
+pub type Limit = (&'static str, Measure, usize);
 
 const OF_SPEC: &[Limit] = &[
     ("labels", Measure::Entries, LABELS),
@@ -262,7 +262,12 @@ pub fn of_helmop() -> impl Iterator<Item = (String, Measure, usize)> {
 
 /// Adds the limits of a HelmOp's fields to its schema. A field that the schema lacks is skipped; a test finds it.
 pub fn add_to(schema: &mut Value) {
-    for (path, measure, max) in of_helmop() {
+    add(schema, of_helmop());
+}
+
+/// Adds limits of fields to a schema.
+pub(crate) fn add(schema: &mut Value, limits: impl Iterator<Item = (String, Measure, usize)>) {
+    for (path, measure, max) in limits {
         if let Some(Value::Object(field)) = field_of(schema, &path) {
             field.insert(measure.keyword().to_owned(), json!(max));
         }

@@ -125,9 +125,13 @@ fn an_invalid_object_keeps_its_name_and_does_not_fail_the_list() {
 
 #[test]
 fn every_field_has_a_description() {
-    for (file, crd) in [super::crds::all(), super::crds::of_clusters()]
-        .map(Result::unwrap)
-        .concat()
+    for (file, crd) in [
+        super::crds::all(),
+        super::crds::of_clusters(),
+        super::crds::of_notifications(),
+    ]
+    .map(Result::unwrap)
+    .concat()
     {
         let crd = serde_json::to_value(crd).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];

@@ -97,10 +97,10 @@ reasons! {
         PolicyViolation: "Use what the message lists as allowed, or ask the owner of the Policy (`kubectl get policies.fleet.cattle.io`).",
     }
     RESOLUTION "Resolution: the chart has no version" {
-        /// The Secret that `helmSecretName` names does not exist.
-        SecretNotFound: "Create the Secret in the namespace of the HelmOp, or correct `spec.helmSecretName`. The HelmOp is reconciled again immediately.",
-        /// The Secret that `helmSecretName` names lacks a key or holds something unusable.
-        InvalidSecret: "Put the keys into it that [charts.md](charts.md) lists. The HelmOp is reconciled again immediately.",
+        /// The Secret that `helmSecretName` or a `secretRef` names does not exist.
+        SecretNotFound: "Create the Secret in the namespace of the object, or correct the name in `spec`. The object is reconciled again immediately.",
+        /// The Secret that `helmSecretName` or a `secretRef` names lacks a key or holds something unusable.
+        InvalidSecret: "Put the keys into it that [charts.md](charts.md) lists, or [alerts.md](alerts.md) for AlertProviders. The object is reconciled again immediately.",
         /// The repository rejects the credentials, or requires some.
         Unauthorized: "Correct the user name and password in the Secret; if there is no Secret, create one and name it in `spec.helmSecretName`.",
         /// The credentials lack permissions in the repository.
@@ -179,7 +179,7 @@ reasons! {
         Uninstalled: "If it is a warning, the message says what failed. Correct it; the next change is deployed as usual.",
         /// The retries that `lifecycle` grants are used up: from now on, there is one attempt an hour.
         RetriesExhausted: "Correct what failed: a change is deployed immediately. Or request an attempt, see [lifecycle.md](lifecycle.md#requests).",
-        /// `lifecycle.suspend` is set: the release is left as it is.
+        /// `lifecycle.suspend` is set, and the release is left as it is. Of an Alert, an AlertProvider or a Receiver: `spec.suspend` is set.
         Suspended: "",
         /// The release is not suspended any more.
         Resumed: "",
@@ -213,6 +213,22 @@ reasons! {
         UninstallSucceeded: "",
         /// The release failed on more clusters than before. Used in events of HelmOps.
         ReleasesFailed: "The message has a cluster with its failure, and `status.lifecycle` the number of clusters. For the others, see their BundleDeployments.",
+    }
+    NOTIFICATIONS "Notifications: Alerts, AlertProviders and Receivers, see [alerts.md](alerts.md)" {
+        /// A field of an Alert, an AlertProvider or a Receiver is missing or invalid.
+        InvalidNotification: "Do what the message says: it names the field, its value and what is allowed.",
+        /// The Alert or Receiver selects objects of a namespace that it must not select from.
+        NamespaceForbidden: "Create it in the namespace of the objects or in that of helmops, or name its namespace in `--privileged-namespaces` of the notifier.",
+        /// The AlertProvider that the Alert names does not exist.
+        ProviderNotFound: "Create it in the namespace of the Alert, or correct `spec.providerRef.name`.",
+        /// The AlertProvider that the Alert names is not ready.
+        ProviderNotReady: "See the condition `Ready` of the AlertProvider.",
+        /// The address did not accept a message.
+        DeliveryFailed: "The message has the response. It is retried, more and more slowly; a change of the AlertProvider or its Secret starts again immediately.",
+        /// The Alert selects more objects than it can report.
+        TooManyObjects: "Make several Alerts of it: split `spec.eventSources` by namespaces or labels.",
+        /// An object whose failure was reported was deleted, or is not selected any more. Used in messages.
+        Deleted: "",
     }
     STATE "State" {
         /// The HelmOp is valid and its Bundle is up to date.

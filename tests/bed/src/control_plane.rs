@@ -126,7 +126,7 @@ impl ControlPlane {
         self.start_api_server(&etcd, options).await?;
         self.install(&options.crds).await?;
         if options.helmops {
-            let folders = ["crd/bases", "standalone/crds"];
+            let folders = ["crd/bases", "crd/notifications", "standalone/crds"];
             let folders = folders.map(|folder| helmops::manifests().join(folder));
             self.install(&folders).await?;
         }

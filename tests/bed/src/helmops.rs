@@ -90,7 +90,10 @@ pub async fn control_plane(audit_log: bool) -> Result<TestBed> {
     let options = Options {
         audit_log,
         // The garbage collector knows only the kinds immediately that exist when it starts.
-        crds: vec![manifests().join("crd/bases")],
+        crds: vec![
+            manifests().join("crd/bases"),
+            manifests().join("crd/notifications"),
+        ],
         ..Options::default()
     };
     let bed = TestBed::start(&options).await?;
@@ -102,7 +105,11 @@ pub async fn control_plane(audit_log: bool) -> Result<TestBed> {
 pub async fn local_control_plane(audit_log: bool) -> Result<TestBed> {
     let options = Options {
         audit_log,
-        crds: vec![manifests().join("crd/bases"), manifests().join("standalone/crds")],
+        crds: vec![
+            manifests().join("crd/bases"),
+            manifests().join("crd/notifications"),
+            manifests().join("standalone/crds"),
+        ],
         nodes: true,
         ..Options::default()
     };
@@ -170,7 +177,16 @@ pub async fn start_local_agent(
 
 /// Applies the CRDs, the namespace and the roles.
 pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
-    apply_files(kubectl, &["crd/bases", "base/namespace.yaml", "base/rbac.yaml"]).await
+    apply_files(
+        kubectl,
+        &[
+            "crd/bases",
+            "crd/notifications",
+            "base/namespace.yaml",
+            "base/rbac.yaml",
+        ],
+    )
+    .await
 }
 
 /// Applies the additional CRDs and roles for the delivery of Bundles to clusters.
@@ -242,6 +258,44 @@ pub async fn start_controller(
                 .envs(environment.clone())
                 .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
                 .args(["--health-probe-bind-address", &local(probes)])
+                .arg("--kubeconfig")
+                .arg(&kubeconfig);
+            command
+        },
+        async |[admin, _]| ready(admin).await,
+    )
+    .await?;
+    Ok(Running {
+        process,
+        admin: format!("http://{}", local(admin)),
+        probes: format!("http://{}", local(probes)),
+    })
+}
+
+/// Applies what `manifests/notifications` installs, besides the processes.
+pub async fn apply_notifications(kubectl: &Kubectl) -> Result<()> {
+    apply_files(kubectl, &["notifications/rbac.yaml"]).await
+}
+
+/// Starts the notifier with its ServiceAccount, which may send requests to this machine. `command` creates the command for a program.
+pub async fn start_notifier(
+    cluster: &Cluster,
+    name: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Running> {
+    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-notifier").await?;
+    let program = test_bed::binary("helmops-notifier")?;
+    let environment = node::environment(&deployment("notifications/notifier.yaml")?, name)?;
+    let (process, [admin, probes]) = Process::start_on_ports(
+        name,
+        &cluster.log(name),
+        |[admin, probes]| {
+            let mut command = command(&program);
+            command
+                .envs(environment.clone())
+                .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
+                .args(["--health-probe-bind-address", &local(probes)])
+                .args(["--allow-cidrs", "127.0.0.0/8,::1/128"])
                 .arg("--kubeconfig")
                 .arg(&kubeconfig);
             command

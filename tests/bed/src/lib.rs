@@ -57,4 +57,5 @@ pub mod docs;
 pub mod helmops;
 pub mod image;
 
+pub mod sink;
 pub mod usage;

@@ -204,11 +204,16 @@ pub async fn route_service_to(kubectl: &Kubectl, pod: &Pod) -> Result<()> {
         &service,
     ];
     kubectl.run(&patch).await?.ok()?;
-    for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
+    for (kind, webhooks) in [
+        ("mutatingwebhookconfiguration", 1),
+        ("validatingwebhookconfiguration", 2),
+    ] {
         let object = format!("{kind}/helmops");
-        let port = json!([{
-            "op": "add", "path": "/webhooks/0/clientConfig/service/port", "value": pod.https.port(),
-        }]);
+        let port = |index: usize| {
+            let path = format!("/webhooks/{index}/clientConfig/service/port");
+            json!({ "op": "add", "path": path, "value": pod.https.port() })
+        };
+        let port = Value::Array((0..webhooks).map(port).collect());
         kubectl
             .run(&["patch", &object, "--type=json", "--patch", &port.to_string()])
             .await?

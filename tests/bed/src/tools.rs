@@ -1,5 +1,5 @@
-//! The programs that the tests run, built from `tests/tools` and `agent/helm`: the control plane, Helm, a registry, Prometheus and
-//! a collector of traces.
+//! The programs that the tests run, built from `tests/tools` and `agent/helm`: the control plane, Helm, a registry, Prometheus,
+//! Alertmanager and a collector of traces.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -77,6 +77,14 @@ impl Monitoring {
     pub fn prometheus(&self) -> PathBuf {
         self.directory.join("prometheus")
     }
+}
+
+/// The Alertmanager.
+///
+/// # Errors
+/// If it cannot be built; the first time that takes some minutes.
+pub async fn alertmanager() -> Result<PathBuf> {
+    Ok(build("alertmanager").await?.join("alertmanager"))
 }
 
 /// The Helm of the agent, built from `agent/helm`.

@@ -34,7 +34,7 @@ pub use helmops_api::{merge_patch::change, timestamp::timestamp};
 pub use self::{
     bundle::{RolloutRound, TargetStatus, bundle},
     cluster::{cluster, is_refused, is_silent, last_seen, refused_cluster},
-    condition::ConditionType,
+    condition::{ConditionState, ConditionType, set as set_condition},
     deployments::{Deployment, DeploymentName, ObservedDeployment, by_cluster, helmop_of},
     events::{Event, bundle_events, decode_failed, events, lifecycle_unsupported},
     helmop::{ReconcileOutcome, next, without_extras},

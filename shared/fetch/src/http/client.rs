@@ -1,4 +1,4 @@
-//! HTTP clients, one for each TLS configuration.
+//! HTTP clients, one for each TLS configuration and proxy.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,7 +9,13 @@ use std::{
 use helmops_process::{exit::with_causes, lock};
 use reqwest::{Certificate, Client, Identity, redirect};
 
-use super::{addresses::Addresses, body::MinRate, dns::DnsResolver, error::FetchErrorKind, tls::TlsConfig};
+use super::{
+    addresses::Addresses,
+    body::MinRate,
+    dns::DnsResolver,
+    error::FetchErrorKind,
+    tls::{ProxyConfig, TlsConfig},
+};
 
 /// Timeouts of requests.
 #[derive(Clone, Copy, Debug)]
@@ -65,9 +71,18 @@ pub struct Clients {
     cache: Mutex<ClientCache>,
 }
 
+/// What a client is created for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClientKey {
+    /// The TLS configuration.
+    pub tls: Arc<TlsConfig>,
+    /// The proxy; `None` for those of the environment.
+    pub proxy: Option<Arc<ProxyConfig>>,
+}
+
 #[derive(Debug, Default)]
 struct ClientCache {
-    clients: HashMap<Arc<TlsConfig>, CachedClient>,
+    clients: HashMap<ClientKey, CachedClient>,
     uses: u64,
 }
 
@@ -88,19 +103,19 @@ impl Clients {
         }
     }
 
-    /// The client with a TLS configuration, for a request to a server.
+    /// The client for a request to a server.
     ///
     /// # Errors
     /// If certificates or keys are invalid.
-    pub fn get(&self, tls: &Arc<TlsConfig>, origin: &str) -> Result<Client, FetchErrorKind> {
-        let cached = lock(&self.cache).get(tls, origin);
+    pub fn get(&self, key: &ClientKey, origin: &str) -> Result<Client, FetchErrorKind> {
+        let cached = lock(&self.cache).get(key, origin);
         if let Some(client) = cached {
             return Ok(client);
         }
         // Without the lock, which all requests take. Two requests that do this concurrently both get a valid client.
         let dns_resolver = DnsResolver(Arc::clone(&self.addresses));
-        let client = build(tls, self.timeouts, dns_resolver)?;
-        let dropped = lock(&self.cache).put(tls, origin, client.clone());
+        let client = build(key, self.timeouts, dns_resolver)?;
+        let dropped = lock(&self.cache).put(key, origin, client.clone());
         drop(dropped);
         Ok(client)
     }
@@ -108,9 +123,9 @@ impl Clients {
 
 impl ClientCache {
     /// The cached client, if there is one that may be used for this server.
-    fn get(&mut self, tls: &Arc<TlsConfig>, origin: &str) -> Option<Client> {
+    fn get(&mut self, key: &ClientKey, origin: &str) -> Option<Client> {
         self.uses += 1;
-        let cached = self.clients.get_mut(tls)?;
+        let cached = self.clients.get_mut(key)?;
         if !cached.origins.contains(origin) {
             if cached.origins.len() >= MAX_ORIGINS {
                 return None;
@@ -122,22 +137,26 @@ impl ClientCache {
     }
 
     /// Caches a client, and returns those that it replaces, so that they are dropped outside of the lock.
-    fn put(&mut self, tls: &Arc<TlsConfig>, origin: &str, client: Client) -> [Option<CachedClient>; 2] {
-        let is_full = self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(tls);
+    fn put(&mut self, key: &ClientKey, origin: &str, client: Client) -> [Option<CachedClient>; 2] {
+        let is_full = self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(key);
         // Clients with rotated certificates are evicted first.
         let oldest = self.clients.iter().min_by_key(|(_, cached)| cached.last_use);
-        let oldest = oldest.filter(|_| is_full).map(|(oldest, _)| Arc::clone(oldest));
+        let oldest = oldest.filter(|_| is_full).map(|(oldest, _)| oldest.clone());
         let evicted = oldest.and_then(|oldest| self.clients.remove(&oldest));
         let cached = CachedClient {
             client,
             origins: HashSet::from([origin.to_owned()]),
             last_use: self.uses,
         };
-        [evicted, self.clients.insert(Arc::clone(tls), cached)]
+        [evicted, self.clients.insert(key.clone(), cached)]
     }
 }
 
-fn build(tls: &TlsConfig, timeouts: Timeouts, dns_resolver: DnsResolver) -> Result<Client, FetchErrorKind> {
+fn build(
+    ClientKey { tls, proxy }: &ClientKey,
+    timeouts: Timeouts,
+    dns_resolver: DnsResolver,
+) -> Result<Client, FetchErrorKind> {
     let mut builder = Client::builder()
         .user_agent(concat!("helmops/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(timeouts.connect)
@@ -162,6 +181,13 @@ fn build(tls: &TlsConfig, timeouts: Timeouts, dns_resolver: DnsResolver) -> Resu
         }
         builder = builder.tls_certs_merge(certificates);
     }
+    if let Some(proxy) = proxy {
+        builder = builder.proxy(
+            proxy
+                .to_reqwest()
+                .map_err(|error| FetchErrorKind::Client(with_causes(&error)))?,
+        );
+    }
     if let Some(pem) = &tls.identity {
         let identity = Identity::from_pem(pem)
             .map_err(|error| FetchErrorKind::ClientCertificate(with_causes(&error)))?;
@@ -180,12 +206,13 @@ fn build(tls: &TlsConfig, timeouts: Timeouts, dns_resolver: DnsResolver) -> Resu
 mod tests {
     use super::*;
 
-    fn tls(number: usize) -> Arc<TlsConfig> {
-        Arc::new(TlsConfig {
+    fn tls(number: usize) -> ClientKey {
+        let tls = Arc::new(TlsConfig {
             ca_certificates: Vec::new(),
             identity: Some(number.to_string().into_bytes()),
             insecure_skip_tls_verify: false,
-        })
+        });
+        ClientKey { tls, proxy: None }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod body;
 mod client;
 mod error;
 mod dns;
+mod post;
 mod backoff;
 mod readers;
 mod redirects;
@@ -40,12 +41,13 @@ pub use self::{
     client::Timeouts,
     error::{FetchError, FetchErrorKind},
     permits::RequestPermit,
-    tls::{CaCertificate, TlsConfig, origin},
+    post::{PostError, PostRequest, Poster},
+    tls::{CaCertificate, ProxyConfig, TlsConfig, origin},
 };
 use self::{
     backoff::{BackoffKey, Backoffs},
     body::ReadOptions,
-    client::Clients,
+    client::{ClientKey, Clients},
     permits::RequestPermits,
     readers::{Readers, Threads},
 };
@@ -162,7 +164,11 @@ impl HttpClient {
         self.addresses
             .check_url(&request.url)
             .map_err(|error| failed(error.into()))?;
-        let client = self.clients.get(request.tls, &request_origin).map_err(failed)?;
+        let key = ClientKey {
+            tls: Arc::clone(request.tls),
+            proxy: None,
+        };
+        let client = self.clients.get(&key, &request_origin).map_err(failed)?;
         let repository = self.repositories.key((&request_origin, request.repository));
         self.repositories.check(repository).map_err(failed)?;
         self.hosts

@@ -15,6 +15,7 @@ mod explanations;
 mod interest;
 mod memory;
 mod paging;
+mod posts;
 mod rate_limits;
 mod redirects;
 mod registry;

@@ -180,12 +180,13 @@ async fn down(detached: &Detached) -> Result<()> {
 async fn compare_permissions(folder: &Path) -> Result<()> {
     let tools = Tools::prepare().await?;
     let granted = async |folder| permissions::granted(&helmops::objects(&tools, folder).await?);
-    let [installed, shard, agent] = [
+    let [installed, shard, agent, notifications] = [
         granted("standalone").await?,
         granted("shard").await?,
         granted("agent/namespaced").await?,
+        granted("notifications").await?,
     ];
-    let all = &(&installed | &shard) | &agent;
+    let all = &(&(&installed | &shard) | &agent) | &notifications;
     let mut used = permissions::usage::read(folder).await?;
     // The controller creates the Role for this, maybe when the agent runs already; a test of the agent compares it.
     used.retain(|used| used.role.is_some() || used.permission.resource != "clusters/status");

@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use super::{Page, Problem, problem};
 
 /// Pages that are generated from the processes.
-const REFERENCE: [&str; 4] = [
+const REFERENCE: [&str; 5] = [
     "docs/reference/helmops-agent.md",
     "docs/reference/helmops-controller.md",
+    "docs/reference/helmops-notifier.md",
     "docs/reference/helmops-webhook.md",
     "docs/reference/kubectl-helmop.md",
 ];
@@ -92,12 +93,13 @@ const CERTS_FLAGS: [&str; 9] = [
 ];
 
 /// Crates, by which the log can be filtered.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "helmops_agent",
     "helmops_certs",
     "helmops_controller",
     "helmops_fetch",
     "helmops_kube",
+    "helmops_notifier",
     "helmops_process",
     "helmops_runtime",
     "helmops_webhook",
@@ -249,6 +251,7 @@ mod tests {
             Page::new(REFERENCE[1], ""),
             Page::new(REFERENCE[2], ""),
             Page::new(REFERENCE[3], ""),
+            Page::new(REFERENCE[4], ""),
             Page::new(ALERTS, "  - alert: HelmopsNoLeader\n"),
             Page::new(REASONS, "| `ChartNotFound` | x |\n"),
             Page::new("docs/a.md", text),

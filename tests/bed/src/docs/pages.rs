@@ -21,11 +21,12 @@ const SOURCES: [&str; 8] = [
 ];
 
 /// Folders with sources.
-const CODE: [&str; 7] = [
+const CODE: [&str; 8] = [
     "agent",
     "certs",
     "controller",
     "fuzz",
+    "notifier",
     "shared",
     "tests",
     "webhook",

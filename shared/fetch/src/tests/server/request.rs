@@ -1,8 +1,8 @@
-//! The head of a request.
+//! The head of a request, and its body.
 
 use std::time::Instant;
 
-use tokio::io::{self, AsyncBufRead, AsyncBufReadExt};
+use tokio::io::{self, AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 /// The first byte of a TLS connection.
 const HANDSHAKE: u8 = 0x16;
@@ -18,6 +18,8 @@ pub struct RequestHead {
     pub nth: usize,
     /// When it was received.
     pub at: Instant,
+    /// Its body.
+    pub body: Vec<u8>,
     headers: Vec<(String, Vec<u8>)>,
 }
 
@@ -82,13 +84,19 @@ pub async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option
         let value = value.strip_prefix(b":").unwrap_or_default().trim_ascii();
         headers.push((String::from_utf8_lossy(name).into_owned(), value.to_vec()));
     }
-    Ok(Some(RequestHead {
+    let mut head = RequestHead {
         method,
         target,
         nth: 0,
         at: Instant::now(),
+        body: Vec::new(),
         headers,
-    }))
+    };
+    if let Ok(length) = head.text("Content-Length").parse() {
+        head.body = vec![0; length];
+        stream.read_exact(&mut head.body).await?;
+    }
+    Ok(Some(head))
 }
 
 async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Vec<u8>> {

@@ -1,0 +1,265 @@
+//! Alerts: from the states of the objects that they select to messages.
+//!
+//! ```text
+//! outbox ─► record what was delivered ─► plan ─► write the status ─► hand the next message over
+//! ```
+//!
+//! Only the reconciliation of an Alert writes its status, and it hands the next message over when the previous one is recorded. So a
+//! crash repeats one message at most.
+
+mod standing;
+mod status;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use helmops_api::{Alert, Decoded, notifications::AlertStatus, timestamp::timestamp};
+use helmops_core::status::change;
+use helmops_kube::{key, name_of};
+use helmops_notify::{
+    admit::Format,
+    alert::{Memory, Message, Plan, Reported, Rules, plan},
+};
+use helmops_process::lock;
+use helmops_runtime::{
+    client::CallError,
+    metrics::{Controller, ReconcileMetrics},
+    reconciler::Reconciler,
+    retry_state::{Done, RetryState},
+    workers::WorkerPermit,
+};
+use k8s_openapi::jiff::Timestamp;
+use kube::{Api, Resource, api::ObjectMeta};
+use tracing::Span;
+
+use self::{standing::Standing, status::Observation};
+use crate::{
+    context::Context,
+    metrics,
+    send::{Job, Slot, Subject},
+    work::{AlertKey, ProviderKey},
+    writes::MANAGER,
+};
+
+/// When a message is handed over again, if there was no room for it.
+const NO_ROOM: Duration = Duration::from_secs(1);
+
+/// What is remembered of an Alert in the process only.
+#[derive(Debug, Default)]
+pub struct AlertMemory {
+    plan: Memory,
+    /// Messages to an Alertmanager that are sent again.
+    refresh: VecDeque<Message>,
+    /// The rules of a generation, for a format.
+    rules: Option<(Option<i64>, Format, Arc<Rules>)>,
+}
+
+/// The reconciler of Alerts.
+pub struct Alerts<'c> {
+    /// What the loops share.
+    pub context: &'c Context,
+}
+
+impl Reconciler for Alerts<'_> {
+    type Object = Alert;
+    type Error = CallError;
+    const CONTROLLER: Controller = metrics::ALERTS;
+
+    fn get(&self, key: &AlertKey) -> Option<Arc<Decoded<Alert>>> {
+        self.context.stores.alerts.get(key)
+    }
+
+    fn retry_state(&self) -> &RetryState<AlertKey> {
+        &self.context.retries.alerts
+    }
+
+    fn metrics(&self) -> &ReconcileMetrics {
+        &self.context.metrics.reconciles
+    }
+
+    fn span(&self, key: &AlertKey, _: Option<&ObjectMeta>) -> Span {
+        tracing::error_span!("reconcile", alert = name_of(key).to_string())
+    }
+
+    fn forget(&self, key: &AlertKey) {
+        let context = self.context;
+        context.outbox.clear(key);
+        context.failures.forget(&Subject::Alert(key.clone()));
+        context.metrics.undelivered(key, 0);
+        lock(&context.memories).remove(key);
+    }
+
+    async fn reconcile(
+        &self,
+        key: &AlertKey,
+        alert: &Alert,
+        _: &mut WorkerPermit,
+    ) -> Result<Done, CallError> {
+        let context = self.context;
+        let now = Timestamp::now();
+        let mut next = alert.status.clone().unwrap_or_default();
+        let mut reported = Reported::of(&next.reported);
+        let slot = context.outbox.slot(key, &context.leadership);
+        if let Slot::Delivered(message) = &slot {
+            message.delivered(&mut reported);
+            if !message.is_refresh() {
+                next.delivered = next.delivered.saturating_add(1);
+                next.last_delivered = timestamp(now);
+            }
+        }
+        let standing = standing::of(context, key, alert);
+        let (plan, message) = self.plan(key, alert, &standing, &mut reported, now);
+        let observation = Observation {
+            standing: &standing,
+            plan: &plan,
+            reported: &reported,
+            generation: alert.metadata.generation,
+            now,
+        };
+        status::fill(&mut next, &observation);
+        context.metrics.undelivered(key, next.undelivered);
+        self.write(key, alert, &next).await?;
+        if matches!(slot, Slot::Delivered(_)) {
+            context.outbox.clear(key);
+        }
+        let mut requeue_after = plan.due.map(|due| until(due, now));
+        if slot != Slot::Busy
+            && let Some(message) = message
+        {
+            let wait = self.hand_over(key, &standing, message);
+            requeue_after = requeue_after.into_iter().chain(wait).min();
+        }
+        Ok(Done {
+            requeue_after,
+            ..Done::UNTIL_CHANGE
+        })
+    }
+}
+
+impl Alerts<'_> {
+    /// What is to be sent, and the next message of it.
+    fn plan(
+        &self,
+        key: &AlertKey,
+        alert: &Alert,
+        standing: &Standing,
+        reported: &mut Reported,
+        now: Timestamp,
+    ) -> (Plan, Option<Message>) {
+        let Some(format) = standing.format() else {
+            return (Plan::default(), None);
+        };
+        let namespace = key.namespace.as_deref().unwrap_or_default();
+        let objects = self
+            .context
+            .stores
+            .objects
+            .selected(alert, namespace, &self.context.privileged);
+        reported.forget_gone(|id| objects.contains_key(id));
+        let generation = alert.metadata.generation;
+        let (mut memory, rules) = {
+            let mut memories = lock(&self.context.memories);
+            let memory = memories.entry(key.clone()).or_default();
+            let known = memory
+                .rules
+                .as_ref()
+                .filter(|(of, as_format, _)| (*of, *as_format) == (generation, format));
+            let rules = known.map_or_else(
+                || Arc::new(Rules::of(&alert.spec, format)),
+                |(_, _, rules)| Arc::clone(rules),
+            );
+            memory.rules = Some((generation, format, Arc::clone(&rules)));
+            (memory.plan, rules)
+        };
+        // Without the lock: this takes milliseconds for thousands of objects.
+        let mut plan = plan(&rules, &objects, reported, &mut memory, now);
+        let mut memories = lock(&self.context.memories);
+        let kept = memories.entry(key.clone()).or_default();
+        kept.plan = memory;
+        if !plan.refresh.is_empty() {
+            kept.refresh = std::mem::take(&mut plan.refresh).into();
+        }
+        kept.refresh
+            .retain_mut(|message| message.retain_current(reported));
+        let message = plan.messages.first().or_else(|| kept.refresh.front()).cloned();
+        (plan, message)
+    }
+
+    /// Hands a message over, if its endpoint does not fail. Returns when to try again.
+    fn hand_over(&self, key: &AlertKey, standing: &Standing, message: Message) -> Option<Duration> {
+        let provider = match standing {
+            Standing::Sending { provider, .. } => provider,
+            Standing::Failing { wait, .. } if !wait.is_zero() => return Some(*wait),
+            Standing::Failing { provider, .. } => provider,
+            Standing::Blocked { .. } | Standing::Invalid(_) => return None,
+        };
+        let job = Job {
+            alert: key.clone(),
+            provider: provider.clone(),
+            message: Arc::new(message),
+        };
+        let is_refresh = job.message.is_refresh();
+        if !self.context.outbox.send(job) {
+            return Some(NO_ROOM);
+        }
+        if is_refresh && let Some(memory) = lock(&self.context.memories).get_mut(key) {
+            memory.refresh.pop_front();
+        }
+        None
+    }
+
+    async fn write(&self, key: &AlertKey, alert: &Alert, next: &AlertStatus) -> Result<(), CallError> {
+        let before = alert.status.clone().unwrap_or_default();
+        let Some(change) = change(&before, next) else {
+            return Ok(());
+        };
+        let name = name_of(key);
+        let api = Api::<Alert>::namespaced(self.context.client.clone(), &name.namespace);
+        let written = MANAGER.status(&api, alert, &change).await;
+        let written = written.map_err(CallError::of("update the status of", "the Alert"))?;
+        self.context
+            .retries
+            .alerts
+            .pending_writes
+            .record(key.clone(), alert, &written);
+        // The next message need not wait for the watch.
+        let written = Arc::new(Decoded::Valid(Arc::new(written)));
+        self.context.stores.alerts.wrote(name, written);
+        Ok(())
+    }
+}
+
+fn until(due: Timestamp, now: Timestamp) -> Duration {
+    let wait = due.duration_since(now);
+    // Not too early: a plan that is made some microseconds before would be made again.
+    Duration::try_from(wait).unwrap_or_default() + Duration::from_millis(1)
+}
+
+/// The key of the AlertProvider of an Alert.
+fn provider_key(alert: &Alert) -> ProviderKey {
+    let namespace = alert.meta().namespace.as_deref().unwrap_or_default();
+    key(namespace, &alert.spec.provider_ref.name)
+}
+
+/// Records what was delivered, at the end of the process: nothing is reconciled any more. The cache has what this process wrote last. If
+/// somebody else has changed the Alert meanwhile, the next process repeats the message.
+pub async fn record(context: &Context, key: &AlertKey) {
+    let Slot::Delivered(message) = context.outbox.slot(key, &context.leadership) else {
+        return;
+    };
+    let alert = context.stores.alerts.get(key);
+    let Some(alert) = alert.as_ref().and_then(|alert| alert.valid()) else {
+        return;
+    };
+    let mut next = alert.status.clone().unwrap_or_default();
+    let mut reported = Reported::of(&next.reported);
+    message.delivered(&mut reported);
+    next.reported = reported.to_status();
+    next.delivered = next.delivered.saturating_add(1);
+    next.last_delivered = timestamp(Timestamp::now());
+    match (Alerts { context }).write(key, alert, &next).await {
+        Ok(()) => context.outbox.clear(key),
+        Err(error) => {
+            tracing::warn!(alert = name_of(key).to_string(), %error, "cannot record a delivered message");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Whether an Alert can send messages, and why it cannot.
+
+use std::time::Duration;
+
+use helmops_api::Alert;
+use helmops_core::{reason::Reason, status::ConditionState};
+use helmops_notify::{
+    admit::{Format, Validate, forbidden_namespaces},
+    alert::MAX_OBJECTS,
+};
+
+use super::provider_key;
+use crate::{
+    context::Context,
+    send::Subject,
+    work::{AlertKey, ProviderKey},
+};
+
+/// Whether an Alert can send messages.
+#[derive(Debug)]
+pub enum Standing {
+    /// It can.
+    Sending {
+        /// The format of messages.
+        format: Format,
+        /// The AlertProvider.
+        provider: ProviderKey,
+    },
+    /// The last attempt has failed.
+    Failing {
+        /// The format of messages.
+        format: Format,
+        /// The AlertProvider.
+        provider: ProviderKey,
+        /// The condition of the Alert.
+        condition: ConditionState,
+        /// The time until the next attempt.
+        wait: Duration,
+    },
+    /// Messages wait for a change.
+    Blocked {
+        /// The format of messages.
+        format: Format,
+        /// The condition of the Alert.
+        condition: ConditionState,
+    },
+    /// It reports nothing.
+    Invalid(ConditionState),
+}
+
+impl Standing {
+    /// The format of messages; `None` if there are none.
+    pub const fn format(&self) -> Option<Format> {
+        match self {
+            Self::Sending { format, .. } | Self::Failing { format, .. } | Self::Blocked { format, .. } => {
+                Some(*format)
+            }
+            Self::Invalid(_) => None,
+        }
+    }
+
+    /// The condition `Ready` of the Alert.
+    pub fn condition(&self) -> ConditionState {
+        match self {
+            Self::Sending { .. } => ConditionState::True(Reason::Ready),
+            Self::Failing { condition, .. } | Self::Blocked { condition, .. } | Self::Invalid(condition) => {
+                condition.clone()
+            }
+        }
+    }
+}
+
+/// Whether an Alert can send messages.
+pub fn of(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
+    let namespace = key.namespace.as_deref().unwrap_or_default();
+    let mut errors = alert.errors();
+    if errors.is_empty() {
+        errors = forbidden_namespaces(&alert.spec, namespace, &context.privileged);
+    }
+    if let Some(reason) = errors.reason() {
+        return Standing::Invalid(ConditionState::False(reason, errors.to_string()));
+    }
+    let selected = context
+        .stores
+        .objects
+        .selected(alert, namespace, &context.privileged)
+        .len();
+    if selected > MAX_OBJECTS {
+        let message = format!(
+            "spec.eventSources select {selected} objects; at most {MAX_OBJECTS} are possible: make several Alerts of it, by namespaces or \
+             labels"
+        );
+        return Standing::Invalid(ConditionState::False(Reason::TooManyObjects, message));
+    }
+    with_provider(context, key, alert)
+}
+
+fn with_provider(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
+    let provider = provider_key(alert);
+    let found = context.stores.providers.get(&provider);
+    let spec = found
+        .as_ref()
+        .and_then(|found| found.valid())
+        .map(|found| &found.spec);
+    let format = spec
+        .and_then(|spec| Format::parse(&spec.r#type))
+        .unwrap_or(Format::Generic);
+    let blocked = |condition| Standing::Blocked { format, condition };
+    let Some(found) = &found else {
+        let message = format!(
+            "spec.providerRef.name: AlertProvider {} does not exist in namespace {}",
+            provider.name,
+            provider.namespace.as_deref().unwrap_or_default()
+        );
+        return blocked(ConditionState::False(Reason::ProviderNotFound, message));
+    };
+    let not_ready = |what: &str| {
+        let message = format!("AlertProvider {} {what}", provider.name);
+        blocked(ConditionState::False(Reason::ProviderNotReady, message))
+    };
+    let Some(valid) = found.valid() else {
+        return not_ready("does not decode: see the log of the notifier");
+    };
+    let errors = valid.errors();
+    if !errors.is_empty() {
+        return not_ready(&format!("is invalid: {errors}"));
+    }
+    let suspended = if alert.spec.suspend {
+        Some("spec.suspend is set")
+    } else {
+        None
+    };
+    let suspended = suspended.or_else(|| {
+        valid
+            .spec
+            .suspend
+            .then_some("spec.suspend of the AlertProvider is set")
+    });
+    if let Some(why) = suspended {
+        let message = format!("{why}: nothing is sent until it is removed");
+        return blocked(ConditionState::TrueWithMessage(Reason::Suspended, message));
+    }
+    let failure = context
+        .failures
+        .of(&[Subject::Provider(provider.clone()), Subject::Alert(key.clone())]);
+    match failure {
+        None => Standing::Sending { format, provider },
+        Some((error, wait)) => Standing::Failing {
+            condition: ConditionState::False(
+                Reason::DeliveryFailed,
+                format!("AlertProvider {}: {error}", provider.name),
+            ),
+            format,
+            provider,
+            wait,
+        },
+    }
+}

@@ -1,0 +1,143 @@
+//! The flags.
+
+use std::{num::NonZeroU16, path::PathBuf};
+
+use clap::Parser;
+use helmops_fetch::{Addresses, Cidr, CidrError};
+use helmops_kube::lease::LeaseArgs;
+use helmops_notify::source::Privileged;
+use helmops_process::{self as process, ProcessArgs, own_namespace};
+use thiserror::Error;
+
+/// Notifier for HelmOps: sends the messages of Alerts, and polls HelmOps whose charts registries announce to Receivers
+///
+/// Every flag can also be set through an environment variable.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "helmops-notifier", version = process::version(), args_override_self = true)]
+pub struct Args {
+    /// Kubeconfig file; by default the ServiceAccount of the pod, or else ~/.kube/config
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Namespace of helmops itself, for the Lease; by default the namespace of the pod's ServiceAccount. Alerts and Receivers in it may
+    /// select objects of all namespaces
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Identity of this replica in the Lease, by default the host name; also reportingInstance in messages
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub pod_name: Option<String>,
+
+    /// Other namespaces whose Alerts and Receivers may select objects of all namespaces, comma-separated
+    #[arg(
+        long,
+        env = "HELMOPS_PRIVILEGED_NAMESPACES",
+        value_name = "NAMES",
+        value_delimiter = ','
+    )]
+    pub privileged_namespaces: Vec<String>,
+
+    /// Maximum number of concurrent reconciliations
+    #[arg(long, env = "HELMOPS_WORKERS", default_value_t = DEFAULT_WORKERS, value_name = "NUMBER")]
+    pub workers: NonZeroU16,
+
+    /// CIDRs to allow although they are denied by default (loopback, link-local, multicast and cloud metadata addresses),
+    /// comma-separated, such as 127.0.0.0/8
+    #[arg(
+        long,
+        env = "HELMOPS_ALLOW_CIDRS",
+        value_name = "CIDRS",
+        value_delimiter = ','
+    )]
+    pub allow_cidrs: Vec<String>,
+
+    /// CIDRs to which no request is sent, comma-separated; they take precedence over --allow-cidrs
+    #[arg(long, env = "HELMOPS_DENY_CIDRS", value_name = "CIDRS", value_delimiter = ',')]
+    pub deny_cidrs: Vec<String>,
+
+    /// Flags of leader election.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+
+    /// Flags that all processes have.
+    #[command(flatten)]
+    pub process: ProcessArgs,
+}
+
+/// A CIDR is invalid.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{flag}: {source}")]
+pub struct ArgsError {
+    flag: &'static str,
+    source: CidrError,
+}
+
+/// Workers wait for the API server most of the time.
+const DEFAULT_WORKERS: NonZeroU16 = NonZeroU16::new(10).unwrap();
+
+impl Args {
+    /// The namespaces whose Alerts and Receivers may select objects of others.
+    pub fn privileged(&self) -> Privileged {
+        let own = self.namespace.clone().or_else(own_namespace);
+        let others = self.privileged_namespaces.iter().cloned();
+        Privileged::new(own.into_iter().chain(others).map(|name| name.trim().to_owned()))
+    }
+
+    /// The addresses to which requests may be sent.
+    ///
+    /// # Errors
+    /// If a CIDR is invalid.
+    pub fn addresses(&self) -> Result<Addresses, ArgsError> {
+        Ok(Addresses {
+            allow: cidrs("--allow-cidrs", &self.allow_cidrs)?,
+            deny: cidrs("--deny-cidrs", &self.deny_cidrs)?,
+        })
+    }
+}
+
+/// Parses CIDRs. Empty ones are ignored, as in an environment variable without a value.
+fn cidrs(flag: &'static str, texts: &[String]) -> Result<Vec<Cidr>, ArgsError> {
+    let texts = texts
+        .iter()
+        .map(|text| text.trim())
+        .filter(|text| !text.is_empty());
+    texts
+        .map(|text| text.parse().map_err(|source| ArgsError { flag, source }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(flags: &[&str]) -> Args {
+        Args::try_parse_from(["helmops-notifier"].iter().chain(flags)).unwrap()
+    }
+
+    #[test]
+    fn the_own_namespace_and_those_of_the_flag_are_privileged() {
+        let privileged =
+            args(&["--namespace=helmops-system", "--privileged-namespaces=ops, sre,"]).privileged();
+        for namespace in ["helmops-system", "ops", "sre"] {
+            assert!(privileged.contains(namespace), "{namespace}");
+        }
+        assert!(!privileged.contains("") && !privileged.contains("other"));
+    }
+
+    #[test]
+    fn an_invalid_range_names_its_flag() {
+        let error = args(&["--deny-cidrs=corp"]).addresses().unwrap_err().to_string();
+        assert!(
+            error.starts_with("--deny-cidrs: \"corp\" is not a range"),
+            "{error}"
+        );
+        assert_eq!(
+            args(&["--allow-cidrs=127.0.0.0/8, ::1/128"])
+                .addresses()
+                .unwrap()
+                .allow
+                .len(),
+            2
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! What a reconciliation uses: caches, clients, limits and retry state.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use helmops_fetch::Poster;
+use helmops_kube::lease::Leadership;
+use helmops_notify::source::Privileged;
+use helmops_process::FairSemaphore;
+use helmops_runtime::{retry_state::RetryState, workers::Workers};
+use kube::Client;
+
+use crate::{
+    alert::AlertMemory,
+    metrics::Metrics,
+    send::{Failures, Outbox},
+    watch::Stores,
+    work::{AlertKey, ProviderKey, ReceiverKey},
+};
+
+/// What the loops share.
+pub struct Context {
+    /// Client for the API server.
+    pub client: Client,
+    /// The caches.
+    pub stores: Stores,
+    /// Permits for reconciliations.
+    pub workers: Workers,
+    /// The metrics.
+    pub metrics: Metrics,
+    /// The retry state of all objects.
+    pub retries: Retries,
+    /// The namespaces whose Alerts and Receivers may select objects of others.
+    pub privileged: Privileged,
+    /// Whether this replica is the leader.
+    pub leadership: Leadership,
+    /// The name of this process in messages.
+    pub instance: String,
+    /// Sends requests.
+    pub poster: Poster,
+    /// The messages on their way.
+    pub outbox: Outbox,
+    /// The endpoints that fail.
+    pub failures: Failures,
+    /// Permits for requests, shared between namespaces.
+    pub sends: FairSemaphore<Arc<str>>,
+    /// What is remembered of Alerts in the process only. An entry is dropped with its Alert.
+    pub memories: Mutex<HashMap<AlertKey, AlertMemory>>,
+}
+
+/// The retry state of all objects.
+#[derive(Default)]
+pub struct Retries {
+    /// Of Alerts.
+    pub alerts: RetryState<AlertKey>,
+    /// Of AlertProviders.
+    pub providers: RetryState<ProviderKey>,
+    /// Of Receivers.
+    pub receivers: RetryState<ReceiverKey>,
+}

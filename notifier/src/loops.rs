@@ -1,0 +1,130 @@
+//! The reconciliation loops: connects the watches, the workqueue and the reconcilers.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use helmops_process::{Gate, Health, Heartbeat};
+use helmops_runtime::{
+    queue::{self, RequeueAfter},
+    reconciler,
+    workers::WorkerPermit,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    alert::Alerts, context::Context, provider::Providers, receiver::Receivers, send::Subject, watch,
+    work::Work,
+};
+
+/// The interval of the heartbeat.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The debounce: changes that arrive within this time cause one reconciliation.
+const DEBOUNCE: Duration = Duration::from_millis(20);
+/// The debounce of an Alert: it compares all objects that it selects, and has a message after the other.
+const ALERT_DEBOUNCE: Duration = Duration::from_millis(50);
+/// The loops hang if there is no heartbeat for this time, however slow the machine is.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The health of the loops.
+#[derive(Debug)]
+pub struct HealthSignals {
+    /// Opens when the caches are synced.
+    synced: Gate,
+    /// Beats while the loops run.
+    heartbeat: Heartbeat,
+}
+
+impl HealthSignals {
+    /// Registers the gate for readiness, and the heartbeat for liveness.
+    pub fn new(health: &Health) -> Self {
+        Self {
+            synced: health.gate("caches"),
+            heartbeat: health.heartbeat("loops", HEARTBEAT_TIMEOUT),
+        }
+    }
+}
+
+/// Reconciles changed objects until `stop`, and then finishes what is in progress.
+///
+/// `sent` are the objects to reconcile because a message was sent.
+pub async fn run(
+    context: Arc<Context>,
+    mut sent: mpsc::Receiver<Work>,
+    HealthSignals { synced, heartbeat }: HealthSignals,
+    stop: CancellationToken,
+) {
+    let watches = watch::watch(&context.client, &context.stores, &context.privileged);
+    let changes = stream::select(watches.changes, watches.secret_changes);
+    let changes = changes.inspect(|work| forget_failures(work, &context));
+    let sent = stream::poll_fn(|task| sent.poll_recv(task));
+    let triggers = stream::select_all([changes.boxed(), watches.states, sent.boxed()]);
+    let startup = async {
+        context.stores.wait_until_filled().await;
+        // It fails only if the watch has ended, with the process.
+        let _ = watches.secrets_synced.await;
+        tracing::info!(
+            alerts = context.stores.alerts.len(),
+            receivers = context.stores.receivers.len(),
+            helmops = context.stores.objects.helmops.len(),
+            "caches synced"
+        );
+        synced.open();
+        context.workers.open();
+        std::future::pending::<()>().await;
+    };
+    // In the same task as the loops, so that it stops if they hang.
+    let beats = async {
+        loop {
+            heartbeat.beat();
+            tokio::time::sleep(HEARTBEAT).await;
+        }
+    };
+    let depth = &context.metrics.reconciles.queue_depth;
+    let work = queue::run(
+        triggers,
+        debounce_for,
+        &context.workers,
+        depth,
+        &stop,
+        |work, permit| reconcile(work, permit, Arc::clone(&context)),
+    );
+    tokio::select! {
+        () = work => {}
+        () = startup => {}
+        () = beats => {}
+    }
+}
+
+/// How long changes of an object are collected before it is reconciled.
+const fn debounce_for(work: &Work) -> Duration {
+    match work {
+        Work::Alert(_) => ALERT_DEBOUNCE,
+        Work::Provider(_) | Work::Receiver(_) => DEBOUNCE,
+    }
+}
+
+/// Resets the backoff of an object that has changed, or whose Secret has: the cause of the last error may be fixed.
+fn forget_failures(work: &Work, context: &Context) {
+    match work {
+        Work::Alert(key) => {
+            context.retries.alerts.backoff.forget(key);
+            context.failures.forget(&Subject::Alert(key.clone()));
+        }
+        Work::Provider(key) => {
+            context.retries.providers.backoff.forget(key);
+            context.failures.forget(&Subject::Provider(key.clone()));
+        }
+        Work::Receiver(key) => context.retries.receivers.backoff.forget(key),
+    }
+}
+
+/// Dispatches an object to the reconciler of its kind.
+async fn reconcile(work: Work, permit: WorkerPermit, context: Arc<Context>) -> RequeueAfter {
+    let context = &*context;
+    match work {
+        Work::Alert(key) => reconciler::reconcile(&Alerts { context }, &key, permit).await,
+        Work::Provider(key) => reconciler::reconcile(&Providers { context }, &key, permit).await,
+        Work::Receiver(key) => reconciler::reconcile(&Receivers { context }, &key, permit).await,
+    }
+}

@@ -1,0 +1,123 @@
+//! The metrics of the notifier.
+
+use std::{collections::HashMap, sync::Mutex, time::Duration};
+
+use helmops_core::reason::Reason;
+use helmops_notify::admit::Format;
+use helmops_process::{lock, metrics::registered};
+use helmops_runtime::metrics::{Controller, ReconcileMetrics};
+use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, Opts, Registry};
+
+use crate::work::AlertKey;
+
+/// The loop of Alerts.
+pub const ALERTS: Controller = Controller {
+    label: "alert",
+    failures: || vec![Reason::APIError],
+};
+/// The loop of AlertProviders.
+pub const PROVIDERS: Controller = Controller {
+    label: "alertprovider",
+    failures: || vec![Reason::APIError],
+};
+/// The loop of Receivers.
+pub const RECEIVERS: Controller = Controller {
+    label: "receiver",
+    failures: || vec![Reason::APIError],
+};
+
+/// From 5 ms to the longest timeout.
+const BUCKETS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0,
+];
+
+/// The result of sending a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It was accepted.
+    Delivered,
+    /// It failed, and is sent again.
+    Retried,
+    /// It was rejected, and waits for a change.
+    Rejected,
+}
+
+impl Delivery {
+    const ALL: [Self; 3] = [Self::Delivered, Self::Retried, Self::Rejected];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Retried => "retried",
+            Self::Rejected => "rejected",
+        }
+    }
+}
+
+/// The metrics of the notifier.
+#[derive(Debug)]
+pub struct Metrics {
+    /// Of all loops.
+    pub reconciles: ReconcileMetrics,
+    messages: IntCounterVec,
+    duration: Histogram,
+    undelivered: IntGauge,
+    undelivered_of: Mutex<HashMap<AlertKey, i64>>,
+}
+
+impl Metrics {
+    /// Creates and registers the metrics. Every label value that can occur exists from the start, so that a rate includes the
+    /// first event.
+    ///
+    /// # Errors
+    /// If one of them is already registered.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let messages = Opts::new(
+            "helmops_alert_messages_total",
+            "Messages of Alerts that were sent, by type of the AlertProvider and result (delivered, retried, rejected).",
+        );
+        let messages = registered(registry, IntCounterVec::new(messages, &["type", "result"])?)?;
+        for format in Format::ALL {
+            for result in Delivery::ALL {
+                messages.with_label_values(&[format.as_str(), result.as_str()]);
+            }
+        }
+        let duration = HistogramOpts::new(
+            "helmops_alert_delivery_duration_seconds",
+            "Duration of the request for a message of an Alert.",
+        );
+        let undelivered = IntGauge::new(
+            "helmops_alert_undelivered",
+            "Messages of Alerts that wait because their endpoint fails, is missing or is suspended.",
+        )?;
+        Ok(Self {
+            reconciles: ReconcileMetrics::register(registry, &[ALERTS, PROVIDERS, RECEIVERS])?,
+            messages,
+            duration: registered(
+                registry,
+                Histogram::with_opts(duration.buckets(BUCKETS.to_vec()))?,
+            )?,
+            undelivered: registered(registry, undelivered)?,
+            undelivered_of: Mutex::default(),
+        })
+    }
+
+    /// Counts a message that was sent.
+    pub fn sent(&self, format: Format, result: Delivery, took: Duration) {
+        self.messages
+            .with_label_values(&[format.as_str(), result.as_str()])
+            .inc();
+        self.duration.observe(took.as_secs_f64());
+    }
+
+    /// Sets the number of messages of an Alert that wait. An Alert without any is forgotten.
+    pub fn undelivered(&self, alert: &AlertKey, number: i64) {
+        let mut all = lock(&self.undelivered_of);
+        if number > 0 {
+            all.insert(alert.clone(), number);
+        } else {
+            all.remove(alert);
+        }
+        self.undelivered.set(all.values().sum());
+    }
+}

@@ -1,0 +1,179 @@
+//! One delivery: from a message to a request, and from its result to a backoff.
+
+use std::{sync::Arc, time::Instant};
+
+use helmops_api::{Alert, AlertProvider};
+use helmops_fetch::{PostError, PostRequest};
+use helmops_kube::{lease::Term, name_of};
+use helmops_notify::{
+    admit::Format,
+    alert::format::{
+        COMPONENT, CONTROLLER, Envelope, SIGNATURE, TIMED_SIGNATURE, TIMESTAMP, sign, sign_with_time,
+    },
+};
+use helmops_runtime::error_class::ClassifiedError;
+use http::{HeaderValue, header::CONTENT_TYPE};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{Job, Subject, failures::Failure};
+use crate::{
+    context::Context,
+    metrics::Delivery,
+    provider::{Endpoint, endpoint},
+};
+
+/// Sends a message. Returns the term of leadership in which it was accepted.
+pub async fn deliver(context: &Context, job: &Job) -> Option<Term> {
+    let namespace: Arc<str> = job.alert.namespace.as_deref().unwrap_or_default().into();
+    let _permit = context.sends.acquire(namespace).await;
+    // If another replica is the leader, that one sends it.
+    let term = context.leadership.term()?;
+    let (alert, provider) = (
+        context.stores.alerts.get(&job.alert)?,
+        context.stores.providers.get(&job.provider)?,
+    );
+    let (alert, provider) = (alert.valid()?, provider.valid()?);
+    let started = Instant::now();
+    let format = Format::parse(&provider.spec.r#type).unwrap_or(Format::Generic);
+    let result = attempt(context, alert, provider, job).await;
+    let result = match result {
+        Ok(()) => Delivery::Delivered,
+        Err((subject, failure)) => {
+            let retried = if failure.is_transient {
+                Delivery::Retried
+            } else {
+                Delivery::Rejected
+            };
+            let delay = context.failures.failed(subject, &failure, fastrand::f64());
+            tracing::warn!(
+                alert = name_of(&job.alert).to_string(),
+                provider = job.provider.name,
+                error = failure.message,
+                retry_after_seconds = delay.as_secs(),
+                "a message was not delivered"
+            );
+            retried
+        }
+    };
+    if result == Delivery::Delivered {
+        for subject in subjects(job) {
+            context.failures.forget(&subject);
+        }
+    }
+    context.metrics.sent(format, result, started.elapsed());
+    (result == Delivery::Delivered).then_some(term)
+}
+
+/// What a failure of a job can concern.
+pub fn subjects(job: &Job) -> [Subject; 2] {
+    [
+        Subject::Provider(job.provider.clone()),
+        Subject::Alert(job.alert.clone()),
+    ]
+}
+
+async fn attempt(
+    context: &Context,
+    alert: &Alert,
+    provider: &AlertProvider,
+    job: &Job,
+) -> Result<(), (Subject, Failure)> {
+    let [of_provider, of_alert] = subjects(job);
+    let failed = |message: String, is_transient: bool| Failure {
+        message,
+        is_transient,
+        at_least: std::time::Duration::ZERO,
+    };
+    let endpoint = match endpoint(&context.client, provider).await {
+        Ok(endpoint) => endpoint,
+        Err(error) => {
+            let failure = failed(error.to_string(), error.class().is_transient());
+            return Err((of_provider, failure));
+        }
+    };
+    let request = match request(context, alert, provider, job, &endpoint) {
+        Ok(request) => request,
+        Err(error) => return Err((of_alert, failed(error, false))),
+    };
+    let response = context.poster.post(request).await.map_err(|error| {
+        let subject = if is_about_content(&error) {
+            of_alert
+        } else {
+            of_provider.clone()
+        };
+        let failure = Failure {
+            message: error.to_string(),
+            is_transient: error.is_transient(),
+            at_least: error.retry_after().unwrap_or_default(),
+        };
+        (subject, failure)
+    })?;
+    endpoint
+        .format
+        .check_response(&endpoint.address, &response)
+        .map_err(|error| (of_provider, failed(error.to_string(), false)))
+}
+
+/// Whether the endpoint rejects the content of a message, and not all requests.
+fn is_about_content(error: &PostError) -> bool {
+    let PostError::Status { status, .. } = error else {
+        return false;
+    };
+    matches!(status.as_u16(), 400 | 409 | 411 | 413 | 415 | 422 | 431)
+}
+
+fn request(
+    context: &Context,
+    alert: &Alert,
+    provider: &AlertProvider,
+    job: &Job,
+    endpoint: &Endpoint,
+) -> Result<PostRequest, String> {
+    let now = Timestamp::now();
+    let name = name_of(&job.alert);
+    let envelope = Envelope {
+        alert: &name,
+        alert_uid: &alert.uid().unwrap_or_default(),
+        metadata: &alert.spec.event_metadata,
+        summary: &alert.spec.summary,
+        channel: &provider.spec.channel,
+        username: &provider.spec.username,
+        instance: &context.instance,
+        now,
+    };
+    let payload = endpoint
+        .format
+        .payload(&endpoint.address, &job.message, &envelope)
+        .map_err(|error| error.to_string())?;
+    let mut headers = endpoint.headers.clone();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(payload.content_type));
+    if matches!(endpoint.format, Format::Generic | Format::GenericHmac) {
+        headers.insert(COMPONENT, HeaderValue::from_static(CONTROLLER));
+    }
+    if endpoint.format == Format::GenericHmac {
+        let time = now.as_second().to_string();
+        for (name, value) in [
+            (SIGNATURE, sign(&endpoint.key, &payload.body)),
+            (
+                TIMED_SIGNATURE,
+                sign_with_time(&endpoint.key, &time, &payload.body),
+            ),
+            (TIMESTAMP, time),
+        ] {
+            let name = http::HeaderName::from_bytes(name.as_bytes()).map_err(|error| error.to_string())?;
+            headers.insert(
+                name,
+                HeaderValue::from_str(&value).map_err(|error| error.to_string())?,
+            );
+        }
+    }
+    Ok(PostRequest {
+        url: endpoint.address.clone(),
+        headers,
+        body: payload.body,
+        tls: Arc::clone(&endpoint.tls),
+        proxy: endpoint.proxy.clone(),
+        timeout: endpoint.timeout,
+    })
+}

@@ -1,0 +1,128 @@
+//! The failures of deliveries: when the next attempt is due, and what is reported of them.
+
+use std::{
+    collections::HashMap,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use helmops_process::{ExponentialBackoff, lock};
+
+use crate::work::{AlertKey, ProviderKey};
+
+/// The delays after transient failures.
+const BACKOFF: ExponentialBackoff = ExponentialBackoff {
+    initial_delay: Duration::from_secs(5),
+    max_delay: Duration::from_mins(15),
+};
+
+/// What a failure concerns.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// The endpoint, for all messages.
+    Provider(ProviderKey),
+    /// The messages of one Alert: the endpoint rejects their content.
+    Alert(AlertKey),
+}
+
+/// A failed delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What has failed.
+    pub message: String,
+    /// Whether the same request may be accepted later.
+    pub is_transient: bool,
+    /// Minimum delay until the next attempt, which the server has named.
+    pub at_least: Duration,
+}
+
+#[derive(Debug)]
+struct Entry {
+    count: u32,
+    until: Instant,
+    message: String,
+}
+
+/// The failures of all endpoints. An entry is removed when a message is delivered, or when something changes that may be the cause.
+#[derive(Debug, Default)]
+pub struct Failures(Mutex<HashMap<Subject, Entry>>);
+
+impl Failures {
+    /// Records a failure, and returns the delay until the next attempt. `random` is between 0 and 1.
+    pub fn failed(&self, subject: Subject, failure: &Failure, random: f64) -> Duration {
+        let mut entries = lock(&self.0);
+        let count = entries.get(&subject).map_or(0, |entry| entry.count);
+        let delay = if failure.is_transient {
+            let delay = BACKOFF.after_with_jitter(count, random);
+            delay.max(failure.at_least.min(BACKOFF.max_delay))
+        } else {
+            BACKOFF.max_delay
+        };
+        let entry = Entry {
+            count: count.saturating_add(1),
+            until: Instant::now() + delay,
+            message: failure.message.clone(),
+        };
+        entries.insert(subject, entry);
+        delay
+    }
+
+    /// What has failed, and the time until the next attempt.
+    pub fn of(&self, subjects: &[Subject]) -> Option<(String, Duration)> {
+        let entries = lock(&self.0);
+        let found = subjects.iter().filter_map(|subject| entries.get(subject));
+        let last = found.max_by_key(|entry| entry.until)?;
+        Some((
+            last.message.clone(),
+            last.until.saturating_duration_since(Instant::now()),
+        ))
+    }
+
+    /// The next attempt is due immediately.
+    pub fn forget(&self, subject: &Subject) {
+        lock(&self.0).remove(subject);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_kube::key;
+
+    use super::*;
+
+    fn failure(is_transient: bool, at_least: u64) -> Failure {
+        Failure {
+            message: "m".to_owned(),
+            is_transient,
+            at_least: Duration::from_secs(at_least),
+        }
+    }
+
+    #[test]
+    fn transient_failures_are_retried_more_and_more_slowly() {
+        let failures = Failures::default();
+        let provider = || Subject::Provider(key("a", "p"));
+        let delay = |failure| failures.failed(provider(), &failure, 0.0).as_secs();
+        assert_eq!(
+            [
+                delay(failure(true, 0)),
+                delay(failure(true, 0)),
+                delay(failure(true, 0))
+            ],
+            [5, 10, 20]
+        );
+        assert_eq!(delay(failure(true, 100)), 100, "Retry-After");
+        assert_eq!(delay(failure(true, 100_000)), 900);
+        assert_eq!(delay(failure(false, 0)), 900);
+        let alert = Subject::Alert(key("a", "x"));
+        let (message, left) = failures.of(&[alert.clone(), provider()]).unwrap();
+        assert!(message == "m" && left > Duration::from_mins(14));
+        assert_eq!(failures.of(&[alert]), None);
+        failures.forget(&provider());
+        assert_eq!(failures.of(&[provider()]), None);
+        assert_eq!(
+            failures.failed(provider(), &failure(true, 0), 1.0),
+            Duration::from_millis(3750)
+        );
+    }
+}

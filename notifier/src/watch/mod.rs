@@ -1,0 +1,174 @@
+//! The caches of the notifier, and the objects that each change enqueues.
+//!
+//! | watched | stored | enqueues |
+//! |---|---|---|
+//! | Alerts, AlertProviders, Receivers | all | the object, unless only its status has changed; an AlertProvider also the Alerts that name it |
+//! | HelmOps, Bundles, Clusters | their state and labels | the Alerts that select the object |
+//! | Secrets | nothing: only metadata is watched | the AlertProviders and Receivers that name them |
+
+mod objects;
+mod secrets;
+
+use std::{future::ready, sync::Arc};
+
+use futures::{
+    Stream, StreamExt,
+    stream::{self, BoxStream},
+};
+use helmops_api::{Alert, AlertProvider, Decoded, Receiver};
+use helmops_kube::{Change, ObjectCache, key, log_errors, paged};
+use helmops_notify::source::Privileged;
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
+use kube::{
+    Api, Client, Resource,
+    runtime::{
+        WatchStreamExt,
+        reflector::{Lookup, ObjectRef},
+        watcher,
+    },
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+
+pub use self::objects::Objects;
+use crate::work::{AlertKey, Work};
+
+/// The caches: the last observed state of each object.
+#[derive(Clone, Debug, Default)]
+pub struct Stores {
+    /// The Alerts.
+    pub alerts: ObjectCache<Decoded<Alert>>,
+    /// The AlertProviders.
+    pub providers: ObjectCache<Decoded<AlertProvider>>,
+    /// The Receivers.
+    pub receivers: ObjectCache<Decoded<Receiver>>,
+    /// HelmOps, Bundles and Clusters.
+    pub objects: Objects,
+}
+
+/// The events of all watches.
+pub struct Watches {
+    /// Alerts, AlertProviders and Receivers that have changed.
+    pub changes: BoxStream<'static, Work>,
+    /// Alerts that select an object that has changed.
+    pub states: BoxStream<'static, Work>,
+    /// Objects that a changed Secret affects: the change may fix their last error.
+    pub secret_changes: BoxStream<'static, Work>,
+    /// Resolves when the watch of Secrets is synced.
+    pub secrets_synced: oneshot::Receiver<()>,
+}
+
+impl Stores {
+    /// Waits until all watches have completed their first list, or their resources are known not to exist.
+    pub async fn wait_until_filled(&self) {
+        self.alerts.wait_until_synced().await;
+        self.providers.wait_until_synced().await;
+        self.receivers.wait_until_synced().await;
+        self.objects.wait_until_synced().await;
+    }
+
+    /// The Alerts that name an AlertProvider.
+    pub fn alerts_of(&self, namespace: &str, provider: &str) -> Vec<AlertKey> {
+        self.alerts.read(|alerts, ()| {
+            let alerts = alerts.in_namespace(namespace);
+            let names = |alert: &Decoded<Alert>| {
+                alert
+                    .valid()
+                    .is_some_and(|alert| alert.spec.provider_ref.name == provider)
+            };
+            alerts
+                .filter(|(_, alert)| names(alert))
+                .map(|(name, _)| key(&name.namespace, &name.name))
+                .collect()
+        })
+    }
+}
+
+/// Starts the watches of all resources.
+pub fn watch(client: &Client, stores: &Stores, privileged: &Privileged) -> Watches {
+    let (synced, secrets_synced) = oneshot::channel();
+    let secrets = Api::all(client.clone());
+    Watches {
+        changes: stream::select_all([
+            follow(client, &stores.alerts).map(Work::Alert).boxed(),
+            providers(client, stores).boxed(),
+            follow(client, &stores.receivers).map(Work::Receiver).boxed(),
+        ])
+        .boxed(),
+        states: objects::watch(client, stores, privileged),
+        secret_changes: secrets::of_secrets(secrets, synced, stores.clone()).boxed(),
+        secrets_synced,
+    }
+}
+
+/// A changed AlertProvider enqueues itself and the Alerts that name it.
+fn providers(client: &Client, stores: &Stores) -> impl Stream<Item = Work> + Send + use<> {
+    let alerts = stores.clone();
+    follow(client, &stores.providers).flat_map(move |provider| {
+        let namespace = provider.namespace.as_deref().unwrap_or_default();
+        let alerts = alerts.alerts_of(namespace, &provider.name);
+        let alerts = alerts.into_iter().map(Work::Alert);
+        stream::iter(
+            std::iter::once(Work::Provider(provider))
+                .chain(alerts)
+                .collect::<Vec<_>>(),
+        )
+    })
+}
+
+/// Fills a cache from a watch of all namespaces, and returns the objects whose spec or metadata have changed.
+fn follow<K>(
+    client: &Client,
+    cache: &ObjectCache<Decoded<K>>,
+) -> impl Stream<Item = ObjectRef<Decoded<K>>> + Send + use<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    let api = Api::<Decoded<K>>::all(client.clone());
+    let events = watcher(api, paged(watcher::Config::default())).default_backoff();
+    cache
+        .follow(vec![(None, log_errors(events))], |object| Some(Arc::new(object)))
+        .flat_map(stream::iter)
+        .filter(|change| ready(is_relevant(change)))
+        .map(|change| key(&change.name.namespace, &change.name.name))
+}
+
+/// Whether a change concerns more than the status, which the notifier itself writes.
+fn is_relevant<K: Resource<DynamicType = ()> + Clone>(change: &Change<Arc<Decoded<K>>>) -> bool {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return true;
+    };
+    let version = |object: &Arc<Decoded<K>>| {
+        let metadata = object.meta();
+        let going = metadata.deletion_timestamp.is_some();
+        (
+            metadata.uid.clone(),
+            metadata.generation,
+            going,
+            metadata.annotations.clone(),
+        )
+    };
+    version(before) != version(after)
+}
+
+/// The keys of the objects that match a predicate.
+fn matching<K>(cache: &ObjectCache<K>, predicate: impl Fn(&K) -> bool) -> Vec<ObjectRef<K>>
+where
+    K: Lookup<DynamicType = ()>,
+{
+    cache.read(|objects, ()| {
+        let matches = objects.iter().filter(|(_, object)| predicate(object));
+        matches
+            .map(|(name, _)| key(&name.namespace, &name.name))
+            .collect()
+    })
+}
+
+/// The kind of Secrets whose metadata is watched.
+type SecretMetadata = helmops_api::MetadataOnly<Secret>;

@@ -1,0 +1,245 @@
+//! The caches of HelmOps, Bundles and Clusters: their states and labels, without everything else.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use helmops_api::{Alert, Bundle, Cluster, Decoded, HelmOp, Metadata, NamespacedName, WithoutObjects};
+use helmops_kube::{Cache, Change, backoff_without_init, is_absent, log_errors, paged};
+use helmops_notify::{
+    alert::Observed,
+    source::{Kind, ObjectId, Privileged, Selector},
+};
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Client, Resource, runtime::watcher};
+use serde::de::DeserializeOwned;
+
+use super::{Stores, matching};
+use crate::work::{AlertKey, Work};
+
+/// HelmOps, Bundles and Clusters, as last observed. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    /// HelmOps.
+    pub helmops: Cache<WatchedHelmOp>,
+    /// Bundles.
+    pub bundles: Cache<Arc<Observed>>,
+    /// Clusters.
+    pub clusters: Cache<Arc<Observed>>,
+}
+
+/// What is kept of a HelmOp.
+#[derive(Clone, Debug)]
+pub struct WatchedHelmOp {
+    /// Its state and labels.
+    pub observed: Arc<Observed>,
+}
+
+impl WatchedHelmOp {
+    fn of(helmop: &HelmOp) -> Self {
+        Self {
+            observed: Arc::new(Observed::of_helmop(helmop)),
+        }
+    }
+
+    fn invalid(metadata: &Metadata, error: &str) -> Self {
+        Self {
+            observed: Arc::new(Observed::invalid(metadata, error)),
+        }
+    }
+}
+
+/// What is kept of an object, for Alerts.
+trait Watched: Clone {
+    /// Its state and labels.
+    fn observed(&self) -> &Arc<Observed>;
+}
+
+impl Watched for WatchedHelmOp {
+    fn observed(&self) -> &Arc<Observed> {
+        &self.observed
+    }
+}
+
+impl Watched for Arc<Observed> {
+    fn observed(&self) -> &Arc<Observed> {
+        self
+    }
+}
+
+impl Objects {
+    /// Waits until all kinds are listed, or known not to exist.
+    pub async fn wait_until_synced(&self) {
+        self.helmops.wait_until_synced().await;
+        self.bundles.wait_until_synced().await;
+        self.clusters.wait_until_synced().await;
+    }
+
+    /// The objects that an Alert in a namespace selects.
+    pub fn selected(
+        &self,
+        alert: &Alert,
+        namespace: &str,
+        privileged: &Privileged,
+    ) -> BTreeMap<ObjectId, Arc<Observed>> {
+        let mut selected = BTreeMap::new();
+        let selectors: Vec<_> = alert.spec.event_sources.iter().map(Selector::from).collect();
+        let mut add = |kind: Kind, name: &NamespacedName, observed: &Arc<Observed>| {
+            let id = ObjectId {
+                kind,
+                name: name.clone(),
+            };
+            let is_selected =
+                |selector: &Selector<'_>| selector.selects(namespace, privileged, &id, &*observed.labels);
+            if selectors.iter().any(is_selected) {
+                selected.insert(id, Arc::clone(observed));
+            }
+        };
+        let has = |kind: Kind| selectors.iter().any(|selector| selector.kind == Some(kind));
+        if has(Kind::HelmOp) {
+            for_each(&self.helmops, namespace, privileged, |name, one| {
+                add(Kind::HelmOp, name, one)
+            });
+        }
+        if has(Kind::Bundle) {
+            for_each(&self.bundles, namespace, privileged, |name, one| {
+                add(Kind::Bundle, name, one)
+            });
+        }
+        if has(Kind::Cluster) {
+            for_each(&self.clusters, namespace, privileged, |name, one| {
+                add(Kind::Cluster, name, one)
+            });
+        }
+        selected
+    }
+}
+
+/// Visits the objects that an Alert in a namespace may select.
+fn for_each<V: Watched>(
+    cache: &Cache<V>,
+    namespace: &str,
+    privileged: &Privileged,
+    mut visit: impl FnMut(&NamespacedName, &Arc<Observed>),
+) {
+    cache.read(|objects, ()| {
+        if privileged.contains(namespace) {
+            objects
+                .iter()
+                .for_each(|(name, object)| visit(name, object.observed()));
+        } else {
+            let objects = objects.in_namespace(namespace);
+            objects.for_each(|(name, object)| visit(name, object.observed()));
+        }
+    });
+}
+
+/// Starts the watches. A change enqueues the Alerts that select the object.
+pub fn watch(client: &Client, stores: &Stores, privileged: &Privileged) -> BoxStream<'static, Work> {
+    let objects = &stores.objects;
+    let helmop = |helmop: Decoded<WithoutObjects>| match helmop {
+        Decoded::Valid(helmop) => WatchedHelmOp::of(&helmop),
+        Decoded::Invalid { metadata, error } => WatchedHelmOp::invalid(&metadata, &error),
+    };
+    let bundle = |bundle: Decoded<Bundle>| {
+        Arc::new(match bundle {
+            Decoded::Valid(bundle) => Observed::of_bundle(&bundle),
+            Decoded::Invalid { metadata, error } => Observed::invalid(&metadata, &error),
+        })
+    };
+    let cluster = |cluster: Decoded<Cluster>| {
+        Arc::new(match cluster {
+            Decoded::Valid(cluster) => Observed::of_cluster(&cluster),
+            Decoded::Invalid { metadata, error } => Observed::invalid(&metadata, &error),
+        })
+    };
+    let helmops = follow(
+        client,
+        &objects.helmops,
+        helmop,
+        (Kind::HelmOp, stores, privileged),
+    );
+    let bundles = follow(
+        client,
+        &objects.bundles,
+        bundle,
+        (Kind::Bundle, stores, privileged),
+    );
+    let clusters = follow(
+        client,
+        &objects.clusters,
+        cluster,
+        (Kind::Cluster, stores, privileged),
+    );
+    stream::select_all([helmops, bundles, clusters]).boxed()
+}
+
+fn follow<K, V>(
+    client: &Client,
+    cache: &Cache<V>,
+    value: impl Fn(K) -> V + Send + 'static,
+    (kind, stores, privileged): (Kind, &Stores, &Privileged),
+) -> BoxStream<'static, Work>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + fmt::Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
+    V: Watched + Send + 'static,
+{
+    let absent = cache.clone();
+    let events = watcher(Api::<K>::all(client.clone()), paged(watcher::Config::default()));
+    let events = backoff_without_init(events).map(move |event| match event {
+        Err(error) if is_absent(&error) => {
+            if absent.mark_absent() {
+                tracing::info!(%kind, "the CRD does not exist; Alerts cannot report these objects");
+            }
+            Ok(watcher::Event::Init)
+        }
+        event => event,
+    });
+    let (stores, privileged) = (stores.clone(), privileged.clone());
+    cache
+        .follow(vec![(None, log_errors(events))], move |object| {
+            Some(value(object))
+        })
+        .flat_map(stream::iter)
+        .flat_map(move |change| stream::iter(affected(&stores, &privileged, kind, &change)))
+        .boxed()
+}
+
+/// The Alerts that select an object before or after a change.
+fn affected<V: Watched>(
+    stores: &Stores,
+    privileged: &Privileged,
+    kind: Kind,
+    change: &Change<V>,
+) -> Vec<Work> {
+    let [before, after] = [&change.before, &change.after].map(|value| value.as_ref().map(Watched::observed));
+    if let (Some(before), Some(after)) = (before, after)
+        && before.is_same(after)
+    {
+        return Vec::new();
+    }
+    let id = ObjectId {
+        kind,
+        name: change.name.clone(),
+    };
+    let selects = |alert: &Decoded<Alert>| {
+        let (Some(alert), Some(namespace)) = (alert.valid(), &alert.meta().namespace) else {
+            return false;
+        };
+        let states = before.into_iter().chain(after);
+        let mut selectors = alert.spec.event_sources.iter().map(Selector::from);
+        selectors.any(|selector| {
+            let mut states = states.clone();
+            states.any(|observed| selector.selects(namespace, privileged, &id, &*observed.labels))
+        })
+    };
+    let alerts: Vec<AlertKey> = matching(&stores.alerts, selects);
+    alerts.into_iter().map(Work::Alert).collect()
+}

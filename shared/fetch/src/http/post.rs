@@ -1,0 +1,206 @@
+//! Requests that send something: to a URL of a user, with the same clients, denied addresses and trust as requests to repositories.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bounded_text::cut;
+use helmops_core::chart::location::without_credentials;
+use reqwest::{
+    Body, Client, Method, Request, Response, StatusCode, Url,
+    header::{HeaderMap, LOCATION, RETRY_AFTER},
+};
+use thiserror::Error;
+
+use super::{
+    addresses::Addresses,
+    client::{ClientKey, Clients, Timeouts},
+    error::FetchErrorKind,
+    retry_after,
+    tls::{ProxyConfig, TlsConfig, origin},
+};
+
+/// Redirects that are followed, one after the other.
+const MAX_REDIRECTS: usize = 3;
+/// Maximum length of a response that is read, in bytes. The rest is not read, and the connection is closed.
+const MAX_RESPONSE: usize = 64 << 10;
+/// Maximum time for the body of a response.
+const READING: Duration = Duration::from_secs(5);
+/// Longest host that an error quotes, in bytes.
+const MAX_QUOTE: usize = 128;
+
+/// Sends requests with a body.
+#[derive(Debug)]
+pub struct Poster {
+    addresses: Arc<Addresses>,
+    clients: Clients,
+}
+
+/// A request with a body.
+#[derive(Clone, Debug)]
+pub struct PostRequest {
+    /// The URL.
+    pub url: Url,
+    /// Its headers, including credentials.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// The TLS configuration.
+    pub tls: Arc<TlsConfig>,
+    /// The proxy; `None` for those of the environment.
+    pub proxy: Option<Arc<ProxyConfig>>,
+    /// Maximum time until the head of the response.
+    pub timeout: Duration,
+}
+
+/// Why a request was not accepted. Nothing of a response is quoted: the sender may reach servers that the user who reads the message
+/// must not read.
+#[derive(Clone, Debug, Error)]
+pub enum PostError {
+    /// There is no response.
+    #[error(transparent)]
+    NoResponse(#[from] FetchErrorKind),
+    /// A response with another status than that of a success.
+    #[error("the server responds with status {status}")]
+    Status {
+        /// The status.
+        status: StatusCode,
+        /// The value of `Retry-After`.
+        after: Option<Duration>,
+    },
+    /// A redirect that is not followed.
+    #[error(
+        "the server redirects to {0}, and requests are redirected on the same host only, with status 307 or 308; correct the address"
+    )]
+    Redirect(String),
+}
+
+impl PostError {
+    /// Whether the same request can be accepted later. Others wait for a change of its URL, its credentials or its content.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::NoResponse(
+                FetchErrorKind::Url(_)
+                | FetchErrorKind::CaCertificates(_)
+                | FetchErrorKind::ClientCertificate(_)
+                | FetchErrorKind::Address(_),
+            )
+            | Self::Redirect(_) => false,
+            Self::NoResponse(_) => true,
+            Self::Status { status, .. } => {
+                let again = [
+                    StatusCode::REQUEST_TIMEOUT,
+                    StatusCode::TOO_EARLY,
+                    StatusCode::TOO_MANY_REQUESTS,
+                ];
+                again.contains(status) || !status.is_client_error()
+            }
+        }
+    }
+
+    /// The time that the server wants to have peace for.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { after, .. } => *after,
+            Self::NoResponse(_) | Self::Redirect(_) => None,
+        }
+    }
+}
+
+impl Poster {
+    /// Sends requests to these addresses only.
+    pub fn new(addresses: Addresses) -> Self {
+        let addresses = Arc::new(addresses);
+        Self {
+            clients: Clients::new(Timeouts::default(), Arc::clone(&addresses)),
+            addresses,
+        }
+    }
+
+    /// Sends a request, and returns the start of the response.
+    ///
+    /// # Errors
+    /// If it was not accepted.
+    pub async fn post(&self, request: PostRequest) -> Result<Vec<u8>, PostError> {
+        let timeout = request.timeout;
+        let response = tokio::time::timeout(timeout, self.follow(request)).await;
+        let late =
+            |_| FetchErrorKind::Timeout(format!("there is no response within {} s", timeout.as_secs_f64()));
+        read(response.map_err(late)??).await
+    }
+
+    async fn follow(&self, request: PostRequest) -> Result<Response, PostError> {
+        let PostRequest {
+            mut url,
+            headers,
+            body,
+            tls,
+            proxy,
+            ..
+        } = request;
+        let key = ClientKey { tls, proxy };
+        let body = bytes::Bytes::from(body);
+        let mut redirects = 0;
+        loop {
+            self.addresses.check_url(&url).map_err(FetchErrorKind::from)?;
+            let client = self.clients.get(&key, &origin(&url))?;
+            let mut step = Request::new(Method::POST, url.clone());
+            *step.headers_mut() = headers.clone();
+            *step.body_mut() = Some(Body::from(body.clone()));
+            let response = execute(&client, step).await?;
+            if !response.status().is_redirection() {
+                return Ok(response);
+            }
+            url = target(&response, &url, redirects)?;
+            redirects += 1;
+        }
+    }
+}
+
+async fn execute(client: &Client, request: Request) -> Result<Response, FetchErrorKind> {
+    client
+        .execute(request)
+        .await
+        .map_err(FetchErrorKind::from_reqwest)
+}
+
+/// The target of a redirect that is followed.
+fn target(response: &Response, from: &Url, redirects: usize) -> Result<Url, PostError> {
+    let location = response.headers().get(LOCATION);
+    let location = location.map(|location| String::from_utf8_lossy(location.as_bytes()));
+    let to = location
+        .and_then(|location| from.join(&location).ok())
+        .map(without_credentials);
+    let keeps_method = matches!(
+        response.status(),
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+    );
+    match to {
+        Some(to) if keeps_method && redirects < MAX_REDIRECTS && origin(&to) == origin(from) => Ok(to),
+        Some(to) => Err(PostError::Redirect(cut(origin(&to), MAX_QUOTE))),
+        None => Err(PostError::Redirect("nowhere".to_owned())),
+    }
+}
+
+/// The start of a successful response.
+async fn read(mut response: Response) -> Result<Vec<u8>, PostError> {
+    let status = response.status();
+    if !status.is_success() {
+        let after = retry_after::parse(response.headers().get(RETRY_AFTER), SystemTime::now());
+        return Err(PostError::Status { status, after });
+    }
+    let mut body = Vec::new();
+    let reading = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_RESPONSE {
+                body.truncate(MAX_RESPONSE);
+                return;
+            }
+        }
+    };
+    // The request was accepted, whatever becomes of the rest of the response.
+    let _ = tokio::time::timeout(READING, reading).await;
+    Ok(body)
+}

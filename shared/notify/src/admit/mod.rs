@@ -1,0 +1,110 @@
+//! Validation of Alerts, AlertProviders and Receivers: one rule for each kind, used at admission and before they take effect.
+
+mod alert;
+mod limits;
+mod provider;
+mod receiver;
+
+use helmops_api::{Alert, AlertProvider, Receiver};
+use helmops_core::reason::Reason;
+use helmops_core::validation::{FieldErrors, Path, names};
+use k8s_openapi::NamespaceResourceScope;
+use kube_core::Resource;
+
+pub use self::{
+    alert::{Severity, forbidden_namespaces},
+    provider::{Format, shown_address},
+};
+
+/// A kind that is validated.
+pub trait Validate: Resource<DynamicType = (), Scope = NamespaceResourceScope> {
+    /// The errors of the object.
+    fn errors(&self) -> FieldErrors;
+
+    /// Whether another version of the object has the same spec.
+    fn has_spec_of(&self, other: &Self) -> bool;
+}
+
+impl Validate for Alert {
+    fn errors(&self) -> FieldErrors {
+        alert::errors(&self.spec)
+    }
+
+    fn has_spec_of(&self, other: &Self) -> bool {
+        self.spec == other.spec
+    }
+}
+
+impl Validate for AlertProvider {
+    fn errors(&self) -> FieldErrors {
+        provider::errors(&self.spec)
+    }
+
+    fn has_spec_of(&self, other: &Self) -> bool {
+        self.spec == other.spec
+    }
+}
+
+impl Validate for Receiver {
+    fn errors(&self) -> FieldErrors {
+        receiver::errors(&self.spec)
+    }
+
+    fn has_spec_of(&self, other: &Self) -> bool {
+        self.spec == other.spec
+    }
+}
+
+/// The decision of admission on a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Why the change is denied; empty if it is allowed.
+    pub errors: FieldErrors,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// Decides on a new object, or on the change from `stored` to it. A stored object stays editable, whichever rules were added since: a
+/// change is denied only for errors that the stored one does not have.
+pub fn review<K: Validate>(object: &K, stored: impl FnOnce() -> Option<K>) -> Decision {
+    if object.meta().deletion_timestamp.is_some() {
+        return Decision::default();
+    }
+    let errors = object.errors();
+    if errors.is_empty() {
+        return Decision::default();
+    }
+    let Some(stored) = stored() else {
+        return Decision {
+            errors,
+            warnings: Vec::new(),
+        };
+    };
+    if stored.has_spec_of(object) {
+        return Decision::default();
+    }
+    let (errors, old) = errors.split_stored(&stored.errors());
+    let warnings = old.reported().iter();
+    let warnings = warnings.map(|error| format!("not new, but still wrong: {error}"));
+    Decision {
+        warnings: if errors.is_empty() {
+            warnings.collect()
+        } else {
+            Vec::new()
+        },
+        errors,
+    }
+}
+
+/// Checks the name of an object in the same namespace.
+fn check_reference(errors: &mut FieldErrors, path: &Path<'_>, name: &str) {
+    let path = path.field("name");
+    if name.is_empty() {
+        errors.required(&path, Reason::InvalidNotification, "name the object");
+    } else if let Err(problem) = names::subdomain(name) {
+        errors.invalid(&path, Reason::InvalidName, name, problem);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Slack: a message with one attachment.
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::{About, Envelope, NotAccepted, facts};
+use crate::alert::{Event, Message};
+
+/// The name of the sender by default.
+const SENDER: &str = "helmops";
+/// Maximum length of a part of the response that an error quotes, in bytes.
+const MAX_QUOTE: usize = 64;
+
+#[derive(Serialize)]
+pub(super) struct Body {
+    username: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    channel: String,
+    attachments: [Attachment; 1],
+}
+
+#[derive(Serialize)]
+struct Attachment {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    fallback: String,
+    color: &'static str,
+    author_name: String,
+    text: String,
+    mrkdwn_in: [&'static str; 1],
+    fields: Vec<Field>,
+}
+
+#[derive(Serialize)]
+struct Field {
+    title: String,
+    value: String,
+    short: bool,
+}
+
+/// How texts are written for a service.
+pub(super) struct Style {
+    /// Whether there are a fallback and a channel.
+    pub is_slack: bool,
+    /// The maximum number of fields.
+    pub fields: usize,
+    /// How a text is escaped.
+    pub escape: fn(&str) -> String,
+}
+
+pub fn body(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, serde_json::Error> {
+    let style = Style {
+        is_slack: true,
+        fields: usize::MAX,
+        escape,
+    };
+    serde_json::to_vec(&of(message, envelope, &style))
+}
+
+pub(super) fn of(message: &Message, envelope: &Envelope<'_>, style: &Style) -> Body {
+    let title = About::of(message, envelope).title();
+    let text = (style.escape)(&message.text());
+    let field = |(title, value): (String, String)| Field {
+        title: (style.escape)(&title),
+        value: (style.escape)(&value),
+        short: false,
+    };
+    let fallback = format!("{title}: {}", text.lines().next().unwrap_or_default());
+    Body {
+        username: if envelope.username.is_empty() {
+            SENDER.to_owned()
+        } else {
+            envelope.username.to_owned()
+        },
+        channel: if style.is_slack {
+            envelope.channel.to_owned()
+        } else {
+            String::new()
+        },
+        attachments: [Attachment {
+            fallback: if style.is_slack { fallback } else { String::new() },
+            color: match message.event {
+                Event::Failure => "danger",
+                Event::Resolution | Event::Ready => "good",
+            },
+            author_name: title,
+            text,
+            mrkdwn_in: ["text"],
+            fields: facts(message, envelope)
+                .into_iter()
+                .take(style.fields)
+                .map(field)
+                .collect(),
+        }],
+    }
+}
+
+/// The three characters that have a meaning in the texts of Slack.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+/// The Web API responds with status 200 to what it rejects.
+pub fn check_response(address: &Url, body: &[u8]) -> Result<(), NotAccepted> {
+    #[derive(Deserialize)]
+    struct Response {
+        ok: bool,
+        #[serde(default)]
+        error: String,
+    }
+    if !address.path().ends_with("/api/chat.postMessage") {
+        return Ok(());
+    }
+    match serde_json::from_slice(body) {
+        Ok(Response { ok: true, .. }) => Ok(()),
+        Ok(Response { error, .. }) => Err(NotAccepted(bounded_text::cut(error, MAX_QUOTE))),
+        Err(_) => Err(NotAccepted("it is not that of chat.postMessage".to_owned())),
+    }
+}

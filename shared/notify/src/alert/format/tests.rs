@@ -1,0 +1,235 @@
+use std::{fs, path::Path};
+
+use super::*;
+use crate::{
+    alert::{After, Event},
+    source::ObjectId,
+};
+
+fn subject(id: &str, version: &str, text: &str) -> Subject {
+    Subject {
+        id: ObjectId::parse(id).unwrap(),
+        uid: "6f1a".into(),
+        resource_version: "42".into(),
+        version: version.to_owned(),
+        text: text.to_owned(),
+        since: "2026-01-01T00:00:00Z".to_owned(),
+        ended: Vec::new(),
+        is_upgrade: true,
+        after: After::Unchanged,
+    }
+}
+
+fn message(event: Event, reason: &str, subjects: Vec<Subject>) -> Message {
+    Message {
+        event,
+        reason: reason.to_owned(),
+        subjects,
+    }
+}
+
+/// The messages whose payloads are compared, by name.
+fn messages() -> Vec<(&'static str, Message)> {
+    let failing = subject(
+        "HelmOp/shop/podinfo",
+        "6.5.1+b",
+        "3 of 200 clusters fail: ErrApplied: fleet/c-1: <timeout> & \"more\"\nsecond line",
+    );
+    let ready = subject("HelmOp/shop/podinfo", "6.5.1+b", "ready again in version 6.5.1+b");
+    let resolved = Subject {
+        ended: vec!["ErrApplied".to_owned(), "NotReady".to_owned()],
+        ..ready.clone()
+    };
+    let many = (0..30).map(|number| subject(&format!("HelmOp/shop/web-{number:02}"), "1.0.0", "fails"));
+    vec![
+        ("failure", message(Event::Failure, "ErrApplied", vec![failing])),
+        ("resolution", message(Event::Resolution, "Ready", vec![resolved])),
+        ("ready", message(Event::Ready, "Ready", vec![ready])),
+        (
+            "cluster",
+            message(
+                Event::Ready,
+                "Ready",
+                vec![subject("Cluster/fleet/c-1", "", "ready")],
+            ),
+        ),
+        (
+            "group",
+            message(Event::Failure, "ConnectionFailed", many.collect()),
+        ),
+    ]
+}
+
+fn payload(format: Format, address: &str, message: &Message) -> String {
+    let metadata = [
+        ("cluster", "production"),
+        ("region/zone", "eu"),
+        ("summary", "overridden"),
+        ("alertname", "mine"),
+    ];
+    let metadata = metadata
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+    let alert = NamespacedName::new("helmops-system", "all");
+    let envelope = Envelope {
+        alert: &alert,
+        alert_uid: "a1e7",
+        metadata: &metadata,
+        summary: "see the runbook",
+        channel: "#ops",
+        username: "",
+        instance: "helmops-notifier-0",
+        now: "2026-01-01T00:10:00Z".parse().unwrap(),
+    };
+    let address = Url::parse(address).unwrap();
+    let payload = format.payload(&address, message, &envelope).unwrap();
+    String::from_utf8(payload.body).unwrap()
+}
+
+/// The payloads are those in `testdata/payloads`. With `HELMOPS_WRITE_GOLDEN`, they are written.
+#[test]
+fn payloads_are_golden() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/payloads");
+    let addresses = [
+        (Format::Generic, "generic", "https://a.example"),
+        (Format::Slack, "slack", "https://hooks.slack.com/services/x"),
+        (Format::Discord, "discord", "https://discord.com/api/webhooks/x"),
+        (
+            Format::MsTeams,
+            "msteams",
+            "https://a.logic.azure.com/workflows/x",
+        ),
+        (
+            Format::MsTeams,
+            "msteams-connector",
+            "https://a.webhook.office.com/x",
+        ),
+        (
+            Format::Alertmanager,
+            "alertmanager",
+            "http://alertmanager:9093/api/v2/alerts",
+        ),
+        (Format::CdEvents, "cdevents", "https://a.example"),
+    ];
+    for (format, name, address) in addresses {
+        for (what, message) in messages() {
+            let is_grouped = message.subjects.len() > 1;
+            if format == Format::CdEvents && is_grouped
+                || format == Format::Alertmanager && message.event == Event::Ready
+            {
+                continue;
+            }
+            let body = payload(format, address, &message);
+            let value: Box<RawValue> = serde_json::from_str(&body).unwrap();
+            assert_eq!(value.get(), body, "{name} {what}: it is JSON");
+            let file = folder.join(format!("{name}-{what}.json"));
+            let text = format!("{body}\n");
+            if std::env::var_os("HELMOPS_WRITE_GOLDEN").is_some() {
+                fs::write(&file, &text).unwrap();
+            }
+            let golden = fs::read_to_string(&file).unwrap_or_default();
+            assert_eq!(text, golden, "{}", file.display());
+        }
+    }
+}
+
+#[test]
+fn a_resolved_alert_has_the_labels_of_the_one_that_fired() {
+    let labels = |event: Event, reason: &str, version: &str, ended: &[&str]| {
+        let subject = Subject {
+            ended: ended.iter().map(|reason| (*reason).to_owned()).collect(),
+            ..subject("HelmOp/shop/podinfo", version, "any text")
+        };
+        let body = payload(
+            Format::Alertmanager,
+            "http://a",
+            &message(event, reason, vec![subject]),
+        );
+        let alerts: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(alerts.as_array().unwrap().len(), 1);
+        (
+            alerts[0]["labels"].clone(),
+            alerts[0]["endsAt"].clone(),
+            alerts[0]["startsAt"].clone(),
+        )
+    };
+    let (fired, until, since) = labels(Event::Failure, "ErrApplied", "1", &[]);
+    let (resolved, end, since_when_resolved) = labels(Event::Resolution, "Ready", "2", &["ErrApplied"]);
+    assert_eq!((&fired, &since), (&resolved, &since_when_resolved));
+    assert_eq!(
+        (until, end),
+        ("2026-01-01T02:10:00Z".into(), "2026-01-01T00:10:00Z".into())
+    );
+    assert_eq!(
+        fired["alertname"], "HelmOpsHelmOpErrApplied",
+        "metadata does not override it"
+    );
+    assert_eq!(fired["region_zone"], "eu");
+}
+
+#[test]
+fn a_repeated_event_has_the_same_identity() {
+    let body = |event: Event, since: &str| {
+        let subject = Subject {
+            since: since.to_owned(),
+            ..subject("HelmOp/shop/podinfo", "1", "text")
+        };
+        let body = payload(Format::CdEvents, "http://a", &message(event, "A", vec![subject]));
+        let event: serde_json::Value = serde_json::from_str(&body).unwrap();
+        event["id"].clone()
+    };
+    let (one, two) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
+    assert_eq!(body(Event::Failure, one), body(Event::Failure, one));
+    assert_ne!(
+        body(Event::Failure, one),
+        body(Event::Failure, two),
+        "another failure"
+    );
+    assert_eq!(
+        body(Event::Ready, one),
+        body(Event::Ready, two),
+        "the same version"
+    );
+}
+
+#[test]
+fn signatures_are_those_of_the_key() {
+    // As `openssl dgst -sha256 -hmac key` prints them.
+    let body = b"The quick brown fox jumps over the lazy dog";
+    let expected = "sha256=f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8";
+    assert_eq!(sign(b"key", body), expected);
+    assert_eq!(sign_with_time(b"key", "1", b"x"), sign(b"key", b"1.x"));
+    assert_ne!(
+        sign_with_time(b"key", "1", b"x"),
+        sign_with_time(b"key", "2", b"x")
+    );
+}
+
+#[test]
+fn discord_accepts_the_format_of_slack_below_a_path() {
+    let address = |text: &str| Format::Discord.address(Url::parse(text).unwrap()).to_string();
+    assert_eq!(
+        address("https://discord.com/api/webhooks/1/x"),
+        "https://discord.com/api/webhooks/1/x/slack"
+    );
+    assert_eq!(
+        address("https://discord.com/api/webhooks/1/x/slack/"),
+        "https://discord.com/api/webhooks/1/x/slack/"
+    );
+    assert_eq!(address("https://d/x?wait=true"), "https://d/x/slack?wait=true");
+}
+
+#[test]
+fn slack_reports_errors_with_status_200() {
+    let api = Url::parse("https://slack.com/api/chat.postMessage").unwrap();
+    let hook = Url::parse("https://hooks.slack.com/services/x").unwrap();
+    let check = |address: &Url, body: &str| Format::Slack.check_response(address, body.as_bytes());
+    assert_eq!(check(&api, r#"{"ok":true,"ts":"1"}"#), Ok(()));
+    let error = check(&api, r#"{"ok":false,"error":"channel_not_found"}"#).unwrap_err();
+    assert!(
+        error.to_string().ends_with("not accepted: channel_not_found"),
+        "{error}"
+    );
+    assert!(check(&api, "<html>").is_err());
+    assert_eq!(check(&hook, "ok"), Ok(()));
+}

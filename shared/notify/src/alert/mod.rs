@@ -1,0 +1,24 @@
+//! From the states of objects to messages: which are sent, in which format.
+//!
+//! ```text
+//! status of an object ─► state ─┐
+//!                               ├─► plan ─► message ─► format ─► request
+//! reported (status of the Alert)┘                         │
+//!       ▲                                                 │
+//!       └──────────────── delivered ◄─────────────────────┘
+//! ```
+
+mod filter;
+pub mod format;
+mod message;
+mod plan;
+mod reported;
+mod state;
+
+pub use self::{
+    filter::{Filter, FilterError},
+    message::{After, Event, Message, Subject},
+    plan::{MAX_OBJECTS, Memory, Plan, REFRESH, Rules, plan},
+    reported::Reported,
+    state::{Failing, Observed, State},
+};

@@ -1,0 +1,215 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn helmop(status: &Value) -> State {
+    let object =
+        json!({ "metadata": { "name": "web", "namespace": "a", "generation": 2 }, "status": status });
+    let helmop: HelmOp = serde_json::from_str(&object.to_string()).unwrap();
+    Observed::of_helmop(&helmop).state
+}
+
+fn ready(status: &str, reason: &str, message: &str) -> Value {
+    json!({ "type": "Ready", "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "lastUpdateTime": "2026-01-01T00:05:00Z" })
+}
+
+/// A HelmOp with this summary, whose condition `Ready` is false for this reason.
+fn counted(reason: &str, summary: &Value) -> State {
+    helmop(
+        &json!({ "version": "1.0.0", "conditions": [ready("False", reason, "the message")], "summary": summary }),
+    )
+}
+
+fn failing(state: State) -> Failing {
+    match state {
+        State::Failing(failing) => *failing,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn example(name: &str, state: &str, message: &str) -> Value {
+    json!({ "name": name, "bundleState": state, "message": message })
+}
+
+fn not_ready(transitioning: bool, error: bool) -> Value {
+    let summary =
+        json!({ "state": "x", "transitioning": transitioning, "error": error, "message": ["Replicas: 0/1"] });
+    json!({ "name": "fleet/c-1", "bundleState": "NotReady", "nonReadyStatus": [
+        { "kind": "Deployment", "apiVersion": "apps/v1", "namespace": "shop", "name": "web", "summary": summary }
+    ] })
+}
+
+#[test]
+fn a_ready_helmop_has_its_version() {
+    let status = json!({ "version": "1.2.3", "conditions": [ready("True", "Ready", "")] });
+    assert_eq!(
+        helmop(&status),
+        State::Ready {
+            version: "1.2.3".into()
+        }
+    );
+}
+
+#[test]
+fn a_status_that_is_missing_or_stale_is_unknown() {
+    assert_eq!(helmop(&Value::Null), State::Unknown);
+    assert_eq!(helmop(&json!({})), State::Unknown);
+    let status = |observed: Value| json!({ "observedGeneration": observed, "conditions": [ready("True", "Ready", "")] });
+    assert_eq!(helmop(&status(json!(1))), State::Unknown);
+    assert!(matches!(helmop(&status(json!(2))), State::Ready { .. }));
+}
+
+#[test]
+fn a_helmop_that_is_not_accepted_fails_with_its_reason() {
+    let accepted = json!({ "type": "Accepted", "status": "False", "reason": "ChartNotFound", "message": "no chart web" });
+    let status = json!({ "version": "1.0.0", "conditions": [accepted, ready("False", "ChartNotFound", "no chart web")] });
+    let failing = failing(helmop(&status));
+    assert_eq!(
+        (&*failing.reason, &*failing.version, &*failing.message),
+        ("ChartNotFound", "1.0.0", "no chart web")
+    );
+}
+
+#[test]
+fn a_failed_poll_is_a_failure_of_a_ready_helmop() {
+    let polled =
+        json!({ "type": "Polled", "status": "False", "reason": "ConnectionFailed", "message": "refused" });
+    let failing = failing(helmop(
+        &json!({ "conditions": [ready("True", "Ready", ""), polled] }),
+    ));
+    assert_eq!(
+        (&*failing.reason, &*failing.message),
+        ("ConnectionFailed", "newer versions are not found: refused")
+    );
+}
+
+#[test]
+fn failed_clusters_count_while_others_progress() {
+    let summary = json!({ "desiredReady": 200, "ready": 50, "errApplied": 4, "waitApplied": 1, "outOfSync": 145, "nonReadyResources": [
+        example("fleet/c-1", "ErrApplied", "no space"), example("fleet/c-2", "ErrApplied", "timeout"),
+        example("fleet/c-3", "ErrApplied", ""), example("fleet/c-4", "WaitApplied", "x"),
+    ] });
+    let failing = failing(counted("Progressing", &summary));
+    assert_eq!(&*failing.reason, "ErrApplied");
+    assert_eq!(
+        &*failing.message,
+        "4 of 200 clusters fail: ErrApplied: fleet/c-1: no space; fleet/c-2: timeout; fleet/c-3; and 1 more"
+    );
+    assert_eq!(failing.since.unwrap().to_string(), "2026-01-01T00:00:00Z");
+}
+
+#[test]
+fn progress_is_no_failure() {
+    for summary in [
+        json!({ "desiredReady": 2, "ready": 1, "waitApplied": 1 }),
+        json!({ "desiredReady": 2, "ready": 1, "outOfSync": 1 }),
+        json!({ "desiredReady": 3, "ready": 1, "waitApplied": 1, "notReady": 1, "nonReadyResources": [not_ready(true, false)] }),
+        json!({}),
+    ] {
+        assert_eq!(counted("Progressing", &summary), State::Progressing, "{summary}");
+    }
+    assert_eq!(
+        counted("", &json!({})),
+        State::Progressing,
+        "a condition of Fleet"
+    );
+}
+
+#[test]
+fn objects_in_transition_fail_after_a_while_without_a_change() {
+    let summary = json!({ "desiredReady": 1, "notReady": 1, "nonReadyResources": [not_ready(true, false)] });
+    let failing = failing(counted("NotReady", &summary));
+    assert_eq!(failing.from.unwrap().to_string(), "2026-01-01T00:15:00Z");
+    assert_eq!(
+        &*failing.message,
+        "1 of 1 cluster fails: NotReady: fleet/c-1: deployment.apps shop/web [progressing] Replicas: 0/1"
+    );
+}
+
+#[test]
+fn objects_with_an_error_fail_immediately() {
+    for (transitioning, error) in [(false, true), (true, true), (false, false)] {
+        let summary = json!({ "desiredReady": 1, "notReady": 1, "nonReadyResources": [not_ready(transitioning, error)] });
+        let failing = failing(counted("Progressing", &summary));
+        assert_eq!((&*failing.reason, failing.from), ("NotReady", None));
+    }
+}
+
+#[test]
+fn a_changed_object_is_named_without_its_content() {
+    let summary = json!({ "desiredReady": 1, "modified": 1, "nonReadyResources": [{ "name": "fleet/c-1", "bundleState": "Modified",
+        "modifiedStatus": [{ "kind": "ConfigMap", "apiVersion": "v1", "namespace": "shop", "name": "web", "patch": "geheim" }] }] });
+    let failing = failing(counted("NotReady", &summary));
+    assert_eq!(
+        (&*failing.reason, &*failing.message),
+        (
+            "Modified",
+            "1 of 1 cluster fails: Modified: fleet/c-1: configmap.v1 shop/web was changed"
+        )
+    );
+}
+
+#[test]
+fn a_failure_without_counts_has_the_message_of_the_condition() {
+    let none = failing(counted("NoClusters", &json!({})));
+    assert_eq!((&*none.reason, &*none.message), ("NoClusters", "the message"));
+    let bundle = failing(counted("NotReady", &json!({ "desiredReady": 1, "ready": 1 })));
+    assert_eq!((&*bundle.reason, &*bundle.message), ("NotReady", "the message"));
+}
+
+#[test]
+fn texts_are_bounded() {
+    let accepted = json!({ "type": "Accepted", "status": "False", "reason": "R".repeat(500), "message": "m".repeat(5000) });
+    let failing = failing(helmop(
+        &json!({ "version": "v".repeat(500), "conditions": [accepted] }),
+    ));
+    assert!(failing.reason.len() <= MAX_REASON && failing.version.len() <= MAX_VERSION);
+    assert!(failing.message.len() <= MAX_MESSAGE);
+}
+
+#[test]
+fn bundles_and_clusters_have_states_too() {
+    let bundle = |conditions: Value| {
+        let object = json!({ "metadata": { "name": "web", "generation": 1 }, "spec": { "helm": { "version": "2.0.0" } },
+            "status": { "observedGeneration": 1, "conditions": conditions, "summary": { "desiredReady": 2, "errApplied": 1 } } });
+        Observed::of_bundle(&serde_json::from_str(&object.to_string()).unwrap()).state
+    };
+    assert_eq!(
+        bundle(json!([ready("True", "", "")])),
+        State::Ready {
+            version: "2.0.0".into()
+        }
+    );
+    let failed = failing(bundle(json!([ready("False", "NotReady", "")])));
+    assert_eq!(
+        (&*failed.version, &*failed.message),
+        ("2.0.0", "1 of 2 clusters fails: ErrApplied")
+    );
+    let cluster = |condition: Value| {
+        let object = json!({ "metadata": { "name": "c", "labels": { "a": "b" } },
+            "status": { "conditions": [condition], "summary": { "desiredReady": 3, "errApplied": 2 } } });
+        Observed::of_cluster(&serde_json::from_str(&object.to_string()).unwrap())
+    };
+    let silent = cluster(ready("Unknown", "AgentSilent", "last reported at t"));
+    assert_eq!(*silent.labels, [("a".into(), "b".into())]);
+    assert_eq!(&*failing(silent.state).reason, "AgentSilent");
+    let failed = failing(cluster(ready("False", "NotReady", "")).state);
+    assert_eq!(&*failed.message, "2 of 3 Bundles fail: ErrApplied");
+    assert_eq!(
+        cluster(ready("True", "Ready", "")).state,
+        State::Ready { version: "".into() }
+    );
+}
+
+#[test]
+fn only_labels_and_state_count_as_a_change() {
+    let observed = |version: &str, label: &str, message: &str| {
+        let object = json!({ "metadata": { "name": "web", "resourceVersion": version, "labels": { "a": label } },
+            "status": { "conditions": [ready("False", "NoClusters", message)] } });
+        Observed::of_helmop(&serde_json::from_str(&object.to_string()).unwrap())
+    };
+    let one = observed("1", "b", "m");
+    assert!(one.is_same(&observed("2", "b", "m")));
+    assert!(!one.is_same(&observed("1", "c", "m")) && !one.is_same(&observed("1", "b", "n")));
+}

@@ -1,0 +1,10 @@
+//! The functional core of notifications: pure functions over values.
+//!
+//! Alerts: [`alert`] compares the state of objects with what was reported about them, and computes messages in the format of each
+//! AlertProvider. Receivers: [`push`] verifies what registries send, and selects the HelmOps to poll. Both select objects with
+//! [`source`]. [`admit`] validates the kinds.
+
+pub mod admit;
+pub mod alert;
+pub mod push;
+pub mod source;

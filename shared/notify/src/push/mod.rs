@@ -1,0 +1,1 @@
+//! From the request of a registry to the HelmOps that are polled.
