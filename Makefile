@@ -28,10 +28,10 @@ ui-test: build tools ## Test the pages of kubectl helmop ui in a real browser (i
 	command -v chromium || command -v chromium-browser || command -v google-chrome || $(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes --no-install-recommends chromium
 	$(CARGO) test --locked --workspace --test e2e -- --ignored --nocapture cli::ui::pages
 
-chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs; an agent 20 times (9 minutes)
+chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs; an agent 30 times (10 minutes)
 	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::helmops
 	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::rollouts
-	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::agent
+	HELMOPS_CHAOS_KILLS=30 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::agent
 
 soak: build tools ## Write HelmOps for 10 minutes while certificates live for 60 s and replicas of the webhook are restarted
 	HELMOPS_SOAK_SECONDS=600 $(CARGO) test --locked --workspace --test e2e -- --nocapture certificates::soak
