@@ -20,13 +20,13 @@ use bounded_text::cut;
 use helmops_api::limits;
 use helmops_core::reason::Reason;
 use helmops_kube::PolicyCache;
-use helmops_process::{Health, Throttle};
+use helmops_process::{Bodies, BodyError, Health, Throttle};
 use helmops_trace::Tracer;
 use serde::Deserialize;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
-    body::{Bodies, BodyError},
+    body::LIMITS,
     decide,
     metrics::{AdmissionResult, Metrics, Webhook},
     review::{AdmissionRequest, AdmissionResponse},
@@ -67,7 +67,7 @@ pub struct OverloadProtection {
 impl Default for OverloadProtection {
     fn default() -> Self {
         Self {
-            bodies: Bodies::default(),
+            bodies: Bodies::new(LIMITS),
             warnings: Throttle::new(WARN_INTERVAL),
         }
     }

@@ -7,10 +7,11 @@ use anyhow::{Context, Result};
 use super::{Page, Problem, problem};
 
 /// Pages that are generated from the processes.
-const REFERENCE: [&str; 5] = [
+const REFERENCE: [&str; 6] = [
     "docs/reference/helmops-agent.md",
     "docs/reference/helmops-controller.md",
     "docs/reference/helmops-notifier.md",
+    "docs/reference/helmops-receiver.md",
     "docs/reference/helmops-webhook.md",
     "docs/reference/kubectl-helmop.md",
 ];
