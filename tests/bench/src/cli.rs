@@ -124,9 +124,10 @@ fn status() -> Value {
             "apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": format!("web-{number}"), "state": "Ready",
         })
     };
+    let conditions = ["Accepted", "Ready", "Polled"].map(condition);
     json!({
         "version": "1.2.3",
-        "conditions": ["Accepted", "Ready", "Polled"].map(condition),
+        "conditions": conditions,
         "readyClusters": 3, "desiredReadyClusters": 3,
         "lastPollingTriggered": "2026-01-01T12:00:00Z",
         "resources": (0..OBJECTS).map(object).collect::<Vec<_>>(),
