@@ -315,4 +315,14 @@ spec:
             }
         }
     }
+
+    #[test]
+    fn a_key_before_an_alias_is_where_the_alias_is() {
+        let text = "helm: &h {repo: x}\ntargets:\n- helm: *h\n";
+        let located = read_located(text, &mut Quota::default()).unwrap();
+        let source = Source::new("a.yaml".to_owned(), text.to_owned());
+        let found = locate(&source, &located.place.unwrap(), "targets[0].helm.chart", "");
+        assert_eq!((source.slice(found.span), found.alias), ("helm", None));
+        assert_eq!(source.region(found.span).line, 3);
+    }
 }
