@@ -1,6 +1,9 @@
 //! What a reconciliation uses: caches, clients, limits and retry state.
 
-use std::{collections::HashMap, sync::{Arc, Mutex}};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
 use helmops_fetch::Poster;
 use helmops_kube::lease::Leadership;

@@ -12,7 +12,10 @@ use helmops_runtime::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::{alert::Alerts, context::Context, provider::Providers, receiver::Receivers, send::Subject, watch, work::Work};
+use crate::{
+    alert::Alerts, context::Context, provider::Providers, receiver::Receivers, send::Subject, watch,
+    work::Work,
+};
 
 /// The interval of the heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(5);

@@ -27,7 +27,9 @@ pub const RECEIVERS: Controller = Controller {
 };
 
 /// From 5 ms to the longest timeout.
-const BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0];
+const BUCKETS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0,
+];
 
 /// The result of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +93,10 @@ impl Metrics {
         Ok(Self {
             reconciles: ReconcileMetrics::register(registry, &[ALERTS, PROVIDERS, RECEIVERS])?,
             messages,
-            duration: registered(registry, Histogram::with_opts(duration.buckets(BUCKETS.to_vec()))?)?,
+            duration: registered(
+                registry,
+                Histogram::with_opts(duration.buckets(BUCKETS.to_vec()))?,
+            )?,
             undelivered: registered(registry, undelivered)?,
             undelivered_of: Mutex::default(),
         })
@@ -99,7 +104,9 @@ impl Metrics {
 
     /// Counts a message that was sent.
     pub fn sent(&self, format: Format, result: Delivery, took: Duration) {
-        self.messages.with_label_values(&[format.as_str(), result.as_str()]).inc();
+        self.messages
+            .with_label_values(&[format.as_str(), result.as_str()])
+            .inc();
         self.duration.observe(took.as_secs_f64());
     }
 

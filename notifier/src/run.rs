@@ -9,7 +9,8 @@ use helmops_kube::{
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
 };
 use helmops_process::{
-    self as process, FairSemaphore, Health, OsSignals, PlainPort, Supervisor, admin, metrics, probes, telemetry,
+    self as process, FairSemaphore, Health, OsSignals, PlainPort, Supervisor, admin, metrics, probes,
+    telemetry,
 };
 use helmops_runtime::{client, workers::Workers};
 use kube::Config;

@@ -11,7 +11,7 @@ mod standing;
 mod status;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -21,7 +21,8 @@ use helmops_core::status::change;
 use helmops_kube::{key, name_of};
 use helmops_notify::{
     admit::Format,
-    alert::{Memory, Message, Plan, Reported, Rules, plan},
+    alert::{Memory, Message, Observed, Plan, Reported, Rules, plan},
+    source::ObjectId,
 };
 use helmops_process::lock;
 use helmops_runtime::{
@@ -35,10 +36,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Resource, api::ObjectMeta};
 use tracing::Span;
 
-use self::{
-    standing::Standing,
-    status::Observation,
-};
+use self::{standing::Standing, status::Observation};
 use crate::{
     context::Context,
     metrics,
@@ -95,7 +93,12 @@ impl Reconciler for Alerts<'_> {
         lock(&context.memories).remove(key);
     }
 
-    async fn reconcile(&self, key: &AlertKey, alert: &Alert, _: &mut WorkerPermit) -> Result<Done, CallError> {
+    async fn reconcile(
+        &self,
+        key: &AlertKey,
+        alert: &Alert,
+        _: &mut WorkerPermit,
+    ) -> Result<Done, CallError> {
         let context = self.context;
         let now = Timestamp::now();
         let mut next = alert.status.clone().unwrap_or_default();
@@ -108,8 +111,16 @@ impl Reconciler for Alerts<'_> {
                 next.last_delivered = timestamp(now);
             }
         }
-        let standing = standing::of(context, key, alert);
-        let (plan, message) = self.plan(key, alert, &standing, &mut reported, now);
+        let namespace = key.namespace.as_deref().unwrap_or_default();
+        let objects = context
+            .stores
+            .objects
+            .selected(alert, namespace, &context.privileged);
+        let standing = standing::of(context, key, alert, objects.len());
+        let (plan, message) = match standing.format() {
+            Some(format) => self.plan(key, alert, (format, &objects), &mut reported, now),
+            None => (Plan::default(), None),
+        };
         let observation = Observation {
             standing: &standing,
             plan: &plan,
@@ -143,34 +154,36 @@ impl Alerts<'_> {
         &self,
         key: &AlertKey,
         alert: &Alert,
-        standing: &Standing,
+        (format, objects): (Format, &BTreeMap<ObjectId, Arc<Observed>>),
         reported: &mut Reported,
         now: Timestamp,
     ) -> (Plan, Option<Message>) {
-        let Some(format) = standing.format() else {
-            return (Plan::default(), None);
-        };
-        let namespace = key.namespace.as_deref().unwrap_or_default();
-        let objects = self.context.stores.objects.selected(alert, namespace, &self.context.privileged);
         reported.forget_gone(|id| objects.contains_key(id));
         let generation = alert.metadata.generation;
         let (mut memory, rules) = {
             let mut memories = lock(&self.context.memories);
             let memory = memories.entry(key.clone()).or_default();
-            let known = memory.rules.as_ref().filter(|(of, as_format, _)| (*of, *as_format) == (generation, format));
-            let rules = known.map_or_else(|| Arc::new(Rules::of(&alert.spec, format)), |(_, _, rules)| Arc::clone(rules));
+            let known = memory
+                .rules
+                .as_ref()
+                .filter(|(of, as_format, _)| (*of, *as_format) == (generation, format));
+            let rules = known.map_or_else(
+                || Arc::new(Rules::of(&alert.spec, format)),
+                |(_, _, rules)| Arc::clone(rules),
+            );
             memory.rules = Some((generation, format, Arc::clone(&rules)));
             (memory.plan, rules)
         };
         // Without the lock: this takes milliseconds for thousands of objects.
-        let mut plan = plan(&rules, &objects, reported, &mut memory, now);
+        let mut plan = plan(&rules, objects, reported, &mut memory, now);
         let mut memories = lock(&self.context.memories);
         let kept = memories.entry(key.clone()).or_default();
         kept.plan = memory;
         if !plan.refresh.is_empty() {
             kept.refresh = std::mem::take(&mut plan.refresh).into();
         }
-        kept.refresh.retain_mut(|message| message.retain_current(reported));
+        kept.refresh
+            .retain_mut(|message| message.retain_current(reported));
         let message = plan.messages.first().or_else(|| kept.refresh.front()).cloned();
         (plan, message)
     }
@@ -207,7 +220,11 @@ impl Alerts<'_> {
         let api = Api::<Alert>::namespaced(self.context.client.clone(), &name.namespace);
         let written = MANAGER.status(&api, alert, &change).await;
         let written = written.map_err(CallError::of("update the status of", "the Alert"))?;
-        self.context.retries.alerts.pending_writes.record(key.clone(), alert, &written);
+        self.context
+            .retries
+            .alerts
+            .pending_writes
+            .record(key.clone(), alert, &written);
         // The next message need not wait for the watch.
         let written = Arc::new(Decoded::Valid(Arc::new(written)));
         self.context.stores.alerts.wrote(name, written);

@@ -70,8 +70,8 @@ impl Standing {
     }
 }
 
-/// Whether an Alert can send messages.
-pub fn of(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
+/// Whether an Alert that selects this number of objects can send messages.
+pub fn of(context: &Context, key: &AlertKey, alert: &Alert, selected: usize) -> Standing {
     let namespace = key.namespace.as_deref().unwrap_or_default();
     let mut errors = alert.errors();
     if errors.is_empty() {
@@ -80,7 +80,6 @@ pub fn of(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
     if let Some(reason) = errors.reason() {
         return Standing::Invalid(ConditionState::False(reason, errors.to_string()));
     }
-    let selected = context.stores.objects.selected(alert, namespace, &context.privileged).len();
     if selected > MAX_OBJECTS {
         let message = format!(
             "spec.eventSources select {selected} objects; at most {MAX_OBJECTS} are possible: make several Alerts of it, by namespaces or \
@@ -94,8 +93,13 @@ pub fn of(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
 fn with_provider(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
     let provider = provider_key(alert);
     let found = context.stores.providers.get(&provider);
-    let spec = found.as_ref().and_then(|found| found.valid()).map(|found| &found.spec);
-    let format = spec.and_then(|spec| Format::parse(&spec.r#type)).unwrap_or(Format::Generic);
+    let spec = found
+        .as_ref()
+        .and_then(|found| found.valid())
+        .map(|found| &found.spec);
+    let format = spec
+        .and_then(|spec| Format::parse(&spec.r#type))
+        .unwrap_or(Format::Generic);
     let blocked = |condition| Standing::Blocked { format, condition };
     let Some(found) = &found else {
         let message = format!(
@@ -116,13 +120,24 @@ fn with_provider(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
     if !errors.is_empty() {
         return not_ready(&format!("is invalid: {errors}"));
     }
-    let suspended = if alert.spec.suspend { Some("spec.suspend is set") } else { None };
-    let suspended = suspended.or_else(|| valid.spec.suspend.then_some("spec.suspend of the AlertProvider is set"));
+    let suspended = if alert.spec.suspend {
+        Some("spec.suspend is set")
+    } else {
+        None
+    };
+    let suspended = suspended.or_else(|| {
+        valid
+            .spec
+            .suspend
+            .then_some("spec.suspend of the AlertProvider is set")
+    });
     if let Some(why) = suspended {
         let message = format!("{why}: nothing is sent until it is removed");
         return blocked(ConditionState::TrueWithMessage(Reason::Suspended, message));
     }
-    let failure = context.failures.of(&[Subject::Provider(provider.clone()), Subject::Alert(key.clone())]);
+    let failure = context
+        .failures
+        .of(&[Subject::Provider(provider.clone()), Subject::Alert(key.clone())]);
     match failure {
         None => Standing::Sending { format, provider },
         Some((error, wait)) => Standing::Failing {

@@ -55,7 +55,9 @@ pub enum EndpointError {
     #[error("{0}")]
     Spec(FieldErrors),
     /// A Secret does not exist.
-    #[error("{field} names Secret {name}, which does not exist; create it in namespace {namespace}, or correct the name")]
+    #[error(
+        "{field} names Secret {name}, which does not exist; create it in namespace {namespace}, or correct the name"
+    )]
     SecretNotFound {
         /// The field with its name.
         field: &'static str,
@@ -84,9 +86,10 @@ pub enum EndpointError {
 impl ClassifiedError for EndpointError {
     fn classify(&self) -> Classified {
         match self {
-            Self::Spec(errors) => {
-                classified(errors.reason().unwrap_or(Reason::InvalidNotification), Class::Permanent)
-            }
+            Self::Spec(errors) => classified(
+                errors.reason().unwrap_or(Reason::InvalidNotification),
+                Class::Permanent,
+            ),
             Self::SecretNotFound { .. } => classified(Reason::SecretNotFound, Class::Absent),
             Self::Secret { .. } => classified(Reason::InvalidSecret, Class::Absent),
             Self::Api(error) => error.classify(),
@@ -160,15 +163,21 @@ fn of(
     let format = Format::parse(&spec.r#type).unwrap_or(Format::Generic);
     let address = match own.text("address")? {
         Some(address) => own.url("address", address)?,
-        None => Url::parse(spec.address.trim()).map_err(|_| own.problem("address", "missing, and spec.address is empty"))?,
+        None => Url::parse(spec.address.trim())
+            .map_err(|_| own.problem("address", "missing, and spec.address is empty"))?,
     };
     let token = own.text("token")?;
     let key = match (format, token) {
         (Format::GenericHmac, Some(token)) => token.as_bytes().to_vec(),
-        (Format::GenericHmac, None) => return Err(own.problem("token", "missing: it is the key of the signature")),
+        (Format::GenericHmac, None) => {
+            return Err(own.problem("token", "missing: it is the key of the signature"));
+        }
         _ => Vec::new(),
     };
-    let timeout = spec.timeout.as_deref().and_then(|text| go_duration::parse(text).ok());
+    let timeout = spec
+        .timeout
+        .as_deref()
+        .and_then(|text| go_duration::parse(text).ok());
     Ok(Endpoint {
         format,
         address: format.address(address),
@@ -277,7 +286,10 @@ impl Keys {
             (None, Some(_)) => return Err(self.problem("tls.crt", "missing, while tls.key is set")),
         };
         Ok(TlsConfig {
-            ca_certificates: ca.map(|pem| (pem.as_bytes().to_vec(), "key ca.crt of the Secret")).into_iter().collect(),
+            ca_certificates: ca
+                .map(|pem| (pem.as_bytes().to_vec(), "key ca.crt of the Secret"))
+                .into_iter()
+                .collect(),
             identity,
             insecure_skip_tls_verify: false,
         })
@@ -287,7 +299,9 @@ impl Keys {
         if self.name.is_empty() {
             return Ok(None);
         }
-        let address = self.text("address")?.ok_or_else(|| self.problem("address", "missing"))?;
+        let address = self
+            .text("address")?
+            .ok_or_else(|| self.problem("address", "missing"))?;
         Ok(Some(ProxyConfig {
             address: self.url("address", address)?,
             login: self.login()?,
@@ -298,7 +312,10 @@ impl Keys {
 /// The value of a header for basic authentication, RFC 7617.
 fn basic(username: &str, password: &str) -> String {
     use base64::{Engine, prelude::BASE64_STANDARD};
-    format!("Basic {}", BASE64_STANDARD.encode(format!("{username}:{password}")))
+    format!(
+        "Basic {}",
+        BASE64_STANDARD.encode(format!("{username}:{password}"))
+    )
 }
 
 #[cfg(test)]
@@ -308,7 +325,9 @@ mod tests {
     use super::*;
 
     fn keys(field: &'static str, data: &[(&str, &str)]) -> Keys {
-        let data = data.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
+        let data = data
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
         Keys {
             field,
             name: "s".to_owned(),
@@ -319,7 +338,12 @@ mod tests {
     fn endpoint_of(spec: &Value, own: &[(&str, &str)]) -> Result<Endpoint, EndpointError> {
         let provider = json!({ "metadata": { "name": "p", "namespace": "a" }, "spec": spec });
         let provider: AlertProvider = serde_json::from_str(&provider.to_string()).unwrap();
-        of(&provider, &keys("spec.secretRef", own), &Keys::default(), &Keys::default())
+        of(
+            &provider,
+            &keys("spec.secretRef", own),
+            &Keys::default(),
+            &Keys::default(),
+        )
     }
 
     fn error(spec: &Value, own: &[(&str, &str)]) -> String {
@@ -332,7 +356,10 @@ mod tests {
     #[test]
     fn the_address_of_the_secret_takes_precedence() {
         let spec = json!({ "type": "discord", "address": "https://a.example/x" });
-        assert_eq!(endpoint_of(&spec, &[]).unwrap().address.as_str(), "https://a.example/x/slack");
+        assert_eq!(
+            endpoint_of(&spec, &[]).unwrap().address.as_str(),
+            "https://a.example/x/slack"
+        );
         let endpoint = endpoint_of(&spec, &[("address", " https://b.example/geheim\n")]).unwrap();
         assert_eq!(endpoint.address.as_str(), "https://b.example/geheim/slack");
         assert_eq!(endpoint.timeout, TIMEOUT);
@@ -341,13 +368,24 @@ mod tests {
     #[test]
     fn credentials_are_sent_as_the_format_needs_them() {
         let spec = |r#type: &str| json!({ "type": r#type, "address": "https://a", "timeout": "3s" });
-        let own = [("token", "geheim"), ("username", "u"), ("password", "p"), ("headers", "X-Team: web\nx-n: \"1\"")];
+        let own = [
+            ("token", "geheim"),
+            ("username", "u"),
+            ("password", "p"),
+            ("headers", "X-Team: web\nx-n: \"1\""),
+        ];
         let generic = endpoint_of(&spec("generic"), &own).unwrap();
         assert_eq!(generic.headers[AUTHORIZATION], "Bearer geheim");
-        assert_eq!((&generic.headers["x-team"], &generic.headers["X-N"]), (&HeaderValue::from_static("web"), &HeaderValue::from_static("1")));
+        assert_eq!(
+            (&generic.headers["x-team"], &generic.headers["X-N"]),
+            (&HeaderValue::from_static("web"), &HeaderValue::from_static("1"))
+        );
         assert!(generic.headers[AUTHORIZATION].is_sensitive() && generic.key.is_empty());
         let hmac = endpoint_of(&spec("generic-hmac"), &own).unwrap();
-        assert_eq!((&*hmac.key, &hmac.headers[AUTHORIZATION]), (&b"geheim"[..], &HeaderValue::from_static("Basic dTpw")));
+        assert_eq!(
+            (&*hmac.key, &hmac.headers[AUTHORIZATION]),
+            (&b"geheim"[..], &HeaderValue::from_static("Basic dTpw"))
+        );
         assert_eq!(hmac.timeout, Duration::from_secs(3));
     }
 
@@ -355,11 +393,23 @@ mod tests {
     fn errors_name_field_secret_and_key() {
         let spec = json!({ "type": "generic", "address": "https://a" });
         for (key, value, expected) in [
-            ("address", "geheim", "key address of Secret s (spec.secretRef): not a URL"),
+            (
+                "address",
+                "geheim",
+                "key address of Secret s (spec.secretRef): not a URL",
+            ),
             ("address", "ftp://geheim/x", "begins with https:// or http://"),
             ("address", "https://u:geheim@a", "has a user or a password"),
-            ("username", "geheim", "key password of Secret s (spec.secretRef): missing, while username is set"),
-            ("headers", "[geheim]", "key headers of Secret s (spec.secretRef): not a YAML map"),
+            (
+                "username",
+                "geheim",
+                "key password of Secret s (spec.secretRef): missing, while username is set",
+            ),
+            (
+                "headers",
+                "[geheim]",
+                "key headers of Secret s (spec.secretRef): not a YAML map",
+            ),
             ("headers", "a: 1", "not a YAML map of header names to texts"),
             ("headers", "Host: geheim", "cannot be set"),
             ("token", "geheim\nx", "it has characters that no header can have"),
@@ -374,12 +424,30 @@ mod tests {
 
     #[test]
     fn trust_and_proxy_come_from_their_secrets() {
-        let tls = keys("spec.certSecretRef", &[("caFile", "CA"), ("tls.crt", "CERT"), ("tls.key", "KEY")]).tls().unwrap();
-        assert_eq!((tls.ca_certificates.len(), tls.identity.as_deref()), (1, Some(&b"CERT\nKEY\n"[..])));
+        let tls = keys(
+            "spec.certSecretRef",
+            &[("caFile", "CA"), ("tls.crt", "CERT"), ("tls.key", "KEY")],
+        )
+        .tls()
+        .unwrap();
+        assert_eq!(
+            (tls.ca_certificates.len(), tls.identity.as_deref()),
+            (1, Some(&b"CERT\nKEY\n"[..]))
+        );
         assert!(keys("spec.certSecretRef", &[("tls.crt", "CERT")]).tls().is_err());
-        let proxy = keys("spec.proxySecretRef", &[("address", "http://proxy:3128"), ("username", "u"), ("password", "p")]);
+        let proxy = keys(
+            "spec.proxySecretRef",
+            &[
+                ("address", "http://proxy:3128"),
+                ("username", "u"),
+                ("password", "p"),
+            ],
+        );
         let proxy = proxy.proxy().unwrap().unwrap();
-        assert_eq!((proxy.address.as_str(), proxy.login.is_some()), ("http://proxy:3128/", true));
+        assert_eq!(
+            (proxy.address.as_str(), proxy.login.is_some()),
+            ("http://proxy:3128/", true)
+        );
         assert!(keys("spec.proxySecretRef", &[]).proxy().is_err());
         assert!(Keys::default().proxy().unwrap().is_none());
     }

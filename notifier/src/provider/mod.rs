@@ -71,14 +71,24 @@ impl Reconciler for Providers<'_> {
         let generation = provider.metadata.generation;
         next.observed_generation = generation;
         let now = timestamp(Timestamp::now());
-        set_condition(&mut next.conditions, ConditionType::Ready, &state, generation, &now);
+        set_condition(
+            &mut next.conditions,
+            ConditionType::Ready,
+            &state,
+            generation,
+            &now,
+        );
         self.write(key, provider, &next).await?;
         Ok(Done::UNTIL_CHANGE)
     }
 }
 
 impl Providers<'_> {
-    async fn state(&self, key: &ProviderKey, provider: &AlertProvider) -> Result<ConditionState, EndpointError> {
+    async fn state(
+        &self,
+        key: &ProviderKey,
+        provider: &AlertProvider,
+    ) -> Result<ConditionState, EndpointError> {
         endpoint(&self.context.client, provider).await?;
         if provider.spec.suspend {
             let message = "spec.suspend is set: nothing is sent until it is removed".to_owned();
@@ -105,7 +115,11 @@ impl Providers<'_> {
         let api = Api::<AlertProvider>::namespaced(self.context.client.clone(), namespace);
         let written = MANAGER.status(&api, provider, &change).await;
         let written = written.map_err(CallError::of("update the status of", "the AlertProvider"))?;
-        self.context.retries.providers.pending_writes.record(key.clone(), provider, &written);
+        self.context
+            .retries
+            .providers
+            .pending_writes
+            .record(key.clone(), provider, &written);
         Ok(())
     }
 }

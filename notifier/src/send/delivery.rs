@@ -7,17 +7,16 @@ use helmops_fetch::{PostError, PostRequest};
 use helmops_kube::{lease::Term, name_of};
 use helmops_notify::{
     admit::Format,
-    alert::format::{COMPONENT, CONTROLLER, Envelope, SIGNATURE, TIMED_SIGNATURE, TIMESTAMP, sign, sign_with_time},
+    alert::format::{
+        COMPONENT, CONTROLLER, Envelope, SIGNATURE, TIMED_SIGNATURE, TIMESTAMP, sign, sign_with_time,
+    },
 };
 use helmops_runtime::error_class::ClassifiedError;
 use http::{HeaderValue, header::CONTENT_TYPE};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{
-    Job, Subject,
-    failures::Failure,
-};
+use super::{Job, Subject, failures::Failure};
 use crate::{
     context::Context,
     metrics::Delivery,
@@ -30,7 +29,10 @@ pub async fn deliver(context: &Context, job: &Job) -> Option<Term> {
     let _permit = context.sends.acquire(namespace).await;
     // If another replica is the leader, that one sends it.
     let term = context.leadership.term()?;
-    let (alert, provider) = (context.stores.alerts.get(&job.alert)?, context.stores.providers.get(&job.provider)?);
+    let (alert, provider) = (
+        context.stores.alerts.get(&job.alert)?,
+        context.stores.providers.get(&job.provider)?,
+    );
     let (alert, provider) = (alert.valid()?, provider.valid()?);
     let started = Instant::now();
     let format = Format::parse(&provider.spec.r#type).unwrap_or(Format::Generic);
@@ -38,7 +40,11 @@ pub async fn deliver(context: &Context, job: &Job) -> Option<Term> {
     let result = match result {
         Ok(()) => Delivery::Delivered,
         Err((subject, failure)) => {
-            let retried = if failure.is_transient { Delivery::Retried } else { Delivery::Rejected };
+            let retried = if failure.is_transient {
+                Delivery::Retried
+            } else {
+                Delivery::Rejected
+            };
             let delay = context.failures.failed(subject, &failure, fastrand::f64());
             tracing::warn!(
                 alert = name_of(&job.alert).to_string(),
@@ -91,7 +97,11 @@ async fn attempt(
         Err(error) => return Err((of_alert, failed(error, false))),
     };
     let response = context.poster.post(request).await.map_err(|error| {
-        let subject = if is_about_content(&error) { of_alert } else { of_provider.clone() };
+        let subject = if is_about_content(&error) {
+            of_alert
+        } else {
+            of_provider.clone()
+        };
         let failure = Failure {
             message: error.to_string(),
             is_transient: error.is_transient(),
@@ -145,11 +155,17 @@ fn request(
         let time = now.as_second().to_string();
         for (name, value) in [
             (SIGNATURE, sign(&endpoint.key, &payload.body)),
-            (TIMED_SIGNATURE, sign_with_time(&endpoint.key, &time, &payload.body)),
+            (
+                TIMED_SIGNATURE,
+                sign_with_time(&endpoint.key, &time, &payload.body),
+            ),
             (TIMESTAMP, time),
         ] {
             let name = http::HeaderName::from_bytes(name.as_bytes()).map_err(|error| error.to_string())?;
-            headers.insert(name, HeaderValue::from_str(&value).map_err(|error| error.to_string())?);
+            headers.insert(
+                name,
+                HeaderValue::from_str(&value).map_err(|error| error.to_string())?,
+            );
         }
     }
     Ok(PostRequest {

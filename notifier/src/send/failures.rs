@@ -72,7 +72,10 @@ impl Failures {
         let entries = lock(&self.0);
         let found = subjects.iter().filter_map(|subject| entries.get(subject));
         let last = found.max_by_key(|entry| entry.until)?;
-        Some((last.message.clone(), last.until.saturating_duration_since(Instant::now())))
+        Some((
+            last.message.clone(),
+            last.until.saturating_duration_since(Instant::now()),
+        ))
     }
 
     /// The next attempt is due immediately.
@@ -99,8 +102,15 @@ mod tests {
     fn transient_failures_are_retried_more_and_more_slowly() {
         let failures = Failures::default();
         let provider = || Subject::Provider(key("a", "p"));
-        let mut delay = |failure| failures.failed(provider(), &failure, 0.0).as_secs();
-        assert_eq!([delay(failure(true, 0)), delay(failure(true, 0)), delay(failure(true, 0))], [5, 10, 20]);
+        let delay = |failure| failures.failed(provider(), &failure, 0.0).as_secs();
+        assert_eq!(
+            [
+                delay(failure(true, 0)),
+                delay(failure(true, 0)),
+                delay(failure(true, 0))
+            ],
+            [5, 10, 20]
+        );
         assert_eq!(delay(failure(true, 100)), 100, "Retry-After");
         assert_eq!(delay(failure(true, 100_000)), 900);
         assert_eq!(delay(failure(false, 0)), 900);
@@ -110,6 +120,9 @@ mod tests {
         assert_eq!(failures.of(&[alert]), None);
         failures.forget(&provider());
         assert_eq!(failures.of(&[provider()]), None);
-        assert_eq!(failures.failed(provider(), &failure(true, 0), 1.0), Duration::from_millis(3750));
+        assert_eq!(
+            failures.failed(provider(), &failure(true, 0), 1.0),
+            Duration::from_millis(3750)
+        );
     }
 }

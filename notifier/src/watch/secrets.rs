@@ -72,7 +72,10 @@ fn naming(stores: &Stores, secret: &SecretMetadata) -> Vec<Work> {
         })
     });
     let namespace = namespace.unwrap_or_default();
-    let alerts: Vec<_> = providers.iter().flat_map(|provider| stores.alerts_of(&namespace, &provider.name)).collect();
+    let alerts: Vec<_> = providers
+        .iter()
+        .flat_map(|provider| stores.alerts_of(&namespace, &provider.name))
+        .collect();
     let providers = providers.into_iter().map(Work::Provider);
     providers
         .chain(alerts.into_iter().map(Work::Alert))

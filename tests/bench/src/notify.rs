@@ -90,7 +90,12 @@ impl Environment {
         let object = json!({
             "apiVersion": "helmops.fleet.cattle.io/v1alpha1", "kind": kind, "metadata": { "name": name }, "spec": spec,
         });
-        self.bed.kubectl().apply(&object.to_string()).await?.ok().map(drop)
+        self.bed
+            .kubectl()
+            .apply(&object.to_string())
+            .await?
+            .ok()
+            .map(drop)
     }
 
     async fn alert(&self, name: &str, grouping: &Value) -> Result<()> {
@@ -103,19 +108,24 @@ impl Environment {
     async fn create(&self, names: &[String]) -> Result<()> {
         let helmop = |name: &String| {
             let labels = json!({ "team": "web", "stage": "production" });
-            let spec = json!({ "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.x" } });
+            let spec =
+                json!({ "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.x" } });
             json!({
                 "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp", "metadata": { "name": name, "labels": labels }, "spec": spec,
             })
         };
-        self.api.create(NAMESPACE, "helmops", names.iter().map(helmop).collect()).await?;
+        self.api
+            .create(NAMESPACE, "helmops", names.iter().map(helmop).collect())
+            .await?;
         self.set(names, &ready()).await
     }
 
     async fn set(&self, names: &[String], status: &Value) -> Result<()> {
         let patch = json!({ "status": status });
         let patches = names.iter().map(|name| (name.clone(), patch.clone()));
-        self.api.patch_status(NAMESPACE, "helmops", patches.collect()).await
+        self.api
+            .patch_status(NAMESPACE, "helmops", patches.collect())
+            .await
     }
 
     async fn notifier(&self, name: &str) -> Result<Running> {
@@ -126,20 +136,32 @@ impl Environment {
     async fn failing(&self, alert: &str) -> Result<i64> {
         let path = format!("apis/helmops.fleet.cattle.io/v1alpha1/namespaces/{NAMESPACE}/alerts/{alert}");
         let alert = self.api.get(&path).await?;
-        Ok(alert.pointer("/status/failing").and_then(Value::as_i64).unwrap_or_default())
+        Ok(alert
+            .pointer("/status/failing")
+            .and_then(Value::as_i64)
+            .unwrap_or_default())
     }
 
     async fn until_failing(&self, alert: &str, number: usize) -> Result<()> {
         eventually("the status of the Alert", DEADLINE, async || {
             let failing = self.failing(alert).await?;
-            ensure!(usize::try_from(failing) == Ok(number), "{failing} of {number} fail");
+            ensure!(
+                usize::try_from(failing) == Ok(number),
+                "{failing} of {number} fail"
+            );
             Ok(())
         })
         .await
     }
 
     /// Sets a status, and waits until the Alert has reported it.
-    async fn phase(&self, notifier: &Running, names: &[String], status: &Value, failing: usize) -> Result<Phase> {
+    async fn phase(
+        &self,
+        notifier: &Running,
+        names: &[String],
+        status: &Value,
+        failing: usize,
+    ) -> Result<Phase> {
         let pid = notifier.process.pid()?;
         let (started, cpu, before) = (Instant::now(), usage::cpu_time(pid)?, self.sink.received().len());
         self.set(names, status).await?;
@@ -155,7 +177,8 @@ impl Environment {
     /// Each HelmOp has a message of its own, and the process is killed when half of them are sent.
     async fn interrupted(&self, names: &[String]) -> Result<String> {
         self.bed.kubectl().run(&["delete", "alert/grouped"]).await?.ok()?;
-        self.alert("each", &json!({ "wait": "0s", "maxMessages": 0 })).await?;
+        self.alert("each", &json!({ "wait": "0s", "maxMessages": 0 }))
+            .await?;
         let mut notifier = self.notifier("killed").await?;
         let before = self.sink.received().len();
         let started = Instant::now();
@@ -168,17 +191,26 @@ impl Environment {
         let received = self.sink.received().split_off(before);
         let name = |one: &helmops_bed::sink::Received| {
             let body = one.json();
-            body.pointer("/involvedObject/name").and_then(Value::as_str).map(str::to_owned)
+            body.pointer("/involvedObject/name")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
         };
         let names: std::collections::BTreeSet<_> = received.iter().filter_map(name).collect();
-        ensure!(names.len() == OUTAGE, "{} of {OUTAGE} HelmOps were reported", names.len());
+        ensure!(
+            names.len() == OUTAGE,
+            "{} of {OUTAGE} HelmOps were reported",
+            names.len()
+        );
         let phase = Phase {
             messages: received.len(),
             time,
             cpu: usage::cpu_time(notifier.process.pid()?)?,
             peak: usage::memory(notifier.process.pid()?)?.peak,
         };
-        let what = format!("a message for each of {OUTAGE}, and a kill in the middle ({} repeated)", received.len() - OUTAGE);
+        let what = format!(
+            "a message for each of {OUTAGE}, and a kill in the middle ({} repeated)",
+            received.len() - OUTAGE
+        );
         Ok(row(&what, &phase))
     }
 

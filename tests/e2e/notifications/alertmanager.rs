@@ -35,13 +35,24 @@ async fn an_alertmanager_shows_a_failure_and_its_end() {
     .await
     .unwrap();
     let url = format!("http://127.0.0.1:{port}/api/v2/alerts");
-    let alerts = async || -> Result<Vec<Value>> { Ok(serde_json::from_str(&probe::get(&client, &url).await?)?) };
+    let alerts =
+        async || -> Result<Vec<Value>> { Ok(serde_json::from_str(&probe::get(&client, &url).await?)?) };
 
-    fixture.provider("alertmanager", &json!({ "type": "alertmanager", "address": url })).await;
-    fixture.alert("all", "alertmanager", &json!({ "eventMetadata": { "stage": "test" }, "summary": "see the runbook" })).await;
+    fixture
+        .provider("alertmanager", &json!({ "type": "alertmanager", "address": url }))
+        .await;
+    fixture
+        .alert(
+            "all",
+            "alertmanager",
+            &json!({ "eventMetadata": { "stage": "test" }, "summary": "see the runbook" }),
+        )
+        .await;
     let names = ["web".to_owned(), "db".to_owned()];
     fixture.helmops(&names).await;
-    fixture.statuses(&names, &refused("ChartNotFound", "no chart")).await;
+    fixture
+        .statuses(&names, &refused("ChartNotFound", "no chart"))
+        .await;
     let shown = eventually("both alerts", SOON, async || {
         let shown = alerts().await?;
         ensure!(shown.len() == 2, "{shown:?}");
@@ -49,13 +60,19 @@ async fn an_alertmanager_shows_a_failure_and_its_end() {
     })
     .await
     .unwrap();
-    let web = shown.iter().find(|alert| alert["labels"]["name"] == "web").unwrap();
+    let web = shown
+        .iter()
+        .find(|alert| alert["labels"]["name"] == "web")
+        .unwrap();
     let labels = json!({
         "alertname": "HelmOpsHelmOpChartNotFound", "severity": "error", "reason": "ChartNotFound", "kind": "HelmOp", "name": "web",
         "namespace": "default", "stage": "test",
     });
     assert_eq!(web["labels"], labels);
-    assert_eq!(web["annotations"], json!({ "message": "no chart", "revision": "1.0.0", "summary": "see the runbook" }));
+    assert_eq!(
+        web["annotations"],
+        json!({ "message": "no chart", "revision": "1.0.0", "summary": "see the runbook" })
+    );
     fixture.statuses(&names[..1], &ready("1.0.0")).await;
     eventually("the end of one of them", SOON, async || {
         let shown = alerts().await?;

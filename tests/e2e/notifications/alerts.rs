@@ -5,7 +5,7 @@ use helmops_bed::sink::Sink;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
-use super::fixture::{Fixture, failing_clusters, numbered, ready, refused};
+use super::fixture::{Fixture, count, failing_clusters, numbered, ready, refused};
 use crate::harness::SOON;
 
 /// The body of a message with what changes each time left out.
@@ -25,20 +25,46 @@ fn without_times(mut body: Value) -> Value {
 async fn a_failure_and_its_end_arrive_in_every_format() {
     let fixture = Fixture::start().await.unwrap();
     let sink = Sink::start().await.unwrap();
-    fixture.secret("key", &json!({ "token": "a shared key", "headers": "X-Team: web" })).await;
-    for r#type in ["generic", "generic-hmac", "slack", "msteams", "discord", "alertmanager", "cdevents"] {
+    fixture
+        .secret(
+            "key",
+            &json!({ "token": "a shared key", "headers": "X-Team: web" }),
+        )
+        .await;
+    for r#type in [
+        "generic",
+        "generic-hmac",
+        "slack",
+        "msteams",
+        "discord",
+        "alertmanager",
+        "cdevents",
+    ] {
         let address = format!("{}/{type}", sink.url());
         let mut spec = json!({ "type": r#type, "address": address });
         if r#type == "generic-hmac" {
             spec["secretRef"] = json!({ "name": "key" });
         }
         fixture.provider(r#type, &spec).await;
-        fixture.alert(r#type, r#type, &json!({ "eventMetadata": { "cluster": "test" }, "summary": "see the runbook" })).await;
-        fixture.until_ready_is(&format!("alertprovider/{type}"), "Ready").await;
+        fixture
+            .alert(
+                r#type,
+                r#type,
+                &json!({ "eventMetadata": { "cluster": "test" }, "summary": "see the runbook" }),
+            )
+            .await;
+        fixture
+            .until_ready_is(&format!("alertprovider/{type}"), "Ready")
+            .await;
     }
     let names = ["podinfo".to_owned()];
     fixture.helmops(&names).await;
-    fixture.statuses(&names, &refused("ChartNotFound", "the index has no chart podinfo")).await;
+    fixture
+        .statuses(
+            &names,
+            &refused("ChartNotFound", "the index has no chart podinfo"),
+        )
+        .await;
     let failures = sink.until(7).await.unwrap();
     let of = |path: &str| failures.iter().find(|one| one.path == path).unwrap();
 
@@ -62,8 +88,14 @@ async fn a_failure_and_its_end_arrive_in_every_format() {
     let slack = of("/slack").json();
     assert_eq!(slack["attachments"][0]["color"], "danger");
     assert_eq!(slack["attachments"][0]["author_name"], "helmop/podinfo.default");
-    assert_eq!(of("/discord/slack").json()["attachments"][0]["text"], "the index has no chart podinfo");
-    assert_eq!(of("/msteams").json()["attachments"][0]["content"]["type"], "AdaptiveCard");
+    assert_eq!(
+        of("/discord/slack").json()["attachments"][0]["text"],
+        "the index has no chart podinfo"
+    );
+    assert_eq!(
+        of("/msteams").json()["attachments"][0]["content"]["type"],
+        "AdaptiveCard"
+    );
     let fired = of("/alertmanager").json();
     assert_eq!(fired[0]["labels"]["alertname"], "HelmOpsHelmOpChartNotFound");
     let event = of("/cdevents");
@@ -85,8 +117,16 @@ async fn a_failure_and_its_end_arrive_in_every_format() {
         fixture
             .until(&format!("alert/{alert}"), |alert| {
                 let status = &alert["status"];
-                ensure!(status["delivered"] == 2 && status["failing"] == 0, "{status}");
-                ensure!(status.get("reported").is_none_or(|reported| *reported == json!([])), "{status}");
+                ensure!(
+                    count(alert, "delivered") == 2 && count(alert, "failing") == 0,
+                    "{status}"
+                );
+                ensure!(
+                    status
+                        .get("reported")
+                        .is_none_or(|reported| *reported == json!([])),
+                    "{status}"
+                );
                 Ok(())
             })
             .await;
@@ -97,7 +137,9 @@ async fn a_failure_and_its_end_arrive_in_every_format() {
 async fn two_hundred_clusters_are_one_message_with_counts() {
     let fixture = Fixture::start().await.unwrap();
     let sink = Sink::start().await.unwrap();
-    fixture.provider("chat", &json!({ "type": "generic", "address": sink.url() })).await;
+    fixture
+        .provider("chat", &json!({ "type": "generic", "address": sink.url() }))
+        .await;
     fixture.alert("all", "chat", &json!({})).await;
     fixture.until_ready_is("alert/all", "Ready").await;
     let names = ["web".to_owned()];
@@ -109,7 +151,8 @@ async fn two_hundred_clusters_are_one_message_with_counts() {
     let received = sink.until(1).await.unwrap();
     let message = received[0].json()["message"].as_str().unwrap().to_owned();
     assert!(
-        message.contains("of 200 clusters fail: ErrApplied: fleet/c-1: no space left; fleet/c-2: no space left"),
+        message
+            .contains("of 200 clusters fail: ErrApplied: fleet/c-1: no space left; fleet/c-2: no space left"),
         "{message}"
     );
     fixture.statuses(&names, &ready("2.0.0")).await;
@@ -128,26 +171,45 @@ async fn two_hundred_clusters_are_one_message_with_counts() {
 async fn an_outage_is_one_message_and_each_new_version_one_with_severity_info() {
     let fixture = Fixture::start().await.unwrap();
     let [errors, infos] = [Sink::start().await.unwrap(), Sink::start().await.unwrap()];
-    fixture.provider("errors", &json!({ "type": "generic", "address": errors.url() })).await;
-    fixture.provider("infos", &json!({ "type": "generic", "address": infos.url() })).await;
-    fixture.alert("errors", "errors", &json!({ "exclusionList": ["(?i)never"] })).await;
-    let of_one = json!({ "eventSeverity": "info", "eventSources": [{ "kind": "HelmOp", "name": "web-0000" }] });
+    fixture
+        .provider("errors", &json!({ "type": "generic", "address": errors.url() }))
+        .await;
+    fixture
+        .provider("infos", &json!({ "type": "generic", "address": infos.url() }))
+        .await;
+    fixture
+        .alert("errors", "errors", &json!({ "exclusionList": ["(?i)never"] }))
+        .await;
+    let of_one =
+        json!({ "eventSeverity": "info", "eventSources": [{ "kind": "HelmOp", "name": "web-0000" }] });
     fixture.alert("infos", "infos", &of_one).await;
     let names = numbered("web", 100);
     fixture.helmops(&names).await;
     fixture.statuses(&names, &ready("1.0.0")).await;
-    assert_eq!(infos.until(1).await.unwrap()[0].json()["message"], "ready in version 1.0.0");
-    fixture.statuses(&names, &refused("NoMatchingVersion", "this is Never sent")).await;
+    assert_eq!(
+        infos.until(1).await.unwrap()[0].json()["message"],
+        "ready in version 1.0.0"
+    );
+    fixture
+        .statuses(&names, &refused("NoMatchingVersion", "this is Never sent"))
+        .await;
     infos.until(2).await.unwrap();
-    fixture.statuses(&names, &refused("ConnectionFailed", "connection refused")).await;
+    fixture
+        .statuses(&names, &refused("ConnectionFailed", "connection refused"))
+        .await;
     let message = errors.until(1).await.unwrap()[0].json();
     let text = message["message"].as_str().unwrap();
-    assert!(text.contains(" HelmOps fail: ConnectionFailed: default/web-0000, "), "{text}");
+    assert!(
+        text.contains(" HelmOps fail: ConnectionFailed: default/web-0000, "),
+        "{text}"
+    );
     assert_eq!(message["involvedObject"]["kind"], "Alert");
     eventually("all of them to be reported", SOON, async || {
         let received = errors.received();
         let count = |one: &helmops_bed::sink::Received| {
-            let count = one.json()["metadata"]["objects"].as_str().map_or(Ok(1), str::parse::<usize>);
+            let count = one.json()["metadata"]["objects"]
+                .as_str()
+                .map_or(Ok(1), str::parse::<usize>);
             count.unwrap()
         };
         let reported: usize = received.iter().map(count).sum();

@@ -37,7 +37,12 @@ impl Fixture {
     }
 
     pub async fn apply(&self, object: &Value) {
-        self.kubectl.apply(&object.to_string()).await.unwrap().ok().unwrap();
+        self.kubectl
+            .apply(&object.to_string())
+            .await
+            .unwrap()
+            .ok()
+            .unwrap();
     }
 
     /// An AlertProvider with this spec.
@@ -63,15 +68,23 @@ impl Fixture {
 
     /// Creates HelmOps.
     pub async fn helmops(&self, names: &[String]) {
-        let objects = names.iter().map(|name| serde_json::from_str(&helmop(name, &json!({}))).unwrap());
-        self.api.create(NAMESPACE, "helmops", objects.collect()).await.unwrap();
+        let objects = names
+            .iter()
+            .map(|name| serde_json::from_str(&helmop(name, &json!({}))).unwrap());
+        self.api
+            .create(NAMESPACE, "helmops", objects.collect())
+            .await
+            .unwrap();
     }
 
     /// Writes the status of HelmOps.
     pub async fn statuses(&self, names: &[String], status: &Value) {
         let patch = json!({ "status": status });
         let patches = names.iter().map(|name| (name.clone(), patch.clone()));
-        self.api.patch_status(NAMESPACE, "helmops", patches.collect()).await.unwrap();
+        self.api
+            .patch_status(NAMESPACE, "helmops", patches.collect())
+            .await
+            .unwrap();
     }
 
     /// Waits until the condition `Ready` of an object has this reason.
@@ -93,9 +106,20 @@ impl Fixture {
     }
 }
 
+/// A killed process holds the Lease for a shorter time than by default.
+const LEASE: [(&str, &str); 3] = [
+    ("HELMOPS_LEASE_DURATION", "6s"),
+    ("HELMOPS_RENEW_DEADLINE", "4s"),
+    ("HELMOPS_RETRY_PERIOD", "1s"),
+];
+
 /// Starts the notifier.
 pub async fn start_notifier(bed: &TestBed, name: &str) -> Result<Running> {
-    let command = |program: &Path| bed.command(program);
+    let command = |program: &Path| {
+        let mut command = bed.command(program);
+        command.envs(LEASE);
+        command
+    };
     helmops::start_notifier(bed, name, &command).await
 }
 
@@ -134,4 +158,9 @@ pub fn failing_clusters(number: i64) -> Value {
 /// Names with a number.
 pub fn numbered(prefix: &str, number: usize) -> Vec<String> {
     (0..number).map(|one| format!("{prefix}-{one:04}")).collect()
+}
+
+/// A number in the status of an Alert; zero if it is missing.
+pub fn count(alert: &Value, field: &str) -> i64 {
+    alert["status"][field].as_i64().unwrap_or_default()
 }

@@ -102,7 +102,9 @@ impl Message {
 
     /// Whether it repeats other messages.
     pub fn is_refresh(&self) -> bool {
-        self.subjects.iter().all(|subject| subject.after == After::Unchanged)
+        self.subjects
+            .iter()
+            .all(|subject| subject.after == After::Unchanged)
     }
 
     /// Its text.

@@ -60,7 +60,8 @@ impl Reported {
 
     /// Forgets objects that did not fail and are not selected any more.
     pub fn forget_gone(&mut self, is_selected: impl Fn(&ObjectId) -> bool) {
-        let is_gone = |(id, record): &(&ObjectId, &ReportedObject)| record.reasons.is_empty() && !is_selected(id);
+        let is_gone =
+            |(id, record): &(&ObjectId, &ReportedObject)| record.reasons.is_empty() && !is_selected(id);
         let gone: Vec<_> = self.iter().filter(is_gone).map(|(id, _)| id.clone()).collect();
         for id in gone {
             self.set(id, None);
