@@ -5,7 +5,7 @@ use helmops_bed::sink::Sink;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
-use super::fixture::{Fixture, failing_clusters, numbered, ready, refused};
+use super::fixture::{Fixture, count, failing_clusters, numbered, ready, refused};
 use crate::harness::SOON;
 
 /// The body of a message with what changes each time left out.
@@ -117,7 +117,10 @@ async fn a_failure_and_its_end_arrive_in_every_format() {
         fixture
             .until(&format!("alert/{alert}"), |alert| {
                 let status = &alert["status"];
-                ensure!(status["delivered"] == 2 && status["failing"] == 0, "{status}");
+                ensure!(
+                    count(alert, "delivered") == 2 && count(alert, "failing") == 0,
+                    "{status}"
+                );
                 ensure!(
                     status
                         .get("reported")
