@@ -8,12 +8,10 @@ mod token;
 
 use std::{sync::Arc, time::Duration};
 
-use helmops_api::{
-    Condition, Decoded, NamespacedName, Receiver, notifications::ReceiverStatus, timestamp::timestamp,
-};
+use helmops_api::{Decoded, NamespacedName, Receiver, timestamp::timestamp};
 use helmops_core::{
     reason::Reason,
-    status::{ConditionState, ConditionType, set_condition},
+    status::{ConditionState, ConditionType, change, set_condition},
 };
 use helmops_kube::{key, name_of};
 use helmops_notify::{
@@ -29,7 +27,7 @@ use helmops_runtime::{
 };
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
 use kube::{Api, api::ObjectMeta};
-use serde_json::json;
+use serde_json::Value;
 use tracing::Span;
 
 pub use self::published::Published;
@@ -114,8 +112,8 @@ impl Reconciler for Receivers<'_> {
             generation,
             &now,
         );
-        if status != old {
-            self.write(&name, receiver, &status).await?;
+        if let Some(change) = change(&old, &status) {
+            self.write(&name, receiver, &change).await?;
         }
         published.map(|_| Done {
             requeue_after: Some(CHECK),
@@ -190,30 +188,14 @@ impl Receivers<'_> {
         &self,
         name: &NamespacedName,
         receiver: &Receiver,
-        status: &ReceiverStatus,
+        change: &Value,
     ) -> Result<(), ReceiverError> {
         let api = Api::<Receiver>::namespaced(self.context.client.clone(), &name.namespace);
-        let change = json!({
-            "observedGeneration": status.observed_generation,
-            "conditions": conditions(&status.conditions),
-            "webhookPath": status.webhook_path,
-            "pushes": status.pushes,
-            "handledPush": status.handled_push,
-            "lastPush": status.last_push,
-            "polled": status.polled,
-        });
-        let written = MANAGER.status(&api, receiver, &change).await;
+        let written = MANAGER.status(&api, receiver, change).await;
         let written = written.map_err(CallError::of("write the status of", format!("Receiver {name}")))?;
         let key = key(&name.namespace, &name.name);
-        self.context
-            .retries
-            .receivers
-            .pending_writes
-            .record(key, receiver, &written);
+        let pending = &self.context.retries.receivers.pending_writes;
+        pending.record(key, receiver, &written);
         Ok(())
     }
-}
-
-fn conditions(conditions: &[Condition]) -> serde_json::Value {
-    serde_json::to_value(conditions).unwrap_or_default()
 }

@@ -606,7 +606,7 @@ async fn the_exposed_process_may_only_record_pushes() {
         (&everywhere, "get receivers.helmops.fleet.cattle.io", true),
         (
             &everywhere,
-            "patch receivers.helmops.fleet.cattle.io/status",
+            "patch receivers.helmops.fleet.cattle.io --subresource=status",
             true,
         ),
         (&everywhere, "patch receivers.helmops.fleet.cattle.io", false),
