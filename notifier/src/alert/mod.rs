@@ -191,9 +191,8 @@ impl Alerts<'_> {
     /// Hands a message over, if its endpoint does not fail. Returns when to try again.
     fn hand_over(&self, key: &AlertKey, standing: &Standing, message: Message) -> Option<Duration> {
         let provider = match standing {
-            Standing::Sending { provider, .. } => provider,
             Standing::Failing { wait, .. } if !wait.is_zero() => return Some(*wait),
-            Standing::Failing { provider, .. } => provider,
+            Standing::Sending { provider, .. } | Standing::Failing { provider, .. } => provider,
             Standing::Blocked { .. } | Standing::Invalid(_) => return None,
         };
         let job = Job {
