@@ -251,12 +251,20 @@ impl ControlPlane {
     async fn install(&self, crds: &[PathBuf]) -> Result<()> {
         let kubectl = self.cluster.kubectl();
         for path in crds {
-            let file = format!("--filename={}", path.display());
+            let file = helmops::source(path);
             kubectl.run(&["apply", "--server-side", &file]).await?.ok()?;
-            let established = ["wait", "--for=condition=Established", "--timeout=30s", &file];
-            kubectl.run(&established).await?.ok()?;
         }
-        Ok(())
+        if crds.is_empty() {
+            return Ok(());
+        }
+        let established = [
+            "wait",
+            "--for=condition=Established",
+            "--timeout=30s",
+            "crds",
+            "--all",
+        ];
+        kubectl.run(&established).await?.ok().map(drop)
     }
 
     fn start_controllers(&mut self) -> Result<()> {

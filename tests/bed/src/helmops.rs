@@ -208,13 +208,21 @@ pub async fn objects(tools: &Tools, folder: &str) -> Result<Vec<Value>> {
 }
 
 async fn apply_files(kubectl: &Kubectl, files: &[&str]) -> Result<()> {
-    let files = files
-        .iter()
-        .map(|file| format!("--filename={}", manifests().join(file).display()));
-    let files: Vec<_> = files.collect();
-    let mut arguments = vec!["apply", "--server-side"];
-    arguments.extend(files.iter().map(String::as_str));
-    kubectl.run(&arguments).await?.ok().map(drop)
+    for file in files {
+        let source = source(&manifests().join(file));
+        kubectl.run(&["apply", "--server-side", &source]).await?.ok()?;
+    }
+    Ok(())
+}
+
+/// The flag of kubectl for a file, a folder of files, or a kustomization.
+pub fn source(path: &Path) -> String {
+    let flag = if path.join("kustomization.yaml").exists() {
+        "kustomize"
+    } else {
+        "filename"
+    };
+    format!("--{flag}={}", path.display())
 }
 
 /// Installs helmops, and starts its processes, the agent and a chart repository, which run as long as the control plane.
