@@ -19,7 +19,7 @@ const IDLE: usize = 10_000;
 const NAMESPACE: &str = "default";
 const DEADLINE: Duration = Duration::from_mins(10);
 /// How long an idle process is measured.
-const IDLE_TIME: Duration = Duration::from_secs(60);
+const IDLE_TIME: Duration = Duration::from_mins(1);
 
 struct Environment {
     bed: TestBed,
