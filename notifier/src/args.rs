@@ -8,6 +8,7 @@ use helmops_kube::lease::LeaseArgs;
 use helmops_notify::source::Privileged;
 use helmops_process::{self as process, ProcessArgs, own_namespace};
 use thiserror::Error;
+use url::Url;
 
 /// Notifier for HelmOps: sends the messages of Alerts, and polls HelmOps whose charts registries announce to Receivers
 ///
@@ -54,6 +55,15 @@ pub struct Args {
     /// CIDRs to which no request is sent, comma-separated; they take precedence over --allow-cidrs
     #[arg(long, env = "HELMOPS_DENY_CIDRS", value_name = "CIDRS", value_delimiter = ',')]
     pub deny_cidrs: Vec<String>,
+
+    /// URL of the keys of Google, a set of JSON Web Keys, for Receivers of type gcr
+    #[arg(
+        long,
+        env = "HELMOPS_GOOGLE_KEYS_URL",
+        default_value = "https://www.googleapis.com/oauth2/v3/certs",
+        value_name = "URL"
+    )]
+    pub google_keys_url: Url,
 
     /// Flags of leader election.
     #[command(flatten)]

@@ -15,6 +15,7 @@ use kube::Client;
 use crate::{
     alert::AlertMemory,
     metrics::Metrics,
+    receiver::Published,
     send::{Failures, Outbox},
     watch::Stores,
     work::{AlertKey, ProviderKey, ReceiverKey},
@@ -34,6 +35,8 @@ pub struct Context {
     pub retries: Retries,
     /// The namespaces whose Alerts and Receivers may select objects of others.
     pub privileged: Privileged,
+    /// What the process that receives requests knows.
+    pub published: Published,
     /// Whether this replica is the leader.
     pub leadership: Leadership,
     /// The name of this process in messages.

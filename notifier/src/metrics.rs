@@ -6,7 +6,7 @@ use helmops_core::reason::Reason;
 use helmops_notify::admit::Format;
 use helmops_process::{lock, metrics::registered};
 use helmops_runtime::metrics::{Controller, ReconcileMetrics};
-use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 use crate::work::AlertKey;
 
@@ -23,7 +23,18 @@ pub const PROVIDERS: Controller = Controller {
 /// The loop of Receivers.
 pub const RECEIVERS: Controller = Controller {
     label: "receiver",
-    failures: || vec![Reason::APIError],
+    failures: || {
+        vec![
+            Reason::APIError,
+            Reason::InvalidNotification,
+            Reason::InvalidName,
+            Reason::InvalidSelector,
+            Reason::LimitExceeded,
+            Reason::NamespaceForbidden,
+            Reason::SecretNotFound,
+            Reason::InvalidSecret,
+        ]
+    },
 };
 
 /// From 5 ms to the longest timeout.
@@ -59,6 +70,8 @@ impl Delivery {
 pub struct Metrics {
     /// Of all loops.
     pub reconciles: ReconcileMetrics,
+    pushes: IntCounter,
+    polls: IntCounter,
     messages: IntCounterVec,
     duration: Histogram,
     undelivered: IntGauge,
@@ -90,7 +103,17 @@ impl Metrics {
             "helmops_alert_undelivered",
             "Messages of Alerts that wait because their endpoint fails, is missing or is suspended.",
         )?;
+        let pushes = IntCounter::new(
+            "helmops_notifier_pushes_total",
+            "Pushes to repositories that were handled.",
+        )?;
+        let polls = IntCounter::new(
+            "helmops_notifier_requested_polls_total",
+            "Polls of HelmOps that were requested for pushes.",
+        )?;
         Ok(Self {
+            pushes: registered(registry, pushes)?,
+            polls: registered(registry, polls)?,
             reconciles: ReconcileMetrics::register(registry, &[ALERTS, PROVIDERS, RECEIVERS])?,
             messages,
             duration: registered(
@@ -100,6 +123,12 @@ impl Metrics {
             undelivered: registered(registry, undelivered)?,
             undelivered_of: Mutex::default(),
         })
+    }
+
+    /// Counts pushes that were handled, and the polls that were requested for them.
+    pub fn handled(&self, pushes: usize, polls: usize) {
+        self.pushes.inc_by(pushes.try_into().unwrap_or(u64::MAX));
+        self.polls.inc_by(polls.try_into().unwrap_or(u64::MAX));
     }
 
     /// Counts a message that was sent.

@@ -22,6 +22,7 @@ use crate::{
     context::{Context, Retries},
     loops,
     metrics::Metrics,
+    receiver::{Published, google},
     send::{self, Failures},
     watch::Stores,
     writes::FIELD_MANAGER,
@@ -59,10 +60,14 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
         supervisor.spawn("leader election", election);
     }
+    let stores = Stores::default();
+    let namespace = args.namespace.clone().or_else(process::own_namespace);
+    let namespace = namespace.context("the namespace of helmops is not known; set --namespace")?;
     let (outbox, sender, sent) = send::outbox();
     let context = Arc::new(Context {
+        published: Published::new(client.clone(), namespace, stores.receivers.clone()),
         client,
-        stores: Stores::default(),
+        stores,
         workers: Workers::new(args.workers, leadership.clone(), supervisor.stop_token()),
         metrics,
         retries: Retries::default(),
@@ -78,6 +83,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     tracing::info!(version = process::version(), workers = args.workers, "starting");
     let sending = sender.run(Arc::clone(&context), supervisor.stop_token());
     supervisor.spawn("sender", work.track_future(sending));
+    let keys = google::keep(
+        Arc::clone(&context),
+        args.google_keys_url.clone(),
+        supervisor.stop_token(),
+    );
+    supervisor.spawn("keys of Google", work.track_future(keys));
     let loop_signals = loops::HealthSignals::new(&health);
     let loops = loops::run(context, sent, loop_signals, supervisor.stop_token());
     supervisor.spawn("loops", work.track_future(loops));

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use helmops_core::reason::Reason;
-use helmops_process::metrics::registered;
+use helmops_process::{BodyError, metrics::registered};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
 
-use crate::{body::BodyError, review::Operation};
+use crate::review::Operation;
 
 /// From 50 µs to 1 s: decisions take tens of microseconds, and the API server times out after seconds.
 const BUCKETS: &[f64] = &[

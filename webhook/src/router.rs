@@ -2,7 +2,7 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use axum::{
@@ -20,15 +20,17 @@ use bounded_text::cut;
 use helmops_api::limits;
 use helmops_core::reason::Reason;
 use helmops_kube::PolicyCache;
-use helmops_process::{Health, Throttle};
+use helmops_process::{Bodies, BodyError, Health, Throttle};
+use helmops_trace::Tracer;
 use serde::Deserialize;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
-    body::{Bodies, BodyError},
+    body::LIMITS,
     decide,
     metrics::{AdmissionResult, Metrics, Webhook},
     review::{AdmissionRequest, AdmissionResponse},
+    trace,
 };
 
 /// Minimum interval between warnings that any peer can cause.
@@ -51,6 +53,8 @@ pub struct AppState {
     pub policies: PolicyCache,
     /// The limits that protect against too many requests.
     pub overload: Arc<OverloadProtection>,
+    /// Records spans of traces.
+    pub tracer: Tracer,
 }
 
 /// Limits the memory for bodies, and the rate of log lines about invalid requests.
@@ -63,7 +67,7 @@ pub struct OverloadProtection {
 impl Default for OverloadProtection {
     fn default() -> Self {
         Self {
-            bodies: Bodies::default(),
+            bodies: Bodies::new(LIMITS),
             warnings: Throttle::new(WARN_INTERVAL),
         }
     }
@@ -130,6 +134,7 @@ async fn validate(
         metrics,
         policies,
         overload,
+        tracer,
         ..
     }): State<AppState>,
     request: Request,
@@ -145,7 +150,12 @@ async fn validate(
         body.as_ref(),
         |request| {
             let policies = policies.of(&request.info.namespace).unwrap_or_default();
-            decided(&metrics, request, decide::validate(request, &policies))
+            let started = SystemTime::now();
+            let decision = decide::validate(request, &policies);
+            if let Some(span) = trace::admission(&tracer, request, &decision.0, started) {
+                tracer.record(span);
+            }
+            decided(&metrics, request, decision)
         },
     )
 }

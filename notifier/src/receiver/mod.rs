@@ -1,20 +1,41 @@
-//! Receivers: the token of each, and the pushes that it has accepted.
+//! Receivers: the token of each is published for the process that receives requests, and pushes that it has recorded poll HelmOps.
 
-use std::sync::Arc;
+mod error;
+pub mod google;
+mod published;
+mod pushes;
+mod token;
 
-use helmops_api::{Decoded, Receiver};
-use helmops_kube::name_of;
+use std::{sync::Arc, time::Duration};
+
+use helmops_api::{Decoded, NamespacedName, Receiver, timestamp::timestamp};
+use helmops_core::{
+    reason::Reason,
+    status::{ConditionState, ConditionType, change, set_condition},
+};
+use helmops_kube::{key, name_of};
+use helmops_notify::{
+    admit::{Validate, forbidden_receiver_namespaces},
+    push::{Entry, path_digest, webhook_path},
+};
 use helmops_runtime::{
-    client::CallError,
+    client::{CallError, bounded},
     metrics::{Controller, ReconcileMetrics},
     reconciler::Reconciler,
-    retry_state::{Done, RetryState},
+    retry_state::{Done, Failures, RetryState},
     workers::WorkerPermit,
 };
-use kube::api::ObjectMeta;
+use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
+use kube::{Api, api::ObjectMeta};
+use serde_json::Value;
 use tracing::Span;
 
-use crate::{context::Context, metrics, work::ReceiverKey};
+pub use self::published::Published;
+use self::{error::ReceiverError, token::Token};
+use crate::{context::Context, metrics, work::ReceiverKey, writes::MANAGER};
+
+/// How often a Receiver is compared with what is published, beside changes.
+const CHECK: Duration = Duration::from_mins(10);
 
 /// The reconciler of Receivers.
 pub struct Receivers<'c> {
@@ -24,7 +45,7 @@ pub struct Receivers<'c> {
 
 impl Reconciler for Receivers<'_> {
     type Object = Receiver;
-    type Error = CallError;
+    type Error = ReceiverError;
     const CONTROLLER: Controller = metrics::RECEIVERS;
 
     fn get(&self, key: &ReceiverKey) -> Option<Arc<Decoded<Receiver>>> {
@@ -43,12 +64,138 @@ impl Reconciler for Receivers<'_> {
         tracing::error_span!("reconcile", receiver = name_of(key).to_string())
     }
 
+    async fn deleted(&self, key: &ReceiverKey) -> Result<(), ReceiverError> {
+        self.withdraw(&name_of(key)).await
+    }
+
+    async fn finalize(&self, key: &ReceiverKey, _: &Decoded<Receiver>) -> Result<(), ReceiverError> {
+        self.withdraw(&name_of(key)).await
+    }
+
     async fn reconcile(
         &self,
-        _: &ReceiverKey,
-        _: &Receiver,
+        key: &ReceiverKey,
+        receiver: &Receiver,
         _: &mut WorkerPermit,
-    ) -> Result<Done, CallError> {
-        Ok(Done::UNTIL_CHANGE)
+    ) -> Result<Done, ReceiverError> {
+        let name = name_of(key);
+        let old = receiver.status.clone().unwrap_or_default();
+        let mut status = old.clone();
+        // First, because a chart waits.
+        pushes::handle(self.context, &name, receiver, &mut status).await?;
+        let published = self.publish(&name, receiver).await;
+        let state = match &published {
+            Ok(path) => {
+                status.webhook_path.clone_from(path);
+                if receiver.spec.suspend {
+                    ConditionState::False(
+                        Reason::Suspended,
+                        "spec.suspend is set; requests are refused with 503".to_owned(),
+                    )
+                } else {
+                    ConditionState::True(Reason::Accepted)
+                }
+            }
+            Err(error) if error.is_of_user() => {
+                status.webhook_path.clear();
+                ConditionState::False(error.reason(), error.to_string())
+            }
+            Err(_) => return published.map(|_| Done::UNTIL_CHANGE),
+        };
+        let generation = receiver.metadata.generation;
+        status.observed_generation = generation;
+        let now = timestamp(Timestamp::now());
+        set_condition(
+            &mut status.conditions,
+            ConditionType::Ready,
+            &state,
+            generation,
+            &now,
+        );
+        if let Some(change) = change(&old, &status) {
+            self.write(&name, receiver, &change).await?;
+        }
+        published.map(|_| Done {
+            requeue_after: Some(CHECK),
+            failures: Failures::Reset,
+        })
+    }
+}
+
+impl Receivers<'_> {
+    /// Publishes a Receiver, and returns its path.
+    async fn publish(&self, name: &NamespacedName, receiver: &Receiver) -> Result<String, ReceiverError> {
+        let entry = self.entry(name, receiver).await;
+        let published = &self.context.published;
+        match entry {
+            Ok((digest, entry)) => {
+                published.set(name, &digest, &entry).await?;
+                Ok(webhook_path(&digest))
+            }
+            Err(error) => {
+                if error.is_of_user() {
+                    published.remove(name).await?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// What is published of a Receiver, and under which path.
+    async fn entry(
+        &self,
+        name: &NamespacedName,
+        receiver: &Receiver,
+    ) -> Result<(String, Entry), ReceiverError> {
+        let spec = &receiver.spec;
+        let errors = receiver.errors();
+        if !errors.is_empty() {
+            return Err(ReceiverError::Invalid(errors));
+        }
+        let errors = forbidden_receiver_namespaces(spec, &name.namespace, &self.context.privileged);
+        if !errors.is_empty() {
+            return Err(ReceiverError::Invalid(errors));
+        }
+        let secret_name = &spec.secret_ref.name;
+        let api = Api::<Secret>::namespaced(self.context.client.clone(), &name.namespace);
+        let secret = bounded(api.get_opt(secret_name)).await;
+        let secret = secret.map_err(CallError::of("read", format!("the Secret {secret_name}")))?;
+        let secret = secret.ok_or_else(|| ReceiverError::NoSecret(secret_name.clone()))?;
+        let token = Token::of(&secret, &spec.r#type)
+            .map_err(|error| ReceiverError::Secret(secret_name.clone(), error))?;
+        let entry = Entry {
+            namespace: name.namespace.clone(),
+            name: name.name.clone(),
+            r#type: spec.r#type.clone(),
+            events: spec.events.clone(),
+            suspended: spec.suspend,
+            email: token.email,
+            audience: token.audience,
+            token: token.token,
+        };
+        Ok((
+            path_digest(entry.token.as_bytes(), &name.namespace, &name.name),
+            entry,
+        ))
+    }
+
+    async fn withdraw(&self, name: &NamespacedName) -> Result<(), ReceiverError> {
+        self.context.published.remove(name).await
+    }
+
+    /// Writes the status, based on the version that was read: the receiving process writes pushes into it.
+    async fn write(
+        &self,
+        name: &NamespacedName,
+        receiver: &Receiver,
+        change: &Value,
+    ) -> Result<(), ReceiverError> {
+        let api = Api::<Receiver>::namespaced(self.context.client.clone(), &name.namespace);
+        let written = MANAGER.status(&api, receiver, change).await;
+        let written = written.map_err(CallError::of("write the status of", format!("Receiver {name}")))?;
+        let key = key(&name.namespace, &name.name);
+        let pending = &self.context.retries.receivers.pending_writes;
+        pending.record(key, receiver, &written);
+        Ok(())
     }
 }

@@ -110,7 +110,9 @@ pub fn watch(client: &Client, stores: &Stores, privileged: &Privileged) -> Watch
         changes: stream::select_all([
             follow(client, &stores.alerts).map(Work::Alert).boxed(),
             providers(client, stores).boxed(),
-            follow(client, &stores.receivers).map(Work::Receiver).boxed(),
+            follow_if(client, &stores.receivers, has_new_push)
+                .map(Work::Receiver)
+                .boxed(),
         ])
         .boxed(),
         states: objects::watch(client, stores, privileged),
@@ -134,10 +136,37 @@ fn providers(client: &Client, stores: &Stores) -> impl Stream<Item = Work> + Sen
     })
 }
 
+/// Whether the other process has recorded a push.
+fn has_new_push(before: &Receiver, after: &Receiver) -> bool {
+    let last = |receiver: &Receiver| {
+        let pushes = receiver.status.iter().flat_map(|status| &status.pushes);
+        pushes.map(|push| push.number).max()
+    };
+    last(after) > last(before)
+}
+
 /// Fills a cache from a watch of all namespaces, and returns the objects whose spec or metadata have changed.
 fn follow<K>(
     client: &Client,
     cache: &ObjectCache<Decoded<K>>,
+) -> impl Stream<Item = ObjectRef<Decoded<K>>> + Send + use<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    follow_if(client, cache, |_, _| false)
+}
+
+/// The same, also for objects that have changed in another way.
+fn follow_if<K>(
+    client: &Client,
+    cache: &ObjectCache<Decoded<K>>,
+    has_changed: fn(&K, &K) -> bool,
 ) -> impl Stream<Item = ObjectRef<Decoded<K>>> + Send + use<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -153,12 +182,15 @@ where
     cache
         .follow(vec![(None, log_errors(events))], |object| Some(Arc::new(object)))
         .flat_map(stream::iter)
-        .filter(|change| ready(is_relevant(change)))
+        .filter(move |change| ready(is_relevant(change, has_changed)))
         .map(|change| key(&change.name.namespace, &change.name.name))
 }
 
 /// Whether a change concerns more than the status, which the notifier itself writes.
-fn is_relevant<K: Resource<DynamicType = ()> + Clone>(change: &Change<Arc<Decoded<K>>>) -> bool {
+fn is_relevant<K: Resource<DynamicType = ()> + Clone>(
+    change: &Change<Arc<Decoded<K>>>,
+    has_changed: fn(&K, &K) -> bool,
+) -> bool {
     let (Some(before), Some(after)) = (&change.before, &change.after) else {
         return true;
     };
@@ -172,7 +204,11 @@ fn is_relevant<K: Resource<DynamicType = ()> + Clone>(change: &Change<Arc<Decode
             metadata.annotations.clone(),
         )
     };
-    version(before) != version(after)
+    let has_changed = match (before.valid(), after.valid()) {
+        (Some(before), Some(after)) => has_changed(before, after),
+        _ => false,
+    };
+    has_changed || version(before) != version(after)
 }
 
 /// The keys of the objects that match a predicate.

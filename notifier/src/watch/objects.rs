@@ -10,6 +10,7 @@ use helmops_api::{Alert, Bundle, Cluster, Decoded, HelmOp, Metadata, NamespacedN
 use helmops_kube::{Cache, Change, backoff_without_init, is_absent, log_errors, paged};
 use helmops_notify::{
     alert::Observed,
+    push::{Followed, followed_by},
     source::{Kind, ObjectId, Privileged, Selector},
 };
 use k8s_openapi::NamespaceResourceScope;
@@ -35,18 +36,22 @@ pub struct Objects {
 pub struct WatchedHelmOp {
     /// Its state and labels.
     pub observed: Arc<Observed>,
+    /// The repositories that it follows, for Receivers.
+    pub followed: Arc<[Followed]>,
 }
 
 impl WatchedHelmOp {
     fn of(helmop: &HelmOp) -> Self {
         Self {
             observed: Arc::new(Observed::of_helmop(helmop)),
+            followed: followed_by(helmop).into(),
         }
     }
 
     fn invalid(metadata: &Metadata, error: &str) -> Self {
         Self {
             observed: Arc::new(Observed::invalid(metadata, error)),
+            followed: Arc::default(),
         }
     }
 }

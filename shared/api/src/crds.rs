@@ -196,6 +196,8 @@ fn alert() -> Value {
 }
 
 fn receiver() -> Value {
+    let mut schema = structural::<Receiver>();
+    notification_limits::add_to(&mut schema, notification_limits::OF_RECEIVER);
     let columns = [
         text("Type", ".spec.type"),
         STATUS,
@@ -204,7 +206,7 @@ fn receiver() -> Value {
         wide("Path", ".status.webhookPath"),
         MESSAGE,
     ];
-    crd::<Receiver>(structural::<Receiver>(), None, &columns, true)
+    crd::<Receiver>(schema, None, &columns, true)
 }
 
 /// Fleet's CRDs have this default too, so that it is explicit in every stored object.

@@ -13,6 +13,7 @@
 pub mod admin;
 pub mod args;
 mod backoff;
+mod body;
 pub mod build_info;
 pub mod exit;
 pub mod fair;
@@ -34,6 +35,7 @@ mod throttle;
 
 pub use args::{LogFormat, ProcessArgs};
 pub use backoff::ExponentialBackoff;
+pub use body::{Bodies, BodyError, BodyLimits, RequestBody};
 pub use build_info::version;
 pub use exit::{exit, run_process, run_process_on};
 pub use fair::{FairPermit, FairSemaphore};

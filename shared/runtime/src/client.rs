@@ -148,6 +148,11 @@ impl CallError {
         }
     }
 
+    /// See [`ApiError::is_conflict`].
+    pub fn is_conflict(&self) -> bool {
+        self.source.is_conflict()
+    }
+
     /// See [`ApiError::exists_already`].
     pub fn exists_already(&self) -> bool {
         self.source.exists_already()

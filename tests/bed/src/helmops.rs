@@ -282,7 +282,11 @@ pub async fn start_controller(
 
 /// Applies what `manifests/notifications` installs, besides the processes.
 pub async fn apply_notifications(kubectl: &Kubectl) -> Result<()> {
-    apply_files(kubectl, &["notifications/rbac.yaml"]).await
+    apply_files(
+        kubectl,
+        &["notifications/rbac.yaml", "notifications/receiver/rbac.yaml"],
+    )
+    .await
 }
 
 /// Starts the notifier with its ServiceAccount, which may send requests to this machine. `command` creates the command for a program.
@@ -339,6 +343,50 @@ fn deployment(file: &str) -> Result<Value> {
     let is_deployment = |object: &Value| object.get("kind") == Some(&json!("Deployment"));
     let found = objects.into_iter().find(is_deployment);
     found.with_context(|| format!("{file} contains no Deployment"))
+}
+
+/// The receiver and its address.
+#[derive(Debug)]
+pub struct ReceiverProcess {
+    /// The process.
+    pub running: Running,
+    /// Base URL of its port for registries.
+    pub url: String,
+}
+
+/// Starts the process that receives requests of registries, with its ServiceAccount.
+pub async fn start_receiver(
+    cluster: &Cluster,
+    name: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<ReceiverProcess> {
+    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-receiver").await?;
+    let program = test_bed::binary("helmops-receiver")?;
+    let (process, [http, admin, probes]) = Process::start_on_ports(
+        name,
+        &cluster.log(name),
+        |[http, admin, probes]| {
+            let mut command = command(&program);
+            command
+                .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
+                .args(["--health-probe-bind-address", &local(probes)])
+                .args(["--bind-address", &local(http)])
+                .args(["--namespace", NAMESPACE])
+                .arg("--kubeconfig")
+                .arg(&kubeconfig);
+            command
+        },
+        async |[_, admin, _]| ready(admin).await,
+    )
+    .await?;
+    Ok(ReceiverProcess {
+        running: Running {
+            process,
+            admin: format!("http://{}", local(admin)),
+            probes: format!("http://{}", local(probes)),
+        },
+        url: format!("http://{}", local(http)),
+    })
 }
 
 /// Starts the webhook with its ServiceAccount and a certificate of a new CA.

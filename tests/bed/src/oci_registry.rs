@@ -35,15 +35,29 @@ pub struct OciRegistry {
 impl OciRegistry {
     /// A registry over plain HTTP without a login.
     pub async fn open(bed: &TestBed) -> Result<Self> {
-        Self::start(bed, None, false).await
+        Self::start(bed, None, false, "").await
     }
 
     /// A registry over TLS that requires [`LOGIN`].
     pub async fn private(bed: &TestBed) -> Result<Self> {
-        Self::start(bed, Some(PrivateCa::new("registry")?), true).await
+        Self::start(bed, Some(PrivateCa::new("registry")?), true, "").await
     }
 
-    async fn start(bed: &TestBed, tls: Option<PrivateCa>, has_login: bool) -> Result<Self> {
+    /// A registry over plain HTTP that announces pushes to a URL, with a bearer token.
+    pub async fn notifying(bed: &TestBed, url: &str, token: &str) -> Result<Self> {
+        let endpoint = format!(
+            "{{name: helmops, url: '{url}', headers: {{Authorization: ['Bearer {token}']}}, timeout: 10s, threshold: 3, backoff: 1s}}"
+        );
+        let notifications = format!("notifications: {{endpoints: [{endpoint}]}}\n");
+        Self::start(bed, None, false, &notifications).await
+    }
+
+    async fn start(
+        bed: &TestBed,
+        tls: Option<PrivateCa>,
+        has_login: bool,
+        notifications: &str,
+    ) -> Result<Self> {
         let folder = TempDir::with_prefix_in("registry-", &bed.directory)?;
         if let Some(ca) = &tls {
             let issued = ca.issue(&["127.0.0.1"])?;
@@ -60,10 +74,8 @@ impl OciRegistry {
                 let mut command = bed.command(&program);
                 let config = folder.path().join("config.yaml");
                 // Without the file the registry ends immediately, so an error is noticed.
-                let _ = std::fs::write(
-                    &config,
-                    configuration(folder.path(), port, tls.is_some(), has_login),
-                );
+                let content = configuration(folder.path(), port, tls.is_some(), has_login) + notifications;
+                let _ = std::fs::write(&config, content);
                 command.arg("serve").arg(config);
                 command
             },

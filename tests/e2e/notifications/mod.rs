@@ -1,7 +1,8 @@
-//! Alerts: messages about HelmOps, Bundles and Clusters, sent by the notifier with its manifests and permissions.
+//! Notifications: messages of Alerts, and pushes that registries announce, with the processes, manifests and permissions of both.
 
 mod alertmanager;
 mod alerts;
 mod delivery;
 mod fixture;
 mod mistakes;
+mod receivers;

@@ -1,4 +1,4 @@
-//! Size limits of Alerts and AlertProviders: in their CRDs, and at admission.
+//! Size limits of Alerts, AlertProviders and Receivers: in their CRDs, and at admission.
 
 use serde_json::Value;
 
@@ -24,6 +24,12 @@ pub const METADATA_VALUE: usize = 1_024;
 
 /// Bytes of the name of a sender, and of a channel: what Slack and Discord accept.
 pub const SENDER: usize = 80;
+
+/// Events that a Receiver accepts.
+pub const EVENTS: usize = 32;
+
+/// Bytes of the name of an event. All Receivers share one Secret.
+pub const EVENT: usize = 128;
 
 /// Limits of an Alert.
 pub const OF_ALERT: &[Limit] = &[
@@ -52,6 +58,17 @@ pub const OF_ALERT_PROVIDER: &[Limit] = &[
     ("timeout", Measure::Length, DURATION),
 ];
 
+/// Limits of a Receiver.
+pub const OF_RECEIVER: &[Limit] = &[
+    ("secretRef.name", Measure::Length, NAME),
+    ("events", Measure::Items, EVENTS),
+    ("events[]", Measure::Length, EVENT),
+    ("resources", Measure::Items, SOURCES),
+    ("resources[].name", Measure::Length, NAME),
+    ("resources[].namespace", Measure::Length, NAMESPACE),
+    ("resources[].matchLabels", Measure::Entries, MATCH_LABELS),
+];
+
 /// Adds limits of `spec` to the schema of a kind.
 pub(crate) fn add_to(schema: &mut Value, of_spec: &[Limit]) {
     let limits = of_spec.iter();
@@ -64,13 +81,14 @@ pub(crate) fn add_to(schema: &mut Value, of_spec: &[Limit]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Alert, AlertProvider, schema::structural};
+    use crate::{Alert, AlertProvider, Receiver, schema::structural};
 
     #[test]
     fn the_schemas_have_every_limit() {
         for (mut schema, limits) in [
             (structural::<Alert>(), OF_ALERT),
             (structural::<AlertProvider>(), OF_ALERT_PROVIDER),
+            (structural::<Receiver>(), OF_RECEIVER),
         ] {
             add_to(&mut schema, limits);
             for (path, measure, max) in limits {

@@ -83,7 +83,8 @@ wire! {
         /// Number of the push, counted from 1.
         "number" => number: i64,
         /// Host and path of the repository, such as `registry.example/charts/podinfo`; a path alone, such as `charts/podinfo`, if the
-        /// registry does not send its host. Empty for all repositories.
+        /// registry does not send its host. `*/` in front of a path is any host and parent, `/*` at its end all repositories below. Empty
+        /// for all repositories.
         "repository" => repository: String,
         /// The tag or version that was pushed.
         "tag" => tag: String,

@@ -130,6 +130,23 @@ impl Poster {
         read(response.map_err(late)??).await
     }
 
+    /// Reads a short document, without following redirects.
+    ///
+    /// # Errors
+    /// If there is no response, or another one than a success.
+    pub async fn get(&self, url: Url, timeout: Duration) -> Result<Vec<u8>, PostError> {
+        self.addresses.check_url(&url).map_err(FetchErrorKind::from)?;
+        let key = ClientKey {
+            tls: Arc::default(),
+            proxy: None,
+        };
+        let client = self.clients.get(&key, &origin(&url))?;
+        let response = tokio::time::timeout(timeout, execute(&client, Request::new(Method::GET, url))).await;
+        let late =
+            |_| FetchErrorKind::Timeout(format!("there is no response within {} s", timeout.as_secs_f64()));
+        read(response.map_err(late)??).await
+    }
+
     async fn follow(&self, request: PostRequest) -> Result<Response, PostError> {
         let PostRequest {
             mut url,

@@ -14,6 +14,7 @@ use kube_core::Resource;
 pub use self::{
     alert::{Severity, forbidden_namespaces},
     provider::{Format, shown_address},
+    receiver::forbidden_namespaces as forbidden_receiver_namespaces,
 };
 
 /// A kind that is validated.

@@ -7,10 +7,11 @@ use anyhow::{Context, Result};
 use super::{Page, Problem, problem};
 
 /// Pages that are generated from the processes.
-const REFERENCE: [&str; 5] = [
+const REFERENCE: [&str; 6] = [
     "docs/reference/helmops-agent.md",
     "docs/reference/helmops-controller.md",
     "docs/reference/helmops-notifier.md",
+    "docs/reference/helmops-receiver.md",
     "docs/reference/helmops-webhook.md",
     "docs/reference/kubectl-helmop.md",
 ];
@@ -32,7 +33,7 @@ const NOT_REASONS: [&str; 6] = [
 const ALERTS: &str = "manifests/monitoring/alerts.yaml";
 
 /// Flags of other programs: kubectl, Helm, kube-apiserver, cargo, cosign and the like.
-const FOREIGN_FLAGS: [&str; 44] = [
+const FOREIGN_FLAGS: [&str; 47] = [
     "--cascade",
     "--admission-control-config-file",
     "--all",
@@ -41,6 +42,7 @@ const FOREIGN_FLAGS: [&str; 44] = [
     "--certificate-oidc-issuer",
     "--context",
     "--create-namespace",
+    "--current",
     "--dry-run",
     "--duration",
     "--field-selector",
@@ -56,11 +58,13 @@ const FOREIGN_FLAGS: [&str; 44] = [
     "--help",
     "--lib",
     "--locked",
+    "--manifest",
     "--minify",
     "--namespace",
     "--output",
     "--overwrite",
     "--previous",
+    "--profile",
     "--recursive",
     "--release",
     "--replicas",

@@ -1,9 +1,20 @@
-use axum::body::Body;
 use futures::stream;
-use helmops_process::PeerBytes;
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use super::*;
+
+const MAX_BODY: usize = 7 << 20;
+const BUDGET: usize = 32 << 20;
+const PEER_BUDGET: usize = BUDGET / 2;
+const LIMITS: BodyLimits = BodyLimits {
+    max_body: MAX_BODY,
+    budget: BUDGET,
+    peer_budget: PEER_BUDGET,
+    deadline: Duration::from_secs(5),
+    grace: Duration::from_secs(2),
+    min_rate: 1 << 20,
+    large: 16 << 10,
+};
 
 /// Sends the chunks of a body.
 struct ChunkSender(mpsc::UnboundedSender<Bytes>);
@@ -44,7 +55,7 @@ fn in_chunks(bytes: usize) -> Body {
 
 #[tokio::test]
 async fn a_body_is_read_completely_and_frees_its_budget_when_dropped() {
-    let (bodies, peer) = (Bodies::default(), PeerBytes::default());
+    let (bodies, peer) = (Bodies::new(LIMITS), PeerBytes::default());
     for length in [0, 1, RESERVE_STEP, RESERVE_STEP + 1, MAX_BODY] {
         for body in [Body::from(vec![b'x'; length]), in_chunks(length)] {
             let body = bodies.read(request(body, Some(&peer))).await.unwrap();
@@ -61,7 +72,7 @@ async fn a_body_is_read_completely_and_frees_its_budget_when_dropped() {
     }
     for body in [Body::from(vec![b'x'; MAX_BODY + 1]), in_chunks(MAX_BODY + 1)] {
         let error = bodies.read(request(body, Some(&peer))).await.unwrap_err();
-        assert!(matches!(error, BodyError::TooLarge), "{error}");
+        assert!(matches!(error, BodyError::TooLarge(_)), "{error}");
     }
     assert!(uses_at_most(&peer, 0));
     assert_eq!(bodies.in_use.load(Ordering::Relaxed), 0);
@@ -88,7 +99,7 @@ fn stall(
 
 #[tokio::test(start_paused = true)]
 async fn incomplete_bodies_stay_within_the_budget_and_further_ones_are_rejected_immediately() {
-    let (bodies, mut tasks) = (Arc::new(Bodies::default()), JoinSet::new());
+    let (bodies, mut tasks) = (Arc::new(Bodies::new(LIMITS)), JoinSet::new());
     let start = Instant::now();
     let mut open = Vec::new();
     for _ in 0..40 {
@@ -106,14 +117,14 @@ async fn incomplete_bodies_stay_within_the_budget_and_further_ones_are_rejected_
     }
     assert_eq!(rejected, 36, "four of the maximum size fit");
     while tasks.join_next().await.is_some() {}
-    assert!(start.elapsed() <= DEADLINE);
+    assert!(start.elapsed() <= LIMITS.deadline);
     assert_eq!(bodies.in_use.load(Ordering::Relaxed), 0);
     bodies.read(request(in_chunks(MAX_BODY), None)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_address_cannot_use_the_whole_budget() {
-    let (bodies, mut tasks) = (Arc::new(Bodies::default()), JoinSet::new());
+    let (bodies, mut tasks) = (Arc::new(Bodies::new(LIMITS)), JoinSet::new());
     let (client, server) = (PeerBytes::default(), PeerBytes::default());
     let mut open = Vec::new();
     for _ in 0..40 {
@@ -138,7 +149,7 @@ async fn one_address_cannot_use_the_whole_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_trickles_is_cut_off_before_the_deadline() {
-    let (bodies, mut tasks) = (Arc::new(Bodies::default()), JoinSet::new());
+    let (bodies, mut tasks) = (Arc::new(Bodies::new(LIMITS)), JoinSet::new());
     let start = Instant::now();
     let sent = stall(&mut tasks, &bodies, None, 10);
     let trickle = async {
@@ -149,7 +160,7 @@ async fn a_body_that_trickles_is_cut_off_before_the_deadline() {
     let (ended, ()) = tokio::join!(tasks.join_next(), trickle);
     assert_eq!(ended.unwrap().unwrap(), "slow");
     assert!(
-        start.elapsed() < GRACE + Duration::from_secs(1),
+        start.elapsed() < LIMITS.grace + Duration::from_secs(1),
         "{:?}",
         start.elapsed()
     );
@@ -157,12 +168,16 @@ async fn a_body_that_trickles_is_cut_off_before_the_deadline() {
 
 #[tokio::test]
 async fn an_exhausted_budget_is_503_with_retry_after() {
+    let slow = BodyError::Slow {
+        grace: LIMITS.grace,
+        min_rate: LIMITS.min_rate,
+    };
     for (error, status, retry) in [
-        (BodyError::Budget, 503, Some("1")),
-        (BodyError::PeerBudget, 503, Some("1")),
+        (BodyError::Budget(1), 503, Some("1")),
+        (BodyError::PeerBudget(1), 503, Some("1")),
         (BodyError::LargeBusy, 503, Some("1")),
-        (BodyError::TooLarge, 413, None),
-        (BodyError::Slow, 408, None),
+        (BodyError::TooLarge(1), 413, None),
+        (slow, 408, None),
     ] {
         assert!(BodyError::REASONS.contains(&error.reason()));
         let response = error.into_response();

@@ -1,0 +1,128 @@
+//! What becomes of a request whose body has arrived.
+
+use std::{sync::Mutex, time::Duration};
+
+use helmops_notify::push::{
+    Announcement, BodyError, GoogleKeys, Headers, ProofError, ReceiverType, ReplayWindow, RequestDigest,
+    TokenBucket, announcements, verify,
+};
+use helmops_process::lock;
+use k8s_openapi::jiff::Timestamp;
+use thiserror::Error;
+
+use crate::{
+    limits::{REPLAY_WINDOW, REPLAYS, TOTAL},
+    table::Hook,
+};
+
+/// What all Receivers share.
+#[derive(Debug)]
+pub struct Gate {
+    replays: Mutex<ReplayWindow>,
+    total: Mutex<TokenBucket>,
+}
+
+/// A request that is accepted.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// It announces pushes, which have to be recorded.
+    Pushed {
+        /// The pushes.
+        announcements: Vec<Announcement>,
+        /// Identifies the request after it was handled; `None` if equal requests are different pushes.
+        request: Option<RequestDigest>,
+    },
+    /// It announces nothing, such as a deletion.
+    Ignored,
+    /// It was handled before.
+    Replayed,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum Refused {
+    /// The proof is missing or wrong.
+    #[error(transparent)]
+    Unauthorized(#[from] ProofError),
+    /// The body is not what the type requires.
+    #[error(transparent)]
+    Malformed(#[from] BodyError),
+    /// There were too many.
+    #[error("too many requests; repeat it later")]
+    TooMany(Duration),
+}
+
+/// A request to a Receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// The digest in its path.
+    pub path_digest: &'a str,
+    /// Its headers.
+    pub headers: &'a Headers<'a>,
+    /// Its body.
+    pub body: &'a [u8],
+    /// The time of the wall clock.
+    pub time: Timestamp,
+    /// The time since the start of the process.
+    pub now: Duration,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            replays: Mutex::new(ReplayWindow::new(REPLAY_WINDOW, REPLAYS)),
+            total: Mutex::new(TokenBucket::new(TOTAL)),
+        }
+    }
+}
+
+impl Gate {
+    /// Decides on a request. Only one with a proof costs permits of the rate limits: others must not keep the owner of the token out.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn pass(&self, hook: &Hook, keys: &GoogleKeys, incoming: Incoming<'_>) -> Result<Passed, Refused> {
+        let Incoming {
+            headers, body, now, ..
+        } = incoming;
+        verify(
+            hook.receiver_type,
+            &hook.credentials,
+            keys,
+            headers,
+            body,
+            incoming.time,
+        )?;
+        let announcements = announcements(hook.receiver_type, &hook.events, headers, body)?;
+        if announcements.is_empty() {
+            return Ok(Passed::Ignored);
+        }
+        let request = is_unique(hook.receiver_type, &announcements)
+            .then(|| RequestDigest::of(incoming.path_digest, body));
+        if request.is_some_and(|request| lock(&self.replays).was_handled(&request, now)) {
+            return Ok(Passed::Replayed);
+        }
+        lock(&hook.bucket).take(now).map_err(Refused::TooMany)?;
+        lock(&self.total).take(now).map_err(Refused::TooMany)?;
+        Ok(Passed::Pushed {
+            announcements,
+            request,
+        })
+    }
+
+    /// Records that the pushes of a request were recorded.
+    pub fn handled(&self, request: Option<RequestDigest>, now: Duration) {
+        if let Some(request) = request {
+            lock(&self.replays).handled(request, now);
+        }
+    }
+}
+
+/// Whether two equal bodies are the same push. A generic sender that names no tag sends the same body for each push, and proves with each
+/// that it has the token.
+fn is_unique(receiver_type: ReceiverType, announcements: &[Announcement]) -> bool {
+    receiver_type != ReceiverType::Generic
+        || announcements
+            .iter()
+            .any(|announcement| !announcement.tag.is_empty())
+}

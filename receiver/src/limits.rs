@@ -1,0 +1,46 @@
+//! The limits of requests.
+
+use std::time::Duration;
+
+use helmops_notify::push::Rate;
+use helmops_process::{BodyLimits, Limits};
+
+/// The limits of bodies. The largest documented payload has about 30 KiB.
+pub const BODIES: BodyLimits = BodyLimits {
+    max_body: 1 << 20,
+    budget: 16 << 20,
+    // All requests may come from one Ingress.
+    peer_budget: 8 << 20,
+    deadline: Duration::from_secs(10),
+    grace: Duration::from_secs(5),
+    min_rate: 64 << 10,
+    large: 64 << 10,
+};
+
+/// The limits of connections. A header has the time of `first_request` to arrive.
+pub const CONNECTIONS: Limits = Limits {
+    connections: 256,
+    first_request: Duration::from_secs(5),
+    // An Ingress keeps connections open for 60 s, and must close them first.
+    idle: Duration::from_secs(75),
+    request: Duration::from_secs(30),
+    ..Limits::DEFAULT
+};
+
+/// Pushes to one Receiver. A registry that pushes more often gets the time after which to repeat.
+pub const PER_RECEIVER: Rate = Rate {
+    burst: 20,
+    per_second: 2,
+};
+
+/// Pushes to all Receivers: each may cause a write.
+pub const TOTAL: Rate = Rate {
+    burst: 200,
+    per_second: 50,
+};
+
+/// How long a request that was handled is known.
+pub const REPLAY_WINDOW: Duration = Duration::from_mins(10);
+
+/// How many of them are known. Each takes less than 100 bytes.
+pub const REPLAYS: usize = 10_000;

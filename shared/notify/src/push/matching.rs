@@ -1,0 +1,231 @@
+//! Which HelmOps follow a repository.
+
+use helmops_core::chart::{registry::reference::Reference, source::ChartSource, url::Url};
+
+use super::repository::host_and_path;
+
+/// A repository that a HelmOp follows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Followed {
+    /// In lower case, without the default port.
+    host: Box<str>,
+    /// In lower case, without outer slashes.
+    path: Box<str>,
+    /// The chart in a repository with an index; empty for a registry, where it belongs to the path.
+    chart: Box<str>,
+}
+
+impl Followed {
+    /// The repository of these options; `None` if they follow none: an archive has one version, and invalid ones have no repository.
+    pub fn of(repo: &str, chart: &str) -> Option<Self> {
+        match ChartSource::of(repo, chart) {
+            ChartSource::Archive { .. } => None,
+            ChartSource::Oci { repo } => {
+                let reference = Reference::parse(repo).ok()?;
+                Some(Self::new(reference.registry, reference.repository, ""))
+            }
+            ChartSource::Repository { repo, chart } => {
+                let url = Url::parse(repo).ok()?;
+                Some(Self::new(url.host, url.path, chart))
+            }
+        }
+    }
+
+    fn new(host: &str, path: &str, chart: &str) -> Self {
+        Self {
+            host: normalized_host(host).into(),
+            path: path.trim_matches('/').to_ascii_lowercase().into(),
+            chart: chart.to_ascii_lowercase().into(),
+        }
+    }
+
+    /// Whether this is the repository that a push names. A repository with an index may be named with or without the chart.
+    ///
+    /// Case does not count: some registries send names as their users write them. One poll too many costs a request.
+    pub fn is_named_by(&self, repository: &str) -> bool {
+        if repository.is_empty() {
+            return true;
+        }
+        let repository = repository.to_ascii_lowercase();
+        if let Some(pattern) = repository.strip_prefix("*/") {
+            return match pattern.strip_suffix("/*") {
+                Some(parent) => format!("/{}/", self.path).contains(&format!("/{parent}/")),
+                None => self.paths().any(|path| {
+                    path.strip_suffix(pattern)
+                        .is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+                }),
+            };
+        }
+        let (host, path) = host_and_path(&repository);
+        host.is_none_or(|host| normalized_host(host) == *self.host) && self.paths().any(|own| own == path)
+    }
+
+    /// The paths by which a push may name it.
+    fn paths(&self) -> impl Iterator<Item = String> {
+        let with_chart = match (&*self.path, &*self.chart) {
+            (_, "") => None,
+            ("", chart) => Some(chart.to_owned()),
+            (path, chart) => Some(format!("{path}/{chart}")),
+        };
+        std::iter::once(self.path.to_string()).chain(with_chart)
+    }
+}
+
+/// A host in lower case without the default port, and under one of the names that it has.
+fn normalized_host(host: &str) -> String {
+    let host = host.to_ascii_lowercase();
+    let host = host
+        .strip_suffix(":443")
+        .or(host.strip_suffix(":80"))
+        .unwrap_or(&host);
+    match host {
+        "registry-1.docker.io" | "index.docker.io" | "registry.hub.docker.com" | "hub.docker.com" => {
+            "docker.io"
+        }
+        host => host,
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_repository_is_named_by_host_and_path() {
+        for (repo, chart, pushed, expected) in [
+            ("oci://r.example/charts/web", "", "r.example/charts/web", true),
+            ("OCI://R.example:443/charts/web", "", "r.example/charts/web", true),
+            ("oci://r.example/charts/web", "", "R.example/Charts/Web", true),
+            ("oci://r.example/charts/web", "", "charts/web", true),
+            ("oci://r.example/charts/web", "", "", true),
+            (
+                "oci://r.example/charts/web",
+                "",
+                "other.example/charts/web",
+                false,
+            ),
+            (
+                "oci://r.example:5000/charts/web",
+                "",
+                "r.example/charts/web",
+                false,
+            ),
+            ("oci://r.example/charts/web", "", "r.example/charts/web2", false),
+            ("oci://r.example/charts/web", "", "r.example/charts", false),
+            ("oci://r.example/charts/web", "", "web", false),
+            (
+                "oci://r.example/charts/web:1.2.3",
+                "",
+                "r.example/charts/web",
+                true,
+            ),
+            (
+                "oci://registry-1.docker.io/org/web",
+                "",
+                "docker.io/org/web",
+                true,
+            ),
+            ("oci://[::1]:5000/web", "", "[::1]:5000/web", true),
+            ("https://h.example/charts/", "web", "h.example/charts", true),
+            ("https://h.example/charts", "web", "h.example/charts/web", true),
+            ("https://h.example/charts", "web", "h.example/charts/api", false),
+            ("https://h.example", "web", "h.example", true),
+            ("https://h.example", "web", "h.example/web", true),
+            ("https://h.example", "web", "web", true),
+            (
+                "https://user:pass@h.example/charts?x=1",
+                "web",
+                "h.example/charts",
+                true,
+            ),
+        ] {
+            let followed = Followed::of(repo, chart).unwrap();
+            assert_eq!(followed.is_named_by(pushed), expected, "{repo} {chart} {pushed}");
+        }
+    }
+
+    #[test]
+    fn patterns_match_whole_parts_of_a_path() {
+        for (repo, pattern, expected) in [
+            ("https://n.example/repository/helm/", "*/repository/helm", true),
+            (
+                "https://n.example/nexus/repository/helm",
+                "*/repository/helm",
+                true,
+            ),
+            (
+                "https://n.example/repository/helm-old",
+                "*/repository/helm",
+                false,
+            ),
+            ("https://n.example/my-repository/helm", "*/repository/helm", false),
+            (
+                "oci://registry.gitlab.com/group/project/web",
+                "*/group/project/*",
+                true,
+            ),
+            (
+                "oci://registry.gitlab.com/group/project",
+                "*/group/project/*",
+                true,
+            ),
+            (
+                "oci://registry.gitlab.com/group/project2/web",
+                "*/group/project/*",
+                false,
+            ),
+            (
+                "https://gitlab.com/api/v4/projects/42/packages/helm/stable",
+                "*/api/v4/projects/42/*",
+                true,
+            ),
+            (
+                "https://gitlab.com/api/v4/projects/421/packages/helm/stable",
+                "*/api/v4/projects/42/*",
+                false,
+            ),
+        ] {
+            assert_eq!(
+                Followed::of(repo, "").unwrap().is_named_by(pattern),
+                expected,
+                "{repo} {pattern}"
+            );
+        }
+        let followed = Followed::of("https://n.example/repository/helm", "web").unwrap();
+        assert!(followed.is_named_by("*/helm/web"));
+    }
+
+    #[test]
+    fn what_has_no_repository_is_never_polled() {
+        for (repo, chart) in [
+            ("", "https://h/c-1.tgz"),
+            ("", "web"),
+            ("oci://h", ""),
+            ("not a url", "web"),
+            ("", ""),
+        ] {
+            assert_eq!(Followed::of(repo, chart), None, "{repo} {chart}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_matched_without_a_panic(repo in ".*", chart in ".*", pushed in ".*") {
+            if let Some(followed) = Followed::of(&repo, &chart) {
+                followed.is_named_by(&pushed);
+            }
+        }
+
+        #[test]
+        fn a_registry_is_named_by_its_own_reference(path in "[a-z0-9]{1,8}(/[a-z0-9]{1,8}){0,4}", port in prop::option::of(1_u16..)) {
+            let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+            let followed = Followed::of(&format!("oci://r.example{port}/{path}"), "").unwrap();
+            let name = format!("r.example{port}/{path}");
+            let other = format!("other.example{port}/{path}");
+            prop_assert!(followed.is_named_by(&name) && followed.is_named_by(&path) && !followed.is_named_by(&other));
+        }
+    }
+}
