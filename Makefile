@@ -25,13 +25,13 @@ test: tools monitoring ## Run all tests
 	$(TARGET)/debug/testbed permissions target/permissions
 
 ui-test: build tools ## Test the pages of kubectl helmop ui in a real browser (installs Chromium), with pictures in target/ui
-	command -v chromium || command -v chromium-browser || command -v google-chrome || $(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes chromium
+	command -v chromium || command -v chromium-browser || command -v google-chrome || $(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes --no-install-recommends chromium
 	$(CARGO) test --locked --workspace --test e2e -- --ignored --nocapture cli::ui::pages
 
-chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs; an agent 20 times (9 minutes)
+chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs; an agent 30 times (10 minutes)
 	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::helmops
 	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::rollouts
-	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::agent
+	HELMOPS_CHAOS_KILLS=30 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::agent
 
 soak: build tools ## Write HelmOps for 10 minutes while certificates live for 60 s and replicas of the webhook are restarted
 	HELMOPS_SOAK_SECONDS=600 $(CARGO) test --locked --workspace --test e2e -- --nocapture certificates::soak
@@ -47,13 +47,13 @@ lint: tools ## Check format, lints, documentation, generated files and dependenc
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked check licenses bans sources; \
 	else echo "lint: cargo-deny is not installed, so deny.toml is not checked; see .github/workflows/ci.yaml"; fi
 	# With the flags of tests/tools/build, whose cache it shares then.
-	for module in tests/truth agent/helm; do \
+	for module in tests/truth tests/tools/collector agent/helm; do \
 		(cd $$module && CGO_ENABLED=0 go vet -trimpath ./... && test -z "$$(gofmt -l .)") || exit 1; \
 	done
 
 fmt: ## Format the code
 	$(CARGO) fmt --all
-	gofmt -w tests/truth agent/helm
+	gofmt -w tests/truth tests/tools/collector agent/helm
 
 up: build tools ## Start a control plane with helmops, its agent and a chart repository, and print its KUBECONFIG
 	$(TARGET)/debug/testbed up --helmops --nodes
@@ -69,14 +69,15 @@ truth: ## Generate the truth tables of shared/semver, shared/index and shared/go
 	cd tests/truth && go run . semver ../../shared/semver/tests/truth && go run . index ../../shared/index/tests/truth && \
 	go run . tags ../../shared/index/tests/truth && go run . gotmpl ../../shared/gotmpl/tests/truth
 
-bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, the delivery to clusters, the agent beside Helm by hand, the validation of files, and the messages of Alerts
+bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, the delivery to clusters, the agent beside Helm by hand, kubectl helmop, and the messages of Alerts
 	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --workspace --bins --locked
 	$(TARGET)/release/admission-bench
 	$(TARGET)/release/index-bench
 	$(TARGET)/release/controller-bench
 	$(TARGET)/release/delivery-bench
 	$(TARGET)/release/agent-bench
-	$(TARGET)/release/validate-bench
+	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --profile cli -p helmops-cli --locked
+	$(TARGET)/release/cli-bench --program $(TARGET)/cli/kubectl-helmop
 	$(TARGET)/release/notify-bench
 
 image: build tools ## Build the images (needs buildah), say what is in them, and run their programs
@@ -93,6 +94,7 @@ tools:
 
 monitoring:
 	@tests/tools/build monitoring > /dev/null
+	@tests/tools/build collector > /dev/null
 	@tests/tools/build alertmanager > /dev/null
 
 # With examples, cargo selects the features that tests need, so that `make test` builds no dependency again.

@@ -11,6 +11,7 @@ use helmops_api::NamespacedName;
 use helmops_fetch::{Addresses, Cidr, CidrError};
 use helmops_kube::lease::LeaseArgs;
 use helmops_process::{ProcessArgs, Quantity};
+use helmops_trace::TraceArgs;
 use thiserror::Error;
 
 use crate::post_render::PostRenderArgs;
@@ -165,6 +166,10 @@ pub struct RunArgs {
     /// Flags that all processes have.
     #[command(flatten)]
     pub process: ProcessArgs,
+
+    /// Where traces are sent.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 /// Invalid flags.

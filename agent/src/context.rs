@@ -10,6 +10,7 @@ use helmops_kube::{ObjectCache, lease::Leadership};
 use helmops_process::lock;
 use helmops_release::{names::SetId, record::TestFilters, report::TestResult};
 use helmops_runtime::{client, retry_state::RetryState};
+use helmops_trace::Tracer;
 use kube::{Client, Config, runtime::reflector::ObjectRef};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
@@ -70,6 +71,8 @@ pub struct Context {
     pub releases: Releases,
     /// When failed deployments are tried again.
     pub retries: RetryState<Key>,
+    /// Records spans of traces.
+    pub tracer: Tracer,
     /// Metrics of reconciliations.
     pub metrics: Metrics,
     /// What was reported of releases.

@@ -25,6 +25,7 @@ use crate::{
     records::RecordStoreError,
     release_tests::TestError,
     upstream::GuardError,
+    values_from::ValuesFromError,
 };
 
 /// Why a reconciliation fails.
@@ -292,6 +293,15 @@ fn monitor_class(error: &MonitorError) -> Classified {
 impl From<Lacking> for AgentError {
     fn from(lacking: Lacking) -> Self {
         Self::Lacking(Box::new(lacking))
+    }
+}
+
+impl From<ValuesFromError> for AgentError {
+    fn from(error: ValuesFromError) -> Self {
+        match error {
+            ValuesFromError::Call(error) => error.into(),
+            ValuesFromError::Missing(text) => Lacking::ValuesFrom(text).into(),
+        }
     }
 }
 

@@ -31,5 +31,6 @@ mod rules;
 mod run;
 mod triggers;
 mod upstream;
+pub mod values_from;
 
 pub use self::{args::RunArgs, reference::reference, run::run};

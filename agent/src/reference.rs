@@ -6,6 +6,7 @@ use clap::CommandFactory;
 use helmops_fetch::FetchMetrics;
 use helmops_kube::lease::LeaseMetrics;
 use helmops_process::{ServeMetrics, admin, metrics::registry, probes, reference::page};
+use helmops_trace::TraceMetrics;
 use prometheus::Registry;
 
 use crate::{
@@ -40,6 +41,7 @@ fn register(registry: &Registry) -> anyhow::Result<()> {
     DriftMetrics::register(registry)?;
     FetchMetrics::register(registry)?;
     LeaseMetrics::register(registry)?;
+    TraceMetrics::register(registry)?;
     for port in [admin::PORT, probes::PORT] {
         ServeMetrics::register(registry, port.prefix)?;
     }

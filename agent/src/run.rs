@@ -15,6 +15,7 @@ use helmops_process::{
 };
 use helmops_release::health::ErrorTable;
 use helmops_runtime::{client, events, retry_state::RetryState, workers::Workers};
+use helmops_trace::Tracer;
 use kube::{Client, Config};
 use prometheus::Registry;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -74,6 +75,12 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     if let Some(access) = upstream.access.take() {
         supervisor.spawn("access", access.keep(supervisor.stop_token()));
     }
+    let (tracer, exporter) = args
+        .traces
+        .tracer("helmops-agent", args.pod_name.as_deref(), &registry)?;
+    if let Some(exporter) = exporter {
+        supervisor.spawn("traces", exporter.run(supervisor.stop_token()));
+    }
     let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
     let reports = Reports::new(events, DriftMetrics::register(&registry)?);
     let this_cluster = Downstream {
@@ -82,7 +89,14 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         leadership,
     };
     let stop = supervisor.stop_token();
-    let context = context(&args, this_cluster, upstream, &registry, (metrics, reports), stop)?;
+    let context = context(
+        &args,
+        this_cluster,
+        upstream,
+        &registry,
+        (metrics, reports, tracer),
+        stop,
+    )?;
     let context = Arc::new(context);
     tracing::info!(
         version = process::version(),
@@ -155,7 +169,7 @@ fn context(
     }: Downstream,
     upstream: Upstream,
     registry: &Registry,
-    (metrics, reports): (Metrics, Reports),
+    (metrics, reports, tracer): (Metrics, Reports, Tracer),
     stop: CancellationToken,
 ) -> anyhow::Result<Context> {
     let Upstream {
@@ -194,6 +208,7 @@ fn context(
         ),
         releases: Releases::default(),
         retries: RetryState::default(),
+        tracer,
         metrics,
         reports,
         namespace: args.namespace.clone(),

@@ -74,7 +74,7 @@ fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Fa
         .build()
         .map_err(|error| Failure::because("cannot start", &error))?;
     let result = runtime.block_on(command);
-    // A thread may still read a response that nobody waits for.
+    // A thread may still read a response that is not needed any more.
     runtime.shutdown_background();
     result
 }
@@ -83,7 +83,7 @@ fn report(failure: &Failure, console: &mut Console<'_>) {
     if failure.is_broken_pipe() {
         return;
     }
-    // What was printed before the failure comes first. If standard error is closed, there is nobody to report to.
+    // What was printed before the failure comes first. If standard error is closed, no report is possible.
     let _ = console.out.flush();
     if failure.is_reported() {
         return;

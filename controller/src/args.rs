@@ -7,6 +7,7 @@ use helmops_core::agents::{AGENT_TIMEOUT, Patience};
 use helmops_fetch::{Addresses, Cidr, CidrError};
 use helmops_kube::lease::LeaseArgs;
 use helmops_process::{self as process, MemoryLimit, ProcessArgs, Quantity};
+use helmops_trace::TraceArgs;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
@@ -124,6 +125,10 @@ pub struct Args {
     /// Flags that both processes have.
     #[command(flatten)]
     pub process: ProcessArgs,
+
+    /// Where traces are sent.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 /// A controller that can be enabled.

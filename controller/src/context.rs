@@ -4,6 +4,7 @@ use std::{sync::atomic::AtomicBool, time::Duration};
 
 use helmops_fetch::Resolver;
 use helmops_runtime::{compute::Compute, events::Events, retry_state::RetryState, workers::Workers};
+use helmops_trace::Tracer;
 use kube::Client;
 
 use crate::{
@@ -32,6 +33,8 @@ pub struct Context {
     pub compute: Compute,
     /// The queue of Events.
     pub events: Events,
+    /// Records spans of traces.
+    pub tracer: Tracer,
     /// The metrics.
     pub metrics: Metrics,
     /// The retry state of all objects.

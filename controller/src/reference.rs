@@ -7,6 +7,7 @@ use helmops_api::{Decoded, HelmOp};
 use helmops_fetch::FetchMetrics;
 use helmops_kube::lease::LeaseMetrics;
 use helmops_process::{ServeMetrics, admin, metrics::registry, probes, reference::page};
+use helmops_trace::TraceMetrics;
 use prometheus::Registry;
 
 use crate::{Args, fleet_metrics, metrics::Metrics};
@@ -25,6 +26,7 @@ fn register(registry: &Registry) -> anyhow::Result<()> {
     Metrics::register(registry)?;
     FetchMetrics::register(registry)?;
     LeaseMetrics::register(registry)?;
+    TraceMetrics::register(registry)?;
     for port in [admin::PORT, probes::PORT] {
         ServeMetrics::register(registry, port.prefix)?;
     }

@@ -68,6 +68,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
         supervisor.spawn("leader election", election);
     }
+    let instance = args.pod_name.as_deref();
+    let (tracer, exporter) = args.traces.tracer("helmops-controller", instance, &registry)?;
+    if let Some(exporter) = exporter {
+        supervisor.spawn("traces", exporter.run(supervisor.stop_token()));
+    }
     let bounds = MemoryBounds::of(memory_limit.bytes(), args.cache_size());
     let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
     let scope = args.scope();
@@ -82,6 +87,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         workers: Workers::new(args.workers, leadership, supervisor.stop_token()),
         compute: Compute::default(),
         events,
+        tracer,
         metrics,
         retries: Retries::default(),
         min_polling_interval: args.min_polling_interval,

@@ -44,5 +44,6 @@ mod certificates;
 mod install;
 mod monitoring;
 mod notifications;
+mod traces;
 
 mod chaos;

@@ -8,6 +8,7 @@ use helmops_certs::{
     pair::PairPaths,
 };
 use helmops_process::{self as runtime, ProcessArgs};
+use helmops_trace::TraceArgs;
 use thiserror::Error;
 
 /// Admission webhook for HelmOps: sets defaults, and denies HelmOps that can never work with an exact error
@@ -85,6 +86,10 @@ pub struct Args {
     /// Flags of both processes.
     #[command(flatten)]
     pub process: ProcessArgs,
+
+    /// Where traces are sent.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 /// The source of the serving certificate.

@@ -20,6 +20,7 @@ mod reference;
 mod review;
 mod router;
 mod run;
+mod trace;
 
 pub use args::Args;
 pub use reference::reference;

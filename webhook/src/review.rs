@@ -63,6 +63,8 @@ pub struct RequestInfo<'a> {
     pub name: Cow<'a, str>,
     /// Namespace of the object.
     pub namespace: Cow<'a, str>,
+    /// Whether the object is not stored.
+    pub is_dry_run: bool,
 }
 
 /// The operation on an object.
@@ -114,6 +116,8 @@ struct WireRequest<'a, T> {
     name: Cow<'a, str>,
     #[serde(default, borrow)]
     namespace: Cow<'a, str>,
+    #[serde(default)]
+    dry_run: Option<bool>,
     #[serde(default = "Option::default")]
     object: Option<T>,
     #[serde(default, borrow)]
@@ -153,6 +157,7 @@ impl<'a, T: Deserialize<'a>> AdmissionRequest<'a, T> {
                 sub_resource: request.sub_resource,
                 name: request.name,
                 namespace: request.namespace,
+                is_dry_run: request.dry_run == Some(true),
             },
             object: object(request.object),
             old_object: request.old_object,

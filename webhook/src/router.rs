@@ -2,7 +2,7 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use axum::{
@@ -21,6 +21,7 @@ use helmops_api::limits;
 use helmops_core::reason::Reason;
 use helmops_kube::PolicyCache;
 use helmops_process::{Bodies, BodyError, Health, Throttle};
+use helmops_trace::Tracer;
 use serde::Deserialize;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -29,6 +30,7 @@ use crate::{
     decide,
     metrics::{AdmissionResult, Metrics, Webhook},
     review::{AdmissionRequest, AdmissionResponse},
+    trace,
 };
 
 /// Minimum interval between warnings that any peer can cause.
@@ -51,6 +53,8 @@ pub struct AppState {
     pub policies: PolicyCache,
     /// The limits that protect against too many requests.
     pub overload: Arc<OverloadProtection>,
+    /// Records spans of traces.
+    pub tracer: Tracer,
 }
 
 /// Limits the memory for bodies, and the rate of log lines about invalid requests.
@@ -130,6 +134,7 @@ async fn validate(
         metrics,
         policies,
         overload,
+        tracer,
         ..
     }): State<AppState>,
     request: Request,
@@ -145,7 +150,12 @@ async fn validate(
         body.as_ref(),
         |request| {
             let policies = policies.of(&request.info.namespace).unwrap_or_default();
-            decided(&metrics, request, decide::validate(request, &policies))
+            let started = SystemTime::now();
+            let decision = decide::validate(request, &policies);
+            if let Some(span) = trace::admission(&tracer, request, &decision.0, started) {
+                tracer.record(span);
+            }
+            decided(&metrics, request, decision)
         },
     )
 }

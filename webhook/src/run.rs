@@ -77,6 +77,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         &health,
         &mut supervisor,
     )?;
+    let (tracer, exporter) = args.traces.tracer("helmops-webhook", None, &registry)?;
+    if let Some(exporter) = exporter {
+        supervisor.spawn("traces", exporter.run(supervisor.stop_token()));
+    }
     let limits = Limits {
         drain: args.process.drain(),
         ..Limits::default()
@@ -90,6 +94,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             health,
             policies: policy_cache,
             overload: Arc::default(),
+            tracer,
         }),
         limits,
         serve_metrics,

@@ -13,6 +13,7 @@ pub mod arguments;
 pub mod chart_archive;
 pub mod child;
 mod crd_archive;
+mod discovery_cache;
 pub mod kubeconfig;
 mod metrics;
 pub mod outcome;
@@ -28,6 +29,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use helmops_trace::{in_span, set_attribute};
 use tokio::{process::Command, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
@@ -130,12 +132,16 @@ impl Helm {
         let acquired = tokio::select! {
             biased;
             () = stop.cancelled() => return Err(Failure::new(FailureReason::Stopped, "the agent stops")),
-            acquired = self.permits.acquire() => acquired,
+            acquired = self.permits.acquire(&request.action) => acquired,
         };
         let _permit = acquired.map_err(|error| self.not_started(&error))?;
         let _running = self.metrics.running();
         let (action, started) = (request.action.name(), Instant::now());
-        let result = self.run_now(request, kubeconfig, stop).await;
+        let work = async {
+            set_attribute("helmops.action", || action);
+            self.run_now(request, kubeconfig, stop).await
+        };
+        let result = Box::pin(in_span("run Helm", work)).await;
         let failure = result.as_ref().err().map(|failure| failure.reason);
         self.metrics.ended(action, failure, started.elapsed());
         result
@@ -228,6 +234,7 @@ impl Helm {
             .env("HELM_CACHE_HOME", home.join("cache"))
             .env("HELM_CONFIG_HOME", home.join("config"))
             .env("HELM_DATA_HOME", home.join("data"))
+            .env(discovery_cache::VARIABLE, workspace.kinds())
             .env("HELM_PLUGINS", workspace.plugins())
             // Plugins that add commands: there are none.
             .env("HELM_NO_PLUGINS", "1")

@@ -5,7 +5,7 @@
 //!              ▲                 ├─► install, upgrade (`run`)          ─┤
 //!              │                 ├─► roll back, uninstall (`remediate`) ─┤
 //!              │                 └─► unlock, forget                  ─┤
-//!              └──────────────────────────────────────────────────────┘ until nothing is to be done, or the next attempt is due later
+//!              └──────────────────────────────────────────────────────┘ until nothing is to be done, or an attempt has failed and is remediated
 //! ```
 
 use helmops_release::{
@@ -31,9 +31,16 @@ use crate::{
     inputs,
 };
 
-/// How many actions one reconciliation takes at most: unlock, finish an uninstallation, install, remediate, install again, and one for a
-/// change in between.
+/// How many actions one reconciliation takes at most: unlock, finish an uninstallation, install, remediate, and some for changes in
+/// between.
 const MAX_ACTIONS: usize = 7;
+
+/// Whether this reconciliation has had a failure, which the status does not show yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failures {
+    Reported,
+    New,
+}
 
 impl Deployment<'_> {
     /// Takes the actions that are needed, one after the other.
@@ -63,17 +70,17 @@ impl Deployment<'_> {
         }
         self.check_backoff()?;
         self.check_dependencies()?;
-        self.take_steps(copies).await
+        self.take_steps(copies, Failures::Reported).await
     }
 
-    /// An attempt failed although Helm succeeded. The record gets the failure, and what follows from it is done.
-    ///
-    /// # Errors
-    /// If that fails; and the failure itself, unless the release was deployed again.
-    pub async fn fail(&self, deployed: &Deployed, failure: Failure) -> Result<Deployed, AgentError> {
+    /// An attempt failed although Helm succeeded. The record gets the failure, and the remediation follows. Returns what is to be
+    /// reported.
+    pub async fn fail(&self, deployed: &Deployed, failure: Failure) -> AgentError {
         tracing::warn!(release = %self.release, revision = deployed.revision, cause = failure.cause(), "the deployment failed");
         let records = &self.context.records;
-        records.fail(&self.release, deployed.revision, &failure).await?;
+        if let Err(error) = records.fail(&self.release, deployed.revision, &failure).await {
+            return error.into();
+        }
         // The request had its effect with the attempt that failed.
         let unrequested = Deployment {
             requested: Requested::default(),
@@ -81,7 +88,9 @@ impl Deployment<'_> {
             policy: self.policy.clone(),
             ..*self
         };
-        unrequested.take_steps(false).await
+        let step = unrequested.take_steps(false, Failures::New).await;
+        // Another client has deployed it meanwhile.
+        step.err().unwrap_or(AgentError::Changed)
     }
 
     /// A revision that was not ready in time is ready now.
@@ -95,16 +104,20 @@ impl Deployment<'_> {
         Ok(())
     }
 
-    async fn take_steps(&self, copies: bool) -> Result<Deployed, AgentError> {
+    async fn take_steps(&self, copies: bool, mut failures: Failures) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
         let mut requested = self.requested;
         let mut last = None;
         let mut is_adopted = false;
         for _ in 0..MAX_ACTIONS {
             let history = context.records.current_history(release).await?;
-            let mut step = self.next(&history, requested);
+            let mut step = self.next(&history, requested, failures);
             if copies && last.is_none() && !is_adopted && step == Step::Act(Action::None) {
                 step = Step::Act(Action::Upgrade { discard: None });
+            }
+            if failures == Failures::New && is_attempt(&step) {
+                // Only the backoff of the reconciliation delays it.
+                return Err(last.unwrap_or_else(|| self.failure(&history)));
             }
             let run = match step {
                 Step::Act(Action::Install { replaces }) => Run::Install { replaces },
@@ -140,7 +153,10 @@ impl Deployment<'_> {
             let attempt = self.attempt(&history, run, requested);
             match self.run(run, attempt).await {
                 Ok(deployed) => return Ok(deployed),
-                Err(error) if self.is_decided_by_records(&history, run).await? => last = Some(error),
+                Err(error) if self.is_decided_by_records(&history, run).await? => {
+                    last = Some(error);
+                    failures = Failures::New;
+                }
                 Err(error) => return Err(error),
             }
             // A request has one effect.
@@ -207,13 +223,23 @@ impl Deployment<'_> {
         Ok(failed.is_some() && after.newest() != before.newest())
     }
 
-    fn next<'h>(&'h self, history: &'h History, requested: Requested) -> Step<'h> {
+    /// The last attempt failed, as its record shows.
+    fn failure(&self, history: &History) -> AgentError {
+        let failed = history.failed_attempt(&self.wanted.spec.deployment_id);
+        failed.map_or(AgentError::Changed, |failed| {
+            let (release, cause) = (&self.release.name, failed.failure.cause());
+            AgentError::NotReady(format!("release {release} failed: {cause}"))
+        })
+    }
+
+    fn next<'h>(&'h self, history: &'h History, requested: Requested, failures: Failures) -> Step<'h> {
         lifecycle::next(Situation {
             state: self.state(history),
             history,
             policy: &self.policy,
             deployment_id: &self.wanted.spec.deployment_id,
             requested,
+            is_reported: failures == Failures::Reported,
             now: Timestamp::now(),
         })
     }
@@ -290,4 +316,12 @@ impl Deployment<'_> {
         let all: Vec<_> = all.iter().filter_map(|deployment| deployment.valid()).collect();
         Ok(dependencies::check(self.wanted, &all)?)
     }
+}
+
+/// Whether a step deploys something.
+const fn is_attempt(step: &Step<'_>) -> bool {
+    matches!(
+        step,
+        Step::Act(Action::Install { .. } | Action::Upgrade { .. } | Action::TakeOver { .. })
+    )
 }

@@ -4,7 +4,7 @@
 //! held? ─► inputs ─► deploy: state of the release ─► step ─► Helm ─┐
 //!          values,     ▲  ▲                                          │ until nothing is to be done
 //!          copies …    │  └──────────────────────────────────────────┘
-//!                      │ failed
+//!                      │ failed: remediate, and no other attempt before that is reported
 //!      ─► monitor: live objects, drift ─► wait, test ─► correct ─► report: the status
 //! ```
 //!
@@ -27,7 +27,7 @@ mod wait;
 
 use std::{sync::Arc, time::Duration};
 
-use helmops_api::{BundleDeployment, Decoded, lifecycle::Requests};
+use helmops_api::{BundleDeployment, Decoded, labels, lifecycle::Requests};
 use helmops_release::{
     drift::DriftMode,
     gate::Held,
@@ -42,9 +42,10 @@ use helmops_runtime::{
     retry_state::{Done, Failures, RetryState},
     workers::WorkerPermit,
 };
+use helmops_trace::{TraceContext, Tracer};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
-use tracing::Span;
+use tracing::{Span, field::Empty};
 
 pub use self::{deployed::Deployed, remove::remove_renamed};
 use self::{deployment::Deployment, wait::Wait};
@@ -61,9 +62,6 @@ const UNKNOWN_KIND: Duration = Duration::from_secs(15);
 /// When objects are read again that no watch has: those of a release that was taken over as it is do not have the label. The next
 /// revision adds it.
 const UNWATCHED: Duration = Duration::from_secs(30);
-
-/// How many revisions may fail in one reconciliation, without a pause, before others have their turn.
-const MAX_FAILURES: usize = 3;
 
 /// The reconciler of BundleDeployments.
 pub struct BundleDeployments<'c>(pub &'c Context);
@@ -86,12 +84,21 @@ impl Reconciler for BundleDeployments<'_> {
     }
 
     fn span(&self, key: &KeyOf<Self>, _: Option<&ObjectMeta>) -> Span {
-        tracing::error_span!("reconcile", bundledeployment = key.name)
+        tracing::error_span!("reconcile", bundledeployment = key.name, trace_id = Empty)
     }
 
     /// Uninstalls what a deleted BundleDeployment has installed.
     async fn deleted(&self, key: &Key) -> Result<(), AgentError> {
         remove::remove(self.0, &key.name).await
+    }
+
+    /// The trace of the last change, until the release is ready.
+    fn trace(&self, _: &Key, deployment: &BundleDeployment) -> Option<(&Tracer, TraceContext)> {
+        let annotations = deployment.metadata.annotations.as_ref();
+        let traceparent = annotations.and_then(|annotations| annotations.get(labels::TRACEPARENT));
+        let tracer = &self.0.tracer;
+        let parent = tracer.parent(traceparent.map(String::as_str))?;
+        (!is_ready(deployment)).then_some((tracer, parent))
     }
 
     async fn reconcile(
@@ -128,17 +135,14 @@ impl Reconciler for BundleDeployments<'_> {
         }
         let mut observed = observe(context, deployment, &result, &mut known.installed).await;
         let (mut awaited, mut tests) = (None, None);
-        for turn in 1..=MAX_FAILURES {
-            let (Ok(Some(monitored)), Some(installed)) = (&observed, &known.installed) else {
-                break;
-            };
+        if let (Ok(Some(monitored)), Some(installed)) = (&observed, &known.installed) {
             let mut phase = phase(&work, &result, installed, monitored);
             if let (Phase::Over, Ok(deployed), true) = (&phase, &result, installed.is_marked()) {
                 tests = work.test(deployed, &mut known.tested).await?;
                 phase = tested(&work, deployed, tests.as_ref());
             }
             match phase {
-                Phase::Over => break,
+                Phase::Over => {}
                 Phase::Recovered(deployed) => {
                     work.recover(&deployed).await?;
                     return Err(AgentError::Changed);
@@ -150,10 +154,7 @@ impl Reconciler for BundleDeployments<'_> {
                     observed = Ok(None);
                 }
                 Phase::Failed(deployed, failure) => {
-                    result = work.fail(&deployed, failure).await;
-                    if turn == MAX_FAILURES {
-                        return Err(AgentError::Changed);
-                    }
+                    result = Err(work.fail(&deployed, failure).await);
                     observed = observe(context, deployment, &result, &mut known.installed).await;
                 }
             }
@@ -168,6 +169,12 @@ impl Reconciler for BundleDeployments<'_> {
         let done = report(&work, &mut known, step).await?;
         Ok(awaited.map_or(done, |(remaining, _)| until_ready(remaining)))
     }
+}
+
+/// Whether the wanted deployment is there and ready.
+fn is_ready(deployment: &BundleDeployment) -> bool {
+    let status = &deployment.status;
+    status.ready && status.applied_deployment_id == deployment.spec.deployment_id
 }
 
 /// What a reconciliation has led to.

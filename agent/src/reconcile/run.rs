@@ -2,6 +2,7 @@
 
 use helmops_api::BundleDeploymentOptions;
 use helmops_release::{chart_metadata::Origin, post_render::PostRender, record::Attempt, scopes::Scopes};
+use helmops_trace::in_span;
 use kube::Client;
 
 use super::{
@@ -146,7 +147,7 @@ impl Deployment<'_> {
         let deployer = context.deployer(&identity)?;
         let values =
             inputs::values(&context.upstream, &deployer, self.wanted, &self.release.namespace).await?;
-        let chart = context.charts.get(&context.upstream, self.wanted).await?;
+        let chart = in_span("fetch chart", context.charts.get(&context.upstream, self.wanted)).await?;
         let settings = self.settings();
         let deploy = self.render(attempt, &chart, values, &identity, &settings).await?;
         Ok(Prepared {

@@ -1,9 +1,12 @@
 //! The objects that show what has become of a change.
 
-use helmops_api::{Bundle, BundleDeployment, HelmOp, labels};
+use helmops_api::{Bundle, BundleDeployment, HelmOp};
 
 use crate::{
-    cluster::{Cluster, selection::Scope},
+    cluster::{
+        Cluster,
+        selection::{Scope, deployments_of},
+    },
     failure::Failure,
 };
 
@@ -46,12 +49,7 @@ pub async fn observe(cluster: &Cluster, name: &str, depth: Depth) -> Result<Obse
 
 /// The deployments of a HelmOp, in the namespaces of all clusters.
 async fn deployments(cluster: &Cluster, name: &str) -> Result<Vec<BundleDeployment>, Failure> {
-    let selector = format!(
-        "{}={name},{}={}",
-        labels::HELM_NAME,
-        labels::BUNDLE_NAMESPACE,
-        cluster.namespace
-    );
+    let selector = deployments_of(&cluster.namespace, name);
     let list = cluster
         .list::<BundleDeployment>(Scope::All, Some(&selector))
         .await?;

@@ -8,12 +8,9 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::{Cluster, request::Request, selection::Scope},
+    cluster::{Cluster, apply::FIELD_MANAGER, request::Request, selection::Scope},
     failure::Failure,
 };
-
-/// The field manager of this program.
-pub const FIELD_MANAGER: &str = "kubectl-helmop";
 
 /// What every command that changes something has.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]

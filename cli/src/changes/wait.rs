@@ -6,9 +6,13 @@ use super::{
     observed::{Depth, Observed},
     selection::Selection,
     verdict::{self, Verdict},
-    waiting::{self, Awaited, timeout},
+    waiting::{self, Awaited},
 };
-use crate::{cluster::ClusterArgs, failure::Failure, terminal::Console};
+use crate::{
+    cluster::{ClusterArgs, duration::timeout},
+    failure::Failure,
+    terminal::Console,
+};
 
 /// The arguments of `wait`.
 #[derive(Debug, clap::Args)]

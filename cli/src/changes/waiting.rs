@@ -8,7 +8,11 @@ use super::{
     observed::{Depth, Observed, observe},
     verdict::Verdict,
 };
-use crate::{cluster::Cluster, failure::Failure, terminal::Console};
+use crate::{
+    cluster::{Cluster, duration::timeout},
+    failure::Failure,
+    terminal::Console,
+};
 
 /// How often the objects are read.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -22,18 +26,6 @@ pub struct WaitArgs {
     /// How long to wait, such as 90s or 5m
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = timeout)]
     pub timeout: Duration,
-}
-
-/// Parses a duration as Kubernetes writes it.
-///
-/// # Errors
-/// If the text is no duration, or is not positive.
-pub fn timeout(text: &str) -> Result<Duration, String> {
-    match go_duration::parse(text) {
-        Ok(Duration::ZERO) => Err("must be positive, such as 5m".into()),
-        Ok(duration) => Ok(duration),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 /// What is awaited.

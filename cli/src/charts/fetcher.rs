@@ -12,7 +12,7 @@ use kube::Client;
 use prometheus::Registry;
 use tokio::time::timeout_at;
 
-use crate::failure::Failure;
+use crate::{cluster::duration::timeout, failure::Failure};
 
 /// Memory for responses and their cache, in bytes: the limits of the controller with a container of this size.
 const MEMORY: usize = 1 << 30;
@@ -22,19 +22,11 @@ const MEMORY: usize = 1 << 30;
 #[command(next_help_heading = "Requests")]
 pub struct FetchArgs {
     /// How long to wait for the repositories of a HelmOp, such as 30s or 2m
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = timeout)]
     pub timeout: Duration,
     /// CIDRs to connect to although they are denied by default: loopback, link-local and metadata addresses
     #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
     pub allow_cidrs: Vec<Cidr>,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    match go_duration::parse(text) {
-        Ok(Duration::ZERO) => Err("it must be longer than 0s".to_owned()),
-        Ok(duration) => Ok(duration),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 /// Sends the requests of one command. All responses are from after its start.
@@ -84,7 +76,7 @@ impl Fetcher {
         // Without a default provider the first HTTPS connection would panic.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let cannot = |error: &dyn std::error::Error| Failure::because("cannot create the HTTP client", error);
-        // Nobody reads them.
+        // No request reads them.
         let registry = Registry::new();
         let fetches = FetchMetrics::register(&registry).map_err(|error| cannot(&error))?;
         let addresses = Addresses {

@@ -9,6 +9,7 @@
 
 pub mod candidates;
 pub mod fetcher;
+pub mod listing;
 pub mod outdated;
 pub mod outdated_table;
 pub mod report;

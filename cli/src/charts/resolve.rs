@@ -6,24 +6,26 @@ use helmops_api::Bundle;
 use helmops_core::{
     admit::ValidHelmOp,
     bundle::{RequestedChart, RequestedCharts},
+    chart::request::ChartRequest,
 };
 use helmops_fetch::{ChartExplanation, ExplainedSelection};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    candidates::{self, Candidate, Landmarks, SHOWN, candidates},
-    fetcher::{FetchArgs, FetchFailure, Fetcher, Session, no_interest},
+    candidates::{self, Candidate, Landmarks, candidates},
+    fetcher::{FetchFailure, HelmOpFetcher},
+    listing::ListingArgs,
     report::{self, ChartId, Problem, Version},
     resolve_text,
-    subject::{Subject, SubjectArgs, accept, ca_certificates},
+    subject::{Subject, accept},
     uptake::{Uptake, UptakeInput},
 };
 use crate::{
     cluster::ClusterArgs,
     failure::Failure,
-    output::{Format, OutputArgs, write_json, write_yaml},
-    terminal::{Console, progress},
+    output::{Format, write_json, write_yaml},
+    terminal::Console,
 };
 
 /// The arguments of `resolve`.
@@ -43,18 +45,9 @@ Examples:
   # Only the version, for scripts
   kubectl helmop resolve web -o name")]
 pub struct ResolveArgs {
-    /// Which HelmOp.
+    /// Which HelmOp, and how.
     #[command(flatten)]
-    pub subject: SubjectArgs,
-    /// Show all versions
-    #[arg(long)]
-    pub all: bool,
-    /// How it is printed.
-    #[command(flatten)]
-    pub output: OutputArgs,
-    /// How requests are sent.
-    #[command(flatten)]
-    pub fetch: FetchArgs,
+    pub listing: ListingArgs,
 }
 
 /// The charts of a HelmOp.
@@ -127,10 +120,7 @@ impl Candidates {
 
     /// The versions that are shown.
     pub fn shown(&self) -> impl Iterator<Item = &Candidate> {
-        self.versions.iter().filter_map(|row| match row {
-            candidates::Row::Item(candidate) => Some(candidate),
-            candidates::Row::Gap(_) => None,
-        })
+        shown(&self.versions)
     }
 }
 
@@ -152,10 +142,14 @@ fn shown_only<S: serde::Serializer>(
     rows: &[candidates::Row<Candidate>],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(rows.iter().filter_map(|row| match row {
+    serializer.collect_seq(shown(rows))
+}
+
+fn shown(rows: &[candidates::Row<Candidate>]) -> impl Iterator<Item = &Candidate> {
+    rows.iter().filter_map(|row| match row {
         candidates::Row::Item(candidate) => Some(candidate),
         candidates::Row::Gap(_) => None,
-    }))
+    })
 }
 
 /// Prints the versions that would be selected now.
@@ -167,19 +161,22 @@ pub async fn run(
     cluster: &ClusterArgs,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
+    let args = &args.listing;
     let subject = args.subject.read(cluster, console).await?;
     let completed = subject.policies.apply_defaults(&subject.helmop);
     let valid = accept(&subject, &completed)?;
-    let fetcher = Fetcher::new(&args.fetch)?;
     let input = ResolutionInput {
         subject: &subject,
         valid: &valid,
         charts: RequestedCharts::of(&valid, subject.bundle.as_ref()),
-        limit: (!args.all).then_some(SHOWN),
+        limit: args.limit(),
         now: Timestamp::now(),
     };
-    let what = progress_text(&input.charts);
-    let selections = progress::during(console, &what, explain_all(&fetcher, &input)).await;
+    let explain =
+        async |fetcher: &mut HelmOpFetcher<'_>, request: &ChartRequest<'_>| fetcher.explain(request).await;
+    let selections = args
+        .of_each_chart(&subject, &valid, &input.charts, console, explain)
+        .await?;
     let (resolution, failures) = input.resolution(&selections);
     match args.output.output {
         Format::Table => resolve_text::write(&resolution, false, console)?,
@@ -195,14 +192,6 @@ pub async fn run(
         }
     }
     first(failures)
-}
-
-/// What a person waits for.
-pub fn progress_text(charts: &RequestedCharts<'_, '_>) -> String {
-    match charts.as_slice() {
-        [one] => format!("Reading the versions of {}", one.lookup.repo),
-        charts => format!("Reading the versions of {} charts", charts.len()),
-    }
 }
 
 /// The first failure, with the number of the others. Those that kept the command from running take precedence.
@@ -231,24 +220,6 @@ pub struct ResolutionInput<'v, 'a> {
     pub limit: Option<usize>,
     /// The current time.
     pub now: Timestamp,
-}
-
-async fn explain_all(
-    fetcher: &Fetcher,
-    input: &ResolutionInput<'_, '_>,
-) -> Vec<Result<ExplainedSelection, FetchFailure>> {
-    let subject = input.subject;
-    let session = Session {
-        client: &subject.client,
-        ca_certificates: &ca_certificates(subject.bundle.as_ref()),
-        interest: &no_interest,
-    };
-    let mut charts = fetcher.helmop(session, input.valid);
-    let mut selections = Vec::new();
-    for chart in input.charts.as_slice() {
-        selections.push(charts.explain(chart.request).await);
-    }
-    selections
 }
 
 impl ResolutionInput<'_, '_> {

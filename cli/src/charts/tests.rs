@@ -20,7 +20,7 @@ use super::{
 use crate::{
     failure::Failure,
     output::{Format, write_json},
-    terminal::{Console, style::Styles},
+    terminal::{Console, buffers::Buffers},
 };
 
 const REPO: &str = "https://charts.example.com";
@@ -54,15 +54,10 @@ fn now() -> Timestamp {
 
 /// What a command writes to standard output and to standard error.
 fn written(write: impl FnOnce(&mut Console<'_>) -> Result<(), Failure>) -> (String, String) {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut console = Console {
-        out: &mut out,
-        err: &mut err,
-        styles: Styles::new(false),
-        is_interactive: false,
-    };
+    let mut buffers = Buffers::default();
+    let mut console = buffers.console();
     write(&mut console).unwrap();
-    (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    (buffers.out(), buffers.err())
 }
 
 /// The resolution of a HelmOp, and its failures.

@@ -1,23 +1,27 @@
 //! `versions`: the available versions around the current one.
 
-use helmops_core::bundle::{RequestedChart, RequestedCharts};
+use helmops_core::{
+    bundle::{RequestedChart, RequestedCharts},
+    chart::request::ChartRequest,
+};
 use helmops_fetch::ChartExplanation;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    candidates::{self, Candidate, Landmarks, Outcome, Row, SHOWN, candidates},
-    fetcher::{FetchArgs, Fetcher, Session, no_interest},
+    candidates::{self, Candidate, Landmarks, Outcome, Row, candidates},
+    fetcher::HelmOpFetcher,
+    listing::ListingArgs,
     report::{self, ChartId},
-    resolve::{Candidates, progress_text},
-    subject::{SubjectArgs, accept, ca_certificates},
+    resolve::Candidates,
+    subject::accept,
 };
 use crate::{
     cluster::ClusterArgs,
     failure::Failure,
-    output::{Format, OutputArgs, write_json, write_yaml},
+    output::{Format, write_json, write_yaml},
     terminal::{
-        Console, age, progress,
+        Console, age,
         style::Style,
         table::{Cell, Table, one_line},
     },
@@ -36,18 +40,9 @@ Examples:
   # Without a HelmOp
   kubectl helmop versions --repo https://charts.example.com --chart web")]
 pub struct VersionsArgs {
-    /// Which HelmOp.
+    /// Which HelmOp, and how.
     #[command(flatten)]
-    pub subject: SubjectArgs,
-    /// Show all versions
-    #[arg(long)]
-    pub all: bool,
-    /// How they are printed.
-    #[command(flatten)]
-    pub output: OutputArgs,
-    /// How requests are sent.
-    #[command(flatten)]
-    pub fetch: FetchArgs,
+    pub listing: ListingArgs,
 }
 
 /// The versions of a chart.
@@ -71,26 +66,17 @@ pub async fn run(
     cluster: &ClusterArgs,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
+    let args = &args.listing;
     let subject = args.subject.read(cluster, console).await?;
     let completed = subject.policies.apply_defaults(&subject.helmop);
     let valid = accept(&subject, &completed)?;
-    let fetcher = Fetcher::new(&args.fetch)?;
     let charts = RequestedCharts::of(&valid, subject.bundle.as_ref());
-    let session = Session {
-        client: &subject.client,
-        ca_certificates: &ca_certificates(subject.bundle.as_ref()),
-        interest: &no_interest,
-    };
-    let listing = async {
-        let mut fetcher = fetcher.helmop(session, &valid);
-        let mut lists = Vec::new();
-        for chart in charts.as_slice() {
-            lists.push(fetcher.list(chart.request).await);
-        }
-        lists
-    };
-    let lists = progress::during(console, &progress_text(&charts), listing).await;
-    let limit = (!args.all).then_some(SHOWN);
+    let list =
+        async |fetcher: &mut HelmOpFetcher<'_>, request: &ChartRequest<'_>| fetcher.list(request).await;
+    let lists = args
+        .of_each_chart(&subject, &valid, &charts, console, list)
+        .await?;
+    let limit = args.limit();
     let (mut found, mut failure) = (Vec::new(), None);
     for (chart, list) in charts.as_slice().iter().zip(&lists) {
         match list {

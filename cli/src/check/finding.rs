@@ -191,18 +191,13 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::style::Styles;
+    use crate::terminal::buffers::Buffers;
 
     fn printed(findings: Vec<Finding>, marks: Marks) -> (String, Result<(), Failure>) {
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut console = Console {
-            out: &mut out,
-            err: &mut err,
-            styles: Styles::new(false),
-            is_interactive: false,
-        };
+        let mut buffers = Buffers::default();
+        let mut console = buffers.console();
         let result = Report::new(findings).print(Format::Table, marks, &mut console);
-        (String::from_utf8(out).unwrap(), result)
+        (buffers.out(), result)
     }
 
     fn all() -> Vec<Finding> {

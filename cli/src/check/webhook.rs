@@ -1,4 +1,4 @@
-//! The webhook: its configurations, whom the API server trusts, where it sends requests, and whether it gets a response.
+//! The webhook: its configurations, which CAs the API server trusts, where it sends requests, and whether it gets a response.
 
 use helmops_api::HelmOp;
 use helmops_certs::trust;

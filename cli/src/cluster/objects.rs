@@ -1,6 +1,6 @@
 //! Objects of the cluster: one by its name, or a list.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc};
 
 use helmops_api::{Decoded, MetadataOnly};
 use k8s_openapi::NamespaceResourceScope;
@@ -79,6 +79,26 @@ impl Cluster {
         self.list_by(scope, params).await
     }
 
+    /// As [`Self::list`], for objects that all have to decode. Without their CRD there are none.
+    ///
+    /// # Errors
+    /// If they cannot be read, or one of them does not decode.
+    pub async fn list_known<K: Object>(
+        &self,
+        scope: Scope<'_>,
+        selector: Option<&str>,
+    ) -> Result<Vec<K>, Failure> {
+        let params = ListParams {
+            label_selector: selector.map(str::to_owned),
+            ..ListParams::default()
+        };
+        match pages(&self.api::<Decoded<K>>(scope), params.limit(PAGE)).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+            Err(error) => Err(Request::of::<K>("list", scope).failure(self, &error)),
+            Ok(objects) => all_valid(objects),
+        }
+    }
+
     /// As [`Self::list`], with any selector.
     ///
     /// # Errors
@@ -115,6 +135,23 @@ impl Cluster {
             .collect();
         failure.with_hint(hint(name, namespace, &alike(name, here), &elsewhere))
     }
+}
+
+/// The objects of a list.
+///
+/// # Errors
+/// If one does not decode.
+pub fn all_valid<K: Object>(objects: Vec<Decoded<K>>) -> Result<Vec<K>, Failure> {
+    let valid = |object| match object {
+        Decoded::Valid(object) => Ok(Arc::unwrap_or_clone(object)),
+        Decoded::Invalid { metadata, error } => {
+            let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+            let scope = namespace.map_or(Scope::All, Scope::Namespace);
+            let request = Request::of::<K>("get", scope).named(name.unwrap_or_default());
+            Err(Failure::unable(format!("{request} does not decode: {error}")))
+        }
+    };
+    objects.into_iter().map(valid).collect()
 }
 
 /// Reads all pages of a list. If they expire before the last one is read, the whole list is read without pages, as kubectl does.

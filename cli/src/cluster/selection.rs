@@ -2,7 +2,18 @@
 
 use std::fmt;
 
+use helmops_api::labels;
+
 use super::Cluster;
+
+/// The labels of the BundleDeployments of a HelmOp, which are in the namespaces of its clusters.
+pub fn deployments_of(namespace: &str, name: &str) -> String {
+    format!(
+        "{}={namespace},{}={name}",
+        labels::BUNDLE_NAMESPACE,
+        labels::BUNDLE_NAME
+    )
+}
 
 /// The flags that select objects of a list.
 #[derive(Clone, Debug, Default, clap::Args)]

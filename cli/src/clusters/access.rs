@@ -165,6 +165,11 @@ mod tests {
             (&*other.server, &*other.authorities),
             ("https://api.example.com", "PEM")
         );
+        let mut named = config();
+        named.tls_server_name = Some("kubernetes".to_owned());
+        let name_for = |server| Upstream::of(&named, server, None).unwrap().server_name;
+        assert_eq!(name_for(None).as_deref(), Some("kubernetes"));
+        assert_eq!(name_for(Some("https://api.example.com")), None);
     }
 
     #[test]

@@ -80,19 +80,14 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::style::Styles;
+    use crate::terminal::buffers::Buffers;
 
     async fn run(step: Result<((), String), Failure>) -> (String, Result<(), Failure>) {
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut console = Console {
-            out: &mut out,
-            err: &mut err,
-            styles: Styles::new(false),
-            is_interactive: false,
-        };
+        let mut buffers = Buffers::default();
+        let mut console = buffers.console();
         let steps = Steps::new(Marks::Unicode, "run it again");
         let result = steps.run(&mut console, "Creating it", async { step }).await;
-        (String::from_utf8(out).unwrap(), result)
+        (buffers.out(), result)
     }
 
     #[tokio::test]

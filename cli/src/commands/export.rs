@@ -2,9 +2,18 @@
 
 use helmops_api::{HelmOp, labels};
 use helmops_core::admit::default::POLLING_INTERVAL;
-use kube::{Api, Client, api::ListParams};
 
-use crate::{cluster::ClusterArgs, create::yaml, failure::Failure, output::write_json, terminal::Console};
+use crate::{
+    cluster::{
+        ClusterArgs,
+        objects::{all_valid, report_nothing},
+        selection::Scope,
+    },
+    create::yaml,
+    failure::Failure,
+    output::write_json,
+    terminal::Console,
+};
 
 /// The annotation of `kubectl apply`.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -17,8 +26,6 @@ const REQUESTS: [&str; 4] = [
 ];
 /// The default of the CRD.
 const TARGET_MODE: &str = "FirstMatch";
-/// Objects in a page of a list.
-const PAGE: u32 = 500;
 
 /// The arguments of `export`.
 #[derive(Debug, clap::Args)]
@@ -55,14 +62,17 @@ pub enum Format {
 /// If they cannot be read, or there is none of that name.
 pub async fn run(args: &ExportArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = cluster.connect().await?;
-    let namespace = (!args.all_namespaces).then_some(&*cluster.namespace);
-    let helmops = read(&cluster.client, namespace, args.name.as_deref()).await?;
+    let scope = if args.all_namespaces {
+        Scope::All
+    } else {
+        Scope::Namespace(&cluster.namespace)
+    };
+    let helmops = match &args.name {
+        Some(name) => vec![cluster.get::<HelmOp>(&cluster.namespace, name).await?],
+        None => all_valid(cluster.list::<HelmOp>(scope, None).await?)?,
+    };
     if helmops.is_empty() {
-        let place = namespace.map_or_else(
-            || "any namespace".to_owned(),
-            |namespace| format!("namespace {namespace:?}"),
-        );
-        return Ok(writeln!(console.err, "No HelmOps found in {place}.")?);
+        return report_nothing::<HelmOp>(console, scope, None);
     }
     for (index, helmop) in helmops.into_iter().enumerate() {
         let exported = exported(helmop);
@@ -76,34 +86,6 @@ pub async fn run(args: &ExportArgs, cluster: &ClusterArgs, console: &mut Console
         console.out.write_all(yaml(&exported)?.as_bytes())?;
     }
     Ok(())
-}
-
-async fn read(client: &Client, namespace: Option<&str>, name: Option<&str>) -> Result<Vec<HelmOp>, Failure> {
-    let api = match namespace {
-        Some(namespace) => Api::<HelmOp>::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    let Some(name) = name else {
-        let mut all = Vec::new();
-        let mut params = ListParams::default().limit(PAGE);
-        loop {
-            let page = api.list(&params).await;
-            let page = page.map_err(|error| Failure::because("cannot read HelmOps", &error))?;
-            all.extend(page.items);
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(all),
-            }
-        }
-    };
-    let found = api.get_opt(name).await;
-    let found = found.map_err(|error| Failure::because(format!("cannot read HelmOp {name:?}"), &error))?;
-    let namespace = namespace.unwrap_or_default();
-    let found = found.ok_or_else(|| {
-        Failure::negative(format!("there is no HelmOp {name:?} in namespace {namespace:?}"))
-            .with_hint("list those of all namespaces with: kubectl get helmops --all-namespaces")
-    });
-    Ok(vec![found?])
 }
 
 /// A HelmOp as it should be in Git: without status, without what the API server, kubectl and the webhook add, and without requests.

@@ -164,7 +164,7 @@ fn agents(clusters: &[ClusterObject]) -> BTreeMap<String, usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::style::Styles;
+    use crate::terminal::buffers::Buffers;
     use serde_json::json;
 
     #[test]
@@ -191,16 +191,11 @@ mod tests {
             agents: agents(&clusters),
             unknown: Vec::new(),
         };
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut console = Console {
-            out: &mut out,
-            err: &mut err,
-            styles: Styles::new(false),
-            is_interactive: false,
-        };
+        let mut buffers = Buffers::default();
+        let mut console = buffers.console();
         versions.print(&mut console).unwrap();
         assert_eq!(
-            String::from_utf8(out).unwrap(),
+            buffers.out(),
             format!(
                 "kubectl-helmop 0.1.0 (commit a)\nKubernetes v1.36.0\ncontroller {VERSION} in helmops-system/helmops-controller\n\
                  webhook 0.0.1 in helmops-system/helmops-webhook (not that of this program)\n\

@@ -134,3 +134,29 @@ pub fn report(draft: &Draft, console: &mut Console<'_>) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::HelmOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_draft_is_incomplete_until_the_user_has_named_the_chart() {
+        let mut draft = Draft::named("web");
+        assert!(!draft.is_incomplete());
+        draft.notes = vec![Note {
+            object: "HelmRelease shop/web".to_owned(),
+            path: "spec.chart".to_owned(),
+            position: None,
+            text: "the repository is not in the file".to_owned(),
+            is_fatal: true,
+        }];
+        assert!(draft.is_incomplete());
+        draft.helmop.spec.bundle.options.helm = Some(HelmOptions {
+            repo: "https://charts.example.com".to_owned(),
+            ..HelmOptions::default()
+        });
+        assert!(!draft.is_incomplete());
+    }
+}

@@ -6,10 +6,10 @@ use kube::{Api, Client, api::PostParams};
 use serde_json::Value;
 
 use super::Draft;
-use crate::{cluster::Cluster, failure::Failure};
-
-/// The field manager of what is created.
-const MANAGER: &str = "kubectl-helmop";
+use crate::{
+    cluster::{Cluster, apply::FIELD_MANAGER},
+    failure::Failure,
+};
 
 /// Creates a HelmOp and the objects that it needs, or only validates them.
 ///
@@ -18,7 +18,7 @@ const MANAGER: &str = "kubectl-helmop";
 pub async fn create(cluster: &Cluster, mut draft: Draft, is_dry_run: bool) -> Result<Draft, Failure> {
     let params = PostParams {
         dry_run: is_dry_run,
-        field_manager: Some(MANAGER.to_owned()),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
     };
     let namespace = draft.helmop.metadata.namespace.clone();
     let namespace = namespace.unwrap_or_else(|| cluster.namespace.clone());

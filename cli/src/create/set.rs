@@ -253,4 +253,13 @@ mod tests {
             r#""a.b" goes through a value that is no mapping"#
         );
     }
+
+    #[test]
+    fn the_depth_of_a_key_is_limited() {
+        let nested = |depth| vec!["a"; depth].join(".");
+        for (depth, is_valid) in [(MAX_NESTING, true), (MAX_NESTING + 1, false)] {
+            let result = insert(&mut Map::new(), &nested(depth), json!(1));
+            assert_eq!(result.is_ok(), is_valid, "{depth}");
+        }
+    }
 }

@@ -159,6 +159,7 @@ impl Workspace {
             handled_poll: handled.map(String::as_str),
             ca_bundle: options.map_or("", |options| &*options.ca_bundle),
             pruned: &PrunedFields::default(),
+            traceparent: None,
         };
         match bundle::plan(&valid, existing, inputs) {
             Ok(Plan::Nothing) => Ok(None),

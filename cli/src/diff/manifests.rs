@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
 };
 
+use helmops_agent::values_from::values_from;
 use helmops_api::HelmOp;
 use helmops_release::{adoption, manifest, names::ReleaseKey, object::ObjectId, record::Record};
 use serde_json::{Map, Value};
@@ -99,7 +100,10 @@ impl Manifests {
         if !change.values.is_empty() {
             values.push(change.values.as_bytes().to_vec());
         }
-        values.extend(render::referenced(&downstream.client, helm, &key.namespace).await?);
+        let referenced = values_from(&downstream.client, options, &key.namespace).await;
+        values.extend(referenced.map_err(|error| {
+            Failure::because(format!("the values of cluster {cluster} are not known"), &error)
+        })?);
         let config = args.config().await?;
         let rendered = Rendered {
             name: &change.deployment,

@@ -82,7 +82,11 @@ async fn differs(args: &DiffArgs, cluster: &ClusterArgs, console: &mut Console<'
     let connected = cluster.connect().await?;
     let helmops = match (&args.file, &args.name) {
         (Some(file), _) => read_helmops(file)?,
-        (None, name) => vec![read::helmop(&connected, name.as_deref().unwrap_or_default()).await?],
+        (None, name) => vec![
+            connected
+                .get(&connected.namespace, name.as_deref().unwrap_or_default())
+                .await?,
+        ],
     };
     let manifests = args
         .manifests

@@ -49,18 +49,13 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::style::Styles;
+    use crate::terminal::buffers::Buffers;
 
     fn written(before: &str, after: &str, has_colors: bool) -> String {
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut console = Console {
-            out: &mut out,
-            err: &mut err,
-            styles: Styles::new(has_colors),
-            is_interactive: false,
-        };
+        let mut buffers = Buffers::default();
+        let mut console = buffers.with_colors(has_colors);
         write("web on cluster a: changed", before, after, &mut console).unwrap();
-        String::from_utf8(out).unwrap()
+        buffers.out()
     }
 
     #[test]

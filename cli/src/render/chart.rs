@@ -2,14 +2,13 @@
 
 use std::io::{BufWriter, Write};
 
-use helmops_api::{HelmOptions, helm::KeySelector};
+use helmops_api::HelmOptions;
 use helmops_core::chart::source::ChartSource;
 use helmops_fetch::{
     AccessSource, Addresses, ChartDownload, FetchMetrics, MAX_ARCHIVE, MemoryBounds, ResolutionMetrics,
     Resolver,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Api, Client};
+use kube::Client;
 use tempfile::NamedTempFile;
 
 use crate::failure::{Failure, causes};
@@ -86,72 +85,4 @@ pub async fn fetch(
     let mut output = downloaded.map_err(|error| unable(&error))?.output;
     output.flush().map_err(|error| unable(&error))?;
     Ok(file)
-}
-
-/// The values of `valuesFrom`, in their order, from the cluster of the release.
-///
-/// # Errors
-/// If one of them cannot be read, or does not exist.
-pub async fn referenced(
-    client: &Client,
-    helm: &HelmOptions,
-    release_namespace: &str,
-) -> Result<Vec<Vec<u8>>, Failure> {
-    let mut values = Vec::new();
-    for entry in &helm.values_from {
-        if let Some(reference) = &entry.config_map_key_ref {
-            let place = Place::of("ConfigMap", reference, release_namespace);
-            let api = Api::<ConfigMap>::namespaced(client.clone(), &place.namespace);
-            let found = place.existing(api.get_opt(&reference.name).await)?;
-            let text = found.data.and_then(|mut data| data.remove(&place.key));
-            values.push(text.ok_or_else(|| place.missing_key())?.into_bytes());
-        }
-        if let Some(reference) = &entry.secret_key_ref {
-            let place = Place::of("Secret", reference, release_namespace);
-            let api = Api::<Secret>::namespaced(client.clone(), &place.namespace);
-            let found = place.existing(api.get_opt(&reference.name).await)?;
-            let bytes = found.data.and_then(|mut data| data.remove(&place.key));
-            values.push(bytes.ok_or_else(|| place.missing_key())?.0);
-        }
-    }
-    Ok(values)
-}
-
-/// Where an entry of `valuesFrom` is.
-struct Place {
-    object: String,
-    namespace: String,
-    key: String,
-}
-
-impl Place {
-    fn of(kind: &str, reference: &KeySelector, release_namespace: &str) -> Self {
-        let or = |text: &str, default: &str| {
-            let text = if text.is_empty() { default } else { text };
-            text.to_owned()
-        };
-        let namespace = or(&reference.namespace, release_namespace);
-        Self {
-            object: format!("{kind} {namespace}/{}", reference.name),
-            key: or(&reference.key, "values.yaml"),
-            namespace,
-        }
-    }
-
-    fn existing<K>(&self, found: Result<Option<K>, kube::Error>) -> Result<K, Failure> {
-        let object = &self.object;
-        let found = found.map_err(|error| Failure::because(format!("cannot read {object}"), &error))?;
-        found.ok_or_else(|| {
-            Failure::unable(format!(
-                "{object} of helm.valuesFrom does not exist on the cluster"
-            ))
-        })
-    }
-
-    fn missing_key(&self) -> Failure {
-        Failure::unable(format!(
-            "{} of helm.valuesFrom has no key {:?}",
-            self.object, self.key
-        ))
-    }
 }

@@ -24,7 +24,7 @@ use kube::Config;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-pub use self::chart::{ChartAccess, fetch, referenced, resolver};
+pub use self::chart::{ChartAccess, fetch, resolver};
 use crate::failure::Failure;
 
 /// The programs that are tried, in this order: that of the agent, and that of a user.

@@ -313,20 +313,15 @@ mod tests {
     use super::*;
     use crate::{
         state::fixture::{golden, now, rollout},
-        terminal::style::Styles,
+        terminal::buffers::Buffers,
     };
 
     fn text(cluster: Option<&str>, format: Format, limit: usize) -> (String, String) {
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut console = Console {
-            out: &mut out,
-            err: &mut err,
-            styles: Styles::new(false),
-            is_interactive: false,
-        };
+        let mut buffers = Buffers::default();
+        let mut console = buffers.console();
         let report = HistoryReport::of(&rollout(), cluster).unwrap();
         report.write(&mut console, format, limit, now()).unwrap();
-        [out, err].map(|text| String::from_utf8(text).unwrap()).into()
+        (buffers.out(), buffers.err())
     }
 
     #[test]

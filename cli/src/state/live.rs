@@ -16,12 +16,17 @@ use tokio::time::timeout;
 use super::{
     clusters::ClusterReport,
     page::HelmOpReport,
-    read::{Observed, Parts, deployments_of, events_of, observed},
+    read::{Observed, Parts, events_of, observed},
     style,
     summary::{Columns, HelmOpSummary, sort},
 };
 use crate::{
-    cluster::{Cluster, objects::Object, selection::Scope, watch::Change},
+    cluster::{
+        Cluster,
+        objects::Object,
+        selection::{Scope, deployments_of},
+        watch::Change,
+    },
     failure::Failure,
     terminal::{
         Console,

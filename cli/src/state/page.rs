@@ -270,21 +270,16 @@ mod tests {
     use crate::{
         output::write_json,
         state::fixture::{deployment, golden, helmop, now, rollout},
-        terminal::style::Styles,
+        terminal::buffers::Buffers,
     };
 
     fn page(observed: &Observed) -> String {
-        let mut out = Vec::new();
-        let mut console = Console {
-            out: &mut out,
-            err: &mut std::io::sink(),
-            styles: Styles::new(false),
-            is_interactive: false,
-        };
+        let mut buffers = Buffers::default();
+        let mut console = buffers.console();
         HelmOpReport::of(observed, now())
             .write(&mut console, now())
             .unwrap();
-        String::from_utf8(out).unwrap()
+        buffers.out()
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Reads a HelmOp with what is made from it.
 
 use futures::future::join;
-use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp, labels};
+use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 
 use crate::{
-    cluster::{Cluster, selection::Scope},
+    cluster::{
+        Cluster,
+        selection::{Scope, deployments_of},
+    },
     failure::Failure,
 };
 
@@ -32,15 +35,6 @@ pub enum Parts {
     WithoutEvents,
     /// All.
     All,
-}
-
-/// The labels of the BundleDeployments of a HelmOp.
-pub fn deployments_of(namespace: &str, name: &str) -> String {
-    format!(
-        "{}={namespace},{}={name}",
-        labels::BUNDLE_NAMESPACE,
-        labels::BUNDLE_NAME
-    )
 }
 
 /// The field selector of the Events about a HelmOp, its Bundle and its BundleDeployments: all have the same name.

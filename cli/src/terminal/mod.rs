@@ -1,6 +1,8 @@
 //! What a person reads: tables, colors, ages, progress.
 
 pub mod age;
+#[cfg(test)]
+pub mod buffers;
 pub mod marks;
 pub mod progress;
 pub mod style;

@@ -24,7 +24,10 @@ use super::{
     },
 };
 use crate::{
-    cluster::{Cluster, selection::Scope},
+    cluster::{
+        Cluster,
+        selection::{Scope, deployments_of},
+    },
     failure::causes,
     state::read,
 };
@@ -144,7 +147,7 @@ impl Live {
         let (bundle, deployments) = (Table::<Bundle>::default(), Table::<BundleDeployment>::default());
         let events = watch::Sender::new(Ok(Vec::new()));
         let own = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let on_clusters = watcher::Config::default().labels(&read::deployments_of(&namespace, &name));
+        let on_clusters = watcher::Config::default().labels(&deployments_of(&namespace, &name));
         let computed = async {
             let mut sources = (
                 self.0.helmops.subscribe(),

@@ -57,6 +57,19 @@ pub fn locate(source: &Source, root: &Place, path: &str, value: &str) -> Located
     }
 }
 
+/// Where a field is: its key, or the start of an item of a list. If it does not exist, that of the nearest one around it, or `None`.
+pub fn locate_field(source: &Source, root: &Place, path: &str) -> Option<Span> {
+    let mut steps = MAX_STEPS;
+    let start = Found {
+        place: root,
+        key: None,
+        alias: None,
+        length: 0,
+    };
+    let found = search(start, path, &mut steps);
+    (found.length > 0).then(|| around(source, found).span)
+}
+
 /// Splits a text such as `spec.helm.version: "1.x" is resolved once` after the path, which may contain keys with colons.
 pub fn split_path<'t>(root: &Place, text: &'t str) -> (&'t str, &'t str) {
     let start = Found {
@@ -301,5 +314,15 @@ spec:
                 let _ = split_path(place, &format!("{path}: {value}"));
             }
         }
+    }
+
+    #[test]
+    fn a_key_before_an_alias_is_where_the_alias_is() {
+        let text = "helm: &h {repo: x}\ntargets:\n- helm: *h\n";
+        let located = read_located(text, &mut Quota::default()).unwrap();
+        let source = Source::new("a.yaml".to_owned(), text.to_owned());
+        let found = locate(&source, &located.place.unwrap(), "targets[0].helm.chart", "");
+        assert_eq!((source.slice(found.span), found.alias), ("helm", None));
+        assert_eq!(source.region(found.span).line, 3);
     }
 }

@@ -8,9 +8,9 @@
 //!
 //! The rules are those of `helmops-core`. `review` calls them, `locate` finds the text that each error is about.
 
-mod documents;
+pub mod documents;
 mod files;
-mod locate;
+pub mod locate;
 mod metadata;
 mod object;
 mod parallel;
@@ -19,14 +19,14 @@ mod render;
 mod report;
 mod review;
 mod schema;
-mod source;
+pub mod source;
 mod syntax;
 
 use clap::ValueEnum;
 
 pub use self::{
     files::Input,
-    problem::{Problem, Related, Severity},
+    problem::{Problem, Related, Severity, rule},
     report::{Options, Report, validate},
     source::{Line, Region},
 };

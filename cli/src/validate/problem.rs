@@ -33,29 +33,91 @@ pub mod rule {
     /// A warning of admission.
     pub const QUESTIONABLE: &str = "Questionable";
 
-    /// All of them, with their meaning.
-    pub const ALL: &[(&str, &str)] = &[
-        (UNREADABLE, "The file cannot be read."),
-        (SYNTAX, "The text is neither YAML nor JSON."),
-        (DUPLICATE_KEY, "A mapping has the same key twice."),
-        (
+    /// What a name means, and what to do.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Rule {
+        /// The name.
+        pub name: &'static str,
+        /// What it means.
+        pub meaning: &'static str,
+        /// What to do.
+        pub remedy: &'static str,
+    }
+
+    const fn rule(name: &'static str, meaning: &'static str, remedy: &'static str) -> Rule {
+        Rule {
+            name,
+            meaning,
+            remedy,
+        }
+    }
+
+    /// All of them.
+    pub const ALL: &[Rule] = &[
+        rule(
+            UNREADABLE,
+            "The file cannot be read.",
+            "Correct the path, or its permissions.",
+        ),
+        rule(
+            SYNTAX,
+            "The text is neither YAML nor JSON.",
+            "Correct the text at the position that the message names.",
+        ),
+        rule(
+            DUPLICATE_KEY,
+            "A mapping has the same key twice.",
+            "Remove one of them: only one of both values would count.",
+        ),
+        rule(
             DUPLICATE_OBJECT,
             "Two objects have the same kind, namespace and name.",
+            "Remove or rename one of them: the one that is applied last would count.",
         ),
-        (IGNORED, "kubectl ignores this part of the file."),
-        (KIND, "The API server has no such kind or version."),
-        (TYPE, "The value has another type than the CRD demands."),
-        (VALUE, "The CRD does not allow the value."),
-        (REQUIRED, "A field that the CRD requires is missing."),
-        (
+        rule(
+            IGNORED,
+            "kubectl ignores this part of the file.",
+            "Write --- in a line of its own before each object.",
+        ),
+        rule(
+            KIND,
+            "The API server has no such kind or version.",
+            "Write apiVersion: fleet.cattle.io/v1alpha1, and kind: HelmOp or Policy.",
+        ),
+        rule(
+            TYPE,
+            "The value has another type than the CRD demands.",
+            "Write a value of the type that the message names; numbers and true are texts in quotes.",
+        ),
+        rule(
+            VALUE,
+            "The CRD does not allow the value.",
+            "Use a value that the message lists; kubectl explain helmop.spec shows what is expected.",
+        ),
+        rule(
+            REQUIRED,
+            "A field that the CRD requires is missing.",
+            "Add the field.",
+        ),
+        rule(
             UNKNOWN_FIELD,
             "The CRD has no such field, so the API server drops it.",
+            "Correct the name or the indentation of the field, or remove it.",
         ),
-        (NAMESPACE, "The namespace of the object is not that of the flag."),
-        (PATTERN, "A pattern of a Policy is not a regular expression."),
-        (
+        rule(
+            NAMESPACE,
+            "The namespace of the object is not that of the flag.",
+            "Correct metadata.namespace, or the flag --namespace.",
+        ),
+        rule(
+            PATTERN,
+            "A pattern of a Policy is not a regular expression.",
+            "Correct the pattern: it allows nothing, and neither does any entry after it in its list.",
+        ),
+        rule(
             QUESTIONABLE,
             "The HelmOp is valid, but a setting is questionable.",
+            "Do what the message says, or leave it: warnings deny nothing.",
         ),
     ];
 }

@@ -1,6 +1,6 @@
 //! Golden outputs, and the position of every mistake that admission knows.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p helmops-cli` writes the outputs of `tests/golden/validate` anew.
+//! `UPDATE_GOLDEN=1 cargo test -p helmops-cli` writes the outputs of `tests/golden/validate` again.
 
 use std::{fs, path::PathBuf};
 
@@ -9,7 +9,7 @@ use helmops_mistakes::Mistake;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::terminal::style::Styles;
+use crate::terminal::buffers::Buffers;
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -42,18 +42,13 @@ fn run_command(args: &[&str], has_colors: bool) -> (String, u8) {
         .into_iter()
         .chain(args.iter().copied());
     let arguments = crate::arguments::Arguments::parse_from(line);
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut console = Console {
-        out: &mut out,
-        err: &mut err,
-        styles: Styles::new(has_colors),
-        is_interactive: false,
-    };
+    let mut buffers = Buffers::default();
+    let mut console = buffers.with_colors(has_colors);
     let code = match crate::run::run(arguments, &mut console) {
         Ok(()) => 0,
         Err(failure) => failure.code,
     };
-    (String::from_utf8(out).unwrap(), code)
+    (buffers.out(), code)
 }
 
 /// Runs the command on the golden file.
@@ -183,8 +178,64 @@ fn the_namespace_is_that_of_the_object_of_the_flag_or_default() {
     );
     assert_eq!(errors(helmop(own), Some("other")), ["NamespaceMismatch"]);
     // The API server rejects this Policy, so it forbids nothing.
-    let invalid = policy("team").replace("requireServiceAccount: true", "requireServiceAccount: 'yes'");
+    let invalid = policy("team").replace(
+        "requireServiceAccount: true",
+        "requireServiceAccount: true\nhelmOp: 1",
+    );
     assert_eq!(errors(helmop(own) + &invalid, None), ["InvalidType"]);
+}
+
+/// The reasons and fields of the errors of a HelmOp with this spec.
+fn errors_of_spec(spec: &str) -> Vec<(&'static str, String)> {
+    let text =
+        format!("apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata: {{name: a}}\nspec: {spec}\n");
+    let report = validate(&[Input::Text("a.yaml".to_owned(), text)], Options::default());
+    let errors = report.problems.into_iter();
+    let errors = errors.filter(|problem| problem.severity == Severity::Error);
+    errors.map(|problem| (problem.reason, problem.field)).collect()
+}
+
+#[test]
+fn a_part_of_the_wrong_type_is_one_mistake() {
+    for (spec, field) in [
+        ("5", "spec"),
+        (
+            "{helm: {repo: 'https://h', chart: c, version: 1.2.3}, targets: [5, {clusterSelector: {}}]}",
+            "spec.targets[0]",
+        ),
+    ] {
+        assert_eq!(errors_of_spec(spec), [("InvalidType", field.to_owned())]);
+    }
+    // The other parts are checked nevertheless.
+    let both = "{helm: {repo: 'https://h', chart: c, version: lates}, targets: [5, {clusterSelector: {}}]}";
+    let reasons: Vec<_> = errors_of_spec(both)
+        .into_iter()
+        .map(|(reason, _)| reason)
+        .collect();
+    assert_eq!(reasons, ["InvalidVersion", "InvalidType"]);
+}
+
+#[test]
+fn the_items_of_a_typed_list_need_no_kind() {
+    let text = "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOpList\nitems:\n- metadata: {name: a}\n  spec: {helm: {repo: 'https://h', \
+                chart: c, version: 1.2.3}, targets: [{clusterSelector: {}}]}\n";
+    let report = validate(
+        &[Input::Text("a.yaml".to_owned(), text.to_owned())],
+        Options::default(),
+    );
+    assert_eq!((report.helmops, report.valid, report.skipped), (1, 1, 0));
+}
+
+#[test]
+fn the_number_of_findings_is_limited() {
+    let fields: Vec<_> = (0..300).map(|number| format!("f{number}: 1")).collect();
+    let text = format!(
+        "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata: {{name: a}}\nspec: {{helm: {{repo: 'https://h', chart: c, \
+         version: 1.2.3}}, targets: [{{clusterSelector: {{}}}}], {}}}\n",
+        fields.join(", ")
+    );
+    let report = validate(&[Input::Text("a.yaml".to_owned(), text)], Options::default());
+    assert_eq!(report.warnings, 100);
 }
 
 #[test]
@@ -205,6 +256,12 @@ fn an_object_is_unique_in_all_files() {
         ),
         ("DuplicateObject", "b.yaml", "a.yaml", 3)
     );
+    // A HelmOp and a Policy of one name are two objects.
+    let helmop = "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata: {name: p}\nspec: {helm: {repo: 'https://h', chart: c, \
+                  version: 1.2.3}, targets: [{clusterSelector: {}}]}\n";
+    let other = Input::Text("c.yaml".to_owned(), helmop.to_owned());
+    let report = validate(&[input("a.yaml"), other], Options::default());
+    assert_eq!((report.problems.len(), report.valid), (0, 1), "{report:?}");
 }
 
 /// The text in a region.

@@ -5,13 +5,14 @@ use std::{borrow::Cow, collections::BTreeSet};
 use helmops_api::{BundleDeployment, BundleDeploymentOptions};
 use helmops_core::targeting::{
     Blocked, RolloutStep, Target,
-    delivery::{BundleDelivery, ClusterState},
+    delivery::{Action, BundleDelivery, ClusterState},
 };
 use helmops_runtime::error_class::ClassifiedError;
+use helmops_trace::{in_span, set_attribute};
 
 use super::{
     DeliveryError,
-    apply::{self, ActionError},
+    apply::{self, ActionError, Applied},
     observe,
 };
 use crate::{context::Context, watch::Copies};
@@ -99,7 +100,7 @@ impl Delivery<'_> {
                 Err(blocked) => return Ok(Some(blocked)),
             };
             drop(current);
-            let applied = apply::execute(self.context, self.copies, &plan.actions).await;
+            let applied = self.apply(target, &plan.actions).await;
             if applied.deployment.is_some() {
                 *written = applied.deployment;
             }
@@ -114,6 +115,21 @@ impl Delivery<'_> {
                 None => return Ok(None),
             }
         }
+    }
+
+    /// Writes, as a span of the trace if there is anything to write.
+    async fn apply(&self, target: &Target<'_>, actions: &[Action]) -> Applied {
+        let work = apply::execute(self.context, self.copies, actions);
+        if actions.is_empty() {
+            return work.await;
+        }
+        let work = async {
+            set_attribute("helmops.cluster", || {
+                format!("{}/{}", target.member.namespace(), target.member.name())
+            });
+            work.await
+        };
+        Box::pin(in_span("deliver", work)).await
     }
 
     fn observed(&self, target: &Target<'_>) -> ClusterState {

@@ -19,7 +19,7 @@ mod sources;
 
 use std::{cmp::Reverse, sync::Arc};
 
-use helmops_api::{Bundle, BundleDeployment, Decoded};
+use helmops_api::{Bundle, BundleDeployment, Condition, Decoded, labels};
 use helmops_core::status::RolloutRound;
 use helmops_kube::name_of;
 use helmops_process::exit::with_causes;
@@ -30,8 +30,9 @@ use helmops_runtime::{
     retry_state::{Done, RetryState},
     workers::WorkerPermit,
 };
+use helmops_trace::{TraceContext, Tracer};
 use kube::core::ObjectMeta;
-use tracing::Span;
+use tracing::{Span, field::Empty};
 
 pub use self::error::DeliveryError;
 use self::{error::BundleBlocked, round::BundleReconciliation};
@@ -71,7 +72,7 @@ impl Reconciler for Bundles<'_> {
     }
 
     fn span(&self, key: &BundleKey, _: Option<&ObjectMeta>) -> Span {
-        tracing::error_span!("reconcile", bundle = name_of(key).to_string())
+        tracing::error_span!("reconcile", bundle = name_of(key).to_string(), trace_id = Empty)
     }
 
     async fn deleted(&self, key: &BundleKey) -> Result<(), DeliveryError> {
@@ -81,6 +82,15 @@ impl Reconciler for Bundles<'_> {
     /// Deletes the copies and BundleDeployments.
     async fn finalize(&self, key: &BundleKey, bundle: &Decoded<Bundle>) -> Result<(), DeliveryError> {
         prune::finalize(self.context, &self.stores.copies, key, bundle).await
+    }
+
+    /// The trace of the last change, until all clusters are ready.
+    fn trace(&self, _: &BundleKey, bundle: &Bundle) -> Option<(&Tracer, TraceContext)> {
+        let annotations = bundle.metadata.annotations.as_ref();
+        let traceparent = annotations.and_then(|annotations| annotations.get(labels::TRACEPARENT));
+        let tracer = &self.context.tracer;
+        let parent = tracer.parent(traceparent.map(String::as_str))?;
+        (!is_ready(bundle)).then_some((tracer, parent))
     }
 
     /// Deploys the Bundle to its clusters, and reports the progress in its status.
@@ -131,6 +141,14 @@ fn select_error(mut errors: Vec<DeliveryError>) -> Option<DeliveryError> {
         );
     }
     Some(selected)
+}
+
+/// Whether the current generation is ready on all clusters.
+fn is_ready(bundle: &Bundle) -> bool {
+    bundle.status.as_ref().is_some_and(|status| {
+        status.observed_generation == bundle.metadata.generation
+            && Condition::is_true(&status.conditions, "Ready")
+    })
 }
 
 fn is_terminating(deployment: &BundleDeployment) -> bool {

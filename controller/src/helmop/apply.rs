@@ -15,7 +15,7 @@ use helmops_runtime::{
 };
 use kube::{Api, ResourceExt};
 
-use super::error::ReconcileError;
+use super::{error::ReconcileError, observe, trace};
 use crate::{context::Context, watch::same_name_as, work::HelmOpKey, writes::MANAGER};
 
 /// Executes a plan. Returns the Bundle if it was written.
@@ -78,6 +78,11 @@ pub async fn status(
             .map_err(ReconcileError::HelmOp)?,
     };
     context.events.publish(helmop, events(&stored, &next));
+    let bundle = observe::cached_bundle(context, key);
+    let bundle = observe::own_bundle(bundle.as_deref()).ok().flatten();
+    if let Some(span) = trace::root_span(&context.tracer, helmop, bundle, &next) {
+        context.tracer.record(span);
+    }
     context
         .retries
         .helmops

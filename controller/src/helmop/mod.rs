@@ -12,6 +12,7 @@ mod interest;
 mod observe;
 mod poll_plan;
 mod reconcile;
+mod trace;
 mod versions;
 mod warm_up;
 
@@ -26,8 +27,9 @@ use helmops_runtime::{
     retry_state::{Done, RetryState},
     workers::WorkerPermit,
 };
+use helmops_trace::{TraceContext, Tracer};
 use kube::core::ObjectMeta;
-use tracing::Span;
+use tracing::{Span, field::Empty};
 
 use self::reconcile::HelmOpReconciliation;
 pub use self::{error::ReconcileError, interest::Interest};
@@ -70,7 +72,8 @@ impl Reconciler for HelmOps<'_> {
         tracing::error_span!(
             "reconcile",
             helmop = name_of(key).to_string(),
-            userID = user.map(String::as_str)
+            userID = user.map(String::as_str),
+            trace_id = Empty
         )
     }
 
@@ -90,6 +93,17 @@ impl Reconciler for HelmOps<'_> {
         };
         let events = vec![status::decode_failed(error.to_owned())];
         self.context.events.publish(&helmop, events);
+    }
+
+    /// The trace of the current generation, until it is ready.
+    fn trace(&self, key: &HelmOpKey, helmop: &HelmOp) -> Option<(&Tracer, TraceContext)> {
+        let tracer = &self.context.tracer;
+        if !tracer.is_enabled() || trace::is_ready(helmop) {
+            return None;
+        }
+        let bundle = observe::cached_bundle(self.context, key);
+        let bundle = observe::own_bundle(bundle.as_deref()).ok().flatten();
+        Some((tracer, trace::current(tracer, helmop, bundle)?))
     }
 
     async fn reconcile(

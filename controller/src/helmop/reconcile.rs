@@ -15,6 +15,7 @@ use helmops_runtime::{
     retry_state::{Done, RetryKey},
     workers::WorkerPermit,
 };
+use helmops_trace::in_span;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
@@ -22,6 +23,7 @@ use super::{
     error::ReconcileError,
     observe,
     poll_plan::{PollInput, PollPlan},
+    trace,
     versions::{ResolveInput, Versions, versions},
 };
 use crate::{context::Context, work::HelmOpKey};
@@ -159,7 +161,7 @@ impl HelmOpReconciliation<'_> {
             since: polls.decision.since(),
             rancher_ca: &rancher_ca,
         };
-        let result = versions(context, permit, input).await;
+        let result = in_span("resolve", versions(context, permit, input)).await;
         if let Some((failure, lag)) = polls.metric(result.as_ref().map(|versions| &versions.poll)) {
             context.metrics.polled(failure, lag);
         }
@@ -167,15 +169,21 @@ impl HelmOpReconciliation<'_> {
         if versions.waited {
             self.check_current(valid)?;
         }
+        let traceparent = trace::next(&context.tracer, self.helmop, existing);
         let inputs = bundle::BundleInputs {
             charts: &versions.charts,
             handled_poll: polls.handled_request(&versions.poll),
             ca_bundle: &rancher_ca.base64(),
             pruned: &context.pruned_bundle_fields.get(),
+            traceparent: traceparent.as_deref(),
         };
         let plan = bundle::plan(valid, existing, inputs).map_err(ReconcileError::Unresolved)?;
         let bundle = match (
-            Box::pin(apply::bundle(context, self.helmop, self.name, plan)).await?,
+            Box::pin(in_span(
+                "write Bundle",
+                apply::bundle(context, self.helmop, self.name, plan),
+            ))
+            .await?,
             existing,
         ) {
             (None, Some(unchanged)) => Cow::Borrowed(unchanged),

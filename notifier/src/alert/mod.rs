@@ -10,14 +10,19 @@
 mod standing;
 mod status;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use helmops_api::{Alert, Decoded, notifications::AlertStatus, timestamp::timestamp};
 use helmops_core::status::change;
 use helmops_kube::{key, name_of};
 use helmops_notify::{
     admit::Format,
-    alert::{Memory, Message, Plan, Reported, Rules, plan},
+    alert::{Memory, Message, Observed, Plan, Reported, Rules, plan},
+    source::ObjectId,
 };
 use helmops_process::lock;
 use helmops_runtime::{
@@ -106,8 +111,16 @@ impl Reconciler for Alerts<'_> {
                 next.last_delivered = timestamp(now);
             }
         }
-        let standing = standing::of(context, key, alert);
-        let (plan, message) = self.plan(key, alert, &standing, &mut reported, now);
+        let namespace = key.namespace.as_deref().unwrap_or_default();
+        let objects = context
+            .stores
+            .objects
+            .selected(alert, namespace, &context.privileged);
+        let standing = standing::of(context, key, alert, objects.len());
+        let (plan, message) = match standing.format() {
+            Some(format) => self.plan(key, alert, (format, &objects), &mut reported, now),
+            None => (Plan::default(), None),
+        };
         let observation = Observation {
             standing: &standing,
             plan: &plan,
@@ -141,19 +154,10 @@ impl Alerts<'_> {
         &self,
         key: &AlertKey,
         alert: &Alert,
-        standing: &Standing,
+        (format, objects): (Format, &BTreeMap<ObjectId, Arc<Observed>>),
         reported: &mut Reported,
         now: Timestamp,
     ) -> (Plan, Option<Message>) {
-        let Some(format) = standing.format() else {
-            return (Plan::default(), None);
-        };
-        let namespace = key.namespace.as_deref().unwrap_or_default();
-        let objects = self
-            .context
-            .stores
-            .objects
-            .selected(alert, namespace, &self.context.privileged);
         reported.forget_gone(|id| objects.contains_key(id));
         let generation = alert.metadata.generation;
         let (mut memory, rules) = {
@@ -171,7 +175,7 @@ impl Alerts<'_> {
             (memory.plan, rules)
         };
         // Without the lock: this takes milliseconds for thousands of objects.
-        let mut plan = plan(&rules, &objects, reported, &mut memory, now);
+        let mut plan = plan(&rules, objects, reported, &mut memory, now);
         let mut memories = lock(&self.context.memories);
         let kept = memories.entry(key.clone()).or_default();
         kept.plan = memory;
@@ -187,9 +191,8 @@ impl Alerts<'_> {
     /// Hands a message over, if its endpoint does not fail. Returns when to try again.
     fn hand_over(&self, key: &AlertKey, standing: &Standing, message: Message) -> Option<Duration> {
         let provider = match standing {
-            Standing::Sending { provider, .. } => provider,
             Standing::Failing { wait, .. } if !wait.is_zero() => return Some(*wait),
-            Standing::Failing { provider, .. } => provider,
+            Standing::Sending { provider, .. } | Standing::Failing { provider, .. } => provider,
             Standing::Blocked { .. } | Standing::Invalid(_) => return None,
         };
         let job = Job {

@@ -70,8 +70,8 @@ impl Standing {
     }
 }
 
-/// Whether an Alert can send messages.
-pub fn of(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
+/// Whether an Alert that selects this number of objects can send messages.
+pub fn of(context: &Context, key: &AlertKey, alert: &Alert, selected: usize) -> Standing {
     let namespace = key.namespace.as_deref().unwrap_or_default();
     let mut errors = alert.errors();
     if errors.is_empty() {
@@ -80,11 +80,6 @@ pub fn of(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
     if let Some(reason) = errors.reason() {
         return Standing::Invalid(ConditionState::False(reason, errors.to_string()));
     }
-    let selected = context
-        .stores
-        .objects
-        .selected(alert, namespace, &context.privileged)
-        .len();
     if selected > MAX_OBJECTS {
         let message = format!(
             "spec.eventSources select {selected} objects; at most {MAX_OBJECTS} are possible: make several Alerts of it, by namespaces or \

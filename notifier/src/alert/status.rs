@@ -84,3 +84,113 @@ fn undelivered(message: &Message, before: &[UndeliveredMessage], now: &str) -> U
         reason: message.reason.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use helmops_api::notifications::ReportedObject;
+    use helmops_kube::key;
+    use helmops_notify::{
+        admit::Format,
+        alert::{After, Event, Subject},
+        source::ObjectId,
+    };
+
+    use super::*;
+
+    fn message(names: &[&str], reason: &str) -> Message {
+        let subject = |name: &&str| Subject {
+            id: ObjectId::parse(&format!("HelmOp/a/{name}")).unwrap(),
+            uid: "".into(),
+            resource_version: "".into(),
+            version: String::new(),
+            text: String::new(),
+            since: String::new(),
+            ended: Vec::new(),
+            is_upgrade: false,
+            after: After::Forgotten,
+        };
+        Message {
+            event: Event::Failure,
+            reason: reason.to_owned(),
+            subjects: names.iter().map(subject).collect(),
+        }
+    }
+
+    fn filled(status: &mut AlertStatus, standing: &Standing, messages: Vec<Message>, second: i64) {
+        let plan = Plan {
+            messages,
+            ..Plan::default()
+        };
+        let record = ReportedObject {
+            object: "HelmOp/a/db".to_owned(),
+            reasons: vec!["A".to_owned()],
+            ..ReportedObject::default()
+        };
+        let observation = Observation {
+            standing,
+            plan: &plan,
+            reported: &Reported::of(&[record]),
+            generation: Some(3),
+            now: Timestamp::from_second(second).unwrap(),
+        };
+        fill(status, &observation);
+    }
+
+    fn failing() -> Standing {
+        Standing::Failing {
+            format: Format::Generic,
+            provider: key("a", "chat"),
+            condition: ConditionState::False(Reason::DeliveryFailed, "why".to_owned()),
+            wait: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn messages_that_wait_are_listed_with_the_time_since_they_do() {
+        let mut status = AlertStatus::default();
+        let many: Vec<_> = (0..30)
+            .map(|number| message(&["web"], &format!("R{number}")))
+            .collect();
+        filled(&mut status, &failing(), many, 0);
+        assert_eq!(
+            (status.undelivered, status.undelivered_messages.len()),
+            (30, MAX_LISTED)
+        );
+        assert_eq!(
+            (status.failing, status.observed_generation, status.reported.len()),
+            (1, Some(3), 1)
+        );
+        let ready = &status.conditions[0];
+        assert_eq!(
+            (&*ready.r#type, &*ready.reason, &*ready.message),
+            ("Ready", "DeliveryFailed", "why")
+        );
+        let two = vec![message(&["web"], "R0"), message(&["web", "db"], "R1")];
+        filled(&mut status, &failing(), two, 60);
+        let [one, group] = &status.undelivered_messages[..] else {
+            panic!("{:?}", status.undelivered_messages);
+        };
+        assert_eq!(
+            (&*one.object, &*one.since),
+            ("HelmOp/a/web", "1970-01-01T00:00:00Z"),
+            "it keeps its time"
+        );
+        assert_eq!(
+            (&*group.object, &*group.since),
+            ("HelmOp/a/web and 1 more", "1970-01-01T00:01:00Z")
+        );
+    }
+
+    #[test]
+    fn messages_on_their_way_are_not_listed() {
+        let mut status = AlertStatus::default();
+        let sending = Standing::Sending {
+            format: Format::Generic,
+            provider: key("a", "chat"),
+        };
+        filled(&mut status, &sending, vec![message(&["web"], "R")], 0);
+        assert_eq!((status.undelivered, &*status.conditions[0].status), (0, "True"));
+    }
+}

@@ -102,7 +102,7 @@ mod tests {
     fn transient_failures_are_retried_more_and_more_slowly() {
         let failures = Failures::default();
         let provider = || Subject::Provider(key("a", "p"));
-        let mut delay = |failure| failures.failed(provider(), &failure, 0.0).as_secs();
+        let delay = |failure| failures.failed(provider(), &failure, 0.0).as_secs();
         assert_eq!(
             [
                 delay(failure(true, 0)),

@@ -152,13 +152,14 @@ impl Sender {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some(job) = self.jobs.recv() => match waiting.get_mut(&job.provider) {
-                    Some(queue) => queue.push_back(job),
-                    None => {
+                Some(job) = self.jobs.recv() => {
+                    if let Some(queue) = waiting.get_mut(&job.provider) {
+                        queue.push_back(job);
+                    } else {
                         waiting.insert(job.provider.clone(), VecDeque::new());
                         running.spawn(send(Arc::clone(&context), self.ended.clone(), job));
                     }
-                },
+                }
                 Some(ended) = running.join_next() => {
                     // Panics are caught in the task, and nothing aborts a task.
                     let Ok(job) = ended else { continue };
@@ -194,4 +195,74 @@ async fn send(context: Arc<Context>, ended: mpsc::Sender<Work>, job: Job) -> Job
         let _ = ended.send(Work::Provider(job.provider.clone())).await;
     }
     job
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_kube::key;
+    use helmops_notify::alert::Event;
+
+    use super::*;
+
+    fn job(alert: &str) -> Job {
+        let message = Message {
+            event: Event::Failure,
+            reason: "A".to_owned(),
+            subjects: Vec::new(),
+        };
+        Job {
+            alert: key("a", alert),
+            provider: key("a", "chat"),
+            message: Arc::new(message),
+        }
+    }
+
+    #[test]
+    fn a_message_is_on_its_way_until_it_is_recorded() {
+        let (outbox, _sender, _works) = outbox();
+        let leadership = Leadership::always();
+        let (one, job) = (key("a", "one"), job("one"));
+        assert_eq!(outbox.slot(&one, &leadership), Slot::Free);
+        assert!(outbox.send(job.clone()));
+        assert_eq!(outbox.slot(&one, &leadership), Slot::Busy);
+        outbox.ended(&job, None);
+        assert_eq!(outbox.slot(&one, &leadership), Slot::Free, "it is sent again");
+        outbox.send(job.clone());
+        outbox.ended(&job, leadership.term());
+        assert_eq!(
+            outbox.slot(&one, &leadership),
+            Slot::Delivered(Arc::clone(&job.message))
+        );
+        assert_eq!(outbox.delivered(), std::slice::from_ref(&one));
+        outbox.clear(&one);
+        assert_eq!(outbox.slot(&one, &leadership), Slot::Free);
+        // The Alert was deleted while its message was on its way.
+        outbox.send(job.clone());
+        outbox.clear(&one);
+        outbox.ended(&job, leadership.term());
+        assert_eq!(outbox.slot(&one, &leadership), Slot::Free);
+    }
+
+    #[test]
+    fn what_was_delivered_in_an_earlier_term_is_not_recorded() {
+        let (outbox, _sender, _works) = outbox();
+        let job = job("one");
+        outbox.send(job.clone());
+        outbox.ended(&job, Leadership::always().term());
+        let (_sender, lost) = Leadership::elected();
+        assert_eq!(outbox.slot(&key("a", "one"), &lost), Slot::Free);
+    }
+
+    #[test]
+    fn messages_that_do_not_fit_are_sent_later() {
+        let (outbox, _sender, _works) = outbox();
+        let sent = (0..CAPACITY + 10)
+            .filter(|number| outbox.send(job(&number.to_string())))
+            .count();
+        assert_eq!(sent, CAPACITY);
+        assert_eq!(
+            outbox.slot(&key("a", &CAPACITY.to_string()), &Leadership::always()),
+            Slot::Free
+        );
+    }
 }

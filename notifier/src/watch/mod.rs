@@ -21,6 +21,7 @@ use helmops_notify::source::Privileged;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
 use kube::{
     Api, Client, Resource,
+    api::ObjectMeta,
     runtime::{
         WatchStreamExt,
         reflector::{Lookup, ObjectRef},
@@ -34,7 +35,7 @@ pub use self::objects::Objects;
 use crate::work::{AlertKey, Work};
 
 /// The caches: the last observed state of each object.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Stores {
     /// The Alerts.
     pub alerts: ObjectCache<Decoded<Alert>>,
@@ -56,6 +57,23 @@ pub struct Watches {
     pub secret_changes: BoxStream<'static, Work>,
     /// Resolves when the watch of Secrets is synced.
     pub secrets_synced: oneshot::Receiver<()>,
+}
+
+impl Default for Stores {
+    fn default() -> Self {
+        Self {
+            alerts: ObjectCache::ignoring_older(|alert, known| is_older(alert.meta(), known.meta())),
+            providers: ObjectCache::new(),
+            receivers: ObjectCache::new(),
+            objects: Objects::default(),
+        }
+    }
+}
+
+/// Whether it is an earlier version of the same object. The watch can be behind what was just written.
+fn is_older(metadata: &ObjectMeta, than: &ObjectMeta) -> bool {
+    let version = |metadata: &ObjectMeta| metadata.resource_version.as_deref()?.parse::<u64>().ok();
+    metadata.uid == than.uid && version(metadata) < version(than)
 }
 
 impl Stores {

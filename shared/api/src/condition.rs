@@ -2,6 +2,15 @@
 
 use super::{unknown_fields::UnknownFields, wire_struct::wire};
 
+impl Condition {
+    /// Whether the condition of this type is `True`.
+    pub fn is_true(conditions: &[Self], r#type: &str) -> bool {
+        conditions
+            .iter()
+            .any(|condition| condition.r#type == r#type && condition.status == "True")
+    }
+}
+
 wire! {
     /// One aspect of an object's state.
     pub struct Condition: [unknown: UnknownFields] {

@@ -53,6 +53,8 @@ keys! {
     RESET_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/reset-requested-at";
     /// The version or range that the HelmOp had before `kubectl helmop rollback` replaced it; `rollback --undo` restores it.
     VERSION_BEFORE_ROLLBACK: Annotation on "HelmOp" = "helmops.fleet.cattle.io/version-before-rollback";
+    /// The trace of the roll-out, as W3C Trace Context has it. Written only with `--otlp-endpoint`, together with a change of the spec.
+    TRACEPARENT: Annotation on "Bundle, BundleDeployment" = "helmops.fleet.cattle.io/traceparent";
     // It is on the Bundle so that it is written together with the version, survives a lost status, and needs no field that
     // Fleet's CRDs lack.
     /// The resolved chart versions and what they were resolved from, as JSON; on a BundleDeployment the one that is deployed, with

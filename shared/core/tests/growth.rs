@@ -103,6 +103,7 @@ fn a_bundle_with_many_versions_is_planned_in_linear_time() {
             handled_poll: None,
             ca_bundle: "",
             pruned: Default::default(),
+            traceparent: None,
         };
         let bundle::Plan::Create(mut planned) = bundle::plan(&valid, None, inputs).unwrap() else {
             panic!("not a creation");

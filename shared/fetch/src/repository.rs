@@ -233,12 +233,8 @@ impl Repositories {
         request: &VersionRequest<'_>,
         since: Instant,
     ) -> Result<ChartExplanation, RepositoryError> {
+        let (source, index) = self.own_index(http, access, interest, chart, since).await?;
         let ChartRef { repo, chart } = chart;
-        let source = IndexSource::new(repo, access).map_err(RepositoryError::Fetch)?;
-        let index = self
-            .index(http, &source, interest, chart, since)
-            .await
-            .map_err(|error| source.own_error(error))?;
         let versions = index.index.versions(chart);
         let len = versions.map_err(|error| source.index_error(error))?.len();
         let base = index_url(repo).map_err(RepositoryError::Fetch)?;
@@ -282,13 +278,8 @@ impl Repositories {
         request: &VersionRequest<'_>,
         since: Instant,
     ) -> Result<IndexEntry, RepositoryError> {
-        let ChartRef { repo, chart } = chart;
-        let source = IndexSource::new(repo, access).map_err(RepositoryError::Fetch)?;
-        let index = self
-            .index(http, &source, interest, chart, since)
-            .await
-            .map_err(|error| source.own_error(error))?;
-        self.select_entry(access, index, chart, request)
+        let (source, index) = self.own_index(http, access, interest, chart, since).await?;
+        self.select_entry(access, index, chart.chart, request)
             .await
             .map_err(|error| match error {
                 SelectionError::Index(error) => source.index_error(error),
@@ -297,6 +288,22 @@ impl Repositories {
                     source: error,
                 },
             })
+    }
+
+    /// The repository of a chart with the access of a HelmOp, and its index at `since` or later.
+    async fn own_index<'a>(
+        &self,
+        http: &HttpClient,
+        access: &'a Access,
+        interest: &ChartInterest<'_>,
+        ChartRef { repo, chart }: ChartRef<'_>,
+        since: Instant,
+    ) -> Result<(IndexSource<'a>, Arc<CachedIndex>), RepositoryError> {
+        let source = IndexSource::new(repo, access).map_err(RepositoryError::Fetch)?;
+        match self.index(http, &source, interest, chart, since).await {
+            Ok(index) => Ok((source, index)),
+            Err(error) => Err(source.own_error(error)),
+        }
     }
 
     /// The entry of the requested version.

@@ -208,26 +208,13 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
 
     fn revision(number: u64, status: Status, deployment_id: &str, attempt: u32) -> Revision {
+        let attempt = fixture::attempt(AttemptAction::Upgrade, deployment_id, attempt);
         Revision {
-            number,
-            status,
-            origin: Origin {
-                owner: Owner::BundleDeployment("web".to_owned()),
-                attempt: Some(Attempt {
-                    action: AttemptAction::Upgrade,
-                    deployment_id: deployment_id.to_owned(),
-                    cause: Cause::Change,
-                    number: attempt,
-                }),
-            },
-            is_replaced: false,
-            is_rollback: false,
             failure: (status == Status::Failed).then(|| Failure::Helm("x".to_owned())),
-            made_at: None,
-            changed_at: None,
-            chart: Chart::default(),
+            ..fixture::revision(number, status, Some(attempt))
         }
     }
 

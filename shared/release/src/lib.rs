@@ -7,6 +7,8 @@ pub mod adoption;
 pub mod chart_metadata;
 pub mod dependencies;
 pub mod drift;
+#[cfg(test)]
+mod fixture;
 pub mod gate;
 pub mod health;
 pub mod history;

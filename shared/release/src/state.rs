@@ -168,33 +168,13 @@ fn is_wanted(wanted: &Wanted<'_>, deployed: &Revision) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        history::{Chart, Origin},
-        record::{Attempt, AttemptAction, Cause},
-    };
+    use crate::{fixture, history::Origin, record::AttemptAction};
 
     const ID: &str = ":wanted";
 
     fn revision(number: u64, status: Status, deployment_id: Option<&str>) -> Revision {
-        Revision {
-            number,
-            status,
-            origin: Origin {
-                owner: Owner::BundleDeployment("web".to_owned()),
-                attempt: deployment_id.map(|id| Attempt {
-                    action: AttemptAction::Upgrade,
-                    deployment_id: id.to_owned(),
-                    cause: Cause::Change,
-                    number: 1,
-                }),
-            },
-            is_replaced: false,
-            is_rollback: false,
-            failure: None,
-            made_at: None,
-            changed_at: None,
-            chart: Chart::default(),
-        }
+        let attempt = |id| fixture::attempt(AttemptAction::Upgrade, id, 1);
+        fixture::revision(number, status, deployment_id.map(attempt))
     }
 
     fn of(owner: Owner, revision: Revision) -> Revision {

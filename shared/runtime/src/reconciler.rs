@@ -7,6 +7,7 @@
 use std::{future::ready, sync::Arc, time::Instant};
 
 use helmops_api::Decoded;
+use helmops_trace::{TraceContext, Tracer, in_trace, set_attribute};
 use kube::{Resource, core::ObjectMeta, runtime::reflector::ObjectRef};
 use tracing::{Instrument, Span};
 
@@ -75,6 +76,11 @@ pub trait Reconciler: Sync {
     /// Reports an object that does not decode, besides the log.
     fn report_invalid(&self, _metadata: &ObjectMeta, _error: &str) {}
 
+    /// The span that the reconciliation of an object is a child of, if it belongs to a trace: from a change until the object is ready.
+    fn trace(&self, _key: &KeyOf<Self>, _object: &Self::Object) -> Option<(&Tracer, TraceContext)> {
+        None
+    }
+
     /// Brings what the object describes to its desired state.
     ///
     /// # Errors
@@ -132,7 +138,19 @@ async fn reconcile_existing<R: Reconciler>(
             let result = reconciler.finalize(key, object).await;
             result.map(|()| Done::UNTIL_CHANGE)
         }
-        Decoded::Valid(object) => reconciler.reconcile(key, object, permit).await,
+        Decoded::Valid(object) => match reconciler.trace(key, object) {
+            None => reconciler.reconcile(key, object, permit).await,
+            Some((tracer, parent)) => {
+                Span::current().record("trace_id", parent.trace_id());
+                let work = async {
+                    set_attribute("helmops.kind", || R::Object::kind(&()));
+                    set_attribute("helmops.name", || key.name.clone());
+                    set_attribute("helmops.namespace", || key.namespace.clone().unwrap_or_default());
+                    reconciler.reconcile(key, object, permit).await
+                };
+                Box::pin(in_trace(tracer, Some(parent), "reconcile", work)).await
+            }
+        },
         Decoded::Invalid { error, .. } => {
             reconciler.forget(key);
             let (kind, error) = (R::Object::kind(&()), cut_error(error));

@@ -10,6 +10,7 @@
 //!
 //! However the test ends, its pipe is closed; `testbed serve` then kills its whole process group.
 
+pub mod collector;
 pub mod command;
 pub mod probe;
 pub mod process;

@@ -210,8 +210,8 @@ pub async fn route_service_to(kubectl: &Kubectl, pod: &Pod) -> Result<()> {
     ] {
         let object = format!("{kind}/helmops");
         let port = |index: usize| {
-            let path = format!("/webhooks/{index}/clientConfig/service/port");
-            json!({ "op": "add", "path": path, "value": pod.https.port() })
+            let field = format!("/webhooks/{index}/clientConfig/service/port");
+            json!({ "op": "add", "path": field, "value": pod.https.port() })
         };
         let port = Value::Array((0..webhooks).map(port).collect());
         kubectl

@@ -18,7 +18,7 @@ use crate::wait::eventually;
 /// Far above the size of any message.
 const MAX_BODY: usize = 16 << 20;
 /// Messages are collected for seconds.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 /// A server on a free port of 127.0.0.1; it stops when dropped.
 #[derive(Debug)]

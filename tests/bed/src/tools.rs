@@ -1,5 +1,5 @@
-//! The programs that the tests run, built from `tests/tools` and `agent/helm`: the control plane, Helm, a registry, Prometheus
-//! and Alertmanager.
+//! The programs that the tests run, built from `tests/tools` and `agent/helm`: the control plane, Helm, a registry, Prometheus,
+//! Alertmanager and a collector of traces.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -93,6 +93,14 @@ pub async fn alertmanager() -> Result<PathBuf> {
 /// If it cannot be built; the first time that takes some minutes.
 pub async fn agent_helm() -> Result<PathBuf> {
     Ok(build("agent").await?.join("helmops-helm"))
+}
+
+/// The receiver of the OpenTelemetry Collector, built from `tests/tools/collector`.
+///
+/// # Errors
+/// If it cannot be built; the first time that takes a minute.
+pub async fn collector() -> Result<PathBuf> {
+    Ok(build("collector").await?.join("otlp-collector"))
 }
 
 /// Builds the missing programs of a set, and returns their folder.

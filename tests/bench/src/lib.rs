@@ -11,7 +11,7 @@
 //!
 //! Other benchmarks: [`index`], reading the index of a chart repository; [`controller`], reconciling HelmOps; and
 //! [`delivery`], deploying them to clusters, and [`planning`], only the decisions about that; [`agent`], the releases on a
-//! cluster; [`validate`], HelmOps in files; and [`notify`], messages of Alerts.
+//! cluster; [`cli`], what a person waits for at a terminal; [`validate`], HelmOps in files; and [`notify`], messages of Alerts.
 
 pub mod corpus;
 
@@ -36,6 +36,7 @@ pub mod planning;
 
 pub mod agent;
 
+pub mod cli;
 pub mod validate;
 
 pub mod notify;

@@ -20,8 +20,15 @@ async fn killed(engine: &Engine) {
         .await;
     tokio::select! {
         outcome = engine.run(Action::Install(install(&chart))) => panic!("it ended: {outcome:?}"),
-        _ = engine.until_status(1, "pending-install") => {}
+        () = until_awaited(engine) => {}
     }
+}
+
+/// Waits until Helm waits for the hook. Before, it may be writing the record when it is stopped, and then it does not matter for Helm
+/// which of the two writes comes last: `pending-install` with the hook, or `failed`.
+async fn until_awaited(engine: &Engine) {
+    until(engine.kubectl(), "job/hook", |_| Ok(())).await;
+    engine.until_status(1, "pending-install").await;
 }
 
 #[tokio::test]
@@ -67,7 +74,7 @@ async fn helm_records_that_it_was_stopped() {
     let stop = CancellationToken::new();
     let request = engine.request(Action::Install(install(&chart)));
     let (outcome, ()) = tokio::join!(engine.run_request(request, &stop), async {
-        engine.until_status(1, "pending-install").await;
+        until_awaited(&engine).await;
         stop.cancel();
     });
     assert_eq!(outcome.unwrap_err().reason, FailureReason::Stopped);
@@ -128,7 +135,7 @@ async fn helm_ends_with_the_agent() {
         .spawn()
         .unwrap();
     let pipe = child.stdin.take();
-    engine.until_status(1, "pending-install").await;
+    until_awaited(&engine).await;
     assert!(
         child.try_wait().unwrap().is_none(),
         "it runs as long as the pipe is open"

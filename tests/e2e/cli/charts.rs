@@ -328,9 +328,14 @@ async fn a_poll_takes_what_is_selected(whole: &Whole, name: &str, label: &str, s
     polled["pollingInterval"] = json!("1h");
     let selected = json_of(whole, &["resolve", name]).await["charts"][0]["selected"].clone();
     apply(whole, &object(name, label, &polled)).await;
-    crate::harness::until_version(whole.kubectl(), name, "1.1.0").await;
-    let record = recorded(whole, name).await;
-    assert_eq!(record[0]["digest"], selected["digest"]);
+    // The Bundle has the version before the status has.
+    let helmop = until(whole.kubectl(), &format!("helmop/{name}"), |helmop| {
+        let version = &helmop["status"]["resolved"][0]["version"];
+        anyhow::ensure!(version == "1.1.0", "version {version} is recorded");
+        Ok(())
+    })
+    .await;
+    assert_eq!(helmop["status"]["resolved"][0]["digest"], selected["digest"]);
 
     let versions = succeeds(whole, &["versions", name]).await;
     let rows: Vec<Vec<&str>> = versions

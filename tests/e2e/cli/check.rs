@@ -7,12 +7,13 @@ use anyhow::ensure;
 use helmops_bed::control_plane::Options;
 use helmops_bed::helmops::NAMESPACE;
 use helmops_bed::node::{self, Pod};
+use helmops_bed::process::Process;
 use helmops_bed::service_account::service_account_kubeconfig;
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
-use super::two_clusters::helmop;
+use super::two_clusters::{helmop, helmop_command};
 use crate::harness::{SOON, run, until};
 use crate::install::readme::{commands, run_pods, shell};
 
@@ -253,6 +254,32 @@ async fn versions_and_logs(installation: &Installation) {
         .check("logs webhook --helmop fleet-local/web -o json --tail 1")
         .await;
     assert_eq!(raw, format!("{}\n{}\n", line(5, "later"), line(6, "later")));
+
+    let arguments = "logs webhook --follow --helmop fleet-local/web --tail 1";
+    let command = helmop_command(&installation.bed, &installation.bed.kubeconfig, arguments);
+    let mut following = Process::start("logs", command, &installation.bed.log("logs-follow")).unwrap();
+    let until = async |second: &str| {
+        let printed = eventually(second, SOON, async || {
+            let log = following.log();
+            ensure!(log.contains(second), "{log}");
+            Ok(log)
+        });
+        printed.await.unwrap()
+    };
+    for second in ["12:00:05", "12:00:06"] {
+        until(second).await;
+    }
+    let pod = pods.lines().next().unwrap();
+    let more = format!(
+        "helmops.test/log={}\n{}\n{}\n",
+        line(1, "first of 1"),
+        line(5, "later"),
+        line(7, "while it is followed")
+    );
+    run(&system, &["annotate", "--overwrite", pod, &more]).await;
+    let log = until("12:00:07").await;
+    assert_eq!(log.lines().count(), 3, "{log}");
+    following.kill().await.unwrap();
 }
 
 /// What another user may do is no error of the installation.

@@ -1,5 +1,6 @@
 //! `create` and `export`.
 
+use anyhow::{Context, ensure};
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
@@ -146,6 +147,15 @@ async fn a_release_that_helm_has_installed_is_adopted_without_a_change() {
         "msg=by hand,replicas=3",
     ];
     environment.user_helm(&install).await;
+    // The controller manager writes the status of the Deployment, some moments later.
+    eventually("the status of the Deployment", SOON, async || {
+        let deployment = environment.cluster.object("deployment/shop").await;
+        let status = &deployment.context("there is none")?["status"];
+        ensure!(status["updatedReplicas"] == 3, "{status}");
+        Ok(())
+    })
+    .await
+    .unwrap();
     let before = objects(&environment, "shop").await;
     let release = format!("{}/shop", environment.apps());
 

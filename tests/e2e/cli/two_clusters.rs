@@ -191,6 +191,15 @@ fn merged(management: &TestBed, workload: &TestBed) -> Result<PathBuf> {
 
 /// Runs `kubectl helmop` with arguments that are separated by spaces.
 pub async fn helmop(bed: &TestBed, kubeconfig: &Path, arguments: &str) -> Output {
+    let kubectl = helmop_command(bed, kubeconfig, arguments);
+    let output = command::run(kubectl, "", DEADLINE).await.unwrap();
+    // Shown if the test fails.
+    eprintln!("$ kubectl helmop {arguments}\n{}{}", output.stdout, output.stderr);
+    output
+}
+
+/// The same, for a command that does not end by itself.
+pub fn helmop_command(bed: &TestBed, kubeconfig: &Path, arguments: &str) -> Command {
     let plugin = binary("kubectl-helmop").unwrap();
     let path = std::env::var("PATH").unwrap();
     let mut kubectl = Command::new(bed.tools.kubectl());
@@ -200,8 +209,5 @@ pub async fn helmop(bed: &TestBed, kubeconfig: &Path, arguments: &str) -> Output
         .env("PATH", format!("{}:{path}", plugin.parent().unwrap().display()))
         .env("KUBECONFIG", kubeconfig)
         .env("LC_ALL", "C.UTF-8");
-    let output = command::run(kubectl, "", DEADLINE).await.unwrap();
-    // Shown if the test fails.
-    eprintln!("$ kubectl helmop {arguments}\n{}{}", output.stdout, output.stderr);
-    output
+    kubectl
 }

@@ -435,6 +435,12 @@ impl Fixture {
         runs.map(str::to_owned).collect()
     }
 
+    /// Lets each run of an action of Helm take longer.
+    pub fn delay_helm(&self, action: &str, seconds: u8) {
+        let file = self.files.path().join(format!("{DELAY}-{action}"));
+        std::fs::write(file, format!("{seconds}\n")).unwrap();
+    }
+
     /// The writes of the agent to the workload cluster, without its Leases.
     pub fn downstream_writes(&self) -> Vec<Write> {
         let mut writes = audit::writes_of(&self.bed.audit_log(), &user(self.system.name())).unwrap();
@@ -725,14 +731,18 @@ pub fn kubeconfig(server: &Server, token: &str, namespace: &str) -> String {
     .to_string()
 }
 
-/// A program that writes the action and the release of each run to the file `runs`, and then is Helm.
+/// The file with the delay of an action of Helm in seconds, before the name of the action.
+const DELAY: &str = "delay";
+
+/// A program that writes the action and the release of each run to the file `runs`, and then is Helm, after a delay if there is one.
 async fn helm_that_counts(folder: &Path) -> Result<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let (program, runs) = (folder.join("helm"), folder.join("runs"));
     let helm = agent_helm().await?;
     let script = format!(
-        "#!/bin/sh\necho \"$1 $2\" >> '{}'\nexec '{}' \"$@\"\n",
+        "#!/bin/sh\necho \"$1 $2\" >> '{}'\nif read -r delay 2> /dev/null < '{}'-\"$1\"; then sleep \"$delay\"; fi\nexec '{}' \"$@\"\n",
         runs.display(),
+        folder.join(DELAY).display(),
         helm.display()
     );
     std::fs::write(&program, script)?;

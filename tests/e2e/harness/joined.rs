@@ -2,7 +2,10 @@
 //! workspace with clusters of its own, and an agent for each of them. The control plane is all of these clusters: their releases are in
 //! different namespaces.
 
+use std::path::Path;
+
 use anyhow::Result;
+use helmops_bed::collector::Collector;
 use helmops_bed::control_plane::Options;
 use helmops_bed::helmops::{self, Webhook, manifests};
 use helmops_bed::test_bed::TestBed;
@@ -15,6 +18,8 @@ use super::{helmop, standalone};
 /// The control plane and its processes.
 pub struct Suite {
     pub controllers: standalone::Suite,
+    /// Receives the traces of all processes.
+    pub collector: Collector,
     _webhook: Webhook,
 }
 
@@ -33,12 +38,22 @@ async fn start() -> Result<Suite> {
     let bed = TestBed::start(&options).await?;
     helmops::apply_manifests(&bed.kubectl()).await?;
     helmops::apply_standalone(&bed.kubectl()).await?;
-    let webhook = helmops::start_webhook(&bed, "webhook", &|program| bed.command(program)).await?;
+    let collector = Collector::start(&bed).await?;
+    let traced = |program: &Path| {
+        let mut command = bed.command(program);
+        command.env("HELMOPS_OTLP_ENDPOINT", &collector.endpoint);
+        command
+    };
+    let webhook = helmops::start_webhook(&bed, "webhook", &traced).await?;
     helmops::register_webhook(&bed.kubectl(), &webhook).await?;
     // The default minimum protects registries; tests need not wait for it.
-    let flags = [("HELMOPS_MIN_POLLING_INTERVAL", "1s")];
+    let flags = [
+        ("HELMOPS_MIN_POLLING_INTERVAL", "1s"),
+        ("HELMOPS_OTLP_ENDPOINT", &collector.endpoint),
+    ];
     Ok(Suite {
         controllers: standalone::Suite::on(bed, &flags).await?,
+        collector,
         _webhook: webhook,
     })
 }
@@ -53,7 +68,11 @@ pub struct Fixture {
 
 impl Fixture {
     pub async fn new(prefix: &str, clusters: usize) -> Self {
-        let suite = &suite().await.controllers;
+        let Suite {
+            controllers: suite,
+            collector,
+            ..
+        } = suite().await;
         let workspace = standalone::Fixture::in_suite(suite, prefix, clusters).await;
         let (mut joined, mut agents) = (Vec::new(), Vec::new());
         for (number, deployments) in workspace.clusters.iter().enumerate() {
@@ -63,7 +82,8 @@ impl Fixture {
             let cluster = Membership { namespace, name };
             let cluster = agent::Fixture::of_cluster(&suite.bed, &prefix, cluster, deployments).await;
             let cluster = cluster.unwrap();
-            agents.push(cluster.start().await);
+            let flags = ["--leader-elect=false", "--otlp-endpoint", &collector.endpoint];
+            agents.push(cluster.start_with("agent", &flags).await.unwrap());
             joined.push(cluster);
         }
         Self {

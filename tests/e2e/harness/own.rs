@@ -39,15 +39,20 @@ impl Fixture {
             ];
             kubectl.run(&arguments).await?.ok()?;
         }
+        Self::on(bed, &[]).await
+    }
+
+    /// Starts the controller with flags, and a chart repository, for a control plane.
+    pub async fn on(bed: TestBed, flags: &[(&str, &str)]) -> Result<Self> {
         let folder = bed.directory.join("charts");
         let versions: &[(&str, &[&str])] = &[("alpine", &["0.1.0", "0.2.0"])];
         let charts = ChartRepo::build(&bed.tools, &folder, versions).await?;
         let server = ChartServer::http(charts.folder()).await?;
-        let controller = start_controller(&bed, "controller", &[]).await?;
+        let controller = start_controller(&bed, "controller", flags).await?;
         Ok(Self {
             controller,
             server,
-            kubectl,
+            kubectl: bed.kubectl(),
             bed,
             charts,
         })

@@ -3,6 +3,7 @@
 mod local;
 mod manifests;
 mod permissions;
+mod quickstart;
 pub mod readme;
 
 use helmops_bed::control_plane::Options;

@@ -32,6 +32,13 @@ pub fn commands(document: &str, heading: &str) -> String {
     block(document, heading, "sh")
 }
 
+/// The text under a heading, up to the next one of its level.
+pub fn section(document: &str, heading: &str) -> String {
+    let text = std::fs::read_to_string(checkout().join(document)).unwrap();
+    let (_, section) = text.split_once(&format!("\n{heading}\n")).unwrap();
+    section.split("\n## ").next().unwrap().to_owned()
+}
+
 /// The first block in a language under a line of a document.
 pub fn block(document: &str, line: &str, language: &str) -> String {
     let text = std::fs::read_to_string(checkout().join(document)).unwrap();

@@ -20,6 +20,7 @@ async fn metrics_pass_promtool_and_every_dashboard_panel_has_data() {
         &monitored.controller,
         &monitored.webhook.running,
         &monitored.agent,
+        &monitored.notifier,
     ] {
         let url = format!("{}/metrics", process.admin);
         let text = probe::get(&client, &url).await.unwrap();
@@ -46,6 +47,7 @@ async fn every_panel_has_data(monitored: &Monitored) {
         ("helmops-controller", address(&monitored.controller.admin)),
         ("helmops-webhook", address(&monitored.webhook.running.admin)),
         ("helmops-agent", address(&monitored.agent.admin)),
+        ("helmops-notifier", address(&monitored.notifier.admin)),
     ]);
     let prometheus = Prometheus::start(&monitored.bed, &monitored.monitoring, &targets)
         .await

@@ -7,6 +7,7 @@ use helmops_bed::chart_server::ChartServer;
 use helmops_bed::charts::ChartRepo;
 use helmops_bed::helmops::{self, ManagedWebhook, Running};
 use helmops_bed::random;
+use helmops_bed::sink::Sink;
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::tools::Monitoring;
 use helmops_bed::wait::eventually;
@@ -18,6 +19,8 @@ use crate::harness::SOON;
 pub struct Monitored {
     pub controller: Running,
     pub agent: Running,
+    pub notifier: Running,
+    pub sink: Sink,
     pub webhook: ManagedWebhook,
     pub monitoring: Monitoring,
     pub bed: TestBed,
@@ -38,9 +41,13 @@ impl Monitored {
         helmops::register_managed_webhook(&bed.kubectl(), &webhook).await?;
         let controller = helmops::start_standalone_controller(&bed, "controller", &command).await?;
         let agent = helmops::start_local_agent(&bed, "agent", &command).await?;
+        helmops::apply_notifications(&bed.kubectl()).await?;
+        let notifier = helmops::start_notifier(&bed, "notifier", &command).await?;
         let monitored = Self {
             controller,
             agent,
+            notifier,
+            sink: Sink::start().await?,
             webhook,
             monitoring,
             bed,
@@ -58,6 +65,18 @@ impl Monitored {
             .apply(&object("HelmOp", "web", &self.chart("0.x")))
             .await?
             .ok()?;
+        let mut nowhere = self.chart("0.x");
+        nowhere["targets"] = json!([{ "clusterName": "none" }]);
+        kubectl
+            .apply(&object("HelmOp", "nowhere", &nowhere))
+            .await?
+            .ok()?;
+        let of_alerts = |kind: &str, spec: &Value| json!({ "apiVersion": "helmops.fleet.cattle.io/v1alpha1", "kind": kind, "metadata": { "name": "sink" }, "spec": spec });
+        let provider = of_alerts(
+            "AlertProvider",
+            &json!({ "type": "generic", "address": self.sink.url() }),
+        );
+        kubectl.apply(&provider.to_string()).await?.ok()?;
         eventually("a deployment", SOON, async || {
             let found = ["get", "bundledeployments", "--all-namespaces", "--output=name"];
             let found = kubectl.run(&found).await?.ok()?;
@@ -78,7 +97,20 @@ impl Monitored {
         let token = format!("helmops.fleet.cattle.io/poll-requested-at={}", random::word());
         let annotate = ["annotate", "--overwrite", "helmop/web", &token];
         kubectl.run(&annotate).await?.ok()?;
-        Ok(())
+        self.alert().await
+    }
+
+    /// Gets a message sent: a new Alert reports the HelmOp without a cluster.
+    async fn alert(&self) -> Result<()> {
+        let spec = json!({
+            "providerRef": { "name": "sink" }, "eventSources": [{ "kind": "HelmOp", "name": "nowhere" }],
+            "grouping": { "wait": "0s" },
+        });
+        let name = format!("alert-{}", random::word());
+        let alert = json!({
+            "apiVersion": "helmops.fleet.cattle.io/v1alpha1", "kind": "Alert", "metadata": { "name": name }, "spec": spec,
+        });
+        self.bed.kubectl().apply(&alert.to_string()).await?.ok().map(drop)
     }
 
     fn chart(&self, version: &str) -> Value {

@@ -5,7 +5,7 @@ use helmops_bed::sink::Sink;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
-use super::fixture::{Fixture, failing_clusters, numbered, ready, refused};
+use super::fixture::{Fixture, count, failing_clusters, numbered, ready, refused};
 use crate::harness::SOON;
 
 /// The body of a message with what changes each time left out.
@@ -21,6 +21,31 @@ fn without_times(mut body: Value) -> Value {
     body
 }
 
+const TYPES: [&str; 7] = [
+    "generic",
+    "generic-hmac",
+    "slack",
+    "msteams",
+    "discord",
+    "alertmanager",
+    "cdevents",
+];
+
+/// Creates a provider of this type and an Alert, which send to a path with the name of the type.
+async fn send_to(fixture: &Fixture, r#type: &str, sink: &Sink) {
+    let address = format!("{}/{type}", sink.url());
+    let mut spec = json!({ "type": r#type, "address": address });
+    if r#type == "generic-hmac" {
+        spec["secretRef"] = json!({ "name": "key" });
+    }
+    fixture.provider(r#type, &spec).await;
+    let over = json!({ "eventMetadata": { "cluster": "test" }, "summary": "see the runbook" });
+    fixture.alert(r#type, r#type, &over).await;
+    fixture
+        .until_ready_is(&format!("alertprovider/{type}"), "Ready")
+        .await;
+}
+
 #[tokio::test]
 async fn a_failure_and_its_end_arrive_in_every_format() {
     let fixture = Fixture::start().await.unwrap();
@@ -31,31 +56,8 @@ async fn a_failure_and_its_end_arrive_in_every_format() {
             &json!({ "token": "a shared key", "headers": "X-Team: web" }),
         )
         .await;
-    for r#type in [
-        "generic",
-        "generic-hmac",
-        "slack",
-        "msteams",
-        "discord",
-        "alertmanager",
-        "cdevents",
-    ] {
-        let address = format!("{}/{type}", sink.url());
-        let mut spec = json!({ "type": r#type, "address": address });
-        if r#type == "generic-hmac" {
-            spec["secretRef"] = json!({ "name": "key" });
-        }
-        fixture.provider(r#type, &spec).await;
-        fixture
-            .alert(
-                r#type,
-                r#type,
-                &json!({ "eventMetadata": { "cluster": "test" }, "summary": "see the runbook" }),
-            )
-            .await;
-        fixture
-            .until_ready_is(&format!("alertprovider/{type}"), "Ready")
-            .await;
+    for r#type in TYPES {
+        send_to(&fixture, r#type, &sink).await;
     }
     let names = ["podinfo".to_owned()];
     fixture.helmops(&names).await;
@@ -117,7 +119,10 @@ async fn a_failure_and_its_end_arrive_in_every_format() {
         fixture
             .until(&format!("alert/{alert}"), |alert| {
                 let status = &alert["status"];
-                ensure!(status["delivered"] == 2 && status["failing"] == 0, "{status}");
+                ensure!(
+                    count(alert, "delivered") == 2 && count(alert, "failing") == 0,
+                    "{status}"
+                );
                 ensure!(
                     status
                         .get("reported")

@@ -106,9 +106,20 @@ impl Fixture {
     }
 }
 
+/// A killed process holds the Lease for a shorter time than by default.
+const LEASE: [(&str, &str); 3] = [
+    ("HELMOPS_LEASE_DURATION", "6s"),
+    ("HELMOPS_RENEW_DEADLINE", "4s"),
+    ("HELMOPS_RETRY_PERIOD", "1s"),
+];
+
 /// Starts the notifier.
 pub async fn start_notifier(bed: &TestBed, name: &str) -> Result<Running> {
-    let command = |program: &Path| bed.command(program);
+    let command = |program: &Path| {
+        let mut command = bed.command(program);
+        command.envs(LEASE);
+        command
+    };
     helmops::start_notifier(bed, name, &command).await
 }
 
@@ -147,4 +158,9 @@ pub fn failing_clusters(number: i64) -> Value {
 /// Names with a number.
 pub fn numbered(prefix: &str, number: usize) -> Vec<String> {
     (0..number).map(|one| format!("{prefix}-{one:04}")).collect()
+}
+
+/// A number in the status of an Alert; zero if it is missing.
+pub fn count(alert: &Value, field: &str) -> i64 {
+    alert["status"][field].as_i64().unwrap_or_default()
 }

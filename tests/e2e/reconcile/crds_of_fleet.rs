@@ -1,17 +1,12 @@
 //! CRDs without `spec.lifecycle`, as Fleet's own are.
 
 use anyhow::{Context, ensure};
-use helmops_bed::chart_server::ChartServer;
-use helmops_bed::charts::ChartRepo;
 use helmops_bed::helmops;
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::harness::{
-    SOON,
-    own::{Fixture, start_controller},
-};
+use crate::harness::{SOON, own::Fixture};
 
 const FLAGS: [(&str, &str); 1] = [("HELMOPS_CONTROLLERS", "helmop,bundle")];
 
@@ -69,19 +64,7 @@ impl Fixture {
             &OF_DEPLOYMENT,
         )
         .await;
-        let versions: &[(&str, &[&str])] = &[("alpine", &["0.1.0"])];
-        let charts = ChartRepo::build(&bed.tools, &bed.directory.join("charts"), versions)
-            .await
-            .unwrap();
-        let server = ChartServer::http(charts.folder()).await.unwrap();
-        let controller = start_controller(&bed, "controller", &FLAGS).await.unwrap();
-        Self {
-            controller,
-            server,
-            kubectl,
-            bed,
-            charts,
-        }
+        Self::on(bed, &FLAGS).await.unwrap()
     }
 
     /// Waits for a Warning event of an object of this kind, and checks that it names the CRD that has to be replaced.

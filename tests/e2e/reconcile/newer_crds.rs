@@ -1,8 +1,6 @@
 //! CRDs of a newer version, with fields that helmops does not know.
 
 use anyhow::{Context, ensure};
-use helmops_bed::chart_server::ChartServer;
-use helmops_bed::charts::ChartRepo;
 use helmops_bed::helmops;
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::metrics::{Metrics, api_requests};
@@ -96,19 +94,7 @@ impl Fixture {
         let kubectl = bed.kubectl();
         helmops::apply_standalone(&kubectl).await.unwrap();
         upgrade_crds(&kubectl).await;
-        let versions: &[(&str, &[&str])] = &[("alpine", &["0.1.0", "0.2.0"])];
-        let charts = ChartRepo::build(&bed.tools, &bed.directory.join("charts"), versions)
-            .await
-            .unwrap();
-        let server = ChartServer::http(charts.folder()).await.unwrap();
-        let controller = start_controller(&bed, "controller", &FLAGS).await.unwrap();
-        Self {
-            controller,
-            server,
-            kubectl,
-            bed,
-            charts,
-        }
+        Self::on(bed, &FLAGS).await.unwrap()
     }
 
     /// Applies HelmOp `web`, with new fields of this level in each block.

@@ -1,4 +1,4 @@
-//! HelmOps that admission rejects: one table for the tests of the core, of `kubectl helmop validate` and of the cluster.
+//! HelmOps, Alerts and AlertProviders that admission rejects: one table for the tests of the core, of `kubectl helmop validate` and of the cluster.
 //!
 //! Each mistake has the errors that are expected: path, reason (its name, because the core's own tests use this table) and words of the
 //! message.
@@ -8,11 +8,15 @@
 mod charts;
 mod lifecycle;
 mod limits;
+mod notifications;
 mod policies;
 
 use serde_json::{Value, json};
 
-pub use self::limits::sized;
+pub use self::{
+    limits::sized,
+    notifications::{NotificationMistake, notifications},
+};
 
 /// An error that is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,6 +30,7 @@ async fn send_with(
         health: Health::default(),
         policies,
         overload: Arc::default(),
+        tracer: helmops_trace::Tracer::disabled(),
     });
     let request = Request::builder()
         .method(method)
@@ -323,6 +324,7 @@ async fn responses_during_the_shutdown_close_the_connection() {
         health: health.clone(),
         policies: PolicyCache::default(),
         overload: Arc::default(),
+        tracer: helmops_trace::Tracer::disabled(),
     });
     let connection = async || {
         let request = Request::post("/validate").body(Body::empty()).unwrap();

@@ -190,6 +190,13 @@ mod tests {
             joined: Some(joined("web")),
             ..Workload::default()
         };
+        let elsewhere = Workload {
+            joined: Some(Joined {
+                cluster: NamespacedName::new("team", "edge"),
+                deployment_namespace: "a".to_owned(),
+            }),
+            ..Workload::default()
+        };
         let local = Workload {
             other_agent: Some("cattle-fleet-local-system".to_owned()),
             ..Workload::default()
@@ -203,6 +210,7 @@ mod tests {
             (&both, false, Ok(Credentials::Write)),
             (&other, false, Err("Cluster fleet-default/web already")),
             (&other, true, Err("Cluster fleet-default/web already")),
+            (&elsewhere, false, Err("Cluster team/edge already")),
             (&local, true, Err("cattle-fleet-local-system")),
         ] {
             match (admit(&cluster(), found, takes_over), expected) {
@@ -250,6 +258,15 @@ mod tests {
             needed[2],
             "create clusters.fleet.cattle.io in namespace fleet-default"
         );
+        let of_existing = |labels| {
+            let needed = management_permissions(&cluster(), true, labels);
+            needed.get(2).map(ToString::to_string)
+        };
+        assert_eq!(
+            of_existing(true).as_deref(),
+            Some("patch clusters.fleet.cattle.io edge in namespace fleet-default")
+        );
+        assert_eq!(of_existing(false), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // The list of clusters.
 
 import { h } from "./dom.js";
-import { key, listing } from "./listing.js";
+import { listing } from "./listing.js";
 import { badge, progress } from "./pictures.js";
 import { ago, none, text } from "./words.js";
 
@@ -33,13 +33,12 @@ const COLUMNS = [
 export function clusters() {
   return listing({
     title: "Clusters",
+    list: "clusters",
     noun: "cluster",
     tones: { good: "Ready", pending: "Not ready", bad: "Silent", off: "Paused" },
     columns: COLUMNS,
     hint: "Name, label, state",
     empty: "No clusters. Join one with: kubectl helmop cluster join",
-    itemsOf: (view) => view.clusters,
-    wordsOf: (one) => [key(one), one.state, ...labels(one), one.message],
-    changeOf: (before, after) => before?.state === after.state ? "" : `${key(after)} is now ${after.state}`,
+    wordsOf: labels,
   });
 }

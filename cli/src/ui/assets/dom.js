@@ -50,21 +50,24 @@ export function list(parent, items, keyOf, render) {
     const json = JSON.stringify(item);
     let child = known.get(key);
     known.delete(key);
+    const focused = child?.contains(document.activeElement) ? document.activeElement.dataset.focus : undefined;
     if (!child || child.rendered !== json) {
       const fresh = render(item);
       fresh.itemKey = key;
       fresh.rendered = json;
       if (child) {
-        const focused = child.contains(document.activeElement) ? document.activeElement.dataset.focus : undefined;
-        if (next === child) next = child.nextElementSibling;
+        if (next === child) next = fresh;
         child.replaceWith(fresh);
         fresh.classList.add("changed");
-        if (focused) fresh.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
       }
       child = fresh;
     }
     if (child === next) next = child.nextElementSibling;
     else parent.insertBefore(child, next);
+    // A child that is replaced or moved loses the focus.
+    if (focused && !child.contains(document.activeElement)) {
+      child.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    }
   }
   for (const gone of known.values()) gone.remove();
 }

@@ -160,7 +160,7 @@ export function helmop(namespace, name) {
   const notes = h("div");
   const picture = h("div");
   const chain = h("div");
-  const resolved = h("div");
+  const resolved = h("div", { class: "resolved" });
   const older = h("p", { class: "quiet" });
   const waits = table("Table of what clusters wait for", WAITS);
   const conditions = table("Table of conditions", CONDITIONS);

@@ -1,7 +1,7 @@
 // The list of HelmOps.
 
 import { h } from "./dom.js";
-import { key, listing } from "./listing.js";
+import { changedState, key, listing } from "./listing.js";
 import { badge, progress } from "./pictures.js";
 import { ago, none, text } from "./words.js";
 
@@ -38,20 +38,20 @@ const COLUMNS = [
 
 function changeOf(before, after) {
   if (!before) return `${key(after)} is new`;
-  if (before.state !== after.state) return `${key(after)} is now ${after.state}`;
+  if (before.state !== after.state) return changedState(before, after);
   return before.version !== after.version ? `${key(after)} has version ${after.version}` : "";
 }
 
 export function helmops() {
   return listing({
     title: "HelmOps",
+    list: "helmops",
     noun: "HelmOp",
     tones: { good: "Ready", pending: "In progress", bad: "Failing", off: "Suspended" },
     columns: COLUMNS,
     hint: "Name, chart, version, reason",
     empty: "No HelmOps. Create one with: kubectl helmop create",
-    itemsOf: (view) => view.helmops,
-    wordsOf: (one) => [key(one), one.chart, one.version, one.range, one.state, one.reason, one.message],
+    wordsOf: (one) => [one.chart, one.version, one.range, one.reason],
     changeOf,
   });
 }

@@ -7,6 +7,9 @@ import { count } from "./words.js";
 /** Namespace and name. */
 export const key = (one) => `${one.namespace}/${one.name}`;
 
+/** What to announce of an item whose state is another one. */
+export const changedState = (before, after) => before?.state === after.state ? "" : `${key(after)} is now ${after.state}`;
+
 /** The filters, with the label of each tone. */
 function filters(labels) {
   const all = { id: "all", label: "All", tone: "all", of: () => true };
@@ -14,10 +17,10 @@ function filters(labels) {
 }
 
 /**
- * A page with a list. `itemsOf` are the items of a view, `wordsOf` the texts of an item that are searched, and `changeOf` is what
- * to announce of an item, from the one before (or nothing) and the one after.
+ * A page with a list. `list` is the field of a view with its items, `wordsOf` are further texts of an item that are searched, and
+ * `changeOf` is what to announce of an item, from the one before (or nothing) and the one after.
  */
-export function listing({ title, noun, tones, columns, hint, empty, itemsOf, wordsOf, changeOf }) {
+export function listing({ title, list, noun, tones, columns, hint, empty, wordsOf, changeOf = changedState }) {
   const all = filters(tones);
   let view = null;
   let filter = all[0];
@@ -35,7 +38,7 @@ export function listing({ title, noun, tones, columns, hint, empty, itemsOf, wor
   });
 
   const matches = (one) => {
-    const texts = wordsOf(one).join(" ").toLowerCase();
+    const texts = [key(one), one.state, one.message, ...wordsOf(one)].join(" ").toLowerCase();
     return words.every((word) => texts.includes(word));
   };
 
@@ -49,7 +52,7 @@ export function listing({ title, noun, tones, columns, hint, empty, itemsOf, wor
 
   function render() {
     if (!view) return;
-    const items = itemsOf(view);
+    const items = view[list];
     const counted = all.map(({ id, label, tone, of }) => ({ id, label, tone, number: items.filter(of).length }));
     update(tiles, [counted, filter.id], () => counted.map(tile));
     update(notes, view.notes, (texts) => texts.map((text) => h("p", { class: "note" }, text)));
@@ -65,8 +68,8 @@ export function listing({ title, noun, tones, columns, hint, empty, itemsOf, wor
     title,
     content: [notes, tiles, h("div", { class: "tools" }, h("label", { for: "search" }, "Search"), search, found), rows.element],
     show(next) {
-      const before = new Map(view ? itemsOf(view).map((one) => [key(one), one]) : []);
-      const changes = view ? itemsOf(next).map((one) => changeOf(before.get(key(one)), one)).filter(Boolean) : [];
+      const before = new Map(view ? view[list].map((one) => [key(one), one]) : []);
+      const changes = view ? next[list].map((one) => changeOf(before.get(key(one)), one)).filter(Boolean) : [];
       view = next;
       render();
       return changes;

@@ -95,19 +95,14 @@ fn cause(on: OnCluster<'_>, rollout: &Rollout, is_suspended: bool) -> Option<(St
     if is_held(&report.state) {
         return Some((held(on, rollout), Tone::Pending));
     }
-    if on
-        .deployment
-        .is_some_and(|deployment| deployment.spec.off_schedule)
-    {
+    let spec = on.deployment.map(|deployment| &deployment.spec);
+    if spec.is_some_and(|spec| spec.off_schedule) {
         return text(
             "the Schedule of the cluster, which allows no deployment now",
             Tone::Off,
         );
     }
-    if on
-        .deployment
-        .is_some_and(|deployment| deployment.spec.waiting_for_values)
-    {
+    if spec.is_some_and(|spec| spec.waiting_for_values) {
         return text(
             "its values, which the controller has not delivered yet",
             Tone::Pending,

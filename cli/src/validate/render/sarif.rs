@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use helmops_core::reason::Reason;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::validate::{Problem, Region, Report, problem::rule};
+use crate::{
+    commands::explain::explained,
+    validate::{Problem, Region, Report},
+};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 /// What a path in a URI may contain.
@@ -43,16 +45,14 @@ pub fn log(report: &Report) -> Value {
 }
 
 fn description(name: &str) -> Value {
-    if let Some(reason) = Reason::ALL.iter().find(|reason| reason.as_str() == name) {
-        return json!({
-            "id": name,
-            "shortDescription": { "text": reason.meaning() },
-            "help": { "text": reason.remedy() },
-        });
-    }
-    let meaning = rule::ALL.iter().find(|(known, _)| *known == name);
-    let meaning = meaning.map(|(_, meaning)| *meaning).unwrap_or_default();
-    json!({ "id": name, "shortDescription": { "text": meaning } })
+    let Some(explained) = explained().find(|explained| explained.name == name) else {
+        return json!({ "id": name });
+    };
+    json!({
+        "id": name,
+        "shortDescription": { "text": explained.meaning },
+        "help": { "text": explained.remedy },
+    })
 }
 
 fn result(problem: &Problem, rules: &[&str]) -> Value {

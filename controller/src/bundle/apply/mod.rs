@@ -12,6 +12,7 @@ use helmops_core::targeting::{
     delivery::Action,
 };
 use helmops_runtime::client::{ApiError, CallError};
+use helmops_trace::Outcome;
 
 use self::copies::CopyWriter;
 pub use self::{
@@ -28,6 +29,12 @@ pub struct Applied {
     pub deployment: Option<BundleDeployment>,
     /// The error of the action that failed. Those after it were not executed.
     pub error: Option<ActionError>,
+}
+
+impl Outcome for Applied {
+    fn error(&self) -> Option<String> {
+        self.error.as_ref().map(|failed| failed.error.to_string())
+    }
 }
 
 /// Why an action failed.

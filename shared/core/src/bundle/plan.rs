@@ -36,6 +36,8 @@ pub struct BundleInputs<'a> {
     pub ca_bundle: &'a str,
     /// The unknown fields that the API server does not store in Bundles.
     pub pruned: &'a PrunedFields,
+    /// The trace of the roll-out that a write starts, see [`labels::TRACEPARENT`]. It is no reason for a write.
+    pub traceparent: Option<&'a str>,
 }
 
 /// Decides what to write.
@@ -55,16 +57,27 @@ pub fn plan(
         ..Bundle::default()
     };
     let Some(existing) = existing else {
+        set_trace(&mut bundle, inputs.traceparent);
         return Ok(Plan::Create(Box::new(bundle)));
     };
     keep_unknown(&mut bundle, existing);
-    let is_same =
-        existing.metadata == bundle.metadata && inputs.pruned.are_equal(&bundle.spec, &existing.spec);
-    Ok(if is_same {
-        Plan::Nothing
-    } else {
-        Plan::Replace(Box::new(bundle))
-    })
+    let is_same_spec = inputs.pruned.are_equal(&bundle.spec, &existing.spec);
+    if is_same_spec && existing.metadata == bundle.metadata {
+        return Ok(Plan::Nothing);
+    }
+    if !is_same_spec {
+        set_trace(&mut bundle, inputs.traceparent);
+    }
+    Ok(Plan::Replace(Box::new(bundle)))
+}
+
+/// Sets the trace of the roll-out that the new spec starts. Without traces, that of an earlier roll-out is removed.
+fn set_trace(bundle: &mut Bundle, traceparent: Option<&str>) {
+    let annotations = bundle.metadata.annotations.get_or_insert_default();
+    match traceparent {
+        Some(traceparent) => annotations.insert(labels::TRACEPARENT.to_owned(), traceparent.to_owned()),
+        None => annotations.remove(labels::TRACEPARENT),
+    };
 }
 
 /// Keeps the unknown fields of the existing Bundle that do not follow from the HelmOp: a newer bundle controller or a user has set

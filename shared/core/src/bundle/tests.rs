@@ -44,6 +44,7 @@ fn inputs<'a>(charts: &'a RequestedCharts<'a, 'a>) -> BundleInputs<'a> {
         handled_poll: None,
         ca_bundle: "",
         pruned: Default::default(),
+        traceparent: None,
     }
 }
 
@@ -397,6 +398,38 @@ fn the_token_of_a_requested_poll_is_recorded_and_removed() {
         "7"
     );
     assert_eq!(polled(&recorded, None), existing);
+}
+
+#[test]
+fn a_trace_is_written_with_a_change_of_the_spec_and_is_no_reason_for_a_write() {
+    let resolved = |version| [record(REDACTED, "web", "1.x", version)];
+    let helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.x" } }));
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    let planned = |existing: Option<&Bundle>, version, polled, traceparent| {
+        let charts = charts(&valid, &resolved(version));
+        let inputs = BundleInputs {
+            handled_poll: polled,
+            traceparent,
+            ..inputs(&charts)
+        };
+        match plan(&valid, existing, inputs).unwrap() {
+            Plan::Nothing => None,
+            Plan::Create(bundle) | Plan::Replace(bundle) => Some(*bundle),
+        }
+    };
+    let trace_of = |bundle: &Bundle| {
+        let annotations = bundle.metadata.annotations.as_ref();
+        annotations.and_then(|annotations| annotations.get(labels::TRACEPARENT).cloned())
+    };
+    let first = planned(None, "1.0.0", None, Some("a")).unwrap();
+    assert_eq!(trace_of(&first).as_deref(), Some("a"));
+    assert_eq!(planned(Some(&first), "1.0.0", None, Some("b")), None);
+    let polled = planned(Some(&first), "1.0.0", Some("7"), Some("b")).unwrap();
+    assert_eq!(trace_of(&polled).as_deref(), Some("a"), "no roll-out starts");
+    let newer = planned(Some(&first), "1.1.0", None, Some("b")).unwrap();
+    assert_eq!(trace_of(&newer).as_deref(), Some("b"));
+    let untraced = planned(Some(&first), "1.1.0", None, None).unwrap();
+    assert_eq!(trace_of(&untraced), None, "the old trace is not continued");
 }
 
 #[test]

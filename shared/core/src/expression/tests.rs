@@ -238,9 +238,11 @@ fn expressions_up_to_the_limits_are_allowed() {
             Err(ExpressionError::TooDeep(_))
         ));
         assert_eq!(of(&format!("a == 1{}", " && a == 1".repeat(150))), Ok(Ok(true)));
+        let nested = |levels| format!("{}a == 1{}", "(".repeat(levels), ")".repeat(levels));
+        assert_eq!(of(&nested(shape::MAX_DEPTH)), Ok(Ok(true)));
         assert_eq!(
-            of(&format!("{}a == 1{}", "(".repeat(20), ")".repeat(20))),
-            Ok(Ok(true))
+            of(&nested(shape::MAX_DEPTH + 1)),
+            Err(ExpressionError::TooDeep(Some(shape::MAX_DEPTH + 1)))
         );
         let texts: Vec<_> = (0..200).map(|number| format!("{number}")).collect();
         assert_eq!(of(&format!("a in [{}]", texts.join(","))), Ok(Ok(true)));

@@ -178,6 +178,7 @@ fn defaults_for_empty_fields_reach_the_bundle() {
             handled_poll: None,
             ca_bundle: "",
             pruned: Default::default(),
+            traceparent: None,
         };
         let Ok(Plan::Create(bundle)) = plan(&valid, None, inputs) else {
             panic!("no plan to create a Bundle")

@@ -101,7 +101,7 @@ impl DesiredDeployment<'_> {
 }
 
 /// The annotations that this controller sets.
-const ANNOTATIONS: [&str; 2] = [labels::COPIED_FROM, labels::RESOLVED];
+const ANNOTATIONS: [&str; 3] = [labels::COPIED_FROM, labels::RESOLVED, labels::TRACEPARENT];
 
 /// Whether an existing deployment has the metadata that this controller sets.
 fn has_metadata(existing: &BundleDeployment, own: &ObjectMeta) -> bool {
@@ -272,6 +272,7 @@ pub fn deployment<'a>(
             [
                 record(observed.downstream),
                 charts.annotation(&spec.options, target.existing),
+                traceparent(bundle, &spec, target.existing),
             ],
         ),
         spec,
@@ -451,12 +452,24 @@ pub fn access_secret(bundle: &Bundle) -> Option<String> {
     (!options.secret_name.is_empty()).then(|| names::access_secret(&namespace, &name, &options.secret_name))
 }
 
+/// The trace of the roll-out that has reached a deployment: that of the Bundle if the deployment changes, and otherwise the one that it
+/// has, so that it is no reason for a write.
+fn traceparent(
+    bundle: &Bundle,
+    spec: &BundleDeploymentSpec,
+    existing: Option<&BundleDeployment>,
+) -> Option<String> {
+    let keeps = existing.filter(|existing| existing.spec.deployment_id == spec.deployment_id);
+    let metadata = keeps.map_or(&bundle.metadata, |existing| &existing.metadata);
+    metadata.annotations.as_ref()?.get(labels::TRACEPARENT).cloned()
+}
+
 /// The metadata of a deployment. `records` are the values of [`ANNOTATIONS`].
 fn metadata(
     bundle: &Bundle,
     target: &Target<'_>,
     namespace: &str,
-    records: [Option<String>; 2],
+    records: [Option<String>; 3],
 ) -> ObjectMeta {
     let of_bundle = |text: &Option<String>| text.clone().unwrap_or_default();
     let (bundle_name, bundle_namespace) = (

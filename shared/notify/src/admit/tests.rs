@@ -55,133 +55,17 @@ fn valid_objects_have_no_errors() {
 }
 
 #[test]
-fn errors_of_alerts_name_field_value_and_fix() {
-    let long = "x".repeat(513);
-    for (over, expected) in [
-        (
-            json!({ "providerRef": {} }),
-            "spec.providerRef.name: Required value: name the object",
-        ),
-        (
-            json!({ "providerRef": { "name": "A" } }),
-            "spec.providerRef.name: Invalid value: \"A\": not a DNS name",
-        ),
-        (
-            json!({ "eventSeverity": "warn" }),
-            "spec.eventSeverity: Unsupported value: \"warn\": supported severities: error",
-        ),
-        (
-            json!({ "eventSources": [] }),
-            "spec.eventSources: Required value: name at least one object",
-        ),
-        (
-            json!({ "eventSources": [{ "kind": "HelmRelease", "name": "*" }] }),
-            "spec.eventSources[0].kind: Unsupported value: \"HelmRelease\": supported kinds: HelmOp, Bundle, Cluster",
-        ),
-        (
-            json!({ "eventSources": [{ "kind": "HelmOp" }] }),
-            "spec.eventSources[0].name: Required value: the name of an object",
-        ),
-        (
-            json!({ "eventSources": [{ "kind": "HelmOp", "name": "web-*" }] }),
-            "spec.eventSources[0].name: Invalid value: \"web-*\": not a DNS name",
-        ),
-        (
-            json!({ "eventSources": [{ "kind": "HelmOp", "name": "*", "namespace": "a.b" }] }),
-            "spec.eventSources[0].namespace: Invalid value: \"a.b\": not a DNS label",
-        ),
-        (
-            json!({ "eventSources": [{ "kind": "HelmOp", "name": "*", "matchLabels": { "a b": "" } }] }),
-            "spec.eventSources[0].matchLabels: Invalid value: \"a b\": not a key",
-        ),
-        (
-            json!({ "inclusionList": ["ok", "(web"] }),
-            "spec.inclusionList[1]: Invalid value: \"(web\": error parsing regexp: missing closing )",
-        ),
-        (
-            json!({ "exclusionList": ["(\\pL{100}){10}"] }),
-            "spec.exclusionList[0]: Invalid value",
-        ),
-        (
-            json!({ "exclusionList": [long] }),
-            "spec.exclusionList[0]: Too long: 513 bytes; at most 512 are allowed",
-        ),
-        (
-            json!({ "eventMetadata": { "a": "x".repeat(1025) } }),
-            "spec.eventMetadata[a]: Too long: 1025 bytes",
-        ),
-        (
-            json!({ "eventMetadata": { "a b": "" } }),
-            "spec.eventMetadata: Invalid value: \"a b\": not a key",
-        ),
-        (
-            json!({ "grouping": { "wait": "1 minute" } }),
-            "spec.grouping.wait: Invalid value: \"1 minute\"",
-        ),
-        (
-            json!({ "grouping": { "wait": "1h" } }),
-            "spec.grouping.wait: Invalid value: \"1h\": too long; use at most 10m",
-        ),
-        (
-            json!({ "grouping": { "maxMessages": -1 } }),
-            "spec.grouping.maxMessages: Invalid value: \"-1\": use 0 (no maximum) to 1000",
-        ),
-    ] {
-        let error = one(&alert(&over).errors());
-        assert!(error.starts_with(expected), "{error}");
-    }
-}
-
-#[test]
-fn errors_of_providers_name_field_value_and_fix_and_no_credential() {
-    for (spec, expected) in [
-        (
-            json!({ "address": "https://a" }),
-            "spec.type: Required value: supported types: generic, generic-hmac, slack",
-        ),
-        (
-            json!({ "type": "pagerduty", "address": "https://a" }),
-            "spec.type: Unsupported value: \"pagerduty\": supported types: generic",
-        ),
-        (
-            json!({ "type": "generic" }),
-            "spec.address: Required value: set it, or name a Secret",
-        ),
-        (
-            json!({ "type": "slack", "address": "hooks.slack.com/services/T0/B0/geheim" }),
-            "spec.address: Invalid value: \"hooks.slack.com…\": not an absolute URL: it must begin with https:// or http://",
-        ),
-        (
-            json!({ "type": "slack", "address": "ftp://hooks.slack.com/geheim" }),
-            "spec.address: Invalid value: \"ftp://hooks.slack.com/…\": only https:// and http:// are supported",
-        ),
-        (
-            json!({ "type": "generic", "address": "https://u:geheim@a" }),
-            "spec.address: Invalid value: \"https://a\": it has a user or a password",
-        ),
-        (
-            json!({ "type": "discord", "address": "https://a", "channel": "#ops" }),
-            "spec.channel: Forbidden: \"#ops\": type discord has no channel; remove it",
-        ),
-        (
-            json!({ "type": "generic", "address": "https://a", "username": "me" }),
-            "spec.username: Forbidden: \"me\": type generic has no name of a sender; remove it",
-        ),
-        (
-            json!({ "type": "generic-hmac", "address": "https://a" }),
-            "spec.secretRef: Required value: type generic-hmac signs",
-        ),
-        (
-            json!({ "type": "generic", "address": "https://a", "certSecretRef": { "name": "" } }),
-            "spec.certSecretRef.name: Required value: name the object",
-        ),
-        (
-            json!({ "type": "generic", "address": "https://a", "timeout": "1h" }),
-            "spec.timeout: Invalid value: \"1h\": too short or too long; use 1s to 5m",
-        ),
-    ] {
-        let error = one(&provider(&spec).errors());
-        assert!(error.starts_with(expected), "{error}");
+fn errors_name_field_value_and_fix_and_no_credential() {
+    let mistakes = helmops_mistakes::notifications();
+    assert!(mistakes.len() > 25, "{}", mistakes.len());
+    for mistake in mistakes {
+        let object = mistake.manifest().to_string();
+        let errors = match mistake.kind {
+            "Alert" => serde_json::from_str::<Alert>(&object).unwrap().errors(),
+            _ => serde_json::from_str::<AlertProvider>(&object).unwrap().errors(),
+        };
+        let error = one(&errors);
+        assert!(error.starts_with(mistake.error), "{error}");
         assert!(!error.contains("geheim"), "{error}");
     }
 }

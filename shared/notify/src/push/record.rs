@@ -113,16 +113,14 @@ mod tests {
             let mut waiting = std::collections::BTreeSet::new();
             for step in steps {
                 if let Some((repository, more)) = step {
-                    let name = |n: usize| (usize::from(repository) + n).to_string();
-                    let announced: Vec<_> = (0..=more).map(|n| announcement(&name(n), "1")).collect();
+                    let announced: Vec<_> = (0..=more).map(|n| announcement(&format!("{}", usize::from(repository) + n), "1")).collect();
                     waiting.extend(announced.iter().map(|announcement| announcement.repository.clone()));
                     status.pushes = recorded(&status, &announced, "t");
                 } else {
                     for push in pending(&status) {
                         if push.repository.is_empty() { waiting.clear() } else { waiting.remove(&push.repository); }
                     }
-                    let last = pending(&status).map(|push| push.number).max();
-                    status.handled_push = last.unwrap_or(status.handled_push);
+                    status.handled_push = pending(&status).map(|push| push.number).max().unwrap_or(status.handled_push);
                     prop_assert!(waiting.is_empty(), "{waiting:?}");
                 }
                 prop_assert!(status.pushes.len() <= MAX_PUSHES);

@@ -6,10 +6,10 @@
 //! | failed, to be rolled back, with a revision to restore | roll back |
 //! | failed, to be uninstalled | uninstall |
 //! | failed, and its rollback failed | roll back again; the next attempt if it is due |
-//! | failed and remediated, or nothing to remediate | the action if the next attempt is due or requested; wait otherwise |
+//! | failed and remediated, or nothing to remediate | the action if the next attempt is due or requested, and the failure is reported; wait otherwise |
 //! | an upgrade that was uninstalled | install now: nothing runs |
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use helmops_api::{lifecycle::Requests, timestamp::timestamp};
 use jiff::{SignedDuration, Timestamp};
@@ -35,6 +35,9 @@ pub struct Situation<'h> {
     pub deployment_id: &'h str,
     /// What a user requests.
     pub requested: Requested,
+    /// Whether the last failure was reported. The next attempt waits for that, also when it is due: a remediation may take longer
+    /// than the interval, and then no status would ever show a failure.
+    pub is_reported: bool,
     /// The time.
     pub now: Timestamp,
 }
@@ -129,6 +132,7 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
         policy,
         deployment_id,
         requested,
+        is_reported,
         now,
     } = situation;
     if let (ReleaseState::Current { .. }, true) = (&state, requested.force) {
@@ -142,6 +146,14 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
     let delay = own.delay(number).filter(|_| !requested.any());
     let at = delay.map(|delay| due(failed, delay));
     let is_due = at.is_none_or(|at| at <= now);
+    let wait = |at, remedy| {
+        Step::Wait(Retry {
+            failed,
+            attempts: attempts(own.schedule),
+            at,
+            remedy,
+        })
+    };
     let target = history.before(failed.revision.number);
     let remedy = match state {
         ReleaseState::Failed(_) => match (own.remediation_of(number), target) {
@@ -161,18 +173,17 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
             Remedy::RolledBack { revision }
         }
         ReleaseState::Uninstalled if failed.attempt.action == AttemptAction::Upgrade => {
-            return Step::Act(action::to_deploy(state));
+            return if is_reported {
+                Step::Act(action::to_deploy(state))
+            } else {
+                wait(due(failed, Duration::ZERO), Remedy::Uninstalled)
+            };
         }
         ReleaseState::Uninstalled => Remedy::Uninstalled,
         _ => return Step::Act(action::to_deploy(state)),
     };
     match at {
-        Some(at) if !is_due => Step::Wait(Retry {
-            failed,
-            attempts: attempts(own.schedule),
-            at,
-            remedy,
-        }),
+        Some(at) if !is_due || !is_reported => wait(at, remedy),
         _ => Step::Act(action::to_deploy(state)),
     }
 }
@@ -182,7 +193,7 @@ fn is_newest(history: &History, failed: FailedAttempt<'_>) -> bool {
 }
 
 /// When the next attempt is due. A record without a time is one of long ago.
-fn due(failed: FailedAttempt<'_>, delay: std::time::Duration) -> Timestamp {
+fn due(failed: FailedAttempt<'_>, delay: Duration) -> Timestamp {
     let failed_at = failed.revision.changed_at.unwrap_or(Timestamp::UNIX_EPOCH);
     let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
     failed_at.saturating_add(delay).unwrap_or(Timestamp::MAX)

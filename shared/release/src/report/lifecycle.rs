@@ -103,14 +103,7 @@ pub fn apply(
 /// not true.
 fn awaited(conditions: &mut Conditions<'_>, outcome: &DeployOutcome, progress: &Progress<'_>) {
     if let (Some(waiting), DeployOutcome::Unchanged) = (&progress.waiting, outcome) {
-        let message = format!("waiting: {waiting}");
-        write(
-            conditions,
-            ConditionType::Deployed,
-            "Unknown",
-            Reason::Progressing,
-            message,
-        );
+        progressing(conditions, ConditionType::Deployed, format!("waiting: {waiting}"));
     }
 }
 
@@ -197,13 +190,7 @@ fn released(
     match (&last.failure, &progress.waiting) {
         (None, Some(waiting)) => {
             let message = format!("{chart}; waiting: {waiting}");
-            write(
-                conditions,
-                ConditionType::Released,
-                "Unknown",
-                Reason::Progressing,
-                message,
-            );
+            progressing(conditions, ConditionType::Released, message);
             false
         }
         (None, None) if last.status == Status::Deployed || last.status == Status::Superseded => {
@@ -212,13 +199,7 @@ fn released(
         }
         (None, None) => {
             let message = format!("{chart} is {}", last.status);
-            write(
-                conditions,
-                ConditionType::Released,
-                "Unknown",
-                Reason::Progressing,
-                message,
-            );
+            progressing(conditions, ConditionType::Released, message);
             false
         }
         (Some(Failure::Test(_)), _) => {
@@ -329,6 +310,11 @@ fn tested(conditions: &mut Conditions<'_>, progress: &Progress<'_>) {
             write(conditions, r#type, "False", Reason::TestFailed, reason.clone());
         }
     }
+}
+
+/// It is not known yet how it ends.
+fn progressing(conditions: &mut Conditions<'_>, r#type: ConditionType, message: String) {
+    write(conditions, r#type, "Unknown", Reason::Progressing, message);
 }
 
 fn write(

@@ -130,6 +130,17 @@ async fn changes_within_the_debounce_cause_one_reconciliation() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn changes_without_a_pause_do_not_postpone_the_reconciliation() {
+    let queue = TestQueue::new(1, Duration::ZERO, None);
+    for _ in 0..40 {
+        queue.trigger(&["a"]);
+        pass(DEBOUNCE / 4).await;
+    }
+    let runs = queue.started().len();
+    assert!((8..=10).contains(&runs), "{runs} in ten times the debounce");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_debounce_depends_on_the_object() {
     let queue = TestQueue::new(9, LONG, None);
     queue.trigger(&["large", "small"]);

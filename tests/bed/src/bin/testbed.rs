@@ -158,9 +158,11 @@ fn exports(cluster: &Cluster) -> String {
     let mut lines = vec![format!("export KUBECONFIG={}", cluster.kubeconfig.display())];
     if let Some(charts) = &cluster.charts {
         lines.push(format!("export CHART_REPO={charts}"));
-        if let Some(tools) = cluster.tools.kubectl().parent() {
-            lines.push(format!("export PATH=\"{}:$PATH\"", tools.display()));
-        }
+        // The plugin `kubectl-helmop` is beside this program.
+        let programs = [Some(cluster.tools.kubectl()), std::env::current_exe().ok()];
+        let folders = programs.iter().flatten().filter_map(|program| program.parent());
+        let folders: Vec<_> = folders.map(|folder| folder.display().to_string()).collect();
+        lines.push(format!("export PATH=\"{}:$PATH\"", folders.join(":")));
     }
     lines.join("\n")
 }

@@ -33,7 +33,7 @@ const NOT_REASONS: [&str; 6] = [
 const ALERTS: &str = "manifests/monitoring/alerts.yaml";
 
 /// Flags of other programs: kubectl, Helm, kube-apiserver, cargo, cosign and the like.
-const FOREIGN_FLAGS: [&str; 44] = [
+const FOREIGN_FLAGS: [&str; 47] = [
     "--cascade",
     "--admission-control-config-file",
     "--all",
@@ -42,6 +42,7 @@ const FOREIGN_FLAGS: [&str; 44] = [
     "--certificate-oidc-issuer",
     "--context",
     "--create-namespace",
+    "--current",
     "--dry-run",
     "--duration",
     "--field-selector",
@@ -57,11 +58,13 @@ const FOREIGN_FLAGS: [&str; 44] = [
     "--help",
     "--lib",
     "--locked",
+    "--manifest",
     "--minify",
     "--namespace",
     "--output",
     "--overwrite",
     "--previous",
+    "--profile",
     "--recursive",
     "--release",
     "--replicas",

@@ -45,6 +45,16 @@ async fn charts(fixture: &Fixture) {
         .await;
 }
 
+/// Waits until the retries are used up: the next attempt is in an hour.
+async fn until_slow(fixture: &Fixture) -> Value {
+    fixture
+        .until("web", |found| {
+            ensure!(minutes_until_next(found)? > 50, "the next attempt is earlier");
+            Ok(())
+        })
+        .await
+}
+
 /// How many minutes there are until the next attempt.
 fn minutes_until_next(found: &Value) -> Result<i64> {
     let next = found["status"]["lifecycle"]["nextAttempt"]
@@ -69,12 +79,7 @@ async fn an_upgrade_that_is_not_ready_is_rolled_back_and_tried_again() {
     let waiting = until_state(&fixture, "web", "Released", "Unknown Progressing").await;
     assert!(message(&waiting, "Released").contains("late"), "what is late");
     // One retry, and then one in an hour.
-    let failed = fixture
-        .until("web", |found| {
-            ensure!(minutes_until_next(found)? > 50, "the next attempt is earlier");
-            Ok(())
-        })
-        .await;
+    let failed = until_slow(&fixture).await;
     assert_eq!(
         fixture.helm_runs_of(&release),
         ["install", "upgrade", "rollback", "upgrade", "rollback"]
@@ -144,6 +149,66 @@ async fn an_upgrade_that_is_not_ready_is_rolled_back_and_tried_again() {
     assert_eq!(found["status"]["lifecycle"]["failures"], Value::Null);
 }
 
+/// A life cycle in which a release fails immediately if `msg` is `broken`.
+fn policy_of_broken(parts: &Value) -> Value {
+    let expression = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "failed": "data.msg == 'broken'", "current": "data.msg != 'broken'",
+    });
+    let mut policy = json!({ "wait": { "expressions": [expression] } });
+    json_patch::merge(&mut policy, parts);
+    policy
+}
+
+/// If the remediation takes longer than the interval, the next attempt is due when it ends.
+#[tokio::test]
+async fn a_failure_is_reported_however_long_its_remediation_takes() {
+    let fixture = Fixture::new("life-slow").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = policy_of_broken(
+        &json!({ "upgrade": { "retries": 100, "retryInterval": "1s", "remediation": "rollback" } }),
+    );
+    fixture.deploy("web", "1.0.0", &spec("good", &policy)).await;
+    fixture.until_ready("web").await;
+    fixture.delay_helm("rollback", 2);
+    fixture.deploy("web", "1.0.0", &spec("broken", &policy)).await;
+    let found = until_state(&fixture, "web", "Released", "False UpgradeFailed").await;
+    assert_eq!(found["status"]["lifecycle"]["failures"], 1);
+    assert_eq!(state(&found, "Remediated"), "True RollbackSucceeded");
+    assert!(message(&found, "Deployed").contains("rolled back, as revision 3"));
+    // The next attempt follows all the same.
+    fixture
+        .until("web", |found| {
+            ensure!(found["status"]["lifecycle"]["failures"] == 2, "no second attempt");
+            Ok(())
+        })
+        .await;
+    let runs = fixture.helm_runs_of(&release);
+    assert_eq!(
+        runs[..5],
+        ["install", "upgrade", "rollback", "upgrade", "rollback"]
+    );
+}
+
+/// With neither `install` nor `upgrade`, attempts are repeated with the backoff, as in Fleet.
+#[tokio::test]
+async fn a_release_that_is_only_awaited_is_not_repeated_in_a_storm() {
+    let fixture = Fixture::new("life-storm").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = policy_of_broken(&json!({}));
+    fixture.deploy("web", "1.0.0", &spec("broken", &policy)).await;
+    let found = until_state(&fixture, "web", "Released", "False InstallFailed").await;
+    let text = message(&found, "Deployed");
+    assert!(text.contains("-config failed"), "{text}");
+    fixture.barrier().await;
+    // One that was due meanwhile, on a slow machine: the first backoff is 4 to 5 seconds.
+    let runs = fixture.helm_runs_of(&release);
+    assert!(runs.len() <= 3, "{runs:?}");
+    fixture.deploy("web", "1.0.0", &spec("good", &policy)).await;
+    fixture.until_ready("web").await;
+}
+
 #[tokio::test]
 async fn an_upgrade_that_helm_cannot_complete_is_rolled_back() {
     let fixture = Fixture::new("life-refused").await;
@@ -172,12 +237,7 @@ async fn a_failed_installation_is_uninstalled_and_retried_as_an_installation() {
     let release = fixture.name("web");
     let policy = json!({ "install": { "retries": 1, "retryInterval": "1s", "remediation": "uninstall" } });
     fixture.deploy("web", "2.0.0", &spec("x", &policy)).await;
-    let failed = fixture
-        .until("web", |found| {
-            ensure!(minutes_until_next(found)? > 50, "the next attempt is earlier");
-            Ok(())
-        })
-        .await;
+    let failed = until_slow(&fixture).await;
     assert_eq!(
         fixture.helm_runs_of(&release),
         ["install", "uninstall", "install", "uninstall"]

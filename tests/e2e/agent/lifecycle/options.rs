@@ -1,6 +1,7 @@
 //! Waiting, dependencies, drift, CRDs and the end of a release.
 
 use helmops_bed::random;
+use helmops_release::record::ApplyMethod;
 use serde_json::{Value, json};
 
 use super::{spec, state, until_state};
@@ -94,6 +95,54 @@ async fn drift_is_corrected_ignored_or_not_looked_for() {
             "{name}"
         );
     }
+}
+
+/// As charts are with `takeOwnership`, and those of Helm 3. With server-side apply alone, a field that a new version does not have any
+/// more would stay, because the manager of the earlier way owns it.
+#[tokio::test]
+async fn a_release_with_client_side_apply_passes_to_server_side_apply_when_drift_is_corrected() {
+    let fixture = Fixture::new("options-passes").await;
+    let with_old = format!("{CONFIG}  old: \"1\"\n");
+    fixture.charts.web("2.0.0", &[("config", &with_old)]).await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let config = format!("configmap/{release}-config");
+    let spec = |msg: &str, parts: &Value| {
+        let mut spec = spec(msg, parts);
+        spec["options"]["helm"]["takeOwnership"] = json!(true);
+        spec
+    };
+    let method = async |revision| {
+        let (_, record) = fixture.record(&release, revision).await.unwrap();
+        record.apply_method()
+    };
+    fixture.deploy("web", "2.0.0", &spec("a", &json!({}))).await;
+    fixture.until_ready("web").await;
+    fixture.deploy("web", "2.0.0", &spec("b", &json!({}))).await;
+    fixture.until_revision("web", 2).await;
+    assert_eq!([method(1).await, method(2).await], [ApplyMethod::ClientSide; 2]);
+    // Another client has a field of its own, which stays, and one of the release.
+    edit(&fixture, &release, "mine").await;
+    let own = json!({ "data": { "own": "1" } }).to_string();
+    fixture
+        .kubectl(&["patch", &config, "--type=merge", "-p", &own])
+        .await;
+
+    let corrected = json!({ "drift": { "mode": "enabled" } });
+    fixture.deploy("web", "1.0.0", &spec("c", &corrected)).await;
+    fixture.until_revision("web", 3).await;
+    assert_eq!(method(3).await, ApplyMethod::ServerSide);
+    let live = fixture.object(&config).await.unwrap();
+    assert_eq!(live["data"], json!({ "msg": "c", "own": "1" }));
+    edit(&fixture, &release, "mine").await;
+    fixture.until_msg(&release, "c").await;
+    fixture.barrier().await;
+    let expected = ["install", "upgrade", "upgrade"];
+    assert_eq!(
+        fixture.helm_runs_of(&release),
+        expected,
+        "a correction is no revision"
+    );
 }
 
 #[tokio::test]

@@ -143,6 +143,56 @@ fn the_digest_of_the_chart_reaches_the_deployment_and_is_no_part_of_its_id() {
 }
 
 #[test]
+fn the_trace_of_a_rollout_reaches_what_it_changes_and_is_no_reason_for_a_write() {
+    let traced = |version: &str, trace: &str| {
+        let mut bundle = bundle(&json!({ "helm": { "chart": "web", "version": version } }));
+        bundle.metadata.annotations = Some([(labels::TRACEPARENT.to_owned(), trace.to_owned())].into());
+        bundle
+    };
+    let trace_of = |deployment: &BundleDeployment| {
+        let annotations = deployment.metadata.annotations.as_ref();
+        annotations.and_then(|annotations| annotations.get(labels::TRACEPARENT).cloned())
+    };
+    let cluster = cluster(&json!({}), &json!({}));
+    let first = first(&traced("1.0.0", "a"), RolloutStep::Promote).deployment;
+    assert_eq!(trace_of(&first).as_deref(), Some("a"));
+    for (version, step, trace) in [
+        ("1.0.0", RolloutStep::Promote, "a"),
+        // A staged deployment is not deployed yet.
+        ("2.0.0", RolloutStep::Stage, "a"),
+        ("2.0.0", RolloutStep::Promote, "b"),
+    ] {
+        let bundle = traced(version, "b");
+        let next = desired(&bundle, &cluster, Some(&first), step, None).unwrap();
+        assert_eq!(
+            trace_of(&next.deployment).as_deref(),
+            Some(trace),
+            "{version} {step:?}"
+        );
+    }
+    let unchanged = traced("1.0.0", "b");
+    let existing = [&first];
+    let targets = targets(
+        &unchanged,
+        [Member::new(&cluster, [])],
+        &existing,
+        false,
+        &Budget::default(),
+    );
+    let charts = ChartRecords::of(&unchanged);
+    let observed = Observed::default();
+    let desired = deployment(
+        &unchanged,
+        &charts,
+        &targets.unwrap()[0],
+        RolloutStep::Hold,
+        observed,
+    )
+    .unwrap();
+    assert_eq!(desired.merged(Some(&first), &PrunedFields::default()), None);
+}
+
+#[test]
 fn a_new_deployment_is_complete() {
     let Written { deployment, secret } = first(
         &bundle(&json!({ "dependsOn": [{ "name": "crds" }] })),

@@ -133,6 +133,7 @@ impl Row {
             policy: &policy,
             deployment_id: &spec.deployment_id,
             requested: self.requested,
+            is_reported: true,
             now,
         });
         [shown, text(&step)]

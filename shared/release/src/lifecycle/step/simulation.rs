@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    history::{Chart, Origin, Owner, Revision},
+    fixture,
+    history::Revision,
     lifecycle::{ActionPolicy, Remediation},
-    record::{Attempt, Cause, OnDelete},
+    record::{Cause, OnDelete},
     state::Wanted,
 };
 
@@ -42,24 +43,13 @@ impl Release {
     fn add(&mut self, status: Status, id: &str, action: AttemptAction, number: u32, is_rollback: bool) {
         let next = self.revisions.iter().map(|one| one.number).max().unwrap_or(0) + 1;
         let time = Timestamp::from_second(self.now).ok();
+        let attempt = fixture::attempt(action, id, number);
         self.revisions.push(Revision {
-            number: next,
-            status,
-            origin: Origin {
-                owner: Owner::BundleDeployment("web".to_owned()),
-                attempt: Some(Attempt {
-                    action,
-                    deployment_id: id.to_owned(),
-                    cause: Cause::Change,
-                    number,
-                }),
-            },
-            is_replaced: false,
             is_rollback,
             failure: (status == Status::Failed).then(|| Failure::NotReady("x".to_owned())),
             made_at: time,
             changed_at: time,
-            chart: Chart::default(),
+            ..fixture::revision(next, status, Some(attempt))
         });
         self.prune();
     }
@@ -105,6 +95,7 @@ impl Release {
             policy: &policy,
             deployment_id: ID,
             requested: Requested::default(),
+            is_reported: true,
             now: Timestamp::from_second(self.now).unwrap(),
         });
         let number = |action| history.next_attempt(ID, action, Cause::Change, true).number;

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    history::{Chart, Origin, Owner, Revision},
+    fixture,
+    history::{Chart, Revision},
     lifecycle::{ActionPolicy, Remediation},
-    record::{Attempt, Cause},
     state::Wanted,
 };
 
@@ -20,26 +20,12 @@ pub(super) fn at(seconds: i64) -> Timestamp {
 
 fn revision(number: u64, status: Status, id: &str, attempt: (AttemptAction, u32)) -> Revision {
     Revision {
-        number,
-        status,
-        origin: Origin {
-            owner: Owner::BundleDeployment("web".to_owned()),
-            attempt: Some(Attempt {
-                action: attempt.0,
-                deployment_id: id.to_owned(),
-                cause: Cause::Change,
-                number: attempt.1,
-            }),
-        },
-        is_replaced: false,
-        is_rollback: false,
-        failure: None,
-        made_at: None,
         changed_at: Some(at(FAILED_AT)),
         chart: Chart {
             name: "web".to_owned(),
             version: "1.2.0".to_owned(),
         },
+        ..fixture::revision(number, status, Some(fixture::attempt(attempt.0, id, attempt.1)))
     }
 }
 
@@ -99,6 +85,17 @@ fn policy(remediation: Remediation, retries: u32) -> Policy {
 
 /// The step, as text: without the parts that only refer to the revisions.
 fn step(revisions: &[Revision], policy: &Policy, seconds: i64, requested: Requested) -> String {
+    step_after(revisions, policy, seconds, requested, true)
+}
+
+/// The same, if the failure was reported or not.
+fn step_after(
+    revisions: &[Revision],
+    policy: &Policy,
+    seconds: i64,
+    requested: Requested,
+    is_reported: bool,
+) -> String {
     let history = History::new(revisions.to_vec());
     let wanted = Wanted {
         bundle_deployment: "web",
@@ -112,6 +109,7 @@ fn step(revisions: &[Revision], policy: &Policy, seconds: i64, requested: Reques
         policy,
         deployment_id: ID,
         requested,
+        is_reported,
         now: at(FAILED_AT + seconds),
     };
     let step = next(situation);
@@ -166,6 +164,43 @@ fn a_failed_upgrade_is_rolled_back_once_and_repeated_when_it_is_due() {
             "{revisions:?}"
         );
     }
+}
+
+/// A remediation may take longer than the interval. Then the next attempt is due before anything is known of the last one.
+#[test]
+fn a_failure_is_reported_before_the_next_attempt() {
+    let rolled_back = [
+        failed(2, 1),
+        good(1, Status::Superseded),
+        rollback(3, Status::Deployed),
+    ];
+    let plain = [failed(2, 1), good(1, Status::Superseded)];
+    let install = [uninstalled(failed_install(1, 1))];
+    let upgrade = [uninstalled(failed(2, 1)), good(1, Status::Superseded)];
+    for (revisions, remediation, expected, then) in [
+        (&rolled_back[..], Remediation::Rollback, "wait 60", "upgrade"),
+        (&plain, Remediation::None, "wait 60", "upgrade without 2"),
+        (
+            &install,
+            Remediation::Uninstall,
+            "wait 60",
+            "install, replaces: true",
+        ),
+        (
+            &upgrade,
+            Remediation::Uninstall,
+            "wait 0",
+            "install, replaces: true",
+        ),
+    ] {
+        let policy = policy(remediation, 1);
+        let step = |is_reported| step_after(revisions, &policy, 9999, Requested::default(), is_reported);
+        assert_eq!([step(false), step(true)], [expected, then], "{revisions:?}");
+    }
+    // What was begun is completed before.
+    let policy = policy(Remediation::Rollback, 1);
+    let step = step_after(&plain, &policy, 9999, Requested::default(), false);
+    assert_eq!(step, "roll back to 1");
 }
 
 #[test]

@@ -4,10 +4,7 @@ use helmops_api::BundleDeployment;
 use serde_json::json;
 
 use super::*;
-use crate::{
-    history::{Chart, Origin, Owner},
-    record::{Attempt, Cause},
-};
+use crate::{fixture, history::Chart};
 
 const ID: &str = ":new";
 const NOW: &str = "2026-01-01T00:00:00Z";
@@ -18,31 +15,19 @@ fn at(minutes: i64) -> Timestamp {
 
 fn revision(number: u64, status: Status, id: &str) -> Revision {
     let made_at = at(i64::try_from(number).unwrap());
+    let action = if number == 1 {
+        AttemptAction::Install
+    } else {
+        AttemptAction::Upgrade
+    };
     Revision {
-        number,
-        status,
-        origin: Origin {
-            owner: Owner::BundleDeployment("web".to_owned()),
-            attempt: Some(Attempt {
-                action: if number == 1 {
-                    AttemptAction::Install
-                } else {
-                    AttemptAction::Upgrade
-                },
-                deployment_id: id.to_owned(),
-                cause: Cause::Change,
-                number: 1,
-            }),
-        },
-        is_replaced: false,
-        is_rollback: false,
-        failure: None,
         made_at: Some(made_at),
         changed_at: Some(made_at),
         chart: Chart {
             name: "web".to_owned(),
             version: format!("1.{number}.0"),
         },
+        ..fixture::revision(number, status, Some(fixture::attempt(action, id, 1)))
     }
 }
 
