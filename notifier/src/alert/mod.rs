@@ -7,21 +7,18 @@
 //! Only the reconciliation of an Alert writes its status, and it hands the next message over when the previous one is recorded. So a
 //! crash repeats one message at most.
 
+mod memory;
 mod standing;
 mod status;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use helmops_api::{Alert, Decoded, notifications::AlertStatus, timestamp::timestamp};
 use helmops_core::status::change;
 use helmops_kube::{key, name_of};
 use helmops_notify::{
     admit::Format,
-    alert::{Memory, Message, Observed, Plan, Reported, Rules, plan},
+    alert::{Message, Observed, Plan, Reported, Rules, plan},
     source::ObjectId,
 };
 use helmops_process::lock;
@@ -36,6 +33,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Resource, api::ObjectMeta};
 use tracing::Span;
 
+pub use self::memory::AlertMemory;
 use self::{standing::Standing, status::Observation};
 use crate::{
     context::Context,
@@ -47,16 +45,6 @@ use crate::{
 
 /// When a message is handed over again, if there was no room for it.
 const NO_ROOM: Duration = Duration::from_secs(1);
-
-/// What is remembered of an Alert in the process only.
-#[derive(Debug, Default)]
-pub struct AlertMemory {
-    plan: Memory,
-    /// Messages to an Alertmanager that are sent again.
-    refresh: VecDeque<Message>,
-    /// The rules of a generation, for a format.
-    rules: Option<(Option<i64>, Format, Arc<Rules>)>,
-}
 
 /// The reconciler of Alerts.
 pub struct Alerts<'c> {
@@ -244,7 +232,7 @@ fn provider_key(alert: &Alert) -> ProviderKey {
 }
 
 /// Records what was delivered, at the end of the process: nothing is reconciled any more. The cache has what this process wrote last. If
-/// somebody else has changed the Alert meanwhile, the next process repeats the message.
+/// another client has changed the Alert meanwhile, the next process repeats the message.
 pub async fn record(context: &Context, key: &AlertKey) {
     let Slot::Delivered(message) = context.outbox.slot(key, &context.leadership) else {
         return;

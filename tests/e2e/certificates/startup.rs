@@ -165,18 +165,25 @@ async fn only_the_ca_bundles_of_own_webhooks_are_written() {
         .await
         .unwrap();
     let found: serde_json::Value = serde_json::from_str(&found.ok().unwrap()).unwrap();
-    assert!(found["webhooks"][0]["clientConfig"]["caBundle"].is_string());
-    assert!(found["webhooks"][1]["clientConfig"]["caBundle"].is_null());
+    let webhooks = found["webhooks"].as_array().unwrap();
+    let (own, foreign) = webhooks.split_at(2);
+    for webhook in own {
+        assert!(webhook["clientConfig"]["caBundle"].is_string(), "{webhook}");
+    }
+    assert_eq!(foreign.len(), 1);
+    assert!(foreign[0]["clientConfig"]["caBundle"].is_null());
     let managers = found["metadata"]["managedFields"].as_array().unwrap();
     let ours: Vec<_> = managers
         .iter()
         .filter(|manager| manager["manager"] == "helmops-certs")
         .collect();
-    let key = r#"k:{"name":"validate.helmops.fleet.cattle.io"}"#;
-    assert_eq!(
-        ours[0]["fieldsV1"],
-        json!({ "f:webhooks": { key: { ".": {}, "f:clientConfig": { "f:caBundle": {} }, "f:name": {} } } })
-    );
+    let fields = json!({ ".": {}, "f:clientConfig": { "f:caBundle": {} }, "f:name": {} });
+    let keys = ["validate", "validate-notifications"].map(|webhook| {
+        let key = json!({ "name": format!("{webhook}.helmops.fleet.cattle.io") });
+        (format!("k:{key}"), fields.clone())
+    });
+    let keys: serde_json::Map<_, _> = keys.into_iter().collect();
+    assert_eq!(ours[0]["fieldsV1"], json!({ "f:webhooks": keys }));
     assert_eq!((ours.len(), ours[0]["operation"].as_str()), (1, Some("Apply")));
     assert_eq!(
         bed.bundle(CONFIGURATIONS[0]).await.unwrap(),

@@ -250,12 +250,9 @@ mod tests {
         let reference = "| `--workers` | x |\n| `helmops_polls_total` | counter |\n| `helmops_poll_lag_seconds` | histogram |\n";
         let text = "`--workers=3` --worker --dry-run\nhelmops_polls_total helmops_poll_lag_seconds_bucket helmops_* helmops_gone_total\n\
                     HelmopsNoLeader HelmopsGone Helmops\n";
-        let pages = [
-            Page::new(REFERENCE[0], reference),
-            Page::new(REFERENCE[1], ""),
-            Page::new(REFERENCE[2], ""),
-            Page::new(REFERENCE[3], ""),
-            Page::new(REFERENCE[4], ""),
+        let [first, others @ ..] = REFERENCE;
+        let mut pages = vec![
+            Page::new(first, reference),
             Page::new(ALERTS, "  - alert: HelmopsNoLeader\n"),
             Page::new(REASONS, "| `ChartNotFound` | x |\n"),
             Page::new("docs/a.md", text),
@@ -264,6 +261,7 @@ mod tests {
                 "`ChartNotFound`, `WaitApplied`, `Ready`, `ChartMissing`\n",
             ),
         ];
+        pages.extend(others.map(|page| Page::new(page, "")));
         let problems: Vec<_> = check(&pages).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(
             problems,

@@ -197,7 +197,7 @@ fn a_failure_is_reported_before_the_next_attempt() {
         let step = |is_reported| step_after(revisions, &policy, 9999, Requested::default(), is_reported);
         assert_eq!([step(false), step(true)], [expected, then], "{revisions:?}");
     }
-    // What was begun is completed before.
+    // What was started is completed before.
     let policy = policy(Remediation::Rollback, 1);
     let step = step_after(&plain, &policy, 9999, Requested::default(), false);
     assert_eq!(step, "roll back to 1");
