@@ -7,6 +7,7 @@
 //! Only the reconciliation of an Alert writes its status, and it hands the next message over when the previous one is recorded. So a
 //! crash repeats one message at most.
 
+mod memory;
 mod standing;
 mod status;
 
@@ -36,6 +37,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Resource, api::ObjectMeta};
 use tracing::Span;
 
+pub use self::memory::AlertMemory;
 use self::{standing::Standing, status::Observation};
 use crate::{
     context::Context,
@@ -47,16 +49,6 @@ use crate::{
 
 /// When a message is handed over again, if there was no room for it.
 const NO_ROOM: Duration = Duration::from_secs(1);
-
-/// What is remembered of an Alert in the process only.
-#[derive(Debug, Default)]
-pub struct AlertMemory {
-    plan: Memory,
-    /// Messages to an Alertmanager that are sent again.
-    refresh: VecDeque<Message>,
-    /// The rules of a generation, for a format.
-    rules: Option<(Option<i64>, Format, Arc<Rules>)>,
-}
 
 /// The reconciler of Alerts.
 pub struct Alerts<'c> {
@@ -191,9 +183,8 @@ impl Alerts<'_> {
     /// Hands a message over, if its endpoint does not fail. Returns when to try again.
     fn hand_over(&self, key: &AlertKey, standing: &Standing, message: Message) -> Option<Duration> {
         let provider = match standing {
-            Standing::Sending { provider, .. } => provider,
             Standing::Failing { wait, .. } if !wait.is_zero() => return Some(*wait),
-            Standing::Failing { provider, .. } => provider,
+            Standing::Sending { provider, .. } | Standing::Failing { provider, .. } => provider,
             Standing::Blocked { .. } | Standing::Invalid(_) => return None,
         };
         let job = Job {
@@ -245,7 +236,7 @@ fn provider_key(alert: &Alert) -> ProviderKey {
 }
 
 /// Records what was delivered, at the end of the process: nothing is reconciled any more. The cache has what this process wrote last. If
-/// somebody else has changed the Alert meanwhile, the next process repeats the message.
+/// another client has changed the Alert meanwhile, the next process repeats the message.
 pub async fn record(context: &Context, key: &AlertKey) {
     let Slot::Delivered(message) = context.outbox.slot(key, &context.leadership) else {
         return;

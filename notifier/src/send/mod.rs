@@ -152,13 +152,14 @@ impl Sender {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some(job) = self.jobs.recv() => match waiting.get_mut(&job.provider) {
-                    Some(queue) => queue.push_back(job),
-                    None => {
+                Some(job) = self.jobs.recv() => {
+                    if let Some(queue) = waiting.get_mut(&job.provider) {
+                        queue.push_back(job);
+                    } else {
                         waiting.insert(job.provider.clone(), VecDeque::new());
                         running.spawn(send(Arc::clone(&context), self.ended.clone(), job));
                     }
-                },
+                }
                 Some(ended) = running.join_next() => {
                     // Panics are caught in the task, and nothing aborts a task.
                     let Ok(job) = ended else { continue };

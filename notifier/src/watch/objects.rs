@@ -105,17 +105,17 @@ impl Objects {
         let has = |kind: Kind| selectors.iter().any(|selector| selector.kind == Some(kind));
         if has(Kind::HelmOp) {
             for_each(&self.helmops, namespace, privileged, |name, one| {
-                add(Kind::HelmOp, name, one)
+                add(Kind::HelmOp, name, one);
             });
         }
         if has(Kind::Bundle) {
             for_each(&self.bundles, namespace, privileged, |name, one| {
-                add(Kind::Bundle, name, one)
+                add(Kind::Bundle, name, one);
             });
         }
         if has(Kind::Cluster) {
             for_each(&self.clusters, namespace, privileged, |name, one| {
-                add(Kind::Cluster, name, one)
+                add(Kind::Cluster, name, one);
             });
         }
         selected

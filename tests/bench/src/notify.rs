@@ -169,7 +169,7 @@ impl Environment {
         Ok(Phase {
             time: started.elapsed(),
             messages: self.sink.received().len() - before,
-            cpu: usage::cpu_time(pid)? - cpu,
+            cpu: usage::cpu_time(pid)?.saturating_sub(cpu),
             peak: usage::memory(pid)?.peak,
         })
     }
@@ -228,7 +228,7 @@ impl Environment {
         let started = usage::memory(pid).context("the notifier has ended")?;
         let cpu = usage::cpu_time(pid)?;
         tokio::time::sleep(IDLE_TIME).await;
-        let used = usage::cpu_time(pid)? - cpu;
+        let used = usage::cpu_time(pid)?.saturating_sub(cpu);
         let memory = usage::memory(pid)?;
         Ok(format!(
             "| {IDLE} HelmOps, nothing happens for {} s | 0 | | {} ms | {:.1} MiB ({:.1} MiB resident; {} ms of CPU to start) |\n",

@@ -21,10 +21,8 @@ fn without_times(mut body: Value) -> Value {
     body
 }
 
-#[tokio::test]
-async fn a_failure_and_its_end_arrive_in_every_format() {
-    let fixture = Fixture::start().await.unwrap();
-    let sink = Sink::start().await.unwrap();
+/// An AlertProvider of each type, and an Alert for it.
+async fn every_format(fixture: &Fixture, sink: &Sink) {
     fixture
         .secret(
             "key",
@@ -57,6 +55,13 @@ async fn a_failure_and_its_end_arrive_in_every_format() {
             .until_ready_is(&format!("alertprovider/{type}"), "Ready")
             .await;
     }
+}
+
+#[tokio::test]
+async fn a_failure_and_its_end_arrive_in_every_format() {
+    let fixture = Fixture::start().await.unwrap();
+    let sink = Sink::start().await.unwrap();
+    every_format(&fixture, &sink).await;
     let names = ["podinfo".to_owned()];
     fixture.helmops(&names).await;
     fixture

@@ -218,7 +218,7 @@ impl Planner<'_> {
         let has_failed = !ended.is_empty();
         let is_info = self.rules.severity == Severity::Info;
         let is_new = record.is_none_or(|record| record.version != version);
-        if !has_failed && !(is_info && is_new) {
+        if !(has_failed || is_info && is_new) {
             return;
         }
         let what = if has_failed { "ready again" } else { "ready" };

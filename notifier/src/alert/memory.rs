@@ -1,0 +1,19 @@
+//! What is remembered of an Alert in the process only: a restart loses it.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use helmops_notify::{
+    admit::Format,
+    alert::{Memory, Message, Rules},
+};
+
+/// What is remembered of an Alert in the process only.
+#[derive(Debug, Default)]
+pub struct AlertMemory {
+    /// What the plan needs.
+    pub plan: Memory,
+    /// Messages to an Alertmanager that are sent again.
+    pub refresh: VecDeque<Message>,
+    /// The rules of a generation, for a format.
+    pub rules: Option<(Option<i64>, Format, Arc<Rules>)>,
+}
