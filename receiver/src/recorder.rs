@@ -134,7 +134,7 @@ impl Lane {
 struct Lanes<S> {
     sink: S,
     /// Only of Receivers with a recent push.
-    lanes: HashMap<NamespacedName, Lane>,
+    by_receiver: HashMap<NamespacedName, Lane>,
     writes: JoinSet<NamespacedName>,
 }
 
@@ -142,14 +142,14 @@ impl<S: Sink> Lanes<S> {
     fn new(sink: S) -> Self {
         Self {
             sink,
-            lanes: HashMap::new(),
+            by_receiver: HashMap::new(),
             writes: JoinSet::new(),
         }
     }
 
     async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         let mut is_open = true;
-        while is_open || !self.lanes.is_empty() {
+        while is_open || !self.by_receiver.is_empty() {
             self.start_due();
             let wake = self.next_wake();
             let sleep = async {
@@ -160,7 +160,7 @@ impl<S: Sink> Lanes<S> {
             };
             tokio::select! {
                 job = jobs.recv(), if is_open => match job {
-                    Some(job) => self.lanes.entry(job.receiver.clone()).or_default().add(job),
+                    Some(job) => self.by_receiver.entry(job.receiver.clone()).or_default().add(job),
                     None => is_open = false,
                 },
                 Some(written) = self.writes.join_next() => self.written(written.ok()),
@@ -173,7 +173,7 @@ impl<S: Sink> Lanes<S> {
     /// Starts the writes that are due.
     fn start_due(&mut self) {
         let now = Instant::now();
-        for (receiver, lane) in &mut self.lanes {
+        for (receiver, lane) in &mut self.by_receiver {
             if self.writes.len() >= MAX_WRITES {
                 return;
             }
@@ -200,29 +200,27 @@ impl<S: Sink> Lanes<S> {
         if self.writes.len() >= MAX_WRITES {
             return None;
         }
-        let idle = self.lanes.values().filter(|lane| !lane.is_writing);
+        let idle = self.by_receiver.values().filter(|lane| !lane.is_writing);
         idle.filter_map(|lane| lane.next).min()
     }
 
     fn written(&mut self, receiver: Option<NamespacedName>) {
-        match receiver {
-            Some(receiver) => {
-                if let Some(lane) = self.lanes.get_mut(&receiver) {
-                    lane.is_writing = false;
-                }
+        if let Some(receiver) = receiver {
+            if let Some(lane) = self.by_receiver.get_mut(&receiver) {
+                lane.is_writing = false;
             }
+        } else if self.writes.is_empty() {
             // A write that panicked does not say whose it was. Its requests fail, as their channels are closed.
-            None if self.writes.is_empty() => {
-                self.lanes.values_mut().for_each(|lane| lane.is_writing = false)
+            for lane in self.by_receiver.values_mut() {
+                lane.is_writing = false;
             }
-            None => {}
         }
     }
 
     /// Forgets lanes that wait for nothing.
     fn forget_idle(&mut self, is_open: bool) {
         let now = Instant::now();
-        self.lanes.retain(|_, lane| {
+        self.by_receiver.retain(|_, lane| {
             let is_limited = is_open && lane.next.is_some_and(|next| next > now);
             lane.is_writing || !lane.waiting.is_empty() || is_limited
         });
@@ -237,10 +235,13 @@ mod tests {
 
     use super::*;
 
+    /// When a write was done, of which Receiver, with which repositories.
+    type Write = (Instant, String, Vec<String>);
+
     /// Records what is written and when; each write takes a while.
     #[derive(Clone, Default)]
     struct Written {
-        writes: Arc<Mutex<Vec<(Instant, String, Vec<String>)>>>,
+        writes: Arc<Mutex<Vec<Write>>>,
         takes: Duration,
         fails: bool,
     }
@@ -322,7 +323,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_receiver_delays_no_other_and_its_requests_time_out() {
         let sink = Written {
-            takes: Duration::from_secs(60),
+            takes: Duration::from_mins(1),
             ..Written::default()
         };
         let (recorder, _tasks) = started(&sink);

@@ -12,7 +12,7 @@ mod standing;
 mod status;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     sync::Arc,
     time::Duration,
 };
@@ -22,7 +22,7 @@ use helmops_core::status::change;
 use helmops_kube::{key, name_of};
 use helmops_notify::{
     admit::Format,
-    alert::{Memory, Message, Observed, Plan, Reported, Rules, plan},
+    alert::{Message, Observed, Plan, Reported, Rules, plan},
     source::ObjectId,
 };
 use helmops_process::lock;

@@ -31,7 +31,7 @@ use serde_json::Value;
 use tracing::Span;
 
 pub use self::published::Published;
-use self::{error::ReceiverError, token::Token};
+use self::{error::ReceiverError, token::SecretContent};
 use crate::{context::Context, metrics, work::ReceiverKey, writes::MANAGER};
 
 /// How often a Receiver is compared with what is published, beside changes.
@@ -161,7 +161,7 @@ impl Receivers<'_> {
         let secret = bounded(api.get_opt(secret_name)).await;
         let secret = secret.map_err(CallError::of("read", format!("the Secret {secret_name}")))?;
         let secret = secret.ok_or_else(|| ReceiverError::NoSecret(secret_name.clone()))?;
-        let token = Token::of(&secret, &spec.r#type)
+        let token = SecretContent::of(&secret, &spec.r#type)
             .map_err(|error| ReceiverError::Secret(secret_name.clone(), error))?;
         let entry = Entry {
             namespace: name.namespace.clone(),

@@ -9,7 +9,7 @@ const MAX_TEXT: usize = 512;
 
 /// What the Secret of a Receiver has.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token {
+pub struct SecretContent {
     /// The shared secret.
     pub token: String,
     /// For `gcr`: the ServiceAccount of Google.
@@ -39,7 +39,7 @@ pub enum TokenError {
     Characters(&'static str),
 }
 
-impl Token {
+impl SecretContent {
     /// Reads a Secret.
     ///
     /// # Errors
@@ -97,14 +97,15 @@ mod tests {
 
     #[test]
     fn a_token_cannot_be_guessed_and_fits_into_a_header() {
-        let of = |token: &str| Token::of(&secret(&[("token", token)]), "harbor").map(|token| token.token);
+        let of =
+            |token: &str| SecretContent::of(&secret(&[("token", token)]), "harbor").map(|token| token.token);
         assert_eq!(of("0123456789abcdef").unwrap(), "0123456789abcdef");
         assert_eq!(of("short"), Err(TokenError::TooShort(5)));
         assert_eq!(of("0123456789abcdef\n"), Err(TokenError::Characters("token")));
         assert_eq!(of("0123456789abcdeä"), Err(TokenError::Characters("token")));
         assert_eq!(of(&"x".repeat(513)), Err(TokenError::TooLong("token")));
         assert_eq!(
-            Token::of(&Secret::default(), "harbor").err(),
+            SecretContent::of(&Secret::default(), "harbor").err(),
             Some(TokenError::Missing("token"))
         );
     }
@@ -113,15 +114,15 @@ mod tests {
     fn google_needs_an_email_and_an_audience() {
         let token = ("token", "0123456789abcdef");
         assert_eq!(
-            Token::of(&secret(&[token]), "gcr").err(),
+            SecretContent::of(&secret(&[token]), "gcr").err(),
             Some(TokenError::Missing("email"))
         );
         assert_eq!(
-            Token::of(&secret(&[token, ("email", "a@b")]), "gcr").err(),
+            SecretContent::of(&secret(&[token, ("email", "a@b")]), "gcr").err(),
             Some(TokenError::Missing("audience"))
         );
         let all = secret(&[token, ("email", "a@b"), ("audience", "https://h")]);
-        assert_eq!(Token::of(&all, "gcr").unwrap().audience, "https://h");
-        assert_eq!(Token::of(&all, "harbor").unwrap().audience, "");
+        assert_eq!(SecretContent::of(&all, "gcr").unwrap().audience, "https://h");
+        assert_eq!(SecretContent::of(&all, "harbor").unwrap().audience, "");
     }
 }

@@ -78,8 +78,8 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let metrics = Metrics::register(&registry).unwrap();
         let app = router(AppState::new(table.clone(), recorder, metrics, Health::default()));
-        let served = ServeMetrics::register(&registry, "test").unwrap();
-        let server = serve(listener, Transport::Plain, app, limits, served, stop.clone());
+        let connections = ServeMetrics::register(&registry, "test").unwrap();
+        let server = serve(listener, Transport::Plain, app, limits, connections, stop.clone());
         tasks.spawn(async {
             server.await;
         });
@@ -149,13 +149,15 @@ fn entry(name: &str, suspended: bool) -> ByteString {
 }
 
 fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {}\r\n",
-        body.len()
+    let headers: Vec<_> = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n{}",
+        headers.concat()
     );
-    for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
     [head.as_bytes(), b"\r\n", body].concat()
 }
 
@@ -456,7 +458,7 @@ async fn a_body_that_is_too_large_is_413_whether_or_not_it_says_so() {
         "POST {} HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n",
         path("generic")
     );
-    let chunk = [b"10000\r\n", &[b'x'; 0x10000][..], b"\r\n"].concat();
+    let chunk = [b"10000\r\n".as_slice(), &vec![b'x'; 0x10000], b"\r\n"].concat();
     let chunked = [head.as_bytes(), &chunk.repeat(17)].concat();
     assert_eq!(status(&server.exchange(&chunked).await), 413);
     assert_eq!(server.count("generic", "too_large"), 3);

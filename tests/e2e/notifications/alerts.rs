@@ -21,47 +21,44 @@ fn without_times(mut body: Value) -> Value {
     body
 }
 
-/// An AlertProvider of each type, and an Alert for it.
-async fn every_format(fixture: &Fixture, sink: &Sink) {
-    fixture
-        .secret(
-            "key",
-            &json!({ "token": "a shared key", "headers": "X-Team: web" }),
-        )
-        .await;
-    for r#type in [
-        "generic",
-        "generic-hmac",
-        "slack",
-        "msteams",
-        "discord",
-        "alertmanager",
-        "cdevents",
-    ] {
-        let address = format!("{}/{type}", sink.url());
-        let mut spec = json!({ "type": r#type, "address": address });
-        if r#type == "generic-hmac" {
-            spec["secretRef"] = json!({ "name": "key" });
-        }
-        fixture.provider(r#type, &spec).await;
-        fixture
-            .alert(
-                r#type,
-                r#type,
-                &json!({ "eventMetadata": { "cluster": "test" }, "summary": "see the runbook" }),
-            )
-            .await;
-        fixture
-            .until_ready_is(&format!("alertprovider/{type}"), "Ready")
-            .await;
+const TYPES: [&str; 7] = [
+    "generic",
+    "generic-hmac",
+    "slack",
+    "msteams",
+    "discord",
+    "alertmanager",
+    "cdevents",
+];
+
+/// Creates a provider of this type and an Alert, which send to a path with the name of the type.
+async fn send_to(fixture: &Fixture, r#type: &str, sink: &Sink) {
+    let address = format!("{}/{type}", sink.url());
+    let mut spec = json!({ "type": r#type, "address": address });
+    if r#type == "generic-hmac" {
+        spec["secretRef"] = json!({ "name": "key" });
     }
+    fixture.provider(r#type, &spec).await;
+    let over = json!({ "eventMetadata": { "cluster": "test" }, "summary": "see the runbook" });
+    fixture.alert(r#type, r#type, &over).await;
+    fixture
+        .until_ready_is(&format!("alertprovider/{type}"), "Ready")
+        .await;
 }
 
 #[tokio::test]
 async fn a_failure_and_its_end_arrive_in_every_format() {
     let fixture = Fixture::start().await.unwrap();
     let sink = Sink::start().await.unwrap();
-    every_format(&fixture, &sink).await;
+    fixture
+        .secret(
+            "key",
+            &json!({ "token": "a shared key", "headers": "X-Team: web" }),
+        )
+        .await;
+    for r#type in TYPES {
+        send_to(&fixture, r#type, &sink).await;
+    }
     let names = ["podinfo".to_owned()];
     fixture.helmops(&names).await;
     fixture

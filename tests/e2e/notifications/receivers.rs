@@ -196,113 +196,117 @@ async fn until_runs(kubectl: &Kubectl, version: &str) {
     }
 }
 
+/// A request as its registry documents it, and the chart that it is about.
+struct Documented {
+    receiver_type: &'static str,
+    repo: &'static str,
+    chart: &'static str,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+}
+
+/// The documented requests of all types, with the proof of each.
+fn documented() -> Vec<Documented> {
+    let sha256 = |body: &[u8]| format!("sha256={}", sign(hmac::HMAC_SHA256, body));
+    let sha1 = |body: &[u8]| sign(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, body);
+    let bearer = || vec![("Authorization", format!("Bearer {TOKEN}"))];
+    let basic = || {
+        vec![(
+            "Authorization",
+            format!("Basic {}", BASE64_STANDARD.encode(format!("any:{TOKEN}"))),
+        )]
+    };
+    let web = "oci://registry.example/charts/web";
+    let generic = br#"{"repository":"registry.example/charts/web","tag":"1.2.3"}"#.to_vec();
+    let (github, nexus) = (payload("github-package.json"), payload("nexus-component.json"));
+    let of = |receiver_type, repo, headers, body| Documented {
+        receiver_type,
+        repo,
+        chart: "",
+        headers,
+        body,
+    };
+    vec![
+        of(
+            "harbor",
+            "oci://harbor.example/charts/web",
+            vec![("Authorization", TOKEN.into())],
+            payload("harbor.json"),
+        ),
+        of(
+            "dockerhub",
+            "oci://registry-1.docker.io/example/web",
+            basic(),
+            payload("dockerhub.json"),
+        ),
+        of("quay", "oci://quay.io/charts/web", basic(), payload("quay.json")),
+        of(
+            "github",
+            "oci://ghcr.io/example/charts/web",
+            vec![
+                ("X-Hub-Signature-256", sha256(&github)),
+                ("X-GitHub-Event", "package".into()),
+            ],
+            github,
+        ),
+        of(
+            "gitlab",
+            "oci://registry.gitlab.example/group/charts/web",
+            vec![
+                ("X-Gitlab-Token", TOKEN.into()),
+                ("X-Gitlab-Event", "Pipeline Hook".into()),
+            ],
+            payload("gitlab-pipeline.json"),
+        ),
+        Documented {
+            receiver_type: "nexus",
+            repo: "https://nexus.example/repository/helm-hosted/",
+            chart: "web",
+            headers: vec![("X-Nexus-Webhook-Signature", sha1(&nexus))],
+            body: nexus,
+        },
+        of(
+            "acr",
+            "oci://myregistry.azurecr.io/charts/web",
+            bearer(),
+            payload("acr-push.json"),
+        ),
+        of("cdevents", web, bearer(), payload("cdevents.json")),
+        of(
+            "distribution",
+            "oci://registry.example:5000/charts/web",
+            bearer(),
+            payload("distribution.json"),
+        ),
+        of(
+            "generic",
+            web,
+            vec![("X-Helmops-Token", TOKEN.into())],
+            generic.clone(),
+        ),
+        of(
+            "generic-hmac",
+            web,
+            vec![("X-Signature", sha256(&generic))],
+            generic,
+        ),
+    ]
+}
+
 /// Each type accepts what its registry documents, with the proof of the type, and polls the HelmOp of the chart once.
 #[tokio::test]
 async fn documented_requests_of_each_type_poll_the_chart() {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "types").await.unwrap();
     let kubectl = namespace.kubectl();
-    let sha256 = |body: &[u8]| format!("sha256={}", sign(hmac::HMAC_SHA256, body));
-    let bearer = || ("Authorization".to_owned(), format!("Bearer {TOKEN}"));
-    let basic = || {
-        (
-            "Authorization".to_owned(),
-            format!("Basic {}", BASE64_STANDARD.encode(format!("any:{TOKEN}"))),
-        )
-    };
-    let generic = br#"{"repository":"registry.example/charts/web","tag":"1.2.3"}"#.to_vec();
-    let github = payload("github-package.json");
-    let gitlab = payload("gitlab-pipeline.json");
-    let nexus = payload("nexus-component.json");
-    let header = |name: &str, value: String| (name.to_owned(), value);
-    for (receiver_type, repo, chart, headers, body) in [
-        (
-            "harbor",
-            "oci://harbor.example/charts/web",
-            "",
-            vec![header("Authorization", TOKEN.to_owned())],
-            payload("harbor.json"),
-        ),
-        (
-            "dockerhub",
-            "oci://registry-1.docker.io/example/web",
-            "",
-            vec![basic()],
-            payload("dockerhub.json"),
-        ),
-        (
-            "quay",
-            "oci://quay.io/charts/web",
-            "",
-            vec![basic()],
-            payload("quay.json"),
-        ),
-        (
-            "github",
-            "oci://ghcr.io/example/charts/web",
-            "",
-            vec![
-                header("X-Hub-Signature-256", sha256(&github)),
-                header("X-GitHub-Event", "package".into()),
-            ],
-            github,
-        ),
-        (
-            "gitlab",
-            "oci://registry.gitlab.example/group/charts/web",
-            "",
-            vec![
-                header("X-Gitlab-Token", TOKEN.into()),
-                header("X-Gitlab-Event", "Pipeline Hook".into()),
-            ],
-            gitlab,
-        ),
-        (
-            "nexus",
-            "https://nexus.example/repository/helm-hosted/",
-            "web",
-            vec![header(
-                "X-Nexus-Webhook-Signature",
-                sign(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &nexus),
-            )],
-            nexus,
-        ),
-        (
-            "acr",
-            "oci://myregistry.azurecr.io/charts/web",
-            "",
-            vec![bearer()],
-            payload("acr-push.json"),
-        ),
-        (
-            "cdevents",
-            "oci://registry.example/charts/web",
-            "",
-            vec![bearer()],
-            payload("cdevents.json"),
-        ),
-        (
-            "distribution",
-            "oci://registry.example:5000/charts/web",
-            "",
-            vec![bearer()],
-            payload("distribution.json"),
-        ),
-        (
-            "generic",
-            "oci://registry.example/charts/web",
-            "",
-            vec![header("X-Helmops-Token", TOKEN.into())],
-            generic.clone(),
-        ),
-        (
-            "generic-hmac",
-            "oci://registry.example/charts/web",
-            "",
-            vec![header("X-Signature", sha256(&generic))],
-            generic,
-        ),
-    ] {
+    for Documented {
+        receiver_type,
+        repo,
+        chart,
+        headers,
+        body,
+    } in documented()
+    {
         let spec = json!({ "helm": { "repo": repo, "chart": chart, "version": "1.x" }, "targets": [{ "clusterSelector": {} }] });
         kubectl
             .apply(&helmop(receiver_type, &spec))
@@ -312,14 +316,14 @@ async fn documented_requests_of_each_type_poll_the_chart() {
             .unwrap();
         let spec = json!({ "type": receiver_type, "resources": [{ "name": receiver_type }] });
         let url = create(kubectl, receiver_type, &spec).await;
+        let without_proof = || Client::new().post(&url).body(body.clone());
         let send = || {
-            let request = Client::new().post(&url).body(body.clone());
-            headers
-                .iter()
-                .fold(request, |request, (name, value)| request.header(name, value))
+            headers.iter().fold(without_proof(), |request, (name, value)| {
+                request.header(*name, value)
+            })
         };
         assert_eq!(
-            status(Client::new().post(&url).body(body.clone())).await,
+            status(without_proof()).await,
             401,
             "{receiver_type} without a proof"
         );
@@ -344,6 +348,57 @@ async fn documented_requests_of_each_type_poll_the_chart() {
     }
 }
 
+/// A push to an `acr` Receiver; equal numbers are the same request.
+fn acr(number: usize) -> String {
+    let body = String::from_utf8(payload("acr-push.json")).unwrap();
+    body.replace("1.2.3", &format!("2.0.{number}"))
+}
+
+/// Eighty requests with a wrong proof, repeated ones, large ones and malformed ones, and twenty that never end, at the same time.
+async fn attack(server: &str, url: &str) {
+    let mut hostile = Vec::new();
+    for number in 0..20 {
+        let client = Client::new();
+        hostile.push(
+            client
+                .post(url)
+                .bearer_auth(format!("wrong-{number}-0123456789"))
+                .body(acr(number)),
+        );
+        hostile.push(client.post(url).bearer_auth(TOKEN).body(acr(0)));
+        hostile.push(client.post(url).bearer_auth(TOKEN).body(vec![b'x'; 2 << 20]));
+        hostile.push(client.post(url).bearer_auth(TOKEN).body("{"));
+    }
+    let host = server.strip_prefix("http://").unwrap();
+    let path = url.strip_prefix(server).unwrap();
+    let slow = (0..20).map(async |_| {
+        let mut stream = TcpStream::connect(host).await.unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: 100\r\n\r\n{{");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response
+    });
+    let (sent, slow) = tokio::join!(
+        join_all(hostile.into_iter().map(RequestBuilder::send)),
+        join_all(slow)
+    );
+    // The server may close the connection before a body of 2 MiB is sent.
+    let refused = sent
+        .into_iter()
+        .filter_map(Result::ok)
+        .map(|response| response.status().as_u16());
+    let refused: Vec<_> = refused.collect();
+    assert!(
+        refused.iter().all(|status| [200, 400, 401, 413].contains(status)),
+        "{refused:?}"
+    );
+    assert!(
+        slow.iter().all(|response| response.starts_with("HTTP/1.1 408 ")),
+        "{slow:?}"
+    );
+}
+
 /// A hundred requests that must not be accepted, while legitimate pushes are handled as fast as without them.
 #[tokio::test]
 async fn hostile_requests_are_refused_and_counted_and_slow_down_no_push() {
@@ -355,10 +410,8 @@ async fn hostile_requests_are_refused_and_counted_and_slow_down_no_push() {
     let honest = create(kubectl, "honest", &json!({ "type": "quay" })).await;
     let push = async |number: usize| {
         let started = Instant::now();
-        let body = payload("quay.json");
-        let body = String::from_utf8(body)
-            .unwrap()
-            .replace("1.2.3", &format!("1.0.{number}"));
+        let body = String::from_utf8(payload("quay.json")).unwrap();
+        let body = body.replace("1.2.3", &format!("1.0.{number}"));
         let sent = Client::new().post(&honest).bearer_auth(TOKEN).body(body);
         assert_eq!(status(sent).await, 202, "push {number}");
         until_handled(kubectl, "honest", i64::try_from(number).unwrap()).await;
@@ -370,83 +423,30 @@ async fn hostile_requests_are_refused_and_counted_and_slow_down_no_push() {
         "replayed",
         "too_large",
         "slow",
-        "rate_limited",
         "malformed",
+        "rate_limited",
     ];
     let counted_before = join_all(results.map(|result| suite.count("acr", result))).await;
-    let acr = |number: usize| {
-        String::from_utf8(payload("acr-push.json"))
-            .unwrap()
-            .replace("1.2.3", &format!("2.0.{number}"))
-    };
     assert_eq!(
         status(Client::new().post(&victim).bearer_auth(TOKEN).body(acr(0))).await,
         202
     );
-
-    let mut hostile = Vec::new();
-    for number in 0..20 {
-        let client = Client::new();
-        hostile.push(
-            client
-                .post(&victim)
-                .bearer_auth(format!("wrong-{number}-0123456789"))
-                .body(acr(number)),
-        );
-        hostile.push(client.post(&victim).bearer_auth(TOKEN).body(acr(0)));
-        hostile.push(client.post(&victim).bearer_auth(TOKEN).body(vec![b'x'; 2 << 20]));
-        hostile.push(client.post(&victim).bearer_auth(TOKEN).body("{"));
-    }
-    let host = suite.receiver.url.strip_prefix("http://").unwrap();
-    let path = victim.strip_prefix(&suite.receiver.url).unwrap();
-    let slow = (0..20).map(async |_| {
-        let mut stream = TcpStream::connect(host).await.unwrap();
-        let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: 100\r\n\r\n{{");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.unwrap();
-        response
-    });
-    let attack = async {
-        let (sent, slow) = tokio::join!(
-            join_all(hostile.into_iter().map(RequestBuilder::send)),
-            join_all(slow)
-        );
-        // The server may close the connection before a body of 2 MiB is sent.
-        let refused = sent
-            .into_iter()
-            .filter_map(Result::ok)
-            .map(|response| response.status().as_u16());
-        let refused: Vec<_> = refused.collect();
-        assert!(
-            refused.iter().all(|status| [200, 400, 401, 413].contains(status)),
-            "{refused:?}"
-        );
-        assert!(
-            slow.iter().all(|response| response.starts_with("HTTP/1.1 408 ")),
-            "{slow:?}"
-        );
-    };
-    let ((), during) = tokio::join!(attack, push(2));
+    let ((), during) = tokio::join!(attack(&suite.receiver.url, &victim), push(2));
     // A flood with the right proof: what is above the rate is refused with the time to repeat.
-    let flood = join_all((100..140).map(|number| {
+    let flood = (100..140).map(|number| {
         Client::new()
             .post(&victim)
             .bearer_auth(TOKEN)
             .body(acr(number))
             .send()
-    }))
-    .await;
-    let limited: Vec<_> = flood
-        .into_iter()
-        .map(Result::unwrap)
-        .filter(|response| response.status() == 429)
-        .collect();
+    });
+    let flood = join_all(flood).await.into_iter().map(Result::unwrap);
+    let limited: Vec<_> = flood.filter(|response| response.status() == 429).collect();
+    assert!(limited.len() >= 15, "{}", limited.len());
     assert!(
-        limited.len() >= 15
-            && limited
-                .iter()
-                .all(|response| response.headers().contains_key("retry-after"))
+        limited
+            .iter()
+            .all(|response| response.headers().contains_key("retry-after"))
     );
     let after = push(3).await;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{proof::Credentials, receiver_type::ReceiverType, secret::Token};
+use super::{credentials::Credentials, receiver_type::ReceiverType, secret::Token};
 
 /// Name of the Secret with the entries, in the namespace of helmops. Its keys are the digests in the paths.
 pub const SECRET: &str = "helmops-receivers";

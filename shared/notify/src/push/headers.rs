@@ -1,6 +1,6 @@
 //! The headers of a request.
 
-use super::proof::ProofError;
+use super::credentials::ProofError;
 
 /// The headers of a request. Values are bytes: nothing says that they are UTF-8.
 #[derive(Clone, Debug, Default)]

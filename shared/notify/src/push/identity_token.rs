@@ -9,7 +9,7 @@ use ring::signature::{RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::proof::{Credentials, ProofError};
+use super::credentials::{Credentials, ProofError};
 
 /// Bytes of a token. Those of Google have about 1,000.
 const MAX_TOKEN: usize = 8 << 10;

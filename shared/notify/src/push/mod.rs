@@ -8,6 +8,7 @@
 //! The exposed process uses the upper half, and the notifier the lower one.
 
 mod body;
+mod credentials;
 mod entry;
 mod headers;
 mod identity_token;
@@ -23,13 +24,14 @@ mod repository;
 mod secret;
 
 pub use body::{BodyError, announcements};
+pub use credentials::{Credentials, ProofError};
 pub use entry::{Entry, EntryError, GOOGLE_KEYS, MAX_ENTRIES_BYTES, SECRET};
 pub use headers::Headers;
 pub use identity_token::{GoogleKeys, KeysError};
 pub use matching::Followed;
 pub use path::{PATH_PREFIX, digest_in, path_digest, webhook_path};
 pub use polls::{followed_by, is_polled};
-pub use proof::{Credentials, ProofError, verify};
+pub use proof::verify;
 pub use rate::{Rate, TokenBucket};
 pub use receiver_type::ReceiverType;
 pub use record::{MAX_PUSHES, pending, recorded};

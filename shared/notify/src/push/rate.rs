@@ -39,16 +39,12 @@ impl TokenBucket {
         let capacity = u128::from(self.rate.burst) * SECOND;
         let filled = passed.as_nanos().saturating_mul(u128::from(self.rate.per_second));
         self.level = self.level.saturating_add(filled).min(capacity);
-        match self.level.checked_sub(SECOND) {
-            Some(rest) => {
-                self.level = rest;
-                Ok(())
-            }
-            None => {
-                let missing = (SECOND - self.level).div_ceil(u128::from(self.rate.per_second.max(1)));
-                Err(Duration::from_nanos(u64::try_from(missing).unwrap_or(u64::MAX)))
-            }
+        if let Some(rest) = self.level.checked_sub(SECOND) {
+            self.level = rest;
+            return Ok(());
         }
+        let missing = (SECOND - self.level).div_ceil(u128::from(self.rate.per_second.max(1)));
+        Err(Duration::from_nanos(u64::try_from(missing).unwrap_or(u64::MAX)))
     }
 }
 

@@ -112,19 +112,16 @@ mod tests {
             let mut status = ReceiverStatus::default();
             let mut waiting = std::collections::BTreeSet::new();
             for step in steps {
-                match step {
-                    Some((repository, more)) => {
-                        let announced: Vec<_> = (0..=more).map(|n| announcement(&format!("{}", usize::from(repository) + n), "1")).collect();
-                        waiting.extend(announced.iter().map(|announcement| announcement.repository.clone()));
-                        status.pushes = recorded(&status, &announced, "t");
+                if let Some((repository, more)) = step {
+                    let announced: Vec<_> = (0..=more).map(|n| announcement(&format!("{}", usize::from(repository) + n), "1")).collect();
+                    waiting.extend(announced.iter().map(|announcement| announcement.repository.clone()));
+                    status.pushes = recorded(&status, &announced, "t");
+                } else {
+                    for push in pending(&status) {
+                        if push.repository.is_empty() { waiting.clear() } else { waiting.remove(&push.repository); }
                     }
-                    None => {
-                        for push in pending(&status) {
-                            if push.repository.is_empty() { waiting.clear() } else { waiting.remove(&push.repository); }
-                        }
-                        status.handled_push = pending(&status).map(|push| push.number).max().unwrap_or(status.handled_push);
-                        prop_assert!(waiting.is_empty(), "{waiting:?}");
-                    }
+                    status.handled_push = pending(&status).map(|push| push.number).max().unwrap_or(status.handled_push);
+                    prop_assert!(waiting.is_empty(), "{waiting:?}");
                 }
                 prop_assert!(status.pushes.len() <= MAX_PUSHES);
                 prop_assert!(status.pushes.is_sorted_by_key(|push| push.number));

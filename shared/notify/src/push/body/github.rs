@@ -21,7 +21,8 @@ struct Package {
     name: String,
     #[serde(default)]
     namespace: String,
-    package_version: Option<Version>,
+    #[serde(rename = "package_version")]
+    version: Option<Version>,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +66,7 @@ fn package(body: &[u8]) -> Result<Vec<Announcement>, BodyError> {
         return Ok(Vec::new());
     }
     let package = body.package.ok_or(BodyError::Missing("package"))?;
-    let version = package.package_version.as_ref();
+    let version = package.version.as_ref();
     let container = version.and_then(|version| version.container_metadata.as_ref());
     let tag = container.and_then(|container| container.tag.as_ref());
     let tag = tag.map_or("", |tag| &tag.name);

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::{BodyError, bounded::Bounded, json};
 use crate::push::repository::Announcement;
@@ -23,7 +24,7 @@ struct Tags(Vec<String>);
 #[serde(untagged)]
 enum AnyTags {
     List(Bounded<String>),
-    Map(BTreeMap<String, IgnoredAny>),
+    Map(BTreeMap<String, Value>),
 }
 
 impl<'de> Deserialize<'de> for Tags {
