@@ -11,11 +11,7 @@ mod memory;
 mod standing;
 mod status;
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use helmops_api::{Alert, Decoded, notifications::AlertStatus, timestamp::timestamp};
 use helmops_core::status::change;
