@@ -1,4 +1,4 @@
-//! What is remembered of an Alert in the process only.
+//! What is remembered of an Alert in the process only: a restart loses it.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,10 +7,10 @@ use helmops_notify::{
     alert::{Memory, Message, Rules},
 };
 
-/// What is remembered of an Alert in the process only: a restart may delay messages, and repeat those to an Alertmanager.
+/// What is remembered of an Alert in the process only.
 #[derive(Debug, Default)]
 pub struct AlertMemory {
-    /// What the plan remembers.
+    /// What the plan needs.
     pub plan: Memory,
     /// Messages to an Alertmanager that are sent again.
     pub refresh: VecDeque<Message>,
