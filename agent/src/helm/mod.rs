@@ -13,7 +13,6 @@ pub mod arguments;
 pub mod chart_archive;
 pub mod child;
 mod crd_archive;
-mod discovery_cache;
 pub mod kubeconfig;
 mod metrics;
 pub mod outcome;
@@ -234,7 +233,6 @@ impl Helm {
             .env("HELM_CACHE_HOME", home.join("cache"))
             .env("HELM_CONFIG_HOME", home.join("config"))
             .env("HELM_DATA_HOME", home.join("data"))
-            .env(discovery_cache::VARIABLE, workspace.kinds())
             .env("HELM_PLUGINS", workspace.plugins())
             // Plugins that add commands: there are none.
             .env("HELM_NO_PLUGINS", "1")

@@ -5,7 +5,6 @@ use std::{
     io::{self, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use tempfile::TempDir;
@@ -14,9 +13,7 @@ use thiserror::Error;
 use super::{
     arguments::Files,
     chart_archive::{self, ArchiveError},
-    crd_archive,
-    discovery_cache::DiscoveryCache,
-    plugin,
+    crd_archive, plugin,
     request::{Crds, Deploy},
 };
 use crate::post_render;
@@ -26,8 +23,6 @@ const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// Start of the names of folders.
 const PREFIX: &str = "helm-";
-/// Start of the names of folders that several runs use; an agent removes those of an earlier one as well.
-const SHARED_PREFIX: &str = "helm-kinds-";
 /// Bytes of an error of the post-renderer that are read.
 const MAX_ERROR: usize = 8 << 10;
 
@@ -35,7 +30,6 @@ const MAX_ERROR: usize = 8 << 10;
 #[derive(Clone, Debug)]
 pub struct Workspaces {
     root: PathBuf,
-    kinds: DiscoveryCache,
 }
 
 /// Why a workspace cannot be created.
@@ -61,7 +55,6 @@ pub enum WorkspaceError {
 #[derive(Debug)]
 pub struct Workspace {
     folder: TempDir,
-    kinds: Arc<TempDir>,
     values: Vec<PathBuf>,
     has_crds: bool,
 }
@@ -82,7 +75,6 @@ impl Workspaces {
         }
         Ok(Self {
             root: root.to_owned(),
-            kinds: DiscoveryCache::default(),
         })
     }
 
@@ -120,13 +112,10 @@ impl Workspaces {
             .permissions(Permissions::from_mode(FOLDER_MODE))
             .tempdir_in(&self.root)
             .map_err(|error| cannot_write(&self.root, error))?;
-        let kinds = self.kinds.folder(&self.root, SHARED_PREFIX);
-        let kinds = kinds.map_err(|error| cannot_write(&self.root, error))?;
         let paths = (0..values.len()).map(|index| folder.path().join(format!("values-{index}.yaml")));
         let workspace = Workspace {
             values: paths.collect(),
             folder,
-            kinds,
             has_crds: false,
         };
         create_dir(&workspace.home())?;
@@ -151,11 +140,6 @@ impl Workspace {
     /// The folder for caches, settings and temporary files of Helm.
     pub fn home(&self) -> PathBuf {
         self.path("home")
-    }
-
-    /// The folder for what Helm has read of the kinds of the API server.
-    pub fn kinds(&self) -> &Path {
-        self.kinds.path()
     }
 
     /// The folder of plugins.

@@ -128,8 +128,7 @@ impl Engine {
     pub async fn run_request(&self, request: Request, stop: &CancellationToken) -> Result<Success, Failure> {
         let kubeconfig = std::fs::read(&self.kubeconfig).unwrap();
         let outcome = self.helm.run(request, kubeconfig, stop).await;
-        let left = std::fs::read_dir(self.files.path().join("work")).unwrap();
-        let left = left.filter(|entry| !is_shared(entry.as_ref().unwrap())).count();
+        let left = std::fs::read_dir(self.files.path().join("work")).unwrap().count();
         assert_eq!(left, 0, "the files of a run are removed");
         outcome
     }
@@ -176,11 +175,6 @@ impl Engine {
         .await
         .unwrap()
     }
-}
-
-/// Whether a folder is one that several runs use.
-fn is_shared(entry: &std::fs::DirEntry) -> bool {
-    entry.file_name().to_string_lossy().starts_with("helm-kinds-")
 }
 
 /// How the agent deploys an archive.
