@@ -203,10 +203,13 @@ async fn upgrade(bed: &TestBed, command: &str, webhook: &mut Pod) {
         .unwrap();
 }
 
-const CRDS: [&str; 3] = [
+const CRDS: [&str; 6] = [
+    "CustomResourceDefinition//alertproviders.helmops.fleet.cattle.io",
+    "CustomResourceDefinition//alerts.helmops.fleet.cattle.io",
     "CustomResourceDefinition//bundles.fleet.cattle.io",
     "CustomResourceDefinition//helmops.fleet.cattle.io",
     "CustomResourceDefinition//policies.fleet.cattle.io",
+    "CustomResourceDefinition//receivers.helmops.fleet.cattle.io",
 ];
 
 #[tokio::test]
