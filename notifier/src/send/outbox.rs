@@ -1,0 +1,189 @@
+//! The messages on their way: of each Alert one at most.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use helmops_kube::lease::{Leadership, Term};
+use helmops_notify::alert::Message;
+use helmops_process::lock;
+use tokio::sync::mpsc;
+
+use crate::work::{AlertKey, ProviderKey};
+
+/// The maximum number of messages that wait for the sender. More Alerts try again later.
+pub const CAPACITY: usize = 1_000;
+
+/// A message on its way.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The Alert.
+    pub alert: AlertKey,
+    /// The AlertProvider.
+    pub provider: ProviderKey,
+    /// The message.
+    pub message: Arc<Message>,
+}
+
+/// What has become of the message of an Alert.
+#[derive(Clone, Debug)]
+enum Progress {
+    /// It is on its way.
+    Sending,
+    /// It is delivered in this term of leadership, and not recorded yet.
+    Delivered(Arc<Message>, Term),
+}
+
+/// The messages on their way, by Alert.
+#[derive(Debug)]
+pub struct Outbox {
+    progress: Mutex<HashMap<AlertKey, Progress>>,
+    jobs: mpsc::Sender<Job>,
+}
+
+/// The message of an Alert.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Slot {
+    /// There is none.
+    Free,
+    /// It is on its way.
+    Busy,
+    /// It is delivered, and to be recorded.
+    Delivered(Arc<Message>),
+}
+
+impl Outbox {
+    /// An outbox, and the messages that are handed over to it.
+    pub fn new() -> (Self, mpsc::Receiver<Job>) {
+        let (jobs, receiver) = mpsc::channel(CAPACITY);
+        let outbox = Self {
+            progress: Mutex::default(),
+            jobs,
+        };
+        (outbox, receiver)
+    }
+
+    /// The message of an Alert. One that was delivered in an earlier term counts no more: another replica has been the leader since.
+    pub fn slot(&self, alert: &AlertKey, leadership: &Leadership) -> Slot {
+        let mut progress = lock(&self.progress);
+        match progress.get(alert) {
+            None => Slot::Free,
+            Some(Progress::Sending) => Slot::Busy,
+            Some(Progress::Delivered(message, term)) if leadership.check(*term).is_ok() => {
+                Slot::Delivered(Arc::clone(message))
+            }
+            Some(Progress::Delivered(..)) => {
+                progress.remove(alert);
+                Slot::Free
+            }
+        }
+    }
+
+    /// The Alerts whose message is delivered and not recorded yet.
+    pub fn delivered(&self) -> Vec<AlertKey> {
+        let progress = lock(&self.progress);
+        let delivered = progress
+            .iter()
+            .filter(|(_, progress)| matches!(progress, Progress::Delivered(..)));
+        delivered.map(|(alert, _)| alert.clone()).collect()
+    }
+
+    /// Hands a message over. Returns whether there was room for it.
+    pub fn send(&self, job: Job) -> bool {
+        let alert = job.alert.clone();
+        let mut progress = lock(&self.progress);
+        let is_sent = self.jobs.try_send(job).is_ok();
+        if is_sent {
+            progress.insert(alert, Progress::Sending);
+        }
+        is_sent
+    }
+
+    /// The delivery of a message is recorded, or its Alert is deleted.
+    pub fn clear(&self, alert: &AlertKey) {
+        lock(&self.progress).remove(alert);
+    }
+
+    /// A message was sent; `delivered` is the term in which it was accepted.
+    pub fn ended(&self, job: &Job, delivered: Option<Term>) {
+        let mut progress = lock(&self.progress);
+        // It is missing if the Alert was deleted meanwhile.
+        match (progress.get_mut(&job.alert), delivered) {
+            (Some(progress), Some(term)) => *progress = Progress::Delivered(Arc::clone(&job.message), term),
+            _ => {
+                progress.remove(&job.alert);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_kube::key;
+    use helmops_notify::alert::Event;
+
+    use super::*;
+
+    fn job(alert: &str) -> Job {
+        let message = Message {
+            event: Event::Failure,
+            reason: "A".to_owned(),
+            subjects: Vec::new(),
+        };
+        Job {
+            alert: key("a", alert),
+            provider: key("a", "chat"),
+            message: Arc::new(message),
+        }
+    }
+
+    #[test]
+    fn a_message_is_on_its_way_until_it_is_recorded() {
+        let (outbox, _jobs) = Outbox::new();
+        let leadership = Leadership::always();
+        let (one, job) = (key("a", "one"), job("one"));
+        assert_eq!(outbox.slot(&one, &leadership), Slot::Free);
+        assert!(outbox.send(job.clone()));
+        assert_eq!(outbox.slot(&one, &leadership), Slot::Busy);
+        outbox.ended(&job, None);
+        assert_eq!(outbox.slot(&one, &leadership), Slot::Free, "it is sent again");
+        outbox.send(job.clone());
+        outbox.ended(&job, leadership.term());
+        assert_eq!(
+            outbox.slot(&one, &leadership),
+            Slot::Delivered(Arc::clone(&job.message))
+        );
+        assert_eq!(outbox.delivered(), std::slice::from_ref(&one));
+        outbox.clear(&one);
+        assert_eq!(outbox.slot(&one, &leadership), Slot::Free);
+        // The Alert was deleted while its message was on its way.
+        outbox.send(job.clone());
+        outbox.clear(&one);
+        outbox.ended(&job, leadership.term());
+        assert_eq!(outbox.slot(&one, &leadership), Slot::Free);
+    }
+
+    #[test]
+    fn what_was_delivered_in_an_earlier_term_is_not_recorded() {
+        let (outbox, _jobs) = Outbox::new();
+        let job = job("one");
+        outbox.send(job.clone());
+        outbox.ended(&job, Leadership::always().term());
+        let (_sender, lost) = Leadership::elected();
+        assert_eq!(outbox.slot(&key("a", "one"), &lost), Slot::Free);
+    }
+
+    #[test]
+    fn messages_that_do_not_fit_are_sent_later() {
+        let (outbox, _jobs) = Outbox::new();
+        let sent = (0..CAPACITY + 10)
+            .filter(|number| outbox.send(job(&number.to_string())))
+            .count();
+        assert_eq!(sent, CAPACITY);
+        assert_eq!(
+            outbox.slot(&key("a", &CAPACITY.to_string()), &Leadership::always()),
+            Slot::Free
+        );
+    }
+}
