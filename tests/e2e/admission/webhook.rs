@@ -215,7 +215,11 @@ async fn the_shipped_examples_are_accepted() {
         let path = file.unwrap().path();
         let example = std::fs::read_to_string(&path)
             .unwrap()
-            .replace("fleet-default", namespace.name());
+            .replace("fleet-default", namespace.name())
+            .replace(
+                "namespace: helmops-system",
+                &format!("namespace: {}", namespace.name()),
+            );
         // Its CRD is part of a standalone installation, whose tests apply it, or of the Gateway API.
         if ["Cluster", "HTTPRoute"]
             .iter()
