@@ -14,7 +14,9 @@ use helmops_process::{
     telemetry,
 };
 use helmops_release::health::ErrorTable;
-use helmops_runtime::{client, events, retry_state::RetryState, workers::Workers};
+use helmops_runtime::{
+    client, events, health_signals::HealthSignals, retry_state::RetryState, workers::Workers,
+};
 use helmops_trace::Tracer;
 use kube::{Client, Config};
 use prometheus::Registry;
@@ -127,7 +129,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let loops = triggers::run(
         Arc::clone(&context),
         args.collection_interval,
-        triggers::HealthSignals::new(&health),
+        HealthSignals::new(&health),
         Workers::new(args.workers, context.leadership.clone(), supervisor.stop_token()),
         supervisor.stop_token(),
     );

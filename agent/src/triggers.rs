@@ -13,13 +13,13 @@ use futures::{Stream, StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, MetadataOnly};
 use helmops_core::status::DeploymentState;
 use helmops_kube::{Change, backoff_without_init, log_errors, paged};
-use helmops_process::{Gate, Health, Heartbeat};
 use helmops_release::{
     dependencies,
     names::ReleaseKey,
     record::{SECRET_SELECTOR, SECRET_TYPE},
 };
 use helmops_runtime::{
+    health_signals::HealthSignals,
     queue::{self, QueueKey, RequeueAfter},
     reconciler,
     workers::{WorkerPermit, Workers},
@@ -40,31 +40,8 @@ use crate::{
 
 /// Changes of an object that arrive within this time cause one reconciliation.
 const DEBOUNCE: Duration = Duration::from_millis(50);
-/// The interval of the heartbeat of the loops.
-const HEARTBEAT: Duration = Duration::from_secs(5);
-/// The loops hang if there is no heartbeat for this time, however slow the machine is.
-const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(1);
 /// How many changes of live objects wait for the workqueue; more of them delay their watches.
 const PENDING_CHANGES: usize = 256;
-
-/// The health of the loops.
-#[derive(Debug)]
-pub struct HealthSignals {
-    /// Opens when the caches are synced.
-    synced: Gate,
-    /// Beats while the loops run.
-    heartbeat: Heartbeat,
-}
-
-impl HealthSignals {
-    /// Registers the gate for readiness, and the heartbeat for liveness.
-    pub fn new(health: &Health) -> Self {
-        Self {
-            synced: health.gate("caches"),
-            heartbeat: health.heartbeat("loops", HEARTBEAT_TIMEOUT),
-        }
-    }
-}
 
 /// An item of the workqueue. Each BundleDeployment has a share of the workers: none delays another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -80,7 +57,7 @@ impl QueueKey for Item {
 pub async fn run(
     context: Arc<Context>,
     collection_interval: Duration,
-    HealthSignals { synced, heartbeat }: HealthSignals,
+    signals: HealthSignals,
     workers: Workers,
     stop: CancellationToken,
 ) {
@@ -103,19 +80,12 @@ pub async fn run(
         context.deployments.wait_until_synced().await;
         context.records.wait_until_synced().await;
         tracing::info!(bundledeployments = context.deployments.len(), "caches synced");
-        synced.open();
+        signals.caches_synced();
         workers.open();
         if workers.until_leading().await.is_ok() {
             collect::run(&context, orphan_sender, collection_interval, stop.clone()).await;
         }
         std::future::pending::<()>().await;
-    };
-    // In the same task as the loops, so that it stops if they hang.
-    let beats = async {
-        loop {
-            heartbeat.beat();
-            tokio::time::sleep(HEARTBEAT).await;
-        }
     };
     let depth = &context.metrics.reconciles.queue_depth;
     let work = queue::run(
@@ -129,7 +99,8 @@ pub async fn run(
     tokio::select! {
         () = work => {}
         () = startup => {}
-        () = beats => {}
+        // In the same task as the loops, so that it stops if they hang.
+        () = signals.beat() => {}
         () = context.live.run(live_sender) => {}
     }
 }

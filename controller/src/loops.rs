@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::join_all, stream};
-use helmops_process::{Gate, Health, Heartbeat};
 use helmops_runtime::{
+    health_signals::HealthSignals,
     queue::{self, RequeueAfter},
     reconciler,
     workers::WorkerPermit,
@@ -20,8 +20,6 @@ use crate::{
     work::Work,
 };
 
-/// The interval of the heartbeat.
-const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The minimum debounce: changes that arrive within this time cause one reconciliation.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 /// The debounce per deployment of an object: the time of a reconciliation grows with their number, and each of them causes
@@ -31,34 +29,9 @@ const DEBOUNCE_PER_DEPLOYMENT: Duration = Duration::from_millis(1);
 const MAX_DEBOUNCE: Duration = Duration::from_secs(2);
 /// The debounce of a Cluster: its status counts everything that is deployed on it.
 const CLUSTER_DEBOUNCE: Duration = Duration::from_millis(250);
-/// The loops hang if there is no heartbeat for this time, however slow the machine is.
-const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// The health of the loops.
-#[derive(Debug)]
-pub struct HealthSignals {
-    /// Opens when the caches are synced.
-    synced: Gate,
-    /// Beats while the loops run.
-    heartbeat: Heartbeat,
-}
-
-impl HealthSignals {
-    /// Registers the gate for readiness, and the heartbeat for liveness.
-    pub fn new(health: &Health) -> Self {
-        Self {
-            synced: health.gate("caches"),
-            heartbeat: health.heartbeat("loops", HEARTBEAT_TIMEOUT),
-        }
-    }
-}
 
 /// Reconciles changed objects until `stop`, and then finishes what is in progress.
-pub async fn run(
-    context: Arc<Context>,
-    HealthSignals { synced, heartbeat }: HealthSignals,
-    stop: CancellationToken,
-) {
+pub async fn run(context: Arc<Context>, signals: HealthSignals, stop: CancellationToken) {
     let watches = watch::watch(&context.client, &context.scope, &context.stores);
     let secret_changes = watches
         .secret_changes
@@ -77,20 +50,13 @@ pub async fn run(
             bundles = context.stores.bundles.len(),
             "caches synced"
         );
-        synced.open();
+        signals.caches_synced();
         // Not earlier: while this replica is on standby, HelmOps are created and deleted.
         if context.workers.until_leading().await.is_ok() {
             helmop::prepare(&context).await;
         }
         context.workers.open();
         std::future::pending::<()>().await;
-    };
-    // In the same task as the loops, so that it stops if they hang.
-    let beats = async {
-        loop {
-            heartbeat.beat();
-            tokio::time::sleep(HEARTBEAT).await;
-        }
     };
     let depth = &context.metrics.reconciles.queue_depth;
     let debounce = |work: &Work| debounce_for(work, &context.stores);
@@ -105,7 +71,8 @@ pub async fn run(
     tokio::select! {
         () = work => {}
         () = startup => {}
-        () = beats => {}
+        // In the same task as the loops, so that it stops if they hang.
+        () = signals.beat() => {}
     }
 }
 

@@ -11,7 +11,7 @@ use helmops_kube::{
 use helmops_process::{
     self as process, Health, MetricsWriter, OsSignals, PlainPort, Supervisor, admin, probes, telemetry,
 };
-use helmops_runtime::{client, compute::Compute, events, workers::Workers};
+use helmops_runtime::{client, compute::Compute, events, health_signals::HealthSignals, workers::Workers};
 use k8s_openapi::jiff::Timestamp;
 use kube::Config;
 use prometheus::Registry;
@@ -115,7 +115,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         "loops",
         work.track_future(loops::run(
             context,
-            loops::HealthSignals::new(&health),
+            HealthSignals::new(&health),
             supervisor.stop_token(),
         )),
     );

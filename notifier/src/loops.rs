@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
-use helmops_process::{Gate, Health, Heartbeat};
 use helmops_runtime::{
+    health_signals::HealthSignals,
     queue::{self, RequeueAfter},
     reconciler,
     workers::WorkerPermit,
@@ -17,33 +17,10 @@ use crate::{
     work::Work,
 };
 
-/// The interval of the heartbeat.
-const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The debounce: changes that arrive within this time cause one reconciliation.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 /// The debounce of an Alert: it compares all objects that it selects, and has a message after the other.
 const ALERT_DEBOUNCE: Duration = Duration::from_millis(50);
-/// The loops hang if there is no heartbeat for this time, however slow the machine is.
-const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// The health of the loops.
-#[derive(Debug)]
-pub struct HealthSignals {
-    /// Opens when the caches are synced.
-    synced: Gate,
-    /// Beats while the loops run.
-    heartbeat: Heartbeat,
-}
-
-impl HealthSignals {
-    /// Registers the gate for readiness, and the heartbeat for liveness.
-    pub fn new(health: &Health) -> Self {
-        Self {
-            synced: health.gate("caches"),
-            heartbeat: health.heartbeat("loops", HEARTBEAT_TIMEOUT),
-        }
-    }
-}
 
 /// Reconciles changed objects until `stop`, and then finishes what is in progress.
 ///
@@ -51,7 +28,7 @@ impl HealthSignals {
 pub async fn run(
     context: Arc<Context>,
     mut sent: mpsc::Receiver<Work>,
-    HealthSignals { synced, heartbeat }: HealthSignals,
+    signals: HealthSignals,
     stop: CancellationToken,
 ) {
     let watches = watch::watch(&context.client, &context.stores, &context.privileged);
@@ -69,16 +46,9 @@ pub async fn run(
             helmops = context.stores.objects.helmops.len(),
             "caches synced"
         );
-        synced.open();
+        signals.caches_synced();
         context.workers.open();
         std::future::pending::<()>().await;
-    };
-    // In the same task as the loops, so that it stops if they hang.
-    let beats = async {
-        loop {
-            heartbeat.beat();
-            tokio::time::sleep(HEARTBEAT).await;
-        }
     };
     let depth = &context.metrics.reconciles.queue_depth;
     let work = queue::run(
@@ -92,7 +62,8 @@ pub async fn run(
     tokio::select! {
         () = work => {}
         () = startup => {}
-        () = beats => {}
+        // In the same task as the loops, so that it stops if they hang.
+        () = signals.beat() => {}
     }
 }
 

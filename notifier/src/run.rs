@@ -12,7 +12,7 @@ use helmops_process::{
     self as process, FairSemaphore, Health, OsSignals, PlainPort, Supervisor, admin, metrics, probes,
     telemetry,
 };
-use helmops_runtime::{client, workers::Workers};
+use helmops_runtime::{client, health_signals::HealthSignals, workers::Workers};
 use kube::Config;
 use prometheus::Registry;
 use tokio_util::task::TaskTracker;
@@ -89,7 +89,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         supervisor.stop_token(),
     );
     supervisor.spawn("keys of Google", work.track_future(keys));
-    let loop_signals = loops::HealthSignals::new(&health);
+    let loop_signals = HealthSignals::new(&health);
     let loops = loops::run(context, sent, loop_signals, supervisor.stop_token());
     supervisor.spawn("loops", work.track_future(loops));
     work.close();

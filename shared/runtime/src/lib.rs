@@ -19,6 +19,7 @@ pub mod compute;
 pub mod decode_error;
 pub mod error_class;
 pub mod events;
+pub mod health_signals;
 pub mod metrics;
 pub mod pending_writes;
 pub mod queue;
