@@ -12,8 +12,8 @@ use crate::api::Api;
 use crate::cluster::Cluster;
 use crate::command::{Output, run};
 
-/// Much longer than the slowest call of the tests, a `kubectl wait`.
-const DEADLINE: Duration = Duration::from_mins(1);
+/// Much longer than the slowest call of the tests, the deletion of a namespace while other tests use all CPUs.
+const DEADLINE: Duration = Duration::from_mins(3);
 
 /// Kinds that [`Kubectl::get`] reads without the program: its name, the path of its API version, the resource, and whether objects
 /// have a namespace.

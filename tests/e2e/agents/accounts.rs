@@ -167,12 +167,9 @@ async fn the_account_of_another_cluster_is_replaced() {
 async fn a_deleted_namespace_gets_its_account_again() {
     let fixture = Fixture::new("accounts", 1).await;
     let before = account(&fixture, 0).await;
+    // kubectl returns when the namespace is gone: how long that takes is up to kube-controller-manager, not to helmops.
     let kubectl = fixture.suite.bed.kubectl();
-    run(
-        &kubectl,
-        &["delete", "namespace", &fixture.clusters[0], "--wait=false"],
-    )
-    .await;
+    run(&kubectl, &["delete", "namespace", &fixture.clusters[0]]).await;
     eventually("a new ServiceAccount", SOON, async || {
         let found = on(&fixture, 0).get(ACCOUNT).await?.context("there is none")?;
         ensure!(

@@ -6,7 +6,7 @@ use helmops_core::targeting::names;
 use serde_json::json;
 
 use crate::harness::standalone::{Fixture, decoded, suite};
-use crate::harness::{SOON, condition};
+use crate::harness::{SOON, condition, run};
 
 /// A Cluster object is all that is needed to register one.
 #[tokio::test]
@@ -241,11 +241,9 @@ async fn a_wiped_status_and_a_deleted_namespace_are_restored() {
         before["metadata"]["uid"], after["metadata"]["uid"],
         "it was never deleted"
     );
+    // kubectl returns when the namespace is gone: how long that takes is up to kube-controller-manager, not to helmops.
     let kubectl = suite().await.bed.kubectl();
-    let deleted = kubectl
-        .run(&["delete", "namespace", &fixture.clusters[0], "--wait=false"])
-        .await;
-    deleted.unwrap().ok().unwrap();
+    run(&kubectl, &["delete", "namespace", &fixture.clusters[0]]).await;
     fixture
         .until_on(0, "bundledeployment/web", |found| {
             ensure!(

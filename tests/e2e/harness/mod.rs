@@ -14,8 +14,8 @@ use helmops_bed::kubectl::Kubectl;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
-/// A reconciliation takes milliseconds; the machine may be busy with other tests.
-pub const SOON: Duration = Duration::from_secs(30);
+/// A reconciliation takes milliseconds; the machine may be busy with other tests and other builds.
+pub const SOON: Duration = Duration::from_mins(1);
 
 /// A HelmOp with this spec.
 pub fn helmop(name: &str, spec: &Value) -> String {

@@ -13,7 +13,8 @@ use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(30);
+use crate::harness::SOON;
+
 /// The names of the program, in Debian and elsewhere.
 const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 

@@ -1,7 +1,6 @@
 //! The command while it runs.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Context;
 use helmops_bed::process::Process;
@@ -9,7 +8,7 @@ use helmops_bed::random;
 use helmops_bed::test_bed::{TestBed, binary};
 use helmops_bed::wait::eventually;
 
-const SOON: Duration = Duration::from_secs(30);
+use crate::harness::SOON;
 
 /// `kubectl helmop ui`.
 pub struct Ui {

@@ -1,7 +1,6 @@
 //! The pages in a real browser. `make ui-test` runs this, and leaves pictures in `target/ui`.
 
 use std::path::Path;
-use std::time::Duration;
 
 use axum::Router;
 use axum::response::Html;
@@ -13,11 +12,11 @@ use tokio::task::JoinSet;
 use super::browser::Browser;
 use super::command::Ui;
 use super::scene::{Doing, HOSTILE, NAMESPACE, Scene, ready};
+use crate::harness::SOON;
 
 const SHOWN: &str = "document.body.dataset.shown === 'true' && document.body.dataset.connection === 'live'";
 /// Nothing is wider than the window.
 const FITS: &str = "document.documentElement.scrollWidth <= document.documentElement.clientWidth";
-const SOON: Duration = Duration::from_secs(30);
 
 async fn scene() -> Scene {
     let scene = Scene::start().await;

@@ -1,7 +1,5 @@
 //! What the server sends, without a browser.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail, ensure};
 use helmops_bed::command;
 use helmops_bed::service_account::service_account_kubeconfig;
@@ -13,8 +11,7 @@ use tokio::time::timeout;
 
 use super::command::Ui;
 use super::scene::{Doing, NAMESPACE, Scene, condition};
-
-const SOON: Duration = Duration::from_secs(30);
+use crate::harness::SOON;
 
 /// A page, without a browser.
 struct Page {
