@@ -210,6 +210,30 @@ fn questionable_settings_get_one_warning() {
             json!({ "targets": [{ "clusterSelector": {}, "helm": { "valuesFiles": ["x"] } }] }),
             "spec.targets[0].helm.valuesFiles: has no effect",
         ),
+        (
+            json!({ "targets": [{ "clusterSelector": {}, "helm": { "maxHistory": 4 } }] }),
+            "spec.targets[0].helm.maxHistory: has no effect in a target",
+        ),
+        (
+            json!({ "targets": [{ "clusterSelector": {}, "helm": { "skipSchemaValidation": true } }] }),
+            "set spec.helm.skipSchemaValidation",
+        ),
+        (
+            json!({ "targets": [{ "clusterSelector": {}, "createNamespace": false }] }),
+            "set spec.createNamespace",
+        ),
+        (
+            json!({ "targets": [{ "clusterSelector": {}, "deleteNamespace": true }] }),
+            "set spec.deleteNamespace",
+        ),
+        (
+            json!({ "targets": [{ "clusterSelector": {}, "deleteCRDResources": true }] }),
+            "set spec.deleteCRDResources",
+        ),
+        (
+            json!({ "targets": [{ "clusterSelector": {}, "ignore": {} }] }),
+            "set spec.ignore",
+        ),
     ] {
         let spec = valid_spec(over);
         assert_eq!(errors(&spec), Vec::<String>::new(), "{spec}");

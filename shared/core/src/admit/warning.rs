@@ -38,6 +38,7 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
     for (index, target) in spec.bundle.targets.iter().enumerate() {
         let path = format!("spec.targets[{index}]");
         unused_options(&mut warnings, &path, &target.options);
+        options_of_all_targets(&mut warnings, &path, &target.options);
         if let Some(helm) = &target.options.helm {
             chart(&mut warnings, &format!("{path}.helm"), helm);
         }
@@ -105,6 +106,28 @@ fn unused_options(warnings: &mut Warnings, path: &str, options: &BundleDeploymen
         if is_set {
             warnings.add(format!(
                 "{path}.{field}: has no effect, because a HelmOp has no files besides its chart; {instead}"
+            ));
+        }
+    }
+}
+
+/// Options of a target that have no effect, because [`merge`](crate::targeting::merge) takes them from the HelmOp for all clusters.
+fn options_of_all_targets(warnings: &mut Warnings, path: &str, own: &BundleDeploymentOptions) {
+    let helm = own.helm.as_ref();
+    for (is_set, field) in [
+        (own.create_namespace.is_some(), "createNamespace"),
+        (own.delete_namespace, "deleteNamespace"),
+        (own.delete_crd_resources, "deleteCRDResources"),
+        (own.ignore.is_some(), "ignore"),
+        (helm.is_some_and(|helm| helm.max_history != 0), "helm.maxHistory"),
+        (
+            helm.is_some_and(|helm| helm.skip_schema_validation),
+            "helm.skipSchemaValidation",
+        ),
+    ] {
+        if is_set {
+            warnings.add(format!(
+                "{path}.{field}: has no effect in a target, also not in Fleet; set spec.{field}, which applies to all clusters"
             ));
         }
     }

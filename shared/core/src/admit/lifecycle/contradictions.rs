@@ -93,13 +93,9 @@ impl<'a> Merged<'a> {
             .any(|helm| helm.atomic)
     }
 
-    /// The number of revisions that are kept; 0 if it is not set.
+    /// The number of revisions that are kept; 0 if it is not set. That of a target has no effect.
     fn max_history(self) -> i64 {
-        let mut numbers = self
-            .both()
-            .filter_map(|options| options.helm.as_ref())
-            .map(|helm| helm.max_history);
-        numbers.find(|number| *number != 0).unwrap_or_default()
+        self.base.helm.as_ref().map_or(0, |helm| helm.max_history)
     }
 
     fn keeps_resources(self) -> bool {
@@ -123,7 +119,6 @@ fn sets(options: &BundleDeploymentOptions, field: &str) -> bool {
     let lifecycle = options.lifecycle.as_deref();
     match field {
         "helm.atomic" => helm.is_some_and(|helm| helm.atomic),
-        "helm.maxHistory" => helm.is_some_and(|helm| helm.max_history != 0),
         "keepResources" => options.keep_resources,
         "correctDrift.enabled" => options.correct_drift.is_some(),
         "lifecycle.install" => lifecycle.is_some_and(|lifecycle| lifecycle.install.is_some()),
@@ -170,7 +165,7 @@ fn find(merged: Merged<'_>) -> Vec<Contradiction> {
         found.push(Contradiction {
             fields: ["lifecycle.upgrade.remediation", "helm.maxHistory"],
             value: "rollback".to_owned(),
-            detail: "helm.maxHistory is 1, so no earlier revision is kept to roll back to; remove it, or set at least 2",
+            detail: "spec.helm.maxHistory is 1, so no earlier revision is kept to roll back to; remove it, or set at least 2",
         });
     }
     if merged.keeps_resources() && merged.on_delete() == "Uninstall" {

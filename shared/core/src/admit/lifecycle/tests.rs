@@ -64,19 +64,7 @@ fn valid_life_cycles_have_no_errors() {
 
 #[test]
 fn a_target_may_replace_the_part_that_contradicts() {
-    let spec = |target: Value| {
-        json!({
-            "helm": { "maxHistory": 1 },
-            "targets": [target],
-            "correctDrift": { "enabled": true }
-        })
-    };
-    assert_eq!(
-        errors(&spec(
-            json!({ "clusterSelector": {}, "helm": { "maxHistory": 5 }, "lifecycle": { "upgrade": { "remediation": "rollback" } } })
-        )),
-        []
-    );
+    let spec = |target: Value| json!({ "targets": [target], "correctDrift": { "enabled": true } });
     assert_eq!(
         errors(&spec(
             json!({ "clusterSelector": {}, "correctDrift": {}, "lifecycle": { "drift": { "mode": "warn" } } })
@@ -89,6 +77,23 @@ fn a_target_may_replace_the_part_that_contradicts() {
         )),
         []
     );
+}
+
+#[test]
+fn the_history_of_a_target_has_no_effect() {
+    let spec = |max_history: i64, target: i64| {
+        json!({
+            "helm": { "maxHistory": max_history },
+            "targets": [{
+                "clusterSelector": {},
+                "helm": { "maxHistory": target },
+                "lifecycle": { "upgrade": { "remediation": "rollback" } }
+            }]
+        })
+    };
+    let rejected: Vec<_> = errors(&spec(1, 5)).into_iter().map(|(path, ..)| path).collect();
+    assert_eq!(rejected, ["spec.targets[0].lifecycle.upgrade.remediation"]);
+    assert_eq!(errors(&spec(5, 1)), []);
 }
 
 #[test]
