@@ -210,30 +210,6 @@ fn questionable_settings_get_one_warning() {
             json!({ "targets": [{ "clusterSelector": {}, "helm": { "valuesFiles": ["x"] } }] }),
             "spec.targets[0].helm.valuesFiles: has no effect",
         ),
-        (
-            json!({ "targets": [{ "clusterSelector": {}, "helm": { "maxHistory": 4 } }] }),
-            "spec.targets[0].helm.maxHistory: has no effect in a target",
-        ),
-        (
-            json!({ "targets": [{ "clusterSelector": {}, "helm": { "skipSchemaValidation": true } }] }),
-            "set spec.helm.skipSchemaValidation",
-        ),
-        (
-            json!({ "targets": [{ "clusterSelector": {}, "createNamespace": false }] }),
-            "set spec.createNamespace",
-        ),
-        (
-            json!({ "targets": [{ "clusterSelector": {}, "deleteNamespace": true }] }),
-            "set spec.deleteNamespace",
-        ),
-        (
-            json!({ "targets": [{ "clusterSelector": {}, "deleteCRDResources": true }] }),
-            "set spec.deleteCRDResources",
-        ),
-        (
-            json!({ "targets": [{ "clusterSelector": {}, "ignore": {} }] }),
-            "set spec.ignore",
-        ),
     ] {
         let spec = valid_spec(over);
         assert_eq!(errors(&spec), Vec::<String>::new(), "{spec}");
@@ -246,6 +222,29 @@ fn questionable_settings_get_one_warning() {
             warnings[0].len() <= 256 && !warnings[0].contains("geheim"),
             "{warnings:?}"
         );
+    }
+}
+
+#[test]
+fn options_of_all_targets_get_a_warning_in_a_target() {
+    for (own, field) in [
+        (json!({ "helm": { "maxHistory": 4 } }), "helm.maxHistory"),
+        (
+            json!({ "helm": { "skipSchemaValidation": true } }),
+            "helm.skipSchemaValidation",
+        ),
+        (json!({ "createNamespace": false }), "createNamespace"),
+        (json!({ "deleteNamespace": true }), "deleteNamespace"),
+        (json!({ "deleteCRDResources": true }), "deleteCRDResources"),
+        (json!({ "ignore": {} }), "ignore"),
+    ] {
+        let mut target = json!({ "clusterSelector": {} });
+        json_patch::merge(&mut target, &own);
+        let warnings = warnings(&helmop(&valid_spec(json!({ "targets": [target] }))));
+        let expected = format!(
+            "spec.targets[0].{field}: has no effect in a target, also not in Fleet; set spec.{field}, which applies to all clusters"
+        );
+        assert_eq!(warnings, [expected]);
     }
 }
 
