@@ -8,7 +8,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::scenario::{Scenario, name};
+use super::scenario::Scenario;
 use crate::idle::last_success;
 use helmops_bed::api::{Api, value_at};
 use helmops_bed::chart_server::ChartServer;
@@ -89,10 +89,9 @@ pub async fn measure(scenario: Scenario) -> Result<Measured> {
         after.cpu = after.cpu.saturating_sub(before.cpu);
         afterwards = Some(after);
     }
-    let bundles = environment.api.list(NAMESPACE, "bundles").await?;
     // Nothing else runs during the bare writes, as during the controller's.
     drop(controller);
-    let bare = bare(&environment.api, environment.objects, &bundles).await?;
+    let bare = bare(&environment.api, environment.objects).await?;
     Ok(Measured {
         scenario,
         time,
@@ -207,9 +206,18 @@ async fn writes(bed: &TestBed) -> Result<BTreeMap<&'static str, u64>> {
     Ok(writes)
 }
 
-/// Writes the Bundles of the controller, and a status for each HelmOp, again in another namespace.
-async fn bare(api: &Api, objects: Vec<Value>, bundles: &[Value]) -> Result<Duration> {
-    let helmops = objects.len();
+/// Writes the Bundles and the statuses of the controller again in another namespace.
+async fn bare(api: &Api, objects: Vec<Value>) -> Result<Duration> {
+    let (helmops, bundles) = (
+        api.list(NAMESPACE, "helmops").await?,
+        api.list(NAMESPACE, "bundles").await?,
+    );
+    ensure!(
+        bundles.len() == objects.len() && helmops.len() == objects.len(),
+        "{} Bundles of {} HelmOps",
+        bundles.len(),
+        objects.len()
+    );
     api.create(BARE, "helmops", objects).await?;
     let copy = |bundle: &Value| {
         json!({
@@ -224,15 +232,12 @@ async fn bare(api: &Api, objects: Vec<Value>, bundles: &[Value]) -> Result<Durat
         })
     };
     let bundles: Vec<Value> = bundles.iter().map(copy).collect();
-    ensure!(
-        bundles.len() == helmops,
-        "{} Bundles of {helmops} HelmOps",
-        bundles.len()
-    );
-    let status = json!({ "status": { "version": "0.2.0", "conditions": [] } });
-    let statuses = (0..helmops)
-        .map(|number| (name(number), status.clone()))
-        .collect();
+    let status = |helmop: &Value| {
+        let name = value_at(helmop, "/metadata/name");
+        let name = name.as_str().context("a HelmOp without a name")?;
+        Ok((name.to_owned(), json!({ "status": value_at(helmop, "/status") })))
+    };
+    let statuses = helmops.iter().map(status).collect::<Result<_>>()?;
     let started = Instant::now();
     api.create(BARE, "bundles", bundles)
         .await
