@@ -1,7 +1,7 @@
 //! A control plane with the agent of the management cluster itself, and a chart repository.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -31,11 +31,13 @@ pub struct Environment {
     pub digest: String,
     /// A folder for files of Helm.
     pub folder: PathBuf,
+    /// The program of the agent.
+    agent: PathBuf,
 }
 
 impl Environment {
-    /// Starts a control plane, where a cluster has joined, and serves the chart.
-    pub async fn new(objects: Objects) -> Result<Self> {
+    /// Starts a control plane, where a cluster has joined, and serves the chart. `agent` is the program of the agent.
+    pub async fn new(objects: Objects, agent: &Path) -> Result<Self> {
         let bed = helmops::local_control_plane(true).await?;
         let api = Api::new(&bed)?;
         for namespace in [CLUSTER, RELEASES] {
@@ -62,13 +64,14 @@ impl Environment {
             server: ChartServer::http(&charts).await?,
             digest: digest.context("the index has no digest")?.to_owned(),
             folder,
+            agent: agent.to_owned(),
             bed,
         })
     }
 
     /// Starts an agent, as its manifests do, and waits until it is ready.
     pub async fn start(&self, name: &str) -> Result<Running> {
-        helmops::start_local_agent(&self.bed, name, &|program| self.bed.command(program)).await
+        helmops::start_local_agent(&self.bed, name, &|_| self.bed.command(&self.agent)).await
     }
 
     /// Sends a request for an object in a namespace, such as `configmaps/web`.

@@ -1,5 +1,6 @@
 //! Measures one scenario.
 
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
@@ -80,9 +81,9 @@ fn problems<const N: usize>(charts: usize, phases: [&Phase; N]) -> Vec<String> {
     problems
 }
 
-/// Measures a scenario on its own control plane.
-pub async fn measure(scenario: Scenario, plan: Plan) -> Result<Measured> {
-    let environment = Environment::new(scenario.objects).await?;
+/// Measures a scenario on its own control plane, with this program of the agent.
+pub async fn measure(scenario: Scenario, plan: Plan, agent: &Path) -> Result<Measured> {
+    let environment = Environment::new(scenario.objects, agent).await?;
     let run = Run {
         environment: &environment,
         charts: scenario.charts,

@@ -1,16 +1,18 @@
 //! `make bench`: measures the agent with many releases, compared with Helm by hand.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use helmops_bed::test_bed::binary;
 use helmops_bench::agent::report::report;
 use helmops_bench::agent::run::{Plan, measure};
 use helmops_bench::agent::scenario::{Objects, Scenario};
 
-/// Measures the helmops-agent in the folder of this program on a control plane with a simulated node: the deployment of charts, a time
+/// Measures the helmops-agent on a control plane with a simulated node: the deployment of charts, a time
 /// in which nothing changes, a restart, drift and the removal, compared with Helm by hand on the same API server.
 ///
 /// Fails if the agent writes or runs Helm although nothing changes.
@@ -32,6 +34,9 @@ struct Arguments {
     /// Maximum number of charts that are installed by hand; the comparison is for each chart
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=9999))]
     by_hand: u16,
+    /// helmops-agent, built with the profile agent; by default the one in the folder of this program
+    #[arg(long, value_name = "FILE")]
+    agent: Option<PathBuf>,
 }
 
 /// One thread: this program leaves as much CPU time as possible to the agent.
@@ -52,6 +57,10 @@ async fn run(arguments: &Arguments) -> Result<()> {
         drift: arguments.drift.into(),
         by_hand: arguments.by_hand.into(),
     };
+    let agent = match &arguments.agent {
+        Some(program) => std::path::absolute(program)?,
+        None => binary("helmops-agent")?,
+    };
     let of = |objects| {
         move |charts: &u16| Scenario {
             charts: (*charts).into(),
@@ -63,7 +72,7 @@ async fn run(arguments: &Arguments) -> Result<()> {
     let mut problems = Vec::new();
     let all = config.chain(workloads).filter(|scenario| scenario.charts > 0);
     for scenario in all {
-        let measured = measure(scenario, plan).await?;
+        let measured = measure(scenario, plan, &agent).await?;
         print(&report(&measured))?;
         problems.append(&mut measured.problems());
     }
