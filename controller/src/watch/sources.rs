@@ -3,27 +3,16 @@
 //!
 //! Only metadata is watched, and nothing is stored: a Secret is read when it is used.
 
-use std::{fmt, future::ready};
-
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{Bundle, BundleDeploymentOptions, Decoded, HelmOp, MetadataOnly};
 use helmops_core::targeting::copies::{self, CopyKind, SourceRef};
-use helmops_kube::{ObjectCache, PolicyCache, log_errors, paged};
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::core::v1::{ConfigMap, Secret},
-};
-use kube::{
-    Api, Resource, ResourceExt,
-    runtime::{WatchStreamExt, watcher},
-};
+use helmops_kube::{NOT_RELEASES, ObjectCache, PolicyCache, uncached_changes};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Resource, ResourceExt, runtime::watcher};
 use tokio::sync::oneshot;
 
 use super::matching;
 use crate::work::{BundleKey, HelmOpKey, Work};
-
-/// Excludes the Secrets in which Helm stores its releases: there are many of them, and no HelmOp references one.
-const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
 
 /// HelmOps that reference a changed Secret, and Bundles that copy it to clusters if the bundle loop is enabled. `synced` is
 /// signalled when the first list is complete: later changes are observed.
@@ -35,7 +24,7 @@ pub fn of_secrets(
     bundles: Option<ObjectCache<Decoded<Bundle>>>,
 ) -> impl Stream<Item = Work> + Send {
     let config = watcher::Config::default().fields(NOT_RELEASES);
-    changes(api, config, synced).flat_map(move |secret| {
+    uncached_changes(api, config, synced).flat_map(move |secret| {
         let named = helmops_naming(&helmops, &policies, &secret).into_iter();
         let copied = bundles
             .as_ref()
@@ -52,49 +41,8 @@ pub fn of_config_maps(
     synced: oneshot::Sender<()>,
     bundles: ObjectCache<Decoded<Bundle>>,
 ) -> impl Stream<Item = BundleKey> + Send {
-    let changes = changes(api, watcher::Config::default(), synced);
+    let changes = uncached_changes(api, watcher::Config::default(), synced);
     changes.flat_map(move |config_map| stream::iter(copied_by(&bundles, CopyKind::ConfigMap, &config_map)))
-}
-
-fn changes<K>(
-    api: Api<MetadataOnly<K>>,
-    config: watcher::Config,
-    synced: oneshot::Sender<()>,
-) -> impl Stream<Item = MetadataOnly<K>> + Send
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + fmt::Debug
-        + Send
-        + Sync
-        + 'static,
-{
-    let mut is_first = true;
-    let mut synced = Some(synced);
-    let events = watcher(api, paged(config)).inspect(move |event| {
-        // Without permission to watch them, nothing waits for them.
-        if matches!(event, Ok(watcher::Event::InitDone) | Err(_))
-            && let Some(synced) = synced.take()
-        {
-            // The receiver may be gone.
-            let _ = synced.send(());
-        }
-    });
-    log_errors(events.default_backoff()).filter_map(move |event| ready(changed(event, &mut is_first)))
-}
-
-/// The changed object of an event. Objects of the first list are not changes; a later list replaces missed changes, so all
-/// of its objects may have changed.
-fn changed<K>(event: watcher::Event<MetadataOnly<K>>, is_first: &mut bool) -> Option<MetadataOnly<K>> {
-    match event {
-        watcher::Event::Apply(object) | watcher::Event::Delete(object) => Some(object),
-        watcher::Event::InitApply(object) => (!*is_first).then_some(object),
-        watcher::Event::Init => None,
-        watcher::Event::InitDone => {
-            *is_first = false;
-            None
-        }
-    }
 }
 
 /// The HelmOps that name a Secret, in their spec or by the default of a Policy.
@@ -206,21 +154,6 @@ mod tests {
         let policies: PolicyCache = [policy].into_iter().collect();
         assert_eq!(helmops_naming(&store, &policies, &secret("a", "shared")).len(), 1);
         assert_eq!(helmops_naming(&store, &policies, &secret("a", "other")), []);
-    }
-
-    #[test]
-    fn objects_of_the_first_list_are_not_changes() {
-        let mut is_first = true;
-        let mut is_change = |event| changed(event, &mut is_first).is_some();
-        assert!(!is_change(watcher::Event::Init));
-        assert!(!is_change(watcher::Event::InitApply(secret("a", "b"))));
-        assert!(!is_change(watcher::Event::InitDone));
-        assert!(is_change(watcher::Event::Apply(secret("a", "b"))));
-        assert!(is_change(watcher::Event::Delete(secret("a", "b"))));
-        assert!(
-            is_change(watcher::Event::InitApply(secret("a", "b"))),
-            "a change may have been missed"
-        );
     }
 
     #[test]

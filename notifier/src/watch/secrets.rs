@@ -2,22 +2,14 @@
 //!
 //! Only metadata is watched, and nothing is stored: a Secret is read when it is used.
 
-use std::future::ready;
-
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{AlertProvider, Decoded, Receiver};
-use helmops_kube::{log_errors, paged};
-use kube::{
-    Api, ResourceExt,
-    runtime::{WatchStreamExt, watcher},
-};
+use helmops_kube::{NOT_RELEASES, uncached_changes};
+use kube::{Api, ResourceExt, runtime::watcher};
 use tokio::sync::oneshot;
 
 use super::{SecretMetadata, Stores, matching};
 use crate::work::Work;
-
-/// Excludes the Secrets in which Helm stores its releases: there are many of them, and nothing here names one.
-const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
 
 /// The objects that name a changed Secret. `synced` is signalled when the first list is complete: later changes are observed.
 pub fn of_secrets(
@@ -26,34 +18,7 @@ pub fn of_secrets(
     stores: Stores,
 ) -> impl Stream<Item = Work> + Send {
     let config = watcher::Config::default().fields(NOT_RELEASES);
-    let mut is_first = true;
-    let mut synced = Some(synced);
-    let events = watcher(api, paged(config)).inspect(move |event| {
-        // Without permission to watch them, nothing waits for them.
-        if matches!(event, Ok(watcher::Event::InitDone) | Err(_))
-            && let Some(synced) = synced.take()
-        {
-            // The receiver may be gone.
-            let _ = synced.send(());
-        }
-    });
-    log_errors(events.default_backoff())
-        .filter_map(move |event| ready(changed(event, &mut is_first)))
-        .flat_map(move |secret| stream::iter(naming(&stores, &secret)))
-}
-
-/// The changed Secret of an event. Secrets of the first list are not changes; a later list replaces missed changes, so all of them may
-/// have changed.
-fn changed(event: watcher::Event<SecretMetadata>, is_first: &mut bool) -> Option<SecretMetadata> {
-    match event {
-        watcher::Event::Apply(object) | watcher::Event::Delete(object) => Some(object),
-        watcher::Event::InitApply(object) => (!*is_first).then_some(object),
-        watcher::Event::Init => None,
-        watcher::Event::InitDone => {
-            *is_first = false;
-            None
-        }
-    }
+    uncached_changes(api, config, synced).flat_map(move |secret| stream::iter(naming(&stores, &secret)))
 }
 
 fn naming(stores: &Stores, secret: &SecretMetadata) -> Vec<Work> {
@@ -131,18 +96,5 @@ mod tests {
         assert_eq!(names("a", "ca"), ["two"]);
         assert_eq!(names("a", "proxy"), ["three"]);
         assert_eq!(names("b", "token"), [""; 0]);
-    }
-
-    #[test]
-    fn secrets_of_the_first_list_are_not_changes() {
-        let mut is_first = true;
-        let mut is_change = |event| changed(event, &mut is_first).is_some();
-        assert!(!is_change(watcher::Event::InitApply(secret("a", "b"))));
-        assert!(!is_change(watcher::Event::InitDone));
-        assert!(is_change(watcher::Event::Apply(secret("a", "b"))));
-        assert!(
-            is_change(watcher::Event::InitApply(secret("a", "b"))),
-            "a change may have been missed"
-        );
     }
 }

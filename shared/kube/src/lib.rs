@@ -8,6 +8,7 @@ mod index;
 mod keys;
 pub mod lease;
 mod policies;
+mod uncached;
 mod watch;
 
 pub use cache::{Cache, Fold, ObjectCache, Presence};
@@ -16,4 +17,5 @@ pub use connect::{ConnectError, configuration, connect, set_user_agent};
 pub use index::Index;
 pub use keys::{key, key_of, name_of};
 pub use policies::{PolicyCache, PolicyChange};
+pub use uncached::{NOT_RELEASES, uncached_changes};
 pub use watch::{backoff_without_init, is_absent, log_errors, paged};

@@ -22,7 +22,7 @@ pub fn uncached_changes<K>(
     synced: oneshot::Sender<()>,
 ) -> impl Stream<Item = K> + Send
 where
-    K: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
 {
     let mut is_first = true;
     let mut synced = Some(synced);
