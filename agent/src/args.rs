@@ -8,11 +8,10 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use helmops_api::NamespacedName;
-use helmops_fetch::{Addresses, Cidr, CidrError};
+use helmops_fetch::AddressArgs;
 use helmops_kube::lease::LeaseArgs;
 use helmops_process::{ProcessArgs, Quantity};
 use helmops_trace::TraceArgs;
-use thiserror::Error;
 
 use crate::post_render::PostRenderArgs;
 
@@ -145,19 +144,9 @@ pub struct RunArgs {
     #[arg(long, env = "HELMOPS_WORKERS", default_value = "20", value_name = "NUMBER")]
     pub workers: NonZeroU16,
 
-    /// CIDRs to allow although they are denied by default (loopback, link-local, multicast and cloud metadata addresses),
-    /// comma-separated, such as 127.0.0.0/8
-    #[arg(
-        long,
-        env = "HELMOPS_ALLOW_CIDRS",
-        value_name = "CIDRS",
-        value_delimiter = ','
-    )]
-    pub allow_cidrs: Vec<String>,
-
-    /// CIDRs to which no request is sent, comma-separated; they take precedence over --allow-cidrs
-    #[arg(long, env = "HELMOPS_DENY_CIDRS", value_name = "CIDRS", value_delimiter = ',')]
-    pub deny_cidrs: Vec<String>,
+    /// The addresses to which requests may be sent.
+    #[command(flatten)]
+    pub addresses: AddressArgs,
 
     /// Flags of leader election.
     #[command(flatten)]
@@ -170,37 +159,6 @@ pub struct RunArgs {
     /// Where traces are sent.
     #[command(flatten)]
     pub traces: TraceArgs,
-}
-
-/// Invalid flags.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum ArgsError {
-    /// A CIDR is invalid.
-    #[error("{flag}: {source}")]
-    Cidr {
-        /// The flag.
-        flag: &'static str,
-        /// The cause.
-        source: CidrError,
-    },
-}
-
-impl RunArgs {
-    /// The addresses that requests may be sent to.
-    ///
-    /// # Errors
-    /// If a CIDR is invalid.
-    pub fn addresses(&self) -> Result<Addresses, ArgsError> {
-        let parse = |flag, texts: &[String]| {
-            let texts = texts.iter().filter(|text| !text.is_empty());
-            let parsed: Result<Vec<Cidr>, CidrError> = texts.map(|text| text.parse()).collect();
-            parsed.map_err(|source| ArgsError::Cidr { flag, source })
-        };
-        Ok(Addresses {
-            allow: parse("--allow-cidrs", &self.allow_cidrs)?,
-            deny: parse("--deny-cidrs", &self.deny_cidrs)?,
-        })
-    }
 }
 
 fn namespaced_name(text: &str) -> Result<NamespacedName, String> {

@@ -7,15 +7,16 @@ use helmops_api::{BundleDeployment, Decoded};
 use helmops_fetch::{FetchMetrics, MemoryBounds, Resolver};
 use helmops_kube::{
     ObjectCache, configuration,
-    lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
+    lease::{Leadership, LeaseName},
 };
 use helmops_process::{
-    self as process, Health, MemoryLimit, OsSignals, PlainPort, Signals, Supervisor, admin, metrics, probes,
+    self as process, Health, MemoryLimit, OsSignals, Signals, Supervisor, metrics, serve_metrics_and_probes,
     telemetry,
 };
 use helmops_release::health::ErrorTable;
 use helmops_runtime::{
-    client, events, health_signals::HealthSignals, retry_state::RetryState, workers::Workers,
+    client, election::Candidate, events, health_signals::HealthSignals, retry_state::RetryState,
+    workers::Workers,
 };
 use helmops_trace::Tracer;
 use kube::{Client, Config};
@@ -55,11 +56,18 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let metrics = Metrics::register(&registry)?;
     let health = Health::default();
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
-    serve(&args, &registry, &health, &mut supervisor).await?;
+    serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 
     let config = configuration("helmops-agent", args.kubeconfig.as_deref()).await?;
     let work = TaskTracker::new();
-    let (election, leadership) = leader_election(&args, config.clone(), &registry, &health)?;
+    let candidate = Candidate {
+        args: &args.lease,
+        program: "helmops-agent",
+        field_manager: FIELD_MANAGER,
+        pod_name: args.pod_name.as_deref(),
+    };
+    let lease = || Ok(LeaseName::new(Some(&args.namespace), LEASE.to_owned())?);
+    let (election, leadership) = candidate.elect(lease, config.clone(), &registry, &health)?;
     let downstream = client::for_work(config.clone(), leadership.clone())?;
     // This may wait for a long time: for the Secret, or for the controller.
     let mut upstream = tokio::select! {
@@ -69,20 +77,14 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
             return Ok(());
         }
     };
-    if let Some(election) = election {
-        let drained = work.clone();
-        let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
-        supervisor.spawn("leader election", election);
-    }
+    election.start(&mut supervisor, &work);
     if let Some(access) = upstream.access.take() {
         supervisor.spawn("access", access.keep(supervisor.stop_token()));
     }
-    let (tracer, exporter) = args
+    let instance = args.pod_name.as_deref();
+    let tracer = args
         .traces
-        .tracer("helmops-agent", args.pod_name.as_deref(), &registry)?;
-    if let Some(exporter) = exporter {
-        supervisor.spawn("traces", exporter.run(supervisor.stop_token()));
-    }
+        .start("helmops-agent", instance, &registry, &mut supervisor)?;
     let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
     let reports = Reports::new(events, DriftMetrics::register(&registry)?);
     let this_cluster = Downstream {
@@ -136,22 +138,6 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     supervisor.spawn("loops", work.track_future(loops));
     work.close();
     supervisor.run(signals).await?;
-    Ok(())
-}
-
-/// Serves metrics and probes.
-async fn serve(
-    args: &RunArgs,
-    registry: &Registry,
-    health: &Health,
-    supervisor: &mut Supervisor,
-) -> anyhow::Result<()> {
-    let metrics_port = PlainPort::bind(args.process.metrics_bind_address, registry, admin::PORT).await?;
-    let app = admin::router(registry.clone(), Vec::new(), health.clone());
-    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop_token()));
-    let probe_port = PlainPort::bind(args.process.health_probe_bind_address, registry, probes::PORT).await?;
-    let app = probes::router(health.clone());
-    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop_token()));
     Ok(())
 }
 
@@ -235,8 +221,12 @@ fn charts(
     deployments: ObjectCache<Decoded<BundleDeployment>>,
 ) -> anyhow::Result<Charts> {
     let bounds = MemoryBounds::of(MemoryLimit::detected().bytes(), None);
-    let resolver = Resolver::new(&bounds, args.addresses()?, FetchMetrics::register(registry)?)
-        .context("cannot create the HTTP client for chart repositories")?;
+    let resolver = Resolver::new(
+        &bounds,
+        args.addresses.parse()?,
+        FetchMetrics::register(registry)?,
+    )
+    .context("cannot create the HTTP client for chart repositories")?;
     let limit = u64::try_from(args.cache_size.bytes()).unwrap_or(u64::MAX);
     let cache = ChartCache::open(args.cache_dir.clone(), limit);
     if let Err(error) = &cache {
@@ -250,25 +240,4 @@ fn charts(
         deployments,
         ChartMetrics::register(registry)?,
     ))
-}
-
-/// Creates the leader election, if it is enabled, and the leadership that it controls.
-fn leader_election(
-    args: &RunArgs,
-    config: Config,
-    registry: &Registry,
-    health: &Health,
-) -> anyhow::Result<(Option<Election>, Leadership)> {
-    let metrics = LeaseMetrics::register(registry)?;
-    if !args.lease.leader_elect {
-        metrics.leads(true);
-        return Ok((None, Leadership::always()));
-    }
-    let timing = args.lease.timing()?;
-    let name = LeaseName::new(Some(&args.namespace), LEASE.to_owned())?;
-    let identity = identity(args.pod_name.as_deref(), "helmops-agent");
-    let client = client::for_election(config)?;
-    let (election, leadership) =
-        Election::new(client, FIELD_MANAGER, name, identity, timing, metrics, health);
-    Ok((Some(election), leadership))
 }

@@ -4,7 +4,7 @@ use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser, ValueEnum};
 use helmops_core::agents::{AGENT_TIMEOUT, Patience};
-use helmops_fetch::{Addresses, Cidr, CidrError};
+use helmops_fetch::AddressArgs;
 use helmops_kube::lease::LeaseArgs;
 use helmops_process::{self as process, MemoryLimit, ProcessArgs, Quantity};
 use helmops_trace::TraceArgs;
@@ -87,19 +87,9 @@ pub struct Args {
     #[arg(long, env = "HELMOPS_MEMORY_LIMIT", value_name = "QUANTITY")]
     pub memory_limit: Option<MemoryLimit>,
 
-    /// CIDRs to allow although they are denied by default (loopback, link-local, multicast and cloud metadata addresses),
-    /// comma-separated, such as 127.0.0.0/8
-    #[arg(
-        long,
-        env = "HELMOPS_ALLOW_CIDRS",
-        value_name = "CIDRS",
-        value_delimiter = ','
-    )]
-    pub allow_cidrs: Vec<String>,
-
-    /// CIDRs to which no request is sent, comma-separated; they take precedence over --allow-cidrs
-    #[arg(long, env = "HELMOPS_DENY_CIDRS", value_name = "CIDRS", value_delimiter = ',')]
-    pub deny_cidrs: Vec<String>,
+    /// The addresses to which requests may be sent.
+    #[command(flatten)]
+    pub addresses: AddressArgs,
 
     /// Minimum polling interval, at least 1s; shorter values of spec.pollingInterval are raised to it
     #[arg(long, env = "HELMOPS_MIN_POLLING_INTERVAL", default_value = "5s", value_name = "DURATION", value_parser = interval)]
@@ -154,14 +144,6 @@ pub enum ArgsError {
          of clusters, which needs permissions in the whole cluster"
     )]
     NamespacesOfClusters,
-    /// A CIDR is invalid.
-    #[error("{flag}: {source}")]
-    Cidr {
-        /// The flag.
-        flag: &'static str,
-        /// The cause.
-        source: CidrError,
-    },
 }
 
 /// Workers wait for registries and the API server most of the time, so there are many more of them than processors.
@@ -222,32 +204,10 @@ impl Args {
         self.memory_limit.unwrap_or_else(MemoryLimit::detected)
     }
 
-    /// The addresses to which requests may be sent.
-    ///
-    /// # Errors
-    /// If a CIDR is invalid.
-    pub fn addresses(&self) -> Result<Addresses, ArgsError> {
-        Ok(Addresses {
-            allow: cidrs("--allow-cidrs", &self.allow_cidrs)?,
-            deny: cidrs("--deny-cidrs", &self.deny_cidrs)?,
-        })
-    }
-
     /// Size of the cache for responses in bytes, if a flag sets it.
     pub fn cache_size(&self) -> Option<usize> {
         self.cache_size.map(Quantity::bytes)
     }
-}
-
-/// Parses CIDRs. Empty ones are ignored, as in an environment variable without a value.
-fn cidrs(flag: &'static str, texts: &[String]) -> Result<Vec<Cidr>, ArgsError> {
-    let texts = texts
-        .iter()
-        .map(|text| text.trim())
-        .filter(|text| !text.is_empty());
-    texts
-        .map(|text| text.parse().map_err(|source| ArgsError::Cidr { flag, source }))
-        .collect()
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -282,20 +242,6 @@ mod tests {
         assert_eq!(args("--cache-size=16Mi").unwrap().cache_size(), Some(16 << 20));
         let error = args("--cache-size=16MB").unwrap_err().to_string();
         assert!(error.contains("16MB") && error.contains("256Mi"), "{error}");
-    }
-
-    #[test]
-    fn cidrs_are_parsed_and_empty_ones_are_ignored() {
-        let args = |flags: &[&str]| Args::try_parse_from(["helmops-controller"].iter().chain(flags)).unwrap();
-        let addresses = args(&["--allow-cidrs=127.0.0.0/8, ::1/128", "--deny-cidrs="]).addresses();
-        let addresses = addresses.unwrap();
-        assert_eq!((addresses.allow.len(), addresses.deny.len()), (2, 0));
-        let error = args(&["--deny-cidrs=10.0.0.0/8,corp"]).addresses().unwrap_err();
-        let error = error.to_string();
-        assert!(
-            error.starts_with("--deny-cidrs: \"corp\" is not a range"),
-            "{error}"
-        );
     }
 
     #[test]

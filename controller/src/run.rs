@@ -6,15 +6,15 @@ use anyhow::Context as _;
 use helmops_fetch::{FetchMetrics, MemoryBounds, Resolver};
 use helmops_kube::{
     configuration,
-    lease::{Election, Leadership, LeaseMetrics, LeaseName, identity, shard_lease},
+    lease::{LeaseName, shard_lease},
 };
 use helmops_process::{
-    self as process, Health, MetricsWriter, OsSignals, PlainPort, Supervisor, admin, probes, telemetry,
+    self as process, Health, MetricsWriter, OsSignals, Supervisor, serve_metrics_and_probes, telemetry,
 };
-use helmops_runtime::{client, compute::Compute, events, health_signals::HealthSignals, workers::Workers};
+use helmops_runtime::{
+    client, compute::Compute, election::Candidate, events, health_signals::HealthSignals, workers::Workers,
+};
 use k8s_openapi::jiff::Timestamp;
-use kube::Config;
-use prometheus::Registry;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -46,33 +46,35 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let memory_limit = args.memory_limit();
     let agents = args.agents(Timestamp::now())?;
     let stores = Stores::new(agents, StoreBudget::new(memory_limit.bytes()));
-    let metrics_port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
     let mut exposers = Vec::<Arc<MetricsWriter>>::new();
     if args.fleet_metrics {
         let helmops = stores.helmops.clone();
         exposers.push(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));
     }
-    let app = admin::router(registry.clone(), exposers, health.clone());
-    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop_token()));
-    let probe_port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
-    let app = probes::router(health.clone());
-    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop_token()));
+    serve_metrics_and_probes(&args.process, &registry, exposers, &health, &mut supervisor).await?;
 
     let config = configuration("helmops-controller", args.kubeconfig.as_deref()).await?;
     // The Lease is held until these tasks have ended.
     let work = TaskTracker::new();
-    let (election, leadership) = leader_election(&args, config.clone(), &registry, &health)?;
+    let candidate = Candidate {
+        args: &args.lease,
+        program: "helmops-controller",
+        field_manager: FIELD_MANAGER,
+        pod_name: args.pod_name.as_deref(),
+    };
+    let lease = || {
+        Ok(LeaseName::new(
+            args.namespace.as_deref(),
+            shard_lease(args.shard_id.as_deref())?,
+        )?)
+    };
+    let (election, leadership) = candidate.elect(lease, config.clone(), &registry, &health)?;
     let client = client::for_work(config, leadership.clone())?;
-    if let Some(election) = election {
-        let drained = work.clone();
-        let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
-        supervisor.spawn("leader election", election);
-    }
+    election.start(&mut supervisor, &work);
     let instance = args.pod_name.as_deref();
-    let (tracer, exporter) = args.traces.tracer("helmops-controller", instance, &registry)?;
-    if let Some(exporter) = exporter {
-        supervisor.spawn("traces", exporter.run(supervisor.stop_token()));
-    }
+    let tracer = args
+        .traces
+        .start("helmops-controller", instance, &registry, &mut supervisor)?;
     let bounds = MemoryBounds::of(memory_limit.bytes(), args.cache_size());
     let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
     let scope = args.scope();
@@ -81,8 +83,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         client,
         scope: scope.clone(),
         stores,
-        resolver: Resolver::new(&bounds, args.addresses()?, FetchMetrics::register(&registry)?)
-            .context("cannot create the HTTP client for chart repositories")?,
+        resolver: Resolver::new(
+            &bounds,
+            args.addresses.parse()?,
+            FetchMetrics::register(&registry)?,
+        )
+        .context("cannot create the HTTP client for chart repositories")?,
         interest: Interest::default(),
         workers: Workers::new(args.workers, leadership, supervisor.stop_token()),
         compute: Compute::default(),
@@ -122,25 +128,4 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     work.close();
     supervisor.run(signals).await?;
     Ok(())
-}
-
-/// Creates the leader election, if it is enabled, and the leadership that it controls.
-fn leader_election(
-    args: &Args,
-    config: Config,
-    registry: &Registry,
-    health: &Health,
-) -> anyhow::Result<(Option<Election>, Leadership)> {
-    let metrics = LeaseMetrics::register(registry)?;
-    if !args.lease.leader_elect {
-        metrics.leads(true);
-        return Ok((None, Leadership::always()));
-    }
-    let timing = args.lease.timing()?;
-    let name = LeaseName::new(args.namespace.as_deref(), shard_lease(args.shard_id.as_deref())?)?;
-    let identity = identity(args.pod_name.as_deref(), "helmops-controller");
-    let client = client::for_election(config)?;
-    let (election, leadership) =
-        Election::new(client, FIELD_MANAGER, name, identity, timing, metrics, health);
-    Ok((Some(election), leadership))
 }

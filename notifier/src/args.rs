@@ -3,11 +3,10 @@
 use std::{num::NonZeroU16, path::PathBuf};
 
 use clap::Parser;
-use helmops_fetch::{Addresses, Cidr, CidrError};
+use helmops_fetch::AddressArgs;
 use helmops_kube::lease::LeaseArgs;
 use helmops_notify::source::Privileged;
 use helmops_process::{self as process, ProcessArgs, own_namespace};
-use thiserror::Error;
 use url::Url;
 
 /// Notifier for HelmOps: sends the messages of Alerts, and polls HelmOps whose charts registries announce to Receivers
@@ -42,19 +41,9 @@ pub struct Args {
     #[arg(long, env = "HELMOPS_WORKERS", default_value_t = DEFAULT_WORKERS, value_name = "NUMBER")]
     pub workers: NonZeroU16,
 
-    /// CIDRs to allow although they are denied by default (loopback, link-local, multicast and cloud metadata addresses),
-    /// comma-separated, such as 127.0.0.0/8
-    #[arg(
-        long,
-        env = "HELMOPS_ALLOW_CIDRS",
-        value_name = "CIDRS",
-        value_delimiter = ','
-    )]
-    pub allow_cidrs: Vec<String>,
-
-    /// CIDRs to which no request is sent, comma-separated; they take precedence over --allow-cidrs
-    #[arg(long, env = "HELMOPS_DENY_CIDRS", value_name = "CIDRS", value_delimiter = ',')]
-    pub deny_cidrs: Vec<String>,
+    /// The addresses to which requests may be sent.
+    #[command(flatten)]
+    pub addresses: AddressArgs,
 
     /// URL of the keys of Google, a set of JSON Web Keys, for Receivers of type gcr
     #[arg(
@@ -74,14 +63,6 @@ pub struct Args {
     pub process: ProcessArgs,
 }
 
-/// A CIDR is invalid.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{flag}: {source}")]
-pub struct ArgsError {
-    flag: &'static str,
-    source: CidrError,
-}
-
 /// Workers wait for the API server most of the time.
 const DEFAULT_WORKERS: NonZeroU16 = NonZeroU16::new(10).unwrap();
 
@@ -92,28 +73,6 @@ impl Args {
         let others = self.privileged_namespaces.iter().cloned();
         Privileged::new(own.into_iter().chain(others).map(|name| name.trim().to_owned()))
     }
-
-    /// The addresses to which requests may be sent.
-    ///
-    /// # Errors
-    /// If a CIDR is invalid.
-    pub fn addresses(&self) -> Result<Addresses, ArgsError> {
-        Ok(Addresses {
-            allow: cidrs("--allow-cidrs", &self.allow_cidrs)?,
-            deny: cidrs("--deny-cidrs", &self.deny_cidrs)?,
-        })
-    }
-}
-
-/// Parses CIDRs. Empty ones are ignored, as in an environment variable without a value.
-fn cidrs(flag: &'static str, texts: &[String]) -> Result<Vec<Cidr>, ArgsError> {
-    let texts = texts
-        .iter()
-        .map(|text| text.trim())
-        .filter(|text| !text.is_empty());
-    texts
-        .map(|text| text.parse().map_err(|source| ArgsError { flag, source }))
-        .collect()
 }
 
 #[cfg(test)]
@@ -132,22 +91,5 @@ mod tests {
             assert!(privileged.contains(namespace), "{namespace}");
         }
         assert!(!privileged.contains("") && !privileged.contains("other"));
-    }
-
-    #[test]
-    fn an_invalid_range_names_its_flag() {
-        let error = args(&["--deny-cidrs=corp"]).addresses().unwrap_err().to_string();
-        assert!(
-            error.starts_with("--deny-cidrs: \"corp\" is not a range"),
-            "{error}"
-        );
-        assert_eq!(
-            args(&["--allow-cidrs=127.0.0.0/8, ::1/128"])
-                .addresses()
-                .unwrap()
-                .allow
-                .len(),
-            2
-        );
     }
 }

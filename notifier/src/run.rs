@@ -4,17 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
 use helmops_fetch::Poster;
-use helmops_kube::{
-    configuration,
-    lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
-};
+use helmops_kube::{configuration, lease::LeaseName};
 use helmops_process::{
-    self as process, FairSemaphore, Health, OsSignals, PlainPort, Supervisor, admin, metrics, probes,
+    self as process, FairSemaphore, Health, OsSignals, Supervisor, metrics, serve_metrics_and_probes,
     telemetry,
 };
-use helmops_runtime::{client, health_signals::HealthSignals, workers::Workers};
-use kube::Config;
-use prometheus::Registry;
+use helmops_runtime::{client, election::Candidate, health_signals::HealthSignals, workers::Workers};
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -48,18 +43,21 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let metrics = Metrics::register(&registry)?;
     let health = Health::default();
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
-    serve(&args, &registry, &health, &mut supervisor).await?;
+    serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 
     let config = configuration("helmops-notifier", args.kubeconfig.as_deref()).await?;
     // The Lease is held until these tasks have ended.
     let work = TaskTracker::new();
-    let (election, leadership) = leader_election(&args, config.clone(), &registry, &health)?;
+    let candidate = Candidate {
+        args: &args.lease,
+        program: "helmops-notifier",
+        field_manager: FIELD_MANAGER,
+        pod_name: args.pod_name.as_deref(),
+    };
+    let lease = || Ok(LeaseName::new(args.namespace.as_deref(), LEASE.to_owned())?);
+    let (election, leadership) = candidate.elect(lease, config.clone(), &registry, &health)?;
     let client = client::for_work(config, leadership.clone())?;
-    if let Some(election) = election {
-        let drained = work.clone();
-        let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
-        supervisor.spawn("leader election", election);
-    }
+    election.start(&mut supervisor, &work);
     let stores = Stores::default();
     let namespace = args.namespace.clone().or_else(process::own_namespace);
     let namespace = namespace.context("the namespace of helmops is not known; set --namespace")?;
@@ -74,7 +72,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         privileged: args.privileged(),
         leadership,
         instance: instance(args.pod_name.as_deref()),
-        poster: Poster::new(args.addresses()?),
+        poster: Poster::new(args.addresses.parse()?),
         outbox,
         failures: Failures::default(),
         sends: FairSemaphore::new(MAX_SENDS, MAX_SENDS_OF_NAMESPACE),
@@ -101,41 +99,4 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 fn instance(pod: Option<&str>) -> String {
     let pod = pod.filter(|name| !name.is_empty());
     pod.map_or_else(|| "helmops-notifier".to_owned(), str::to_owned)
-}
-
-/// Serves metrics and probes.
-async fn serve(
-    args: &Args,
-    registry: &Registry,
-    health: &Health,
-    supervisor: &mut Supervisor,
-) -> anyhow::Result<()> {
-    let metrics_port = PlainPort::bind(args.process.metrics_bind_address, registry, admin::PORT).await?;
-    let app = admin::router(registry.clone(), Vec::new(), health.clone());
-    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop_token()));
-    let probe_port = PlainPort::bind(args.process.health_probe_bind_address, registry, probes::PORT).await?;
-    let app = probes::router(health.clone());
-    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop_token()));
-    Ok(())
-}
-
-/// Creates the leader election, if it is enabled, and the leadership that it controls.
-fn leader_election(
-    args: &Args,
-    config: Config,
-    registry: &Registry,
-    health: &Health,
-) -> anyhow::Result<(Option<Election>, Leadership)> {
-    let metrics = LeaseMetrics::register(registry)?;
-    if !args.lease.leader_elect {
-        metrics.leads(true);
-        return Ok((None, Leadership::always()));
-    }
-    let timing = args.lease.timing()?;
-    let name = LeaseName::new(args.namespace.as_deref(), LEASE.to_owned())?;
-    let identity = identity(args.pod_name.as_deref(), "helmops-notifier");
-    let client = client::for_election(config)?;
-    let (election, leadership) =
-        Election::new(client, FIELD_MANAGER, name, identity, timing, metrics, health);
-    Ok((Some(election), leadership))
 }

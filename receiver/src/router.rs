@@ -13,7 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use helmops_notify::push::{Headers, digest_in};
-use helmops_process::{Bodies, BodyError, Health};
+use helmops_process::{Bodies, BodyError, Health, close_on_shutdown};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -60,16 +60,6 @@ pub fn router(state: AppState) -> Router {
         .layer(CatchPanicLayer::new())
         .layer(map_response_with_state(state.health.clone(), close_on_shutdown))
         .with_state(state)
-}
-
-/// Adds `Connection: close` to responses while the process is shutting down, so that an Ingress uses another replica.
-async fn close_on_shutdown(State(health): State<Health>, mut response: Response) -> Response {
-    if health.is_stopping() {
-        response
-            .headers_mut()
-            .insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
 }
 
 /// What is sent back.

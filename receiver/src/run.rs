@@ -3,8 +3,8 @@
 use anyhow::Context;
 use helmops_kube::connect;
 use helmops_process::{
-    self as process, Health, Limits, OsSignals, PlainPort, ServeMetrics, Supervisor, Transport, admin,
-    probes, telemetry,
+    self as process, Health, Limits, OsSignals, ServeMetrics, Supervisor, Transport,
+    serve_metrics_and_probes, telemetry,
 };
 
 use crate::{
@@ -39,12 +39,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let health = Health::default();
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
-    let metrics_port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
-    let app = admin::router(registry.clone(), Vec::new(), health.clone());
-    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop_token()));
-    let probe_port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
-    let app = probes::router(health.clone());
-    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop_token()));
+    serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 
     let client = connect(USER_AGENT, args.kubeconfig.as_deref()).await?;
     let table = SharedTable::new(None);

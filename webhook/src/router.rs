@@ -8,10 +8,7 @@ use std::{
 use axum::{
     Router,
     extract::{Request, State},
-    http::{
-        HeaderValue, StatusCode,
-        header::{CONNECTION, CONTENT_TYPE},
-    },
+    http::{StatusCode, header::CONTENT_TYPE},
     middleware::map_response_with_state,
     response::{IntoResponse, Response},
     routing::post,
@@ -20,7 +17,7 @@ use bounded_text::cut;
 use helmops_api::limits;
 use helmops_core::reason::Reason;
 use helmops_kube::PolicyCache;
-use helmops_process::{Bodies, BodyError, Health, Throttle};
+use helmops_process::{Bodies, Health, RequestBody, Throttle, close_on_shutdown};
 use helmops_trace::Tracer;
 use serde::Deserialize;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -90,90 +87,42 @@ pub fn router(state: AppState) -> Router {
         .with_state(state)
 }
 
-/// Adds `Connection: close` to responses while the process is shutting down. An API server reuses its connections. If one is
-/// closed just when the API server sends a request, the request fails. With the header, it opens a new connection
-/// for the next request.
-async fn close_on_shutdown(State(health): State<Health>, mut response: Response) -> Response {
-    if health.is_stopping() {
-        response
-            .headers_mut()
-            .insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
+async fn mutate(State(state): State<AppState>, request: Request) -> Result<Response, Response> {
+    let body = state.read(request).await?;
+    Ok(state.respond(Webhook::Mutate, body.as_ref(), |request| {
+        let response = decide::mutate(request);
+        let result = if response.patch.is_some() {
+            AdmissionResult::Patched
+        } else {
+            AdmissionResult::Allowed
+        };
+        (response, result)
+    }))
 }
 
-async fn mutate(
-    State(AppState {
-        metrics, overload, ..
-    }): State<AppState>,
-    request: Request,
-) -> Response {
-    let body = match overload.bodies.read(request).await {
-        Ok(body) => body,
-        Err(error) => return reject_body(&metrics, &overload.warnings, error),
-    };
-    respond(
-        &metrics,
-        &overload.warnings,
-        Webhook::Mutate,
-        body.as_ref(),
-        |request| {
-            let response = decide::mutate(request);
-            let result = if response.patch.is_some() {
-                AdmissionResult::Patched
-            } else {
-                AdmissionResult::Allowed
-            };
-            (response, result)
-        },
-    )
-}
-
-async fn validate(
-    State(AppState {
-        metrics,
-        policies,
-        overload,
-        tracer,
-        ..
-    }): State<AppState>,
-    request: Request,
-) -> Response {
-    let body = match overload.bodies.read(request).await {
-        Ok(body) => body,
-        Err(error) => return reject_body(&metrics, &overload.warnings, error),
-    };
-    respond(
-        &metrics,
-        &overload.warnings,
-        Webhook::Validate,
-        body.as_ref(),
-        |request| {
-            let policies = policies.of(&request.info.namespace).unwrap_or_default();
-            let started = SystemTime::now();
-            let decision = decide::validate(request, &policies);
-            if let Some(span) = trace::admission(&tracer, request, &decision.0, started) {
-                tracer.record(span);
-            }
-            decided(&metrics, request, decision)
-        },
-    )
+async fn validate(State(state): State<AppState>, request: Request) -> Result<Response, Response> {
+    let body = state.read(request).await?;
+    Ok(state.respond(Webhook::Validate, body.as_ref(), |request| {
+        let policies = state.policies.of(&request.info.namespace).unwrap_or_default();
+        let started = SystemTime::now();
+        let decision = decide::validate(request, &policies);
+        if let Some(span) = trace::admission(&state.tracer, request, &decision.0, started) {
+            state.tracer.record(span);
+        }
+        decided(&state.metrics, request, decision)
+    }))
 }
 
 async fn validate_notifications(
-    State(AppState {
-        metrics, overload, ..
-    }): State<AppState>,
+    State(state): State<AppState>,
     request: Request,
-) -> Response {
-    let body = match overload.bodies.read(request).await {
-        Ok(body) => body,
-        Err(error) => return reject_body(&metrics, &overload.warnings, error),
-    };
-    let webhook = Webhook::ValidateNotifications;
-    respond(&metrics, &overload.warnings, webhook, body.as_ref(), |request| {
-        decided(&metrics, request, decide::validate_notification(request))
-    })
+) -> Result<Response, Response> {
+    let body = state.read(request).await?;
+    Ok(
+        state.respond(Webhook::ValidateNotifications, body.as_ref(), |request| {
+            decided(&state.metrics, request, decide::validate_notification(request))
+        }),
+    )
 }
 
 /// Counts and logs a denial.
@@ -204,48 +153,53 @@ fn decided<T>(
     (response, result)
 }
 
-fn reject_body(metrics: &Metrics, warnings: &Throttle, error: BodyError) -> Response {
-    metrics.body_rejected(error.reason());
-    if let Some(suppressed) = warnings.allow(tokio::time::Instant::now()) {
-        tracing::warn!(
-            reason = error.reason(),
-            suppressed,
-            "rejected a request body: {error}"
-        );
-    }
-    error.into_response()
-}
-
-fn respond<'b, T: Deserialize<'b>>(
-    metrics: &Metrics,
-    warnings: &Throttle,
-    webhook: Webhook,
-    body: &'b [u8],
-    decide: impl FnOnce(&AdmissionRequest<'b, T>) -> (AdmissionResponse, AdmissionResult),
-) -> Response {
-    let started = Instant::now();
-    let request = match AdmissionRequest::decode(body) {
-        Ok(request) => request,
-        Err(error) => {
-            metrics.observe_request(webhook, None, AdmissionResult::Malformed, started);
-            if let Some(suppressed) = warnings.allow(tokio::time::Instant::now()) {
-                let error = cut(error.to_string(), MAX_ERROR);
-                tracing::warn!(error, suppressed, "request body is not an AdmissionReview");
+impl AppState {
+    /// The body of a request, or the response to one that is rejected.
+    async fn read(&self, request: Request) -> Result<RequestBody<'_>, Response> {
+        self.overload.bodies.read(request).await.map_err(|error| {
+            self.metrics.body_rejected(error.reason());
+            if let Some(suppressed) = self.overload.warnings.allow(tokio::time::Instant::now()) {
+                tracing::warn!(
+                    reason = error.reason(),
+                    suppressed,
+                    "rejected a request body: {error}"
+                );
             }
-            return (
-                StatusCode::BAD_REQUEST,
-                format!("{}\n", cut(error.to_string(), MAX_ERROR)),
-            )
-                .into_response();
+            error.into_response()
+        })
+    }
+
+    fn respond<'b, T: Deserialize<'b>>(
+        &self,
+        webhook: Webhook,
+        body: &'b [u8],
+        decide: impl FnOnce(&AdmissionRequest<'b, T>) -> (AdmissionResponse, AdmissionResult),
+    ) -> Response {
+        let started = Instant::now();
+        let request = match AdmissionRequest::decode(body) {
+            Ok(request) => request,
+            Err(error) => return self.malformed(webhook, &error, started),
+        };
+        let (admission, result) = decide(&request);
+        let response = match admission.encode(&request.info.uid) {
+            Ok(review) => ([(CONTENT_TYPE, "application/json")], review).into_response(),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+        };
+        let operation = Some(request.info.operation);
+        self.metrics.observe_request(webhook, operation, result, started);
+        response
+    }
+
+    /// The response to a body that is not an AdmissionReview.
+    fn malformed(&self, webhook: Webhook, error: &impl ToString, started: Instant) -> Response {
+        let error = cut(error.to_string(), MAX_ERROR);
+        self.metrics
+            .observe_request(webhook, None, AdmissionResult::Malformed, started);
+        if let Some(suppressed) = self.overload.warnings.allow(tokio::time::Instant::now()) {
+            tracing::warn!(error, suppressed, "request body is not an AdmissionReview");
         }
-    };
-    let (admission, result) = decide(&request);
-    let response = match admission.encode(&request.info.uid) {
-        Ok(review) => ([(CONTENT_TYPE, "application/json")], review).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    };
-    metrics.observe_request(webhook, Some(request.info.operation), result, started);
-    response
+        (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response()
+    }
 }
 
 /// The beginning of a text, truncated between characters. Nothing else limits the length of a name in a request of a client

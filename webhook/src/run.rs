@@ -10,8 +10,8 @@ use helmops_certs::{
 };
 use helmops_kube::PolicyCache;
 use helmops_process::{
-    self as runtime, Health, Limits, OsSignals, PlainPort, ServeMetrics, Supervisor, Transport, admin,
-    probes, telemetry,
+    self as runtime, Health, Limits, OsSignals, ServeMetrics, Supervisor, Transport,
+    serve_metrics_and_probes, telemetry,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -37,12 +37,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let health = Health::default();
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
-    let metrics_port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
-    let app = admin::router(registry.clone(), Vec::new(), health.clone());
-    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop_token()));
-    let probe_port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
-    let app = probes::router(health.clone());
-    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop_token()));
+    serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 
     let policy_cache = PolicyCache::default();
     let client = kube_client::client(&args).await?;
@@ -77,10 +72,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         &health,
         &mut supervisor,
     )?;
-    let (tracer, exporter) = args.traces.tracer("helmops-webhook", None, &registry)?;
-    if let Some(exporter) = exporter {
-        supervisor.spawn("traces", exporter.run(supervisor.stop_token()));
-    }
+    let tracer = args
+        .traces
+        .start("helmops-webhook", None, &registry, &mut supervisor)?;
     let limits = Limits {
         drain: args.process.drain(),
         ..Limits::default()

@@ -7,6 +7,7 @@
 //! ```
 
 mod access;
+mod args;
 mod bounds;
 mod budget;
 mod cache;
@@ -50,6 +51,7 @@ use self::{
     time_limit::TimeLimit,
 };
 pub use self::{
+    args::{AddressArgs, AddressArgsError},
     bounds::MemoryBounds,
     download::{ChartDownload, DigestMismatch, DownloadError, Downloaded, MAX_ARCHIVE, Origin},
     error::ResolveError,

@@ -22,7 +22,6 @@ pub struct Candidate<'a> {
 }
 
 /// An election that has not started, if leader election is enabled.
-#[derive(Debug)]
 pub struct PendingElection(Option<Election>);
 
 impl Candidate<'_> {

@@ -17,6 +17,7 @@ pub mod backoff;
 pub mod client;
 pub mod compute;
 pub mod decode_error;
+pub mod election;
 pub mod error_class;
 pub mod events;
 pub mod health_signals;

@@ -3,7 +3,7 @@
 use std::{env, fs, io, path::PathBuf};
 
 use clap::ValueHint;
-use helmops_process::{own_namespace, version};
+use helmops_process::{Supervisor, own_namespace, version};
 use prometheus::Registry;
 use reqwest::{
     Certificate, Client,
@@ -86,13 +86,26 @@ impl TraceArgs {
         Ok(Tracer::new(1.0, 1, metrics).0)
     }
 
-    /// The tracer of a process, and the exporter of its spans, which the supervisor has to run. `instance` is the name of the replica, by
-    /// default the host name.
+    /// The tracer of a process; it starts the export of its spans. `instance` is the name of the replica, by default the host name.
     /// Without an endpoint the tracer is disabled.
     ///
     /// # Errors
-    /// If a file is invalid.
-    pub fn tracer(
+    /// If a flag is invalid.
+    pub fn start(
+        &self,
+        service: &'static str,
+        instance: Option<&str>,
+        registry: &Registry,
+        supervisor: &mut Supervisor,
+    ) -> Result<Tracer, TraceArgsError> {
+        let (tracer, exporter) = self.tracer(service, instance, registry)?;
+        if let Some(exporter) = exporter {
+            supervisor.spawn("traces", exporter.run(supervisor.stop_token()));
+        }
+        Ok(tracer)
+    }
+
+    fn tracer(
         &self,
         service: &'static str,
         instance: Option<&str>,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::{
     body::{Body, to_bytes},
-    http::{Method, Request, StatusCode},
+    http::{Method, Request, StatusCode, header::CONNECTION},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{AppState, CONNECTION, Health, PolicyCache, router, truncated};
+use super::{AppState, Health, PolicyCache, router, truncated};
 use crate::{body::MAX_BODY, metrics::Metrics};
 
 async fn send(method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
