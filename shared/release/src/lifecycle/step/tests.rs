@@ -218,6 +218,20 @@ fn a_rollback_that_failed_is_repeated_until_the_next_attempt_is_due() {
     assert_eq!(step(&revisions, &policy, 60, Requested::default()), "upgrade");
 }
 
+/// The policy was changed after a rollback: only what failed itself is uninstalled, not what a rollback may have restored in part.
+#[test]
+fn a_rollback_that_failed_is_not_uninstalled() {
+    let revisions = [
+        good(1, Status::Superseded),
+        failed(2, 1),
+        rollback(3, Status::Failed),
+    ];
+    let policy = policy(Remediation::Uninstall, 1);
+    let step = |seconds| step(&revisions, &policy, seconds, Requested::default());
+    assert_eq!(step(1), "wait 60");
+    assert_eq!(step(60), "upgrade");
+}
+
 #[test]
 fn without_a_revision_to_restore_nothing_is_rolled_back() {
     let policy = policy(Remediation::Rollback, 1);
