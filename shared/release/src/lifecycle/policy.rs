@@ -317,6 +317,12 @@ mod tests {
             &json!({ "install": {} }),
         );
         assert_eq!(of_helm.wait, minutes(1));
+        let atomic = |lifecycle: &Value| policy(&json!({ "helm": { "atomic": true } }), lifecycle).wait;
+        assert_eq!(
+            atomic(&json!({ "drift": { "mode": "enabled" } })),
+            Some(DEFAULT_TIMEOUT)
+        );
+        assert_eq!(atomic(&json!({ "wait": { "disable": true } })), None);
     }
 
     #[test]

@@ -83,6 +83,15 @@ fn policy(remediation: Remediation, retries: u32) -> Policy {
     }
 }
 
+fn wanted() -> Wanted<'static> {
+    Wanted {
+        bundle_deployment: "web",
+        deployment_id: ID,
+        applied: None,
+        takes_ownership: false,
+    }
+}
+
 /// The step, as text: without the parts that only refer to the revisions.
 fn step(revisions: &[Revision], policy: &Policy, seconds: i64, requested: Requested) -> String {
     step_after(revisions, policy, seconds, requested, true)
@@ -97,14 +106,8 @@ fn step_after(
     is_reported: bool,
 ) -> String {
     let history = History::new(revisions.to_vec());
-    let wanted = Wanted {
-        bundle_deployment: "web",
-        deployment_id: ID,
-        applied: None,
-        takes_ownership: false,
-    };
     let situation = Situation {
-        state: ReleaseState::of(&wanted, &history),
+        state: ReleaseState::of(&wanted(), &history),
         history: &history,
         policy,
         deployment_id: ID,
@@ -436,6 +439,43 @@ fn the_log_of_a_test_is_the_end_of_the_message() {
         "upgrade to chart web 1.2.0 failed (attempt 1): test failed: Pod shop/check failed; rolled back, as revision 3; next attempt at \
          1970-01-12T13:46:40Z, then once an hour\nGET /\n503"
     );
+}
+
+/// What a wait says about attempts and about what runs.
+#[test]
+fn a_wait_counts_the_attempts_and_names_what_runs() {
+    let waiting = |revision: Revision| {
+        let history = History::new(vec![good(1, Status::Superseded), revision]);
+        let policy = policy(Remediation::None, 1);
+        let situation = Situation {
+            state: ReleaseState::of(&wanted(), &history),
+            history: &history,
+            policy: &policy,
+            deployment_id: ID,
+            requested: Requested::default(),
+            is_reported: true,
+            now: at(FAILED_AT),
+        };
+        match next(situation) {
+            Step::Wait(retry) => (retry.attempts, retry.is_first_slow(), retry.running()),
+            step => panic!("{step:?}"),
+        }
+    };
+    let failed_with = |failure, attempt| Revision {
+        failure: Some(failure),
+        ..failed(2, attempt)
+    };
+    let cause = || "x".to_owned();
+    assert_eq!(
+        waiting(failed_with(Failure::NotReady(cause()), 1)),
+        (2, false, Some(2))
+    );
+    // Its objects are on the cluster, all of them.
+    assert_eq!(
+        waiting(failed_with(Failure::Test(cause()), 2)),
+        (2, true, Some(2))
+    );
+    assert_eq!(waiting(failed_with(Failure::Helm(cause()), 3)), (2, false, None));
 }
 
 #[test]
