@@ -294,7 +294,6 @@ fn drift_selectors(table: &mut Table) {
 }
 
 fn contradictions(table: &mut Table) {
-    let rollback = json!({ "upgrade": { "remediation": "rollback" } });
     for (one, other, field, other_field, words) in [
         (
             json!({ "helm": { "atomic": true } }),
