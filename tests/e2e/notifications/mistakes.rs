@@ -36,9 +36,13 @@ async fn kubectl_apply_of_a_mistake_gets_the_exact_error() {
             "{printed}"
         );
     }
-    let valid =
-        json!({ "providerRef": { "name": "chat" }, "eventSources": [{ "kind": "HelmOp", "name": "*" }] });
-    fixture.apply(&own("Alert", "valid", &valid)).await;
+    // Each is a duration for admission, so it must be one for the schema too.
+    for wait in ["5s", ".5s", "5.s", "+5s", "5\u{b5}s", "5\u{3bc}s"] {
+        let valid = json!({
+            "providerRef": { "name": "chat" }, "eventSources": [{ "kind": "HelmOp", "name": "*" }], "grouping": { "wait": wait },
+        });
+        fixture.apply(&own("Alert", "valid", &valid)).await;
+    }
 }
 
 #[tokio::test]
