@@ -139,6 +139,25 @@ fn items_of_the_wrong_type_hide_no_other_mistake() {
 }
 
 #[test]
+fn metadata_is_checked_too() {
+    let report = of_text(&format!(
+        "apiVersion: {OURS}\nkind: Receiver\nmetadata: {{name: My Harbor, labels: {{a: b c}}}}\nspec: {{type: harbor, secretRef: {{name: \
+         token}}}}\n"
+    ));
+    let problems = report.problems.iter();
+    let found: Vec<_> = problems
+        .map(|problem| (problem.reason, &*problem.field))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("InvalidName", "metadata.name"),
+            ("InvalidLabel", "metadata.labels[a]")
+        ]
+    );
+}
+
+#[test]
 fn a_name_is_unique_for_each_kind() {
     let object = |kind: &str, spec: &str| {
         format!("apiVersion: {OURS}\nkind: {kind}\nmetadata: {{name: chat}}\nspec: {spec}\n---\n")
