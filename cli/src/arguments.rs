@@ -44,7 +44,7 @@ pub enum Command {
     Diff(DiffArgs),
     /// Print HelmOps as they should be in Git
     Export(export::ExportArgs),
-    /// Validate HelmOps in files, without a cluster
+    /// Validate HelmOps, Policies, Alerts and Receivers in files, without a cluster
     Validate(validate::ValidateArgs),
     /// Show which version of a chart would be selected now, and why
     Resolve(resolve::ResolveArgs),

@@ -31,14 +31,7 @@ struct Found<'p> {
 ///
 /// `value` is the offending text if it is known: it may be a key of the mapping at the path, or a part of the value.
 pub fn locate(source: &Source, root: &Place, path: &str, value: &str) -> Located {
-    let mut steps = MAX_STEPS;
-    let start = Found {
-        place: root,
-        key: None,
-        alias: None,
-        length: 0,
-    };
-    let found = search(start, path, &mut steps);
+    let found = find(root, path);
     if found.length < path.len() {
         return around(source, found);
     }
@@ -59,36 +52,35 @@ pub fn locate(source: &Source, root: &Place, path: &str, value: &str) -> Located
 
 /// Where a field is: its key, or the start of an item of a list. If it does not exist, that of the nearest one around it, or `None`.
 pub fn locate_field(source: &Source, root: &Place, path: &str) -> Option<Span> {
-    let mut steps = MAX_STEPS;
-    let start = Found {
-        place: root,
-        key: None,
-        alias: None,
-        length: 0,
-    };
-    let found = search(start, path, &mut steps);
+    let found = find(root, path);
     (found.length > 0).then(|| around(source, found).span)
 }
 
 /// Splits a text such as `spec.helm.version: "1.x" is resolved once` after the path, which may contain keys with colons.
 pub fn split_path<'t>(root: &Place, text: &'t str) -> (&'t str, &'t str) {
+    let splits = text
+        .match_indices(": ")
+        .filter_map(|(at, separator)| Some((text.get(..at)?, text.get(at + separator.len()..)?)));
+    let exact = splits
+        .clone()
+        .take(8)
+        .find(|(path, _)| find(root, path).length == path.len());
+    exact.or_else(|| splits.clone().next()).unwrap_or(("", text))
+}
+
+/// The longest part of the path that exists.
+fn find<'p>(root: &'p Place, path: &str) -> Found<'p> {
     let start = Found {
         place: root,
         key: None,
         alias: None,
         length: 0,
     };
-    let splits = text
-        .match_indices(": ")
-        .filter_map(|(at, separator)| Some((text.get(..at)?, text.get(at + separator.len()..)?)));
-    let exact = splits.clone().take(8).find(|(path, _)| {
-        let mut steps = MAX_STEPS;
-        search(start, path, &mut steps).length == path.len()
-    });
-    exact.or_else(|| splits.clone().next()).unwrap_or(("", text))
+    let mut steps = MAX_STEPS;
+    search(start, path, &mut steps)
 }
 
-/// The longest part of the path that exists.
+/// The longest part of the path that exists, from what was found of it.
 fn search<'p>(from: Found<'p>, path: &str, steps: &mut usize) -> Found<'p> {
     let rest = path.get(from.length..).unwrap_or_default();
     if rest.is_empty() || *steps == 0 {

@@ -1,4 +1,4 @@
-//! `validate`: what the API server, the webhook and the Policies of the same files would say about HelmOps in files, with the position of
+//! `validate`: what the API server, the webhook and the Policies of the same files would say about objects in files, with the position of
 //! each mistake.
 //!
 //! ```text
@@ -6,10 +6,11 @@
 //!                                  └─► Policies of each namespace ────┘
 //! ```
 //!
-//! The rules are those of `helmops-core`. `review` calls them, `locate` finds the text that each error is about.
+//! The kinds are in `kind`; the rules are those of `helmops-core` and `helmops-notify`. `review` calls them, `locate` finds the text that each error is about.
 
 pub mod documents;
 mod files;
+mod kind;
 pub mod locate;
 mod metadata;
 mod object;
@@ -27,7 +28,7 @@ use clap::ValueEnum;
 pub use self::{
     files::Input,
     problem::{Problem, Related, Severity, rule},
-    report::{Options, Report, validate},
+    report::{Count, Options, Report, validate},
     source::{Line, Region},
 };
 use crate::{
@@ -40,8 +41,9 @@ use crate::{
 /// The arguments of `validate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Nothing is sent to a cluster. What admission and the CRDs would deny is an error, with its line and column.
-HelmOps are also compared with the Policies of their namespace that are in the same files.
+HelmOps, Policies, AlertProviders, Alerts and Receivers are validated, other objects are skipped. Nothing is sent to a
+cluster. What admission and the CRDs would deny is an error, with its line and column. HelmOps are also compared with the
+Policies of their namespace that are in the same files.
 
 Exit codes: 0 everything is valid, 1 there are problems, 2 a file cannot be read.
 

@@ -6,13 +6,13 @@ use gotmpl::yaml::{
     self, Quota,
     place::{Content, Place, Span},
 };
-use helmops_api::kind::{GROUP, VERSION};
 use serde_json::{Map, Value};
 
 use crate::cluster::alike::alike;
 
 use super::{
     documents,
+    kind::Kind,
     locate::head,
     problem::{Severity, rule},
     schema::Finding,
@@ -27,27 +27,6 @@ const MAX_OBJECTS: usize = 100_000;
 const MAX_NODES: usize = 2_000_000;
 /// Bytes of the scalars of one document, with aliases expanded.
 const MAX_BYTES: usize = 64 << 20;
-
-/// A kind that is validated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A HelmOp.
-    HelmOp,
-    /// A Policy of the same API group.
-    Policy,
-}
-
-impl Kind {
-    const ALL: [Self; 2] = [Self::HelmOp, Self::Policy];
-
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::HelmOp => "HelmOp",
-            Self::Policy => "Policy",
-        }
-    }
-}
 
 /// An object of a file, with the place of each of its parts.
 #[derive(Debug)]
@@ -67,7 +46,7 @@ pub struct Object {
 /// What a file contains.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// HelmOps and Policies.
+    /// The objects that are validated.
     pub objects: Vec<Object>,
     /// What kubectl would reject.
     pub findings: Vec<Finding>,
@@ -244,8 +223,7 @@ fn classify(
     object: &Map<String, Value>,
     place: &Place,
 ) -> Result<Option<Kind>, Box<Finding>> {
-    let (version, kind) = (text(object, "apiVersion"), text(object, "kind"));
-    let ours = format!("{GROUP}/{VERSION}");
+    let (version, name) = (text(object, "apiVersion"), text(object, "kind"));
     let error = |field: &str, message: String, fix: String| {
         let span = match place.entry(field) {
             Some(entry) if !source.slice(entry.value.span).trim().is_empty() => entry.value.span,
@@ -256,42 +234,42 @@ fn classify(
         field.clone_into(&mut finding.path);
         Err(Box::new(finding))
     };
-    let known = Kind::ALL.into_iter().find(|known| known.as_str() == kind);
-    match known {
-        Some(kind) if version == ours => return Ok(Some(kind)),
-        // Other groups have Policies too.
-        Some(Kind::Policy) if !version.starts_with(GROUP) => return Ok(None),
-        Some(kind) if version.is_empty() => {
-            let message = format!("Required value: a {} needs an apiVersion", kind.as_str());
-            return error("apiVersion", message, format!("add apiVersion: {ours}"));
-        }
-        Some(kind) => {
-            let message = format!(
-                "Invalid value: {version:?}: there is no {} of this version",
-                kind.as_str()
-            );
-            return error("apiVersion", message, format!("write {ours}"));
-        }
-        None => {}
+    if let Some(kind) = Kind::named(name) {
+        let right = kind.api_version();
+        return if version == right {
+            Ok(Some(kind))
+        } else if kind.may_be_foreign(version) {
+            Ok(None)
+        } else if version.is_empty() {
+            let message = format!("Required value: a {name} needs an apiVersion");
+            error("apiVersion", message, format!("add apiVersion: {right}"))
+        } else {
+            let message = format!("Invalid value: {version:?}: there is no {name} of this version");
+            error("apiVersion", message, format!("write {right}"))
+        };
     }
-    if version.split('/').next() != Some(GROUP) {
+    let group = version.split('/').next().unwrap_or_default();
+    let (kinds, is_complete) = Kind::of_group(group);
+    if kinds.is_empty() {
         return Ok(None);
     }
-    if kind.is_empty() {
-        return error(
-            "kind",
-            "Required value: the kind is missing".to_owned(),
-            "add kind: HelmOp".to_owned(),
-        );
+    let names = kinds
+        .iter()
+        .map(|kind| kind.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
+    if name.is_empty() {
+        let message = "Required value: the kind is missing".to_owned();
+        return error("kind", message, format!("add kind: one of {names}"));
     }
-    match alike(kind, Kind::ALL.into_iter().map(Kind::as_str)).first() {
-        Some(meant) => error(
-            "kind",
-            format!("Invalid value: {kind:?}: group {GROUP} has no such kind"),
-            format!("did you mean {meant}?"),
-        ),
-        None => Ok(None),
-    }
+    // A kind of another group too: its version is the next mistake.
+    let fix = match alike(name, Kind::ALL.map(Kind::as_str)).first() {
+        Some(meant) => format!("did you mean {meant}?"),
+        None if is_complete => format!("write one of {names}"),
+        None => return Ok(None),
+    };
+    let message = format!("Invalid value: {name:?}: group {group} has no such kind");
+    error("kind", message, fix)
 }
 
 fn finding(rule: &'static str, span: Span, message: &str, fix: &str) -> Finding {

@@ -82,7 +82,8 @@ pub mod rule {
         rule(
             KIND,
             "The API server has no such kind or version.",
-            "Write apiVersion: fleet.cattle.io/v1alpha1, and kind: HelmOp or Policy.",
+            "Write apiVersion: fleet.cattle.io/v1alpha1 for a HelmOp or Policy, helmops.fleet.cattle.io/v1alpha1 for an AlertProvider, \
+             Alert or Receiver.",
         ),
         rule(
             TYPE,
@@ -92,7 +93,7 @@ pub mod rule {
         rule(
             VALUE,
             "The CRD does not allow the value.",
-            "Use a value that the message lists; kubectl explain helmop.spec shows what is expected.",
+            "Use a value that the message lists; kubectl explain shows what is expected, as in kubectl explain helmop.spec.",
         ),
         rule(
             REQUIRED,

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::{
     files::Input,
+    kind::Kind,
     locate::locate,
-    object::{self, Kind},
-    parallel,
+    object, parallel,
     problem::{Problem, Related, Severity, rule},
     review::{self, Checked},
     schema::Finding,
@@ -33,6 +33,12 @@ pub struct Report {
     pub valid: usize,
     /// How many Policies are in them.
     pub policies: usize,
+    /// The AlertProviders in them.
+    pub alert_providers: Count,
+    /// The Alerts in them.
+    pub alerts: Count,
+    /// The Receivers in them.
+    pub receivers: Count,
     /// How many other objects are in them.
     pub skipped: usize,
     /// How many problems are errors.
@@ -43,24 +49,44 @@ pub struct Report {
     pub problems: Vec<Problem>,
 }
 
-/// A problem, and which file and HelmOp it belongs to.
+/// How many objects of a kind there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// All of them.
+    pub total: usize,
+    /// Those without an error.
+    pub valid: usize,
+}
+
+/// A problem, and which file and object it belongs to.
 struct Entry {
     file: usize,
-    helmop: Option<usize>,
+    object: Option<usize>,
     problem: Problem,
 }
 
 impl Report {
     /// The counts in a line.
     pub fn summary(&self) -> String {
-        let mut parts = vec![format!(
-            "{} of {} valid",
-            self.valid,
-            count(self.helmops, "HelmOp")
-        )];
+        let helmops = Count {
+            total: self.helmops,
+            valid: self.valid,
+        };
+        let mut parts: Vec<_> = [
+            (Kind::HelmOp, helmops),
+            (Kind::AlertProvider, self.alert_providers),
+            (Kind::Alert, self.alerts),
+            (Kind::Receiver, self.receivers),
+        ]
+        .into_iter()
+        .filter(|(_, count)| count.total > 0)
+        .map(|(kind, count)| format!("{} of {} valid", count.valid, kind.count(count.total)))
+        .collect();
+        if parts.is_empty() {
+            parts.push(format!("0 of {} valid", Kind::HelmOp.count(0)));
+        }
         if self.policies > 0 {
-            let word = if self.policies == 1 { "Policy" } else { "Policies" };
-            parts.push(format!("{} {word}", self.policies));
+            parts.push(Kind::Policy.count(self.policies));
         }
         if self.skipped > 0 {
             parts.push(format!("{} skipped", count(self.skipped, "other object")));
@@ -119,17 +145,16 @@ pub fn validate(inputs: &[Input], options: Options<'_>) -> Report {
     for (index, file) in files.iter().enumerate() {
         entries.extend(file.problems.iter().map(|problem| Entry {
             file: index,
-            helmop: None,
+            object: None,
             problem: problem.clone(),
         }));
     }
     let repeated = repeated(&objects);
-    for (index, ((file, object), problems)) in objects.iter().zip(findings).enumerate() {
-        let helmop = (object.object.kind == Kind::HelmOp).then_some(index);
+    for (index, ((file, _), problems)) in objects.iter().zip(findings).enumerate() {
         let duplicate = repeated.get(&index).cloned();
         entries.extend(problems.into_iter().chain(duplicate).map(|problem| Entry {
             file: *file,
-            helmop,
+            object: Some(index),
             problem,
         }));
     }
@@ -142,13 +167,15 @@ pub fn validate(inputs: &[Input], options: Options<'_>) -> Report {
     let denied: BTreeSet<_> = entries
         .iter()
         .filter(|entry| entry.problem.severity == Severity::Error)
-        .filter_map(|entry| entry.helmop)
+        .filter_map(|entry| entry.object)
         .collect();
     let of_kind = |kind| {
-        objects
-            .iter()
-            .filter(|(_, object)| object.object.kind == kind)
-            .count()
+        let of_kind = objects.iter().enumerate();
+        let of_kind = of_kind.filter(|(_, (_, object))| object.object.kind == kind);
+        of_kind.fold(Count::default(), |count, (index, _)| Count {
+            total: count.total + 1,
+            valid: count.valid + usize::from(!denied.contains(&index)),
+        })
     };
     let helmops = of_kind(Kind::HelmOp);
     let of_severity = |severity| {
@@ -160,9 +187,12 @@ pub fn validate(inputs: &[Input], options: Options<'_>) -> Report {
     Report {
         files: files.len(),
         unreadable: files.iter().filter(|file| file.is_unreadable).count(),
-        helmops,
-        valid: helmops - denied.len(),
-        policies: of_kind(Kind::Policy),
+        helmops: helmops.total,
+        valid: helmops.valid,
+        policies: of_kind(Kind::Policy).total,
+        alert_providers: of_kind(Kind::AlertProvider),
+        alerts: of_kind(Kind::Alert),
+        receivers: of_kind(Kind::Receiver),
         skipped: files.iter().map(|file| file.skipped).sum(),
         errors: of_severity(Severity::Error),
         warnings: of_severity(Severity::Warning),

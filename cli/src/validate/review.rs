@@ -1,22 +1,24 @@
 //! What the API server and admission say about an object.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
-use helmops_api::{HelmOp, Policy, WithoutStatus};
+use helmops_api::{Alert, AlertProvider, HelmOp, Policy, Receiver, WithoutStatus};
 use helmops_core::{
     admit::default::DefaultingInput,
     policy::{Policies, pattern_errors},
     reason::Reason,
     validation::{FieldError, FieldErrors},
 };
+use helmops_notify::admit::Validate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
+    kind::Kind,
     locate::{locate, split_path},
     metadata,
-    object::{Kind, Object},
+    object::Object,
     problem::{Severity, rule},
     schema::{self, Finding, SCHEMAS},
 };
@@ -31,8 +33,30 @@ pub enum Decoded {
     HelmOp(Box<HelmOp>),
     /// A Policy.
     Policy(Box<Policy>),
-    /// None of both: a field has the wrong type.
+    /// An object of helmops' own group.
+    Notification(Box<dyn Notification>),
+    /// None of these: a field has the wrong type.
     None,
+}
+
+/// An AlertProvider, an Alert or a Receiver.
+pub trait Notification: fmt::Debug + Send + Sync {
+    /// Its metadata.
+    fn metadata(&self) -> &ObjectMeta;
+
+    /// What admission says about it. Whether it may select objects of other namespaces is decided by a flag of the notifier, so neither
+    /// admission nor a file knows it.
+    fn errors(&self) -> FieldErrors;
+}
+
+impl<K: Validate + fmt::Debug + Send + Sync> Notification for K {
+    fn metadata(&self) -> &ObjectMeta {
+        self.meta()
+    }
+
+    fn errors(&self) -> FieldErrors {
+        Validate::errors(self)
+    }
 }
 
 /// An object that was compared with its schema.
@@ -50,18 +74,10 @@ pub struct Checked {
 
 /// Compares an object with its schema and decodes it. Without a namespace of its own it has that of the flag.
 pub fn check(mut object: Object, namespace: Option<&str>) -> Checked {
-    let of_kind = match object.kind {
-        Kind::HelmOp => &SCHEMAS.helmop,
-        Kind::Policy => &SCHEMAS.policy,
-    };
-    let mut findings = schema::check(
-        of_kind,
-        &object.source,
-        "",
-        &mut object.value,
-        &object.place,
-        None,
-    );
+    let of_kind = SCHEMAS.get(&object.kind);
+    let mut findings = of_kind.map_or_else(Vec::new, |schema| {
+        schema::check(schema, &object.source, "", &mut object.value, &object.place, None)
+    });
     findings.append(&mut object.findings);
     let own = namespace_of(&object.value);
     if let (Some(own), Some(flag)) = (&own, namespace)
@@ -122,7 +138,22 @@ fn decode(object: &mut Object) -> Result<Decoded, serde_json::Error> {
             let policy = serde_json::from_str(&object.value.to_string())?;
             Ok(Decoded::Policy(Box::new(policy)))
         }
+        Kind::AlertProvider => notification::<AlertProvider>(object),
+        Kind::Alert => notification::<Alert>(object),
+        Kind::Receiver => notification::<Receiver>(object),
     }
+}
+
+fn notification<K>(object: &mut Object) -> Result<Decoded, serde_json::Error>
+where
+    K: Validate + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
+{
+    // The API server drops it before it decodes anything.
+    if let Some(fields) = object.value.as_object_mut() {
+        fields.remove("status");
+    }
+    let decoded: K = serde_json::from_str(&object.value.to_string())?;
+    Ok(Decoded::Notification(Box::new(decoded)))
 }
 
 /// The Policies of each namespace. One that the API server would reject is none.
@@ -178,6 +209,11 @@ pub fn review(checked: &Checked, policies: &Policies) -> Vec<Finding> {
                     }),
             );
             findings
+        }
+        Decoded::Notification(notification) => {
+            let mut errors = of_errors(object, &metadata::check(notification.metadata()));
+            errors.extend(of_errors(object, &notification.errors()));
+            combined(checked, errors)
         }
         Decoded::None => checked.findings.clone(),
     }

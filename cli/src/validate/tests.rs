@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::terminal::buffers::Buffers;
 
+mod notifications;
+
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden/validate")
@@ -51,14 +53,14 @@ fn run_command(args: &[&str], has_colors: bool) -> (String, u8) {
     (buffers.out(), code)
 }
 
-/// Runs the command on the golden file.
-fn of_golden(args: &[&str], has_colors: bool) -> (String, u8) {
-    let file = golden("web.yaml").display().to_string();
+/// Runs the command on a golden file.
+fn of_golden(name: &str, args: &[&str], has_colors: bool) -> (String, u8) {
+    let file = golden(name).display().to_string();
     let args: Vec<_> = ["-f", &file].into_iter().chain(args.iter().copied()).collect();
     let (out, code) = run_command(&args, has_colors);
     // As it is named in SARIF, and otherwise.
     let uri = file.replace(' ', "%20");
-    (out.replace(&file, "web.yaml").replace(&uri, "web.yaml"), code)
+    (out.replace(&file, name).replace(&uri, name), code)
 }
 
 #[test]
@@ -70,37 +72,44 @@ fn every_format_has_its_golden_output() {
         ("web.sarif", &["-o", "sarif"]),
         ("web.github", &["-o", "github"]),
         ("web.strict.txt", &["--strict"]),
+        ("alerts.txt", &[]),
+        ("alerts.json", &["-o", "json"]),
+        ("alerts.sarif", &["-o", "sarif"]),
+        ("alerts.github", &["-o", "github"]),
     ] {
-        let (out, code) = of_golden(args, false);
+        let (file, _) = name.split_once('.').unwrap();
+        let (out, code) = of_golden(&format!("{file}.yaml"), args, false);
         assert_eq!(code, 1, "{name}");
         let version = json!(helmops_process::version()).to_string();
         assert_golden(name, &out.replace(&version, "\"VERSION\""));
     }
-    let (out, _) = of_golden(&[], true);
+    let (out, _) = of_golden("web.yaml", &[], true);
     assert!(out.contains("\u{1b}[31merror[InvalidType]\u{1b}[0m"), "{out}");
 }
 
 #[test]
 fn a_log_in_sarif_has_what_the_standard_requires() {
-    let (out, _) = of_golden(&["-o", "sarif"], false);
-    let log: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(log["version"], "2.1.0");
-    let run = &log["runs"][0];
-    let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
-    for result in run["results"].as_array().unwrap() {
-        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
-        assert_eq!(result["ruleId"], rules[index]["id"]);
-        assert!(matches!(result["level"].as_str(), Some("error" | "warning")));
-        let region = &result["locations"][0]["physicalLocation"]["region"];
-        assert!(region["startLine"].as_u64().unwrap() > 0 && region["startColumn"].as_u64().unwrap() > 0);
-        let lines = (region["startLine"].as_u64(), region["endLine"].as_u64());
-        assert!(lines.0 <= lines.1);
-    }
-    for rule in rules {
-        assert!(
-            !rule["shortDescription"]["text"].as_str().unwrap().is_empty(),
-            "{rule}"
-        );
+    for file in ["web.yaml", "alerts.yaml"] {
+        let (out, _) = of_golden(file, &["-o", "sarif"], false);
+        let log: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(log["version"], "2.1.0");
+        let run = &log["runs"][0];
+        let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+        for result in run["results"].as_array().unwrap() {
+            let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+            assert_eq!(result["ruleId"], rules[index]["id"]);
+            assert!(matches!(result["level"].as_str(), Some("error" | "warning")));
+            let region = &result["locations"][0]["physicalLocation"]["region"];
+            assert!(region["startLine"].as_u64().unwrap() > 0 && region["startColumn"].as_u64().unwrap() > 0);
+            let lines = (region["startLine"].as_u64(), region["endLine"].as_u64());
+            assert!(lines.0 <= lines.1);
+        }
+        for rule in rules {
+            assert!(
+                !rule["shortDescription"]["text"].as_str().unwrap().is_empty(),
+                "{rule}"
+            );
+        }
     }
 }
 
@@ -197,14 +206,27 @@ fn errors_of_spec(spec: &str) -> Vec<(&'static str, String)> {
 
 #[test]
 fn a_part_of_the_wrong_type_is_one_mistake() {
+    let helm = "{repo: 'https://h', chart: c, version: 1.2.3}";
     for (spec, field) in [
-        ("5", "spec"),
+        ("5".to_owned(), "spec"),
         (
-            "{helm: {repo: 'https://h', chart: c, version: 1.2.3}, targets: [5, {clusterSelector: {}}]}",
+            format!("{{helm: {helm}, targets: [5, {{clusterSelector: {{}}}}]}}"),
             "spec.targets[0]",
         ),
+        (
+            format!("{{helm: {helm}, targets: [{{clusterSelector: {{}}}}, [], {{clusterSelector: {{}}}}]}}"),
+            "spec.targets[1]",
+        ),
+        (
+            "{helm: {repo: 'https://h', chart: c, version: 1.2.3, valuesFrom: [x]}, targets: [{clusterSelector: {}}]}".to_owned(),
+            "spec.helm.valuesFrom[0]",
+        ),
+        (
+            "{helm: {repo: 'https://h', chart: c, version: 1.2.3, valuesFiles: [a, 3]}, targets: [{clusterSelector: {}}]}".to_owned(),
+            "spec.helm.valuesFiles[1]",
+        ),
     ] {
-        assert_eq!(errors_of_spec(spec), [("InvalidType", field.to_owned())]);
+        assert_eq!(errors_of_spec(&spec), [("InvalidType", field.to_owned())], "{spec}");
     }
     // The other parts are checked nevertheless.
     let both = "{helm: {repo: 'https://h', chart: c, version: lates}, targets: [5, {clusterSelector: {}}]}";

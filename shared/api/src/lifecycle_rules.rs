@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::limits::field_of;
+use super::{limits::field_of, schema};
 
 const NO_ROLLBACK: (&str, &str) = (
     "!has(self.remediation) || self.remediation != 'rollback'",
@@ -26,7 +26,7 @@ const ATOMIC: (&str, &str) = (
      lifecycle.upgrade.remediation: rollback",
 );
 const DURATION: (&str, &str) = (
-    "self == '0' || self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$')",
+    schema::DURATION,
     "must be a valid Go duration such as 30s, 5m or 1h30m",
 );
 

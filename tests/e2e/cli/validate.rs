@@ -104,6 +104,47 @@ async fn what_validate_rejects_is_rejected_by_the_api_server() {
 }
 
 #[tokio::test]
+async fn what_validate_rejects_of_notifications_is_rejected_by_the_api_server() {
+    let suite = suite().await;
+    let namespace = TestNamespace::create(&suite.bed, "validate-notifications")
+        .await
+        .unwrap();
+    let mistakes = helmops_mistakes::notifications();
+    for kind in ["AlertProvider", "Alert", "Receiver"] {
+        assert!(mistakes.iter().any(|mistake| mistake.kind == kind), "{kind}");
+    }
+    for mistake in mistakes {
+        let text = mistake.manifest().to_string();
+        let path = mistake.path();
+        let dry = ["create", "--dry-run=server", "--filename=-"];
+        let denied = namespace.kubectl().run_with_input(&dry, &text).await.unwrap();
+        assert!(!denied.status.success(), "{text} was accepted");
+        assert!(
+            denied.stderr.contains(&format!("{path}: ")),
+            "{path}: {}",
+            denied.stderr
+        );
+
+        let output = validate(&suite.bed.tools.kubectl(), &["-o", "json", "-f", "-"], &text).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let report: Value = serde_json::from_str(&output.stdout).unwrap();
+        let [problem] = &**report["problems"].as_array().unwrap() else {
+            panic!("{report}");
+        };
+        let (field, message) = (
+            problem["field"].as_str().unwrap(),
+            problem["message"].as_str().unwrap(),
+        );
+        assert_eq!(field, path, "{report}");
+        assert!(
+            format!("{field}: {message}").starts_with(&mistake.error),
+            "{report}"
+        );
+        assert!(problem["line"].as_u64().is_some_and(|line| line > 0), "{report}");
+    }
+}
+
+#[tokio::test]
 async fn the_shipped_examples_are_valid() {
     let kubectl = suite().await.bed.tools.kubectl();
     let examples = helmops_bed::helmops::manifests().join("examples");

@@ -1,4 +1,4 @@
-//! Alerts and AlertProviders with mistakes.
+//! AlertProviders, Alerts and Receivers with mistakes.
 
 use std::path::Path;
 
@@ -27,8 +27,7 @@ async fn kubectl_apply_of_a_mistake_gets_the_exact_error() {
         let (kind, printed) = (mistake.kind, output.stderr);
         // The API server checks the schema first, and reports each error on a line of its own.
         let expected = if mistake.is_in_schema() {
-            let (path, _) = mistake.error.split_once(": ").unwrap();
-            format!("{path}: Too ")
+            format!("{}: Too ", mistake.path())
         } else {
             format!("The {kind} \"wrong\" is invalid: {}", mistake.error)
         };
@@ -37,9 +36,13 @@ async fn kubectl_apply_of_a_mistake_gets_the_exact_error() {
             "{printed}"
         );
     }
-    let valid =
-        json!({ "providerRef": { "name": "chat" }, "eventSources": [{ "kind": "HelmOp", "name": "*" }] });
-    fixture.apply(&own("Alert", "valid", &valid)).await;
+    // Each is a duration for admission, so it must be one for the schema too.
+    for wait in ["5s", ".5s", "5.s", "+5s", "5\u{b5}s", "5\u{3bc}s"] {
+        let valid = json!({
+            "providerRef": { "name": "chat" }, "eventSources": [{ "kind": "HelmOp", "name": "*" }], "grouping": { "wait": wait },
+        });
+        fixture.apply(&own("Alert", "valid", &valid)).await;
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! HelmOps, Alerts and AlertProviders that admission rejects: one table for the tests of the core, of `kubectl helmop validate` and of the cluster.
+//! HelmOps, AlertProviders, Alerts and Receivers that admission rejects: one table for the tests of the core, of `kubectl helmop validate`
+//! and of the cluster.
 //!
 //! Each mistake has the errors that are expected: path, reason (its name, because the core's own tests use this table) and words of the
 //! message.

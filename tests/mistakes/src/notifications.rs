@@ -1,6 +1,10 @@
-//! Alerts and AlertProviders that admission rejects.
+//! AlertProviders, Alerts and Receivers that admission rejects.
 
-use serde_json::{Value, json};
+use helmops_api::{
+    limits::{Limit, Measure},
+    notifications::limits,
+};
+use serde_json::{Map, Value, json};
 
 /// An object of notifications that admission rejects.
 #[derive(Clone, Debug)]
@@ -10,7 +14,7 @@ pub struct NotificationMistake {
     /// Its spec.
     pub spec: Value,
     /// The start of the only error, with path, value and fix.
-    pub error: &'static str,
+    pub error: String,
 }
 
 impl NotificationMistake {
@@ -21,6 +25,11 @@ impl NotificationMistake {
         })
     }
 
+    /// The path of the field that the error is about.
+    pub fn path(&self) -> &str {
+        self.error.split_once(": ").map_or("", |(path, _)| path)
+    }
+
     /// Whether it is about a limit that the schema of the CRD has too: the API server checks that first.
     pub fn is_in_schema(&self) -> bool {
         self.error.contains(": Too ") && !self.error.starts_with("spec.eventMetadata[")
@@ -29,23 +38,58 @@ impl NotificationMistake {
 
 /// All mistakes.
 pub fn notifications() -> Vec<NotificationMistake> {
-    let alerts = alerts().into_iter().map(|(over, error)| {
-        let mut spec =
-            json!({ "providerRef": { "name": "chat" }, "eventSources": [{ "kind": "HelmOp", "name": "*" }] });
-        for (key, value) in over.as_object().into_iter().flatten() {
-            spec[key] = value.clone();
+    let alert =
+        json!({ "providerRef": { "name": "chat" }, "eventSources": [{ "kind": "HelmOp", "name": "*" }] });
+    let provider = json!({ "type": "generic", "address": "https://a" });
+    let receiver = json!({ "type": "github", "secretRef": { "name": "token" } });
+    let mut all = Vec::new();
+    for (kind, valid, rows, limits) in [
+        ("Alert", alert, alerts(), limits::OF_ALERT),
+        ("AlertProvider", provider, providers(), limits::OF_ALERT_PROVIDER),
+        ("Receiver", receiver, receivers(), limits::OF_RECEIVER),
+    ] {
+        let rows = rows
+            .into_iter()
+            .map(|(over, error)| (over, error.to_owned()))
+            .chain(limits.iter().map(|limit| exceeding(limit, limits)));
+        all.extend(rows.map(|(over, error)| {
+            let mut spec = valid.clone();
+            for (key, value) in over.as_object().into_iter().flatten() {
+                spec[key] = value.clone();
+            }
+            NotificationMistake { kind, spec, error }
+        }));
+    }
+    all
+}
+
+/// A field that exceeds its limit by one, and the error.
+fn exceeding((path, measure, max): &Limit, limits: &[Limit]) -> (Value, String) {
+    let size = max + 1;
+    let (value, excess) = match measure {
+        Measure::Length => (json!("a".repeat(size)), format!("Too long: {size} bytes")),
+        Measure::Entries => {
+            let entries = (0..size).map(|index| (format!("k{index}"), json!("")));
+            let entries: Map<_, _> = entries.collect();
+            (entries.into(), format!("Too many: {size} entries"))
         }
-        ("Alert", spec, error)
-    });
-    let providers = providers().into_iter();
-    let providers = providers.map(|(spec, error)| ("AlertProvider", spec, error));
-    let all = alerts.chain(providers);
-    all.map(|(kind, spec, error)| NotificationMistake { kind, spec, error })
-        .collect()
+        Measure::Items => {
+            let is_of_texts = limits.iter().any(|(other, ..)| *other == format!("{path}[]"));
+            let item = if is_of_texts { json!("a") } else { json!({}) };
+            (vec![item; size].into(), format!("Too many: {size} items"))
+        }
+    };
+    let over = path
+        .rsplit('.')
+        .fold(value, |value, step| match step.strip_suffix("[]") {
+            Some(list) => json!({ list: [value] }),
+            None => json!({ step: value }),
+        });
+    let path = path.replace("[]", "[0]");
+    (over, format!("spec.{path}: {excess}; at most {max} are allowed"))
 }
 
 fn alerts() -> Vec<(Value, &'static str)> {
-    let long = "x".repeat(513);
     vec![
         (
             json!({ "providerRef": {} }),
@@ -84,16 +128,16 @@ fn alerts() -> Vec<(Value, &'static str)> {
             "spec.eventSources[0].matchLabels: Invalid value: \"a b\": not a key",
         ),
         (
+            json!({ "eventSources": [{ "kind": "HelmOp", "name": "*", "matchLabels": { "a": "b c" } }] }),
+            "spec.eventSources[0].matchLabels[a]: Invalid value: \"b c\": not a label value",
+        ),
+        (
             json!({ "inclusionList": ["ok", "(web"] }),
             "spec.inclusionList[1]: Invalid value: \"(web\": error parsing regexp: missing closing )",
         ),
         (
             json!({ "exclusionList": ["(\\pL{100}){10}"] }),
             "spec.exclusionList[0]: Invalid value",
-        ),
-        (
-            json!({ "exclusionList": [long] }),
-            "spec.exclusionList[0]: Too long: 513 bytes; at most 512 are allowed",
         ),
         (
             json!({ "eventMetadata": { "a": "x".repeat(1025) } }),
@@ -121,15 +165,15 @@ fn alerts() -> Vec<(Value, &'static str)> {
 fn providers() -> Vec<(Value, &'static str)> {
     vec![
         (
-            json!({ "address": "https://a" }),
+            json!({ "type": "" }),
             "spec.type: Required value: supported types: generic, generic-hmac, slack",
         ),
         (
-            json!({ "type": "pagerduty", "address": "https://a" }),
+            json!({ "type": "pagerduty" }),
             "spec.type: Unsupported value: \"pagerduty\": supported types: generic",
         ),
         (
-            json!({ "type": "generic" }),
+            json!({ "address": "" }),
             "spec.address: Required value: set it, or name a Secret",
         ),
         (
@@ -141,28 +185,89 @@ fn providers() -> Vec<(Value, &'static str)> {
             "spec.address: Invalid value: \"ftp://hooks.slack.com/…\": only https:// and http:// are supported",
         ),
         (
-            json!({ "type": "generic", "address": "https://u:geheim@a" }),
+            json!({ "address": "https://u:geheim@a" }),
             "spec.address: Invalid value: \"https://a\": it has a user or a password",
         ),
         (
-            json!({ "type": "discord", "address": "https://a", "channel": "#ops" }),
+            json!({ "type": "discord", "channel": "#ops" }),
             "spec.channel: Forbidden: \"#ops\": type discord has no channel; remove it",
         ),
         (
-            json!({ "type": "generic", "address": "https://a", "username": "me" }),
+            json!({ "username": "me" }),
             "spec.username: Forbidden: \"me\": type generic has no name of a sender; remove it",
         ),
         (
-            json!({ "type": "generic-hmac", "address": "https://a" }),
+            json!({ "type": "generic-hmac" }),
             "spec.secretRef: Required value: type generic-hmac signs",
         ),
         (
-            json!({ "type": "generic", "address": "https://a", "certSecretRef": { "name": "" } }),
+            json!({ "certSecretRef": { "name": "" } }),
             "spec.certSecretRef.name: Required value: name the object",
         ),
         (
-            json!({ "type": "generic", "address": "https://a", "timeout": "1h" }),
+            json!({ "timeout": "1h" }),
             "spec.timeout: Invalid value: \"1h\": too short or too long; use 1s to 5m",
+        ),
+    ]
+}
+
+fn receivers() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            json!({ "type": "" }),
+            "spec.type: Required value: supported types: harbor, dockerhub, quay",
+        ),
+        (
+            json!({ "type": "Harbor" }),
+            "spec.type: Unsupported value: \"Harbor\": supported types: harbor, dockerhub, quay",
+        ),
+        (
+            json!({ "secretRef": {} }),
+            "spec.secretRef.name: Required value: name the object",
+        ),
+        (
+            json!({ "secretRef": { "name": "To Ken" } }),
+            "spec.secretRef.name: Invalid value: \"To Ken\": not a DNS name",
+        ),
+        (
+            json!({ "type": "harbor", "events": ["PUSH_ARTIFACT"] }),
+            "spec.events: Forbidden: \"PUSH_ARTIFACT\": requests of type harbor do not name their event",
+        ),
+        (
+            json!({ "events": ["package", ""] }),
+            "spec.events[1]: Required value: name an event, such as package",
+        ),
+        (
+            json!({ "type": "gitlab", "events": [" "] }),
+            "spec.events[0]: Required value: name an event, such as Pipeline Hook",
+        ),
+        (
+            json!({ "type": "cdevents", "events": [""] }),
+            "spec.events[0]: Required value: name an event, such as dev.cdevents.artifact.published",
+        ),
+        (
+            json!({ "events": ["push", "package", "push"] }),
+            "spec.events[2]: Invalid value: \"push\": the event is in the list already; remove it",
+        ),
+        (
+            json!({ "resources": [{ "name": "*" }, {}] }),
+            "spec.resources[1].name: Required value: the name of a HelmOp, or \"*\" for all",
+        ),
+        (
+            json!({ "resources": [{ "name": "web*" }] }),
+            "spec.resources[0].name: Invalid value: \"web*\": not a DNS name",
+        ),
+        (
+            json!({ "resources": [{ "name": "*", "namespace": "a.b" }] }),
+            "spec.resources[0].namespace: Invalid value: \"a.b\": not a DNS label",
+        ),
+        (
+            json!({ "resources": [{ "name": "*", "matchLabels": { "a b": "c" } }] }),
+            "spec.resources[0].matchLabels: Invalid value: \"a b\": not a key",
+        ),
+        (
+            json!({ "resources": [{ "name": "*", "matchLabels": { "a": "b c" } }] }),
+            "spec.resources[0].matchLabels[a]: Invalid value: \"b c\": not a label value",
         ),
     ]
 }

@@ -10,6 +10,7 @@ use helmops_api::crds;
 use serde_json::Value;
 
 pub use self::check::{Finding, check};
+use super::kind::Kind;
 
 /// The type that a schema demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,42 +48,39 @@ pub struct Schema {
     max_properties: Option<u64>,
 }
 
-/// The schemas of the kinds that are validated.
-#[derive(Debug)]
-pub struct Schemas {
-    /// Of HelmOps.
-    pub helmop: Schema,
-    /// Of Policies.
-    pub policy: Schema,
-}
+/// The schema of each kind that is validated. They are built when the first object is validated.
+pub static SCHEMAS: LazyLock<BTreeMap<Kind, Schema>> = LazyLock::new(|| {
+    let schemas = Kind::ALL.into_iter().zip(of_kinds());
+    schemas
+        .map(|(kind, schema)| (kind, Schema::from_value(&schema)))
+        .collect()
+});
 
-/// The schemas; they are built when the first object is validated.
-pub static SCHEMAS: LazyLock<Schemas> = LazyLock::new(|| {
-    let crds = crds::all().unwrap_or_default();
-    let of = |file: &str| {
-        let crd = crds.iter().find(|(name, _)| *name == file);
-        let versions = crd
-            .map(|(_, crd)| crd.spec.versions.as_slice())
-            .unwrap_or_default();
-        let schema = versions.first().and_then(|version| version.schema.as_ref());
-        serde_json::to_value(schema.and_then(|schema| schema.open_api_v3_schema.as_ref())).unwrap_or_default()
-    };
-    let (mut helmop, mut policy) = (of("helmops.yaml"), of("policies.yaml"));
-    // The API server drops the status of an object that is applied.
-    if let Some(status) = helmop.pointer_mut("/properties/status") {
-        *status = serde_json::json!({ "x-kubernetes-preserve-unknown-fields": true });
-    }
-    for schema in [&mut helmop, &mut policy] {
+/// The schemas of all kinds, in their order, for objects as users write them.
+fn of_kinds() -> [Value; Kind::ALL.len()] {
+    let crds: Vec<_> = [crds::all(), crds::of_notifications()]
+        .into_iter()
+        .flat_map(Result::unwrap_or_default)
+        .map(|(_, crd)| crd.spec)
+        .collect();
+    Kind::ALL.map(|kind| {
+        let crd = crds
+            .iter()
+            .find(|crd| crd.names.kind == kind.as_str() && crd.group == kind.group());
+        let version = crd.and_then(|crd| crd.versions.first());
+        let schema = version.and_then(|version| version.schema.as_ref()?.open_api_v3_schema.as_ref());
+        let mut schema = serde_json::to_value(schema).unwrap_or_default();
+        // The API server drops the status of an object that is applied.
+        if let Some(status) = schema.pointer_mut("/properties/status") {
+            *status = serde_json::json!({ "x-kubernetes-preserve-unknown-fields": true });
+        }
         // CRDs have none of metadata: it is the same for all kinds.
         if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
             *metadata = super::metadata::schema();
         }
-    }
-    Schemas {
-        helmop: Schema::from_value(&helmop),
-        policy: Schema::from_value(&policy),
-    }
-});
+        schema
+    })
+}
 
 impl Schema {
     /// Reads a structural schema.
@@ -163,13 +161,14 @@ mod tests {
 
     fn keywords_and_rules() -> (BTreeSet<String>, BTreeSet<String>) {
         let (mut keywords, mut rules) = (BTreeSet::new(), BTreeSet::new());
-        for (name, crd) in crds::all().unwrap() {
-            if name == "bundles.yaml" {
-                continue;
-            }
-            let crd = serde_json::to_value(crd).unwrap();
-            let mut schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone();
-            schema["properties"].as_object_mut().unwrap().remove("status");
+        for schema in of_kinds() {
+            assert!(
+                schema
+                    .pointer("/properties/spec")
+                    .or(schema.pointer("/properties/helmOp"))
+                    .is_some(),
+                "{schema}"
+            );
             walk(&schema, &mut keywords, &mut rules);
         }
         (keywords, rules)

@@ -1,4 +1,4 @@
-use helmops_api::{Alert, AlertProvider};
+use helmops_api::{Alert, AlertProvider, Receiver};
 use serde_json::{Value, json};
 
 use super::*;
@@ -57,15 +57,16 @@ fn valid_objects_have_no_errors() {
 #[test]
 fn errors_name_field_value_and_fix_and_no_credential() {
     let mistakes = helmops_mistakes::notifications();
-    assert!(mistakes.len() > 25, "{}", mistakes.len());
+    assert!(mistakes.len() > 65, "{}", mistakes.len());
     for mistake in mistakes {
         let object = mistake.manifest().to_string();
         let errors = match mistake.kind {
             "Alert" => serde_json::from_str::<Alert>(&object).unwrap().errors(),
+            "Receiver" => serde_json::from_str::<Receiver>(&object).unwrap().errors(),
             _ => serde_json::from_str::<AlertProvider>(&object).unwrap().errors(),
         };
         let error = one(&errors);
-        assert!(error.starts_with(mistake.error), "{error}");
+        assert!(error.starts_with(&mistake.error), "{error}");
         assert!(!error.contains("geheim"), "{error}");
     }
 }
@@ -119,4 +120,44 @@ fn a_stored_object_stays_editable() {
     let mut deleted = alert(&json!({ "eventSeverity": "warn" }));
     deleted.metadata.deletion_timestamp = serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap();
     assert_eq!(review(&deleted, || None), Decision::default());
+}
+
+/// The API server evaluates the rule of the CRD before it calls the webhook.
+#[test]
+fn the_crds_accept_every_duration_that_admission_accepts() {
+    let (_, rule) = helmops_api::schema::DURATION.split_once("matches(r'").unwrap();
+    let expression = gotmpl::regexp::rewrite(rule.strip_suffix("')").unwrap()).unwrap();
+    let expression = regex::Regex::new(&expression).unwrap();
+    for text in [
+        "1h",
+        "1h30m",
+        "0s",
+        "0",
+        ".5s",
+        "5.s",
+        "1.5h.5m",
+        "+5m",
+        "5ns",
+        "5us",
+        "5\u{b5}s",
+        "5\u{3bc}s",
+        "5ms",
+        "",
+        "5",
+        "-5s",
+        "+-5s",
+        ".s",
+        "1..5s",
+        "1 minute",
+        "1d",
+        "1w",
+        "5s ",
+        " 5s",
+        "s",
+        "1h5",
+        "١s",
+    ] {
+        let is_accepted = text == "0" || expression.is_match(text);
+        assert_eq!(is_accepted, go_duration::parse(text).is_ok(), "{text:?}");
+    }
 }
