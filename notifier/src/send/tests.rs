@@ -127,6 +127,12 @@ impl Rig {
         until(&format!("{name} to be {reason}"), is).await
     }
 
+    /// Waits until the condition `Ready` of an AlertProvider has this reason.
+    async fn provider_is(&self, name: &str, reason: &str) {
+        let is = || (self.api.ready("alertproviders", name)["reason"] == reason).then_some(());
+        until(&format!("AlertProvider {name} to be {reason}"), is).await;
+    }
+
     /// Waits until the failure is recorded as delivered.
     async fn delivered(&self, name: &str) -> Value {
         let status = || Some(self.api.status("alerts", name)).filter(|status| status["delivered"] == 1);
@@ -224,6 +230,10 @@ async fn a_message_that_is_not_accepted_is_kept_and_delivered_once_later() {
             message.contains(case.message) && !message.contains("geheim"),
             "{shown}: {message}"
         );
+        let is_of_provider = matches!(subject, Subject::Provider(_));
+        if is_of_provider {
+            rig.provider_is("x", "DeliveryFailed").await;
+        }
         assert_eq!(
             (&status["undelivered"], &status["reported"]),
             (&json!(1), &Value::Null),
@@ -251,6 +261,9 @@ async fn a_message_that_is_not_accepted_is_kept_and_delivered_once_later() {
         );
         rig.alert_is("x", "Ready").await;
         rig.change(Work::Alert(key("a", "x"))).await;
+        if !is_of_provider {
+            assert_eq!(rig.api.ready("alertproviders", "x")["reason"], "Ready", "{shown}");
+        }
         let registry = rig.registry.clone();
         rig.stop().await;
         assert_eq!(server.received().len(), 2, "{shown}: delivered once");
@@ -280,6 +293,7 @@ async fn an_endpoint_that_is_back_gets_the_message_after_the_backoff() {
     server.behave(Reply::status(200));
     rig.delivered("x").await;
     rig.alert_is("x", "Ready").await;
+    rig.provider_is("x", "Ready").await;
     rig.stop().await;
     assert_eq!(server.received().len(), 2);
 }
