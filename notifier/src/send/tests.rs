@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The first delay after a failure, with its jitter.
-const FIRST: std::ops::RangeInclusive<Duration> = Duration::from_millis(3_000)..=Duration::from_secs(5);
+const FIRST: std::ops::RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(5);
 /// The delay after a rejection.
 const LONGEST: std::ops::RangeInclusive<Duration> = Duration::from_mins(14)..=Duration::from_mins(15);
 
@@ -44,11 +44,11 @@ impl Rig {
         } = parts(&api, stop.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(sender.run(Arc::clone(&context), stop.clone()));
-        let (changed, mut changes) = mpsc::channel(1_000);
+        let (changed, mut triggers) = mpsc::channel(1_000);
         let (of_loops, stopped) = (Arc::clone(&context), stop.clone());
         tasks.spawn(async move {
             let triggers = stream::select(
-                stream::poll_fn(move |task| changes.poll_recv(task)),
+                stream::poll_fn(move |task| triggers.poll_recv(task)),
                 stream::poll_fn(move |task| sent.poll_recv(task)),
             );
             let depth = of_loops.metrics.reconciles.queue_depth.clone();
@@ -185,7 +185,7 @@ fn cases() -> Vec<Case> {
         result: "rejected",
         message,
     };
-    let minute = Duration::from_secs(115)..=Duration::from_secs(120);
+    let minute = Duration::from_secs(115)..=Duration::from_mins(2);
     vec![
         transient(Reply::status(500), "status 500"),
         transient(Reply::status(503), "status 503"),

@@ -218,7 +218,8 @@ async fn a_document_is_read_completely() {
 /// A part of a document is none: half of a set of keys must not replace all of it.
 #[tokio::test]
 async fn a_document_that_is_not_complete_is_an_error() {
-    let cases: [(&str, fn() -> Reply, &str); 7] = [
+    type MakeReply = fn() -> Reply;
+    let cases: [(&str, MakeReply, &str); 7] = [
         ("an error", || response(500, &[], "geheim"), "status 500"),
         (
             "a redirect",
