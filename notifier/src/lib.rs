@@ -20,6 +20,8 @@ mod receiver;
 mod reference;
 mod run;
 mod send;
+#[cfg(test)]
+mod testing;
 mod watch;
 mod work;
 mod writes;

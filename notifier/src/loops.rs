@@ -68,7 +68,7 @@ pub async fn run(
 }
 
 /// How long changes of an object are collected before it is reconciled.
-const fn debounce_for(work: &Work) -> Duration {
+pub const fn debounce_for(work: &Work) -> Duration {
     match work {
         Work::Alert(_) => ALERT_DEBOUNCE,
         Work::Provider(_) | Work::Receiver(_) => DEBOUNCE,
@@ -91,7 +91,7 @@ fn forget_failures(work: &Work, context: &Context) {
 }
 
 /// Dispatches an object to the reconciler of its kind.
-async fn reconcile(work: Work, permit: WorkerPermit, context: Arc<Context>) -> RequeueAfter {
+pub async fn reconcile(work: Work, permit: WorkerPermit, context: Arc<Context>) -> RequeueAfter {
     let context = &*context;
     match work {
         Work::Alert(key) => reconciler::reconcile(&Alerts { context }, &key, permit).await,

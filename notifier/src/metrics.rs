@@ -72,6 +72,7 @@ pub struct Metrics {
     pub reconciles: ReconcileMetrics,
     pushes: IntCounter,
     polls: IntCounter,
+    google_keys: IntCounterVec,
     messages: IntCounterVec,
     duration: Histogram,
     undelivered: IntGauge,
@@ -111,7 +112,16 @@ impl Metrics {
             "helmops_notifier_requested_polls_total",
             "Polls of HelmOps that were requested for pushes.",
         )?;
+        let google_keys = Opts::new(
+            "helmops_notifier_google_key_fetches_total",
+            "Attempts to fetch and publish the keys of Google, for Receivers of type gcr, by result (success, error).",
+        );
+        let google_keys = registered(registry, IntCounterVec::new(google_keys, &["result"])?)?;
+        for is_success in [true, false] {
+            google_keys.with_label_values(&[fetched(is_success)]);
+        }
         Ok(Self {
+            google_keys,
             pushes: registered(registry, pushes)?,
             polls: registered(registry, polls)?,
             reconciles: ReconcileMetrics::register(registry, &[ALERTS, PROVIDERS, RECEIVERS])?,
@@ -129,6 +139,11 @@ impl Metrics {
     pub fn handled(&self, pushes: usize, polls: usize) {
         self.pushes.inc_by(pushes.try_into().unwrap_or(u64::MAX));
         self.polls.inc_by(polls.try_into().unwrap_or(u64::MAX));
+    }
+
+    /// Counts an attempt to fetch the keys of Google.
+    pub fn fetched_google_keys(&self, is_success: bool) {
+        self.google_keys.with_label_values(&[fetched(is_success)]).inc();
     }
 
     /// Counts a message that was sent.
@@ -149,4 +164,8 @@ impl Metrics {
         }
         self.undelivered.set(all.values().sum());
     }
+}
+
+const fn fetched(is_success: bool) -> &'static str {
+    if is_success { "success" } else { "error" }
 }

@@ -9,7 +9,10 @@ use helmops_core::{
     reason::Reason,
     status::{ConditionState, ConditionType, set_condition},
 };
-use helmops_notify::alert::{Message, Plan, Reported};
+use helmops_notify::{
+    admit::Format,
+    alert::{Message, Plan, Reported},
+};
 use k8s_openapi::jiff::Timestamp;
 
 use super::standing::Standing;
@@ -55,17 +58,33 @@ pub fn fill(status: &mut AlertStatus, observation: &Observation<'_>) {
     status.undelivered_messages = listed
         .map(|message| undelivered(message, &before, &time))
         .collect();
-    let condition = match standing {
-        Standing::Sending { .. } if plan.is_full => ConditionState::False(
+    let condition = condition(standing, plan, reported);
+    let conditions = &mut status.conditions;
+    set_condition(conditions, ConditionType::Ready, &condition, *generation, &time);
+}
+
+/// The condition `Ready`: what is true now.
+fn condition(standing: &Standing, plan: &Plan, reported: &Reported) -> ConditionState {
+    let is_failing = match standing {
+        // A failure of an endpoint concerns an Alert that has something for it. An Alertmanager forgets what is not repeated.
+        Standing::Failing { format, .. } => {
+            !plan.messages.is_empty() || (*format == Format::Alertmanager && reported.failing() > 0)
+        }
+        Standing::Sending { .. } => false,
+        Standing::Blocked { .. } | Standing::Invalid(_) => true,
+    };
+    if is_failing {
+        standing.condition()
+    } else if plan.is_full {
+        ConditionState::False(
             Reason::TooManyObjects,
             "more objects fail than status.reported has room for; further failures are not reported: make several Alerts of it, by \
              namespaces or labels"
                 .to_owned(),
-        ),
-        standing => standing.condition(),
-    };
-    let conditions = &mut status.conditions;
-    set_condition(conditions, ConditionType::Ready, &condition, *generation, &time);
+        )
+    } else {
+        ConditionState::True(Reason::Ready)
+    }
 }
 
 /// An entry of the list. It keeps its time.
@@ -92,7 +111,6 @@ mod tests {
     use helmops_api::notifications::ReportedObject;
     use helmops_kube::key;
     use helmops_notify::{
-        admit::Format,
         alert::{After, Event, Subject},
         source::ObjectId,
     };
@@ -139,8 +157,12 @@ mod tests {
     }
 
     fn failing() -> Standing {
+        failing_as(Format::Generic)
+    }
+
+    fn failing_as(format: Format) -> Standing {
         Standing::Failing {
-            format: Format::Generic,
+            format,
             provider: key("a", "chat"),
             condition: ConditionState::False(Reason::DeliveryFailed, "why".to_owned()),
             wait: Duration::ZERO,
@@ -192,5 +214,30 @@ mod tests {
         };
         filled(&mut status, &sending, vec![message(&["web"], "R")], 0);
         assert_eq!((status.undelivered, &*status.conditions[0].status), (0, "True"));
+    }
+
+    /// The endpoint may be there again: nothing has been sent to it since.
+    #[test]
+    fn an_alert_has_failed_while_a_message_waits() {
+        let ready = |standing: &Standing, messages| {
+            let mut status = AlertStatus::default();
+            filled(&mut status, standing, messages, 0);
+            (status.undelivered, status.conditions[0].reason.clone())
+        };
+        assert_eq!(
+            ready(&failing(), vec![message(&["web"], "R")]),
+            (1, "DeliveryFailed".to_owned())
+        );
+        assert_eq!(ready(&failing(), Vec::new()), (0, "Ready".to_owned()));
+        // What fires has to be repeated, and could not be.
+        assert_eq!(
+            ready(&failing_as(Format::Alertmanager), Vec::new()),
+            (0, "DeliveryFailed".to_owned())
+        );
+        let blocked = Standing::Blocked {
+            format: Format::Generic,
+            condition: ConditionState::False(Reason::ProviderNotFound, "why".to_owned()),
+        };
+        assert_eq!(ready(&blocked, Vec::new()), (0, "ProviderNotFound".to_owned()));
     }
 }

@@ -1,14 +1,21 @@
 //! The public keys of Google, which verify the requests of Pub/Sub. The exposed process has no connection to the internet, so they are
 //! fetched here.
+//!
+//! Without keys, the exposed process refuses all requests to Receivers of type `gcr`. Keys that were fetched once stay until others
+//! replace them: Google publishes a key days before it is used, so an outage of some hours refuses nothing.
 
 use std::{sync::Arc, time::Duration};
 
-use helmops_notify::push::{GoogleKeys, ReceiverType};
+use helmops_core::{reason::Reason, status::ConditionState};
+use helmops_fetch::{PostError, Poster};
+use helmops_notify::push::{GoogleKeys, KeysError, ReceiverType};
 use helmops_process::OnChange;
+use thiserror::Error;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::error::ReceiverError;
 use crate::context::Context;
 
 /// How often the keys are fetched. Google publishes a key days before it is used.
@@ -23,28 +30,44 @@ const CHECK: Duration = Duration::from_secs(5);
 /// Maximum time of a request.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Why there are no new keys.
+#[derive(Debug, Error)]
+pub enum GoogleKeysError {
+    /// They cannot be fetched.
+    #[error(transparent)]
+    Fetch(#[from] PostError),
+    /// The response has none.
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+    /// They cannot be published.
+    #[error(transparent)]
+    Publish(#[from] ReceiverError),
+}
+
 /// Keeps the keys up to date while a Receiver needs them and this replica is the leader, until `stop`.
 pub async fn keep(context: Arc<Context>, url: Url, stop: CancellationToken) {
     let mut next = Instant::now();
+    let mut is_published = false;
     let mut logged = OnChange::default();
     while stop.run_until_cancelled(sleep(CHECK)).await.is_some() {
-        let is_leader = context.leadership.remaining().is_some();
-        if !is_leader || Instant::now() < next || !is_needed(&context) {
+        if context.leadership.remaining().is_none() || !is_needed(&context) {
             continue;
         }
-        let result = stop.run_until_cancelled(publish(&context, &url)).await;
-        match result {
-            None => return,
-            Some(Ok(())) => {
-                logged.record(None);
-                next = Instant::now() + INTERVAL;
-            }
-            Some(Err(error)) => {
-                next = Instant::now() + RETRY;
-                if logged.record(Some(error.clone())) {
-                    tracing::warn!(%url, error, "cannot publish the keys of Google; Receivers of type gcr refuse requests");
-                }
-            }
+        // Someone may have deleted the Secret.
+        let are_lost = is_published && !context.published.has_google_keys().await;
+        if Instant::now() < next && !are_lost {
+            continue;
+        }
+        let Some(result) = stop.run_until_cancelled(publish(&context, &url)).await else {
+            return;
+        };
+        is_published = result.is_ok();
+        next = Instant::now() + if is_published { INTERVAL } else { RETRY };
+        let error = result.err().map(|error| error.to_string());
+        if logged.record(error.clone())
+            && let Some(error) = error
+        {
+            tracing::warn!(%url, error, "cannot publish the keys of Google; Receivers of type gcr accept no newer keys, and nothing without keys");
         }
     }
 }
@@ -56,11 +79,51 @@ fn is_needed(context: &Context) -> bool {
     })
 }
 
-async fn publish(context: &Context, url: &Url) -> Result<(), String> {
-    let keys = context.poster.get(url.clone(), TIMEOUT).await;
-    let keys = keys.map_err(|error| error.to_string())?;
-    // Others would replace keys that work.
-    GoogleKeys::parse(&keys).map_err(|error| error.to_string())?;
-    let published = context.published.set_google_keys(&keys).await;
-    published.map_err(|error| error.to_string())
+/// Fetches and publishes the keys once, and remembers whether that has failed.
+async fn publish(context: &Context, url: &Url) -> Result<(), GoogleKeysError> {
+    let result = replace(context, url).await;
+    context.metrics.fetched_google_keys(result.is_ok());
+    let error = result.as_ref().err().map(ToString::to_string);
+    context.published.set_google_error(error);
+    result
 }
+
+async fn replace(context: &Context, url: &Url) -> Result<(), GoogleKeysError> {
+    let keys = fetch(&context.poster, url).await?;
+    Ok(context.published.set_google_keys(&keys).await?)
+}
+
+/// Fetches the keys. Others would replace keys that work.
+async fn fetch(poster: &Poster, url: &Url) -> Result<Vec<u8>, GoogleKeysError> {
+    let keys = poster.get(url.clone(), TIMEOUT).await?;
+    GoogleKeys::parse(&keys)?;
+    Ok(keys)
+}
+
+/// The condition of a Receiver that needs the keys and accepts requests otherwise.
+pub fn condition(has_keys: bool, error: Option<String>) -> ConditionState {
+    const FIX: &str = "check --google-keys-url of the notifier, and its connection to that host";
+    match (has_keys, error) {
+        (true, None) => ConditionState::True(Reason::Accepted),
+        (true, Some(error)) => ConditionState::TrueWithMessage(
+            Reason::Accepted,
+            format!(
+                "the keys of Google cannot be fetched: {error}; requests that are signed with a key that is newer than the last fetch are \
+                 refused; {FIX}"
+            ),
+        ),
+        (false, None) => ConditionState::False(
+            Reason::GoogleKeysNotFetched,
+            "the keys of Google are not fetched yet; requests are refused with 401 until they are".to_owned(),
+        ),
+        (false, Some(error)) => ConditionState::False(
+            Reason::GoogleKeysNotFetched,
+            format!(
+                "the keys of Google cannot be fetched: {error}; all requests are refused with 401; {FIX}"
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

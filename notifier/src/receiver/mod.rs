@@ -8,7 +8,7 @@ mod token;
 
 use std::{sync::Arc, time::Duration};
 
-use helmops_api::{Decoded, NamespacedName, Receiver, timestamp::timestamp};
+use helmops_api::{Decoded, NamespacedName, Receiver, notifications::ReceiverSpec, timestamp::timestamp};
 use helmops_core::{
     reason::Reason,
     status::{ConditionState, ConditionType, change, set_condition},
@@ -16,7 +16,7 @@ use helmops_core::{
 use helmops_kube::{key, name_of};
 use helmops_notify::{
     admit::{Validate, forbidden_receiver_namespaces},
-    push::{Entry, path_digest, webhook_path},
+    push::{Entry, ReceiverType, path_digest, webhook_path},
 };
 use helmops_runtime::{
     client::{CallError, bounded},
@@ -36,6 +36,10 @@ use crate::{context::Context, metrics, work::ReceiverKey, writes::MANAGER};
 
 /// How often a Receiver is compared with what is published, beside changes.
 const CHECK: Duration = Duration::from_mins(10);
+/// The same for a Receiver that needs the keys of Google: its status says whether they can be fetched.
+const CHECK_WITH_KEYS: Duration = Duration::from_mins(1);
+/// The same while there are none.
+const CHECK_WITHOUT_KEYS: Duration = Duration::from_secs(5);
 
 /// The reconciler of Receivers.
 pub struct Receivers<'c> {
@@ -84,21 +88,14 @@ impl Reconciler for Receivers<'_> {
         // First, because a chart waits.
         pushes::handle(self.context, &name, receiver, &mut status).await?;
         let published = self.publish(&name, receiver).await;
-        let state = match &published {
+        let (state, check) = match &published {
             Ok(path) => {
                 status.webhook_path.clone_from(path);
-                if receiver.spec.suspend {
-                    ConditionState::False(
-                        Reason::Suspended,
-                        "spec.suspend is set; requests are refused with 503".to_owned(),
-                    )
-                } else {
-                    ConditionState::True(Reason::Accepted)
-                }
+                self.accepting(&receiver.spec).await
             }
             Err(error) if error.is_of_user() => {
                 status.webhook_path.clear();
-                ConditionState::False(error.reason(), error.to_string())
+                (ConditionState::False(error.reason(), error.to_string()), CHECK)
             }
             Err(_) => return published.map(|_| Done::UNTIL_CHANGE),
         };
@@ -116,13 +113,32 @@ impl Reconciler for Receivers<'_> {
             self.write(&name, receiver, &change).await?;
         }
         published.map(|_| Done {
-            requeue_after: Some(CHECK),
+            requeue_after: Some(check),
             failures: Failures::Reset,
         })
     }
 }
 
 impl Receivers<'_> {
+    /// The condition of a Receiver that is published, and when to reconcile it again.
+    async fn accepting(&self, spec: &ReceiverSpec) -> (ConditionState, Duration) {
+        if spec.suspend {
+            let message = "spec.suspend is set; requests are refused with 503".to_owned();
+            return (ConditionState::False(Reason::Suspended, message), CHECK);
+        }
+        if spec.r#type != ReceiverType::Gcr.as_str() {
+            return (ConditionState::True(Reason::Accepted), CHECK);
+        }
+        let published = &self.context.published;
+        let has_keys = published.has_google_keys().await;
+        let check = if has_keys {
+            CHECK_WITH_KEYS
+        } else {
+            CHECK_WITHOUT_KEYS
+        };
+        (google::condition(has_keys, published.google_error()), check)
+    }
+
     /// Publishes a Receiver, and returns its path.
     async fn publish(&self, name: &NamespacedName, receiver: &Receiver) -> Result<String, ReceiverError> {
         let entry = self.entry(name, receiver).await;

@@ -1,10 +1,11 @@
 //! The Secret with the tokens and paths of all Receivers, for the process that receives requests.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync, time::Duration};
 
 use helmops_api::{Decoded, NamespacedName, Receiver};
 use helmops_kube::ObjectCache;
 use helmops_notify::push::{Entry, GOOGLE_KEYS, MAX_ENTRIES_BYTES, SECRET};
+use helmops_process::lock;
 use helmops_runtime::client::{CallError, bounded};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client, api::ObjectMeta};
@@ -26,6 +27,8 @@ pub struct Published {
     /// The Receivers that exist.
     receivers: ObjectCache<Decoded<Receiver>>,
     known: Mutex<Option<Known>>,
+    /// Why the keys of Google were not fetched, if the last attempt has failed.
+    google_error: sync::Mutex<Option<String>>,
 }
 
 /// The Secret as it was read or written last.
@@ -45,6 +48,7 @@ impl Published {
             namespace,
             receivers,
             known: Mutex::new(None),
+            google_error: sync::Mutex::default(),
         }
     }
 
@@ -80,6 +84,24 @@ impl Published {
             Ok(data)
         })
         .await
+    }
+
+    /// Whether the Secret had keys of Google when it was read or written last.
+    pub async fn has_google_keys(&self) -> bool {
+        let known = self.known.lock().await;
+        let secret = known.as_ref().and_then(|known| known.secret.as_ref());
+        let data = secret.and_then(|secret| secret.data.as_ref());
+        data.is_some_and(|data| data.contains_key(GOOGLE_KEYS))
+    }
+
+    /// Remembers why the keys of Google were not fetched; `None` if they were.
+    pub fn set_google_error(&self, error: Option<String>) {
+        *lock(&self.google_error) = error;
+    }
+
+    /// Why the keys of Google were not fetched, if the last attempt of this process has failed.
+    pub fn google_error(&self) -> Option<String> {
+        lock(&self.google_error).clone()
     }
 
     /// Changes the Secret, unless it is as desired.

@@ -34,6 +34,12 @@ pub async fn deliver(context: &Context, job: &Job) -> Option<Term> {
         context.stores.providers.get(&job.provider)?,
     );
     let (alert, provider) = (alert.valid()?, provider.valid()?);
+    // Another message to this endpoint has failed while this one waited. It is handed over again after the backoff, which would grow
+    // with the number of Alerts if each of them tried.
+    let failure = context.failures.of(&subjects(job));
+    if failure.is_some_and(|(_, wait)| !wait.is_zero()) {
+        return None;
+    }
     let started = Instant::now();
     let format = Format::parse(&provider.spec.r#type).unwrap_or(Format::Generic);
     let result = attempt(context, alert, provider, job).await;

@@ -94,3 +94,6 @@ async fn send(context: Arc<Context>, ended: mpsc::Sender<Work>, job: Job) -> Job
     }
     job
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@
 //! | HelmOps, Bundles, Clusters | their state and labels | the Alerts that select the object |
 //! | Secrets | nothing: only metadata is watched | the AlertProviders and Receivers that name them |
 
-mod objects;
+pub mod objects;
 mod secrets;
 
 use std::{future::ready, sync::Arc};

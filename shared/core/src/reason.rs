@@ -227,6 +227,8 @@ reasons! {
         DeliveryFailed: "The message has the response. It is retried, more and more slowly; a change of the AlertProvider or its Secret starts again immediately.",
         /// The Alert selects more objects than it can report.
         TooManyObjects: "Make several Alerts of it: split `spec.eventSources` by namespaces or labels.",
+        /// A Receiver of type `gcr` refuses all requests, because the keys with which Google signs were never fetched.
+        GoogleKeysNotFetched: "Check `--google-keys-url` of the notifier and its connection to that host; the message has the error. It is retried every minute.",
         /// An object whose failure was reported was deleted, or is not selected any more. Used in messages.
         Deleted: "",
     }

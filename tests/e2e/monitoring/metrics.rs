@@ -12,6 +12,16 @@ use serde_json::Value;
 use super::monitored::Monitored;
 use crate::harness::SOON;
 
+/// What the dashboard has of the notifier and the receiver.
+const NOTIFICATIONS: [&str; 6] = [
+    "helmops_alert_messages_total",
+    "helmops_alert_undelivered",
+    "helmops_receiver_requests_total",
+    "helmops_receiver_request_duration_seconds_bucket",
+    "helmops_notifier_pushes_total",
+    "helmops_notifier_requested_polls_total",
+];
+
 #[tokio::test]
 async fn metrics_pass_promtool_and_every_dashboard_panel_has_data() {
     let monitored = Monitored::start().await.unwrap();
@@ -21,6 +31,7 @@ async fn metrics_pass_promtool_and_every_dashboard_panel_has_data() {
         &monitored.webhook.running,
         &monitored.agent,
         &monitored.notifier,
+        &monitored.receiver.running,
     ] {
         let url = format!("{}/metrics", process.admin);
         let text = probe::get(&client, &url).await.unwrap();
@@ -48,12 +59,19 @@ async fn every_panel_has_data(monitored: &Monitored) {
         ("helmops-webhook", address(&monitored.webhook.running.admin)),
         ("helmops-agent", address(&monitored.agent.admin)),
         ("helmops-notifier", address(&monitored.notifier.admin)),
+        ("helmops-receiver", address(&monitored.receiver.running.admin)),
     ]);
     let prometheus = Prometheus::start(&monitored.bed, &monitored.monitoring, &targets)
         .await
         .unwrap();
     let queries = queries();
     assert!(queries.len() > 15, "{queries:?}");
+    for metric in NOTIFICATIONS {
+        assert!(
+            queries.iter().any(|query| query.contains(metric)),
+            "no panel has {metric}"
+        );
+    }
     for query in queries {
         eventually(&query, SOON, async || {
             // A rate needs more than one scrape, and events between them.

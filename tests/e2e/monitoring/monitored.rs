@@ -2,24 +2,29 @@
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::charts::ChartRepo;
-use helmops_bed::helmops::{self, ManagedWebhook, Running};
+use helmops_bed::helmops::{self, ManagedWebhook, ReceiverProcess, Running};
 use helmops_bed::random;
 use helmops_bed::sink::Sink;
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::tools::Monitoring;
 use helmops_bed::wait::eventually;
+use reqwest::Client;
 use serde_json::{Value, json};
 
 use crate::harness::SOON;
+
+/// The token of the Receiver.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// All running processes.
 pub struct Monitored {
     pub controller: Running,
     pub agent: Running,
     pub notifier: Running,
+    pub receiver: ReceiverProcess,
     pub sink: Sink,
     pub webhook: ManagedWebhook,
     pub monitoring: Monitoring,
@@ -43,10 +48,12 @@ impl Monitored {
         let agent = helmops::start_local_agent(&bed, "agent", &command).await?;
         helmops::apply_notifications(&bed.kubectl()).await?;
         let notifier = helmops::start_notifier(&bed, "notifier", &command).await?;
+        let receiver = helmops::start_receiver(&bed, "receiver", &command).await?;
         let monitored = Self {
             controller,
             agent,
             notifier,
+            receiver,
             sink: Sink::start().await?,
             webhook,
             monitoring,
@@ -77,6 +84,13 @@ impl Monitored {
             &json!({ "type": "generic", "address": self.sink.url() }),
         );
         kubectl.apply(&provider.to_string()).await?.ok()?;
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "sink" }, "stringData": { "token": TOKEN } });
+        kubectl.apply(&secret.to_string()).await?.ok()?;
+        let receiver = of_alerts(
+            "Receiver",
+            &json!({ "type": "generic", "secretRef": { "name": "sink" } }),
+        );
+        kubectl.apply(&receiver.to_string()).await?.ok()?;
         eventually("a deployment", SOON, async || {
             let found = ["get", "bundledeployments", "--all-namespaces", "--output=name"];
             let found = kubectl.run(&found).await?.ok()?;
@@ -97,7 +111,23 @@ impl Monitored {
         let token = format!("helmops.fleet.cattle.io/poll-requested-at={}", random::word());
         let annotate = ["annotate", "--overwrite", "helmop/web", &token];
         kubectl.run(&annotate).await?.ok()?;
+        self.push().await?;
         self.alert().await
+    }
+
+    /// Announces the chart of all HelmOps.
+    async fn push(&self) -> Result<()> {
+        let kubectl = self.bed.kubectl();
+        eventually("the push to be accepted", SOON, async || {
+            let receiver = kubectl.get("receiver/sink").await?.context("none")?;
+            let path = receiver["status"]["webhookPath"].as_str();
+            let url = format!("{}{}", self.receiver.url, path.context("no path")?);
+            let status = Client::new().post(url).bearer_auth(TOKEN).send().await?.status();
+            // Many in a row are refused; those are data too.
+            ensure!([202, 429].contains(&status.as_u16()), "{status}");
+            Ok(())
+        })
+        .await
     }
 
     /// Gets a message sent: a new Alert reports the HelmOp without a cluster.

@@ -4,5 +4,7 @@ mod alertmanager;
 mod alerts;
 mod delivery;
 mod fixture;
+mod google;
 mod mistakes;
 mod receivers;
+mod replicas;

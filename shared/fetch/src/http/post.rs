@@ -74,6 +74,9 @@ pub enum PostError {
         "the server redirects to {0}, and requests are redirected on the same host only, with status 307 or 308; correct the address"
     )]
     Redirect(String),
+    /// A document that is longer than allowed.
+    #[error("the response has more than {} KiB; it is not the document that is expected", MAX_RESPONSE >> 10)]
+    TooLarge,
 }
 
 impl PostError {
@@ -86,7 +89,8 @@ impl PostError {
                 | FetchErrorKind::ClientCertificate(_)
                 | FetchErrorKind::Address(_),
             )
-            | Self::Redirect(_) => false,
+            | Self::Redirect(_)
+            | Self::TooLarge => false,
             Self::NoResponse(_) => true,
             Self::Status { status, .. } => {
                 let again = [
@@ -103,7 +107,7 @@ impl PostError {
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { after, .. } => *after,
-            Self::NoResponse(_) | Self::Redirect(_) => None,
+            Self::NoResponse(_) | Self::Redirect(_) | Self::TooLarge => None,
         }
     }
 }
@@ -130,10 +134,10 @@ impl Poster {
         read(response.map_err(late)??).await
     }
 
-    /// Reads a short document, without following redirects.
+    /// Reads a short document, without following redirects. Unlike the response to [`Self::post`], it has to be complete.
     ///
     /// # Errors
-    /// If there is no response, or another one than a success.
+    /// If there is no response, or another one than a success, or its end does not arrive in time.
     pub async fn get(&self, url: Url, timeout: Duration) -> Result<Vec<u8>, PostError> {
         self.addresses.check_url(&url).map_err(FetchErrorKind::from)?;
         let key = ClientKey {
@@ -141,10 +145,12 @@ impl Poster {
             proxy: None,
         };
         let client = self.clients.get(&key, &origin(&url))?;
-        let response = tokio::time::timeout(timeout, execute(&client, Request::new(Method::GET, url))).await;
-        let late =
-            |_| FetchErrorKind::Timeout(format!("there is no response within {} s", timeout.as_secs_f64()));
-        read(response.map_err(late)??).await
+        let document = async { read_all(execute(&client, Request::new(Method::GET, url)).await?).await };
+        let late = |_| {
+            let seconds = timeout.as_secs_f64();
+            FetchErrorKind::Timeout(format!("there is no complete response within {seconds} s"))
+        };
+        tokio::time::timeout(timeout, document).await.map_err(late)?
     }
 
     async fn follow(&self, request: PostRequest) -> Result<Response, PostError> {
@@ -200,13 +206,32 @@ fn target(response: &Response, from: &Url, redirects: usize) -> Result<Url, Post
     }
 }
 
+/// An error for another status than that of a success.
+fn check_status(response: &Response) -> Result<(), PostError> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(());
+    }
+    let after = retry_after::parse(response.headers().get(RETRY_AFTER), SystemTime::now());
+    Err(PostError::Status { status, after })
+}
+
+/// A whole document: a part of it must not be mistaken for all of it.
+async fn read_all(mut response: Response) -> Result<Vec<u8>, PostError> {
+    check_status(&response)?;
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(FetchErrorKind::from_reqwest)? {
+        if body.len() + chunk.len() > MAX_RESPONSE {
+            return Err(PostError::TooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
 /// The start of a successful response.
 async fn read(mut response: Response) -> Result<Vec<u8>, PostError> {
-    let status = response.status();
-    if !status.is_success() {
-        let after = retry_after::parse(response.headers().get(RETRY_AFTER), SystemTime::now());
-        return Err(PostError::Status { status, after });
-    }
+    check_status(&response)?;
     let mut body = Vec::new();
     let reading = async {
         while let Ok(Some(chunk)) = response.chunk().await {

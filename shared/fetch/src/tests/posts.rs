@@ -10,7 +10,10 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
 };
 
-use super::server::{Action, Ca, Leaf, Reply, Server, forever, response, server_tls, stalling, status};
+use super::server::{
+    Action, Ca, Leaf, Reply, Server, chunked, forever, response, server_tls, stalling, status,
+    with_content_length,
+};
 use crate::http::{Addresses, PostError, PostRequest, Poster, ProxyConfig, TlsConfig};
 
 const BODY: &[u8] = br#"{"text":"hello"}"#;
@@ -193,4 +196,95 @@ async fn a_proxy_gets_the_request_with_its_own_login() {
     let requests = proxy.requests();
     assert_eq!(requests[0].line(), "POST http://chat.example/hook");
     assert_eq!(requests[0].text("Proxy-Authorization"), "Basic dXNlcjpwYXNz");
+}
+
+/// Reads a document with a short timeout.
+async fn document(reply: impl Fn() -> Reply + Send + Sync + 'static) -> (Server, Result<Vec<u8>, PostError>) {
+    let server = Server::http(move |_| reply()).await;
+    let url = Url::parse(&format!("{}/keys", server.url())).unwrap();
+    let read = poster().get(url, Duration::from_secs(2)).await;
+    (server, read)
+}
+
+#[tokio::test]
+async fn a_document_is_read_completely() {
+    let longest = vec![b'x'; 64 << 10];
+    let sent = longest.clone();
+    let (server, read) = document(move || response(200, &[], sent.clone())).await;
+    assert_eq!(read.unwrap(), longest);
+    assert_eq!(server.lines(), ["GET /keys"]);
+}
+
+/// A part of a document is none: half of a set of keys must not replace all of it.
+#[tokio::test]
+async fn a_document_that_is_not_complete_is_an_error() {
+    type MakeReply = fn() -> Reply;
+    let cases: [(&str, MakeReply, &str); 7] = [
+        ("an error", || response(500, &[], "geheim"), "status 500"),
+        (
+            "a redirect",
+            || status(302, &[("Location", "/geheim")]),
+            "status 302",
+        ),
+        (
+            "too long",
+            || response(200, &[], vec![b'x'; (64 << 10) + 1]),
+            "more than 64 KiB",
+        ),
+        (
+            "endless",
+            || forever(&[], vec![b'x'; 1 << 10]),
+            "more than 64 KiB",
+        ),
+        (
+            "closed in the middle",
+            || with_content_length(200, &[], 100, "geheim"),
+            "connection",
+        ),
+        ("an invalid chunk", || chunked("zz\r\n"), "connection"),
+        ("slow", || stalling("geheim"), "no complete response within 2 s"),
+    ];
+    for (case, reply, expected) in cases {
+        let started = Instant::now();
+        let (server, read) = document(reply).await;
+        let error = read.unwrap_err().to_string();
+        assert!(
+            error.contains(expected) && !error.contains("geheim"),
+            "{case}: {error}"
+        );
+        assert_eq!(server.lines(), ["GET /keys"], "{case}");
+        assert!(started.elapsed() < Duration::from_secs(10), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_document_that_arrives_byte_by_byte_has_the_time_of_the_request_only() {
+    let drip = || {
+        vec![
+            Action::Write(b"HTTP/1.1 200 \r\nContent-Length: 1000\r\n\r\n".to_vec()),
+            Action::Drip(vec![b'x'; 1000], Duration::from_millis(50)),
+        ]
+    };
+    let started = Instant::now();
+    let (server, read) = document(drip).await;
+    let error = read.unwrap_err();
+    assert!(
+        error.is_transient() && error.to_string().contains("within 2 s"),
+        "{error}"
+    );
+    assert!(started.elapsed() < Duration::from_secs(10));
+    server.wait_for_disconnects(1).await;
+    let url = Url::parse("http://127.0.0.1:1/keys").unwrap();
+    let error = poster().get(url, Duration::from_secs(2)).await.unwrap_err();
+    assert!(error.to_string().contains("connection refused"), "{error}");
+    let denied = Poster::new(Addresses::default());
+    let url = Url::parse(&server.url()).unwrap();
+    assert!(
+        !denied
+            .get(url, Duration::from_secs(2))
+            .await
+            .unwrap_err()
+            .is_transient()
+    );
+    assert_eq!(server.connections(), 1, "a denied address gets no connection");
 }

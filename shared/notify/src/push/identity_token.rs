@@ -7,6 +7,7 @@ use base64::{
 use k8s_openapi::jiff::Timestamp;
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents};
 use serde::Deserialize;
+use serde_json::Value;
 use thiserror::Error;
 
 use super::credentials::{Credentials, ProofError};
@@ -42,25 +43,45 @@ pub enum KeysError {
     #[error("the response is not a set of JSON Web Keys")]
     Json,
     /// No key that can verify RS256.
-    #[error("the response has no RSA key for RS256")]
+    #[error("the response has no RSA key for RS256 with an ID (kid)")]
     Empty,
 }
 
 #[derive(Deserialize)]
 struct KeySet {
-    keys: Vec<JsonKey>,
+    keys: Vec<Value>,
 }
 
 #[derive(Deserialize)]
 struct JsonKey {
-    #[serde(default)]
     kid: String,
-    #[serde(default)]
     kty: String,
     #[serde(default)]
+    alg: Option<String>,
+    #[serde(default, rename = "use")]
+    purpose: Option<String>,
     n: String,
-    #[serde(default)]
     e: String,
+}
+
+impl JsonKey {
+    /// The key, if it can verify RS256. Others of a set are ignored, as RFC 7517 says.
+    fn public(self) -> Option<PublicKey> {
+        let is_for = |value: Option<String>, expected: &str| value.is_none_or(|value| value == expected);
+        // Without an ID, it would verify the tokens that name none.
+        let is_usable = self.kty == "RSA"
+            && !self.kid.is_empty()
+            && is_for(self.alg, "RS256")
+            && is_for(self.purpose, "sig");
+        if !is_usable {
+            return None;
+        }
+        Some(PublicKey {
+            modulus: unpadded(self.n.as_bytes())?,
+            exponent: unpadded(self.e.as_bytes())?,
+            id: self.kid,
+        })
+    }
 }
 
 impl GoogleKeys {
@@ -70,19 +91,9 @@ impl GoogleKeys {
     /// If there is no key that can be used.
     pub fn parse(json: &[u8]) -> Result<Self, KeysError> {
         let set: KeySet = serde_json::from_slice(json).map_err(|_| KeysError::Json)?;
-        let keys: Vec<_> = set
-            .keys
-            .into_iter()
-            .filter(|key| key.kty == "RSA")
-            .filter_map(|key| {
-                Some(PublicKey {
-                    modulus: unpadded(key.n.as_bytes())?,
-                    exponent: unpadded(key.e.as_bytes())?,
-                    id: key.kid,
-                })
-            })
-            .take(MAX_KEYS)
-            .collect();
+        let keys = set.keys.into_iter();
+        let keys = keys.filter_map(|key| serde_json::from_value::<JsonKey>(key).ok()?.public());
+        let keys: Vec<_> = keys.take(MAX_KEYS).collect();
         if keys.is_empty() {
             Err(KeysError::Empty)
         } else {

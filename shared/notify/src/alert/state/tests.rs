@@ -213,3 +213,19 @@ fn only_labels_and_state_count_as_a_change() {
     assert!(one.is_same(&observed("2", "b", "m")));
     assert!(!one.is_same(&observed("1", "c", "m")) && !one.is_same(&observed("1", "b", "n")));
 }
+
+/// Another client can write any number into a status.
+#[test]
+fn a_negative_count_takes_nothing_from_the_others() {
+    let state = counted(
+        "NotReady",
+        &json!({ "desiredReady": 3, "modified": -1, "errApplied": 2 }),
+    );
+    let failure = failing(state);
+    assert_eq!(&*failure.reason, "ErrApplied");
+    assert!(
+        failure.message.starts_with("2 of 3 clusters fail"),
+        "{}",
+        failure.message
+    );
+}

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 use crate::push::secret::Token;
@@ -98,6 +99,78 @@ fn key_sets_of_another_form_are_rejected() {
     assert_eq!(
         GoogleKeys::parse(br#"{"keys":[{"kty":"EC"}]}"#).unwrap_err(),
         KeysError::Empty
+    );
+}
+
+/// A set with changed copies of the key `first`.
+fn set_of(changes: &[Value]) -> Result<GoogleKeys, KeysError> {
+    let set: Value = serde_json::from_slice(include_bytes!("../testdata/google-keys.json")).unwrap();
+    let keys = changes.iter().map(|change| {
+        let mut key = set["keys"][1].clone();
+        for (name, value) in change.as_object().unwrap() {
+            key[name] = value.clone();
+        }
+        key
+    });
+    GoogleKeys::parse(json!({ "keys": keys.collect::<Vec<_>>() }).to_string().as_bytes())
+}
+
+#[test]
+fn keys_that_are_not_for_signatures_with_rs256_are_ignored() {
+    let valid = tokens()["valid"].clone();
+    let accepts = |keys: &GoogleKeys| verify(valid.as_bytes(), &credentials(), keys, now()).is_ok();
+    for change in [
+        json!({ "kid": null }),
+        json!({ "kid": "" }),
+        json!({ "kid": 1 }),
+        json!({ "kty": "EC" }),
+        json!({ "alg": "RS512" }),
+        json!({ "alg": "PS256" }),
+        json!({ "use": "enc" }),
+        json!({ "n": "%%" }),
+        json!({ "e": null }),
+    ] {
+        assert_eq!(
+            set_of(std::slice::from_ref(&change)).unwrap_err(),
+            KeysError::Empty,
+            "{change}"
+        );
+        // One that cannot be used does not keep the others out.
+        assert!(accepts(&set_of(&[change, json!({})]).unwrap()));
+    }
+    assert!(
+        accepts(&set_of(&[json!({ "alg": null, "use": null })]).unwrap()),
+        "both are optional"
+    );
+}
+
+/// A token that names no key is not verified with one that has no name.
+#[test]
+fn a_token_without_a_key_id_is_rejected() {
+    let (_, rest) = tokens()["valid"]
+        .split_once('.')
+        .map(|(head, rest)| (head.to_owned(), rest.to_owned()))
+        .unwrap();
+    let head = URL_SAFE_NO_PAD.encode(br#"{"alg":"RS256"}"#);
+    assert_eq!(verified(&format!("{head}.{rest}")), Err(ProofError::UnknownKey));
+}
+
+#[test]
+fn rotated_keys_replace_the_old_ones() {
+    let token = tokens()["valid"].clone();
+    let with = |keys: &GoogleKeys| verify(token.as_bytes(), &credentials(), keys, now());
+    assert_eq!(
+        with(&set_of(&[json!({ "kid": "second" })]).unwrap()),
+        Err(ProofError::UnknownKey)
+    );
+    assert_eq!(
+        with(&set_of(&[json!({ "kid": "second" }), json!({})]).unwrap()),
+        Ok(())
+    );
+    assert_eq!(
+        with(&GoogleKeys::default()),
+        Err(ProofError::UnknownKey),
+        "without any key"
     );
 }
 

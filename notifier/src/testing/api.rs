@@ -1,0 +1,172 @@
+//! An API server that keeps objects: what it needs for the reads and writes of the notifier.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use helmops_api::{Decoded, NamespacedName};
+use helmops_process::lock;
+use http::{Method, Request, Response, StatusCode};
+use kube::{Client, client::Body};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use super::object;
+use crate::watch::Stores;
+
+/// The path of the objects of helmops in the namespace of the tests.
+const OWN: &str = "/apis/helmops.fleet.cattle.io/v1alpha1/namespaces/a";
+
+/// The API server. Clones share its objects.
+#[derive(Clone, Default)]
+pub struct FakeApi(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// By path.
+    objects: BTreeMap<String, Value>,
+    version: u64,
+    stores: Option<Stores>,
+}
+
+impl FakeApi {
+    /// A client for it.
+    pub fn client(&self) -> Client {
+        let state = Arc::clone(&self.0);
+        let service = service_fn(move |request: Request<Body>| {
+            let state = Arc::clone(&state);
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                let body = serde_json::from_slice(&body).unwrap_or_default();
+                let result = lock(&state).respond(&head.method, head.uri.path(), body);
+                let (code, json) = match result {
+                    Ok(object) => (StatusCode::OK, object),
+                    Err(code) => (code, status(code)),
+                };
+                let mut response = Response::new(Body::from(json.to_string().into_bytes()));
+                *response.status_mut() = code;
+                Ok::<_, Infallible>(response)
+            }
+        });
+        Client::new(service, "a")
+    }
+
+    /// From now on, these caches have what is written, as from a watch without delay.
+    pub fn feed(&self, stores: Stores) {
+        lock(&self.0).stores = Some(stores);
+    }
+
+    /// Creates or replaces an object of helmops in the namespace of the tests. Its status stays.
+    pub fn apply(&self, resource: &str, name: &str, spec: &Value) {
+        let mut state = lock(&self.0);
+        let path = format!("{OWN}/{resource}/{name}");
+        let before = state.objects.get(&path).cloned().unwrap_or_default();
+        let generation = before["metadata"]["generation"].as_i64().unwrap_or_default() + 1;
+        let metadata = json!({ "name": name, "namespace": "a", "uid": name, "generation": generation });
+        let object = json!({ "metadata": metadata, "spec": spec, "status": before["status"] });
+        state.store(&path, object);
+    }
+
+    /// Creates or replaces a Secret.
+    pub fn secret(&self, namespace: &str, name: &str, data: &Value) {
+        let object = json!({ "metadata": { "name": name, "namespace": namespace }, "data": data });
+        lock(&self.0).store(&format!("/api/v1/namespaces/{namespace}/secrets/{name}"), object);
+    }
+
+    /// A Secret; null if it does not exist.
+    pub fn read_secret(&self, namespace: &str, name: &str) -> Value {
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+        lock(&self.0).objects.get(&path).cloned().unwrap_or_default()
+    }
+
+    /// The status of an object of helmops in the namespace of the tests.
+    pub fn status(&self, resource: &str, name: &str) -> Value {
+        let state = lock(&self.0);
+        let found = state.objects.get(&format!("{OWN}/{resource}/{name}"));
+        found.map(|object| object["status"].clone()).unwrap_or_default()
+    }
+
+    /// Its condition `Ready`.
+    pub fn ready(&self, resource: &str, name: &str) -> Value {
+        self.status(resource, name)["conditions"][0].clone()
+    }
+}
+
+impl State {
+    fn respond(&mut self, method: &Method, path: &str, body: Value) -> Result<Value, StatusCode> {
+        let path = path.strip_suffix("/status").unwrap_or(path);
+        match method.as_str() {
+            "GET" => self.objects.get(path).cloned().ok_or(StatusCode::NOT_FOUND),
+            "POST" => {
+                let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap());
+                Ok(self.store(&path, body))
+            }
+            "PUT" | "PATCH" => {
+                let found = self.objects.get(path).cloned().ok_or(StatusCode::NOT_FOUND)?;
+                let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+                if ![Value::Null, version(&found)].contains(&version(&body)) {
+                    return Err(StatusCode::CONFLICT);
+                }
+                let changed = match method.as_str() {
+                    "PUT" => body,
+                    _ => merged(found, body),
+                };
+                Ok(self.store(path, changed))
+            }
+            _ => Err(StatusCode::METHOD_NOT_ALLOWED),
+        }
+    }
+
+    fn store(&mut self, path: &str, mut object: Value) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        self.objects.insert(path.to_owned(), object.clone());
+        if let Some(stores) = &self.stores {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            let name = NamespacedName::new("a", name);
+            if path.contains("/alerts/") {
+                stores.alerts.wrote(name, decoded(&object));
+            } else if path.contains("/alertproviders/") {
+                stores.providers.wrote(name, decoded(&object));
+            } else if path.contains("/receivers/") {
+                stores.receivers.wrote(name, decoded(&object));
+            }
+        }
+        object
+    }
+}
+
+fn decoded<K: DeserializeOwned>(json: &Value) -> Arc<Decoded<K>> {
+    Arc::new(object(json))
+}
+
+/// A JSON merge patch.
+fn merged(target: Value, patch: Value) -> Value {
+    let Value::Object(patch) = patch else {
+        return patch;
+    };
+    let mut target = match target {
+        Value::Object(target) => target,
+        _ => serde_json::Map::new(),
+    };
+    for (key, value) in patch {
+        let before = target.remove(&key).unwrap_or_default();
+        if !value.is_null() {
+            target.insert(key, merged(before, value));
+        }
+    }
+    Value::Object(target)
+}
+
+fn status(code: StatusCode) -> Value {
+    let reason = match code {
+        StatusCode::NOT_FOUND => "NotFound",
+        StatusCode::CONFLICT => "Conflict",
+        _ => "InternalError",
+    };
+    json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": reason, "code": code.as_u16() })
+}
