@@ -26,7 +26,7 @@ async fn run() -> Result<()> {
         "\n## HelmOps that exist when the controller starts\n\n{}",
         report::report(&all)
     ))?;
-    match all.iter().find(|measured| measured.cost.downloads != 1) {
+    match all.iter().flatten().find(|measured| measured.cost.downloads != 1) {
         None => Ok(()),
         Some(measured) => bail!("{} downloads of one index", measured.cost.downloads),
     }

@@ -17,20 +17,22 @@ const HEADINGS: [&str; 11] = [
     "writes",
 ];
 
-/// All scenarios as Markdown.
-pub fn report(measured: &[Measured]) -> String {
+/// All scenarios as Markdown, each with its median run.
+pub fn report(scenarios: &[Vec<Measured>]) -> String {
     let headings = HEADINGS.map(str::to_owned).to_vec();
-    let rows = measured.iter().flat_map(rows);
+    let rows = scenarios.iter().flat_map(|runs| rows(runs));
     table(std::iter::once(headings).chain(rows).collect())
 }
 
-fn rows(measured: &Measured) -> Vec<Vec<String>> {
-    let (time, bare) = (measured.time.as_secs_f64(), measured.bare.as_secs_f64());
-    let ratio = format!("{:.2} ({bare:.2} s)", time / bare);
+fn rows(runs: &[Measured]) -> Vec<Vec<String>> {
+    let Some(measured) = runs.get(runs.len() / 2) else {
+        return Vec::new();
+    };
+    let time = format!("{:.2}", measured.time.as_secs_f64());
     let mut rows = vec![row(
         measured,
         "all done",
-        [format!("{time:.2}"), ratio],
+        [time, ratio(measured, runs)],
         &measured.cost,
     )];
     if let Some(cost) = &measured.restart {
@@ -41,6 +43,20 @@ fn rows(measured: &Measured) -> Vec<Vec<String>> {
         rows.push(row(measured, "then", time, cost));
     }
     rows
+}
+
+/// The ratio of the median, with the least and the greatest if there are several, and the time of the bare writes.
+fn ratio(median: &Measured, runs: &[Measured]) -> String {
+    let (ratio, bare) = (median.ratio(), median.bare.as_secs_f64());
+    match runs {
+        [least, .., greatest] => format!(
+            "{ratio:.2} (of {}: {:.2} to {:.2}; {bare:.2} s)",
+            runs.len(),
+            least.ratio(),
+            greatest.ratio()
+        ),
+        _ => format!("{ratio:.2} ({bare:.2} s)"),
+    }
 }
 
 fn row(measured: &Measured, what: &str, [time, ratio]: [String; 2], cost: &Cost) -> Vec<String> {

@@ -39,6 +39,8 @@ pub struct Scenario {
     pub polling: Option<&'static str>,
     /// How long to measure after all is done and the controller has been restarted.
     pub afterwards: Option<Duration>,
+    /// Number of measurements. Of a few seconds, one alone differs by a quarter from the next.
+    pub runs: usize,
 }
 
 impl Scenario {
@@ -49,24 +51,28 @@ impl Scenario {
             large: true,
             polling: None,
             afterwards: None,
+            runs: 5,
         },
         Self {
             helmops: 100,
             large: true,
             polling: Some("30s"),
             afterwards: Some(Duration::from_mins(1)),
+            runs: 1,
         },
         Self {
             helmops: 1000,
             large: false,
             polling: None,
             afterwards: None,
+            runs: 5,
         },
         Self {
             helmops: 10_000,
             large: false,
             polling: None,
             afterwards: Some(Duration::from_mins(2)),
+            runs: 1,
         },
     ];
 
