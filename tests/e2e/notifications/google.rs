@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::receivers::{payload, receiver, served, status, suite, until_handled};
+use super::receiver_suite::{payload, receiver, served, status, suite, until_handled};
 use crate::harness::{SOON, condition, helmop, until};
 
 /// The notifier tries again a minute after a failure.

@@ -5,6 +5,8 @@ mod alerts;
 mod delivery;
 mod fixture;
 mod google;
+mod hostile;
 mod mistakes;
+mod receiver_suite;
 mod receivers;
 mod replicas;

@@ -1,162 +1,32 @@
-//! Receivers: a control plane with all of helmops, the notifier and the exposed process, with the permissions of the manifests.
+//! Receivers: what a pushed chart does, which requests are accepted, and the errors of invalid ones.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, ensure};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bounded_text::hex;
-use futures::future::join_all;
-use helmops_bed::helmops::{self, NAMESPACE, ReceiverProcess, Running, Webhook};
+use helmops_bed::helmops::NAMESPACE;
 use helmops_bed::kubectl::Kubectl;
-use helmops_bed::metrics::Metrics;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::oci_registry::OciRegistry;
 use helmops_bed::random;
 use helmops_bed::service_account::may;
-use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 use reqwest::{Client, RequestBuilder, StatusCode};
 use ring::hmac;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::sync::OnceCell;
 
-use super::google::KeyServer;
+use super::receiver_suite::{TOKEN, create, payload, receiver, status, suite, until_handled, url};
 use crate::harness::{SOON, condition, helmop, until};
 
 /// The namespace of HelmOps for the control plane itself.
 const LOCAL: &str = "fleet-local";
-pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-
 /// How fast a pushed chart runs on its cluster.
 const FAST: Duration = Duration::from_secs(3);
 
-/// The processes, two replicas of the exposed one.
-pub struct Suite {
-    pub bed: TestBed,
-    pub receiver: ReceiverProcess,
-    pub second: ReceiverProcess,
-    pub notifier: Running,
-    pub keys: KeyServer,
-    _webhook: Webhook,
-    _controller: Running,
-    _agent: Running,
-}
-
-/// The suite; the first call starts it.
-pub async fn suite() -> &'static Suite {
-    static SUITE: OnceCell<Suite> = OnceCell::const_new();
-    SUITE.get_or_try_init(Suite::start).await.unwrap()
-}
-
-impl Suite {
-    async fn start() -> Result<Self> {
-        let bed = helmops::local_control_plane(true).await?;
-        helmops::apply_notifications(&bed.kubectl()).await?;
-        let command = |program: &Path| bed.command(program);
-        let webhook = helmops::start_webhook(&bed, "webhook", &command).await?;
-        helmops::register_webhook(&bed.kubectl(), &webhook).await?;
-        let keys = KeyServer::start().await?;
-        let of_notifier = |program: &Path| {
-            let mut command = bed.command(program);
-            command.env("HELMOPS_GOOGLE_KEYS_URL", keys.url());
-            command
-        };
-        Ok(Self {
-            second: helmops::start_receiver(&bed, "receiver-2", &command).await?,
-            receiver: helmops::start_receiver(&bed, "receiver", &command).await?,
-            _controller: helmops::start_standalone_controller(&bed, "controller", &command).await?,
-            _agent: helmops::start_local_agent(&bed, "agent", &command).await?,
-            notifier: helmops::start_notifier(&bed, "notifier", &of_notifier).await?,
-            _webhook: webhook,
-            keys,
-            bed,
-        })
-    }
-
-    /// The number of requests with these labels.
-    pub async fn count(&self, receiver_type: &str, result: &str) -> f64 {
-        let metrics = Metrics::scrape(&format!("{}/metrics", self.receiver.running.admin))
-            .await
-            .unwrap();
-        let labels = [("type", receiver_type), ("result", result)];
-        metrics
-            .sum("helmops_receiver_requests_total", &labels)
-            .unwrap_or_default()
-    }
-}
-
-/// A Receiver with a Secret.
-pub fn receiver(name: &str, spec: &Value) -> String {
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name },
-        "stringData": { "token": TOKEN, "email": "pubsub@my-project.iam.gserviceaccount.com", "audience": "https://hooks.example/charts" },
-    });
-    let mut all = json!({ "secretRef": { "name": name } });
-    json_patch::merge(&mut all, spec);
-    let receiver = json!({
-        "apiVersion": "helmops.fleet.cattle.io/v1alpha1", "kind": "Receiver", "metadata": { "name": name }, "spec": all,
-    });
-    format!("{secret}\n---\n{receiver}\n")
-}
-
-/// Creates a Receiver, and returns its URL.
-pub async fn create(kubectl: &Kubectl, name: &str, spec: &Value) -> String {
-    kubectl.apply(&receiver(name, spec)).await.unwrap().ok().unwrap();
-    url(kubectl, name).await
-}
-
-/// The URL of a Receiver, when it accepts requests.
-async fn url(kubectl: &Kubectl, name: &str) -> String {
-    let receiver = until(kubectl, &format!("receiver/{name}"), |receiver| {
-        let ready = condition(receiver, "Ready").context("no condition")?;
-        ensure!(ready["status"] == "True", "it is {ready}");
-        Ok(())
-    })
-    .await;
-    served(&suite().await.receiver, &receiver).await
-}
-
-/// The URL of a Receiver at a replica, when it is served there.
-pub async fn served(replica: &ReceiverProcess, receiver: &Value) -> String {
-    let path = receiver["status"]["webhookPath"].as_str().unwrap();
-    let url = format!("{}{path}", replica.url);
-    // The Secret reaches the other process a moment later.
-    eventually("the path to be served", SOON, async || {
-        let status = Client::new().post(&url).send().await?.status();
-        ensure!(status != StatusCode::NOT_FOUND, "it is not served yet");
-        Ok(())
-    })
-    .await
-    .unwrap();
-    url
-}
-
 fn sign(algorithm: hmac::Algorithm, body: &[u8]) -> String {
     hex(hmac::sign(&hmac::Key::new(algorithm, TOKEN.as_bytes()), body).as_ref())
-}
-
-pub async fn status(request: RequestBuilder) -> u16 {
-    request.send().await.unwrap().status().as_u16()
-}
-
-pub fn payload(file: &str) -> Vec<u8> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/notify/src/push/body/testdata");
-    std::fs::read(folder.join(file)).unwrap()
-}
-
-/// Waits until a push was handled, and returns how many HelmOps it has polled.
-pub async fn until_handled(kubectl: &Kubectl, name: &str, push: i64) -> i64 {
-    let receiver = until(kubectl, &format!("receiver/{name}"), |receiver| {
-        let handled = receiver["status"]["handledPush"].as_i64().unwrap_or_default();
-        ensure!(handled >= push, "{handled} is handled");
-        Ok(())
-    })
-    .await;
-    receiver["status"]["polled"].as_i64().unwrap_or_default()
 }
 
 /// Helm pushes a chart to a registry, the registry announces it, and the new version runs on the cluster. Nothing polls.
@@ -367,122 +237,6 @@ async fn documented_requests_of_each_type_poll_the_chart() {
         );
         assert_eq!(status(send()).await, 200, "{receiver_type}: a replay");
     }
-}
-
-/// A push to an `acr` Receiver; equal numbers are the same request.
-fn acr(number: usize) -> String {
-    let body = String::from_utf8(payload("acr-push.json")).unwrap();
-    body.replace("1.2.3", &format!("2.0.{number}"))
-}
-
-/// Eighty requests with a wrong proof, repeated ones, large ones and malformed ones, and twenty that never end, at the same time.
-async fn attack(server: &str, url: &str) {
-    let mut hostile = Vec::new();
-    for number in 0..20 {
-        let client = Client::new();
-        hostile.push(
-            client
-                .post(url)
-                .bearer_auth(format!("wrong-{number}-0123456789"))
-                .body(acr(number)),
-        );
-        hostile.push(client.post(url).bearer_auth(TOKEN).body(acr(0)));
-        hostile.push(client.post(url).bearer_auth(TOKEN).body(vec![b'x'; 2 << 20]));
-        hostile.push(client.post(url).bearer_auth(TOKEN).body("{"));
-    }
-    let host = server.strip_prefix("http://").unwrap();
-    let path = url.strip_prefix(server).unwrap();
-    let slow = (0..20).map(async |_| {
-        let mut stream = TcpStream::connect(host).await.unwrap();
-        let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: 100\r\n\r\n{{");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.unwrap();
-        response
-    });
-    let (sent, slow) = tokio::join!(
-        join_all(hostile.into_iter().map(RequestBuilder::send)),
-        join_all(slow)
-    );
-    // The server may close the connection before a body of 2 MiB is sent.
-    let refused = sent
-        .into_iter()
-        .filter_map(Result::ok)
-        .map(|response| response.status().as_u16());
-    let refused: Vec<_> = refused.collect();
-    assert!(
-        refused.iter().all(|status| [200, 400, 401, 413].contains(status)),
-        "{refused:?}"
-    );
-    assert!(
-        slow.iter().all(|response| response.starts_with("HTTP/1.1 408 ")),
-        "{slow:?}"
-    );
-}
-
-/// A hundred requests that must not be accepted, while legitimate pushes are handled as fast as without them.
-#[tokio::test]
-async fn hostile_requests_are_refused_and_counted_and_slow_down_no_push() {
-    let suite = suite().await;
-    let namespace = TestNamespace::create(&suite.bed, "hostile").await.unwrap();
-    let kubectl = namespace.kubectl();
-    // A type that no other test uses in this number.
-    let victim = create(kubectl, "victim", &json!({ "type": "acr" })).await;
-    let honest = create(kubectl, "honest", &json!({ "type": "quay" })).await;
-    let push = async |number: usize| {
-        let started = Instant::now();
-        let body = String::from_utf8(payload("quay.json")).unwrap();
-        let body = body.replace("1.2.3", &format!("1.0.{number}"));
-        let sent = Client::new().post(&honest).bearer_auth(TOKEN).body(body);
-        assert_eq!(status(sent).await, 202, "push {number}");
-        until_handled(kubectl, "honest", i64::try_from(number).unwrap()).await;
-        started.elapsed()
-    };
-    let before = push(1).await;
-    let results = [
-        "unauthorized",
-        "replayed",
-        "too_large",
-        "slow",
-        "malformed",
-        "rate_limited",
-    ];
-    let counted_before = join_all(results.map(|result| suite.count("acr", result))).await;
-    assert_eq!(
-        status(Client::new().post(&victim).bearer_auth(TOKEN).body(acr(0))).await,
-        202
-    );
-    let ((), during) = tokio::join!(attack(&suite.receiver.url, &victim), push(2));
-    // A flood with the right proof: what is above the rate is refused with the time to repeat.
-    let flood = (100..140).map(|number| {
-        Client::new()
-            .post(&victim)
-            .bearer_auth(TOKEN)
-            .body(acr(number))
-            .send()
-    });
-    let flood = join_all(flood).await.into_iter().map(Result::unwrap);
-    let limited: Vec<_> = flood.filter(|response| response.status() == 429).collect();
-    assert!(limited.len() >= 15, "{}", limited.len());
-    assert!(
-        limited
-            .iter()
-            .all(|response| response.headers().contains_key("retry-after"))
-    );
-    let after = push(3).await;
-
-    let mut counted = Vec::new();
-    for (result, before) in results.into_iter().zip(counted_before) {
-        counted.push((result, suite.count("acr", result).await - before));
-    }
-    println!(
-        "a push was handled after {before:?}, beside 100 hostile requests after {during:?}, after them after {after:?}; counted: {counted:?}"
-    );
-    for (result, count) in &counted {
-        let expected = if *result == "rate_limited" { 15.0 } else { 20.0 };
-        assert!(*count >= expected, "{result}: {count}");
-    }
-    assert!(during < before + Duration::from_secs(2), "{before:?} {during:?}");
 }
 
 /// What admission says about invalid Receivers, and what the status says about those whose Secret is wrong.

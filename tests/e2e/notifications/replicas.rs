@@ -6,7 +6,7 @@ use helmops_bed::namespace::TestNamespace;
 use reqwest::Client;
 use serde_json::{Value, json};
 
-use super::receivers::{TOKEN, create, served, status, suite, until_handled};
+use super::receiver_suite::{TOKEN, create, served, status, suite, until_handled};
 use crate::harness::{helmop, until};
 
 const CHARTS: usize = 10;

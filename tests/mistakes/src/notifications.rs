@@ -93,7 +93,7 @@ fn alerts() -> Vec<(Value, &'static str)> {
     vec![
         (
             json!({ "providerRef": {} }),
-            "spec.providerRef.name: Required value: name the object",
+            "spec.providerRef.name: Required value: name the AlertProvider",
         ),
         (
             json!({ "providerRef": { "name": "A" } }),
@@ -202,7 +202,7 @@ fn providers() -> Vec<(Value, &'static str)> {
         ),
         (
             json!({ "certSecretRef": { "name": "" } }),
-            "spec.certSecretRef.name: Required value: name the object",
+            "spec.certSecretRef.name: Required value: name the Secret",
         ),
         (
             json!({ "timeout": "1h" }),
@@ -223,7 +223,7 @@ fn receivers() -> Vec<(Value, &'static str)> {
         ),
         (
             json!({ "secretRef": {} }),
-            "spec.secretRef.name: Required value: name the object",
+            "spec.secretRef.name: Required value: name the Secret",
         ),
         (
             json!({ "secretRef": { "name": "To Ken" } }),

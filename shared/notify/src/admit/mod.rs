@@ -97,11 +97,11 @@ pub fn review<K: Validate>(object: &K, stored: impl FnOnce() -> Option<K>) -> De
     }
 }
 
-/// Checks the name of an object in the same namespace.
-fn check_reference(errors: &mut FieldErrors, path: &Path<'_>, name: &str) {
+/// Checks the name of an object of a kind in the same namespace.
+fn check_reference(errors: &mut FieldErrors, path: &Path<'_>, kind: &str, name: &str) {
     let path = path.field("name");
     if name.is_empty() {
-        errors.required(&path, Reason::InvalidNotification, "name the object");
+        errors.required(&path, Reason::InvalidNotification, format!("name the {kind}"));
     } else if let Err(problem) = names::subdomain(name) {
         errors.invalid(&path, Reason::InvalidName, name, problem);
     }

@@ -88,7 +88,7 @@ pub fn errors(spec: &AlertProviderSpec) -> FieldErrors {
         ("proxySecretRef", &spec.proxy_secret_ref),
     ] {
         if let Some(reference) = reference {
-            check_reference(&mut errors, &root.field(field), &reference.name);
+            check_reference(&mut errors, &root.field(field), "Secret", &reference.name);
         }
     }
     if format == Some(Format::GenericHmac) && spec.secret_ref.is_none() {

@@ -23,7 +23,7 @@ pub fn errors(spec: &ReceiverSpec) -> FieldErrors {
     }
     let root = Path::root("spec");
     check_type(&mut errors, &root.field("type"), &spec.r#type);
-    check_reference(&mut errors, &root.field("secretRef"), &spec.secret_ref.name);
+    check_reference(&mut errors, &root.field("secretRef"), "Secret", &spec.secret_ref.name);
     check_events(&mut errors, &root.field("events"), spec);
     check_resources(&mut errors, &root.field("resources"), &spec.resources);
     errors
@@ -158,7 +158,7 @@ mod tests {
             ),
             (
                 json!({ "secretRef": null }),
-                "spec.secretRef.name: Required value: name the object",
+                "spec.secretRef.name: Required value: name the Secret",
             ),
             (
                 json!({ "secretRef": { "name": "To Ken" } }),
