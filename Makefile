@@ -75,8 +75,8 @@ bench: tools ## Measure the webhook under load, the reader of indexes beside Hel
 	$(TARGET)/release/index-bench
 	$(TARGET)/release/controller-bench
 	$(TARGET)/release/delivery-bench
-	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --profile agent -p helmops-agent --locked
-	$(TARGET)/release/agent-bench --agent $(TARGET)/agent/helmops-agent
+	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --profile small -p helmops-agent --locked
+	$(TARGET)/release/agent-bench --agent $(TARGET)/small/helmops-agent
 	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --profile cli -p helmops-cli --locked
 	$(TARGET)/release/cli-bench --program $(TARGET)/cli/kubectl-helmop
 	$(TARGET)/release/notify-bench

@@ -34,7 +34,7 @@ struct Arguments {
     /// Maximum number of charts that are installed by hand; the comparison is for each chart
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=9999))]
     by_hand: u16,
-    /// helmops-agent, built with the profile agent; by default the one in the folder of this program
+    /// helmops-agent, built with the profile small; by default the one in the folder of this program
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
 }
