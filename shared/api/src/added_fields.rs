@@ -15,7 +15,7 @@ const MAX_VALUE: usize = 1_024;
 /// The paths of the fields of one kind that were missing in what was sent, and are in the response, with their values.
 ///
 /// Without them, an object with such a field would always differ from the desired one, and be written in each reconciliation. A field with
-/// another value is a difference: somebody has set it, and the write that removes it brings the default back.
+/// another value is a difference: a client has set it, and the write that removes it brings the default back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddedFields(BTreeMap<String, Value>);
 
