@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, MetadataOnly};
 use helmops_core::status::DeploymentState;
-use helmops_kube::{Change, backoff_without_init, log_errors, paged};
+use helmops_kube::{Change, identity, watch};
 use helmops_release::{
     dependencies,
     names::ReleaseKey,
@@ -25,10 +25,7 @@ use helmops_runtime::{
     workers::{WorkerPermit, Workers},
 };
 use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api, Resource,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Resource, runtime::watcher};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -119,7 +116,7 @@ type DeploymentChange = Change<Arc<Decoded<BundleDeployment>>>;
 fn deployments(context: &Arc<Context>) -> impl Stream<Item = Key> + Send + use<> {
     let api =
         Api::<Decoded<BundleDeployment>>::namespaced(context.upstream.clone(), &context.deployment_namespace);
-    let events = log_errors(watcher(api, paged(watcher::Config::default())).default_backoff());
+    let events = watch(api, watcher::Config::default());
     let context = Arc::clone(context);
     context
         .deployments
@@ -162,20 +159,10 @@ fn affected(context: &Context, change: &DeploymentChange) -> Vec<Key> {
 
 /// Whether a change is one of the BundleDeployment itself. The agent writes its status, and the controller `status.display`.
 fn is_relevant(change: &DeploymentChange) -> bool {
-    let (Some(before), Some(after)) = (&change.before, &change.after) else {
-        return true;
-    };
-    let of = |deployment: &Decoded<BundleDeployment>| {
+    change.differs(|deployment| {
         let metadata = deployment.meta();
-        (
-            metadata.uid.clone(),
-            metadata.generation,
-            metadata.labels.clone(),
-            metadata.annotations.clone(),
-            metadata.deletion_timestamp.is_some(),
-        )
-    };
-    of(before) != of(after)
+        (identity(metadata), &metadata.labels, &metadata.annotations)
+    })
 }
 
 /// Whether a change may concern those that depend on the BundleDeployment.
@@ -204,10 +191,9 @@ fn records(context: &Arc<Context>) -> impl Stream<Item = Key> + Send + use<> {
         };
         context.release_namespaces.iter().map(api).collect()
     };
-    let watches = watches.into_iter().map(|(namespace, api)| {
-        let events = log_errors(backoff_without_init(watcher(api, paged(config.clone()))));
-        (namespace, events)
-    });
+    let watches = watches
+        .into_iter()
+        .map(|(namespace, api)| (namespace, watch(api, config.clone())));
     let changes = context.records.follow(watches.collect());
     let context = Arc::clone(context);
     changes.flat_map(move |release| stream::iter(of_release(&context, &release)))

@@ -38,7 +38,7 @@ pub async fn run(context: Arc<Context>, signals: HealthSignals, stop: Cancellati
         .inspect(|work| forget_failures(work, &context));
     let all_helmops = watches.all_helmops.flat_map(|()| {
         context.retries.helmops.backoff.forget_all();
-        let helmops = watch::matching(&context.stores.helmops, |_| true);
+        let helmops = context.stores.helmops.matching(|_| true);
         stream::iter(helmops.into_iter().map(Work::HelmOp))
     });
     let triggers = stream::select_all([watches.changes, secret_changes.boxed(), all_helmops.boxed()]);

@@ -1,4 +1,4 @@
-//! What the API server does not store of the objects that are written.
+//! How the API server changes the objects that are written: fields that it drops, and defaults that it adds.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use crate::watch::ListCount;
 /// Maximum length of the paths in the log, in bytes.
 const MAX_LOGGED: usize = 1024;
 
-/// The fields of a kind that its CRD lacks, as the responses to writes show. They are forgotten when the kind is listed again, because its
+/// The fields of a kind that its CRD lacks, and those that it adds, as the responses to writes show. They are forgotten when the kind is listed again, because its
 /// CRD may have changed, and at the end of the process. Then a write that changes nothing shows them again.
 #[derive(Debug, Default)]
 pub struct Pruned {
@@ -67,12 +67,21 @@ impl Pruned {
         }
         let fields = Arc::make_mut(&mut known.fields);
         let is_first = !fields.has_lifecycle();
-        if fields.learn(sent, stored) {
+        let learned = fields.learn(sent, stored);
+        if learned.pruned {
             let fields = cut(fields.to_string(), MAX_LOGGED);
             tracing::info!(
                 kind,
                 fields,
                 "the CRD in the cluster lacks these fields, so they are not passed on"
+            );
+        }
+        if learned.added {
+            let fields = cut(fields.added().collect::<Vec<_>>().join(", "), MAX_LOGGED);
+            tracing::info!(
+                kind,
+                fields,
+                "the API server adds these fields; with these values they are no difference"
             );
         }
         match drops_lifecycle(sent, stored) {

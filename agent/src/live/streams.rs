@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    future::ready,
     sync::{Arc, Mutex},
 };
 
@@ -11,8 +10,8 @@ use futures::{
     future::{AbortHandle, Abortable},
     stream::{self, BoxStream, SelectAll},
 };
-use helmops_kube::{Cache, Change, Fold, Index, Presence, backoff_without_init, is_absent};
-use helmops_process::{OnChange, exit::with_causes, lock};
+use helmops_kube::{Cache, Change, Fold, Index, Presence, with_backoff, without_absent, without_errors};
+use helmops_process::lock;
 use helmops_release::{health::ErrorTable, marks};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
@@ -239,7 +238,7 @@ impl LiveObjects {
             };
         let streams = apis
             .into_iter()
-            .map(|(namespace, api)| (namespace, events(api, watched.cache.clone(), &resource.kind)));
+            .map(|(namespace, api)| (namespace, events(api, &watched.cache, &resource.kind)));
         let (rules, errors) = (Arc::clone(&self.rules), Arc::clone(&self.errors));
         let types = TypeMeta {
             api_version: resource.api_version.clone(),
@@ -254,29 +253,16 @@ impl LiveObjects {
     }
 }
 
-/// The events of a watch, with its errors logged once.
+/// The events of a watch of a kind, which the cluster may not have.
 fn events(
     api: Api<DynamicObject>,
-    cache: Cache<Arc<Observed>, BySet>,
+    cache: &Cache<Arc<Observed>, BySet>,
     kind: &str,
 ) -> BoxStream<'static, watcher::Event<DynamicObject>> {
     let config = watcher::Config::default().labels(marks::SET_HASH).page_size(PAGE);
-    let kind = kind.to_owned();
-    let mut logged = OnChange::default();
-    backoff_without_init(watcher(api, config))
-        .filter_map(move |event| {
-            let error = event.as_ref().err().map(|error| with_causes(error));
-            if event.as_ref().is_err_and(is_absent) {
-                cache.mark_absent();
-            }
-            if logged.record(error.clone())
-                && let Some(error) = error
-            {
-                tracing::warn!(error, "cannot watch {kind}; retrying");
-            }
-            ready(event.ok())
-        })
-        .boxed()
+    let results = with_backoff(watcher(api, config));
+    let results = without_absent(kind, "its objects are missing until it has", cache, results);
+    without_errors(kind, results).boxed()
 }
 
 /// The releases that changes affect.

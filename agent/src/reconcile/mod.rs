@@ -117,7 +117,8 @@ impl Reconciler for BundleDeployments<'_> {
             work.report_suspension(held == Held::Suspended);
             let outcome = DeployOutcome::Held(held);
             status::write(
-                context,
+                &context.upstream,
+                &context.retries.pending_writes,
                 deployment,
                 &outcome,
                 &Observation::None,
@@ -316,7 +317,16 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
         tests: progress::tests(work, tests, history.as_ref()),
         handled: known.handled.as_ref(),
     };
-    status::write(context, deployment, &outcome, &observation, &progress).await?;
+    let pending_writes = &context.retries.pending_writes;
+    status::write(
+        &context.upstream,
+        pending_writes,
+        deployment,
+        &outcome,
+        &observation,
+        &progress,
+    )
+    .await?;
     match result {
         Ok(_) | Err(AgentError::Waiting(_)) => {}
         Err(error) => return Err(error),

@@ -5,13 +5,12 @@ use std::time::Duration;
 use helmops_api::{Cluster, NamespacedName, timestamp::timestamp};
 use helmops_process::{OnChange, build_info::VERSION, exit::with_causes};
 use helmops_runtime::client::bounded;
-use json_patch::{AddOperation, Patch as JsonPatch, PatchOperation, jsonptr::PointerBuf};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
@@ -34,7 +33,7 @@ pub async fn run(
     let mut logged = OnChange::default();
     let mut wait = FIRST;
     while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
-        let patch = Patch::Json::<()>(beat(&agent_namespace, Timestamp::now()));
+        let patch = Patch::Merge(beat(&agent_namespace, Timestamp::now()));
         let written = bounded(api.patch_status(&cluster.name, &PatchParams::default(), &patch)).await;
         let error = written.err().map(|error| with_causes(&error));
         wait = if error.is_none() {
@@ -51,10 +50,32 @@ pub async fn run(
     }
 }
 
-/// As Fleet's agent writes it: the whole object, so that no read is needed. Fleet's CRD lacks the version; the API server drops it
-/// then.
-fn beat(agent_namespace: &str, now: Timestamp) -> JsonPatch {
-    let value = json!({ "lastSeen": timestamp(now), "namespace": agent_namespace, "version": VERSION });
-    let path = PointerBuf::from_tokens(["status", "agent"]);
-    JsonPatch(vec![PatchOperation::Add(AddOperation { path, value })])
+/// What the agent writes: a merge patch of its own fields, so that no read is needed, and fields of a newer version stay. It needs no version,
+/// because nothing else writes these fields. Fleet's CRD lacks `version`; the API server drops it then.
+fn beat(agent_namespace: &str, now: Timestamp) -> Value {
+    let agent = json!({ "lastSeen": timestamp(now), "namespace": agent_namespace, "version": VERSION });
+    json!({ "status": { "agent": agent } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_changes_its_own_fields_only() {
+        let now = Timestamp::from_second(1).unwrap();
+        for status in [
+            json!(null),
+            json!({ "namespace": "cluster-a", "agent": { "lastSeen": "never", "newer": 1 } }),
+        ] {
+            let mut cluster = json!({ "metadata": {}, "status": status });
+            json_patch::merge(&mut cluster, &beat("cattle-fleet-system", now));
+            let after = &cluster["status"];
+            assert_eq!(after["agent"]["lastSeen"], "1970-01-01T00:00:01Z");
+            assert_eq!(after["agent"]["namespace"], "cattle-fleet-system");
+            assert_eq!(after["agent"]["version"], VERSION);
+            assert_eq!(after["agent"].get("newer"), status["agent"].get("newer"));
+            assert_eq!(after.get("namespace"), status.get("namespace"));
+        }
+    }
 }

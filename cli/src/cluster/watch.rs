@@ -2,7 +2,8 @@
 
 use futures::{Stream, StreamExt};
 use helmops_api::Decoded;
-use kube::runtime::{WatchStreamExt, watcher};
+use helmops_kube::with_backoff;
+use kube::runtime::watcher;
 
 use super::{Cluster, objects::Object, request::Request, selection::Scope};
 use crate::failure::Failure;
@@ -30,7 +31,7 @@ impl Cluster {
         scope: Scope<'a>,
         config: watcher::Config,
     ) -> impl Stream<Item = Result<Change<K>, Failure>> + 'a {
-        let events = watcher(self.api::<Decoded<K>>(scope), config).default_backoff();
+        let events = with_backoff(watcher(self.api::<Decoded<K>>(scope), config));
         events
             .filter_map(move |event| {
                 let change = match event {

@@ -116,7 +116,7 @@ impl Reconciler for Bundles<'_> {
             Err(BundleBlocked { reason, message }) => {
                 tracing::info!(reason = reason.as_str(), message, "not deployed");
                 let round = RolloutRound::Refused(reason, &message);
-                apply::status(self.context, key, &bundle, round).await?;
+                apply::status(self.context, &bundle, round).await?;
                 return Ok(Done::UNTIL_CHANGE);
             }
         };

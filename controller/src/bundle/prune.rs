@@ -5,7 +5,7 @@ use helmops_api::{Bundle, BundleDeployment, Decoded, NamespacedName, labels};
 use helmops_core::targeting::{
     cluster_of,
     copies::CopyRef,
-    delivery::{self, leftovers, may_be_of},
+    delivery::{self, is_orphan_for_certain, leftovers, may_be_of},
 };
 use kube::{Resource, ResourceExt};
 
@@ -128,9 +128,8 @@ pub async fn delete_orphan(
         let current = observe::cluster_metadata(context, &cluster).await?;
         let current = current.and_then(|metadata| metadata.resource_version);
         let cached = snapshot.cluster(namespace, name);
-        let cached = cached.and_then(|cluster| cluster.meta().resource_version.clone());
-        // A Cluster outside of the namespaces of the Bundle is not in the snapshot, and a deleted one may still be in it.
-        if cached.is_some() && current.is_some() && cached != current {
+        let cached = cached.and_then(|cluster| cluster.meta().resource_version.as_deref());
+        if !is_orphan_for_certain(cached, current.as_deref()) {
             return Err(DeliveryError::Stale(format!("Cluster {cluster}")));
         }
     }

@@ -210,7 +210,7 @@ impl BundleReconciliation<'_> {
             })
             .collect();
         let round = RolloutRound::Done(rollout, &statuses);
-        Ok(apply::status(self.context, self.key, self.bundle, round).await?)
+        Ok(apply::status(self.context, self.bundle, round).await?)
     }
 }
 

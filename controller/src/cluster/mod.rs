@@ -7,12 +7,8 @@ mod account;
 
 use std::sync::Arc;
 
-use helmops_api::{Cluster, Decoded, NamespacedName, cluster::ClusterStatus, labels};
-use helmops_core::{
-    agents::Contact,
-    reason::Reason,
-    status::{self, change},
-};
+use helmops_api::{Cluster, Decoded, NamespacedName, labels};
+use helmops_core::{agents::Contact, reason::Reason, status};
 use helmops_kube::name_of;
 use helmops_runtime::{
     client::{CallError, bounded},
@@ -102,7 +98,13 @@ impl Reconciler for Clusters<'_> {
                 status::refused_cluster(cluster, refused, &now)
             }
         };
-        self.write_status(key, cluster, &next).await?;
+        let (client, pending_writes) = (
+            &self.context.client,
+            &self.context.retries.clusters.pending_writes,
+        );
+        MANAGER
+            .write_status(client, pending_writes, cluster, &cluster.status, &next)
+            .await?;
         if let Some(accounts) = self.accounts()
             && let Ok(namespace) = namespace
             && !self.is_terminating(&namespace)
@@ -146,31 +148,6 @@ impl Clusters<'_> {
     fn is_terminating(&self, namespace: &str) -> bool {
         let found = self.stores.clusters.namespaces.get(&ObjectRef::new(namespace));
         found.is_some_and(|found| found.meta().deletion_timestamp.is_some())
-    }
-
-    async fn write_status(
-        &self,
-        key: &ClusterKey,
-        cluster: &Cluster,
-        next: &ClusterStatus,
-    ) -> Result<(), ClusterError> {
-        let Some(change) = change(&cluster.status, next) else {
-            return Ok(());
-        };
-        let name = name_of(key);
-        let api = Api::<Cluster>::namespaced(self.context.client.clone(), &name.namespace);
-        match MANAGER.status(&api, cluster, &change).await {
-            Ok(written) => {
-                let pending_writes = &self.context.retries.clusters.pending_writes;
-                pending_writes.record(key.clone(), cluster, &written);
-                Ok(())
-            }
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => {
-                let object = format!("Cluster {name}");
-                Err(CallError::of("write the status of", object)(error).into())
-            }
-        }
     }
 
     /// Creates the namespace of a cluster if it does not exist. One that was created meanwhile is checked when it is in the cache.

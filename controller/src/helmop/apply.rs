@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use helmops_api::{Bundle, Decoded, HelmOp, HelmOpStatus, NamespacedName, labels};
 use helmops_core::{
     bundle::Plan,
-    status::{change, events, without_extras},
+    status::{events, without_extras},
 };
 use helmops_kube::name_of;
 use helmops_runtime::{
@@ -54,7 +54,6 @@ pub async fn bundle(
 pub async fn status(
     context: &Context,
     key: &HelmOpKey,
-    name: &NamespacedName,
     helmop: &HelmOp,
     next: HelmOpStatus,
 ) -> Result<(), ReconcileError> {
@@ -64,18 +63,18 @@ pub async fn status(
         without_extras(next)
     };
     let stored = helmop.status.clone().unwrap_or_default();
-    let Some(change) = change(&stored, &next) else {
+    let written = MANAGER
+        .write_status(
+            &context.client,
+            &context.retries.helmops.pending_writes,
+            helmop,
+            &stored,
+            &next,
+        )
+        .await
+        .map_err(ReconcileError::HelmOp)?;
+    let Some(written) = written else {
         return Ok(());
-    };
-    let api = Api::<HelmOp>::namespaced(context.client.clone(), &name.namespace);
-    let written = match MANAGER.status(&api, helmop, &change).await {
-        Err(error) if error.is_not_found() => return Ok(()),
-        other => other
-            .map_err(CallError::of(
-                "write the status of",
-                format_args!("HelmOp {}", name.name),
-            ))
-            .map_err(ReconcileError::HelmOp)?,
     };
     context.events.publish(helmop, events(&stored, &next));
     let bundle = observe::cached_bundle(context, key);
@@ -83,11 +82,6 @@ pub async fn status(
     if let Some(span) = trace::root_span(&context.tracer, helmop, bundle, &next) {
         context.tracer.record(span);
     }
-    context
-        .retries
-        .helmops
-        .pending_writes
-        .record(key.clone(), helmop, &written);
     let keeps = written
         .status
         .is_some_and(|status| status.observed_generation.is_some());

@@ -105,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_the_api_server_are_transient_or_conflicts() {
+    fn errors_of_the_api_server_are_transient_or_conflicts_or_rejections() {
         for (error, class) in [
             (ApiError::Timeout, Class::TRANSIENT),
             (ApiError::NotLeading(NotLeading), Class::Conflict),
             (api_error(409), Class::Conflict),
             (api_error(404), Class::TRANSIENT),
-            (api_error(422), Class::TRANSIENT),
+            (api_error(422), Class::Absent),
             (api_error(500), Class::TRANSIENT),
         ] {
             assert_eq!(error.classify(), classified(Reason::APIError, class), "{error}");

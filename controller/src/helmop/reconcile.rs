@@ -247,14 +247,7 @@ impl HelmOpReconciliation<'_> {
         };
         let now = status::timestamp(Timestamp::now());
         let next = status::next(self.helmop, state, outcome, polling, &now);
-        Box::pin(apply::status(
-            self.context,
-            self.key,
-            self.name,
-            self.helmop,
-            next,
-        ))
-        .await
+        Box::pin(apply::status(self.context, self.key, self.helmop, next)).await
     }
 }
 

@@ -8,7 +8,7 @@ use futures::{
 };
 use helmops_api::{NamespacedName, PermissionObject, labels};
 use helmops_core::agents::{Kind, ObjectId, ObservedObject};
-use helmops_kube::{Cache, Change, Fold, Index, key, log_errors, paged};
+use helmops_kube::{Cache, Change, Fold, Index, key};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -16,10 +16,7 @@ use k8s_openapi::{
         rbac::v1::{Role, RoleBinding},
     },
 };
-use kube::{
-    Api, Client, Resource,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Client, Resource, runtime::watcher};
 
 use crate::work::ClusterKey;
 
@@ -87,9 +84,8 @@ impl Accounts {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Send + Sync + 'static,
     {
         let api = Api::<PermissionObject<K>>::all(client.clone());
-        let config = paged(watcher::Config::default().labels(labels::AGENT_ACCOUNT));
-        let events = log_errors(watcher(api, config).default_backoff());
-        self.follow(kind, events)
+        let config = watcher::Config::default().labels(labels::AGENT_ACCOUNT);
+        self.follow(kind, helmops_kube::watch(api, config))
     }
 
     fn follow<K, S>(&self, kind: Kind, events: S) -> impl Stream<Item = ClusterKey> + Send + use<K, S>

@@ -19,20 +19,12 @@ pub trait Relevant {
 
 /// Whether a change is relevant. A new or deleted object always is.
 pub fn is_relevant<K: Relevant>(change: &Change<Arc<K>>) -> bool {
-    match (&change.before, &change.after) {
-        (Some(before), Some(after)) => before.relevant() != after.relevant(),
-        (None, _) | (_, None) => true,
-    }
+    change.differs(|object| object.relevant())
 }
 
-/// Identity, generation, deletion and finalizers.
+/// The identity of an object, and its finalizers.
 fn identity(metadata: &ObjectMeta) -> impl PartialEq {
-    (
-        &metadata.uid,
-        metadata.generation,
-        metadata.deletion_timestamp.is_some(),
-        &metadata.finalizers,
-    )
+    (helmops_kube::identity(metadata), &metadata.finalizers)
 }
 
 fn annotation<'m>(metadata: &'m ObjectMeta, name: &str) -> Option<&'m String> {

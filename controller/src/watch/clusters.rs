@@ -14,18 +14,17 @@ use helmops_core::targeting::{
     cluster_namespace::{NamespaceOwner, Namespaces, namespace_of},
     names,
 };
-use helmops_kube::{Fold, ObjectCache, key, log_errors, paged};
+use helmops_kube::{Fold, ObjectCache, key};
 use helmops_process::own_namespace;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource,
-    runtime::{WatchStreamExt, reflector::Lookup, watcher},
+    runtime::{reflector::Lookup, watcher},
 };
 
 use super::{
     change_filter::{Relevant, is_relevant},
     claims::Claims,
-    matching,
 };
 use crate::work::{ClusterKey, Work};
 
@@ -99,7 +98,8 @@ impl Clusters {
             let own = bundle.meta().namespace.as_deref();
             own == namespace || own.is_some_and(|own| mapped.contains(own))
         };
-        matching(bundles, is_affected)
+        bundles
+            .matching(is_affected)
             .into_iter()
             .map(Work::Bundle)
             .collect()
@@ -147,9 +147,8 @@ pub fn watch(
         .flat_map(move |group| stream::iter(stores.affected_bundles(&all_bundles, Some(&group.namespace))));
     let all_bundles = bundles.clone();
     let of_mappings = changed(all(client), &clusters.mappings).flat_map(move |mapping| {
-        let affected = matching(&all_bundles, |bundle| {
-            bundle.meta().namespace.as_ref() == Some(&mapping.namespace)
-        });
+        let affected =
+            all_bundles.matching(|bundle| bundle.meta().namespace.as_ref() == Some(&mapping.namespace));
         stream::iter(affected.into_iter().map(Work::Bundle))
     });
     let (stores, all_bundles) = (clusters.clone(), bundles.clone());
@@ -192,8 +191,8 @@ where
         + 'static,
     F: Fold<Arc<K>> + Send + 'static,
 {
-    let events = watcher(api, paged(watcher::Config::default())).default_backoff();
-    let changes = cache.follow(vec![(None, log_errors(events))], |object| Some(Arc::new(object)));
+    let events = helmops_kube::watch(api, watcher::Config::default());
+    let changes = cache.follow(vec![(None, events)], |object| Some(Arc::new(object)));
     changes.flat_map(|changes| {
         let relevant = changes.into_iter().filter(is_relevant);
         stream::iter(relevant.map(|change| change.name))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, NamespacedName, labels};
 use helmops_core::{status::helmop_of, targeting::delivery::CachedDeployment};
-use helmops_kube::{Cache, Change, Fold, Index, Presence, is_absent, key, log_errors};
+use helmops_kube::{Cache, Change, Fold, Index, Presence, key, without_absent, without_errors};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
@@ -96,20 +96,11 @@ impl Deployments {
     where
         S: Stream<Item = watcher::Result<watcher::Event<Decoded<BundleDeployment>>>> + Send + 'static,
     {
-        let cache = self.0.clone();
-        let events = events.map(move |event| match event {
-            Err(error) if is_absent(&error) => {
-                if cache.mark_absent() {
-                    tracing::info!(
-                        "the CRD of BundleDeployments does not exist; the status of HelmOps on clusters is reported as soon as \
-                         a bundle controller is installed"
-                    );
-                }
-                Ok(watcher::Event::Init)
-            }
-            event => event,
-        });
-        let events = log_errors(events);
+        let kind = BundleDeployment::kind(&());
+        let consequence =
+            "the status of HelmOps on clusters is reported as soon as a bundle controller is installed";
+        let events = without_absent(&kind, consequence, &self.0, events);
+        let events = without_errors(&kind, events);
         self.0
             .follow(vec![(None, events)], |deployment| Some(Arc::new(deployment)))
             .flat_map(|changes| stream::iter(changes.into_iter().flat_map(affected)))

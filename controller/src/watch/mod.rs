@@ -52,13 +52,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource,
     runtime::{
-        WatchStreamExt,
         reflector::{Lookup, ObjectRef},
         watcher,
     },
 };
 
-use helmops_kube::{Change, ObjectCache, PolicyCache, backoff_without_init, key, key_of, log_errors, paged};
+use helmops_kube::{Change, ObjectCache, PolicyCache, key, with_backoff, without_errors};
 use tokio::sync::oneshot;
 
 pub use self::{
@@ -255,7 +254,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
 {
     let watches = watches.into_iter();
-    let watches = watches.map(|(namespace, events)| (namespace, log_errors(events)));
+    let watches = watches.map(|(namespace, events)| (namespace, without_errors(&K::kind(&()), events)));
     cache
         .follow(watches.collect(), |object| Some(Arc::new(object)))
         .flat_map(stream::iter)
@@ -325,7 +324,7 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
     // Without the bundle loop, the states of the deployments are enough.
     let slim = if delivers { |_: &mut _| () } else { slim };
     let api = Api::all(client.clone());
-    let events = backoff_without_init(budgeted(client, api, &config, &stores.budget, slim));
+    let events = with_backoff(budgeted(client, api, &config, &stores.budget, slim));
     let lists = stores.lists.deployments.clone();
     let events = events.inspect(move |event| lists.observe(event));
     let (helmops, bundles) = (stores.helmops.clone(), stores.bundles.clone());
@@ -367,8 +366,7 @@ where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
 {
     let api = Api::<MetadataWithManagers<K>>::all(client.clone());
-    let config = paged(watcher::Config::default().labels(labels::COPY_TYPE));
-    let events = log_errors(watcher(api, config).default_backoff());
+    let events = helmops_kube::watch(api, watcher::Config::default().labels(labels::COPY_TYPE));
     let bundles = stores.bundles.clone();
     let (clusters, copies) = (delivery.clusters.clone(), delivery.copies.clone());
     let affected = async move {
@@ -384,14 +382,4 @@ where
         .filter(move |bundle| ready(bundles.get(bundle).is_some()))
         .map(Work::Bundle)
         .boxed()
-}
-
-/// The keys of the objects that match a predicate.
-pub fn matching<K>(cache: &ObjectCache<K>, predicate: impl Fn(&K) -> bool) -> Vec<ObjectRef<K>>
-where
-    K: Lookup<DynamicType = ()>,
-{
-    let objects = cache.state();
-    let matches = objects.iter().filter(|object| predicate(object));
-    matches.map(|object| key_of(&**object)).collect()
 }

@@ -11,7 +11,7 @@ use kube::{
     },
 };
 
-use super::{Scope, Stores, matching};
+use super::{Scope, Stores};
 use crate::work::Work;
 
 /// Watches Policies. Returns the HelmOps that a change affects, and the Bundles if the bundle loop is enabled.
@@ -43,7 +43,7 @@ fn affected<K>(objects: &ObjectCache<Decoded<K>>, change: &PolicyChange) -> Vec<
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
-    matching(objects, |object| match change {
+    objects.matching(|object| match change {
         PolicyChange::All => true,
         PolicyChange::Namespace(name) => object.meta().namespace.as_ref() == Some(name),
     })

@@ -11,12 +11,9 @@ use futures::{
 };
 use helmops_api::NamespacedName;
 use helmops_fetch::CaCertificate;
-use helmops_kube::{Change, ObjectCache, log_errors};
+use helmops_kube::{Change, ObjectCache};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api, Client,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Client, runtime::watcher};
 use thiserror::Error;
 
 use super::Scope;
@@ -108,7 +105,7 @@ pub fn watch(client: &Client, scope: &Scope, ca: &RancherCa) -> BoxStream<'stati
     let api = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
     let watches = ca.caches.iter().zip(SECRETS).map(|(cache, (name, _))| {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let events = log_errors(watcher(api.clone(), config).default_backoff());
+        let events = helmops_kube::watch(api.clone(), config);
         let changes = cache.follow(vec![(None, events)], |secret| Some(Arc::new(secret)));
         changes
             .flat_map(|changes| stream::iter(changes.into_iter().filter(is_changed)))

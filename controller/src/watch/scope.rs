@@ -4,15 +4,10 @@ use std::fmt;
 
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
 use helmops_api::{Decoded, NamespacedName, labels};
-use helmops_kube::{backoff_without_init, paged};
+use helmops_kube::{WatchResult, paged, with_backoff};
 use helmops_process::exit::with_causes;
 use helmops_runtime::client::bounded;
-use kube::{
-    Api, Client, Resource,
-    api::ListParams,
-    core::NamespaceResourceScope,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Client, Resource, api::ListParams, core::NamespaceResourceScope, runtime::watcher};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -21,10 +16,7 @@ use super::{
 };
 
 /// The watches of a kind, each with its namespace; `None` for one of all namespaces.
-pub type WatchesOf<K> = Vec<(
-    Option<String>,
-    BoxStream<'static, watcher::Result<watcher::Event<K>>>,
-)>;
+pub type WatchesOf<K> = Vec<(Option<String>, BoxStream<'static, WatchResult<K>>)>;
 
 /// Which HelmOps the controller reconciles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,17 +77,8 @@ impl Scope {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Send + Sync + 'static,
         S: Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>> + Send + 'static,
     {
-        let apis = self.apis::<Decoded<K>>(client);
-        // Of several namespaces, one may be missing or forbidden for a long time.
-        let is_only = apis.len() == 1;
-        let watches = apis.into_iter().map(|(namespace, api)| {
-            let events = if is_only {
-                watch(api).default_backoff().boxed()
-            } else {
-                backoff_without_init(watch(api)).boxed()
-            };
-            (namespace, events)
-        });
+        let apis = self.apis::<Decoded<K>>(client).into_iter();
+        let watches = apis.map(|(namespace, api)| (namespace, with_backoff(watch(api)).boxed()));
         watches.collect()
     }
 }

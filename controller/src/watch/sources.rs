@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Resource, ResourceExt, runtime::watcher};
 use tokio::sync::oneshot;
 
-use super::matching;
 use crate::work::{BundleKey, HelmOpKey, Work};
 
 /// HelmOps that reference a changed Secret, and Bundles that copy it to clusters if the bundle loop is enabled. `synced` is
@@ -53,7 +52,7 @@ fn helmops_naming(
 ) -> Vec<HelmOpKey> {
     let (namespace, name) = (secret.namespace(), secret.name_any());
     let policies = namespace.as_deref().and_then(|namespace| policies.of(namespace));
-    matching(helmops, |object| match object {
+    helmops.matching(|object| match object {
         Decoded::Valid(helmop) if helmop.metadata.namespace == namespace => {
             let named = &*helmop.spec.helm_secret_name;
             name == policies
@@ -75,7 +74,7 @@ fn copied_by<K>(
         kind,
         name: object.metadata.name.clone().unwrap_or_default(),
     };
-    matching(bundles, |bundle| {
+    bundles.matching(|bundle| {
         bundle.meta().namespace.as_deref() == namespace
             && bundle
                 .valid()

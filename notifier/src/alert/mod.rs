@@ -14,7 +14,6 @@ mod status;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use helmops_api::{Alert, Decoded, notifications::AlertStatus, timestamp::timestamp};
-use helmops_core::status::change;
 use helmops_kube::{key, name_of};
 use helmops_notify::{
     admit::Format,
@@ -30,7 +29,7 @@ use helmops_runtime::{
     workers::WorkerPermit,
 };
 use k8s_openapi::jiff::Timestamp;
-use kube::{Api, Resource, api::ObjectMeta};
+use kube::{Resource, api::ObjectMeta};
 use tracing::Span;
 
 pub use self::memory::AlertMemory;
@@ -200,21 +199,16 @@ impl Alerts<'_> {
 
     async fn write(&self, key: &AlertKey, alert: &Alert, next: &AlertStatus) -> Result<(), CallError> {
         let before = alert.status.clone().unwrap_or_default();
-        let Some(change) = change(&before, next) else {
+        let (client, pending_writes) = (&self.context.client, &self.context.retries.alerts.pending_writes);
+        let written = MANAGER
+            .write_status(client, pending_writes, alert, &before, next)
+            .await?;
+        let Some(written) = written else {
             return Ok(());
         };
-        let name = name_of(key);
-        let api = Api::<Alert>::namespaced(self.context.client.clone(), &name.namespace);
-        let written = MANAGER.status(&api, alert, &change).await;
-        let written = written.map_err(CallError::of("update the status of", "the Alert"))?;
-        self.context
-            .retries
-            .alerts
-            .pending_writes
-            .record(key.clone(), alert, &written);
         // The next message need not wait for the watch.
         let written = Arc::new(Decoded::Valid(Arc::new(written)));
-        self.context.stores.alerts.wrote(name, written);
+        self.context.stores.alerts.wrote(name_of(key), written);
         Ok(())
     }
 }

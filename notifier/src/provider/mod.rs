@@ -4,10 +4,10 @@ mod endpoint;
 
 use std::sync::Arc;
 
-use helmops_api::{AlertProvider, Decoded, notifications::AlertProviderStatus, timestamp::timestamp};
+use helmops_api::{AlertProvider, Decoded, timestamp::timestamp};
 use helmops_core::{
     reason::Reason,
-    status::{ConditionState, ConditionType, change, set_condition},
+    status::{ConditionState, ConditionType, set_condition},
 };
 use helmops_kube::name_of;
 use helmops_runtime::{
@@ -19,7 +19,7 @@ use helmops_runtime::{
     workers::WorkerPermit,
 };
 use k8s_openapi::jiff::Timestamp;
-use kube::{Api, api::ObjectMeta};
+use kube::api::ObjectMeta;
 use tracing::Span;
 
 pub use self::endpoint::{Endpoint, EndpointError, endpoint};
@@ -67,7 +67,8 @@ impl Reconciler for Providers<'_> {
             Err(EndpointError::Api(error)) => return Err(error),
             Err(error) => ConditionState::False(error.reason(), error.to_string()),
         };
-        let mut next = provider.status.clone().unwrap_or_default();
+        let before = provider.status.clone().unwrap_or_default();
+        let mut next = before.clone();
         let generation = provider.metadata.generation;
         next.observed_generation = generation;
         let now = timestamp(Timestamp::now());
@@ -78,7 +79,13 @@ impl Reconciler for Providers<'_> {
             generation,
             &now,
         );
-        self.write(key, provider, &next).await?;
+        let (client, pending_writes) = (
+            &self.context.client,
+            &self.context.retries.providers.pending_writes,
+        );
+        MANAGER
+            .write_status(client, pending_writes, provider, &before, &next)
+            .await?;
         Ok(Done::UNTIL_CHANGE)
     }
 }
@@ -99,27 +106,5 @@ impl Providers<'_> {
             Some((message, _)) => ConditionState::False(Reason::DeliveryFailed, message),
             None => ConditionState::True(Reason::Ready),
         })
-    }
-
-    async fn write(
-        &self,
-        key: &ProviderKey,
-        provider: &AlertProvider,
-        next: &AlertProviderStatus,
-    ) -> Result<(), CallError> {
-        let before = provider.status.clone().unwrap_or_default();
-        let Some(change) = change(&before, next) else {
-            return Ok(());
-        };
-        let namespace = key.namespace.as_deref().unwrap_or_default();
-        let api = Api::<AlertProvider>::namespaced(self.context.client.clone(), namespace);
-        let written = MANAGER.status(&api, provider, &change).await;
-        let written = written.map_err(CallError::of("update the status of", "the AlertProvider"))?;
-        self.context
-            .retries
-            .providers
-            .pending_writes
-            .record(key.clone(), provider, &written);
-        Ok(())
     }
 }

@@ -11,9 +11,9 @@ use std::{sync::Arc, time::Duration};
 use helmops_api::{Decoded, NamespacedName, Receiver, notifications::ReceiverSpec, timestamp::timestamp};
 use helmops_core::{
     reason::Reason,
-    status::{ConditionState, ConditionType, change, set_condition},
+    status::{ConditionState, ConditionType, set_condition},
 };
-use helmops_kube::{key, name_of};
+use helmops_kube::name_of;
 use helmops_notify::{
     admit::{Validate, forbidden_receiver_namespaces},
     push::{Entry, ReceiverType, path_digest, webhook_path},
@@ -27,7 +27,6 @@ use helmops_runtime::{
 };
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
 use kube::{Api, api::ObjectMeta};
-use serde_json::Value;
 use tracing::Span;
 
 pub use self::published::Published;
@@ -109,9 +108,14 @@ impl Reconciler for Receivers<'_> {
             generation,
             &now,
         );
-        if let Some(change) = change(&old, &status) {
-            self.write(&name, receiver, &change).await?;
-        }
+        // Based on the version that was read: the receiving process writes pushes into it.
+        let (client, pending_writes) = (
+            &self.context.client,
+            &self.context.retries.receivers.pending_writes,
+        );
+        MANAGER
+            .write_status(client, pending_writes, receiver, &old, &status)
+            .await?;
         published.map(|_| Done {
             requeue_after: Some(check),
             failures: Failures::Reset,
@@ -197,21 +201,5 @@ impl Receivers<'_> {
 
     async fn withdraw(&self, name: &NamespacedName) -> Result<(), ReceiverError> {
         self.context.published.remove(name).await
-    }
-
-    /// Writes the status, based on the version that was read: the receiving process writes pushes into it.
-    async fn write(
-        &self,
-        name: &NamespacedName,
-        receiver: &Receiver,
-        change: &Value,
-    ) -> Result<(), ReceiverError> {
-        let api = Api::<Receiver>::namespaced(self.context.client.clone(), &name.namespace);
-        let written = MANAGER.status(&api, receiver, change).await;
-        let written = written.map_err(CallError::of("write the status of", format!("Receiver {name}")))?;
-        let key = key(&name.namespace, &name.name);
-        let pending = &self.context.retries.receivers.pending_writes;
-        pending.record(key, receiver, &written);
-        Ok(())
     }
 }

@@ -16,17 +16,13 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_api::{Alert, AlertProvider, Decoded, Receiver};
-use helmops_kube::{Change, ObjectCache, key, log_errors, paged};
+use helmops_kube::{Change, ObjectCache, identity, key};
 use helmops_notify::source::Privileged;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
 use kube::{
     Api, Client, Resource,
     api::ObjectMeta,
-    runtime::{
-        WatchStreamExt,
-        reflector::{Lookup, ObjectRef},
-        watcher,
-    },
+    runtime::{reflector::ObjectRef, watcher},
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
@@ -178,9 +174,9 @@ where
         + 'static,
 {
     let api = Api::<Decoded<K>>::all(client.clone());
-    let events = watcher(api, paged(watcher::Config::default())).default_backoff();
+    let events = helmops_kube::watch(api, watcher::Config::default());
     cache
-        .follow(vec![(None, log_errors(events))], |object| Some(Arc::new(object)))
+        .follow(vec![(None, events)], |object| Some(Arc::new(object)))
         .flat_map(stream::iter)
         .filter(move |change| ready(is_relevant(change, has_changed)))
         .map(|change| key(&change.name.namespace, &change.name.name))
@@ -191,37 +187,16 @@ fn is_relevant<K: Resource<DynamicType = ()> + Clone>(
     change: &Change<Arc<Decoded<K>>>,
     has_changed: fn(&K, &K) -> bool,
 ) -> bool {
-    let (Some(before), Some(after)) = (&change.before, &change.after) else {
-        return true;
-    };
-    let version = |object: &Arc<Decoded<K>>| {
-        let metadata = object.meta();
-        let going = metadata.deletion_timestamp.is_some();
-        (
-            metadata.uid.clone(),
-            metadata.generation,
-            going,
-            metadata.annotations.clone(),
-        )
-    };
-    let has_changed = match (before.valid(), after.valid()) {
-        (Some(before), Some(after)) => has_changed(before, after),
+    let valid = |object: &'_ Option<Arc<Decoded<K>>>| object.as_ref()?.valid().cloned();
+    let has_changed = match (valid(&change.before), valid(&change.after)) {
+        (Some(before), Some(after)) => has_changed(&before, &after),
         _ => false,
     };
-    has_changed || version(before) != version(after)
-}
-
-/// The keys of the objects that match a predicate.
-fn matching<K>(cache: &ObjectCache<K>, predicate: impl Fn(&K) -> bool) -> Vec<ObjectRef<K>>
-where
-    K: Lookup<DynamicType = ()>,
-{
-    cache.read(|objects, ()| {
-        let matches = objects.iter().filter(|(_, object)| predicate(object));
-        matches
-            .map(|(name, _)| key(&name.namespace, &name.name))
-            .collect()
-    })
+    has_changed
+        || change.differs(|object| {
+            let metadata = object.meta();
+            (identity(metadata), &metadata.annotations)
+        })
 }
 
 /// The kind of Secrets whose metadata is watched.

@@ -7,7 +7,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_api::{Alert, Bundle, Cluster, Decoded, HelmOp, Metadata, NamespacedName, WithoutObjects};
-use helmops_kube::{Cache, Change, backoff_without_init, is_absent, log_errors, paged};
+use helmops_kube::{Cache, Change, watch_results, without_absent, without_errors};
 use helmops_notify::{
     alert::Observed,
     push::{Followed, followed_by},
@@ -17,7 +17,7 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource, runtime::watcher};
 use serde::de::DeserializeOwned;
 
-use super::{Stores, matching};
+use super::Stores;
 use crate::work::{AlertKey, Work};
 
 /// HelmOps, Bundles and Clusters, as last observed. Clones share them.
@@ -196,22 +196,16 @@ where
         + 'static,
     V: Watched + Send + 'static,
 {
-    let absent = cache.clone();
-    let events = watcher(Api::<K>::all(client.clone()), paged(watcher::Config::default()));
-    let events = backoff_without_init(events).map(move |event| match event {
-        Err(error) if is_absent(&error) => {
-            if absent.mark_absent() {
-                tracing::info!(%kind, "the CRD does not exist; Alerts cannot report these objects");
-            }
-            Ok(watcher::Event::Init)
-        }
-        event => event,
-    });
+    let results = watch_results(Api::<K>::all(client.clone()), watcher::Config::default());
+    let consequence = "Alerts cannot report these objects";
+    let kind_name = kind.to_string();
+    let events = without_errors(
+        &kind_name,
+        without_absent(&kind_name, consequence, cache, results),
+    );
     let (stores, privileged) = (stores.clone(), privileged.clone());
     cache
-        .follow(vec![(None, log_errors(events))], move |object| {
-            Some(value(object))
-        })
+        .follow(vec![(None, events)], move |object| Some(value(object)))
         .flat_map(stream::iter)
         .flat_map(move |change| stream::iter(affected(&stores, &privileged, kind, &change)))
         .boxed()
@@ -245,6 +239,6 @@ fn affected<V: Watched>(
             states.any(|observed| selector.selects(namespace, privileged, &id, &*observed.labels))
         })
     };
-    let alerts: Vec<AlertKey> = matching(&stores.alerts, selects);
+    let alerts: Vec<AlertKey> = stores.alerts.matching(selects);
     alerts.into_iter().map(Work::Alert).collect()
 }

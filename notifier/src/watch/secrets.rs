@@ -8,7 +8,7 @@ use helmops_kube::{NOT_RELEASES, uncached_changes};
 use kube::{Api, ResourceExt, runtime::watcher};
 use tokio::sync::oneshot;
 
-use super::{SecretMetadata, Stores, matching};
+use super::{SecretMetadata, Stores};
 use crate::work::Work;
 
 /// The objects that name a changed Secret. `synced` is signalled when the first list is complete: later changes are observed.
@@ -23,7 +23,7 @@ pub fn of_secrets(
 
 fn naming(stores: &Stores, secret: &SecretMetadata) -> Vec<Work> {
     let (namespace, name) = (secret.namespace(), secret.name_any());
-    let providers = matching(&stores.providers, |object: &Decoded<AlertProvider>| {
+    let providers = stores.providers.matching(|object: &Decoded<AlertProvider>| {
         object.valid().is_some_and(|provider| {
             let spec = &provider.spec;
             let secrets = [&spec.secret_ref, &spec.cert_secret_ref, &spec.proxy_secret_ref];
@@ -31,7 +31,7 @@ fn naming(stores: &Stores, secret: &SecretMetadata) -> Vec<Work> {
                 && secrets.into_iter().flatten().any(|secret| secret.name == name)
         })
     });
-    let receivers = matching(&stores.receivers, |object: &Decoded<Receiver>| {
+    let receivers = stores.receivers.matching(|object: &Decoded<Receiver>| {
         object.valid().is_some_and(|receiver| {
             receiver.metadata.namespace == namespace && receiver.spec.secret_ref.name == name
         })

@@ -28,6 +28,7 @@ pub mod notifications;
 pub mod options;
 pub mod permission_object;
 pub mod policy;
+mod added_fields;
 pub mod pruned_fields;
 pub mod rollout;
 mod same_resource;

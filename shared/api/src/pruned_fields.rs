@@ -1,9 +1,12 @@
-//! Fields that the API server does not store, because the CRD of the object that they are passed on to lacks them: unknown fields, and
-//! `lifecycle`, which Fleet's CRDs lack.
+//! How the API server changes what it stores, because its CRDs are not those of this version: it drops fields that the CRD of the object
+//! lacks (unknown fields that are passed on to it, and `lifecycle`, which Fleet's CRDs lack), and adds defaults.
 
 use std::{collections::BTreeSet, fmt};
 
+use serde::Serialize;
+
 use super::{
+    added_fields::AddedFields,
     bundle::BundleSpec,
     bundle_deployment::BundleDeploymentSpec,
     lifecycle::Lifecycle,
@@ -18,7 +21,7 @@ const LIFECYCLE: &str = "spec.lifecycle";
 const OF_TARGETS: &str = "spec.targets.lifecycle";
 
 /// A spec with fields that a CRD may lack.
-pub trait Prunable: VisitUnknown + Clone + PartialEq {
+pub trait Prunable: VisitUnknown + Clone + PartialEq + Serialize {
     /// Each life cycle of the spec, with its path.
     fn lifecycles(&mut self) -> Vec<(&'static str, &mut Option<Box<Lifecycle>>)>;
 }
@@ -39,13 +42,28 @@ impl Prunable for BundleDeploymentSpec {
     }
 }
 
-/// The paths of the fields of one kind that were sent to the API server and are missing in its response.
+/// The paths of the fields of one kind that were sent to the API server and are missing in its response, and the fields that it has added.
 ///
 /// Without them, an object with such a field would always differ from the desired one, and be written in each reconciliation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PrunedFields(BTreeSet<String>);
+pub struct PrunedFields {
+    pruned: BTreeSet<String>,
+    added: AddedFields,
+}
 
-static NONE: PrunedFields = PrunedFields(BTreeSet::new());
+static NONE: PrunedFields = PrunedFields {
+    pruned: BTreeSet::new(),
+    added: AddedFields::NONE,
+};
+
+/// What a write has shown for the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Learned {
+    /// Which fields are dropped.
+    pub pruned: bool,
+    /// Which fields are added.
+    pub added: bool,
+}
 
 impl Default for &PrunedFields {
     fn default() -> Self {
@@ -54,32 +72,46 @@ impl Default for &PrunedFields {
 }
 
 impl PrunedFields {
-    /// Learns from a write, and returns whether anything changed. A field that is stored is not pruned any more: the CRD may have
-    /// been replaced.
-    pub fn learn<S: Prunable>(&mut self, sent: &S, stored: &S) -> bool {
-        let (sent, stored) = (paths(sent), paths(stored));
-        let before = self.0.clone();
-        self.0.retain(|path| !stored.contains(path));
-        let pruned = sent.difference(&stored).cloned();
-        let room = MAX_PATHS.saturating_sub(self.0.len());
-        self.0.extend(pruned.take(room));
-        self.0 != before
+    /// Learns from a write. A field that is stored is not pruned any more: the CRD may have been replaced.
+    pub fn learn<S: Prunable>(&mut self, sent: &S, stored: &S) -> Learned {
+        let (of_sent, of_stored) = (paths(sent), paths(stored));
+        let before = self.pruned.clone();
+        self.pruned.retain(|path| !of_stored.contains(path));
+        let pruned = of_sent.difference(&of_stored).cloned();
+        let room = MAX_PATHS.saturating_sub(self.pruned.len());
+        self.pruned.extend(pruned.take(room));
+        Learned {
+            pruned: self.pruned != before,
+            added: sent != stored && self.added.learn(&self.without(sent), stored),
+        }
     }
 
     /// Whether `stored` is what the API server would store for `desired`.
     pub fn are_equal<S: Prunable>(&self, desired: &S, stored: &S) -> bool {
-        desired == stored || (!self.0.is_empty() && self.without(desired) == *stored)
+        if desired == stored {
+            return true;
+        }
+        if *self == Self::default() {
+            return false;
+        }
+        let desired = self.without(desired);
+        desired == *stored || self.added.are_equal(&desired, stored)
+    }
+
+    /// The paths of the fields that are added.
+    pub fn added(&self) -> impl Iterator<Item = &str> {
+        self.added.paths()
     }
 
     /// The value without these fields.
     fn without<S: Prunable>(&self, value: &S) -> S {
         let mut value = value.clone();
         let mut remove = |path: FieldPath<'_>, fields: &mut UnknownFields| {
-            fields.retain(|name| !self.0.contains(&path.field(name).to_string()));
+            fields.retain(|name| !self.pruned.contains(&path.field(name).to_string()));
         };
         value.visit_unknown(FieldPath::of("spec"), &mut remove);
         for (path, lifecycle) in value.lifecycles() {
-            if self.0.contains(path) {
+            if self.pruned.contains(path) {
                 *lifecycle = None;
             }
         }
@@ -88,13 +120,13 @@ impl PrunedFields {
 
     /// Whether `lifecycle` is one of them.
     pub fn has_lifecycle(&self) -> bool {
-        self.0.contains(LIFECYCLE) || self.0.contains(OF_TARGETS)
+        self.pruned.contains(LIFECYCLE) || self.pruned.contains(OF_TARGETS)
     }
 }
 
 impl fmt::Display for PrunedFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, path) in self.0.iter().enumerate() {
+        for (index, path) in self.pruned.iter().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(f, "{separator}{path}")?;
         }
@@ -147,8 +179,12 @@ mod tests {
         let stored = spec(&json!({ "targets": [{ "helm": { "kept": 1 } }] }));
         let mut pruned = PrunedFields::default();
         assert!(!pruned.are_equal(&desired, &stored));
-        assert!(pruned.learn(&desired, &stored));
-        assert!(!pruned.learn(&desired, &stored), "known already");
+        assert!(pruned.learn(&desired, &stored).pruned);
+        assert_eq!(
+            pruned.learn(&desired, &stored),
+            Learned::default(),
+            "known already"
+        );
         assert!(pruned.are_equal(&desired, &stored));
         let without_kept = spec(&json!({ "targets": [{ "helm": {} }] }));
         assert!(!pruned.are_equal(&desired, &without_kept));
@@ -164,7 +200,7 @@ mod tests {
         let (desired, without) = (spec(&json!({ "newer": 1 })), spec(&json!({})));
         let mut pruned = PrunedFields::default();
         pruned.learn(&desired, &without);
-        assert!(pruned.learn(&desired, &desired));
+        assert!(pruned.learn(&desired, &desired).pruned);
         assert!(!pruned.are_equal(&desired, &without));
     }
 
@@ -175,12 +211,12 @@ mod tests {
         let mut pruned = PrunedFields::default();
         assert!(!pruned.are_equal(&desired, &without));
         assert!(drops_lifecycle(&desired, &without) && !drops_lifecycle(&desired, &desired));
-        assert!(pruned.learn(&desired, &without));
+        assert!(pruned.learn(&desired, &without).pruned);
         assert!(pruned.has_lifecycle());
         assert!(pruned.are_equal(&desired, &without));
         assert!(!pruned.are_equal(&desired, &spec(&json!({ "targets": [{ "name": "a" }] }))));
 
-        assert!(pruned.learn(&desired, &desired), "the CRD was replaced");
+        assert!(pruned.learn(&desired, &desired).pruned, "the CRD was replaced");
         assert!(!pruned.has_lifecycle());
         assert!(!pruned.are_equal(&desired, &without));
     }
@@ -190,9 +226,28 @@ mod tests {
         let of = |value: Value| serde_json::from_str::<BundleDeploymentSpec>(&value.to_string()).unwrap();
         let (desired, without) = (of(json!({ "lifecycle": { "suspend": true } })), of(json!({})));
         let mut pruned = PrunedFields::default();
-        assert!(pruned.learn(&desired, &without));
+        assert!(pruned.learn(&desired, &without).pruned);
         assert!(pruned.are_equal(&desired, &without));
         assert!(!pruned.are_equal(&desired, &of(json!({ "deploymentID": "a" }))));
+    }
+
+    /// Both a field that the CRD lacks, and defaults of a newer one: of unknown fields and of known ones.
+    #[test]
+    fn a_default_is_no_difference_and_neither_is_a_dropped_field() {
+        let desired =
+            spec(&json!({ "dropped": 1, "helm": { "chart": "web" }, "targets": [{ "name": "a" }] }));
+        let stored = spec(&json!({
+            "helm": { "chart": "web", "newer": 5, "maxHistory": 10 }, "targets": [{ "name": "a", "ofTarget": { "level": 1 } }],
+        }));
+        let mut pruned = PrunedFields::default();
+        let learned = pruned.learn(&desired, &stored);
+        assert!(learned.pruned && learned.added);
+        assert!(pruned.are_equal(&desired, &stored));
+        assert_eq!(pruned.learn(&desired, &stored), Learned::default());
+        let other = spec(
+            &json!({ "helm": { "chart": "web", "newer": 6, "maxHistory": 10 }, "targets": [{ "name": "a" }] }),
+        );
+        assert!(!pruned.are_equal(&desired, &other));
     }
 
     #[test]
@@ -202,6 +257,6 @@ mod tests {
             .collect();
         let mut pruned = PrunedFields::default();
         pruned.learn(&spec(&Value::Object(fields)), &spec(&json!({})));
-        assert_eq!(pruned.0.len(), MAX_PATHS);
+        assert_eq!(pruned.pruned.len(), MAX_PATHS);
     }
 }

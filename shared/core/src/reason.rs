@@ -152,7 +152,7 @@ reasons! {
         /// The CRD in the cluster lacks `lifecycle`, so releases behave as without it. Used in events.
         LifecycleUnsupported: "Install the CRDs of helmops for the kind that the message names, or remove `spec.lifecycle`.",
         /// A request to the API server failed.
-        APIError: "Nothing: it is retried. If it persists, the log of the controller has the error of the API server.",
+        APIError: "Nothing: it is retried. If the object is `Stalled`, the API server rejects what is written: correct what its message names, such as an admission policy. It is retried, more and more slowly.",
     }
     AGENT "Agent: a release is not deployed, or its objects are not known" {
         /// Helm failed. The metric `helmops_agent_helm_failures_total` has the reason.

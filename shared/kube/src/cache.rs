@@ -17,7 +17,10 @@ use kube::{
 };
 use tokio::sync::watch;
 
-use super::changes::{Change, WatchedObjects};
+use super::{
+    changes::{Change, WatchedObjects},
+    keys::key_of,
+};
 
 /// What is computed from the objects of a cache. It is updated with each change, before anyone can read the change.
 pub trait Fold<V> {
@@ -188,6 +191,18 @@ where
     pub fn get(&self, key: &ObjectRef<K>) -> Option<Arc<K>> {
         let namespace = key.namespace.as_deref().unwrap_or_default();
         self.value(&NamespacedName::new(namespace, &*key.name))
+    }
+}
+
+impl<K, F> Cache<Arc<K>, F>
+where
+    K: Lookup<DynamicType = ()>,
+{
+    /// The keys of the objects that match a predicate.
+    pub fn matching(&self, predicate: impl Fn(&K) -> bool) -> Vec<ObjectRef<K>> {
+        let objects = self.state();
+        let matches = objects.iter().filter(|object| predicate(object));
+        matches.map(|object| key_of(&**object)).collect()
     }
 }
 

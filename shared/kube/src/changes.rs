@@ -14,7 +14,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use helmops_api::NamespacedName;
-use kube::runtime::watcher::Event;
+use kube::{core::ObjectMeta, runtime::watcher::Event};
 
 /// The change of an object. At least one of the values exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,25 @@ pub struct Change<V> {
     pub before: Option<V>,
     /// Its value from now on; `None` if it is deleted. Equal to `before` for an unchanged object of a list.
     pub after: Option<V>,
+}
+
+impl<V> Change<V> {
+    /// Whether a part of the object has changed. A new or deleted object always has.
+    pub fn differs<'c, T: PartialEq>(&'c self, part: impl Fn(&'c V) -> T) -> bool {
+        match (&self.before, &self.after) {
+            (Some(before), Some(after)) => part(before) != part(after),
+            (None, _) | (_, None) => true,
+        }
+    }
+}
+
+/// What changes with the object and its spec, and with no status: its UID, its generation, and whether it is being deleted.
+pub fn identity(metadata: &ObjectMeta) -> impl PartialEq + use<'_> {
+    (
+        &metadata.uid,
+        metadata.generation,
+        metadata.deletion_timestamp.is_some(),
+    )
 }
 
 /// An object of a watch: its name, and the value that is kept of it; `None` if the object is ignored.

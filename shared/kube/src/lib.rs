@@ -12,10 +12,10 @@ mod uncached;
 mod watch;
 
 pub use cache::{Cache, Fold, ObjectCache, Presence};
-pub use changes::{Change, Item, WatchedObjects};
+pub use changes::{Change, Item, WatchedObjects, identity};
 pub use connect::{ConnectError, configuration, connect, set_user_agent};
 pub use index::Index;
 pub use keys::{key, key_of, name_of};
 pub use policies::{PolicyCache, PolicyChange};
 pub use uncached::{NOT_RELEASES, uncached_changes};
-pub use watch::{backoff_without_init, is_absent, log_errors, paged};
+pub use watch::{WatchResult, paged, watch, watch_results, with_backoff, without_absent, without_errors};

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use super::{
     cache::{Cache, Presence},
     changes::Change,
-    watch::{backoff_without_init, is_absent},
+    watch::{is_absent, with_backoff},
 };
 
 /// Policies per page of a list, which limits the memory for a response.
@@ -85,7 +85,7 @@ impl PolicyCache {
     pub fn watch(&self, client: &Client) -> impl Stream<Item = PolicyChange> + Send + use<> {
         let api = Api::<Decoded<Policy>>::all(client.clone());
         let config = watcher::Config::default().page_size(PAGE);
-        self.follow(vec![(None, backoff_without_init(watcher(api, config)))])
+        self.follow(vec![(None, with_backoff(watcher(api, config)))])
     }
 
     /// As [`Self::watch`], with other watches, each given with its namespace.

@@ -3,14 +3,11 @@
 use std::{fmt, future::ready};
 
 use futures::{Stream, StreamExt};
-use kube::{
-    Api, Resource,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Resource, runtime::watcher};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use crate::{log_errors, paged};
+use crate::{watch_results, without_errors};
 
 /// The field selector that excludes the Secrets in which Helm stores its releases: there are many of them, and no object names one.
 pub const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
@@ -26,7 +23,7 @@ where
 {
     let mut is_first = true;
     let mut synced = Some(synced);
-    let events = watcher(api, paged(config)).inspect(move |event| {
+    let events = watch_results(api, config).inspect(move |event| {
         // Without permission to watch them, nothing waits for them.
         if matches!(event, Ok(watcher::Event::InitDone) | Err(_))
             && let Some(synced) = synced.take()
@@ -35,7 +32,7 @@ where
             let _ = synced.send(());
         }
     });
-    log_errors(events.default_backoff()).filter_map(move |event| ready(changed(event, &mut is_first)))
+    without_errors(&K::kind(&()), events).filter_map(move |event| ready(changed(event, &mut is_first)))
 }
 
 /// The changed object of an event. Objects of the first list are not changes; a later list replaces missed changes, so all

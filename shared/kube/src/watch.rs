@@ -1,38 +1,53 @@
-//! Watches: pages of their lists, their errors, and kinds whose CRD may not be installed.
+//! Watches: pages of their lists, their backoff and errors, and kinds whose CRD may not be installed.
+//!
+//! ```text
+//! watcher ─► with_backoff ─► without_absent ─► without_errors ─► the events that a cache applies
+//! ```
 
-use std::future::ready;
+use std::{
+    fmt,
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use helmops_process::{OnChange, exit::with_causes};
 use kube::{
-    Resource,
+    Api, Resource,
     runtime::{WatchStreamExt, watcher},
 };
+use serde::de::DeserializeOwned;
+
+use crate::cache::{Cache, Fold};
 
 /// Objects per page of a list. An object can have 1.5 MB, and a page is in memory three times while it is decoded: this number
 /// fits into the memory limit in the manifests.
 const PAGE: u32 = 32;
 
-/// A watch with exponential backoff, for a kind whose CRD may not be installed.
-///
-/// It drops the event that starts a list, because that is not a success yet. If it counted as one, the backoff would be reset
-/// each time, and a list that fails would be retried every second, forever if there is no CRD.
-pub fn backoff_without_init<K: Send>(
-    events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send,
-) -> impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send {
-    events
-        .try_filter(|event| ready(!matches!(event, watcher::Event::Init)))
-        .default_backoff()
+/// An event of a watch, or its error.
+pub type WatchResult<K> = watcher::Result<watcher::Event<K>>;
+
+/// The events of a watch that never ends: its lists have pages, it backs off after errors, and each error is logged when it is new.
+pub fn watch<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Event<K>> + Send + use<K>
+where
+    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    without_errors(&K::kind(&()), watch_results(api, config))
 }
 
-/// Whether the CRD is not installed: the API server responds with 404. An API server that has not loaded its CRDs yet
-/// responds with another error.
-pub fn is_absent(error: &watcher::Error) -> bool {
-    use watcher::Error::{InitialListFailed, WatchStartFailed};
-    matches!(
-        error,
-        InitialListFailed(kube::Error::Api(status)) | WatchStartFailed(kube::Error::Api(status)) if status.code == 404
-    )
+/// The same, with its errors.
+pub fn watch_results<K>(
+    api: Api<K>,
+    config: watcher::Config,
+) -> impl Stream<Item = WatchResult<K>> + Send + use<K>
+where
+    K: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+    K::DynamicType: Send + Sync,
+{
+    with_backoff(watcher(api, paged(config)))
 }
 
 /// Sets the page size of lists.
@@ -40,10 +55,69 @@ pub fn paged(config: watcher::Config) -> watcher::Config {
     config.page_size(PAGE)
 }
 
+/// The events of a watch, with exponential backoff after errors.
+///
+/// The event that starts a list arrives with the first success of the list: by itself it is none. If it counted as one, the backoff would
+/// be reset each time, and a list that fails would be sent every second for as long as it fails.
+pub fn with_backoff<K: Send>(
+    events: impl Stream<Item = WatchResult<K>> + Send,
+) -> impl Stream<Item = WatchResult<K>> + Send {
+    let has_started = Arc::new(AtomicBool::new(false));
+    let starts = Arc::clone(&has_started);
+    events
+        .try_filter(move |event| {
+            let is_start = matches!(event, watcher::Event::Init);
+            starts.fetch_or(is_start, Ordering::Relaxed);
+            ready(!is_start)
+        })
+        .default_backoff()
+        .flat_map(move |event| {
+            let is_first = event.is_ok() && has_started.swap(false, Ordering::Relaxed);
+            let start = is_first.then_some(Ok(watcher::Event::Init));
+            stream::iter(start.into_iter().chain([event]))
+        })
+}
+
+/// The events of a watch of a kind that the API server may not have: the cache is not waited for then. `consequence` is logged.
+pub fn without_absent<K, V, F, S>(
+    kind: &str,
+    consequence: &'static str,
+    cache: &Cache<V, F>,
+    events: S,
+) -> impl Stream<Item = WatchResult<K>> + use<K, V, F, S>
+where
+    S: Stream<Item = WatchResult<K>>,
+    V: Clone,
+    F: Fold<V>,
+{
+    let (kind, cache) = (kind.to_string(), cache.clone());
+    events.map(move |event| match event {
+        Err(error) if is_absent(&error) => {
+            if cache.mark_absent() {
+                tracing::info!(kind, "the API server does not have this kind; {consequence}");
+            }
+            Ok(watcher::Event::Init)
+        }
+        event => event,
+    })
+}
+
+/// Whether the CRD is not installed: the API server responds with 404. An API server that has not loaded its CRDs yet
+/// responds with another error.
+pub(crate) fn is_absent(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, WatchStartFailed};
+    matches!(
+        error,
+        InitialListFailed(kube::Error::Api(status)) | WatchStartFailed(kube::Error::Api(status)) if status.code == 404
+    )
+}
+
 /// The events of a watch without its errors: each is logged when it is new, and the list starts again after it.
-pub fn log_errors<K: Resource<DynamicType = ()>>(
-    events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
-) -> impl Stream<Item = watcher::Event<K>> {
+pub fn without_errors<K, S>(kind: &str, events: S) -> impl Stream<Item = watcher::Event<K>> + use<K, S>
+where
+    S: Stream<Item = WatchResult<K>>,
+{
+    let kind = kind.to_string();
     let mut failing = OnChange::default();
     events.map(move |event| match event {
         // The start of a list is no success yet.
@@ -53,11 +127,11 @@ pub fn log_errors<K: Resource<DynamicType = ()>>(
             event
         }
         Err(error) => {
-            let (kind, error) = (K::kind(&()), with_causes(&error));
+            let error = with_causes(&error);
             if failing.record(Some(error.clone())) {
-                tracing::warn!(%kind, error, "watch failed; restarting");
+                tracing::warn!(kind, error, "watch failed; restarting");
             } else {
-                tracing::debug!(%kind, error, "watch still fails");
+                tracing::debug!(kind, error, "watch still fails");
             }
             watcher::Event::Init
         }
@@ -65,19 +139,4 @@ pub fn log_errors<K: Resource<DynamicType = ()>>(
 }
 
 #[cfg(test)]
-mod tests {
-    use helmops_api::{Decoded, HelmOp};
-    use watcher::Event;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn an_error_restarts_the_list_and_ends_no_watch() {
-        let error = || Err(watcher::Error::NoResourceVersion);
-        let events = [error(), Ok(Event::Init), error(), Ok(Event::InitDone)];
-        let events = futures::stream::iter(events).chain(futures::stream::iter([error()]));
-        let events: Vec<Event<Decoded<HelmOp>>> = log_errors(events).collect().await;
-        let is_start = events.iter().map(|event| matches!(event, Event::Init));
-        assert_eq!(is_start.collect::<Vec<_>>(), [true, true, true, false, true]);
-    }
-}
+mod tests;

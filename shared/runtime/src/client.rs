@@ -13,6 +13,9 @@ use crate::error_class::{Class, Classified, ClassifiedError, classified};
 /// Maximum time for one call, including the client's own retries. Watches have their own.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// What etcd says of an object that is larger than its limit.
+const ETCD_TOO_LARGE: &str = "etcdserver: request is too large";
+
 /// A client for leader election only. It has its own connections, so reconciliations never delay a renewal.
 ///
 /// # Errors
@@ -87,6 +90,15 @@ impl ApiError {
         self.status().is_some_and(|status| status.code == 422)
     }
 
+    /// Whether the same request is rejected until a user changes something: the object is malformed, too large or invalid, or an admission
+    /// policy or webhook denies it. A response 403 is none: it also means that a namespace is being deleted, or that a quota is used up.
+    pub fn is_permanent(&self) -> bool {
+        self.status().is_some_and(|status| {
+            // etcd has a limit of its own, which the API server reports as an internal error.
+            matches!(status.code, 400 | 413 | 422) || status.message.contains(ETCD_TOO_LARGE)
+        })
+    }
+
     /// Whether an object with this name already exists.
     pub fn exists_already(&self) -> bool {
         self.status()
@@ -121,6 +133,9 @@ impl ClassifiedError for ApiError {
     fn classify(&self) -> Classified {
         let class = if self.is_benign() {
             Class::Conflict
+        } else if self.is_permanent() {
+            // No watch reports that a webhook, a policy or a CRD was corrected.
+            Class::Absent
         } else {
             Class::TRANSIENT
         };
@@ -186,6 +201,23 @@ mod tests {
         assert!(matches!(rejected, ApiError::NotLeading(_)) && rejected.is_benign());
         let failed = ApiError::from(kube::Error::Service("no connection".into()));
         assert!(matches!(failed, ApiError::Kube(_)) && !failed.is_benign());
+    }
+
+    #[test]
+    fn a_request_that_is_rejected_for_good_is_retried_slowly_and_not_transient() {
+        let class = |code: u16, message: &str| {
+            let status = Status::failure(message, "reason").with_code(code);
+            ApiError::from(kube::Error::Api(status.boxed())).class()
+        };
+        for code in [400, 413, 422] {
+            assert_eq!(class(code, "no"), Class::Absent, "{code}");
+        }
+        assert_eq!(class(500, "etcdserver: request is too large"), Class::Absent);
+        for code in [401, 403, 404, 429, 500, 503, 504] {
+            assert_eq!(class(code, "no"), Class::TRANSIENT, "{code}");
+        }
+        assert_eq!(class(409, "no"), Class::Conflict);
+        assert_eq!(ApiError::Timeout.class(), Class::TRANSIENT);
     }
 
     #[test]

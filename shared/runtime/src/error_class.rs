@@ -12,7 +12,8 @@ use crate::backoff;
 pub enum Class {
     /// It lasts until an object that a watch reports changes, so it is not retried.
     Permanent,
-    /// It lasts until a user fixes or publishes something that no watch reports: a chart version, a login, a server.
+    /// It lasts until a user fixes or publishes something that no watch reports: a chart version, a login, a server, an
+    /// admission webhook.
     Absent,
     /// It usually resolves itself.
     Transient(Scope),

@@ -1,15 +1,22 @@
-//! The parameters of writes: the field manager, and the version that a write is based on.
+//! Writes: the field manager, the version that a write is based on, and the writes of statuses.
 
 use std::fmt;
 
+use helmops_api::{Decoded, NamespacedName, merge_patch};
+use helmops_kube::key_of;
+use k8s_openapi::NamespaceResourceScope;
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    runtime::reflector::ObjectRef,
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::client::{ApiError, bounded};
+use crate::{
+    client::{ApiError, CallError, bounded},
+    pending_writes::PendingWrites,
+};
 
 /// The field manager of all writes of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +39,50 @@ impl FieldManager {
         }
     }
 
-    /// Patches a status. Fails with a conflict if another client has changed the object.
+    /// Writes the status of an object, given as it was read, if the status differs from the stored one. Returns the written object;
+    /// `None` if nothing was written: the status is the same, or the object does not exist any more.
+    ///
+    /// The write fails with a conflict if another client has changed the object. It is recorded as pending: a reconciliation that read
+    /// the stored status from the cache again would take what it sees for the truth, and leave a status that is outdated by then.
     ///
     /// # Errors
     /// Those of the API server.
-    pub async fn status<K>(self, api: &Api<K>, object: &K, change: &Value) -> Result<K, ApiError>
+    pub async fn write_status<K, S>(
+        self,
+        client: &Client,
+        pending_writes: &PendingWrites<ObjectRef<Decoded<K>>>,
+        object: &K,
+        stored: &S,
+        next: &S,
+    ) -> Result<Option<K>, CallError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + fmt::Debug
+            + DeserializeOwned
+            + 'static,
+        S: PartialEq + Serialize,
+    {
+        let Some(change) = merge_patch::change(stored, next) else {
+            return Ok(None);
+        };
+        let api = Api::<K>::namespaced(client.clone(), &object.namespace().unwrap_or_default());
+        match self.patch_status(&api, object, &change).await {
+            Ok(written) => {
+                pending_writes.record(key_of(object).into_kind_unchecked(()), object, &written);
+                Ok(Some(written))
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => {
+                let name = NamespacedName::of(object.meta());
+                let object = format_args!("{} {name}", K::kind(&()));
+                Err(CallError::of("write the status of", object)(error))
+            }
+        }
+    }
+
+    /// Patches a status. Fails with a conflict if another client has changed the object.
+    async fn patch_status<K>(self, api: &Api<K>, object: &K, change: &Value) -> Result<K, ApiError>
     where
         K: Resource + Clone + fmt::Debug + DeserializeOwned,
     {
@@ -73,3 +119,6 @@ pub fn without_finalizer(object: &impl ResourceExt, finalizer: &str) -> Option<V
     let others: Vec<_> = all.iter().filter(|one| *one != finalizer).cloned().collect();
     (others.len() < all.len()).then_some(others)
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,15 +54,47 @@ const NEWER: [(&str, &[&str]); 3] = [
     ),
 ];
 
+/// The fields with a default in each CRD, that of a Bundle also for a field that helmops knows.
+const DEFAULTED: [(&str, &[&str]); 2] = [
+    (
+        "bundles",
+        &[
+            "defaulted",
+            "helm/properties/defaulted",
+            "helm/properties/maxHistory",
+        ],
+    ),
+    (
+        "bundledeployments",
+        &[
+            "options/properties/ofDeployment",
+            "options/properties/helm/properties/ofDeployment",
+            "stagedOptions/properties/helm/properties/ofDeployment",
+        ],
+    ),
+];
+
+/// Where an object has them.
+const DEFAULTS_OF_BUNDLE: [&str; 3] = ["/spec/defaulted", "/spec/helm/defaulted", "/spec/helm/maxHistory"];
+const DEFAULTS_OF_DEPLOYMENT: [&str; 3] = [
+    "/spec/options/ofDeployment",
+    "/spec/options/helm/ofDeployment",
+    "/spec/stagedOptions/helm/ofDeployment",
+];
+
 /// Adds the new fields to the CRDs, and waits until the API server accepts them.
 async fn upgrade_crds(kubectl: &Kubectl) {
     for (plural, paths) in NEWER {
         let schema = json!({ "type": "object", "properties": { "level": { "type": "integer" } } });
-        let add = |path: &&str| {
+        let defaulted = json!({ "type": "integer", "default": 5 });
+        let add = |path: &&str, schema: &Value| {
             let path = format!("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/{path}");
             json!({ "op": "add", "path": path, "value": schema })
         };
-        let patch = paths.iter().map(add).collect::<Value>().to_string();
+        let defaults = DEFAULTED.iter().filter(|(of, _)| *of == plural);
+        let defaults = defaults.flat_map(|(_, paths)| paths.iter().map(|path| add(path, &defaulted)));
+        let added = paths.iter().map(|path| add(path, &schema));
+        let patch = added.chain(defaults).collect::<Value>().to_string();
         let crd = format!("{plural}.fleet.cattle.io");
         let arguments = ["patch", "crd", &crd, "--type=json", "-p", &patch];
         kubectl.run(&arguments).await.unwrap().ok().unwrap();
@@ -227,8 +259,19 @@ async fn fields_of_newer_crds_survive_from_helmop_to_cluster() {
         .until_fields_are(&on_cluster, "bundledeployment/web", &OF_DEPLOYMENT, &level)
         .await;
 
-    // The API server drops the field that Bundles do not have; that is no difference.
-    let bundle = fixture.kubectl.get("bundle/web").await.unwrap().unwrap();
+    // The API server adds defaults, and drops the field that Bundles do not have; neither is a difference.
+    let default = json!(5);
+    let bundle = fixture
+        .until_fields_are(&own, "bundle/web", &DEFAULTS_OF_BUNDLE, &default)
+        .await;
+    fixture
+        .until_fields_are(
+            &on_cluster,
+            "bundledeployment/web",
+            &DEFAULTS_OF_DEPLOYMENT,
+            &default,
+        )
+        .await;
     assert_eq!(bundle["spec"].get("onlyHelmOp"), None);
     fixture.reconcile_again(0).await;
     let written = fixture.spec_writes().await;

@@ -16,6 +16,9 @@ use crate::{
 
 const NO_CONTROLLER: &str = "does the controller run? Find out with: kubectl helmop check";
 
+/// Maximum number of attempts to change an object that other clients change at the same time.
+const ATTEMPTS: usize = 10;
+
 fn api(client: &Client, cluster: &NamespacedName) -> Api<Cluster> {
     Api::namespaced(client.clone(), &cluster.namespace)
 }
@@ -30,13 +33,9 @@ pub async fn withdraw(
     name: &NamespacedName,
     timeout: Duration,
 ) -> Result<((), String), Failure> {
-    let mut finalizers = cluster.finalizers().to_vec();
     // One that is being deleted already accepts no new finalizers.
-    if !finalizers.iter().any(|one| one == LEAVE_FINALIZER) && cluster.metadata.deletion_timestamp.is_none() {
-        finalizers.push(LEAVE_FINALIZER.to_owned());
-        set_finalizers(client, name, cluster, &finalizers).await?;
-    }
     if cluster.metadata.deletion_timestamp.is_none() {
+        change_finalizers(client, name, with_hold).await?;
         request_deletion(client, name).await?;
     }
     let namespace = &cluster.status.namespace;
@@ -76,15 +75,8 @@ pub async fn delete(
     if cluster.metadata.deletion_timestamp.is_none() {
         request_deletion(client, name).await?;
     }
-    let others: Vec<_> = cluster
-        .finalizers()
-        .iter()
-        .filter(|one| *one != LEAVE_FINALIZER)
-        .cloned()
-        .collect();
-    if others.len() != cluster.finalizers().len() {
-        set_finalizers(client, name, &cluster, &others).await?;
-    }
+    let others = without_hold(cluster.finalizers()).unwrap_or_else(|| cluster.finalizers().to_vec());
+    change_finalizers(client, name, without_hold).await?;
     let gone = until(timeout, async || match api.get_metadata_opt(&name.name).await {
         Ok(found) => Ok(found.is_none().then_some(())),
         Err(error) => Err(api_error::failed(format!("cannot read Cluster {name}"), &error)),
@@ -114,24 +106,135 @@ async fn request_deletion(client: &Client, name: &NamespacedName) -> Result<(), 
     }
 }
 
-async fn set_finalizers(
+/// The finalizers with the hold; `None` if it is there.
+fn with_hold(finalizers: &[String]) -> Option<Vec<String>> {
+    let has_hold = finalizers.iter().any(|one| one == LEAVE_FINALIZER);
+    (!has_hold).then(|| [finalizers, &[LEAVE_FINALIZER.to_owned()]].concat())
+}
+
+/// The finalizers without the hold; `None` if it is not there.
+fn without_hold(finalizers: &[String]) -> Option<Vec<String>> {
+    let others: Vec<_> = finalizers
+        .iter()
+        .filter(|one| *one != LEAVE_FINALIZER)
+        .cloned()
+        .collect();
+    (others.len() < finalizers.len()).then_some(others)
+}
+
+/// Changes the finalizers of the Cluster. The list is written as a whole, so it is that of the version that was read: if another client
+/// changes the Cluster at the same time, it is read again.
+async fn change_finalizers(
     client: &Client,
     name: &NamespacedName,
-    cluster: &Cluster,
-    finalizers: &[String],
+    change: impl Fn(&[String]) -> Option<Vec<String>>,
 ) -> Result<(), Failure> {
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    // The list as a whole, so it must be that of the version that was read.
-    let version = &cluster.metadata.uid;
-    let patch = Patch::Merge(json!({ "metadata": { "finalizers": finalizers, "uid": version } }));
-    match api(client, name).patch(&name.name, &params, &patch).await {
-        Err(error) if !api_error::is_not_found(&error) => Err(api_error::failed(
-            format!("cannot change the finalizers of Cluster {name}"),
-            &error,
-        )),
-        _ => Ok(()),
+    let api = api(client, name);
+    let failed = |error: &kube::Error| {
+        api_error::failed(format!("cannot change the finalizers of Cluster {name}"), error)
+    };
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let Some(cluster) = api.get_opt(&name.name).await.map_err(|error| failed(&error))? else {
+            return Ok(());
+        };
+        let Some(finalizers) = change(cluster.finalizers()) else {
+            return Ok(());
+        };
+        let metadata = json!({
+            "finalizers": finalizers, "uid": cluster.uid(), "resourceVersion": cluster.resource_version(),
+        });
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        match api.patch(&name.name, &params, &patch).await {
+            Ok(_) => return Ok(()),
+            Err(error) if api_error::is_not_found(&error) => return Ok(()),
+            Err(error) if api_error::is_conflict(&error) && attempts < ATTEMPTS => {}
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{Arc, Mutex},
+    };
+
+    use helmops_process::lock;
+    use http::{Method, Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::Value;
+    use tower::service_fn;
+
+    use super::*;
+
+    /// An API server with a Cluster, to which another client adds a finalizer between the first read and the first write.
+    fn client(cluster: &Arc<Mutex<Value>>) -> Client {
+        let (cluster, is_first) = (Arc::clone(cluster), Arc::new(Mutex::new(true)));
+        let service = service_fn(move |request: Request<Body>| {
+            let (cluster, is_first) = (Arc::clone(&cluster), Arc::clone(&is_first));
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                let mut cluster = lock(&cluster);
+                let mut code = StatusCode::OK;
+                let mut response = cluster.clone();
+                if head.method == Method::GET {
+                    if std::mem::take(&mut *lock(&is_first)) {
+                        let finalizers = cluster["metadata"]["finalizers"].as_array_mut().unwrap();
+                        finalizers.push(json!("example.com/theirs"));
+                        cluster["metadata"]["resourceVersion"] = json!("2");
+                    }
+                } else {
+                    let patch: Value = serde_json::from_slice(&body).unwrap();
+                    let version = &cluster["metadata"]["resourceVersion"];
+                    // As the API server: what a patch does not name is not compared.
+                    if patch["metadata"]
+                        .get("resourceVersion")
+                        .is_none_or(|of| of == version)
+                    {
+                        cluster["metadata"]["finalizers"] = patch["metadata"]["finalizers"].clone();
+                        response = cluster.clone();
+                    } else {
+                        code = StatusCode::CONFLICT;
+                        response = json!({ "kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict" });
+                    }
+                }
+                let mut response = Response::new(Body::from(response.to_string().into_bytes()));
+                *response.status_mut() = code;
+                Ok::<_, Infallible>(response)
+            }
+        });
+        Client::new(service, "fleet")
+    }
+
+    #[tokio::test]
+    async fn a_finalizer_that_another_client_adds_at_the_same_time_stays() {
+        let name = NamespacedName::new("fleet", "c1");
+        for (before, change, after) in [
+            (
+                json!([]),
+                with_hold as fn(&[String]) -> _,
+                json!(["example.com/theirs", LEAVE_FINALIZER]),
+            ),
+            (
+                json!([LEAVE_FINALIZER]),
+                without_hold,
+                json!(["example.com/theirs"]),
+            ),
+        ] {
+            let metadata = json!({ "namespace": "fleet", "name": "c1", "uid": "u", "resourceVersion": "1", "finalizers": before });
+            let cluster = Arc::new(Mutex::new(
+                json!({ "metadata": metadata, "spec": {}, "status": {} }),
+            ));
+            change_finalizers(&client(&cluster), &name, change).await.unwrap();
+            assert_eq!(lock(&cluster)["metadata"]["finalizers"], after);
+        }
     }
 }

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use helmops_api::{Bundle, Decoded, labels};
-use helmops_core::status::{self, RolloutRound, bundle_events, change};
+use helmops_core::status::{self, RolloutRound, bundle_events};
 use helmops_runtime::{client::CallError, writes::without_finalizer};
 use k8s_openapi::{NamespaceResourceScope, jiff::Timestamp};
 use kube::{Api, Resource, ResourceExt};
 
-use crate::{context::Context, work::BundleKey, writes::MANAGER};
+use crate::{context::Context, writes::MANAGER};
 
 /// The Bundle with the finalizer that keeps it until its deployments are deleted; `None` if the Bundle does not exist any more.
 pub async fn with_finalizer<'b>(
@@ -54,33 +54,17 @@ pub async fn remove_finalizer(context: &Context, bundle: &Decoded<Bundle>) -> Re
 }
 
 /// Writes the status if it differs from the stored one.
-pub async fn status(
-    context: &Context,
-    key: &BundleKey,
-    bundle: &Bundle,
-    round: RolloutRound<'_>,
-) -> Result<(), CallError> {
+pub async fn status(context: &Context, bundle: &Bundle, round: RolloutRound<'_>) -> Result<(), CallError> {
     let stored = bundle.status.as_deref().cloned().unwrap_or_default();
     let next = status::bundle(bundle, round, &status::timestamp(Timestamp::now()));
-    let Some(change) = change(&stored, &next) else {
-        return Ok(());
-    };
-    match MANAGER.status(&bundles(context, bundle), bundle, &change).await {
-        Ok(written) => {
-            context
-                .retries
-                .bundles
-                .pending_writes
-                .record(key.clone(), bundle, &written);
-            context.events.publish(bundle, bundle_events(&stored, &next));
-            Ok(())
-        }
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(CallError::of(
-            "write the status of",
-            format_args!("Bundle {}", bundle.name_any()),
-        )(error)),
+    let pending_writes = &context.retries.bundles.pending_writes;
+    let written = MANAGER
+        .write_status(&context.client, pending_writes, bundle, &stored, &next)
+        .await?;
+    if written.is_some() {
+        context.events.publish(bundle, bundle_events(&stored, &next));
     }
+    Ok(())
 }
 
 /// The API of the Bundle's namespace, for Bundles that decode and for those that do not.

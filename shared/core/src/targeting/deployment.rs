@@ -122,7 +122,9 @@ fn has_metadata(existing: &BundleDeployment, own: &ObjectMeta) -> bool {
         })
 }
 
-/// The metadata of an existing deployment, with those that this controller sets.
+/// The metadata of an existing deployment, with those that this controller sets. Annotations and finalizers of other clients stay. The
+/// labels are replaced, as Fleet's controller does it: they are those of the Bundle, and `dependsOn` selects by them, so one that was
+/// removed from the Bundle must not stay.
 fn merged_metadata(existing: &BundleDeployment, own: ObjectMeta) -> ObjectMeta {
     let mut metadata = (*existing.metadata).clone();
     metadata.labels = own.labels;

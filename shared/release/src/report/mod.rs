@@ -4,7 +4,7 @@
 //! report only: no decision depends on it that could not be made again from Helm's records and the live objects.
 //!
 //! ```text
-//! previous status ─► outcome ─► observation, if the desired deployment is applied ─► life cycle ─► status ─► changed: a patch, or nothing
+//! previous status ─► outcome ─► observation, if the desired deployment is applied ─► life cycle ─► status
 //! ```
 
 mod blocked;
@@ -18,11 +18,9 @@ mod outcome;
 use bounded_text::cut;
 use helmops_api::{
     bundle_deployment::{BundleDeploymentSpec, BundleDeploymentStatus},
-    merge_patch,
     timestamp::timestamp,
 };
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use self::conditions::{ConditionType, Conditions};
 pub use self::{
@@ -80,12 +78,6 @@ pub fn next(inputs: Inputs<'_>, now: Timestamp) -> BundleDeploymentStatus {
 pub fn is_monitored(status: &BundleDeploymentStatus, spec: &BundleDeploymentSpec) -> bool {
     status.applied_deployment_id == spec.deployment_id
         && !conditions::is_false(&status.conditions, ConditionType::Installed)
-}
-
-/// A JSON merge patch for the object, which changes only the status, and of that only what is different. `None` if nothing is, so
-/// that nothing has to be written.
-pub fn changed(previous: &BundleDeploymentStatus, new: &BundleDeploymentStatus) -> Option<Value> {
-    merge_patch::change(previous, new).map(|patch| json!({ "status": patch }))
 }
 
 /// The condition is `False` with this message.

@@ -547,7 +547,7 @@ fn a_captured_failure_is_final_and_clears_what_was_reported() {
 }
 
 fn changed_of(previous: &BundleDeploymentStatus, new: &BundleDeploymentStatus) -> Option<Value> {
-    changed(previous, new)
+    helmops_api::merge_patch::change(previous, new).map(|patch| json!({ "status": patch }))
 }
 
 #[test]
@@ -664,7 +664,7 @@ fn times_change_only_with_the_condition() {
         &deployment(),
         "2026-01-01T00:00:03Z",
     );
-    assert_eq!(changed(&first, &second), None);
+    assert_eq!(changed_of(&first, &second), None);
 }
 
 #[test]
@@ -844,7 +844,7 @@ fn a_takeover_from_fleet_writes_nothing() {
         &objects(vec![config_map("a")], vec![]),
         T2,
     );
-    assert_eq!(changed(&previous, &next), None);
+    assert_eq!(changed_of(&previous, &next), None);
 }
 
 #[test]
@@ -856,7 +856,7 @@ fn a_patch_has_only_what_changes_in_the_status() {
         &objects(vec![], vec![missing(id("v1", "ConfigMap", "a"), false)]),
         T2,
     );
-    let patch = changed(&good(), &next).unwrap();
+    let patch = changed_of(&good(), &next).unwrap();
     let ready = json!({
         "type": "Ready", "status": "False", "reason": "Error", "message": "configmap.v1 shop/a missing", "lastUpdateTime": T2
     });
@@ -1027,7 +1027,7 @@ proptest! {
                 spec.deployment_id = ":b".to_owned();
             }
             let next = step(&status, &spec, &outcome, &observation, T1);
-            prop_assert_eq!(changed(&next, &step(&next, &spec, &outcome, &observation, T2)), None);
+            prop_assert_eq!(changed_of(&next, &step(&next, &spec, &outcome, &observation, T2)), None);
             prop_assert_eq!(next.ready && !next.non_ready_status.is_empty(), false);
             prop_assert_eq!(next.non_modified, next.modified_status.is_empty() && (next.non_modified));
             let counts = next.resource_counts.clone().unwrap_or_default();

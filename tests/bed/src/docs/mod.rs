@@ -4,11 +4,13 @@
 //! sources ─┬──────────────────────► words: terms that the glossary in CONTRIBUTING.md replaces
 //!          └──────────────────────► imports: no cycles, and the order of modules in ARCHITECTURE.md
 //! pages (Markdown, manifests) ─┬─► words
-//!                              ├─► modules: the files and modules in ARCHITECTURE.md
+//!                              ├─► modules: the files and modules in ARCHITECTURE.md, and rows that are there twice
+//!                              ├─► crates: the dependencies in ARCHITECTURE.md
 //!                              ├─► links: files, headings and tests that exist
 //!                              └─► names: metrics, flags, alerts and reasons that exist in the reference pages and alerts.yaml
 //! ```
 
+mod crates;
 mod imports;
 mod links;
 mod modules;
@@ -53,6 +55,7 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
     problems.extend(words::check(&sources));
     problems.extend(imports::check(&pages, &sources));
     problems.extend(modules::check(&pages, root)?);
+    problems.extend(crates::check(&pages, root)?);
     problems.extend(links::check(&pages, root));
     problems.extend(names::check(&pages)?);
     problems.sort();

@@ -3,7 +3,7 @@
 //! A path in backticks must end one of the repository, with or without `src` and `.rs`. In the table of folders, a single
 //! name in backticks must be that of a module, a file or a folder below the folder of its row.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use anyhow::{Context, Result};
 
@@ -29,7 +29,37 @@ pub fn check(pages: &[Page], root: &Path) -> Result<Vec<Problem>> {
     let mut paths = Vec::new();
     collect(root, &[], &mut paths)?;
     let page = pages.iter().find(|page| page.path == ARCHITECTURE);
-    Ok(page.map(|page| missing(page, &paths)).unwrap_or_default())
+    Ok(page
+        .map(|page| [missing(page, &paths), repeated(page)].concat())
+        .unwrap_or_default())
+}
+
+/// Rows of tables that are there twice: those of the same folder, and in other tables those with the same first cell.
+fn repeated(page: &Page) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let (mut rows, mut found) = (Rows::default(), BTreeSet::new());
+    let mut is_table = false;
+    for line in page.prose() {
+        if line.1.starts_with('#') {
+            is_table = line.1 == TABLE;
+            found.clear();
+        }
+        let Some((cell, _)) = line.1.strip_prefix('|').and_then(|row| row.split_once('|')) else {
+            continue;
+        };
+        let keys = if is_table {
+            rows.enter(cell)
+        } else {
+            vec![(0, vec![cell.trim().to_owned()])]
+        };
+        for key in keys {
+            let name = key.1.join("/");
+            if !name.is_empty() && !found.insert(key) {
+                problems.push(problem(page, line, format!("there are two rows of {name}")));
+            }
+        }
+    }
+    problems
 }
 
 /// Adds the paths below a folder.
@@ -113,8 +143,8 @@ struct Rows {
 }
 
 impl Rows {
-    /// Moves to a row. Without folders, it continues the row before it.
-    fn enter(&mut self, cell: &str) {
+    /// Moves to a row, and returns its folders, with the number of spaces before each. Without folders, it continues the row before it.
+    fn enter(&mut self, cell: &str) -> Vec<(usize, Components)> {
         let mut folders = Vec::new();
         for text in cell.split('`').skip(1).step_by(2) {
             let name = text.trim_start();
@@ -123,11 +153,12 @@ impl Rows {
             let parent = self.parents.last().map(|(_, path)| &**path).unwrap_or_default();
             let path = [parent, &components(name)].concat();
             self.parents.push((indent, path.clone()));
-            folders.push(path);
+            folders.push((indent, path));
         }
         if !folders.is_empty() {
-            self.folders = folders;
+            self.folders = folders.iter().map(|(_, path)| path.clone()).collect();
         }
+        folders
     }
 
     /// Whether a name is that of something below a folder of the row.
@@ -182,6 +213,22 @@ mod tests {
                 "ARCHITECTURE.md:5: there is no pair",
                 "ARCHITECTURE.md:7: there is no tags",
                 "ARCHITECTURE.md:8: there is no url"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_is_there_once() {
+        let page = "## Modules\n| Folder | Content |\n|---|---|\n| `shared/` | crates |\n| `  core/` | a |\n| | b |\n| | c |\n\
+                    | `  api/` | d |\n| `  core/` | other text |\n| `agent/` | |\n| `  core/` | of another |\n## Next\n\
+                    | Field | By |\n| `a` | b |\n| `b` | b |\n| `a` | c |\n## Last\n| `a` | d |";
+        let problems = repeated(&Page::new(ARCHITECTURE, page));
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            problems,
+            [
+                "ARCHITECTURE.md:9: there are two rows of shared/core",
+                "ARCHITECTURE.md:16: there are two rows of `a`"
             ]
         );
     }

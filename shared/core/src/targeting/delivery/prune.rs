@@ -41,6 +41,14 @@ pub fn leftovers(unowned: Vec<CopyRef>, has_deployment: impl Fn(&str) -> bool) -
     unowned.into_iter().filter(is_leftover).collect()
 }
 
+/// Whether the deployment of a cluster that is no target any more according to the caches is deleted: they show the Cluster as it is. The
+/// versions of the Cluster are those in the cache and in the API server; `None` if it is not there.
+///
+/// A Cluster outside of the namespaces of the Bundle is not in the cache, and a deleted one may still be in it.
+pub fn is_orphan_for_certain(cached: Option<&str>, current: Option<&str>) -> bool {
+    cached.is_none() || current.is_none() || cached == current
+}
+
 /// Whether a BundleDeployment with the name of a Bundle may belong to it: it does unless its labels name another Bundle.
 pub fn may_be_of(bundle_namespace: &str, bundle: &str, deployment: &ObjectMeta) -> bool {
     let is_or_unknown =

@@ -422,9 +422,10 @@ fn copies_that_are_needed_no_longer_are_released_with_their_version() {
     );
 }
 
-/// Labels and annotations of other clients stay.
+/// Annotations and finalizers of other clients stay. Labels do not, as with Fleet's controller: they are those of the Bundle, by which
+/// `dependsOn` selects. A label of unknown origin may be one that was removed from the Bundle.
 #[test]
-fn metadata_of_other_clients_are_kept() {
+fn annotations_and_finalizers_of_other_clients_are_kept_and_labels_are_those_of_the_bundle() {
     let mut inputs = Inputs::new(&[(WEB, 1, false, &["shared"])]);
     let mut server = deployed(&inputs);
     let metadata = &mut server.deployments.get_mut(WEB).unwrap().metadata;
@@ -438,14 +439,22 @@ fn metadata_of_other_clients_are_kept() {
         .get_or_insert_default()
         .push(text("example.com/mine"));
     assert_eq!(reconcile(&mut server, &inputs, WEB, PROMOTE), [""; 0]);
-    metadata_of(&mut server).labels = None;
+    let own = metadata_of(&mut server).labels.clone().unwrap();
+    for labels in [None, Some([(text("mine"), text("a"))].into())] {
+        metadata_of(&mut server).labels = labels;
+        assert_eq!(
+            reconcile(&mut server, &inputs, WEB, PROMOTE),
+            ["replace deployment"]
+        );
+        assert_eq!(metadata_of(&mut server).labels.as_ref(), Some(&own));
+    }
     inputs.set_bundle(WEB, 1, false, &[]);
     let done = reconcile(&mut server, &inputs, WEB, PROMOTE);
     assert_eq!(done, ["replace deployment", "delete shared"]);
     let metadata = metadata_of(&mut server);
     assert_eq!(metadata.annotations, Some([(text("mine"), text("a"))].into()));
     assert_eq!(metadata.finalizers.as_ref().unwrap().len(), 2);
-    assert!(metadata.labels.is_some());
+    assert_eq!(metadata.labels.as_ref(), Some(&own));
 }
 
 fn metadata_of(server: &mut Server) -> &mut ObjectMeta {

@@ -3,7 +3,7 @@
 use super::model::{End, Inputs, Server, access_name, fleets_owner, secret};
 use crate::targeting::{
     RolloutStep,
-    delivery::{may_be_of, release},
+    delivery::{is_orphan_for_certain, may_be_of, release},
 };
 
 #[test]
@@ -72,4 +72,24 @@ fn a_deployment_belongs_to_the_bundle_that_its_labels_name() {
     assert!(!may_be_of("other", "web", &metadata));
     metadata.labels = None;
     assert!(may_be_of("other", "web", &metadata), "its Bundle is unknown");
+}
+
+/// A deletion is hard to undo, so nothing is deleted because of a Cluster that has changed since it was cached.
+#[test]
+fn a_deployment_is_no_orphan_while_the_cached_cluster_is_stale() {
+    for (cached, current, is_certain) in [
+        (Some("1"), Some("1"), true),
+        (Some("1"), Some("2"), false),
+        // Deleted, whether the cache shows it or not.
+        (Some("1"), None, true),
+        (None, None, true),
+        // Outside of the namespaces of the Bundle.
+        (None, Some("1"), true),
+    ] {
+        assert_eq!(
+            is_orphan_for_certain(cached, current),
+            is_certain,
+            "{cached:?} {current:?}"
+        );
+    }
 }

@@ -1,0 +1,99 @@
+use std::{convert::Infallible, sync::atomic::AtomicUsize, time::Duration};
+
+use helmops_api::{Decoded, HelmOp};
+use http::{Request, Response, StatusCode};
+use kube::{Client, client::Body};
+use serde_json::json;
+use watcher::Event;
+
+use super::*;
+use crate::Presence;
+
+/// An API server that rejects every list with this status code, and the number of its requests.
+fn failing(code: u16) -> (Api<Decoded<HelmOp>>, Arc<AtomicUsize>) {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
+    let service = tower::service_fn(move |_: Request<Body>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code });
+        let mut response = Response::new(Body::from(status.to_string().into_bytes()));
+        *response.status_mut() = StatusCode::from_u16(code).unwrap();
+        ready(Ok::<_, Infallible>(response))
+    });
+    (Api::all(Client::new(service, "default")), requests)
+}
+
+/// Thousands of agents watch one API server. One that rejects their lists gets few of them.
+#[tokio::test(start_paused = true)]
+async fn lists_that_fail_back_off() {
+    for code in [401, 403, 404, 500, 503] {
+        let (api, requests) = failing(code);
+        let hour = tokio::time::sleep(Duration::from_hours(1));
+        let events = watch(api, watcher::Config::default()).take_until(hour);
+        let events: Vec<_> = events.collect().await;
+        assert!(events.iter().all(|event| matches!(event, Event::Init)), "{code}");
+        // One every 30 s.
+        let requests = requests.load(Ordering::Relaxed);
+        assert!(
+            (60..=140).contains(&requests),
+            "{code}: {requests} lists in an hour"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_waits_for_a_kind_that_the_api_server_does_not_have() {
+    for (code, presence) in [(404, Presence::Absent), (403, Presence::Unknown)] {
+        let (api, _) = failing(code);
+        let cache = Cache::<Arc<Decoded<HelmOp>>>::new();
+        let results = without_absent(
+            "HelmOp",
+            "so be it",
+            &cache,
+            watch_results(api, watcher::Config::default()),
+        );
+        let first: Vec<_> = results.take(1).collect().await;
+        assert_eq!(matches!(first[..], [Ok(Event::Init)]), code == 404);
+        assert_eq!(cache.presence(), presence);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_starts_with_its_first_success() {
+    let helmop = || serde_json::from_str::<Decoded<HelmOp>>("{}").unwrap();
+    let error = || Err(watcher::Error::NoResourceVersion);
+    let events = [
+        Ok(Event::Init),
+        error(),
+        Ok(Event::Init),
+        Ok(Event::InitApply(helmop())),
+        Ok(Event::InitDone),
+        Ok(Event::Apply(helmop())),
+        error(),
+        Ok(Event::Apply(helmop())),
+        error(),
+        Ok(Event::Init),
+        Ok(Event::InitDone),
+    ];
+    let events = with_backoff(stream::iter(events)).map(|event| match event {
+        Ok(Event::Init) => "Init",
+        Ok(Event::InitApply(_)) => "InitApply",
+        Ok(Event::InitDone) => "InitDone",
+        Ok(Event::Apply(_)) => "Apply",
+        Ok(Event::Delete(_)) => "Delete",
+        Err(_) => "error",
+    });
+    let events: Vec<_> = events.collect().await;
+    let expected = "error Init InitApply InitDone Apply error Apply error Init InitDone";
+    assert_eq!(events.join(" "), expected);
+}
+
+#[tokio::test]
+async fn an_error_restarts_the_list_and_ends_no_watch() {
+    let error = || Err(watcher::Error::NoResourceVersion);
+    let events = [error(), Ok(Event::Init), error(), Ok(Event::InitDone)];
+    let events = stream::iter(events).chain(stream::iter([error()]));
+    let events: Vec<Event<Decoded<HelmOp>>> = without_errors("HelmOp", events).collect().await;
+    let is_start = events.iter().map(|event| matches!(event, Event::Init));
+    assert_eq!(is_start.collect::<Vec<_>>(), [true, true, true, false, true]);
+}
