@@ -1,6 +1,6 @@
 //! Assembles and runs the process.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use helmops_api::{BundleDeployment, Decoded};
@@ -27,6 +27,7 @@ use crate::{
     args::RunArgs,
     charts::{ChartCache, ChartMetrics, Charts},
     context::{Context, Releases},
+    folders,
     helm::{Helm, HelmMetrics, workspace::Workspaces},
     live::{Kinds, LiveObjects},
     metrics::{DriftMetrics, Metrics},
@@ -58,6 +59,9 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
     serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 
+    // Before the wait for the access: a volume that cannot be used is noticed when the pod starts.
+    let folder = folders::private(&args.work_dir)
+        .with_context(|| format!("cannot use the folder {} (--work-dir)", args.work_dir.display()))?;
     let config = configuration("helmops-agent", args.kubeconfig.as_deref()).await?;
     let work = TaskTracker::new();
     let candidate = Candidate {
@@ -71,7 +75,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let downstream = client::for_work(config.clone(), leadership.clone())?;
     // This may wait for a long time: for the Secret, or for the controller.
     let mut upstream = tokio::select! {
-        found = Upstream::find(&args, &downstream, &leadership) => found?,
+        found = Upstream::find(&args, &folder, &downstream, &leadership) => found?,
         signal = signals.next() => {
             tracing::info!(signal, "stopping before there is access to the management cluster");
             return Ok(());
@@ -95,6 +99,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let stop = supervisor.stop_token();
     let context = context(
         &args,
+        &folder,
         this_cluster,
         upstream,
         &registry,
@@ -150,6 +155,7 @@ struct Downstream {
 
 fn context(
     args: &RunArgs,
+    work: &Path,
     Downstream {
         config,
         client: downstream,
@@ -168,8 +174,8 @@ fn context(
     } = upstream;
     let deployments = ObjectCache::new();
     let rules = SetRules::new(&args.agent_scope);
-    let workspaces = Workspaces::open(&args.work_dir)
-        .with_context(|| format!("cannot use the folder {} (--work-dir)", args.work_dir.display()))?;
+    let workspaces = Workspaces::open(work)
+        .with_context(|| format!("cannot use the folder {} (--work-dir)", work.display()))?;
     let post_renderer = std::env::current_exe().context("the path of this program is unknown")?;
     Ok(Context {
         guard: NamespaceGuard::new(
@@ -186,7 +192,7 @@ fn context(
             rules.of_set(),
             ErrorTable::default(),
         ),
-        charts: charts(args, registry, deployments.clone())?,
+        charts: charts(args, work, registry, deployments.clone())?,
         helm: Helm::new(
             args.helm.clone(),
             post_renderer,
@@ -217,6 +223,7 @@ fn context(
 /// The archives of charts. The agent works without a cache too: it downloads a chart each time.
 fn charts(
     args: &RunArgs,
+    work: &Path,
     registry: &Registry,
     deployments: ObjectCache<Decoded<BundleDeployment>>,
 ) -> anyhow::Result<Charts> {
@@ -236,7 +243,7 @@ fn charts(
     Ok(Charts::new(
         resolver,
         cache.ok(),
-        args.work_dir.clone(),
+        work.to_owned(),
         deployments,
         ChartMetrics::register(registry)?,
     ))

@@ -19,3 +19,4 @@ mod restart;
 mod safety;
 mod takeover;
 mod token;
+mod volumes;
