@@ -28,7 +28,7 @@ use crate::{
     charts::{ChartCache, ChartMetrics, Charts},
     context::{Context, Releases},
     folders,
-    helm::{Helm, HelmMetrics, workspace::Workspaces},
+    helm::{Ends, Helm, HelmMetrics, workspace::Workspaces},
     live::{Kinds, LiveObjects},
     metrics::{DriftMetrics, Metrics},
     records::Records,
@@ -177,6 +177,18 @@ fn context(
     let workspaces = Workspaces::open(work)
         .with_context(|| format!("cannot use the folder {} (--work-dir)", work.display()))?;
     let post_renderer = std::env::current_exe().context("the path of this program is unknown")?;
+    let lease = args
+        .lease
+        .lease_duration
+        .saturating_sub(args.lease.renew_deadline);
+    let mut helm = Helm::new(
+        args.helm.clone(),
+        post_renderer,
+        workspaces,
+        args.helm_processes,
+        HelmMetrics::register(registry)?,
+    );
+    helm.ends = Ends::of(leadership.clone(), args.process.shutdown().timeout, lease);
     Ok(Context {
         guard: NamespaceGuard::new(
             upstream.clone(),
@@ -193,13 +205,7 @@ fn context(
             ErrorTable::default(),
         ),
         charts: charts(args, work, registry, deployments.clone())?,
-        helm: Helm::new(
-            args.helm.clone(),
-            post_renderer,
-            workspaces,
-            args.helm_processes,
-            HelmMetrics::register(registry)?,
-        ),
+        helm,
         releases: Releases::default(),
         retries: RetryState::default(),
         tracer,
