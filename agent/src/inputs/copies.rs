@@ -198,8 +198,8 @@ async fn list<K: Copied>(
     let apis = if namespaces.is_empty() {
         vec![Api::<K>::all(client.clone())]
     } else {
-        let namespaced = |namespace: &String| Api::<K>::namespaced(client.clone(), namespace);
-        namespaces.iter().map(namespaced).collect()
+        let of_namespace = |namespace: &String| Api::<K>::namespaced(client.clone(), namespace);
+        namespaces.iter().map(of_namespace).collect()
     };
     let params = ListParams::default().labels(&format!("{LABEL}={deployment}"));
     let mut found = Vec::new();

@@ -1,7 +1,7 @@
 //! What is changed in a copy, without I/O. Only the agent's own fields are: its content, and the labels and annotations of the source.
 //! Those that other clients have added stay, as do finalizers.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// The field manager of copies.
 pub const MANAGER: &str = "helmops-agent";
@@ -31,13 +31,13 @@ pub enum Change {
 impl Change {
     /// From the existing copy to the desired one.
     pub fn of(existing: &Value, desired: &Value) -> Self {
-        let type_of = |object: &Value| object["type"].as_str().unwrap_or(OPAQUE).to_owned();
+        let type_of = |object: &Value| at(object, &["type"]).as_str().unwrap_or(OPAQUE).to_owned();
         if type_of(existing) != type_of(desired) {
             return Self::Replace;
         }
         let mut patch = Map::new();
         for field in CONTENT {
-            let (old, new) = (&existing[field], &desired[field]);
+            let (old, new) = (at(existing, &[field]), at(desired, &[field]));
             let removed = keys(old).filter(|key| new.get(key).is_none());
             let change = changed(old, new, removed);
             if !change.is_empty() {
@@ -47,7 +47,10 @@ impl Change {
         let is_content = !patch.is_empty();
         let mut metadata = Map::new();
         for field in SHARED {
-            let (old, new) = (&existing["metadata"][field], &desired["metadata"][field]);
+            let (old, new) = (
+                at(existing, &["metadata", field]),
+                at(desired, &["metadata", field]),
+            );
             let owned = owned(existing, field).into_iter();
             let removed = owned.filter(|key| new.get(key).is_none() && old.get(key).is_some());
             let change = changed(old, new, removed);
@@ -68,6 +71,12 @@ impl Change {
     }
 }
 
+/// A part of an object; null if it has none.
+fn at<'v>(object: &'v Value, path: &[&str]) -> &'v Value {
+    path.iter()
+        .fold(object, |part, key| part.get(key).unwrap_or(&Value::Null))
+}
+
 fn keys(map: &Value) -> impl Iterator<Item = String> {
     map.as_object().into_iter().flatten().map(|(key, _)| key.clone())
 }
@@ -81,18 +90,21 @@ fn changed(old: &Value, new: &Value, removed: impl Iterator<Item = String>) -> M
 
 /// The keys that the agent has set and no other client has changed since.
 fn owned(object: &Value, field: &str) -> Vec<String> {
-    let entries = object["metadata"]["managedFields"]
+    let entries = at(object, &["metadata", "managedFields"])
         .as_array()
         .into_iter()
         .flatten();
-    let own = entries.filter(|entry| entry["manager"] == json!(MANAGER));
-    let keys = own.flat_map(|entry| keys(&entry["fieldsV1"]["f:metadata"][format!("f:{field}")]));
+    let own = entries.filter(|entry| at(entry, &["manager"]) == MANAGER);
+    let field = format!("f:{field}");
+    let keys = own.flat_map(|entry| keys(at(entry, &["fieldsV1", "f:metadata", &field])));
     keys.filter_map(|key| Some(key.strip_prefix("f:")?.to_owned()))
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn copy(data: &Value, labels: &Value, annotations: &Value, owned: &[&str]) -> Value {
