@@ -108,6 +108,7 @@ impl Reconciler for BundleDeployments<'_> {
         _: &mut WorkerPermit,
     ) -> Result<Done, AgentError> {
         let context = self.0;
+        context.guard.saw(&deployment.metadata);
         let release = context.releases.of(&key.name);
         let mut known = release.lock().await;
         if let Some(held) = Held::of(&deployment.spec) {

@@ -21,6 +21,7 @@ use crate::{
     helm::request::{self, Request, Uninstall},
     inputs, live,
     monitor::{Installed, MonitorError},
+    upstream::Deleted,
 };
 
 /// BundleDeployments with which Fleet deploys its own agent start with this.
@@ -37,8 +38,10 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
     }
     let release = context.releases.of(deployment);
     let mut known = release.lock().await;
-    if !context.guard.is_deleted(deployment).await? {
-        return Ok(());
+    match context.guard.is_deleted(deployment).await? {
+        Deleted::No => return Ok(()),
+        Deleted::NotYet(wait) => return Err(AgentError::Postponed(wait)),
+        Deleted::Yes => {}
     }
     let mut keeps_copies = false;
     for release in context.records.of_deployment(deployment).await? {
