@@ -128,6 +128,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
             context.upstream.clone(),
             context.cluster.clone(),
             args.namespace.clone(),
+            context.leadership.clone(),
             args.checkin_interval,
             context.metrics.clone(),
             supervisor.stop_token(),
