@@ -16,6 +16,7 @@ mod context;
 pub mod crds;
 mod error;
 mod events;
+mod folders;
 pub mod helm;
 mod inputs;
 mod live;

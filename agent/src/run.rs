@@ -1,6 +1,6 @@
 //! Assembles and runs the process.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use helmops_api::{BundleDeployment, Decoded};
@@ -27,7 +27,8 @@ use crate::{
     args::RunArgs,
     charts::{ChartCache, ChartMetrics, Charts},
     context::{Context, Releases},
-    helm::{Helm, HelmMetrics, workspace::Workspaces},
+    folders,
+    helm::{Ends, Helm, HelmMetrics, workspace::Workspaces},
     live::{Kinds, LiveObjects},
     metrics::{DriftMetrics, Metrics},
     records::Records,
@@ -58,6 +59,9 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
     serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 
+    // Before the wait for the access: a volume that cannot be used is noticed when the pod starts.
+    let folder = folders::private(&args.work_dir)
+        .with_context(|| format!("cannot use the folder {} (--work-dir)", args.work_dir.display()))?;
     let config = configuration("helmops-agent", args.kubeconfig.as_deref()).await?;
     let work = TaskTracker::new();
     let candidate = Candidate {
@@ -71,7 +75,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let downstream = client::for_work(config.clone(), leadership.clone())?;
     // This may wait for a long time: for the Secret, or for the controller.
     let mut upstream = tokio::select! {
-        found = Upstream::find(&args, &downstream, &leadership) => found?,
+        found = Upstream::find(&args, &folder, &downstream, &leadership) => found?,
         signal = signals.next() => {
             tracing::info!(signal, "stopping before there is access to the management cluster");
             return Ok(());
@@ -95,6 +99,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let stop = supervisor.stop_token();
     let context = context(
         &args,
+        &folder,
         this_cluster,
         upstream,
         &registry,
@@ -123,6 +128,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
             context.upstream.clone(),
             context.cluster.clone(),
             args.namespace.clone(),
+            context.leadership.clone(),
             args.checkin_interval,
             context.metrics.clone(),
             supervisor.stop_token(),
@@ -150,6 +156,7 @@ struct Downstream {
 
 fn context(
     args: &RunArgs,
+    work: &Path,
     Downstream {
         config,
         client: downstream,
@@ -168,9 +175,21 @@ fn context(
     } = upstream;
     let deployments = ObjectCache::new();
     let rules = SetRules::new(&args.agent_scope);
-    let workspaces = Workspaces::open(&args.work_dir)
-        .with_context(|| format!("cannot use the folder {} (--work-dir)", args.work_dir.display()))?;
+    let workspaces = Workspaces::open(work)
+        .with_context(|| format!("cannot use the folder {} (--work-dir)", work.display()))?;
     let post_renderer = std::env::current_exe().context("the path of this program is unknown")?;
+    let lease = args
+        .lease
+        .lease_duration
+        .saturating_sub(args.lease.renew_deadline);
+    let mut helm = Helm::new(
+        args.helm.clone(),
+        post_renderer,
+        workspaces,
+        args.helm_processes,
+        HelmMetrics::register(registry)?,
+    );
+    helm.ends = Ends::of(leadership.clone(), args.process.shutdown().timeout, lease);
     Ok(Context {
         guard: NamespaceGuard::new(
             upstream.clone(),
@@ -186,14 +205,8 @@ fn context(
             rules.of_set(),
             ErrorTable::default(),
         ),
-        charts: charts(args, registry, deployments.clone())?,
-        helm: Helm::new(
-            args.helm.clone(),
-            post_renderer,
-            workspaces,
-            args.helm_processes,
-            HelmMetrics::register(registry)?,
-        ),
+        charts: charts(args, work, registry, deployments.clone())?,
+        helm,
         releases: Releases::default(),
         retries: RetryState::default(),
         tracer,
@@ -217,6 +230,7 @@ fn context(
 /// The archives of charts. The agent works without a cache too: it downloads a chart each time.
 fn charts(
     args: &RunArgs,
+    work: &Path,
     registry: &Registry,
     deployments: ObjectCache<Decoded<BundleDeployment>>,
 ) -> anyhow::Result<Charts> {
@@ -236,7 +250,7 @@ fn charts(
     Ok(Charts::new(
         resolver,
         cache.ok(),
-        args.work_dir.clone(),
+        work.to_owned(),
         deployments,
         ChartMetrics::register(registry)?,
     ))

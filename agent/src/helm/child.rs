@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use helmops_kube::lease::Leadership;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -32,12 +33,44 @@ const CHUNK: usize = 8 << 10;
 pub struct Limits {
     /// How long it may run.
     pub deadline: Duration,
-    /// Time between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL, while this replica is the leader.
     pub grace: Duration,
     /// Bytes of standard output that are kept, from the start.
     pub stdout: usize,
     /// Bytes of standard error that are kept, from the end.
     pub stderr: usize,
+}
+
+/// What ends a child before its own end.
+#[derive(Clone, Copy, Debug)]
+pub struct Ending<'e> {
+    /// Cancelled when the agent stops.
+    pub stop: &'e CancellationToken,
+    /// The child ends when this replica is the leader no longer: another one continues its work.
+    pub leadership: &'e Leadership,
+    /// Time between the end of leadership and SIGKILL: another replica is not the leader yet.
+    pub grace: Duration,
+}
+
+impl Ending<'_> {
+    async fn begins(&self) {
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = self.leadership.until_lost() => {}
+        }
+    }
+
+    /// Waits for the end of the time to end by itself.
+    async fn is_over(&self, grace: Duration) {
+        let lost = async {
+            self.leadership.until_lost().await;
+            sleep(self.grace).await;
+        };
+        tokio::select! {
+            () = sleep(grace) => {}
+            () = lost => {}
+        }
+    }
 }
 
 /// How a child ended.
@@ -49,7 +82,7 @@ pub enum End {
     Killed(i32),
     /// It was ended because of its deadline.
     Deadline,
-    /// It was ended because the agent stops.
+    /// It was ended because the agent stops, or is the leader no longer.
     Stopped,
 }
 
@@ -64,11 +97,11 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// Runs a command until its end, its deadline, or until `stop` is cancelled. If the future is dropped, the group is killed.
+/// Runs a command until its end, its deadline, or what ends it before. If the future is dropped, the group is killed.
 ///
 /// # Errors
 /// If it cannot be started.
-pub async fn run(mut command: Command, limits: Limits, stop: &CancellationToken) -> io::Result<Output> {
+pub async fn run(mut command: Command, limits: Limits, ending: Ending<'_>) -> io::Result<Output> {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -90,7 +123,7 @@ pub async fn run(mut command: Command, limits: Limits, stop: &CancellationToken)
     let mut outputs = std::pin::pin!(outputs);
     let mut read = None;
     let (status, cause) = {
-        let mut ended = std::pin::pin!(wait(&mut child, &group, limits, stop));
+        let mut ended = std::pin::pin!(wait(&mut child, &group, limits, ending));
         // The outputs are read meanwhile, or the child would wait for that.
         loop {
             tokio::select! {
@@ -119,25 +152,25 @@ pub async fn run(mut command: Command, limits: Limits, stop: &CancellationToken)
     })
 }
 
-/// Waits for the end, and brings it about at the deadline or when the agent stops.
+/// Waits for the end, and brings it about at the deadline or when something else ends it.
 async fn wait(
     child: &mut Child,
     group: &Group,
     limits: Limits,
-    stop: &CancellationToken,
+    ending: Ending<'_>,
 ) -> io::Result<(ExitStatus, Option<End>)> {
     let deadline = Instant::now() + limits.deadline;
     let cause = tokio::select! {
         biased;
         status = child.wait() => return Ok((status?, None)),
         () = sleep_until(deadline) => End::Deadline,
-        () = stop.cancelled() => End::Stopped,
+        () = ending.begins() => End::Stopped,
     };
     group.signal(Signal::TERM);
     tokio::select! {
         biased;
         status = child.wait() => return Ok((status?, Some(cause))),
-        () = sleep(limits.grace) => group.signal(Signal::KILL),
+        () = ending.is_over(limits.grace) => group.signal(Signal::KILL),
     }
     Ok((child.wait().await?, Some(cause)))
 }

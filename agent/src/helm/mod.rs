@@ -28,13 +28,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use helmops_kube::lease::Leadership;
+use helmops_runtime::deadline;
 use helmops_trace::{in_span, set_attribute};
 use tokio::{process::Command, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use self::{
     arguments::arguments,
-    child::{Limits, PARENT_PIPE},
+    child::{Ending, Limits, PARENT_PIPE},
     outcome::outcome,
     permits::HelmPermits,
     request::{Action, Request},
@@ -52,7 +54,7 @@ const GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "
 const LIMITS: Limits = Limits {
     deadline: Duration::MAX,
     // Helm records an interruption.
-    grace: Duration::from_secs(15),
+    grace: Ends::GRACE,
     // A table with the revision is at the start.
     stdout: 16 << 10,
     // The error is at the end.
@@ -76,8 +78,48 @@ pub struct Helm {
     pub workspaces: Workspaces,
     /// Variables of its environment, in addition to its own: a person's kubeconfig may need programs and their settings.
     pub environment: Vec<(OsString, OsString)>,
+    /// What ends a run early.
+    pub ends: Ends,
     permits: HelmPermits,
     metrics: HelmMetrics,
+}
+
+/// What ends a run of Helm early, besides its deadline and the end of the agent.
+#[derive(Clone, Debug)]
+pub struct Ends {
+    /// A run ends with the leadership in which it was started: another replica continues with the release.
+    pub leadership: Leadership,
+    /// How long Helm may take to record an interruption.
+    pub grace: Duration,
+    /// The same after leadership has ended. It is over before another replica is the leader.
+    pub lease_grace: Duration,
+}
+
+impl Ends {
+    /// Helm needs a second to record an interruption; an overloaded API server takes longer.
+    const GRACE: Duration = Duration::from_secs(15);
+    /// The part of the shutdown that is not for Helm: the status is written after it.
+    const AFTER: Duration = Duration::from_secs(10);
+
+    /// Those of an agent whose shutdown may take this long, and that stops writing this long before another replica is the leader.
+    pub fn of(leadership: Leadership, shutdown: Duration, lease: Duration) -> Self {
+        Self {
+            leadership,
+            grace: shutdown.saturating_sub(Self::AFTER),
+            // The rest is for the process to end, and for clocks that do not run at the same speed.
+            lease_grace: lease.mul_f64(0.8),
+        }
+    }
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self {
+            leadership: Leadership::always(),
+            grace: Self::GRACE,
+            lease_grace: Self::GRACE,
+        }
+    }
 }
 
 /// What a run prints.
@@ -112,13 +154,15 @@ impl Helm {
             post_renderer,
             workspaces,
             environment: Vec::new(),
+            ends: Ends::default(),
             permits: HelmPermits::new(processes),
             metrics,
         }
     }
 
-    /// Runs Helm, after a permit is free. Cancelling `stop` interrupts it: it records that the release has failed, within 15 s. If the
-    /// future is dropped, it is killed, and a record may stay pending.
+    /// Runs Helm, after a permit is free. Cancelling `stop` interrupts it: it records that the release has failed. So does the end of leadership,
+    /// after which there is less time for that ([`Ends`]). If the future is dropped, it is killed, and a record may stay pending. So the deadline of a reconciliation does not count: each run has
+    /// its own, and hooks and tests may take longer than that.
     ///
     /// # Errors
     /// If Helm fails or cannot be run.
@@ -128,9 +172,21 @@ impl Helm {
         kubeconfig: Vec<u8>,
         stop: &CancellationToken,
     ) -> Result<Success, Failure> {
+        deadline::excluded(self.run_with_permit(request, kubeconfig, stop)).await
+    }
+
+    async fn run_with_permit(
+        &self,
+        request: Request,
+        kubeconfig: Vec<u8>,
+        stop: &CancellationToken,
+    ) -> Result<Success, Failure> {
         let acquired = tokio::select! {
             biased;
             () = stop.cancelled() => return Err(Failure::new(FailureReason::Stopped, "the agent stops")),
+            () = self.ends.leadership.until_lost() => {
+                return Err(Failure::new(FailureReason::Stopped, "this replica is no longer the leader"));
+            }
             acquired = self.permits.acquire(&request.action) => acquired,
         };
         let _permit = acquired.map_err(|error| self.not_started(&error))?;
@@ -174,11 +230,17 @@ impl Helm {
         let printed = Printed::of(&request.action);
         let limits = Limits {
             deadline: request.deadline(),
+            grace: self.ends.grace,
             stdout: printed.as_ref().map_or(LIMITS.stdout, |printed| printed.max),
             ..LIMITS
         };
+        let ending = Ending {
+            stop,
+            leadership: &self.ends.leadership,
+            grace: self.ends.lease_grace,
+        };
         let command = self.command(&request, &workspace);
-        let output = child::run(command, limits, stop).await;
+        let output = child::run(command, limits, ending).await;
         let output = output.map_err(|error| self.not_started(&error))?;
         let removed = spawn_blocking(move || {
             let error = workspace.post_render_error();
@@ -207,7 +269,12 @@ impl Helm {
             deadline: VERSION_DEADLINE,
             ..LIMITS
         };
-        let output = child::run(command, limits, &CancellationToken::new()).await;
+        let ending = Ending {
+            stop: &CancellationToken::new(),
+            leadership: &Leadership::always(),
+            grace: LIMITS.grace,
+        };
+        let output = child::run(command, limits, ending).await;
         let output = output.map_err(|error| self.not_started(&error))?;
         outcome(&output, None)?;
         Ok(output.stdout.trim().to_owned())

@@ -189,3 +189,43 @@ async fn the_version_is_what_helm_prints() {
     let fake = Fake::new("test \"$1\" = version && echo v4.2", 1);
     assert_eq!(fake.helm.version().await.unwrap(), "v4.2");
 }
+
+/// Neither the run nor the wait for its permit.
+#[tokio::test]
+async fn the_deadline_of_a_reconciliation_does_not_end_helm() {
+    let fake = Fake::new("sleep 0.5", 1);
+    let stop = CancellationToken::new();
+    let limit = Duration::from_millis(200);
+    let runs = (0..3).map(|_| deadline::bounded(limit, fake.run(&stop)));
+    for ended in join_all(runs).await {
+        ended.expect("it was not ended").unwrap();
+    }
+    let hangs = deadline::bounded(limit, async {
+        fake.run(&stop).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    hangs.await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_run_ends_with_the_leadership_of_its_agent() {
+    let mut fake = Fake::new(
+        "trap 'exit 1' TERM; touch $(dirname $0)/started; while :; do sleep 0.05; done",
+        1,
+    );
+    let (sender, leadership) = Leadership::elected();
+    let shutdown = Duration::from_secs(25);
+    fake.helm.ends = Ends::of(leadership, shutdown, Duration::from_secs(5));
+    assert!(fake.helm.ends.lease_grace < Duration::from_secs(5) && fake.helm.ends.grace < shutdown);
+    sender.set(Some(tokio::time::Instant::now() + Duration::from_mins(1)));
+    let stop = CancellationToken::new();
+    let (running, waiting) = (fake.run(&stop), fake.run(&stop));
+    let lost = async {
+        until_exists(&fake.path("started")).await;
+        sender.set(None);
+    };
+    let (running, waiting, ()) = tokio::join!(running, waiting, lost);
+    for ended in [running, waiting] {
+        assert_eq!(ended.unwrap_err().reason, FailureReason::Stopped);
+    }
+}

@@ -16,10 +16,9 @@ use super::{
     crd_archive, plugin,
     request::{Crds, Deploy},
 };
-use crate::post_render;
+use crate::{folders, post_render};
 
 /// Only the agent and its children may read what is in the folder: values, credentials.
-const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// Start of the names of folders.
 const PREFIX: &str = "helm-";
@@ -60,13 +59,12 @@ pub struct Workspace {
 }
 
 impl Workspaces {
-    /// Workspaces in this folder, which is created if it does not exist. What a previous agent has left in it is removed.
+    /// Workspaces in this folder, which is created for this user if it does not exist. What a previous agent has left in it is removed.
     ///
     /// # Errors
     /// If it cannot be created or read.
     pub fn open(root: &Path) -> io::Result<Self> {
-        fs::create_dir_all(root)?;
-        fs::set_permissions(root, Permissions::from_mode(FOLDER_MODE))?;
+        folders::create(root)?;
         for entry in fs::read_dir(root)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(PREFIX) {
@@ -109,7 +107,7 @@ impl Workspaces {
     fn with_values(&self, values: &[Vec<u8>]) -> Result<Workspace, WorkspaceError> {
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
-            .permissions(Permissions::from_mode(FOLDER_MODE))
+            .permissions(Permissions::from_mode(folders::PRIVATE))
             .tempdir_in(&self.root)
             .map_err(|error| cannot_write(&self.root, error))?;
         let paths = (0..values.len()).map(|index| folder.path().join(format!("values-{index}.yaml")));

@@ -1,10 +1,12 @@
 //! `downstreamResources`: Secrets and ConfigMaps that are copied next to the release.
 
+mod change;
+
 use std::collections::BTreeMap;
 
 use helmops_api::BundleDeployment;
 use helmops_core::targeting::copies::{self, CopyKind, UnsupportedKind};
-use helmops_release::report::Blocked;
+use helmops_release::{marks, report::Blocked};
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{
     Metadata, NamespaceResourceScope,
@@ -13,10 +15,12 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
 
+use self::change::{Change, MANAGER};
 use super::namespace::create_namespace;
 use crate::error::{AgentError, Lacking};
 
@@ -60,8 +64,8 @@ impl Copied for ConfigMap {
     }
 }
 
-/// Copies the downstream resources of a deployment into the namespace of its release. Returns whether an existing copy was updated:
-/// then the release has to be deployed again.
+/// Copies the downstream resources of a deployment into the namespace of its release. Returns whether the content of an existing copy
+/// was changed: then the release has to be deployed again.
 ///
 /// # Errors
 /// If a source is missing, or a copy cannot be written.
@@ -97,7 +101,23 @@ pub async fn copy(
     Ok(is_updated)
 }
 
-/// Deletes all copies of a deployment in these namespaces, or in all of them if there are none.
+/// Whether a deployment has copies that are deleted with it, in these namespaces, or in all of them if there are none.
+///
+/// # Errors
+/// If they cannot be listed.
+pub async fn has_copies(
+    downstream: &Client,
+    deployment: &str,
+    namespaces: &[String],
+) -> Result<bool, CallError> {
+    let secrets = list::<Secret>(downstream, deployment, namespaces).await?;
+    Ok(!secrets.is_empty()
+        || !list::<ConfigMap>(downstream, deployment, namespaces)
+            .await?
+            .is_empty())
+}
+
+/// Deletes all copies of a deployment, as of [`has_copies`].
 ///
 /// # Errors
 /// If one cannot be deleted.
@@ -106,49 +126,99 @@ pub async fn delete_copies(
     deployment: &str,
     namespaces: &[String],
 ) -> Result<(), CallError> {
-    delete_of_kind::<Secret>(downstream, deployment, namespaces).await?;
-    delete_of_kind::<ConfigMap>(downstream, deployment, namespaces).await
+    end_of_kind::<Secret>(downstream, deployment, namespaces, EndOfCopy::Delete).await?;
+    end_of_kind::<ConfigMap>(downstream, deployment, namespaces, EndOfCopy::Delete).await
 }
 
-async fn delete_of_kind<K: Copied>(
-    client: &Client,
+/// Marks all copies of a deployment, as of [`has_copies`], so that they are not deleted: the objects that use them stay.
+///
+/// # Errors
+/// If one cannot be changed.
+pub async fn keep_copies(
+    downstream: &Client,
     deployment: &str,
     namespaces: &[String],
 ) -> Result<(), CallError> {
-    if namespaces.is_empty() {
-        return delete(client, Api::<K>::all(client.clone()), deployment).await;
-    }
-    for namespace in namespaces {
-        delete(
-            client,
-            Api::<K>::namespaced(client.clone(), namespace),
-            deployment,
-        )
-        .await?;
-    }
-    Ok(())
+    end_of_kind::<Secret>(downstream, deployment, namespaces, EndOfCopy::Keep).await?;
+    end_of_kind::<ConfigMap>(downstream, deployment, namespaces, EndOfCopy::Keep).await
 }
 
-async fn delete<K: Copied>(client: &Client, copies: Api<K>, deployment: &str) -> Result<(), CallError> {
+/// What becomes of a copy when its deployment is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndOfCopy {
+    Delete,
+    Keep,
+}
+
+async fn end_of_kind<K: Copied>(
+    client: &Client,
+    deployment: &str,
+    namespaces: &[String],
+    end: EndOfCopy,
+) -> Result<(), CallError> {
     let kind = K::kind(&());
-    let params = ListParams::default().labels(&format!("{LABEL}={deployment}"));
-    let listed = bounded(copies.list_metadata(&params)).await;
-    let listed = listed.map_err(CallError::of("list", format_args!("the copies of kind {kind}")))?;
-    for copy in listed.items {
-        let metadata = copy.metadata;
-        let (Some(namespace), Some(name)) = (metadata.namespace, metadata.name) else {
-            continue;
-        };
+    for (namespace, name) in list::<K>(client, deployment, namespaces).await? {
         let api = Api::<K>::namespaced(client.clone(), &namespace);
-        match bounded(api.delete(&name, &DeleteParams::default())).await {
-            Ok(_) => {}
+        let (verb, ended) = match end {
+            EndOfCopy::Delete => (
+                "delete",
+                bounded(api.delete(&name, &DeleteParams::default()))
+                    .await
+                    .map(drop),
+            ),
+            EndOfCopy::Keep => {
+                let params = PatchParams {
+                    field_manager: Some(MANAGER.to_owned()),
+                    ..PatchParams::default()
+                };
+                let keep = json!({ "metadata": { "annotations": { marks::RESOURCE_POLICY: marks::KEEP } } });
+                let kept = bounded(api.patch_metadata(&name, &params, &Patch::Merge(keep))).await;
+                ("mark", kept.map(drop))
+            }
+        };
+        match ended {
+            Ok(()) => {}
             Err(error) if ApiError::is_not_found(&error) => {}
             Err(error) => {
-                return Err(CallError::of("delete", format_args!("{kind} {namespace}/{name}"))(error));
+                return Err(CallError::of(verb, format_args!("{kind} {namespace}/{name}"))(
+                    error,
+                ));
             }
         }
     }
     Ok(())
+}
+
+/// The namespaces and names of the copies of a kind that do not stay.
+async fn list<K: Copied>(
+    client: &Client,
+    deployment: &str,
+    namespaces: &[String],
+) -> Result<Vec<(String, String)>, CallError> {
+    let apis = if namespaces.is_empty() {
+        vec![Api::<K>::all(client.clone())]
+    } else {
+        let of_namespace = |namespace: &String| Api::<K>::namespaced(client.clone(), namespace);
+        namespaces.iter().map(of_namespace).collect()
+    };
+    let params = ListParams::default().labels(&format!("{LABEL}={deployment}"));
+    let mut found = Vec::new();
+    for api in apis {
+        let listed = bounded(api.list_metadata(&params)).await;
+        let kind = K::kind(&());
+        let listed = listed.map_err(CallError::of("list", format_args!("the copies of kind {kind}")))?;
+        let ending = listed.items.into_iter().filter(|copy| !is_kept(&copy.metadata));
+        found.extend(ending.filter_map(|copy| Some((copy.metadata.namespace?, copy.metadata.name?))));
+    }
+    Ok(found)
+}
+
+fn is_kept(copy: &ObjectMeta) -> bool {
+    let policy = copy
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get(marks::RESOURCE_POLICY));
+    policy.is_some_and(|policy| policy == marks::KEEP)
 }
 
 struct Copy<'c> {
@@ -161,7 +231,7 @@ struct Copy<'c> {
 }
 
 impl Copy<'_> {
-    /// Copies one object. Returns whether an existing copy was updated.
+    /// Copies one object. Returns whether the content of an existing copy was changed.
     async fn run<K: Copied>(&self) -> Result<bool, AgentError> {
         let kind = K::kind(&());
         let source = Api::<K>::namespaced(self.upstream.clone(), self.source_namespace);
@@ -184,25 +254,55 @@ impl Copy<'_> {
         let existing = bounded(target.get_opt(self.name)).await;
         match existing.map_err(CallError::of("read", &object))? {
             None => {
-                let created = bounded(target.create(&PostParams::default(), &desired)).await;
+                let created = bounded(target.create(&created(), &desired)).await;
                 created.map_err(CallError::of("create", &object))?;
                 Ok(false)
             }
             Some(existing) if !self.is_own(existing.metadata()) => {
                 Err(Lacking::ForeignCopy { object }.into())
             }
-            Some(existing) if is_same(&existing, &desired) => Ok(false),
-            Some(existing) => {
-                let mut desired = desired;
-                desired
-                    .metadata_mut()
-                    .resource_version
-                    .clone_from(&existing.metadata().resource_version);
-                let replaced = bounded(target.replace(self.name, &PostParams::default(), &desired)).await;
-                replaced.map_err(CallError::of("update", &object))?;
-                Ok(true)
+            Some(existing) => self.update(&target, &existing, &desired).await,
+        }
+    }
+
+    /// Makes an existing copy what it should be. Returns whether its content was changed.
+    async fn update<K: Copied>(
+        &self,
+        target: &Api<K>,
+        existing: &K,
+        desired: &K,
+    ) -> Result<bool, AgentError> {
+        let object = format!("{} {}/{}", K::kind(&()), self.namespace, self.name);
+        let value = |object: &K| {
+            serde_json::to_value(object).map_err(|error| ApiError::Kube(kube::Error::SerdeError(error)))
+        };
+        let values = value(existing).and_then(|existing| Ok((existing, value(desired)?)));
+        let (from, to) = values.map_err(CallError::of("compare", &object))?;
+        let change = Change::of(&from, &to);
+        if let Change::Patch { patch, is_content } = &change {
+            let params = PatchParams {
+                field_manager: Some(MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            match bounded(target.patch(self.name, &params, &Patch::Merge(patch))).await {
+                Ok(_) => return Ok(*is_content),
+                // It was made immutable.
+                Err(error) if error.is_invalid() => {}
+                Err(error) => return Err(CallError::of("update", &object)(error).into()),
             }
         }
+        if change == Change::None {
+            return Ok(false);
+        }
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: existing.metadata().uid.clone(),
+            resource_version: None,
+        });
+        let deleted = bounded(target.delete(self.name, &params)).await;
+        deleted.map_err(CallError::of("replace", &object))?;
+        let created = bounded(target.create(&created(), desired)).await;
+        created.map_err(CallError::of("create", &object))?;
+        Ok(true)
     }
 
     fn desired<K: Copied>(&self, source: &K) -> K {
@@ -223,11 +323,9 @@ impl Copy<'_> {
     }
 }
 
-fn is_same<K: Copied>(existing: &K, desired: &K) -> bool {
-    let marks = |object: &K| {
-        let metadata = object.metadata();
-        let labels = metadata.labels.clone().unwrap_or_default();
-        (labels, metadata.annotations.clone().unwrap_or_default())
-    };
-    existing.content() == desired.content() && marks(existing) == marks(desired)
+fn created() -> PostParams {
+    PostParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PostParams::default()
+    }
 }

@@ -6,7 +6,7 @@ mod namespace;
 mod values;
 
 pub use self::{
-    copies::{copy, delete_copies},
+    copies::{copy, delete_copies, has_copies, keep_copies},
     identity::identity,
     namespace::{
         MetadataError, apply_metadata, check_selector, create_namespace, delete_namespace, restore_metadata,

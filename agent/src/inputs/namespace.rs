@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use helmops_api::BundleDeploymentOptions;
 use helmops_core::targeting::selector::Selector;
-use helmops_release::{record::SECRET_SELECTOR, report::Blocked};
+use helmops_release::{names::ReleaseKey, record::SECRET_SELECTOR, report::Blocked};
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{
     api::core::v1::{Namespace, Secret},
@@ -23,8 +23,10 @@ const FIELD_MANAGER: &str = "helmops-agent";
 /// Labels that only cluster administrators set.
 const PROTECTED: [&str; 2] = ["kubernetes.io/metadata.name", "pod-security.kubernetes.io/"];
 
-/// Namespaces that are never deleted.
-const KEPT: [&str; 2] = ["default", "kube-"];
+/// The namespace that cannot be deleted.
+const DEFAULT: &str = "default";
+/// The start of the names of namespaces of Kubernetes itself.
+const OF_KUBERNETES: &str = "kube-";
 
 /// Creates a namespace with the permissions of `deployer`, if it does not exist. `agent` looks for it: an account that may neither read
 /// nor create namespaces may still use one that exists.
@@ -52,11 +54,18 @@ pub async fn create_namespace(agent: &Client, deployer: &Client, name: &str) -> 
 ///
 /// # Errors
 /// If it cannot be read or deleted.
-pub async fn delete_namespace(client: &Client, name: &str, agent_namespace: &str) -> Result<(), CallError> {
-    let is_kept = name == agent_namespace || KEPT.iter().any(|kept| name.starts_with(kept));
+pub async fn delete_namespace(
+    client: &Client,
+    release: &ReleaseKey,
+    agent_namespace: &str,
+) -> Result<(), CallError> {
+    let name = &*release.namespace;
+    let is_kept = name == agent_namespace || is_of_cluster(name);
     let records = Api::<Secret>::namespaced(client.clone(), name);
-    let listed =
-        bounded(records.list_metadata(&ListParams::default().labels(SECRET_SELECTOR).limit(1))).await;
+    let params = ListParams::default()
+        .labels(&format!("{SECRET_SELECTOR},name!={}", release.name))
+        .limit(1);
+    let listed = bounded(records.list_metadata(&params)).await;
     let listed = listed.map_err(CallError::of(
         "list",
         format_args!("the releases of namespace {name}"),
@@ -74,6 +83,11 @@ pub async fn delete_namespace(client: &Client, name: &str, agent_namespace: &str
         Err(error) if ApiError::is_not_found(&error) => Ok(()),
         Err(error) => Err(CallError::of("delete", format_args!("Namespace {name}"))(error)),
     }
+}
+
+/// Whether a namespace belongs to the cluster itself.
+fn is_of_cluster(name: &str) -> bool {
+    name == DEFAULT || name.starts_with(OF_KUBERNETES)
 }
 
 /// Checks `allowedTargetNamespaceSelector`: the namespace must exist, and have these labels.
@@ -194,6 +208,14 @@ mod tests {
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         pairs.collect()
+    }
+
+    #[test]
+    fn namespaces_of_the_cluster_are_known_by_their_whole_name() {
+        let of_cluster = ["default", "kube-system", "kube-public"];
+        assert!(of_cluster.iter().all(|name| is_of_cluster(name)));
+        let others = ["default-shop", "defaults", "kubeflow", "shop-default"];
+        assert!(!others.iter().any(|name| is_of_cluster(name)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use helmops_release::{
     object::ObjectId,
 };
 use helmops_runtime::client::CallError;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::PatchParams;
 use serde_json::Value;
 
@@ -16,6 +16,9 @@ use super::{
 };
 use crate::live::ResourceKind;
 
+/// After a correction that failed.
+const RETRY: SignedDuration = SignedDuration::from_mins(5);
+
 /// What was done about drift.
 #[derive(Debug, Default)]
 pub struct Corrections {
@@ -23,7 +26,7 @@ pub struct Corrections {
     pub corrected: Vec<ObjectId>,
     /// The errors of others.
     pub errors: Vec<String>,
-    /// When the next one of those is corrected that were corrected too often.
+    /// When the next one of those is corrected that were corrected too often, or whose correction failed.
     pub next: Option<Timestamp>,
 }
 
@@ -49,7 +52,7 @@ pub async fn correct(
         if matches!(change, Change::Extra) {
             continue;
         }
-        let Some(desired) = find(&manifest, id) else {
+        let Some(desired) = find(&manifest, id, &installed.release.namespace) else {
             continue;
         };
         let Some(kind) = installed
@@ -92,7 +95,11 @@ pub async fn correct(
                 limit.count(now);
                 corrected.push(id.clone());
             }
-            Err(error) => errors.push(CallError::of("correct", id)(error).to_string()),
+            Err(error) => {
+                errors.push(CallError::of("correct", id)(error).to_string());
+                // What is missing, such as a permission, may be there without a change of the object.
+                next = next.into_iter().chain([now + RETRY]).min();
+            }
         }
     }
     Ok(Corrections {

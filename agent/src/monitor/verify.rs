@@ -146,7 +146,7 @@ impl Monitor<'_> {
         let autoscalers = Autoscalers::of(&manifest.iter().collect::<Vec<_>>());
         let rules = rules(&installed.exceptions);
         for (id, kind) in changed {
-            let Some(desired) = find(&manifest, &id) else {
+            let Some(desired) = find(&manifest, &id, &installed.release.namespace) else {
                 continue;
             };
             let Some(object) = self.read(&kind, &id).await? else {
@@ -335,13 +335,47 @@ pub(super) fn rules(exceptions: &Exceptions) -> DriftRules {
     DriftRules::new(exceptions.diff.as_ref(), &exceptions.ignored)
 }
 
-/// The object of a manifest with an identity on the cluster.
-pub(super) fn find<'m>(manifest: &'m [Value], id: &ObjectId) -> Option<&'m Value> {
+/// The object of a manifest with an identity on the cluster. One without a namespace is in that of the release.
+pub(super) fn find<'m>(manifest: &'m [Value], id: &ObjectId, release_namespace: &str) -> Option<&'m Value> {
     manifest.iter().find(|object| {
         ObjectId::of(object).is_some_and(|own| {
-            let is_here =
-                own.namespace.is_empty() || id.namespace.is_empty() || own.namespace == id.namespace;
+            let namespace = match &*own.namespace {
+                "" => release_namespace,
+                namespace => namespace,
+            };
+            // An object of the whole cluster has none, whatever the chart says.
+            let is_here = id.namespace.is_empty() || id.namespace == namespace;
             is_here && (&own.api_version, &own.kind, &own.name) == (&id.api_version, &id.kind, &id.name)
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(kind: &str, namespace: Option<&str>, value: u8) -> Value {
+        json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": "ca", "namespace": namespace }, "value": value })
+    }
+
+    fn found(manifest: &[Value], namespace: &str, kind: &str) -> Option<u64> {
+        let mut id = ObjectId::of(&object(kind, None, 0)).unwrap();
+        namespace.clone_into(&mut id.namespace);
+        find(manifest, &id, "shop")?["value"].as_u64()
+    }
+
+    #[test]
+    fn objects_with_the_same_name_in_other_namespaces_are_others() {
+        let kind = "ConfigMap";
+        let mut manifest = vec![object(kind, None, 1), object(kind, Some("other"), 2)];
+        for _ in 0..2 {
+            assert_eq!(found(&manifest, "shop", kind), Some(1));
+            assert_eq!(found(&manifest, "other", kind), Some(2));
+            assert_eq!(found(&manifest, "third", kind), None);
+            manifest.reverse();
+        }
+        // The chart gives it a namespace that it cannot have.
+        let manifest = [object("Namespace", Some("other"), 3)];
+        assert_eq!(found(&manifest, "", "Namespace"), Some(3));
+    }
 }

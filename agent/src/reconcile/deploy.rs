@@ -61,6 +61,7 @@ impl Deployment<'_> {
             &release.namespace,
         )
         .await?;
+        let copies = copies || self.has_undeployed_copies();
         // The cache may be behind: it only shows that nothing is to be done.
         let cached = context.records.cached_history(release).await?;
         let is_requested = copies || self.requested.force;
@@ -71,6 +72,15 @@ impl Deployment<'_> {
         self.check_backoff()?;
         self.check_dependencies()?;
         self.take_steps(copies, Failures::Reported).await
+    }
+
+    /// Whether copies were changed for a deployment that was not completed: neither the records nor the copies show that. The status has
+    /// the generation of the last one that was.
+    fn has_undeployed_copies(&self) -> bool {
+        let (spec, status) = (&self.wanted.spec, &self.wanted.status);
+        !spec.options.downstream_resources.is_empty()
+            && !status.release.is_empty()
+            && status.downstream_resources_generation != spec.downstream_resources_generation
     }
 
     /// An attempt failed although Helm succeeded. The record gets the failure, and the remediation follows. Returns what is to be

@@ -52,6 +52,7 @@ use self::{deployment::Deployment, wait::Wait};
 use crate::{
     context::{Context, Key, Known},
     error::{AgentError, until},
+    inputs,
     metrics::BUNDLE_DEPLOYMENTS,
     monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
 };
@@ -108,6 +109,7 @@ impl Reconciler for BundleDeployments<'_> {
         _: &mut WorkerPermit,
     ) -> Result<Done, AgentError> {
         let context = self.0;
+        context.guard.saw(&deployment.metadata);
         let release = context.releases.of(&key.name);
         let mut known = release.lock().await;
         if let Some(held) = Held::of(&deployment.spec) {
@@ -431,7 +433,14 @@ async fn corrected(
             Corrections::default()
         } else {
             let set = set_of(context, deployment);
-            let monitor = monitor(context, deployment, &set);
+            // As the account that deploys: a correction needs the same permissions.
+            let account = &spec.options.service_account;
+            let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
+            let deployer = context.deployer(&identity)?;
+            let monitor = Monitor {
+                client: &deployer,
+                ..monitor(context, deployment, &set)
+            };
             correct(&monitor, installed, &objects.drift, correction).await?
         };
         objects.correction_error = (!done.errors.is_empty()).then(|| done.errors.join("; "));

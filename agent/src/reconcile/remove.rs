@@ -10,7 +10,7 @@ use helmops_release::{
     marks,
     names::ReleaseKey,
     object::ObjectId,
-    record::{OnDeletePolicy, Record, Status},
+    record::{OnDeletePolicy, Record},
     state::{ReleaseState, Wanted},
 };
 
@@ -21,6 +21,7 @@ use crate::{
     helm::request::{self, Request, Uninstall},
     inputs, live,
     monitor::{Installed, MonitorError},
+    upstream::Deleted,
 };
 
 /// BundleDeployments with which Fleet deploys its own agent start with this.
@@ -37,12 +38,20 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
     }
     let release = context.releases.of(deployment);
     let mut known = release.lock().await;
-    if !context.guard.is_deleted(deployment).await? {
-        return Ok(());
+    match context.guard.is_deleted(deployment).await? {
+        Deleted::No => return Ok(()),
+        Deleted::NotYet(wait) => return Err(AgentError::Postponed(wait)),
+        Deleted::Yes => {}
     }
+    let mut keeps_copies = false;
     for release in context.records.of_deployment(deployment).await? {
         let removed = remove_release(context, deployment, &release).await;
-        removed.inspect_err(|error| context.reports.failed(deployment, "", &release, error))?;
+        let end = removed.inspect_err(|error| context.reports.failed(deployment, "", &release, error))?;
+        keeps_copies |= end == End::Kept;
+    }
+    // They may be there without a release: the first deployment needed something else that was missing.
+    if !keeps_copies {
+        inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
     }
     known.installed = None;
     context.live.set_kinds(deployment, []);
@@ -51,8 +60,23 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
     Ok(())
 }
 
-async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKey) -> Result<(), AgentError> {
-    let history = context.records.current_history(release).await?;
+/// What has become of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Its objects are deleted, or it had none.
+    Removed,
+    /// Its objects are kept, and so are the copies of Secrets and ConfigMaps that they may use.
+    Kept,
+}
+
+/// Removes a release. Its records are deleted last, so that an agent that was interrupted finds it again.
+async fn remove_release(
+    context: &Context,
+    deployment: &str,
+    release: &ReleaseKey,
+) -> Result<End, AgentError> {
+    // What the cache shows may be older than what was wanted last.
+    let (history, on_delete) = context.records.current_end(release).await?;
     let wanted = Wanted {
         bundle_deployment: deployment,
         deployment_id: "",
@@ -61,56 +85,95 @@ async fn remove_release(context: &Context, deployment: &str, release: &ReleaseKe
     };
     let state = ReleaseState::of(&wanted, &history);
     let Some(newest) = history.newest() else {
-        return Ok(());
+        return Ok(End::Removed);
     };
-    let on_delete = context.records.on_delete(release).unwrap_or_default();
-    let is_over = on_delete.keep_history && newest.status == Status::Uninstalled;
-    if on_delete.policy == OnDeletePolicy::Keep || is_over {
-        tracing::debug!(%release, "the release or its history is kept");
-        return Ok(());
+    let on_delete = on_delete.unwrap_or_default();
+    if on_delete.policy == OnDeletePolicy::Keep {
+        tracing::debug!(%release, "the release is kept");
+        return Ok(End::Kept);
     }
+    let removal = Removal {
+        context,
+        deployment,
+        release,
+        keeps_history: on_delete.keep_history,
+    };
     let record = context.records.read(release, newest.number).await?;
     let keep = record.as_ref().is_some_and(keeps_objects);
+    // Records that are to stay keep their namespace.
+    let deletes_namespace = !on_delete.keep_history && record.as_ref().is_some_and(deletes_namespace);
     match action::to_remove(&state, keep) {
         Action::Uninstall => {
             tracing::info!(%release, "uninstalling");
+            let namespaces = &context.release_namespaces;
+            let has_copies = inputs::has_copies(&context.downstream, deployment, namespaces).await?;
+            let is_complete = !has_copies && !deletes_namespace;
             let options = Options {
-                keeps_history: on_delete.keep_history,
+                // As long as there is something else to delete, which may fail.
+                keeps_history: on_delete.keep_history || !is_complete,
                 skips_hooks: on_delete.disable_hooks,
                 timeout: on_delete.timeout,
                 description: String::new(),
             };
             uninstall(context, release, &history, options).await?;
-            inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
-            if record.as_ref().is_some_and(deletes_namespace) {
-                inputs::delete_namespace(&context.downstream, &release.namespace, &context.namespace).await?;
+            if !is_complete {
+                removal.complete(deletes_namespace).await?;
             }
             let why = "its BundleDeployment was deleted";
             context.reports.done(Done::Uninstalled, release, why);
+            Ok(End::Removed)
+        }
+        Action::Forget if state == ReleaseState::Uninstalled => {
+            removal.complete(deletes_namespace).await?;
+            Ok(End::Removed)
         }
         Action::Forget => {
             tracing::info!(%release, "forgetting the release; its objects are kept");
-            for revision in history.iter() {
-                context
-                    .records
-                    .delete(release, revision.number, revision.status)
-                    .await?;
-            }
+            inputs::keep_copies(&context.downstream, deployment, &context.release_namespaces).await?;
+            context.records.delete_all(release, &history).await?;
             let why = "its BundleDeployment was deleted; its objects are kept (keepResources)";
             context.reports.done(Done::Uninstalled, release, why);
+            Ok(End::Kept)
         }
         Action::Wait(pending) => {
             let release = release.clone();
-            return Err(AgentError::Busy { release, pending });
+            Err(AgentError::Busy { release, pending })
         }
         Action::None
         | Action::Refuse(_)
         | Action::Unlock { .. }
         | Action::Install { .. }
         | Action::Upgrade { .. }
-        | Action::TakeOver { .. } => {}
+        | Action::TakeOver { .. } => Ok(End::Removed),
     }
-    Ok(())
+}
+
+/// What is left of a release that is uninstalled.
+struct Removal<'r> {
+    context: &'r Context,
+    deployment: &'r str,
+    release: &'r ReleaseKey,
+    keeps_history: bool,
+}
+
+impl Removal<'_> {
+    async fn complete(&self, deletes_namespace: bool) -> Result<(), AgentError> {
+        let Self {
+            context,
+            deployment,
+            release,
+            keeps_history,
+        } = *self;
+        inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
+        if deletes_namespace {
+            inputs::delete_namespace(&context.downstream, release, &context.namespace).await?;
+        }
+        if !keeps_history {
+            let history = context.records.current_history(release).await?;
+            context.records.delete_all(release, &history).await?;
+        }
+        Ok(())
+    }
 }
 
 fn deletes_namespace(record: &Record) -> bool {
@@ -156,12 +219,7 @@ pub async fn remove_renamed(
         let old = Installed::read(&context.records, &context.kinds, release, newest.number, None);
         let old = old.await.map_err(MonitorError::from)?;
         prune(context, name, &old, &kept).await?;
-        for revision in history.iter() {
-            context
-                .records
-                .delete(release, revision.number, revision.status)
-                .await?;
-        }
+        context.records.delete_all(release, &history).await?;
     }
     Ok(())
 }

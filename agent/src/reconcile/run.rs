@@ -66,6 +66,9 @@ impl Deployment<'_> {
             skips_crds: crds.is_some(),
             ..deploy
         };
+        if matches!(run, Run::Install { .. }) {
+            context.guard.remember_version().await?;
+        }
         if matches!(run, Run::Install { .. }) && settings.creates_namespace {
             inputs::create_namespace(&context.downstream, &deployer, &release.namespace).await?;
         }

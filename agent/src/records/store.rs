@@ -125,6 +125,24 @@ impl Records {
     /// # Errors
     /// If a record cannot be read.
     pub async fn current_history(&self, release: &ReleaseKey) -> Result<History, RecordStoreError> {
+        let stored = self.current(release).await?;
+        self.history(stored).await
+    }
+
+    /// The same, with what happens with the release when its BundleDeployment is gone: what its newest record says.
+    ///
+    /// # Errors
+    /// If a record cannot be read.
+    pub async fn current_end(
+        &self,
+        release: &ReleaseKey,
+    ) -> Result<(History, Option<OnDelete>), RecordStoreError> {
+        let stored = self.current(release).await?;
+        let on_delete = newest(&stored).and_then(|record| record.on_delete);
+        Ok((self.history(stored).await?, on_delete))
+    }
+
+    async fn current(&self, release: &ReleaseKey) -> Result<Vec<StoredRecord>, RecordStoreError> {
         let api = Api::<MetadataOnly<Secret>>::namespaced(self.client.clone(), &release.namespace);
         let selector = format!("{SECRET_SELECTOR},name={}", release.name);
         let listed = bounded(api.list(&ListParams::default().labels(&selector))).await;
@@ -132,8 +150,7 @@ impl Records {
             "list",
             format_args!("the records of release {release}"),
         ))?;
-        self.history(listed.items.iter().filter_map(StoredRecord::of).collect())
-            .await
+        Ok(listed.items.iter().filter_map(StoredRecord::of).collect())
     }
 
     /// The releases of each BundleDeployment of this agent. Damaged records have no owner.
@@ -395,10 +412,19 @@ impl Records {
 
     /// What happens with a release when its BundleDeployment is gone, as the cache shows it: what its newest record says.
     pub fn on_delete(&self, release: &ReleaseKey) -> Option<OnDelete> {
-        self.cached(release)
-            .into_iter()
-            .max_by_key(|record| record.revision)
-            .and_then(|record| record.on_delete)
+        newest(&self.cached(release)).and_then(|record| record.on_delete)
+    }
+
+    /// Deletes the records of a history, the oldest first: until the last one is deleted, the newest one decides what is done with the
+    /// release.
+    ///
+    /// # Errors
+    /// As of [`Records::delete`].
+    pub async fn delete_all(&self, release: &ReleaseKey, history: &History) -> Result<(), RecordStoreError> {
+        for revision in history.iter().rev() {
+            self.delete(release, revision.number, revision.status).await?;
+        }
+        Ok(())
     }
 
     /// Deletes the record of a revision, if it is still in the status that was observed.
@@ -433,6 +459,10 @@ impl Records {
     fn secrets(&self, release: &ReleaseKey) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &release.namespace)
     }
+}
+
+fn newest(records: &[StoredRecord]) -> Option<&StoredRecord> {
+    records.iter().max_by_key(|record| record.revision)
 }
 
 /// When Helm, or this agent, changed a record last. Helm writes it when it creates or changes one.

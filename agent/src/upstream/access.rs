@@ -22,6 +22,7 @@ use kube::{
     runtime::{WatchStreamExt, watcher::watch_object},
 };
 use serde_json::json;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -59,7 +60,8 @@ impl Access {
         let api = Api::<Secret>::namespaced(self.downstream.clone(), &self.namespace);
         let mut secrets = watch_object(api, SECRET).default_backoff().boxed();
         let mut logged = OnChange::default();
-        let mut wait = self.until_renewal().await?;
+        // A time, and no wait that each event of the watch would start again: errors of the watch are events, too.
+        let mut due = Instant::now() + self.until_renewal().await?;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
@@ -67,17 +69,18 @@ impl Access {
                     // A Secret that is deleted, or cannot be watched, is no reason to give up a working access.
                     if let Ok(Some(Some(secret))) = secret {
                         self.changed(&secret).await?;
-                        wait = self.until_renewal().await?;
+                        due = Instant::now() + self.until_renewal().await?;
                     }
                 },
-                () = tokio::time::sleep(wait) => {
-                    wait = self.until_renewal().await?;
+                () = sleep_until(due) => {
+                    let wait = self.until_renewal().await?;
+                    due = Instant::now() + wait;
                     if !wait.is_zero() {
                         continue;
                     }
                     let error = self.renew().await.err().map(|error| format!("{error:#}"));
                     if error.is_some() {
-                        wait = RETRY;
+                        due = Instant::now() + RETRY;
                     }
                     if logged.record(error.clone()) && let Some(error) = error {
                         tracing::warn!(error, "the token for the management cluster cannot be renewed; retrying");

@@ -1,6 +1,6 @@
 //! Finds the management cluster.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use helmops_api::{Cluster, NamespacedName};
 use helmops_kube::lease::Leadership;
@@ -32,11 +32,16 @@ pub struct Upstream {
 
 impl Upstream {
     /// Waits for the access to the management cluster: the Secret, or the namespace of the Cluster if this is the management cluster
-    /// itself.
+    /// itself. The token is written to a file in `folder`.
     ///
     /// # Errors
     /// If the access cannot be used.
-    pub async fn find(args: &RunArgs, downstream: &Client, leadership: &Leadership) -> anyhow::Result<Self> {
+    pub async fn find(
+        args: &RunArgs,
+        folder: &Path,
+        downstream: &Client,
+        leadership: &Leadership,
+    ) -> anyhow::Result<Self> {
         if let Some(cluster) = &args.local {
             return Ok(Self {
                 deployment_namespace: namespace_of(downstream, cluster).await,
@@ -46,7 +51,7 @@ impl Upstream {
             });
         }
         let credential = credential(downstream, &args.namespace).await?;
-        let token_file = args.work_dir.join("upstream-token");
+        let token_file = folder.join("upstream-token");
         access::write_token(&token_file, &credential.token().await?).await?;
         let config = credential.configuration(&token_file).await?;
         let client = client::for_work(config, leadership.clone())?;

@@ -3,28 +3,33 @@
 //! A namespace that was deleted and created again by mistake is empty for a while, a restored management cluster may lack the latest
 //! objects, and a wrong kubeconfig leads to another cluster. In none of these cases anything may be uninstalled.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use helmops_api::{BundleDeployment, MetadataOnly};
+use helmops_process::lock;
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
     core::ObjectMeta,
 };
-use serde_json::json;
 use thiserror::Error;
+use tokio::time::Instant;
+
+use super::remembered::{Identity, Match, Remembered};
 
 /// The ConfigMap of the agent's namespace in which the agent remembers the management cluster.
 pub const STATE: &str = "helmops-agent";
-/// The key of the identity of the namespace of the BundleDeployments.
-const KEY: &str = "deploymentNamespace";
 /// A ConfigMap that Kubernetes creates in every namespace. A namespace that is created again has another one.
 const ROOT_CA: &str = "kube-root-ca.crt";
+/// How long a BundleDeployment has to be absent if the namespace itself cannot be read. When it is deleted, its objects are deleted one
+/// kind after the other, within seconds.
+const CONFIRMATION: Duration = Duration::from_secs(30);
 
 /// The namespace of the BundleDeployments, and what is remembered of it.
 #[derive(Clone)]
@@ -34,8 +39,27 @@ pub struct NamespaceGuard {
     namespace: String,
     downstream: Client,
     agent_namespace: String,
-    /// Whether it was remembered, as far as this process knows.
-    is_remembered: Arc<AtomicBool>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// What this process has seen.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The highest resource version of a BundleDeployment.
+    version: Option<u64>,
+    /// The BundleDeployments whose absence is to be confirmed, and since when.
+    absent: HashMap<String, Instant>,
+}
+
+/// Whether a BundleDeployment was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// It exists.
+    No,
+    /// It does not exist. That is to be confirmed after this time.
+    NotYet(Duration),
+    /// It was.
+    Yes,
 }
 
 /// Why it is not certain that a BundleDeployment was deleted.
@@ -59,11 +83,22 @@ pub enum GuardError {
     #[error(
         "none of the releases of this agent belongs to a BundleDeployment in namespace {namespace} of the management cluster, which may \
          be the wrong one: nothing is uninstalled. If that is intended, create ConfigMap {agent_namespace}/{STATE} on this cluster with \
-         the UID of that namespace: data.{KEY}=namespace/UID"
+         the UID of that namespace: data.deploymentNamespace=namespace/UID"
     )]
     NotRemembered {
         /// The namespace.
         namespace: String,
+        /// The namespace of the agent.
+        agent_namespace: String,
+    },
+    /// The management cluster shows an older state than before.
+    #[error(
+        "the management cluster was restored from a backup ({restored}), so BundleDeployments may be missing that nobody has deleted: \
+         nothing is uninstalled. When all of them are there that should be, delete ConfigMap {agent_namespace}/{STATE} on this cluster"
+    )]
+    Restored {
+        /// What shows that.
+        restored: String,
         /// The namespace of the agent.
         agent_namespace: String,
     },
@@ -85,95 +120,194 @@ impl NamespaceGuard {
             namespace: namespace.to_owned(),
             downstream,
             agent_namespace: agent_namespace.to_owned(),
-            is_remembered: Arc::default(),
+            seen: Arc::default(),
         }
+    }
+
+    /// Takes note of the version of a BundleDeployment.
+    pub fn saw(&self, metadata: &ObjectMeta) {
+        let version = metadata
+            .resource_version
+            .as_deref()
+            .and_then(|version| version.parse().ok());
+        let mut seen = lock(&self.seen);
+        seen.version = seen.version.max(version);
     }
 
     /// Whether a BundleDeployment was deleted.
     ///
     /// # Errors
     /// If that is not certain.
-    pub async fn is_deleted(&self, name: &str) -> Result<bool, GuardError> {
+    pub async fn is_deleted(&self, name: &str) -> Result<Deleted, GuardError> {
         let api = Api::<BundleDeployment>::namespaced(self.upstream.clone(), &self.namespace);
         let found = bounded(api.get_metadata_opt(name)).await;
         let object = format!("BundleDeployment {}/{name}", self.namespace);
         if found.map_err(CallError::of("read", object))?.is_some() {
-            return Ok(false);
+            lock(&self.seen).absent.remove(name);
+            return Ok(Deleted::No);
         }
-        let current = self.identity().await?;
-        match self.recorded().await? {
-            Some(recorded) if recorded == current => Ok(true),
-            Some(_) => Err(GuardError::OtherNamespace {
-                namespace: self.namespace.clone(),
-                agent_namespace: self.agent_namespace.clone(),
-            }),
-            None => Err(GuardError::NotRemembered {
-                namespace: self.namespace.clone(),
-                agent_namespace: self.agent_namespace.clone(),
-            }),
+        let (current, version) = (self.identity().await?, self.version().await?);
+        let Some(known) = self.recorded().await? else {
+            return Err(self.not_remembered());
+        };
+        let matched = known.compare(&current);
+        match matched {
+            Match::Unknown => return Err(self.not_remembered()),
+            Match::Other => {
+                return Err(GuardError::OtherNamespace {
+                    namespace: self.namespace.clone(),
+                    agent_namespace: self.agent_namespace.clone(),
+                });
+            }
+            Match::Same | Match::Similar => {}
         }
+        self.check_restored(&known, version).await?;
+        if matched == Match::Same {
+            return Ok(Deleted::Yes);
+        }
+        Ok(confirmed(&mut lock(&self.seen).absent, name, Instant::now()))
+    }
+
+    /// A restored management cluster shows an older version. It is remembered, since the versions soon are higher again.
+    async fn check_restored(&self, known: &Remembered, version: Option<u64>) -> Result<(), GuardError> {
+        let highest = lock(&self.seen).version.max(known.version);
+        let is_older = version
+            .zip(highest)
+            .filter(|(version, highest)| version < highest);
+        let restored = match (&known.restored, is_older) {
+            (Some(restored), _) => restored.clone(),
+            (None, None) => return Ok(()),
+            (None, Some((version, highest))) => {
+                let restored = format!("resource version {version} after {highest}");
+                let noted = Remembered {
+                    restored: Some(restored.clone()),
+                    ..known.clone()
+                };
+                self.record(&noted).await?;
+                restored
+            }
+        };
+        Err(GuardError::Restored {
+            restored,
+            agent_namespace: self.agent_namespace.clone(),
+        })
     }
 
     /// Remembers the namespace, unless one is remembered already: a BundleDeployment in it has a release here, or there are no
-    /// releases yet.
+    /// releases yet. What is known of the same namespace is kept up to date.
     ///
     /// # Errors
     /// If it cannot be read or remembered.
     pub async fn remember(&self) -> Result<(), GuardError> {
-        if self.is_remembered.load(Ordering::Relaxed) {
-            return Ok(());
+        let (current, version) = (self.identity().await?, self.version().await?);
+        let recorded = self.recorded().await?;
+        let known = recorded.clone().unwrap_or_default();
+        match known.compare(&current) {
+            Match::Other => return Ok(()),
+            Match::Unknown => {
+                // A person has deleted it: what was seen before counts no longer.
+                lock(&self.seen).version = None;
+            }
+            // The error is that of the next removal.
+            Match::Same | Match::Similar => match self.check_restored(&known, version).await {
+                Err(GuardError::Restored { .. }) => return Ok(()),
+                checked => checked?,
+            },
         }
-        if self.recorded().await?.is_none() {
-            let current = self.identity().await?;
-            self.record(&current).await?;
+        let known = known.with(&current, version);
+        if is_news(recorded.as_ref(), &known) {
+            self.record(&known).await?;
         }
-        self.is_remembered.store(true, Ordering::Relaxed);
         Ok(())
     }
 
+    /// Remembers the version of a BundleDeployment that is about to get a release: a restored management cluster may lack it.
+    ///
+    /// # Errors
+    /// If it cannot be remembered.
+    pub async fn remember_version(&self) -> Result<(), GuardError> {
+        let Some(known) = self.recorded().await? else {
+            return Ok(());
+        };
+        let highest = lock(&self.seen).version.max(known.version);
+        if known.version < highest && known.restored.is_none() {
+            self.record(&Remembered {
+                version: highest,
+                ..known
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// The present version of the management cluster.
+    async fn version(&self) -> Result<Option<u64>, CallError> {
+        let api = Api::<BundleDeployment>::namespaced(self.upstream.clone(), &self.namespace);
+        let listed = bounded(api.list_metadata(&ListParams::default().limit(1))).await;
+        let object = format!("the BundleDeployments of namespace {}", self.namespace);
+        let listed = listed.map_err(CallError::of("list", object))?;
+        Ok(listed
+            .metadata
+            .resource_version
+            .and_then(|version| version.parse().ok()))
+    }
+
     /// The identity of the namespace. With the permissions of Fleet's agent, the namespace itself cannot be read.
-    async fn identity(&self) -> Result<String, GuardError> {
+    async fn identity(&self) -> Result<Identity, GuardError> {
+        let no_namespace = || GuardError::NoNamespace {
+            namespace: self.namespace.clone(),
+        };
         let namespaces = Api::<MetadataOnly<Namespace>>::all(self.upstream.clone());
-        let found = match bounded(namespaces.get_opt(&self.namespace)).await {
-            Ok(found) => identity_of("namespace", found),
-            Err(error) if error.is_forbidden() => {
-                let config_maps =
-                    Api::<MetadataOnly<ConfigMap>>::namespaced(self.upstream.clone(), &self.namespace);
-                let found = bounded(config_maps.get_opt(ROOT_CA)).await;
-                let object = format!("ConfigMap {}/{ROOT_CA}", self.namespace);
-                identity_of("configmap", found.map_err(CallError::of("read", object))?)
-            }
+        let namespace = match bounded(namespaces.get_opt(&self.namespace)).await {
+            Ok(found) => Some(identity_of("namespace", found).ok_or_else(no_namespace)?),
+            Err(error) if error.is_forbidden() => None,
             Err(error) => {
                 return Err(
                     CallError::of("read", format_args!("Namespace {}", self.namespace))(error).into(),
                 );
             }
         };
-        found.ok_or_else(|| GuardError::NoNamespace {
-            namespace: self.namespace.clone(),
-        })
+        let config_maps = Api::<MetadataOnly<ConfigMap>>::namespaced(self.upstream.clone(), &self.namespace);
+        let found = bounded(config_maps.get_opt(ROOT_CA)).await;
+        let object = format!("ConfigMap {}/{ROOT_CA}", self.namespace);
+        let root_ca = identity_of("configmap", found.map_err(CallError::of("read", object))?);
+        if namespace.is_none() && root_ca.is_none() {
+            return Err(no_namespace());
+        }
+        Ok(Identity { namespace, root_ca })
     }
 
-    async fn recorded(&self) -> Result<Option<String>, CallError> {
+    async fn recorded(&self) -> Result<Option<Remembered>, CallError> {
         let found = bounded(self.state().get_opt(STATE)).await;
         let found = found.map_err(CallError::of("read", self.state_name()))?;
-        Ok(found.and_then(|state| state.data?.remove(KEY)))
+        Ok(found.map(|state| Remembered::of(&state.data.unwrap_or_default())))
     }
 
-    async fn record(&self, identity: &str) -> Result<(), CallError> {
+    async fn record(&self, known: &Remembered) -> Result<(), CallError> {
+        let patch = known.patch();
         let mut state = ConfigMap::default();
         state.metadata.name = Some(STATE.to_owned());
-        state.data = Some([(KEY.to_owned(), identity.to_owned())].into());
+        state.data = Some(texts(&patch));
         let created = bounded(self.state().create(&PostParams::default(), &state)).await;
         let written = match created {
             Err(error) if ApiError::exists_already(&error) => {
-                let patch = Patch::Merge(json!({ "data": { KEY: identity } }));
-                bounded(self.state().patch(STATE, &PatchParams::default(), &patch)).await
+                bounded(
+                    self.state()
+                        .patch(STATE, &PatchParams::default(), &Patch::Merge(patch)),
+                )
+                .await
             }
             created => created,
         };
         written.map_err(CallError::of("write", self.state_name()))?;
         Ok(())
+    }
+
+    fn not_remembered(&self) -> GuardError {
+        GuardError::NotRemembered {
+            namespace: self.namespace.clone(),
+            agent_namespace: self.agent_namespace.clone(),
+        }
     }
 
     fn state(&self) -> Api<ConfigMap> {
@@ -194,4 +328,43 @@ fn identity_of<K>(kind: &str, found: Option<MetadataOnly<K>>) -> Option<String> 
     } = (*found?.metadata).clone();
     let uid = uid.filter(|_| deletion_timestamp.is_none())?;
     Some(format!("{kind}/{uid}"))
+}
+
+/// The data of a patch that are no deletions.
+fn texts(patch: &serde_json::Value) -> BTreeMap<String, String> {
+    let data = patch.get("data").and_then(serde_json::Value::as_object);
+    let data = data.into_iter().flatten();
+    data.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
+
+/// Whether it is worth a write: the version changes all the time, and is remembered with each new release.
+fn is_news(recorded: Option<&Remembered>, known: &Remembered) -> bool {
+    recorded.is_none_or(|recorded| recorded.identity != known.identity || recorded.version.is_none())
+}
+
+/// Whether a BundleDeployment is absent for long enough.
+fn confirmed(absent: &mut HashMap<String, Instant>, name: &str, now: Instant) -> Deleted {
+    let since = *absent.entry(name.to_owned()).or_insert(now);
+    let left = CONFIRMATION.saturating_sub(now - since);
+    if !left.is_zero() {
+        return Deleted::NotYet(left);
+    }
+    absent.remove(name);
+    Deleted::Yes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absence_is_confirmed_after_a_while() {
+        let (mut absent, start) = (HashMap::new(), Instant::now());
+        let mut at = |seconds| confirmed(&mut absent, "web", start + Duration::from_secs(seconds));
+        assert_eq!(at(0), Deleted::NotYet(CONFIRMATION));
+        assert_eq!(at(20), Deleted::NotYet(Duration::from_secs(10)));
+        assert_eq!(at(30), Deleted::Yes);
+        assert_eq!(at(31), Deleted::NotYet(CONFIRMATION));
+    }
 }

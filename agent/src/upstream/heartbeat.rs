@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use helmops_api::{Cluster, NamespacedName, timestamp::timestamp};
+use helmops_kube::lease::Leadership;
 use helmops_process::{OnChange, build_info::VERSION, exit::with_causes};
-use helmops_runtime::client::bounded;
+use helmops_runtime::client::{ApiError, bounded};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api, Client,
@@ -20,11 +21,13 @@ const FIRST: Duration = Duration::from_secs(5);
 /// After a heartbeat that failed.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// Writes `status.agent` of the Cluster at an interval, until `stop`. The agent reads nothing of the Cluster.
+/// Writes `status.agent` of the Cluster at an interval while this replica is the leader, until `stop`. The agent reads nothing of the
+/// Cluster.
 pub async fn run(
     upstream: Client,
     cluster: NamespacedName,
     agent_namespace: String,
+    leadership: Leadership,
     interval: Duration,
     metrics: Metrics,
     stop: CancellationToken,
@@ -33,15 +36,24 @@ pub async fn run(
     let mut logged = OnChange::default();
     let mut wait = FIRST;
     while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+        // Only the leader may write. After the end of the election, only `stop` is to come.
+        match stop.run_until_cancelled(leadership.wait_until_held()).await {
+            Some(Ok(())) => {}
+            Some(Err(_)) => return stop.cancelled().await,
+            None => return,
+        }
         let patch = Patch::Merge(beat(&agent_namespace, Timestamp::now()));
         let written = bounded(api.patch_status(&cluster.name, &PatchParams::default(), &patch)).await;
-        let error = written.err().map(|error| with_causes(&error));
-        wait = if error.is_none() {
-            metrics.heartbeat();
-            interval
-        } else {
-            RETRY
+        let error = match &written {
+            Ok(_) => {
+                metrics.heartbeat();
+                None
+            }
+            // Another replica has become the leader meanwhile.
+            Err(ApiError::NotLeading(_)) => None,
+            Err(error) => Some(with_causes(error)),
         };
+        wait = if written.is_ok() { interval } else { RETRY };
         if logged.record(error.clone())
             && let Some(error) = error
         {

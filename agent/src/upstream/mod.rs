@@ -5,9 +5,10 @@ mod credential;
 mod find;
 mod guard;
 pub mod heartbeat;
+mod remembered;
 mod token;
 
 pub use self::{
     find::Upstream,
-    guard::{GuardError, NamespaceGuard},
+    guard::{Deleted, GuardError, NamespaceGuard},
 };

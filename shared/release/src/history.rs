@@ -146,7 +146,7 @@ impl History {
     }
 
     /// All revisions, newest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Revision> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Revision> {
         self.0.iter()
     }
 

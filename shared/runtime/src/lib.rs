@@ -16,6 +16,7 @@
 pub mod backoff;
 pub mod client;
 pub mod compute;
+pub mod deadline;
 pub mod decode_error;
 pub mod election;
 pub mod error_class;

@@ -21,10 +21,7 @@ use std::{
 
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use prometheus::IntGauge;
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout},
-};
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::{
     sync::CancellationToken,
     time::{DelayQueue, delay_queue},
@@ -32,6 +29,7 @@ use tokio_util::{
 
 use crate::{
     backoff,
+    deadline::{self, DeadlineExceeded},
     workers::{Namespace, Stopping, WorkerPermit, Workers},
 };
 
@@ -40,6 +38,7 @@ pub type RequeueAfter = Option<Duration>;
 
 /// The timeout of one reconciliation, including waits for repositories. A call of the API server takes at most 30 s, the
 /// resolution of versions 5 minutes; a Bundle with thousands of clusters takes minutes to write. Beyond this something hangs.
+/// Programs that a reconciliation runs have deadlines of their own, and do not count ([`deadline::excluded`]).
 const DEADLINE: Duration = Duration::from_mins(15);
 /// The backoff of an object whose reconciliation panicked or reached its deadline.
 const ABORTED: helmops_process::ExponentialBackoff = backoff::SLOW;
@@ -111,11 +110,11 @@ fn acquire(
 
 /// Aborts a reconciliation that panics or reaches the deadline: only its own object is affected.
 async fn bounded(work: impl Future<Output = RequeueAfter>) -> RequeueAfter {
-    match timeout(DEADLINE, AssertUnwindSafe(work).catch_unwind()).await {
+    match deadline::bounded(DEADLINE, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(next)) => next,
         // The panic is already logged.
         Ok(Err(_)) => Some(ABORTED.max_delay),
-        Err(_) => {
+        Err(DeadlineExceeded) => {
             tracing::error!(
                 "reconciliation cancelled after {} minutes",
                 DEADLINE.as_secs() / 60

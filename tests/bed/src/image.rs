@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::command::run;
+use crate::volume::Volume;
 
 /// Unpacking takes a second.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -68,6 +69,21 @@ impl Image {
     pub fn enter(&self, unshare: &mut Command, program: &str) {
         unshare.arg("--map-root-user").arg("--root").arg(self.root());
         unshare.args(["--wd=/", program]);
+    }
+
+    /// The same as the user of the image, without the capabilities of root.
+    pub fn enter_as_user(&self, unshare: &mut Command, program: &str, volume: &Volume) {
+        unshare.args(volume.unshare).arg("--root").arg(self.root());
+        unshare.args(["--wd=/", program]);
+    }
+
+    /// Creates a volume at a path in the image. If this process is not root, the user of the image owns it.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub fn volume(&self, path: &str) -> Result<Volume> {
+        let folder = self.root().join(path.trim_start_matches('/'));
+        Volume::at(&folder)
     }
 
     /// Copies a file into the image, under the same path as outside, like a volume.

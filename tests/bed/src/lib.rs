@@ -59,3 +59,4 @@ pub mod image;
 
 pub mod sink;
 pub mod usage;
+pub mod volume;

@@ -127,6 +127,16 @@ pub async fn run_agent_pod(
     run_pod_in(cluster, namespace, "helmops-agent", pod, &flags, command).await
 }
 
+/// Runs one pod of the agent of the management cluster itself with exactly the arguments of its Deployment: Helm and the volumes are
+/// at the paths that these have.
+pub async fn run_whole_local_agent_pod(
+    cluster: &Cluster,
+    pod: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Pod> {
+    run_pod_in(cluster, LOCAL_AGENT, "helmops-agent", pod, &[], command).await
+}
+
 /// The same in another namespace, with flags that take precedence over those of the Deployment.
 async fn run_pod_in(
     cluster: &Cluster,

@@ -263,6 +263,35 @@ async fn a_deployment_has_the_permissions_of_its_service_account_only() {
         }
     }
     fixture.until_ready("web").await;
+    // Drift is corrected with the same permissions.
+    let role = ["get", "role", "deploy-configmaps", "--output=json"];
+    let role = fixture.kubectl(&role).await;
+    fixture.kubectl(&["delete", "role", "deploy-configmaps"]).await;
+    let object = format!("configmap/{}-config", fixture.name("web"));
+    let change = r#"{"data":{"msg":"changed"}}"#;
+    fixture
+        .kubectl(&["patch", &object, "--type=merge", "-p", change])
+        .await;
+    spec["correctDrift"] = json!({ "enabled": true });
+    fixture.deploy("web", "1.0.0", &spec).await;
+    let refused = format!("User \\\"{user}\\\" cannot patch resource");
+    fixture
+        .until("web", |found| {
+            let status = found["status"].to_string();
+            ensure!(status.contains(&refused), "{status}");
+            Ok(())
+        })
+        .await;
+    assert_eq!(
+        fixture.msg(&fixture.name("web")).await.as_deref(),
+        Some("changed")
+    );
+    let mut role: Value = serde_json::from_str(&role).unwrap();
+    role["metadata"] = json!({ "name": "deploy-configmaps" });
+    apply(&fixture, &role).await;
+    spec["correctDrift"]["force"] = json!(true);
+    fixture.deploy("web", "1.0.0", &spec).await;
+    fixture.until_msg(&fixture.name("web"), "hello").await;
     // It is removed with the same permissions.
     fixture.delete("web").await;
     fixture

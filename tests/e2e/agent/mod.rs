@@ -1,5 +1,6 @@
 //! The agent: what it does with Helm, whose modules the tests call, and what it does as a process.
 
+mod copies;
 mod crds;
 mod engine;
 mod failing;
@@ -19,3 +20,4 @@ mod restart;
 mod safety;
 mod takeover;
 mod token;
+mod volumes;

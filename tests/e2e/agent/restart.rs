@@ -7,6 +7,7 @@ use helmops_bed::audit::Write;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
+use super::engine::ENDLESS_HOOK;
 use crate::harness::agent::Fixture;
 use crate::harness::{SOON, until};
 
@@ -114,6 +115,9 @@ async fn one_replica_works_and_the_other_one_takes_over() {
     fixture.until_ready("other").await;
     assert_eq!(leader(&fixture).await.unwrap(), "second");
     assert_eq!(fixture.helm_runs_of(&fixture.name("web")), ["install"]);
+    // It was on standby for longer than until the first heartbeat of an agent.
+    let log = second.process.log();
+    assert!(!log.contains("heartbeat cannot be written"), "{log}");
     // A third one takes over as soon as the leader ends by itself.
     let _third = fixture.start_with("third", &flags).await.unwrap();
     second.process.terminate(SOON).await.unwrap();
@@ -124,4 +128,34 @@ async fn one_replica_works_and_the_other_one_takes_over() {
     })
     .await
     .unwrap();
+}
+
+/// Otherwise the next leader would run Helm for the same release at the same time.
+#[tokio::test]
+async fn helm_ends_with_the_leadership_of_its_agent() {
+    let fixture = Fixture::new("restart-lease").await;
+    fixture.charts.web("2.0.0", &[("hook", ENDLESS_HOOK)]).await;
+    let flags = [
+        "--lease-duration=20s",
+        "--renew-deadline=10s",
+        "--retry-period=1s",
+    ];
+    let _agent = fixture.start_with("first", &flags).await.unwrap();
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    let release = fixture.name("web");
+    fixture.until_status(&release, 1, "pending-install").await;
+    let other = json!({ "spec": { "holderIdentity": "other", "renewTime": "2999-01-01T00:00:00.000000Z" } });
+    let patch = [
+        "patch",
+        "lease",
+        "fleet-agent",
+        "--type=merge",
+        "-p",
+        &other.to_string(),
+    ];
+    crate::harness::run(&fixture.system, &patch).await;
+    let start = std::time::Instant::now();
+    fixture.until_status(&release, 1, "failed").await;
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(fixture.helm_runs_of(&release), ["install"]);
 }

@@ -317,6 +317,70 @@ async fn nothing_is_uninstalled_when_the_namespace_of_the_cluster_is_deleted() {
     assert_eq!(fixture.helm_runs_of(&release), ["install"]);
 }
 
+/// A backup lacks the latest BundleDeployments, and shows an older version than the agent has seen.
+#[tokio::test]
+async fn nothing_is_uninstalled_after_a_restore_of_the_management_cluster() {
+    let fixture = Fixture::new("safety-restored").await;
+    let flags = ["--leader-elect=false", "--collection-interval=1s"];
+    let agent = fixture.start_with("agent", &flags).await.unwrap();
+    let release = fixture.name("web");
+    for name in ["web", "other"] {
+        fixture.deploy(name, "1.0.0", &json!({})).await;
+        fixture.until_ready(name).await;
+    }
+    let state = "configmap/helmops-agent";
+    let seen = until(&fixture.system, state, |_| Ok(())).await;
+    let version: u64 = seen["data"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert!(version > 0);
+    let patch = json!({ "data": { "resourceVersion": u64::MAX.to_string() } }).to_string();
+    run(&fixture.system, &["patch", state, "--type=merge", "-p", &patch]).await;
+    fixture.delete("web").await;
+    until_logged(&agent, "was restored from a backup").await;
+    // Later versions are higher again, and change nothing.
+    let patch = json!({ "data": { "resourceVersion": "1" } }).to_string();
+    run(&fixture.system, &["patch", state, "--type=merge", "-p", &patch]).await;
+    drop(agent);
+    let agent = fixture.start_with("agent", &flags).await.unwrap();
+    until_logged(&agent, "was restored from a backup").await;
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("hello"));
+    // A person confirms it, without a restart.
+    run(&fixture.system, &["delete", state]).await;
+    fixture.until_none(&format!("configmap/{release}-config")).await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install", "uninstall"]);
+    assert_eq!(
+        fixture.msg(&fixture.name("other")).await.as_deref(),
+        Some("hello")
+    );
+}
+
+/// With Fleet's Secret the agent may not read the namespace.
+#[tokio::test]
+async fn a_namespace_that_was_remembered_with_another_account_is_the_same() {
+    let fixture = Fixture::new("safety-account").await;
+    let mut agent = fixture.start().await;
+    for name in ["web", "other"] {
+        fixture.deploy(name, "1.0.0", &json!({})).await;
+        fixture.until_ready(name).await;
+    }
+    agent.process.kill().await.unwrap();
+    let state = "configmap/helmops-agent";
+    let root_ca = until(&fixture.upstream, "configmap/kube-root-ca.crt", |_| Ok(())).await;
+    let uid = root_ca["metadata"]["uid"].as_str().unwrap();
+    let of_fleet = json!({ "deploymentNamespace": format!("configmap/{uid}"), "rootCertificates": null });
+    let patch = json!({ "data": of_fleet }).to_string();
+    run(&fixture.system, &["patch", state, "--type=merge", "-p", &patch]).await;
+    fixture.delete("web").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.until_none(&format!("configmap/{release}-config")).await;
+    until(&fixture.system, state, |state| {
+        let recorded = state["data"]["deploymentNamespace"].as_str().unwrap_or_default();
+        ensure!(recorded.starts_with("namespace/"), "it is {recorded}");
+        Ok(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn nothing_is_uninstalled_because_of_an_empty_wrong_namespace() {
     let fixture = Fixture::new("safety-wrong").await;

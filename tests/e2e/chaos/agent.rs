@@ -4,7 +4,7 @@
 //! `HELMOPS_CHAOS_KILLS` is the number of kills, and `HELMOPS_CHAOS_SEED` repeats the random choices of another run.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ use crate::harness::agent::{CONFIG, Fixture};
 /// They take half a minute.
 const KILLS: usize = 4;
 const RELEASES: usize = 20;
+/// Those that are never deleted.
+const KEPT: usize = 6;
 /// Enough for all releases on a machine that is busy with other tests, and a backoff after an interrupted attempt.
 const SETTLED: Duration = Duration::from_mins(3);
 /// A hook that exists for a moment, so that installations have a middle.
@@ -45,6 +47,7 @@ async fn releases_are_as_wanted_although_the_agent_is_killed() -> Result<()> {
         fixture: &fixture,
         rng: Rng::new(rng.number()),
         wanted: BTreeMap::new(),
+        deleted: BTreeSet::new(),
         changes: 0,
     };
     let is_done = Cell::new(false);
@@ -71,6 +74,7 @@ async fn releases_are_as_wanted_although_the_agent_is_killed() -> Result<()> {
         user.check().await
     })
     .await?;
+    user.check_uninstalled();
     println!(
         "agent chaos: {kills} kills, {} changes, {} releases at the end, {} runs of Helm; settled in {:.1?}, {:.0?} in total",
         user.changes,
@@ -88,16 +92,20 @@ struct User<'f> {
     rng: Rng,
     /// The value of each wanted release.
     wanted: BTreeMap<String, String>,
+    /// What was deleted once: only that may be uninstalled.
+    deleted: BTreeSet<String>,
     changes: usize,
 }
 
 impl User<'_> {
     async fn change(&mut self) {
         self.changes += 1;
-        let name = format!("web{}", self.rng.below(RELEASES));
-        if self.wanted.contains_key(&name) && self.rng.below(4) == 0 {
+        let number = self.rng.below(RELEASES);
+        let name = format!("web{number}");
+        if number >= KEPT && self.wanted.contains_key(&name) && self.rng.below(4) == 0 {
             self.fixture.delete(&name).await;
             self.wanted.remove(&name);
+            self.deleted.insert(name);
         } else {
             let msg = format!("{}", self.changes);
             let version = ["1.0.0", "2.0.0"][self.rng.below(2)];
@@ -106,6 +114,19 @@ impl User<'_> {
             self.wanted.insert(name, msg);
         }
         tokio::time::sleep(Duration::from_millis(20 + self.rng.below(150) as u64)).await;
+    }
+
+    /// No release that was never deleted was uninstalled, not even for a moment.
+    fn check_uninstalled(&self) {
+        let deleted: BTreeSet<_> = self.deleted.iter().map(|name| self.fixture.name(name)).collect();
+        for run in self.fixture.helm_runs() {
+            if let Some(release) = run.strip_prefix("uninstall ") {
+                assert!(
+                    deleted.contains(release),
+                    "{release} was never deleted, and uninstalled"
+                );
+            }
+        }
     }
 
     /// Whether all releases, their objects and statuses are as wanted, and nothing else is there.

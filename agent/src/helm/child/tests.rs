@@ -17,8 +17,18 @@ fn shell(script: &str) -> Command {
     command
 }
 
+static ALWAYS: Leadership = Leadership::always();
+
+const fn ending(stop: &CancellationToken) -> Ending<'_> {
+    Ending {
+        stop,
+        leadership: &ALWAYS,
+        grace: LIMITS.grace,
+    }
+}
+
 async fn output(script: &str, limits: Limits) -> Output {
-    run(shell(script), limits, &CancellationToken::new())
+    run(shell(script), limits, ending(&CancellationToken::new()))
         .await
         .unwrap()
 }
@@ -62,7 +72,9 @@ async fn the_start_of_stdout_and_the_end_of_stderr_are_kept() {
 #[tokio::test]
 async fn a_missing_program_is_an_error() {
     let missing = Command::new("/does/not/exist");
-    let error = run(missing, LIMITS, &CancellationToken::new()).await.unwrap_err();
+    let error = run(missing, LIMITS, ending(&CancellationToken::new()))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
 }
 
@@ -123,7 +135,7 @@ async fn a_child_of_the_child_that_holds_the_outputs_is_killed() {
 #[tokio::test]
 async fn a_stop_ends_the_child() {
     let stop = CancellationToken::new();
-    let running = run(shell("sleep 60"), LIMITS, &stop);
+    let running = run(shell("sleep 60"), LIMITS, ending(&stop));
     let (output, ()) = tokio::join!(running, async {
         sleep(Duration::from_millis(100)).await;
         stop.cancel();
@@ -138,7 +150,7 @@ async fn a_dropped_run_kills_the_group() {
     let script = format!("sleep 60 & echo $! > {}.new; mv {0}.new {0}; wait", pid.display());
     let stop = CancellationToken::new();
     tokio::select! {
-        _ = run(shell(&script), LIMITS, &stop) => panic!("it ended"),
+        _ = run(shell(&script), LIMITS, ending(&stop)) => panic!("it ended"),
         () = eventually(async || pid.exists()) => {}
     }
     eventually(async || !is_running(&pid).await).await;
@@ -152,4 +164,40 @@ async fn standard_input_stays_open_and_ends_with_the_agent() {
         ..LIMITS
     };
     assert_eq!(output("exec cat", limits).await.end, End::Deadline);
+}
+
+/// The rest of the lease is shorter than the time that a child has otherwise.
+#[tokio::test]
+async fn a_child_does_not_outlive_the_lease_of_its_agent() {
+    let (sender, leadership) = Leadership::elected();
+    let second = Duration::from_secs(1);
+    sender.set(Some(Instant::now() + second));
+    let stop = CancellationToken::new();
+    let ending = Ending {
+        stop: &stop,
+        leadership: &leadership,
+        grace: second,
+    };
+    let start = Instant::now();
+    let ended = run(
+        shell("trap 'echo term' TERM; while :; do sleep 0.05; done"),
+        LIMITS,
+        ending,
+    );
+    let ended = ended.await.unwrap();
+    assert_eq!((ended.end, &*ended.stdout), (End::Stopped, "term\n"));
+    let taken = start.elapsed();
+    assert!((second * 2..second * 5).contains(&taken), "{taken:?}");
+
+    // Leadership ends while the child records that the agent stops.
+    sender.set(Some(Instant::now() + second));
+    stop.cancel();
+    let start = Instant::now();
+    let ended = run(
+        shell("trap '' TERM; while :; do sleep 0.05; done"),
+        LIMITS,
+        ending,
+    );
+    assert_eq!(ended.await.unwrap().end, End::Stopped);
+    assert!(start.elapsed() < second * 5);
 }

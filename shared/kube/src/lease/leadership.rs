@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 /// Whether, and for how long, this process is the leader. Clones share one state.
 #[derive(Clone, Debug)]
@@ -33,7 +36,7 @@ pub struct ElectionEnded;
 
 impl Leadership {
     /// Without an election: always the leader.
-    pub fn always() -> Self {
+    pub const fn always() -> Self {
         Self(None)
     }
 
@@ -86,6 +89,25 @@ impl Leadership {
             Some(_) | None => Ok(()),
         }
     }
+
+    /// Waits until the present term of this process has ended. Without one it does not wait.
+    pub async fn until_lost(&self) {
+        let Some(held) = &self.0 else {
+            return std::future::pending().await;
+        };
+        let mut held = held.clone();
+        let term = held.borrow_and_update().term;
+        loop {
+            let now = *held.borrow_and_update();
+            let Some(remaining) = now.remaining().filter(|_| now.term == term) else {
+                return;
+            };
+            tokio::select! {
+                () = sleep(remaining) => {}
+                Ok(()) = held.changed() => {}
+            }
+        }
+    }
 }
 
 impl LeadershipSender {
@@ -128,6 +150,33 @@ mod tests {
         assert_eq!(held.await, Ok(()));
         sender.set(None);
         assert_eq!(leadership.remaining(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_term_is_noticed_although_another_one_begins() {
+        let second = Duration::from_secs(1);
+        let (sender, leadership) = Leadership::elected();
+        leadership.until_lost().await;
+        sender.set(Some(Instant::now() + second));
+        let lost = leadership.until_lost();
+        tokio::pin!(lost);
+        assert!(futures::poll!(&mut lost).is_pending());
+        // A renewal.
+        sender.set(Some(Instant::now() + 3 * second));
+        tokio::time::advance(2 * second).await;
+        assert!(futures::poll!(&mut lost).is_pending());
+        tokio::time::advance(second).await;
+        sender.set(Some(Instant::now() + second));
+        lost.await;
+        // The election has ended, but its last term has not.
+        drop(sender);
+        let start = Instant::now();
+        leadership.until_lost().await;
+        assert_eq!(start.elapsed(), second);
+        let always = Leadership::always();
+        let never = always.until_lost();
+        tokio::pin!(never);
+        assert!(futures::poll!(&mut never).is_pending());
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use helmops_bed::chart_server::ChartServer;
 use helmops_bed::charts::ChartRepo;
 use helmops_bed::command;
 use helmops_bed::control_plane::Options;
-use helmops_bed::helmops::{NAMESPACE, manifests};
+use helmops_bed::helmops::{LOCAL_AGENT, NAMESPACE, manifests};
 use helmops_bed::image::Image;
 use helmops_bed::node::{self, Pod};
 use helmops_bed::service_account::service_account_kubeconfig;
@@ -23,6 +23,8 @@ use tokio::process::Command;
 
 /// Longer than any step takes.
 const DEADLINE: Duration = Duration::from_secs(30);
+/// The namespace of the cluster of the agent.
+const CLUSTER: &str = "cluster-fleet-local-local";
 /// The startup is complete after this time.
 const IDLE: Duration = Duration::from_secs(15);
 /// A host that is only in the image's own /etc/hosts.
@@ -37,7 +39,7 @@ const VERSION: Duration = Duration::from_secs(10);
 
 /// Starts webhook and controller from an image, with only its files and as in the manifests, waits until a HelmOp is reconciled, and
 /// reports the size of the image and the memory of the processes. Fails if one exceeds its limit: 65 MB, 16 MiB. Of the image of the
-/// agent it runs both programs with only its files, and reports the size, at most 110 MB.
+/// agent it runs both programs with only its files, the agent as in its pod until it is ready, and reports the size, at most 110 MB.
 #[derive(Parser)]
 #[command(name = "image-check")]
 struct Arguments {
@@ -73,6 +75,8 @@ async fn check_agent(archive: &Path) -> Result<()> {
         print_version(&image, program, argument).await?;
     }
     say(&format!("unpacked            {:5.1} MB", in_mb(size)))?;
+    run_agent(&image).await?;
+    say("the agent runs as the user of the image, with the volumes of its pod")?;
     ensure!(
         size < AGENT_SIZE_LIMIT,
         "the image of the agent has {size} bytes, more than {AGENT_SIZE_LIMIT}"
@@ -87,6 +91,48 @@ async fn print_version(image: &Image, program: &str, argument: &str) -> Result<(
     command.arg(argument);
     let printed = command::run(command, "", VERSION).await?.ok()?;
     say(&format!("{program:18}  {}", printed.trim()))
+}
+
+/// Runs the agent until it is ready, with the arguments of its Deployment, and with volumes that its user does not own.
+async fn run_agent(image: &Image) -> Result<()> {
+    let bed = TestBed::start(&Options::default()).await?;
+    let install = manifests().join("local");
+    let install = install.to_str().context("a path that is not UTF-8")?;
+    bed.kubectl()
+        .run(&["apply", "--server-side", "-k", install])
+        .await?
+        .ok()?;
+    let volumes = [image.volume("/work")?, image.volume("/cache")?];
+    let kubeconfig = service_account_kubeconfig(&bed, LOCAL_AGENT, "helmops-agent").await?;
+    image.mount(&kubeconfig)?;
+    // As the controller does.
+    let cluster = manifests().join("examples/local-cluster.yaml");
+    let cluster = cluster.to_str().context("a path that is not UTF-8")?;
+    let status = json!({ "status": { "namespace": CLUSTER } }).to_string();
+    let patch = [
+        "patch",
+        "cluster.fleet.cattle.io",
+        "local",
+        "--namespace=fleet-local",
+    ];
+    let patch = [
+        &patch[..],
+        &["--subresource=status", "--type=merge", "--patch", &status],
+    ]
+    .concat();
+    let create = ["create", "namespace", CLUSTER];
+    for arguments in [&["apply", "--server-side", "-f", cluster][..], &create, &patch] {
+        bed.kubectl().run(arguments).await?.ok()?;
+    }
+    let command = |program: &Path| {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let mut command = bed.command(Path::new("unshare"));
+        image.enter_as_user(&mut command, &format!("/{name}"), &volumes[0]);
+        command
+    };
+    let mut pod = node::run_whole_local_agent_pod(&bed, "helmops-agent-0", &command).await?;
+    let admin = pod.running.admin.clone();
+    pod.running.process.until_ready(&admin, DEADLINE).await
 }
 
 fn ensure_user(image: &Image) -> Result<()> {
