@@ -130,3 +130,61 @@ fn the_action_annotates_what_can_be_read_beside_a_file_that_cannot() {
     let (output, _) = run("false-program-that-is-not-there", "web.yaml");
     assert_eq!(output.status.code(), Some(127), "{output:?}");
 }
+
+/// Runs a hook on files, with the arguments of its entry, then those of the user, then the files, as pre-commit does.
+fn run_hook(id: &str, args: Option<&[&str]>, files: &[&str], folder: &Path) -> (i32, String) {
+    let hooks = read_yaml(".pre-commit-hooks.yaml");
+    let hook = hooks
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|hook| hook["id"] == id)
+        .unwrap();
+    let mut entry = text(hook, "entry").split_whitespace();
+    assert_eq!(entry.next(), Some("kubectl-helmop"));
+    let own: Vec<_> = hook["args"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let mut command = Command::new(PROGRAM);
+    command.args(entry).args(args.unwrap_or(&own)).current_dir(folder);
+    if hook["pass_filenames"] != Value::Bool(false) {
+        command.args(files);
+    }
+    let output = command.output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    (output.status.code().unwrap(), shown)
+}
+
+#[test]
+fn the_hooks_take_arguments_of_the_user() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("deploy")).unwrap();
+    fs::write(folder.path().join("a.yaml"), VALID).unwrap();
+    fs::write(
+        folder.path().join("deploy/b.yaml"),
+        VALID.replace("{name: web}", "{name: b, namespace: team}"),
+    )
+    .unwrap();
+    let both = &["a.yaml", "deploy/b.yaml"][..];
+    for (id, args, code) in [
+        ("helmop-validate", None, 0),
+        ("helmop-validate", Some(&["-n", "team"][..]), 0),
+        ("helmop-validate", Some(&["--namespace=other"]), 1),
+        ("helmop-validate", Some(&["--warnings-as-errors"]), 0),
+        ("helmop-validate-all", None, 0),
+        ("helmop-validate-all", Some(&["deploy/"]), 0),
+        ("helmop-validate-all", Some(&["-n", "other", "deploy/"]), 1),
+    ] {
+        let (found, shown) = run_hook(id, args, both, folder.path());
+        assert_eq!(found, code, "{id} {args:?}: {shown}");
+        let count = if matches!(args, Some(args) if args.contains(&"deploy/")) {
+            1
+        } else {
+            2
+        };
+        assert!(shown.contains(&format!("{count} file")), "{id} {args:?}: {shown}");
+    }
+}

@@ -90,14 +90,14 @@ pub fn find(arguments: &[String], recursive: bool) -> Result<Vec<Input>, Failure
         }
         if argument.starts_with("http://") || argument.starts_with("https://") {
             return Err(
-                Failure::unable(format!("-f {argument}: validate reads no URLs")).with_hint(format!(
+                Failure::unable(format!("{argument}: validate reads no URLs")).with_hint(format!(
                     "use: curl -sSL {argument} | kubectl helmop validate -f -"
                 )),
             );
         }
         let path = PathBuf::from(argument);
         let about = fs::metadata(&path);
-        let about = about.map_err(|error| Failure::because(format!("-f {argument}"), &error))?;
+        let about = about.map_err(|error| Failure::because(argument, &error))?;
         if !about.is_dir() {
             add(&mut found, &mut known, path);
             continue;
@@ -112,7 +112,7 @@ pub fn find(arguments: &[String], recursive: bool) -> Result<Vec<Input>, Failure
         .map_err(|(path, error)| Failure::because(format!("cannot list {}", path.display()), &error))?;
         if found.len() == before && !seen {
             let failure = Failure::unable(format!(
-                "-f {argument}: no file in this folder ends in .yaml, .yml or .json"
+                "{argument}: no file in this folder ends in .yaml, .yml or .json"
             ));
             return Err(if recursive {
                 failure

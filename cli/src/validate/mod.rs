@@ -63,8 +63,11 @@ Examples:
   kubectl helmop validate --warnings-as-errors -f web.yaml")]
 pub struct ValidateArgs {
     /// File or folder with YAML or JSON, or - for standard input
-    #[arg(short, long, value_name = "FILE", required = true, num_args = 1..)]
+    #[arg(short, long, value_name = "FILE", required_unless_present = "files", num_args = 1..)]
     pub filename: Vec<String>,
+    /// The same, without -f
+    #[arg(value_name = "FILE")]
+    pub files: Vec<String>,
     /// Read the folders in folders too
     #[arg(short = 'R', long)]
     pub recursive: bool,
@@ -105,7 +108,8 @@ pub enum OutputFormat {
 /// # Errors
 /// If there are errors, or if a file cannot be read.
 pub fn run(args: &ValidateArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
-    let inputs = files::find(&args.filename, args.recursive)?;
+    let named: Vec<_> = args.filename.iter().chain(&args.files).cloned().collect();
+    let inputs = files::find(&named, args.recursive)?;
     let options = Options {
         namespace: cluster.namespace.as_deref(),
         warnings_as_errors: args.warnings_as_errors,
