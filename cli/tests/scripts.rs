@@ -188,3 +188,147 @@ fn the_hooks_take_arguments_of_the_user() {
         assert!(shown.contains(&format!("{count} file")), "{id} {args:?}: {shown}");
     }
 }
+
+/// What a shell runs to complete the last of some words.
+fn candidates_of(words: &[&str], in_bash: impl Fn(&mut Command)) -> Vec<String> {
+    let mut command = Command::new("bash");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let folder = Path::new(PROGRAM).parent().unwrap().display().to_string();
+    command
+        .args(["--noprofile", "--norc"])
+        .env("PATH", format!("{folder}:{path}"));
+    in_bash(&mut command);
+    let output = command.args(words).output().unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{words:?}: {output:?}"
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+const COMPLETIONS: [(&[&str], &[&str], &[&str]); 7] = [
+    (&[""], &["validate", "cluster", "create"], &["join"]),
+    (&["val"], &["validate"], &["create"]),
+    (
+        &["validate", "--"],
+        &["--recursive", "--filename", "--namespace"],
+        &["--repo"],
+    ),
+    (&["validate", "-o", ""], &["sarif", "github"], &["name"]),
+    (&["cluster", ""], &["join", "leave", "list"], &["validate"]),
+    (
+        &["-n", "team", "cluster", "join", "--to"],
+        &["--to-context"],
+        &["--recursive"],
+    ),
+    (&["completion", ""], &["bash", "kubectl"], &["join"]),
+];
+
+#[test]
+fn bash_completes_the_words_of_every_command() {
+    let script = "source <(kubectl-helmop completion bash)\n\
+                  complete -p kubectl-helmop >/dev/null || exit 3\n\
+                  function=$(complete -p kubectl-helmop | sed 's/.*-F \\([^ ]*\\) .*/\\1/')\n\
+                  COMP_WORDS=(kubectl-helmop \"$@\") COMP_CWORD=$#\n\
+                  $function kubectl-helmop \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"\n\
+                  printf '%s\\n' \"${COMPREPLY[@]}\"\n";
+    for (words, some, none) in COMPLETIONS {
+        let found = candidates_of(words, |command| {
+            command.args(["-c", script, "bash"]);
+        });
+        assert!(
+            some.iter().all(|word| found.iter().any(|found| found == word)),
+            "{words:?}: {found:?}"
+        );
+        assert!(
+            none.iter().all(|word| found.iter().all(|found| found != word)),
+            "{words:?}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn kubectl_completes_the_words_of_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("kubectl_complete-helmop");
+    let output = Command::new(PROGRAM)
+        .args(["completion", "kubectl"])
+        .output()
+        .unwrap();
+    fs::write(&script, output.stdout).unwrap();
+    for (words, some, none) in COMPLETIONS {
+        let mut found = candidates_of(words, |command| {
+            command.arg(&script);
+        });
+        assert_eq!(found.pop().as_deref(), Some(":0"));
+        assert!(
+            some.iter().all(|word| found.iter().any(|found| found == word)),
+            "{words:?}: {found:?}"
+        );
+        assert!(
+            none.iter().all(|word| found.iter().all(|found| found != word)),
+            "{words:?}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn the_scripts_of_all_shells_name_the_program() {
+    for (shell, expected) in [
+        ("zsh", "#compdef kubectl-helmop"),
+        ("fish", "complete -c kubectl-helmop "),
+        (
+            "powershell",
+            "Register-ArgumentCompleter -Native -CommandName 'kubectl-helmop'",
+        ),
+        ("elvish", "edit:completion:arg-completer[kubectl-helmop]"),
+    ] {
+        let output = Command::new(PROGRAM)
+            .args(["completion", shell])
+            .output()
+            .unwrap();
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(script.contains(expected), "{shell}");
+        assert!(script.contains("validate"), "{shell}");
+    }
+}
+
+/// Runs a program that must succeed, and returns what it prints.
+fn ok(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn an_archive_has_the_program_its_man_pages_and_its_completion() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    // That of a test is larger than an archive may have.
+    let program = folder.path().join("program");
+    fs::write(&program, format!("#!/bin/sh\nexec '{PROGRAM}' \"$@\"\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut archive = Command::new(root().join("cli/release/archive"));
+    let printed = ok(archive.arg(&program).env("CARGO_TARGET_DIR", folder.path()));
+    let archive = printed.lines().next().unwrap();
+    let listed = ok(Command::new("tar").args(["--list", "--verbose", "--file", archive]));
+    for (mode, name) in [
+        ("-rwxr-xr-x", "kubectl-helmop"),
+        ("-rwxr-xr-x", "kubectl_complete-helmop"),
+        ("-rw-r--r--", "LICENSE"),
+        ("-rw-r--r--", "completions/kubectl-helmop.bash"),
+        ("-rw-r--r--", "completions/_kubectl-helmop"),
+        ("-rw-r--r--", "man/kubectl-helmop-validate.1"),
+        ("-rw-r--r--", "man/kubectl-helmop-cluster-join.1"),
+    ] {
+        let is_this = |line: &&str| line.starts_with(mode) && line.ends_with(&format!(" {name}"));
+        assert_eq!(listed.lines().filter(is_this).count(), 1, "{name}: {listed}");
+    }
+    let out = folder.path().join("krew");
+    let mut manifest = Command::new(root().join("cli/release/manifest"));
+    ok(manifest.args(["owner/repo", "1.2.3"]).arg(&out).arg(archive));
+    let manifest = fs::read_to_string(out.join("helmop.yaml")).unwrap();
+    assert!(manifest.contains("bin: kubectl-helmop\n"), "{manifest}");
+}
