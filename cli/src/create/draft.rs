@@ -36,8 +36,20 @@ pub struct Note {
     pub position: Option<(usize, usize)>,
     /// What it means, and what to do.
     pub text: String,
-    /// Whether the HelmOp is not complete without it.
-    pub is_fatal: bool,
+    /// What is missing because of it.
+    pub gap: Gap,
+}
+
+/// What a HelmOp lacks that only the user knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gap {
+    /// Nothing.
+    #[default]
+    None,
+    /// The chart, which flags can name.
+    Chart,
+    /// Something that only another file has.
+    Source,
 }
 
 impl Draft {
@@ -53,11 +65,18 @@ impl Draft {
         self.helmop.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether something is missing that only the user knows.
-    pub fn is_incomplete(&self) -> bool {
+    /// What is missing that only the user knows.
+    pub fn gap(&self) -> Gap {
         let helm = self.helmop.spec.bundle.options.helm.as_ref();
         let has_chart = helm.is_some_and(|helm| !helm.repo.is_empty() || helm.chart.contains("://"));
-        self.notes.iter().any(|note| note.is_fatal) && !has_chart
+        let has = |gap| self.notes.iter().any(|note| note.gap == gap);
+        if has(Gap::Source) {
+            Gap::Source
+        } else if has(Gap::Chart) && !has_chart {
+            Gap::Chart
+        } else {
+            Gap::None
+        }
     }
 
     /// Checks the HelmOp as the webhook and the controller do.
@@ -144,19 +163,24 @@ mod tests {
     #[test]
     fn a_draft_is_incomplete_until_the_user_has_named_the_chart() {
         let mut draft = Draft::named("web");
-        assert!(!draft.is_incomplete());
+        assert_eq!(draft.gap(), Gap::None);
         draft.notes = vec![Note {
             object: "HelmRelease shop/web".to_owned(),
             path: "spec.chart".to_owned(),
             position: None,
             text: "the repository is not in the file".to_owned(),
-            is_fatal: true,
+            gap: Gap::Chart,
         }];
-        assert!(draft.is_incomplete());
+        assert_eq!(draft.gap(), Gap::Chart);
         draft.helmop.spec.bundle.options.helm = Some(HelmOptions {
             repo: "https://charts.example.com".to_owned(),
             ..HelmOptions::default()
         });
-        assert!(!draft.is_incomplete());
+        assert_eq!(draft.gap(), Gap::None);
+        draft.notes.push(Note {
+            gap: Gap::Source,
+            ..draft.notes[0].clone()
+        });
+        assert_eq!(draft.gap(), Gap::Source, "a chart is no Secret");
     }
 }
