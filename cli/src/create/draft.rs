@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     failure::Failure,
     terminal::{Console, style::Style},
+    validate::metadata,
 };
 
 /// A HelmOp before it is created.
@@ -79,13 +80,19 @@ impl Draft {
         }
     }
 
-    /// Checks the HelmOp as the webhook and the controller do.
+    /// Checks the metadata as the API server does, and the HelmOp as the webhook and the controller do.
     ///
     /// # Errors
     /// With all fields that are invalid.
     pub fn check(&self) -> Result<(), Failure> {
-        match ValidHelmOp::try_from(&self.helmop) {
-            Ok(_) => Ok(()),
+        let of_metadata = metadata::check(&self.helmop.metadata);
+        let checked = if of_metadata.is_empty() {
+            ValidHelmOp::try_from(&self.helmop).map(drop)
+        } else {
+            Err(of_metadata)
+        };
+        match checked {
+            Ok(()) => Ok(()),
             Err(errors) => {
                 let failure = Failure::negative(format!("HelmOp {:?} is invalid: {errors}", self.name()));
                 let reason = errors.reason().map(Reason::as_str);
@@ -159,6 +166,29 @@ mod tests {
     use helmops_api::HelmOptions;
 
     use super::*;
+
+    #[test]
+    fn a_name_that_the_api_server_rejects_is_invalid() {
+        let check = |name: &str, namespace: &str| {
+            let mut draft = Draft::named(name);
+            draft.helmop.metadata.namespace = Some(namespace.to_owned());
+            draft.helmop.spec.bundle.options.helm = Some(HelmOptions {
+                repo: "https://charts.example.com".to_owned(),
+                chart: "web".to_owned(),
+                ..HelmOptions::default()
+            });
+            draft.check().map_err(|failure| failure.message)
+        };
+        assert_eq!(check("web-1", "fleet-default"), Ok(()));
+        for (name, namespace, expected) in [
+            ("Web_1", "team", "metadata.name: Invalid value: \"Web_1\""),
+            ("web", "Bad NS", "metadata.namespace: Invalid value: \"Bad NS\""),
+            ("", "team", "metadata.name: Required value"),
+        ] {
+            let message = check(name, namespace).unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
 
     #[test]
     fn a_draft_is_incomplete_until_the_user_has_named_the_chart() {

@@ -12,7 +12,7 @@ pub mod documents;
 mod files;
 mod kind;
 pub mod locate;
-mod metadata;
+pub mod metadata;
 mod object;
 mod parallel;
 mod problem;
