@@ -11,7 +11,7 @@ use crate::validate::{
     source::Source,
 };
 
-/// Findings of one object; more would not help.
+/// Errors of one object, and warnings; more would not help. Each has its own limit, so that warnings hide no error.
 const MAX_FINDINGS: usize = 100;
 /// Bytes of a value that a message quotes.
 const QUOTED: usize = 80;
@@ -325,7 +325,11 @@ impl Check<'_> {
     }
 
     fn push(&mut self, finding: Finding) {
-        if self.findings.len() < MAX_FINDINGS {
+        let of_severity = self
+            .findings
+            .iter()
+            .filter(|other| other.severity == finding.severity);
+        if of_severity.count() < MAX_FINDINGS {
             self.findings.push(finding);
         }
     }
