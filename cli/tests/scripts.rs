@@ -105,11 +105,17 @@ fn the_action_annotates_what_can_be_read_beside_a_file_that_cannot() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("web.yaml"), VALID.replace("1.2.3", "foo")).unwrap();
     fs::write(folder.path().join("binary.yaml"), b"a: \xff").unwrap();
+    for name in ["excluded", "other", "chart/templates"] {
+        fs::create_dir_all(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(name).join("binary.yaml"), b"a: \xff").unwrap();
+    }
+    fs::write(folder.path().join("chart/Chart.yaml"), "").unwrap();
     let run = |program: &str, files: &str| {
         let variables = [
             ("PROGRAM", program),
             ("FILES", files),
             ("RECURSIVE", "true"),
+            ("EXCLUDE", "excluded other"),
             ("NAMESPACE", "team"),
             ("STRICT", "false"),
             ("SARIF", "log.sarif"),
@@ -119,7 +125,11 @@ fn the_action_annotates_what_can_be_read_beside_a_file_that_cannot() {
         let log = fs::read_to_string(folder.path().join("log.sarif")).unwrap();
         (output, log)
     };
-    for (files, code) in [("web.yaml", 1), ("web.yaml binary.yaml", 2), (".", 2)] {
+    for (files, code) in [
+        ("web.yaml excluded chart", 1),
+        ("web.yaml binary.yaml", 2),
+        (".", 2),
+    ] {
         let (output, log) = run(PROGRAM, files);
         assert_eq!(output.status.code(), Some(code), "{files}: {output:?}");
         let shown = String::from_utf8(output.stdout).unwrap();
