@@ -1,5 +1,11 @@
 //! The scripts that run the program: the action for GitHub, the hooks for pre-commit, and the completion of bash and kubectl.
 
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails where something is not as expected"
+)]
+
 use std::{
     ffi::OsStr,
     fs,
