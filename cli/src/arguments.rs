@@ -23,7 +23,20 @@ use crate::{
     version = helmops_process::version(),
     disable_help_subcommand = true,
     arg_required_else_help = true,
-    max_term_width = 100
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  # See what is wrong with a HelmOp in a file, and what it would change
+  kubectl helmop validate web.yaml
+  kubectl helmop diff -f web.yaml
+
+  # See why a HelmOp is in its state
+  kubectl helmop status web -n fleet-default
+
+  # Poll for a newer version of its chart, and wait until it is deployed
+  kubectl helmop poll web -n fleet-default
+
+Examples of a command: kubectl helmop COMMAND --help"
 )]
 pub struct Arguments {
     /// Which cluster and namespace.
@@ -89,4 +102,46 @@ pub enum Command {
     /// Write the man pages to a folder
     #[command(hide = true)]
     Man(completion::ManArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn assert_has_examples(command: &clap::Command) {
+        let help = command
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        assert!(
+            help.contains("Examples:\n"),
+            "{} has no examples",
+            command.get_name()
+        );
+        let help = help.replace("\\\n", "");
+        for line in help.lines().map(str::trim) {
+            // Of a pipeline, the part that is about this program.
+            let Some(at) = line.find("kubectl helmop ").filter(|_| !line.contains("COMMAND")) else {
+                continue;
+            };
+            let line = line[at..].trim_end_matches(')').replace(['\'', '"'], "");
+            let words = line
+                .split_whitespace()
+                .skip(1)
+                .take_while(|word| !matches!(*word, "|" | ">"));
+            if let Err(error) = Arguments::try_parse_from(words) {
+                panic!("{line}: {error}");
+            }
+        }
+        for command in command.get_subcommands() {
+            assert_has_examples(command);
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_that_it_accepts() {
+        assert_has_examples(&Arguments::command());
+    }
 }

@@ -18,6 +18,14 @@ use crate::{cluster::ClusterArgs, failure::Failure, terminal::Console};
 
 /// The arguments of `cluster`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # Join the cluster of another context, and list all that joined
+  kubectl helmop cluster join prod-1 --to-context prod-1 --labels env=prod -n fleet-default
+  kubectl helmop cluster list -n fleet-default
+
+  # Remove its agent and its Cluster; what is deployed keeps running
+  kubectl helmop cluster leave prod-1 --to-context prod-1 -n fleet-default")]
 pub struct ClustersArgs {
     /// What to do.
     #[command(subcommand)]

@@ -2,40 +2,94 @@
 
 use std::path::PathBuf;
 
-use clap::CommandFactory;
+use clap::{CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 use crate::{arguments::Arguments, failure::Failure, terminal::Console};
+
+/// The name of the program.
+const PROGRAM: &str = "kubectl-helmop";
+/// The program as the name of a function in bash. The generator replaces a hyphen in two different ways, so its script must not have one.
+const FUNCTION: &str = "kubectl_helmop";
+/// What kubectl runs for the words after `kubectl helmop`.
+const FOR_KUBECTL: &str = include_str!("kubectl_complete-helmop");
 
 /// The arguments of `completion`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # Bash, for this shell
+  # Bash, for kubectl-helmop in this shell
   source <(kubectl helmop completion bash)
 
-  # Zsh, for all shells
-  kubectl helmop completion zsh > \"${fpath[1]}/_kubectl-helmop\"")]
+  # Zsh, for kubectl-helmop in all shells
+  kubectl helmop completion zsh > \"${fpath[1]}/_kubectl-helmop\"
+
+  # For kubectl helmop, in all shells that complete kubectl: a program in a folder of $PATH (needs bash)
+  kubectl helmop completion kubectl > ~/.local/bin/kubectl_complete-helmop
+  chmod +x ~/.local/bin/kubectl_complete-helmop")]
 pub struct CompletionArgs {
-    /// The shell
+    /// The shell, or kubectl
     #[arg(value_enum)]
-    pub shell: Shell,
+    pub shell: Completed,
+}
+
+/// What completes words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Completed {
+    /// Bash
+    Bash,
+    /// Elvish
+    Elvish,
+    /// Fish
+    Fish,
+    /// kubectl, for `kubectl helmop`
+    Kubectl,
+    /// PowerShell
+    Powershell,
+    /// Zsh
+    Zsh,
 }
 
 /// Prints the completion script.
 pub fn run(args: &CompletionArgs, console: &mut Console<'_>) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(
-        args.shell,
-        &mut Arguments::command(),
-        "kubectl-helmop",
-        &mut script,
-    );
+    let script = match args.shell {
+        Completed::Bash => bash(),
+        Completed::Elvish => generated(Shell::Elvish, PROGRAM),
+        Completed::Fish => generated(Shell::Fish, PROGRAM),
+        Completed::Kubectl => FOR_KUBECTL.as_bytes().to_vec(),
+        Completed::Powershell => generated(Shell::PowerShell, PROGRAM),
+        Completed::Zsh => generated(Shell::Zsh, PROGRAM),
+    };
     Ok(console.out.write_all(&script)?)
+}
+
+fn generated(shell: Shell, name: &str) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), name, &mut script);
+    script
+}
+
+/// The script for bash, generated for a name without a hyphen and registered for the program.
+fn bash() -> Vec<u8> {
+    let script = generated(Shell::Bash, FUNCTION);
+    let script = String::from_utf8_lossy(&script);
+    let end_of_registration = format!(" {FUNCTION}\n");
+    let lines = script.split_inclusive('\n').map(|line| {
+        if line.trim_start().starts_with("complete ") {
+            line.replace(&end_of_registration, &format!(" {PROGRAM}\n"))
+        } else {
+            line.to_owned()
+        }
+    });
+    lines.collect::<String>().into_bytes()
 }
 
 /// The arguments of `man`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # For man kubectl-helmop and man kubectl-helmop-validate
+  kubectl helmop man ~/.local/share/man/man1")]
 pub struct ManArgs {
     /// The folder
     #[arg(value_name = "DIR")]

@@ -107,8 +107,8 @@ mod tests {
     fn reasons_of_helmops_and_of_validate_are_explained() {
         assert_eq!(
             printed(Some("unknownfield")).unwrap(),
-            "UnknownField\n  The CRD has no such field, so the API server drops it.\n\nWhat to do:\n  \
-             Correct the name or the indentation of the field, or remove it.\n"
+            "UnknownField\n  The CRD has no such field: kubectl rejects it, and other clients lose it.\n\nWhat to do:\n  \
+             Correct the name or the indentation of the field, or remove it. A field of a newer CRD needs a newer kubectl-helmop.\n"
         );
         assert!(printed(Some("ChartRequired")).unwrap().contains("What to do:"));
         let all = printed(None).unwrap();

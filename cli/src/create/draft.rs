@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     failure::Failure,
     terminal::{Console, style::Style},
+    validate::metadata,
 };
 
 /// A HelmOp before it is created.
@@ -36,8 +37,20 @@ pub struct Note {
     pub position: Option<(usize, usize)>,
     /// What it means, and what to do.
     pub text: String,
-    /// Whether the HelmOp is not complete without it.
-    pub is_fatal: bool,
+    /// What is missing because of it.
+    pub gap: Gap,
+}
+
+/// What a HelmOp lacks that only the user knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gap {
+    /// Nothing.
+    #[default]
+    None,
+    /// The chart, which flags can name.
+    Chart,
+    /// Something that only another file has.
+    Source,
 }
 
 impl Draft {
@@ -53,20 +66,33 @@ impl Draft {
         self.helmop.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether something is missing that only the user knows.
-    pub fn is_incomplete(&self) -> bool {
+    /// What is missing that only the user knows.
+    pub fn gap(&self) -> Gap {
         let helm = self.helmop.spec.bundle.options.helm.as_ref();
         let has_chart = helm.is_some_and(|helm| !helm.repo.is_empty() || helm.chart.contains("://"));
-        self.notes.iter().any(|note| note.is_fatal) && !has_chart
+        let has = |gap| self.notes.iter().any(|note| note.gap == gap);
+        if has(Gap::Source) {
+            Gap::Source
+        } else if has(Gap::Chart) && !has_chart {
+            Gap::Chart
+        } else {
+            Gap::None
+        }
     }
 
-    /// Checks the HelmOp as the webhook and the controller do.
+    /// Checks the metadata as the API server does, and the HelmOp as the webhook and the controller do.
     ///
     /// # Errors
     /// With all fields that are invalid.
     pub fn check(&self) -> Result<(), Failure> {
-        match ValidHelmOp::try_from(&self.helmop) {
-            Ok(_) => Ok(()),
+        let of_metadata = metadata::check(&self.helmop.metadata);
+        let checked = if of_metadata.is_empty() {
+            ValidHelmOp::try_from(&self.helmop).map(drop)
+        } else {
+            Err(of_metadata)
+        };
+        match checked {
+            Ok(()) => Ok(()),
             Err(errors) => {
                 let failure = Failure::negative(format!("HelmOp {:?} is invalid: {errors}", self.name()));
                 let reason = errors.reason().map(Reason::as_str);
@@ -142,21 +168,49 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_that_the_api_server_rejects_is_invalid() {
+        let check = |name: &str, namespace: &str| {
+            let mut draft = Draft::named(name);
+            draft.helmop.metadata.namespace = Some(namespace.to_owned());
+            draft.helmop.spec.bundle.options.helm = Some(HelmOptions {
+                repo: "https://charts.example.com".to_owned(),
+                chart: "web".to_owned(),
+                ..HelmOptions::default()
+            });
+            draft.check().map_err(|failure| failure.message)
+        };
+        assert_eq!(check("web-1", "fleet-default"), Ok(()));
+        for (name, namespace, expected) in [
+            ("Web_1", "team", "metadata.name: Invalid value: \"Web_1\""),
+            ("web", "Bad NS", "metadata.namespace: Invalid value: \"Bad NS\""),
+            ("", "team", "metadata.name: Required value"),
+        ] {
+            let message = check(name, namespace).unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
     fn a_draft_is_incomplete_until_the_user_has_named_the_chart() {
         let mut draft = Draft::named("web");
-        assert!(!draft.is_incomplete());
+        assert_eq!(draft.gap(), Gap::None);
         draft.notes = vec![Note {
             object: "HelmRelease shop/web".to_owned(),
             path: "spec.chart".to_owned(),
             position: None,
             text: "the repository is not in the file".to_owned(),
-            is_fatal: true,
+            gap: Gap::Chart,
         }];
-        assert!(draft.is_incomplete());
+        assert_eq!(draft.gap(), Gap::Chart);
         draft.helmop.spec.bundle.options.helm = Some(HelmOptions {
             repo: "https://charts.example.com".to_owned(),
             ..HelmOptions::default()
         });
-        assert!(!draft.is_incomplete());
+        assert_eq!(draft.gap(), Gap::None);
+        draft.notes.push(Note {
+            gap: Gap::Source,
+            ..draft.notes[0].clone()
+        });
+        assert_eq!(draft.gap(), Gap::Source, "a chart is no Secret");
     }
 }

@@ -11,7 +11,7 @@ use helmops_release::{
 };
 use serde_json::Value;
 
-use super::{Draft, Note, flags::ChartFlags};
+use super::{Draft, Gap, Note, flags::ChartFlags};
 use crate::{
     cluster::{ClusterArgs, records},
     failure::Failure,
@@ -259,7 +259,7 @@ fn draft(record: &Record, name: Option<&str>, flags: &ChartFlags) -> Draft {
             text:
                 "texts of the values look like templates of Fleet; disablePreProcess leaves them as they are"
                     .to_owned(),
-            is_fatal: false,
+            gap: Gap::None,
         });
     }
     draft

@@ -20,7 +20,7 @@ use clap::ValueEnum;
 
 use self::{draft::report, from_helmrelease::FromHelmRelease, from_release::FromRelease};
 pub use self::{
-    draft::{Draft, Note},
+    draft::{Draft, Gap, Note},
     flags::read_helmops,
     flags::{ChartFlags, TargetFlags},
     text::{documents, yaml},
@@ -95,15 +95,17 @@ pub enum DryRun {
 /// If one of them is invalid, or the API server does not accept it; if a source cannot be read, or would not be adopted as it is.
 pub async fn run(args: &CreateArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
     let drafts = drafts(args, cluster, console).await?;
-    let mut is_incomplete = false;
     for draft in &drafts {
         report(draft, console)?;
-        is_incomplete |= draft.is_incomplete();
     }
-    if is_incomplete {
+    let incomplete = || Failure::negative("a HelmOp is not complete: see the warnings above");
+    let has = |gap| drafts.iter().any(|draft| draft.gap() == gap);
+    if has(Gap::Source) {
+        return Err(incomplete().with_hint("correct the file as the warnings say"));
+    }
+    if has(Gap::Chart) {
         return Err(
-            Failure::negative("a HelmOp is not complete: see the warnings above")
-                .with_hint("set what is missing with flags, such as --repo, --chart and --version"),
+            incomplete().with_hint("set what is missing with flags, such as --repo, --chart and --version")
         );
     }
     for draft in &drafts {

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// As in Helm.
 const MAX_INDEX: usize = 65_536;
-const MAX_NESTING: usize = 30;
+const MAX_STEPS: usize = 30;
 
 /// A text that cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -20,6 +20,11 @@ pub enum SetError {
     /// A part of the key is empty or cannot be read.
     #[error("the key {0:?} is invalid; write a.b, a[0] or a[0].b, and \\. for a dot in a name")]
     Key(String),
+    /// A list has no end.
+    #[error(
+        "the list of {0:?} has no end; close it with }}, or write \\{{ for a text that starts with a brace"
+    )]
+    List(String),
     /// The key leads through a value that is no mapping or no list.
     #[error("{key:?} goes through a value that is no {expected}")]
     Type {
@@ -42,11 +47,17 @@ enum Step {
 /// # Errors
 /// If the text is invalid.
 pub fn set(values: &mut Map<String, Value>, text: &str, is_text: bool) -> Result<(), SetError> {
-    for part in split(text, ',') {
-        let Some((key, value)) = split_once(&part, '=') else {
-            return Err(SetError::NoValue(part));
-        };
-        insert(values, &key, parsed(&value, is_text))?;
+    let mut scanner = Scanner { text, at: 0 };
+    while !scanner.rest().is_empty() {
+        let start = scanner.at;
+        let (steps, end) = scanner.steps()?;
+        let key = scanner.since(start);
+        if end != Some('=') {
+            return Err(SetError::NoValue(key.trim_end_matches(',').to_owned()));
+        }
+        let key = key.trim_end_matches('=');
+        let value = scanner.value(key, is_text)?;
+        insert_at(values, &steps, value, key)?;
     }
     Ok(())
 }
@@ -56,9 +67,21 @@ pub fn set(values: &mut Map<String, Value>, text: &str, is_text: bool) -> Result
 /// # Errors
 /// If the key is invalid.
 pub fn insert(values: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), SetError> {
-    let steps = steps(key)?;
+    let (steps, end) = Scanner { text: key, at: 0 }.steps()?;
+    if end.is_some() {
+        return Err(SetError::Key(key.to_owned()));
+    }
+    insert_at(values, &steps, value, key)
+}
+
+fn insert_at(
+    values: &mut Map<String, Value>,
+    steps: &[Step],
+    value: Value,
+    key: &str,
+) -> Result<(), SetError> {
     let mut root = Value::Object(std::mem::take(values));
-    let result = put(&mut root, &steps, value, key);
+    let result = put(&mut root, steps, value, key);
     if let Value::Object(entries) = root {
         *values = entries;
     }
@@ -104,99 +127,109 @@ fn put(at: &mut Value, steps: &[Step], value: Value, key: &str) -> Result<(), Se
     Ok(())
 }
 
-fn steps(key: &str) -> Result<Vec<Step>, SetError> {
-    let invalid = || SetError::Key(key.to_owned());
-    let mut steps = Vec::new();
-    for part in split(key, '.') {
-        let (name, mut rest) = match part.find('[') {
-            Some(at) => part.split_at(at),
-            None => (&*part, ""),
+/// A text, and how far it was read.
+#[derive(Debug)]
+struct Scanner<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Scanner<'t> {
+    fn rest(&self) -> &'t str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn since(&self, start: usize) -> &'t str {
+        self.text.get(start..self.at).unwrap_or_default()
+    }
+
+    /// Reads up to one of some characters, which is read too, or to the end. A backslash takes the meaning of the character after it.
+    fn until(&mut self, ends: &[char]) -> (String, Option<char>) {
+        let (mut found, mut is_escaped) = (String::new(), false);
+        for c in self.rest().chars() {
+            self.at += c.len_utf8();
+            if is_escaped {
+                is_escaped = false;
+                found.push(c);
+            } else if ends.contains(&c) {
+                return (found, Some(c));
+            } else if c == '\\' {
+                is_escaped = true;
+            } else {
+                found.push(c);
+            }
+        }
+        (found, None)
+    }
+
+    /// Reads the steps of a key, and the character after it: `=`, `,` or none.
+    fn steps(&mut self) -> Result<(Vec<Step>, Option<char>), SetError> {
+        let start = self.at;
+        let (mut steps, mut is_after_index) = (Vec::new(), false);
+        loop {
+            let (name, end) = self.until(&['=', '[', ',', '.']);
+            let invalid =
+                |scanner: &Self| SetError::Key(scanner.since(start).trim_end_matches('=').to_owned());
+            // A name, or nothing after an index.
+            if name.is_empty() != is_after_index || steps.len() >= MAX_STEPS {
+                return Err(invalid(self));
+            }
+            if !is_after_index {
+                steps.push(Step::Name(name));
+            }
+            is_after_index = end == Some('[');
+            if is_after_index {
+                let (index, bracket) = self.until(&[']']);
+                let index = index.parse().ok().filter(|index| *index <= MAX_INDEX);
+                let index = index.filter(|_| bracket.is_some()).ok_or_else(|| invalid(self))?;
+                steps.push(Step::Index(index));
+            } else if end != Some('.') {
+                return Ok((steps, end));
+            }
+        }
+    }
+
+    /// Reads a value, or a list in braces, and the comma after it. Braces elsewhere mean nothing.
+    fn value(&mut self, key: &str, is_text: bool) -> Result<Value, SetError> {
+        let Some(_) = self.rest().strip_prefix('{') else {
+            let (text, _) = self.until(&[',']);
+            return Ok(typed(text, is_text));
         };
-        let name = unescaped(name);
-        if name.is_empty() {
-            return Err(invalid());
+        self.at += 1;
+        let mut items = Vec::new();
+        loop {
+            let (item, end) = self.until(&[',', '}']);
+            items.push(typed(item, is_text));
+            match end {
+                Some('}') => break,
+                Some(_) => {}
+                None => return Err(SetError::List(key.to_owned())),
+            }
         }
-        steps.push(Step::Name(name));
-        while let Some(inner) = rest.strip_prefix('[') {
-            let (index, after) = inner.split_once(']').ok_or_else(invalid)?;
-            let index = index.parse().ok().filter(|index| *index <= MAX_INDEX);
-            steps.push(Step::Index(index.ok_or_else(invalid)?));
-            rest = after;
+        if self.rest().starts_with(',') {
+            self.at += 1;
         }
-        if !rest.is_empty() {
-            return Err(invalid());
-        }
+        Ok(Value::Array(items))
     }
-    if steps.len() > MAX_NESTING {
-        return Err(invalid());
-    }
-    Ok(steps)
 }
 
-fn parsed(text: &str, is_text: bool) -> Value {
-    if let Some(list) = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
-        if list.is_empty() {
-            return Value::Array(Vec::new());
-        }
-        return split(list, ',')
-            .iter()
-            .map(|item| parsed(item, is_text))
-            .collect();
-    }
-    let plain = unescaped(text);
+/// A value as it looks like: Helm takes True and NULL too, and a number with a leading zero is a text.
+fn typed(text: String, is_text: bool) -> Value {
     if is_text {
-        return plain.into();
+        return text.into();
     }
-    match &*plain {
-        "true" => true.into(),
-        "false" => false.into(),
-        "null" => Value::Null,
-        "0" => 0.into(),
-        // A number with a leading zero is a text, as in Helm.
-        text if !text.starts_with('0') => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
-        text => text.into(),
+    let is = |word: &str| text.eq_ignore_ascii_case(word);
+    if is("true") || is("false") {
+        is("true").into()
+    } else if is("null") {
+        Value::Null
+    } else if text == "0" {
+        0.into()
+    } else if text.starts_with('0') {
+        text.into()
+    } else {
+        text.parse::<i64>().map_or_else(|_| text.into(), Value::from)
     }
-}
-
-/// Splits at a character that is neither escaped nor in braces. Escapes stay.
-fn split(text: &str, at: char) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let (mut is_escaped, mut depth) = (false, 0_usize);
-    for c in text.chars() {
-        let is_separator = c == at && !is_escaped && depth == 0;
-        match c {
-            '{' if !is_escaped => depth += 1,
-            '}' if !is_escaped => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        is_escaped = c == '\\' && !is_escaped;
-        if is_separator {
-            parts.push(String::new());
-        } else if let Some(part) = parts.last_mut() {
-            part.push(c);
-        }
-    }
-    parts
-}
-
-fn split_once(text: &str, at: char) -> Option<(String, String)> {
-    let parts = split(text, at);
-    let (key, rest) = parts.split_first()?;
-    (!rest.is_empty()).then(|| (key.clone(), rest.join(&at.to_string())))
-}
-
-fn unescaped(text: &str) -> String {
-    let mut out = String::new();
-    let mut is_escaped = false;
-    for c in text.chars() {
-        if c == '\\' && !is_escaped {
-            is_escaped = true;
-        } else {
-            is_escaped = false;
-            out.push(c);
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -211,16 +244,41 @@ mod tests {
         Value::Object(values)
     }
 
-    /// What Helm makes of the same texts.
+    /// What strvals of Helm 4.2.4 makes of the same texts.
     #[test]
     fn texts_mean_what_they_mean_to_helm() {
         for (text, expected) in [
             ("a=b", json!({ "a": "b" })),
             ("a.b=c,a.d=1", json!({ "a": { "b": "c", "d": 1 } })),
             ("a[1].b=true", json!({ "a": [null, { "b": true }] })),
-            ("a={x,y},b={}", json!({ "a": ["x", "y"], "b": [] })),
+            ("a={x,y},b={}", json!({ "a": ["x", "y"], "b": [""] })),
             ("a\\.b=c\\,d", json!({ "a.b": "c,d" })),
             ("a=", json!({ "a": "" })),
+            ("a=,b=1", json!({ "a": "", "b": 1 })),
+            ("a=1,", json!({ "a": 1 })),
+            ("a=b=c,d\\=e=1", json!({ "a": "b=c", "d=e": 1 })),
+            ("a=b\\\\c,d=1,e=\\", json!({ "a": "b\\c", "d": 1, "e": "" })),
+            (
+                "a=True,b=FALSE,c=Null,d=nuLL",
+                json!({ "a": true, "b": false, "c": null, "d": null }),
+            ),
+            ("a=True false,b= true", json!({ "a": "True false", "b": " true" })),
+            (
+                "a=1.5,b=9223372036854775808,c=+4,d=0x1",
+                json!({ "a": "1.5", "b": "9223372036854775808", "c": 4, "d": "0x1" }),
+            ),
+            // Braces mean a list only at the start of a value.
+            ("a=x{y,b=1", json!({ "a": "x{y", "b": 1 })),
+            ("a=x},b= {x}", json!({ "a": "x}", "b": " {x}" })),
+            ("a=\\{x,b=1", json!({ "a": "{x", "b": 1 })),
+            ("a={{x,y}", json!({ "a": ["{x", "y"] })),
+            ("a={x\\,y,z\\}}", json!({ "a": ["x,y", "z}"] })),
+            ("a={x=y,z=1},b=2", json!({ "a": ["x=y", "z=1"], "b": 2 })),
+            ("a={x,y}b=1", json!({ "a": ["x", "y"], "b": 1 })),
+            ("a={1,True,null,,x y}", json!({ "a": [1, true, null, "", "x y"] })),
+            ("a[0]={x,y},a[1]=z", json!({ "a": [["x", "y"], "z"] })),
+            ("a[0][1]=x", json!({ "a": [[null, "x"]] })),
+            ("a{b=1,{c=2", json!({ "a{b": 1, "{c": 2 })),
             (
                 "a=null,b=0,c=007,d=-3",
                 json!({ "a": null, "b": 0, "c": "007", "d": -3 }),
@@ -245,7 +303,19 @@ mod tests {
     fn what_cannot_be_read_is_named() {
         let error = |text| set(&mut Map::new(), text, false).unwrap_err().to_string();
         assert_eq!(error("a"), r#""a" has no value; write key=value"#);
-        for key in ["=b", "a.=b", "a[x]=b", "a[0=b", "a[0]c=b", "a[70000]=b"] {
+        assert_eq!(error("b=1,a,c=1"), r#""a" has no value; write key=value"#);
+        assert_eq!(error("a={x,y}z,b=2"), r#""z" has no value; write key=value"#);
+        assert!(error("a={x").starts_with(r#"the list of "a" has no end"#));
+        for key in [
+            "=b",
+            "a.=b",
+            "a[x]=b",
+            "a[0=b",
+            "a[0]c=b",
+            "a[70000]=b",
+            "a[-1]=b",
+            "a[0][=b",
+        ] {
             assert!(error(key).contains("is invalid"), "{key}");
         }
         assert_eq!(
@@ -257,7 +327,7 @@ mod tests {
     #[test]
     fn the_depth_of_a_key_is_limited() {
         let nested = |depth| vec!["a"; depth].join(".");
-        for (depth, is_valid) in [(MAX_NESTING, true), (MAX_NESTING + 1, false)] {
+        for (depth, is_valid) in [(MAX_STEPS, true), (MAX_STEPS + 1, false)] {
             let result = insert(&mut Map::new(), &nested(depth), json!(1));
             assert_eq!(result.is_ok(), is_valid, "{depth}");
         }

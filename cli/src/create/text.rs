@@ -78,7 +78,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::create::Note;
+    use crate::create::{Gap, Note};
 
     #[test]
     fn texts_that_yaml_would_read_as_something_else_are_quoted() {
@@ -97,7 +97,7 @@ mod tests {
             path: "spec.postRenderers".to_owned(),
             position: Some((12, 3)),
             text: "word ".repeat(20),
-            is_fatal: false,
+            gap: Gap::None,
         }];
         let text = documents(&[draft]).unwrap();
         assert!(

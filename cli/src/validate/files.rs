@@ -75,12 +75,32 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
+/// Which files of a folder are read.
+#[derive(Clone, Debug, Default)]
+pub struct Walk {
+    /// Whether the folders in folders are read too.
+    pub recursive: bool,
+    /// Files and folders that are left out.
+    pub exclude: Vec<String>,
+}
+
 /// The files of the arguments, each once. Those of a folder are sorted.
 ///
 /// # Errors
-/// If an argument is no file and no folder, or a folder without YAML and JSON.
-pub fn find(arguments: &[String], recursive: bool) -> Result<Vec<Input>, Failure> {
+/// If an argument is no file and no folder, or a folder without YAML and JSON, or if nothing is what an exclusion names.
+pub fn find(arguments: &[String], how: &Walk) -> Result<Vec<Input>, Failure> {
+    let recursive = how.recursive;
     let (mut found, mut known) = (Vec::new(), BTreeSet::new());
+    let exclude: Result<Vec<_>, Failure> = how
+        .exclude
+        .iter()
+        .map(|path| {
+            Path::new(path)
+                .canonicalize()
+                .map_err(|error| Failure::because(format!("--exclude {path}"), &error))
+        })
+        .collect();
+    let exclude = exclude?;
     for argument in arguments {
         if argument == "-" {
             if !found.contains(&Input::Stdin) {
@@ -90,14 +110,17 @@ pub fn find(arguments: &[String], recursive: bool) -> Result<Vec<Input>, Failure
         }
         if argument.starts_with("http://") || argument.starts_with("https://") {
             return Err(
-                Failure::unable(format!("-f {argument}: validate reads no URLs")).with_hint(format!(
+                Failure::unable(format!("{argument}: validate reads no URLs")).with_hint(format!(
                     "use: curl -sSL {argument} | kubectl helmop validate -f -"
                 )),
             );
         }
         let path = PathBuf::from(argument);
         let about = fs::metadata(&path);
-        let about = about.map_err(|error| Failure::because(format!("-f {argument}"), &error))?;
+        let about = about.map_err(|error| Failure::because(argument, &error))?;
+        if is_excluded(&path, &exclude) {
+            continue;
+        }
         if !about.is_dir() {
             add(&mut found, &mut known, path);
             continue;
@@ -105,14 +128,14 @@ pub fn find(arguments: &[String], recursive: bool) -> Result<Vec<Input>, Failure
         let before = found.len();
         let mut add = |path| add(&mut found, &mut known, path);
         let mut seen = false;
-        walk(&path, recursive, 0, &mut |path| {
+        walk(&path, recursive, &exclude, 0, &mut |path| {
             seen = true;
             add(path);
         })
         .map_err(|(path, error)| Failure::because(format!("cannot list {}", path.display()), &error))?;
         if found.len() == before && !seen {
             let failure = Failure::unable(format!(
-                "-f {argument}: no file in this folder ends in .yaml, .yml or .json"
+                "{argument}: no file in this folder ends in .yaml, .yml or .json"
             ));
             return Err(if recursive {
                 failure
@@ -132,10 +155,20 @@ fn add(found: &mut Vec<Input>, known: &mut BTreeSet<PathBuf>, path: PathBuf) {
     }
 }
 
-/// Calls `add` for the files of a folder. Links to folders are not followed, as by kubectl.
+/// Whether a path is one that is excluded, or below it.
+fn is_excluded(path: &Path, exclude: &[PathBuf]) -> bool {
+    !exclude.is_empty()
+        && path
+            .canonicalize()
+            .is_ok_and(|real| exclude.iter().any(|excluded| real.starts_with(excluded)))
+}
+
+/// Calls `add` for the files of a folder. Links to folders are not followed, as by kubectl. Neither are templates of charts: they are no YAML
+/// before Helm renders them.
 fn walk(
     folder: &Path,
     recursive: bool,
+    exclude: &[PathBuf],
     depth: usize,
     add: &mut dyn FnMut(PathBuf),
 ) -> Result<(), (PathBuf, io::Error)> {
@@ -150,9 +183,13 @@ fn walk(
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
+        if is_excluded(&path, exclude) {
+            continue;
+        }
         if entry.file_type().map_err(fail)?.is_dir() {
-            if recursive {
-                walk(&path, recursive, depth + 1, add)?;
+            let is_of_chart = entry.file_name() == "templates" && folder.join("Chart.yaml").is_file();
+            if recursive && !is_of_chart {
+                walk(&path, recursive, exclude, depth + 1, add)?;
             }
         } else if path
             .extension()
@@ -188,7 +225,11 @@ mod tests {
         let folder = root.path().display().to_string();
         let find = |arguments: &[&str], recursive| {
             let arguments: Vec<_> = arguments.iter().map(|text| (*text).to_owned()).collect();
-            find(&arguments, recursive).map(|found| names(&found, root.path()))
+            let how = Walk {
+                recursive,
+                exclude: Vec::new(),
+            };
+            find(&arguments, &how).map(|found| names(&found, root.path()))
         };
         assert_eq!(find(&[&folder], false).unwrap(), ["a.yml", "b.yaml", "c.json"]);
         assert_eq!(
@@ -208,6 +249,61 @@ mod tests {
         assert!(
             empty.message.contains("no file") && empty.hint.contains("-R"),
             "{empty:?}"
+        );
+    }
+
+    #[test]
+    fn templates_of_charts_and_what_is_excluded_are_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        for name in [
+            "chart/Chart.yaml",
+            "chart/templates/a.yaml",
+            "chart/charts/sub/Chart.yaml",
+            "chart/charts/sub/templates/b.yaml",
+            "templates/c.yaml",
+            "deploy/d.yaml",
+            "deploy/old/e.yaml",
+            "deploy/older.yaml",
+        ] {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let path = |name: &str| root.path().join(name).display().to_string();
+        let find = |arguments: &[&str], exclude: &[&str]| {
+            let arguments: Vec<_> = arguments.iter().copied().map(path).collect();
+            let how = Walk {
+                recursive: true,
+                exclude: exclude.iter().copied().map(path).collect(),
+            };
+            find(&arguments, &how).map(|found| names(&found, root.path()))
+        };
+        let all = [
+            "chart/Chart.yaml",
+            "chart/charts/sub/Chart.yaml",
+            "deploy/d.yaml",
+            "deploy/old/e.yaml",
+            "deploy/older.yaml",
+            "templates/c.yaml",
+        ];
+        assert_eq!(find(&[""], &[]).unwrap(), all);
+        assert_eq!(
+            find(&[""], &["chart", "deploy/old", "templates/c.yaml"]).unwrap(),
+            ["deploy/d.yaml", "deploy/older.yaml"]
+        );
+        // A folder that is named is meant.
+        assert_eq!(
+            find(&["chart/templates"], &[]).unwrap(),
+            ["chart/templates/a.yaml"]
+        );
+        assert_eq!(
+            find(&["deploy/d.yaml", "chart/Chart.yaml"], &["deploy"]).unwrap(),
+            ["chart/Chart.yaml"]
+        );
+        let error = find(&[""], &["none"]).unwrap_err();
+        assert!(
+            error.message.starts_with("--exclude ") && error.code == 2,
+            "{error:?}"
         );
     }
 

@@ -62,6 +62,11 @@ impl Kind {
         self.facts().group
     }
 
+    /// Whether groups of other projects have a kind of this name.
+    pub const fn is_common(self) -> bool {
+        self.facts().is_common
+    }
+
     /// A number of objects, in words.
     pub fn count(self, number: usize) -> String {
         let facts = self.facts();

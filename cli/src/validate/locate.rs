@@ -7,6 +7,9 @@ use super::source::Source;
 /// Steps of a search: keys that contain dots make a path ambiguous.
 const MAX_STEPS: usize = 10_000;
 
+/// Words of a value that are looked for, if its lines are not those of the text.
+const MAX_WORDS: usize = 20;
+
 /// What an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located {
@@ -184,17 +187,39 @@ pub fn head(source: &Source, place: &Place) -> Span {
 /// The only occurrence of the offending text in a longer value, or the value.
 fn part(source: &Source, span: Span, value: &str) -> Span {
     let text = source.slice(span);
-    let mut found = text.match_indices(value).map(|(at, _)| at);
-    match (found.next(), found.next()) {
-        (Some(at), None) if !value.is_empty() => Span {
+    let lines = text.trim_end().contains('\n');
+    let found = only(text, value).or_else(|| if lines { start_of(text, value) } else { None });
+    match found {
+        Some((at, length)) => Span {
             start: span.start + at,
-            end: span.start + at + value.len(),
+            end: span.start + at + length,
         },
-        _ => Span {
+        None => Span {
             start: span.start,
             end: span.start + text.trim_end().len(),
         },
     }
+}
+
+/// The only occurrence of a part of a text, and its length.
+fn only(text: &str, part: &str) -> Option<(usize, usize)> {
+    let mut found = text.match_indices(part).map(|(at, _)| at);
+    match (found.next(), found.next()) {
+        (Some(at), None) if !part.is_empty() => Some((at, part.len())),
+        _ => None,
+    }
+}
+
+/// The only occurrence of the first words of a value, as many as there are in one line: the lines of a value are indented or folded in the
+/// text.
+fn start_of(text: &str, value: &str) -> Option<(usize, usize)> {
+    let line = value.lines().find(|line| !line.trim().is_empty())?.trim();
+    let ends = line.match_indices(' ').map(|(at, _)| at).chain([line.len()]);
+    let ends: Vec<_> = ends.take(MAX_WORDS).collect();
+    ends.into_iter()
+        .rev()
+        .filter_map(|end| line.get(..end))
+        .find_map(|words| only(text, words))
 }
 
 #[cfg(test)]

@@ -7,6 +7,11 @@ use helmops_core::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
+/// Characters of a prefix that the API server keeps before it adds random ones.
+const MAX_PREFIX: usize = 58;
+/// Bytes of all annotations of an object, keys included.
+const MAX_ANNOTATIONS: usize = 256 << 10;
+
 /// The schema of the metadata that users write. What the API server sets itself is ignored by it.
 pub fn schema() -> Value {
     let text = json!({ "type": "string", "nullable": true });
@@ -35,6 +40,13 @@ pub fn check(metadata: &ObjectMeta) -> FieldErrors {
         "" => {}
         name => check_name(&mut errors, &path, name, names::subdomain),
     }
+    if let Some(prefix) = metadata
+        .generate_name
+        .as_deref()
+        .filter(|prefix| !prefix.is_empty())
+    {
+        check_name(&mut errors, &root.field("generateName"), prefix, generated);
+    }
     if let Some(namespace) = metadata.namespace.as_deref().filter(|name| !name.is_empty()) {
         check_name(&mut errors, &root.field("namespace"), namespace, names::namespace);
     }
@@ -48,8 +60,30 @@ pub fn check(metadata: &ObjectMeta) -> FieldErrors {
             Reason::InvalidLabel,
             annotations,
         );
+        let size: usize = annotations
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
+        if size > MAX_ANNOTATIONS {
+            let shown = format!("{size} bytes");
+            let problem = "all annotations together have at most 262144 bytes";
+            errors.invalid(&root.field("annotations"), Reason::InvalidLabel, &shown, problem);
+        }
     }
     errors
+}
+
+/// Whether a prefix and the names that are generated with it are valid.
+fn generated(prefix: &str) -> Result<(), &'static str> {
+    // A hyphen at the end is allowed, whatever is before it.
+    let mut before = prefix.chars();
+    if before.next_back() == Some('-') && before.next_back().is_some() {
+        names::subdomain(&format!("{}a", before.as_str()))?;
+    } else {
+        names::subdomain(prefix)?;
+    }
+    let kept: String = prefix.chars().take(MAX_PREFIX).collect();
+    names::subdomain(&format!("{kept}x"))
 }
 
 fn check_name(
@@ -75,6 +109,36 @@ mod tests {
                 "",
             ),
             (json!({ "generateName": "web-" }), ""),
+            (json!({ "generateName": "web--" }), ""),
+            (
+                json!({ "generateName": "-" }),
+                "metadata.generateName: Invalid value: \"-\"",
+            ),
+            (json!({ "generateName": "a".repeat(253) }), ""),
+            (
+                json!({ "generateName": "web." }),
+                "metadata.generateName: Invalid value: \"web.\"",
+            ),
+            (
+                json!({ "generateName": "a".repeat(254) }),
+                "metadata.generateName: Invalid value",
+            ),
+            (
+                json!({ "generateName": "A_b-" }),
+                "metadata.generateName: Invalid value: \"A_b-\"",
+            ),
+            (
+                json!({ "name": "a", "generateName": "-b" }),
+                "metadata.generateName: Invalid value: \"-b\"",
+            ),
+            (
+                json!({ "name": "a", "annotations": { "a": "x".repeat((256 << 10) - 1) } }),
+                "",
+            ),
+            (
+                json!({ "name": "a", "annotations": { "a": "x".repeat(256 << 10) } }),
+                "metadata.annotations: Invalid value: \"262145 bytes\"",
+            ),
             (json!({}), "metadata.name: Required value: name the object"),
             (
                 json!({ "name": "My Web" }),

@@ -12,7 +12,7 @@ pub mod documents;
 mod files;
 mod kind;
 pub mod locate;
-mod metadata;
+pub mod metadata;
 mod object;
 mod parallel;
 mod problem;
@@ -42,15 +42,15 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 HelmOps, Policies, AlertProviders, Alerts and Receivers are validated, other objects are skipped. Nothing is sent to a
-cluster. What admission and the CRDs would deny is an error, with its line and column. HelmOps are also compared with the
+cluster. What kubectl, the CRDs and admission would deny is an error, with its line and column. HelmOps are also compared with the
 Policies of their namespace that are in the same files.
 
 Exit codes: 0 everything is valid, 1 there are problems, 2 a file cannot be read.
 
 Examples:
   # A file, and a folder with everything below it
-  kubectl helmop validate -f web.yaml
-  kubectl helmop validate -R -f deploy/
+  kubectl helmop validate web.yaml
+  kubectl helmop validate -R deploy/
 
   # What kustomize would apply, in namespace fleet-default
   kustomize build overlays/prod | kubectl helmop validate -n fleet-default -f -
@@ -63,11 +63,17 @@ Examples:
   kubectl helmop validate --warnings-as-errors -f web.yaml")]
 pub struct ValidateArgs {
     /// File or folder with YAML or JSON, or - for standard input
-    #[arg(short, long, value_name = "FILE", required = true, num_args = 1..)]
+    #[arg(short, long, value_name = "FILE", required_unless_present = "files", num_args = 1..)]
     pub filename: Vec<String>,
-    /// Read the folders in folders too
+    /// The same, without -f
+    #[arg(value_name = "FILE")]
+    pub files: Vec<String>,
+    /// Read the folders in folders too, but not the templates of charts
     #[arg(short = 'R', long)]
     pub recursive: bool,
+    /// Leave out this file or folder; can be given several times
+    #[arg(long, value_name = "PATH")]
+    pub exclude: Vec<String>,
     /// Output format
     #[arg(
         short,
@@ -105,7 +111,12 @@ pub enum OutputFormat {
 /// # Errors
 /// If there are errors, or if a file cannot be read.
 pub fn run(args: &ValidateArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
-    let inputs = files::find(&args.filename, args.recursive)?;
+    let named: Vec<_> = args.filename.iter().chain(&args.files).cloned().collect();
+    let how = files::Walk {
+        recursive: args.recursive,
+        exclude: args.exclude.clone(),
+    };
+    let inputs = files::find(&named, &how)?;
     let options = Options {
         namespace: cluster.namespace.as_deref(),
         warnings_as_errors: args.warnings_as_errors,

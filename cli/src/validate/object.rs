@@ -1,6 +1,6 @@
 //! From the text of a file to its objects.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use gotmpl::yaml::{
     self, Quota,
@@ -103,19 +103,34 @@ impl Contents {
     /// Adds an object, or the items of a list.
     fn add(&mut self, source: &Arc<Source>, value: Value, place: Place) {
         let Value::Object(mut object) = value else {
-            self.skipped += usize::from(!value.is_null());
+            if is_list_of_objects(source, &value, &place) {
+                self.findings.push(finding(
+                    rule::KIND,
+                    head(source, &place),
+                    "a list is no object, so kubectl rejects the file",
+                    "remove the - and write --- in a line of its own between the objects, or write kind: List with items",
+                ));
+            } else {
+                self.skipped += usize::from(!value.is_null());
+            }
             return;
         };
         if text(&object, "kind").ends_with("List")
             && let Some(Value::Array(items)) = object.get_mut("items").map(Value::take)
         {
             let list = item_type(&object);
-            let Content::Mapping(mut entries) = place.content else {
+            let mut place = place;
+            let Content::Mapping(entries) = &mut place.content else {
                 return;
             };
-            let Some(Content::List(places)) = entries.remove("items").map(|entry| entry.value.content) else {
+            // The items have repeated keys of their own.
+            let items_place = entries
+                .get_mut("items")
+                .map(|entry| mem::take(&mut entry.value.content));
+            let Some(Content::List(places)) = items_place else {
                 return;
             };
+            self.findings.extend(repeated_keys(&place));
             for (mut item, place) in items.into_iter().zip(places) {
                 // An item of a list such as HelmOpList needs no kind.
                 if let (Value::Object(item), Some((version, kind))) = (&mut item, &list)
@@ -152,14 +167,14 @@ impl Contents {
 }
 
 fn repeated_keys(place: &Place) -> Vec<Finding> {
-    let mut found = BTreeSet::new();
+    let mut found = BTreeMap::new();
     collect_repeated(place, "", &mut found);
-    let is_unseparated = found.iter().any(|(_, _, path)| path == "kind");
+    let is_unseparated = found.values().any(|(_, path)| path == "kind");
     if is_unseparated {
         // One mistake, not one for each key of the second object.
-        found.retain(|(_, _, path)| path == "kind" || path.contains(['.', '[']));
+        found.retain(|_, (_, path)| path == "kind" || path.contains(['.', '[']));
     }
-    let found = found.into_iter().map(|(key, first, path)| {
+    let found = found.into_iter().map(|(key, (first, path))| {
         let (message, fix) = if path == "kind" {
             (
                 "this object has a kind already; another object seems to start here",
@@ -180,8 +195,8 @@ fn repeated_keys(place: &Place) -> Vec<Finding> {
     found.collect()
 }
 
-/// The repeated keys of an object, each with its first occurrence and its path. Aliases repeat them: a set has each once.
-fn collect_repeated(place: &Place, path: &str, found: &mut BTreeSet<(Span, Span, String)>) {
+/// The repeated keys of an object, each with its first occurrence and its path. Aliases repeat them: each counts once.
+fn collect_repeated(place: &Place, path: &str, found: &mut BTreeMap<Span, (Span, String)>) {
     match &place.content {
         Content::Scalar => {}
         Content::List(items) => {
@@ -196,10 +211,8 @@ fn collect_repeated(place: &Place, path: &str, found: &mut BTreeSet<(Span, Span,
                 } else {
                     format!("{path}.{name}")
                 };
-                if let Some(first) = entry.replaced.first()
-                    && found.iter().all(|(key, ..)| *key != entry.key)
-                {
-                    found.insert((entry.key, *first, path.clone()));
+                if let Some(first) = entry.replaced.first() {
+                    found.entry(entry.key).or_insert_with(|| (*first, path.clone()));
                 }
                 collect_repeated(&entry.value, &path, found);
             }
@@ -234,8 +247,20 @@ fn classify(
         field.clone_into(&mut finding.path);
         Err(Box::new(finding))
     };
+    // A value of another type is not missing.
+    let not_text = |field: &str, fix: String| {
+        let is_text = object
+            .get(field)
+            .is_none_or(|value| value.is_null() || value.is_string());
+        (!is_text).then(|| error(field, format!("Invalid value: the {field} must be a text"), fix))
+    };
     if let Some(kind) = Kind::named(name) {
         let right = kind.api_version();
+        if let Some(error) = not_text("apiVersion", format!("write {right}"))
+            && !kind.is_common()
+        {
+            return error;
+        }
         return if version == right {
             Ok(Some(kind))
         } else if kind.may_be_foreign(version) {
@@ -258,6 +283,9 @@ fn classify(
         .map(|kind| kind.as_str())
         .collect::<Vec<_>>()
         .join(", ");
+    if let Some(error) = not_text("kind", format!("write one of {names}")) {
+        return error;
+    }
     if name.is_empty() {
         let message = "Required value: the kind is missing".to_owned();
         return error("kind", message, format!("add kind: one of {names}"));
@@ -270,6 +298,14 @@ fn classify(
     };
     let message = format!("Invalid value: {name:?}: group {group} has no such kind");
     error("kind", message, fix)
+}
+
+/// Whether a value is a list with an object that is validated.
+fn is_list_of_objects(source: &Source, value: &Value, place: &Place) -> bool {
+    let items = value.as_array().into_iter().flatten().enumerate();
+    items
+        .filter_map(|(index, item)| Some((item.as_object()?, place.item(index)?)))
+        .any(|(item, place)| !matches!(classify(source, item, place), Ok(None)))
 }
 
 fn finding(rule: &'static str, span: Span, message: &str, fix: &str) -> Finding {

@@ -102,8 +102,8 @@ pub mod rule {
         ),
         rule(
             UNKNOWN_FIELD,
-            "The CRD has no such field, so the API server drops it.",
-            "Correct the name or the indentation of the field, or remove it.",
+            "The CRD has no such field: kubectl rejects it, and other clients lose it.",
+            "Correct the name or the indentation of the field, or remove it. A field of a newer CRD needs a newer kubectl-helmop.",
         ),
         rule(
             NAMESPACE,

@@ -12,7 +12,7 @@ use helmops_core::{
 use helmops_notify::admit::Validate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     kind::Kind,
@@ -96,10 +96,20 @@ pub fn check(mut object: Object, namespace: Option<&str>) -> Checked {
     if let Some(Value::Object(metadata)) = object.value.get_mut("metadata") {
         metadata.insert("namespace".to_owned(), namespace.clone().into());
     }
-    let decoded = decode(&mut object).unwrap_or_else(|error| {
-        // A schema error is clearer.
-        if findings.iter().all(|finding| finding.severity != Severity::Error) {
-            let message = format!("the object does not decode: {error}");
+    let mut result = decode(&mut object);
+    if result.is_err() {
+        let malformed = without_malformed_metadata(&mut object);
+        if !malformed.is_empty() {
+            findings.extend(malformed);
+            result = decode(&mut object);
+        }
+    }
+    let decoded = result.unwrap_or_else(|error| {
+        // An error of the schema is clearer.
+        let is_of_schema =
+            |finding: &Finding| matches!(finding.rule, rule::TYPE | rule::VALUE | rule::REQUIRED);
+        if !findings.iter().any(is_of_schema) {
+            let message = format!("the object does not decode: {}", without_position(&error));
             let reason = (Severity::Error, Reason::DecodeError.as_str());
             findings.push(finding(&object, reason, "", "", message, String::new()));
         }
@@ -113,6 +123,43 @@ pub fn check(mut object: Object, namespace: Option<&str>) -> Checked {
         name,
         findings,
     }
+}
+
+/// Removes the fields of the metadata that do not decode, such as a list of numbers as `ownerReferences`.
+fn without_malformed_metadata(object: &mut Object) -> Vec<Finding> {
+    let Some(Value::Object(metadata)) = object.value.get_mut("metadata") else {
+        return Vec::new();
+    };
+    let mut errors = Vec::new();
+    metadata.retain(|name, value| {
+        let alone = json!({ name: value.clone() });
+        let error = serde_json::from_value::<ObjectMeta>(alone).err();
+        errors.extend(
+            error
+                .as_ref()
+                .map(|error| (format!("metadata.{name}"), without_position(error))),
+        );
+        error.is_none()
+    });
+    let of_error = |(path, error): (String, String)| {
+        let message = format!("Invalid value: {error}");
+        finding(
+            object,
+            (Severity::Error, rule::TYPE),
+            &path,
+            "",
+            message,
+            String::new(),
+        )
+    };
+    errors.into_iter().map(of_error).collect()
+}
+
+/// An error without its position: that is one in a text which the user does not have.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&position).unwrap_or(&text).to_owned()
 }
 
 fn namespace_of(object: &Value) -> Option<String> {

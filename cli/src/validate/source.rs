@@ -74,6 +74,12 @@ impl Source {
         }
     }
 
+    /// Where a line starts, counted from 1; the end of the text for one that does not exist.
+    pub fn line_start(&self, line: usize) -> usize {
+        let start = line.checked_sub(1).and_then(|index| self.starts.get(index));
+        start.copied().unwrap_or(self.text.len())
+    }
+
     fn position(&self, at: usize) -> (usize, usize) {
         let at = self.boundary(at);
         let line = self.starts.partition_point(|start| *start <= at);

@@ -2,6 +2,8 @@
 
 use gotmpl::yaml::{LocatedError, ReadError, place::Span};
 
+use serde::de::IgnoredAny;
+
 use super::source::Source;
 
 /// A syntax error.
@@ -24,6 +26,7 @@ pub fn describe(source: &Source, offset: usize, error: &LocatedError) -> SyntaxE
             format!("the document is too large: {error}")
         }
     };
+    let (at, message) = of_json(source, offset, at).unwrap_or((at, message));
     let line = source.line_of(at);
     if let Some(tab) = tab_in_indentation(source, line.start, line.end) {
         return SyntaxError {
@@ -47,6 +50,35 @@ pub fn describe(source: &Source, offset: usize, error: &LocatedError) -> SyntaxE
     }
 }
 
+/// Where a text in JSON is invalid, and why. Flow style of YAML looks like it, so only a file that ends in `.json`, or an error that JSON
+/// does not have earlier, is one of JSON.
+fn of_json(source: &Source, offset: usize, at: usize) -> Option<(usize, String)> {
+    let text = source.text().get(offset..)?;
+    let is_file = source.file.to_ascii_lowercase().ends_with(".json");
+    if !is_file && !text.trim_start().strip_prefix('{')?.trim_start().starts_with('"') {
+        return None;
+    }
+    let error = serde_json::Deserializer::from_str(text)
+        .into_iter::<IgnoredAny>()
+        .find_map(Result::err)?;
+    let start = source.line_start(
+        source
+            .region(Span {
+                start: offset,
+                end: offset,
+            })
+            .line
+            + error.line().checked_sub(1)?,
+    );
+    // The column is that of a byte, and relative to the text only in its first line.
+    let before = if error.line() == 1 { offset } else { start };
+    let found = (before + error.column().saturating_sub(1)).min(source.text().len());
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    let message = error.to_string();
+    let message = message.strip_suffix(&position).unwrap_or(&message);
+    (is_file || found >= at).then(|| (found, format!("not valid JSON: {message}")))
+}
+
 /// The tabs before the first other character of a line.
 fn tab_in_indentation(source: &Source, start: usize, end: usize) -> Option<Span> {
     let line = source.slice(Span { start, end });
@@ -62,7 +94,13 @@ fn fix(message: &str, line: &str) -> &'static str {
     let has = |text: &str| message.contains(text);
     if line.contains("{{") {
         "this looks like a template of a Helm chart; validate what it renders: helm template … | kubectl helmop validate -f -"
-    } else if has("quoted scalar") || has("unexpected end of stream") {
+    } else if has("escape") {
+        "write \\\\ for a backslash, or use single quotes, in which a backslash has no meaning"
+    } else if has("after single-quoted scalar") {
+        "write '' for a ' in single quotes, or put the whole value in double quotes"
+    } else if has("after double-quoted scalar") {
+        "write \\\" for a \" in double quotes, or put the whole value in single quotes"
+    } else if has("quoted scalar") || has("unclosed quote") || has("unexpected end of stream") {
         "close the quotes"
     } else if has("mapping values are not allowed") {
         "put a text that contains \": \" in quotes, or align the key with those above it"
@@ -74,8 +112,8 @@ fn fix(message: &str, line: &str) -> &'static str {
         "close each [ and {, and separate items with commas"
     } else if has("alias") || has("anchor") {
         "define the anchor (&name) in this document, before it is used"
-    } else if has("escape") {
-        "use single quotes, in which a backslash has no meaning"
+    } else if has("not valid JSON") {
+        ""
     } else if has("cannot start any token") || has("unexpected character") || has("reserved") {
         "put a text that starts with this character in quotes"
     } else if has("cannot be a key") {

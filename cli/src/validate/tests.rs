@@ -12,6 +12,7 @@ use super::*;
 use crate::terminal::buffers::Buffers;
 
 mod notifications;
+mod texts;
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -256,8 +257,15 @@ fn the_number_of_findings_is_limited() {
          version: 1.2.3}}, targets: [{{clusterSelector: {{}}}}], {}}}\n",
         fields.join(", ")
     );
-    let report = validate(&[Input::Text("a.yaml".to_owned(), text)], Options::default());
-    assert_eq!(report.warnings, 100);
+    let report = of_text(&text);
+    assert_eq!((report.errors, report.valid), (100, 0));
+    // Another error is not hidden by those before it.
+    let report = of_text(&text.replace("f299: 1", "paused: 'true'"));
+    assert_eq!((report.errors, report.valid), (101, 0));
+    let items = vec!["5"; 300].join(", ");
+    let text = text.replace("targets: [{clusterSelector: {}}]", &format!("targets: [{items}]"));
+    let report = of_text(&text);
+    assert_eq!(report.errors, 200);
 }
 
 #[test]

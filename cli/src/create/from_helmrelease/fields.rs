@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::documents::Document;
-use crate::create::Note;
+use crate::create::{Gap, Note};
 
 /// A mapping of a document, and its path.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl<'d> Fields<'d> {
             position: self.document.position(&path),
             path,
             text: text.into(),
-            is_fatal: false,
+            gap: Gap::None,
         }
     }
 

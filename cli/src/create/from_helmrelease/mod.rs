@@ -12,6 +12,8 @@ mod documents;
 mod fields;
 mod release;
 mod source;
+mod texts;
+mod together;
 mod values;
 
 use std::path::Path;
@@ -20,7 +22,7 @@ use self::{
     documents::{Document, documents},
     fields::Fields,
 };
-use super::{Draft, Note, flags::read};
+use super::{Draft, Gap, Note, flags::read};
 use crate::failure::Failure;
 
 /// The API groups of Flux that a file may have.
@@ -89,6 +91,7 @@ impl FromHelmRelease {
                 .with_hint("omit the name: each HelmOp gets that of its HelmRelease"));
             }
         }
+        together::check(&self.releases().collect::<Vec<_>>(), &mut drafts);
         let unused = self.unused(&used);
         if let Some(last) = drafts.last_mut() {
             last.notes.extend(unused);
@@ -124,7 +127,7 @@ impl FromHelmRelease {
                 path: String::new(),
                 position: document.position("kind"),
                 text: "no HelmRelease in the file uses this object; it is not in the output".to_owned(),
-                is_fatal: false,
+                gap: Gap::None,
             })
             .collect()
     }

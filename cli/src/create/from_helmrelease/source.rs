@@ -1,18 +1,19 @@
 //! The chart of a HelmRelease: its repository, name, version and credentials.
 
-use std::collections::BTreeMap;
-
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_api::{HelmOp, HelmOptions};
 use helmops_core::{admit::ValidHelmOp, chart::source::is_oci};
 use serde_json::{Map, Value, json};
 
-use super::{Document, Fields, FromHelmRelease, SOURCE, Used};
-use crate::create::{Draft, Note};
+use super::{Document, Fields, FromHelmRelease, SOURCE, Used, texts::Texts};
+use crate::create::{Draft, Gap, Note};
 
 /// What a HelmOp needs to know about verification.
 const VERIFY: &str = "signatures are not verified; restrict the repositories with a Policy, or verify charts where they are published";
 const CLOUD: &str = "there is no login with the identity of a cloud provider; create a Secret with username and password, and set helmSecretName";
+
+/// The keys of a Secret of Flux that have an equivalent.
+const KEYS: [&str; 5] = ["username", "password", "ca.crt", "caFile", ".dockerconfigjson"];
 
 /// Converts the source of the chart.
 pub fn convert(
@@ -61,7 +62,7 @@ impl<'d> Source<'_, 'd> {
     /// Something is missing that only the user knows.
     fn missing(&mut self, note: Note) {
         self.draft.notes.push(Note {
-            is_fatal: true,
+            gap: Gap::Chart,
             ..note
         });
     }
@@ -272,7 +273,11 @@ impl<'d> Source<'_, 'd> {
         for (field, name, note) in names {
             if let Some((index, secret)) = self.all.find("", "Secret", &namespace, &name) {
                 self.used.add(index);
-                for key in credentials(secret, host, &mut data) {
+                let texts = Texts::of(secret);
+                self.draft
+                    .notes
+                    .extend(texts.notes(secret, |key| KEYS.contains(&key)));
+                for key in credentials(texts, host, &mut data) {
                     let text = format!(
                         "the key {key:?} of Secret {name:?} has no equivalent: client certificates and other logins are not supported"
                     );
@@ -348,38 +353,10 @@ fn host(url: &str) -> String {
     rest.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// The content of a Secret or ConfigMap of a file, as texts.
-pub fn data(document: &Document) -> BTreeMap<String, String> {
-    let texts = |field: &str| {
-        document
-            .object
-            .get(field)
-            .and_then(Value::as_object)
-            .cloned()
-            .unwrap_or_default()
-    };
-    let is_secret = document.text("/kind") == "Secret";
-    let mut all = BTreeMap::new();
-    for (key, value) in texts("data") {
-        let text = value.as_str().unwrap_or_default();
-        let text = if is_secret {
-            let bytes = STANDARD.decode(text.trim()).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
-        } else {
-            text.to_owned()
-        };
-        all.insert(key, text);
-    }
-    for (key, value) in texts("stringData") {
-        all.insert(key, value.as_str().unwrap_or_default().to_owned());
-    }
-    all
-}
-
 /// Adds the credentials of a Secret of Flux under the keys of a HelmOp. Returns the keys that it does not have.
-fn credentials(secret: &Document, host: &str, into: &mut Map<String, Value>) -> Vec<String> {
+fn credentials(texts: Texts, host: &str, into: &mut Map<String, Value>) -> Vec<String> {
     let mut unknown = Vec::new();
-    for (key, text) in data(secret) {
+    for (key, text) in texts.readable {
         match &*key {
             "username" | "password" => {
                 into.insert(key, text.into());

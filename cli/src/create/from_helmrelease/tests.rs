@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use helmops_core::admit::ValidHelmOp;
 
 use super::*;
-use crate::create::text;
+use crate::create::{Gap, text};
 
 fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "helmrelease"]
@@ -33,7 +33,7 @@ fn helmreleases_become_helmops() {
         let mut drafts = drafts;
         for draft in &mut drafts {
             draft.helmop.metadata.namespace = Some("fleet-default".to_owned());
-            if !draft.is_incomplete() {
+            if draft.gap() == Gap::None {
                 let checked = ValidHelmOp::try_from(&draft.helmop);
                 assert!(checked.is_ok(), "{name}: {:?}", checked.err());
             }
@@ -96,4 +96,154 @@ fn several_helmreleases_keep_their_names() {
     );
     let error = FromHelmRelease::of("a: 1\n", None).unwrap_err();
     assert_eq!(error.message, "there is no HelmRelease of helm.toolkit.fluxcd.io");
+}
+
+const REPOSITORY: &str = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nmetadata: {name: charts, namespace: shop}\n\
+                          spec: {url: 'https://charts.example.com', secretRef: {name: login}}\n---\n";
+
+fn release(namespace: &str, name: &str, more: &str) -> String {
+    format!(
+        "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec:\n  chart: \
+         {{spec: {{chart: web, version: 1.2.3, sourceRef: {{kind: HelmRepository, name: charts, namespace: shop}}}}}}\n{more}---\n"
+    )
+}
+
+fn secret(namespace: &str, name: &str, data: &str) -> String {
+    format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: {namespace}}}\n{data}\n---\n")
+}
+
+fn drafts(text: &str) -> Vec<Draft> {
+    FromHelmRelease::of(text, Some("fleet-default"))
+        .unwrap()
+        .drafts(None)
+        .unwrap()
+}
+
+#[test]
+fn a_login_that_cannot_be_read_is_not_converted() {
+    for (data, gap) in [
+        ("data: {username: dXNlcg==, password: cGFzcw==}", Gap::None),
+        ("data: {username: user, password: cGFzcw==}", Gap::Source),
+        (
+            "data: {username: dXNlcg==, password: 'ENC[AES256_GCM,data:x,type:str]'}",
+            Gap::Source,
+        ),
+        (
+            "stringData: {username: user, password: 'ENC[AES256_GCM,data:x,type:str]'}",
+            Gap::Source,
+        ),
+        ("data: {username: dXNlcg==, password: /w==}", Gap::Source),
+        (
+            "data: {username: dXNlcg==, password: cGFzcw==, store: /w==}",
+            Gap::None,
+        ),
+    ] {
+        let text = REPOSITORY.to_owned() + &release("shop", "web", "") + &secret("shop", "login", data);
+        assert_eq!(drafts(&text)[0].gap(), gap, "{data}");
+    }
+    // Values too.
+    let values = "  valuesFrom: [{kind: Secret, name: values}]\n";
+    let encrypted = secret("shop", "values", "data: {values.yaml: 'ENC[x]'}");
+    let login = secret("shop", "login", "stringData: {username: a, password: b}");
+    let text = REPOSITORY.to_owned() + &release("shop", "web", values) + &login + &encrypted;
+    assert_eq!(drafts(&text)[0].gap(), Gap::Source);
+}
+
+#[test]
+fn an_object_that_several_helmops_need_is_created_once() {
+    let login = secret("shop", "login", "stringData: {username: a, password: b}");
+    let text = REPOSITORY.to_owned() + &login + &release("shop", "web", "") + &release("shop", "other", "");
+    let found = drafts(&text);
+    let counts: Vec<_> = found.iter().map(|draft| draft.objects.len()).collect();
+    assert_eq!(counts, [1, 0]);
+    for draft in &found {
+        assert_eq!(draft.gap(), Gap::None, "{:?}", draft.notes);
+        assert_eq!(draft.helmop.spec.helm_secret_name, "login");
+    }
+}
+
+#[test]
+fn what_cannot_be_in_one_namespace_is_noted() {
+    let login = secret("shop", "login", "stringData: {username: a, password: b}");
+    let text = REPOSITORY.to_owned() + &login + &release("shop", "web", "") + &release("other", "web", "");
+    let found = drafts(&text);
+    assert_eq!((found[0].gap(), found[1].gap()), (Gap::None, Gap::Source));
+    let note = found[1].notes.last().unwrap();
+    assert_eq!(
+        (&*note.object, &*note.path),
+        ("HelmRelease other/web", "metadata.name")
+    );
+    assert!(
+        note.text
+            .starts_with("HelmRelease shop/web becomes HelmOp \"web\" too"),
+        "{note}"
+    );
+
+    let values = "  valuesFrom: [{kind: Secret, name: login}]\n";
+    let other = secret("other", "login", "stringData: {values.yaml: 'a: 1'}");
+    let text = REPOSITORY.to_owned()
+        + &login
+        + &other
+        + &release("shop", "web", "")
+        + &release("other", "api", values);
+    let found = drafts(&text);
+    assert_eq!((found[0].gap(), found[1].gap()), (Gap::None, Gap::Source));
+    let is_conflict = |note: &&Note| note.text.contains("another Secret \"login\" with other content");
+    assert_eq!(found[1].notes.iter().filter(is_conflict).count(), 1);
+}
+
+/// In Flux a later entry overrides an earlier one. In a HelmOp a Secret overrides all ConfigMaps, because those become inline values.
+#[test]
+fn a_secret_that_a_later_configmap_overrides_is_noted() {
+    let from = |entries: &str, secret_values: &str, more: &str| {
+        let login = secret("shop", "login", "stringData: {username: a, password: b}");
+        let values = secret(
+            "shop",
+            "s",
+            &format!("stringData: {{values.yaml: '{secret_values}'}}"),
+        );
+        let config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: shop}\ndata: {values.yaml: 'replicas: 2', n: '3'}\n---\n";
+        let more = format!("  valuesFrom: [{entries}]\n{more}");
+        let text = REPOSITORY.to_owned() + &login + &values + config + &release("shop", "web", &more);
+        let found = drafts(&text);
+        let is_order = |note: &&Note| note.text.contains("in Flux it is the other way round");
+        found[0]
+            .notes
+            .iter()
+            .filter(is_order)
+            .map(|note| note.path.clone())
+            .collect::<Vec<_>>()
+    };
+    let (secret, config) = ("{kind: Secret, name: s}", "{kind: ConfigMap, name: c}");
+    let single = "{kind: ConfigMap, name: c, valuesKey: n, targetPath: replicas}";
+    for (entries, values, expected) in [
+        (
+            format!("{secret}, {config}"),
+            "replicas: 1",
+            &["spec.valuesFrom[0]"][..],
+        ),
+        (format!("{config}, {secret}"), "replicas: 1", &[]),
+        (format!("{secret}, {config}"), "other: 1", &[]),
+        (
+            format!("{secret}, {single}"),
+            "replicas: 1",
+            &["spec.valuesFrom[0]"],
+        ),
+        (
+            format!("{config}, {secret}, {config}"),
+            "replicas: 1",
+            &["spec.valuesFrom[1]"],
+        ),
+    ] {
+        assert_eq!(from(&entries, values, ""), expected, "{entries} {values}");
+    }
+    assert_eq!(
+        from(secret, "replicas: 1", "  values: {replicas: 5}\n"),
+        ["spec.valuesFrom[0]"]
+    );
+    // The content of an object that is not in the file may set anything.
+    assert_eq!(
+        from(&format!("{{kind: Secret, name: unknown}}, {config}"), "", ""),
+        ["spec.valuesFrom[0]"]
+    );
 }

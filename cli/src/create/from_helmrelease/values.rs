@@ -12,7 +12,7 @@ use helmops_api::{
 use helmops_core::targeting::merge::deep_merge;
 use serde_json::{Map, Value};
 
-use super::{Fields, FromHelmRelease, Used, source::data};
+use super::{Document, Fields, FromHelmRelease, Used, texts::Texts};
 use crate::create::{Draft, Note, set};
 
 /// The key of an entry that names none.
@@ -37,13 +37,24 @@ pub fn convert(
         None => Map::new(),
     };
     let mut known = Known::default();
+    let mut entries = Vec::new();
     for mut entry in spec.list("valuesFrom") {
         let reference = Reference::of(&mut entry);
         let found = all.find("", &reference.kind, namespace, &reference.name);
         let text = found.and_then(|(index, document)| {
             used.add(index);
-            data(document).remove(&reference.key)
+            let mut texts = Texts::of(document);
+            for note in texts.notes(document, |key| key == reference.key) {
+                if !draft.notes.contains(&note) {
+                    draft.notes.push(note);
+                }
+            }
+            texts.readable.remove(&reference.key)
         });
+        entries.push((entry, reference, found, text));
+    }
+    let later = later(&entries);
+    for ((entry, reference, found, text), later) in entries.into_iter().zip(later) {
         let text = text.filter(|_| reference.kind == "ConfigMap" || reference.target_path.is_none());
         if found.is_some() && text.is_none() && reference.target_path.is_none() {
             let text = format!(
@@ -54,7 +65,7 @@ pub fn convert(
         }
         let is_known = known.add(&reference, text.as_deref(), &entry, draft);
         if !is_known {
-            stays_on_cluster(&reference, text.as_deref(), &inline, &entry, draft);
+            stays_on_cluster(&reference, text.as_deref(), (&inline, &later), &entry, draft);
             if let Some((_, document)) = found {
                 let object = all.placed(document.object.clone());
                 if !draft.objects.contains(&object) {
@@ -73,6 +84,37 @@ pub fn convert(
         }
     }
     set_values(values, draft);
+}
+
+/// An entry of `valuesFrom`, what it refers to, the object in the file, and its text.
+type Entry<'d> = (
+    Fields<'d>,
+    Reference,
+    Option<(usize, &'d Document)>,
+    Option<String>,
+);
+
+/// For each entry the values of the ConfigMaps after it, which become inline values.
+fn later(entries: &[Entry<'_>]) -> Vec<Map<String, Value>> {
+    let mut after = Map::new();
+    let mut all = Vec::new();
+    for (_, reference, _, text) in entries.iter().rev() {
+        all.push(after.clone());
+        let text = text.as_deref().filter(|_| reference.kind == "ConfigMap");
+        match (&reference.target_path, text) {
+            (None, Some(text)) => {
+                // Which of them sets a value does not matter here.
+                deep_merge(&mut after, parsed(text).unwrap_or_default());
+            }
+            (Some(path), Some(text)) => {
+                // One that cannot be set has a note.
+                let _ = set::insert(&mut after, path, reference.value(text));
+            }
+            (_, None) => {}
+        }
+    }
+    all.reverse();
+    all
 }
 
 /// What is known from the file.
@@ -125,14 +167,21 @@ impl Known {
 fn stays_on_cluster(
     reference: &Reference,
     text: Option<&str>,
-    inline: &Map<String, Value>,
+    (inline, later): (&Map<String, Value>, &Map<String, Value>),
     entry: &Fields<'_>,
     draft: &mut Draft,
 ) {
     let own = text.and_then(parsed);
-    if own.as_ref().is_none_or(|own| overlaps(own, inline)) && !inline.is_empty() {
-        let text = "in a HelmOp these values override the inline ones, in Flux it is the other way round; remove from one of them what both set";
-        draft.notes.push(entry.note("", text));
+    for (others, which) in [
+        (inline, "the inline ones"),
+        (later, "those of ConfigMaps after this entry"),
+    ] {
+        if !others.is_empty() && own.as_ref().is_none_or(|own| overlaps(own, others)) {
+            let text = format!(
+                "in a HelmOp these values override {which}, in Flux it is the other way round; remove from one of them what both set"
+            );
+            draft.notes.push(entry.note("", text));
+        }
     }
     if text.is_none() {
         let text = format!(

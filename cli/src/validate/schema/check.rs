@@ -11,7 +11,7 @@ use crate::validate::{
     source::Source,
 };
 
-/// Findings of one object; more would not help.
+/// Unknown fields of one object, and other findings; more would not help. Each has its own limit, so that none hides the others.
 const MAX_FINDINGS: usize = 100;
 /// Bytes of a value that a message quotes.
 const QUOTED: usize = 80;
@@ -277,14 +277,13 @@ impl Check<'_> {
         let span = at.key.unwrap_or(at.place.span);
         let alias = at.alias.filter(|_| at.place.alias.is_none());
         self.push(Finding {
-            severity: Severity::Warning,
+            severity: Severity::Error,
             rule: rule::UNKNOWN_FIELD,
             path: at.path.to_owned(),
             span,
             alias,
-            message:
-                "unknown field; the API server drops it, and kubectl rejects it unless --validate is warn"
-                    .to_owned(),
+            message: "unknown field; kubectl rejects it, and without its validation the API server drops it"
+                .to_owned(),
             fix,
         });
     }
@@ -325,7 +324,12 @@ impl Check<'_> {
     }
 
     fn push(&mut self, finding: Finding) {
-        if self.findings.len() < MAX_FINDINGS {
+        let is_unknown = |finding: &Finding| finding.rule == rule::UNKNOWN_FIELD;
+        let alike = self
+            .findings
+            .iter()
+            .filter(|other| is_unknown(other) == is_unknown(&finding));
+        if alike.count() < MAX_FINDINGS {
             self.findings.push(finding);
         }
     }
