@@ -13,9 +13,9 @@ use helmops_bed::oci_registry::OciRegistry;
 use helmops_bed::random;
 use helmops_bed::service_account::may;
 use helmops_bed::wait::eventually;
-use reqwest::{Client, RequestBuilder, StatusCode};
+use reqwest::{Client, StatusCode};
 use ring::hmac;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::receiver_suite::{TOKEN, create, payload, receiver, status, suite, until_handled, url};
 use crate::harness::{SOON, condition, helmop, until};
