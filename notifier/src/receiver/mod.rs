@@ -8,7 +8,11 @@ mod token;
 
 use std::{sync::Arc, time::Duration};
 
-use helmops_api::{Decoded, NamespacedName, Receiver, notifications::ReceiverSpec, timestamp::timestamp};
+use helmops_api::{
+    Decoded, NamespacedName, Receiver,
+    notifications::{ReceiverSpec, ReceiverStatus},
+    timestamp::timestamp,
+};
 use helmops_core::{
     reason::Reason,
     status::{ConditionState, ConditionType, change, set_condition},
@@ -85,10 +89,30 @@ impl Reconciler for Receivers<'_> {
         let name = name_of(key);
         let old = receiver.status.clone().unwrap_or_default();
         let mut status = old.clone();
-        // First, because a chart waits.
-        pushes::handle(self.context, &name, receiver, &mut status).await?;
+        // First, because a chart waits. Its errors must not keep an old token valid.
+        let handled = pushes::handle(self.context, &name, receiver, &mut status).await;
         let published = self.publish(&name, receiver).await;
-        let (state, check) = match &published {
+        let check = self.observe(receiver, &published, &mut status).await;
+        if let Some(change) = change(&old, &status) {
+            self.write(&name, receiver, &change).await?;
+        }
+        handled?;
+        published.map(|_| Done {
+            requeue_after: check,
+            failures: Failures::Reset,
+        })
+    }
+}
+
+impl Receivers<'_> {
+    /// Sets path and condition, unless it is not known what is published. Returns when to reconcile the Receiver again.
+    async fn observe(
+        &self,
+        receiver: &Receiver,
+        published: &Result<String, ReceiverError>,
+        status: &mut ReceiverStatus,
+    ) -> Option<Duration> {
+        let (state, check) = match published {
             Ok(path) => {
                 status.webhook_path.clone_from(path);
                 self.accepting(&receiver.spec).await
@@ -97,7 +121,7 @@ impl Reconciler for Receivers<'_> {
                 status.webhook_path.clear();
                 (ConditionState::False(error.reason(), error.to_string()), CHECK)
             }
-            Err(_) => return published.map(|_| Done::UNTIL_CHANGE),
+            Err(_) => return None,
         };
         let generation = receiver.metadata.generation;
         status.observed_generation = generation;
@@ -109,17 +133,9 @@ impl Reconciler for Receivers<'_> {
             generation,
             &now,
         );
-        if let Some(change) = change(&old, &status) {
-            self.write(&name, receiver, &change).await?;
-        }
-        published.map(|_| Done {
-            requeue_after: Some(check),
-            failures: Failures::Reset,
-        })
+        Some(check)
     }
-}
 
-impl Receivers<'_> {
     /// The condition of a Receiver that is published, and when to reconcile it again.
     async fn accepting(&self, spec: &ReceiverSpec) -> (ConditionState, Duration) {
         if spec.suspend {

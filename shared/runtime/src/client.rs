@@ -108,6 +108,12 @@ impl ApiError {
         self.status().is_some_and(|status| status.code == 403)
     }
 
+    /// Whether the API server, or a policy or webhook that it calls, rejects this request for its content: a repetition changes nothing.
+    pub fn is_rejected(&self) -> bool {
+        self.status()
+            .is_some_and(|status| matches!(status.code, 400 | 403 | 405 | 406 | 413 | 415 | 422))
+    }
+
     /// The error response.
     fn status(&self) -> Option<&Status> {
         match self {
@@ -153,6 +159,11 @@ impl CallError {
         self.source.is_conflict()
     }
 
+    /// See [`ApiError::is_rejected`].
+    pub fn is_rejected(&self) -> bool {
+        self.source.is_rejected()
+    }
+
     /// See [`ApiError::exists_already`].
     pub fn exists_already(&self) -> bool {
         self.source.exists_already()
@@ -186,6 +197,29 @@ mod tests {
         assert!(matches!(rejected, ApiError::NotLeading(_)) && rejected.is_benign());
         let failed = ApiError::from(kube::Error::Service("no connection".into()));
         assert!(matches!(failed, ApiError::Kube(_)) && !failed.is_benign());
+    }
+
+    #[test]
+    fn a_rejection_of_the_content_is_none_of_the_time() {
+        let rejected = |code| {
+            ApiError::from(kube::Error::Api(
+                Status::failure("m", "r").with_code(code).boxed(),
+            ))
+        };
+        for (code, expected) in [
+            (400, true),
+            (403, true),
+            (422, true),
+            (401, false),
+            (404, false),
+            (409, false),
+            (429, false),
+            (500, false),
+            (503, false),
+        ] {
+            assert_eq!(rejected(code).is_rejected(), expected, "{code}");
+        }
+        assert!(!ApiError::Timeout.is_rejected());
     }
 
     #[test]

@@ -48,7 +48,12 @@ pub fn errors(spec: &AlertSpec) -> FieldErrors {
         return errors;
     }
     let root = Path::root("spec");
-    check_reference(&mut errors, &root.field("providerRef"), "AlertProvider", &spec.provider_ref.name);
+    check_reference(
+        &mut errors,
+        &root.field("providerRef"),
+        "AlertProvider",
+        &spec.provider_ref.name,
+    );
     if Severity::parse(&spec.event_severity).is_none() {
         errors.add(
             &root.field("eventSeverity"),

@@ -23,7 +23,12 @@ pub fn errors(spec: &ReceiverSpec) -> FieldErrors {
     }
     let root = Path::root("spec");
     check_type(&mut errors, &root.field("type"), &spec.r#type);
-    check_reference(&mut errors, &root.field("secretRef"), "Secret", &spec.secret_ref.name);
+    check_reference(
+        &mut errors,
+        &root.field("secretRef"),
+        "Secret",
+        &spec.secret_ref.name,
+    );
     check_events(&mut errors, &root.field("events"), spec);
     check_resources(&mut errors, &root.field("resources"), &spec.resources);
     errors
