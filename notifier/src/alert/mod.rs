@@ -94,7 +94,9 @@ impl Reconciler for Alerts<'_> {
         let slot = context.outbox.slot(key, &context.leadership);
         if let Slot::Delivered(message) = &slot {
             message.delivered(&mut reported);
-            if !message.is_refresh() {
+            if message.is_refresh() {
+                self.refreshed(key, message);
+            } else {
                 next.delivered = next.delivered.saturating_add(1);
                 next.last_delivered = timestamp(now);
             }
@@ -170,6 +172,10 @@ impl Alerts<'_> {
         if !plan.refresh.is_empty() {
             kept.refresh = std::mem::take(&mut plan.refresh).into();
         }
+        if format != Format::Alertmanager {
+            // The type of the AlertProvider has changed.
+            kept.refresh.clear();
+        }
         kept.refresh
             .retain_mut(|message| message.retain_current(reported));
         let message = plan.messages.first().or_else(|| kept.refresh.front()).cloned();
@@ -188,14 +194,15 @@ impl Alerts<'_> {
             provider: provider.clone(),
             message: Arc::new(message),
         };
-        let is_refresh = job.message.is_refresh();
-        if !self.context.outbox.send(job) {
-            return Some(NO_ROOM);
+        (!self.context.outbox.send(job)).then_some(NO_ROOM)
+    }
+
+    /// Drops a message that repeats others after it was delivered: one that was not is sent again after the backoff.
+    fn refreshed(&self, key: &AlertKey, message: &Message) {
+        if let Some(memory) = lock(&self.context.memories).get_mut(key) {
+            let is_delivered = |next: &mut Message| message.is_about_all_of(next);
+            memory.refresh.pop_front_if(is_delivered);
         }
-        if is_refresh && let Some(memory) = lock(&self.context.memories).get_mut(key) {
-            memory.refresh.pop_front();
-        }
-        None
     }
 
     async fn write(&self, key: &AlertKey, alert: &Alert, next: &AlertStatus) -> Result<(), CallError> {
@@ -237,6 +244,10 @@ pub async fn record(context: &Context, key: &AlertKey) {
     let Slot::Delivered(message) = context.outbox.slot(key, &context.leadership) else {
         return;
     };
+    if message.is_refresh() {
+        context.outbox.clear(key);
+        return;
+    }
     let alert = context.stores.alerts.get(key);
     let Some(alert) = alert.as_ref().and_then(|alert| alert.valid()) else {
         return;

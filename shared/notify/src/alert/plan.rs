@@ -29,8 +29,9 @@ pub const MAX_OBJECTS: usize = 5_000;
 const DEFAULT_WAIT: SignedDuration = SignedDuration::from_secs(5);
 /// The maximum number of messages for the same reason by default.
 const DEFAULT_MAX_MESSAGES: usize = 10;
-/// How often alerts that fire are sent to Alertmanager again.
-pub const REFRESH: SignedDuration = SignedDuration::from_mins(30);
+/// How often alerts that fire are sent to Alertmanager again: one that has lost them is without them for this time. Less than its
+/// `resolve_timeout` of 5 minutes, after which it ends alerts whose end a relay has removed.
+pub const REFRESH: SignedDuration = SignedDuration::from_mins(4);
 /// The maximum number of alerts in a request to Alertmanager.
 const BATCH: usize = 100;
 

@@ -333,12 +333,12 @@ fn alerts_that_fire_are_repeated() {
         alert.set(name, failing("A", "1"));
     }
     alert.deliver();
-    assert_eq!(alert.plan().due, Some(at(1800)));
-    alert.now = 1800;
+    assert_eq!(alert.plan().due, Some(at(240)));
+    alert.now = 240;
     alert.set("db", ready("1"));
     let mut planned = alert.plan();
     assert_eq!(planned.refresh[0].subjects.len(), 1, "only what still fails");
-    assert_eq!(planned.due, Some(at(3600)));
+    assert_eq!(planned.due, Some(at(480)));
     assert_eq!(alert.plan().refresh, [], "once");
     let before = alert.reported.clone();
     planned.refresh[0].delivered(&mut alert.reported);
