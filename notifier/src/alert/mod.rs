@@ -108,7 +108,10 @@ impl Reconciler for Alerts<'_> {
             .selected(alert, namespace, &context.privileged);
         let standing = standing::of(context, key, alert, objects.len());
         let (plan, message) = match standing.format() {
-            Some(format) => self.plan(key, alert, (format, &objects), &mut reported, now),
+            Some(format) => {
+                let can_send = matches!(standing, Standing::Sending { .. });
+                self.plan(key, alert, (format, can_send), &objects, &mut reported, now)
+            }
             None => (Plan::default(), None),
         };
         let observation = Observation {
@@ -144,7 +147,8 @@ impl Alerts<'_> {
         &self,
         key: &AlertKey,
         alert: &Alert,
-        (format, objects): (Format, &BTreeMap<ObjectId, Arc<Observed>>),
+        (format, can_send): (Format, bool),
+        objects: &BTreeMap<ObjectId, Arc<Observed>>,
         reported: &mut Reported,
         now: Timestamp,
     ) -> (Plan, Option<Message>) {
@@ -162,8 +166,11 @@ impl Alerts<'_> {
                 |(_, _, rules)| Arc::clone(rules),
             );
             memory.rules = Some((generation, format, Arc::clone(&rules)));
-            (memory.plan, rules)
+            (memory.plan.clone(), rules)
         };
+        if !can_send {
+            memory.round = None;
+        }
         // Without the lock: this takes milliseconds for thousands of objects.
         let mut plan = plan(&rules, objects, reported, &mut memory, now);
         let mut memories = lock(&self.context.memories);

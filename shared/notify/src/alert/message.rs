@@ -123,7 +123,7 @@ impl Message {
     }
 
     /// `1000 HelmOps fail: ConnectionFailed: a/one, a/two, …; and 980 more`.
-    fn text_of_all(&self) -> String {
+    pub(super) fn text_of_all(&self) -> String {
         let number = self.subjects.len();
         let mut kinds = self.subjects.iter().map(|subject| subject.id.kind);
         let first = kinds.next();
