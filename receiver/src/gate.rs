@@ -85,7 +85,7 @@ impl Gate {
         let Incoming {
             headers, body, now, ..
         } = incoming;
-        verify(
+        let signed_time = verify(
             hook.receiver_type,
             &hook.credentials,
             keys,
@@ -98,7 +98,7 @@ impl Gate {
             return Ok(Passed::Ignored);
         }
         let request = is_unique(hook.receiver_type, &announcements)
-            .then(|| RequestDigest::of(incoming.path_digest, body));
+            .then(|| RequestDigest::of(incoming.path_digest, signed_time, body));
         if request.is_some_and(|request| lock(&self.replays).was_handled(&request, now)) {
             return Ok(Passed::Replayed);
         }

@@ -122,8 +122,13 @@ impl Lane {
             return;
         }
         for announcement in job.announced {
-            // More than a status can hold becomes one push to all, which the number of them decides.
-            if !self.announced.contains(&announcement) && self.announced.len() <= MAX_PUSHES {
+            let repository = &announcement.repository;
+            let known = self.announced.iter_mut().find(|known| known.repository == *repository);
+            if let Some(known) = known {
+                // As in the status: the last push to a repository counts.
+                *known = announcement;
+            } else if self.announced.len() <= MAX_PUSHES {
+                // More repositories than a status can hold become one push to all, which the number of them decides.
                 self.announced.push(announcement);
             }
         }
@@ -360,6 +365,25 @@ mod tests {
             MAX_PUSHES + 1,
             "one more than a status holds, so that it becomes one for all"
         );
+    }
+
+    /// A status has one push for each repository, so tags must not take the room of another repository.
+    #[tokio::test(start_paused = true)]
+    async fn many_tags_of_a_repository_keep_no_other_repository_out() {
+        let sink = Written::default();
+        let (recorder, _tasks) = started(&sink);
+        recorder.record(receiver("a"), push("first")).await.unwrap();
+        let tags = (0..=MAX_PUSHES).map(|tag| Announcement {
+            repository: "web".to_owned(),
+            tag: tag.to_string(),
+        });
+        let announced: Vec<_> = tags.chain(push("db")).collect();
+        let all = announced
+            .into_iter()
+            .map(|announcement| recorder.record(receiver("a"), vec![announcement]));
+        let results = futures::future::join_all(all).await;
+        assert!(results.iter().all(Result::is_ok));
+        assert_eq!(sink.writes.lock().unwrap()[1].2, ["web", "db"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -81,7 +81,7 @@ impl Table {
 }
 
 fn lookup_key(path_digest: &str) -> RequestDigest {
-    RequestDigest::of(path_digest, b"")
+    RequestDigest::of(path_digest, None, b"")
 }
 
 fn new_hook(encoded: &[u8]) -> Option<Hook> {

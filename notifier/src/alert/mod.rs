@@ -93,7 +93,9 @@ impl Reconciler for Alerts<'_> {
         let slot = context.outbox.slot(key, &context.leadership);
         if let Slot::Delivered(message) = &slot {
             message.delivered(&mut reported);
-            if !message.is_refresh() {
+            if message.is_refresh() {
+                self.refreshed(key, message);
+            } else {
                 next.delivered = next.delivered.saturating_add(1);
                 next.last_delivered = timestamp(now);
             }
@@ -105,7 +107,10 @@ impl Reconciler for Alerts<'_> {
             .selected(alert, namespace, &context.privileged);
         let standing = standing::of(context, key, alert, objects.len());
         let (plan, message) = match standing.format() {
-            Some(format) => self.plan(key, alert, (format, &objects), &mut reported, now),
+            Some(format) => {
+                let can_send = matches!(standing, Standing::Sending { .. });
+                self.plan(key, alert, (format, can_send), &objects, &mut reported, now)
+            }
             None => (Plan::default(), None),
         };
         let observation = Observation {
@@ -141,7 +146,8 @@ impl Alerts<'_> {
         &self,
         key: &AlertKey,
         alert: &Alert,
-        (format, objects): (Format, &BTreeMap<ObjectId, Arc<Observed>>),
+        (format, can_send): (Format, bool),
+        objects: &BTreeMap<ObjectId, Arc<Observed>>,
         reported: &mut Reported,
         now: Timestamp,
     ) -> (Plan, Option<Message>) {
@@ -159,8 +165,11 @@ impl Alerts<'_> {
                 |(_, _, rules)| Arc::clone(rules),
             );
             memory.rules = Some((generation, format, Arc::clone(&rules)));
-            (memory.plan, rules)
+            (memory.plan.clone(), rules)
         };
+        if !can_send {
+            memory.round = None;
+        }
         // Without the lock: this takes milliseconds for thousands of objects.
         let mut plan = plan(&rules, objects, reported, &mut memory, now);
         let mut memories = lock(&self.context.memories);
@@ -168,6 +177,10 @@ impl Alerts<'_> {
         kept.plan = memory;
         if !plan.refresh.is_empty() {
             kept.refresh = std::mem::take(&mut plan.refresh).into();
+        }
+        if format != Format::Alertmanager {
+            // The type of the AlertProvider has changed.
+            kept.refresh.clear();
         }
         kept.refresh
             .retain_mut(|message| message.retain_current(reported));
@@ -187,14 +200,15 @@ impl Alerts<'_> {
             provider: provider.clone(),
             message: Arc::new(message),
         };
-        let is_refresh = job.message.is_refresh();
-        if !self.context.outbox.send(job) {
-            return Some(NO_ROOM);
+        (!self.context.outbox.send(job)).then_some(NO_ROOM)
+    }
+
+    /// Drops a message that repeats others after it was delivered: one that was not is sent again after the backoff.
+    fn refreshed(&self, key: &AlertKey, message: &Message) {
+        if let Some(memory) = lock(&self.context.memories).get_mut(key) {
+            let is_delivered = |next: &mut Message| message.is_about_all_of(next);
+            memory.refresh.pop_front_if(is_delivered);
         }
-        if is_refresh && let Some(memory) = lock(&self.context.memories).get_mut(key) {
-            memory.refresh.pop_front();
-        }
-        None
     }
 
     async fn write(&self, key: &AlertKey, alert: &Alert, next: &AlertStatus) -> Result<(), CallError> {
@@ -231,6 +245,10 @@ pub async fn record(context: &Context, key: &AlertKey) {
     let Slot::Delivered(message) = context.outbox.slot(key, &context.leadership) else {
         return;
     };
+    if message.is_refresh() {
+        context.outbox.clear(key);
+        return;
+    }
     let alert = context.stores.alerts.get(key);
     let Some(alert) = alert.as_ref().and_then(|alert| alert.valid()) else {
         return;

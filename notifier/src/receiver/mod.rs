@@ -8,7 +8,11 @@ mod token;
 
 use std::{sync::Arc, time::Duration};
 
-use helmops_api::{Decoded, NamespacedName, Receiver, notifications::ReceiverSpec, timestamp::timestamp};
+use helmops_api::{
+    Decoded, NamespacedName, Receiver,
+    notifications::{ReceiverSpec, ReceiverStatus},
+    timestamp::timestamp,
+};
 use helmops_core::{
     reason::Reason,
     status::{ConditionState, ConditionType, set_condition},
@@ -84,10 +88,35 @@ impl Reconciler for Receivers<'_> {
         let name = name_of(key);
         let old = receiver.status.clone().unwrap_or_default();
         let mut status = old.clone();
-        // First, because a chart waits.
-        pushes::handle(self.context, &name, receiver, &mut status).await?;
+        // First, because a chart waits. Its errors must not keep an old token valid.
+        let handled = pushes::handle(self.context, &name, receiver, &mut status).await;
         let published = self.publish(&name, receiver).await;
-        let (state, check) = match &published {
+        let check = self.observe(receiver, &published, &mut status).await;
+        // Based on the version that was read: the receiving process writes pushes into it.
+        let (client, pending_writes) = (
+            &self.context.client,
+            &self.context.retries.receivers.pending_writes,
+        );
+        MANAGER
+            .write_status(client, pending_writes, receiver, &old, &status)
+            .await?;
+        handled?;
+        published.map(|_| Done {
+            requeue_after: check,
+            failures: Failures::Reset,
+        })
+    }
+}
+
+impl Receivers<'_> {
+    /// Sets path and condition, unless it is not known what is published. Returns when to reconcile the Receiver again.
+    async fn observe(
+        &self,
+        receiver: &Receiver,
+        published: &Result<String, ReceiverError>,
+        status: &mut ReceiverStatus,
+    ) -> Option<Duration> {
+        let (state, check) = match published {
             Ok(path) => {
                 status.webhook_path.clone_from(path);
                 self.accepting(&receiver.spec).await
@@ -96,7 +125,7 @@ impl Reconciler for Receivers<'_> {
                 status.webhook_path.clear();
                 (ConditionState::False(error.reason(), error.to_string()), CHECK)
             }
-            Err(_) => return published.map(|_| Done::UNTIL_CHANGE),
+            Err(_) => return None,
         };
         let generation = receiver.metadata.generation;
         status.observed_generation = generation;
@@ -108,22 +137,9 @@ impl Reconciler for Receivers<'_> {
             generation,
             &now,
         );
-        // Based on the version that was read: the receiving process writes pushes into it.
-        let (client, pending_writes) = (
-            &self.context.client,
-            &self.context.retries.receivers.pending_writes,
-        );
-        MANAGER
-            .write_status(client, pending_writes, receiver, &old, &status)
-            .await?;
-        published.map(|_| Done {
-            requeue_after: Some(check),
-            failures: Failures::Reset,
-        })
+        Some(check)
     }
-}
 
-impl Receivers<'_> {
     /// The condition of a Receiver that is published, and when to reconcile it again.
     async fn accepting(&self, spec: &ReceiverSpec) -> (ConditionState, Duration) {
         if spec.suspend {

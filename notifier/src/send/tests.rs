@@ -91,7 +91,11 @@ impl Rig {
     }
 
     async fn provider(&self, name: &str, address: &str) {
-        let spec = json!({ "type": "generic", "address": address, "timeout": "1s" });
+        self.provider_of_type("generic", name, address).await;
+    }
+
+    async fn provider_of_type(&self, r#type: &str, name: &str, address: &str) {
+        let spec = json!({ "type": r#type, "address": address, "timeout": "1s" });
         self.api.apply("alertproviders", name, &spec);
         self.change(Work::Provider(key("a", name))).await;
     }
@@ -381,4 +385,34 @@ async fn an_alert_without_a_message_that_waits_is_ready() {
     assert_eq!(status["undelivered"], Value::Null);
     rig.stop().await;
     assert_eq!(server.received().len(), 1);
+}
+
+/// An Alertmanager that is away while alerts are repeated gets them when it is back, and not only with the next repetition.
+#[tokio::test]
+async fn a_repetition_that_is_not_accepted_is_sent_again() {
+    let rig = Rig::start();
+    let server = Endpoint::start(Reply::status(200)).await;
+    rig.fail();
+    rig.provider_of_type("alertmanager", "x", &server.url()).await;
+    rig.alert("x", "x").await;
+    rig.delivered("x").await;
+    server.behave(Reply::status(503));
+    // As after a restart, and later after four minutes.
+    let repeat = || {
+        let mut memories = helmops_process::lock(&rig.context.memories);
+        memories.get_mut(&key("a", "x")).unwrap().plan.refreshed = None;
+    };
+    repeat();
+    rig.change(Work::Alert(key("a", "x"))).await;
+    rig.alert_is("x", "DeliveryFailed").await;
+    server.behave(Reply::status(200));
+    rig.context.failures.forget(&provider("x"));
+    rig.change(Work::Alert(key("a", "x"))).await;
+    until("the repetition", || (server.received().len() == 3).then_some(())).await;
+    let status = rig.alert_is("x", "Ready").await;
+    assert_eq!(status["delivered"], 1, "a repetition is no message");
+    // What was accepted is not sent again.
+    rig.change(Work::Alert(key("a", "x"))).await;
+    rig.stop().await;
+    assert_eq!(server.received().len(), 3);
 }

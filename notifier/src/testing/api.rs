@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helmops_api::{Decoded, NamespacedName};
+use helmops_api::{Decoded, NamespacedName, labels};
 use helmops_process::lock;
 use http::{Method, Request, Response, StatusCode};
 use kube::{Client, client::Body};
@@ -20,6 +20,9 @@ use crate::watch::Stores;
 /// The path of the objects of helmops in the namespace of the tests.
 const OWN: &str = "/apis/helmops.fleet.cattle.io/v1alpha1/namespaces/a";
 
+/// The path of HelmOps there.
+const HELMOPS: &str = "/apis/fleet.cattle.io/v1alpha1/namespaces/a/helmops";
+
 /// The API server. Clones share its objects.
 #[derive(Clone, Default)]
 pub struct FakeApi(Arc<Mutex<State>>);
@@ -30,6 +33,8 @@ struct State {
     objects: BTreeMap<String, Value>,
     version: u64,
     stores: Option<Stores>,
+    /// The status codes with which writes of a path are rejected.
+    refused: BTreeMap<String, StatusCode>,
 }
 
 impl FakeApi {
@@ -71,6 +76,41 @@ impl FakeApi {
         state.store(&path, object);
     }
 
+    /// Creates a HelmOp in the namespace of the tests.
+    pub fn helmop(&self, name: &str) {
+        let metadata = json!({ "name": name, "namespace": "a" });
+        let object = json!({ "metadata": metadata, "spec": {} });
+        lock(&self.0).store(&format!("{HELMOPS}/{name}"), object);
+    }
+
+    /// The poll that is requested for a HelmOp; empty if there is none.
+    pub fn poll_requested(&self, name: &str) -> String {
+        let state = lock(&self.0);
+        let found = state.objects.get(&format!("{HELMOPS}/{name}"));
+        let annotations = found.map(|object| object["metadata"]["annotations"].clone());
+        let text = annotations.unwrap_or_default()[labels::POLL_REQUESTED_AT].clone();
+        text.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// From now on, writes of a HelmOp are rejected with this status code; `None` if they are not.
+    pub fn refuse_helmop(&self, name: &str, code: Option<StatusCode>) {
+        let mut state = lock(&self.0);
+        let path = format!("{HELMOPS}/{name}");
+        match code {
+            Some(code) => state.refused.insert(path, code),
+            None => state.refused.remove(&path),
+        };
+    }
+
+    /// Sets the status of an object of helmops in the namespace of the tests.
+    pub fn set_status(&self, resource: &str, name: &str, status: &Value) {
+        let mut state = lock(&self.0);
+        let path = format!("{OWN}/{resource}/{name}");
+        let mut object = state.objects.get(&path).cloned().unwrap();
+        object["status"] = status.clone();
+        state.store(&path, object);
+    }
+
     /// Creates or replaces a Secret.
     pub fn secret(&self, namespace: &str, name: &str, data: &Value) {
         let object = json!({ "metadata": { "name": name, "namespace": namespace }, "data": data });
@@ -106,6 +146,9 @@ impl State {
                 Ok(self.store(&path, body))
             }
             "PUT" | "PATCH" => {
+                if let Some(code) = self.refused.get(path) {
+                    return Err(*code);
+                }
                 let found = self.objects.get(path).cloned().ok_or(StatusCode::NOT_FOUND)?;
                 let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
                 if ![Value::Null, version(&found)].contains(&version(&body)) {

@@ -406,6 +406,27 @@ async fn a_replay_is_not_recorded_again() {
     }
 }
 
+/// The same body with another signed time is another push, and with the same one a replay.
+#[tokio::test]
+async fn an_equal_body_with_another_signed_time_is_another_push() {
+    let server = Server::start().await;
+    let post = async |time: i64| {
+        let (time, body) = (time.to_string(), body(1));
+        let message = [time.as_bytes(), b".", &body].concat();
+        let key = hmac::Key::new(hmac::HMAC_SHA256, TOKEN.as_bytes());
+        let signature = format!("sha256={}", hex(hmac::sign(&key, &message).as_ref()));
+        let headers = [
+            ("X-Helmops-Timestamp", &*time),
+            ("X-Helmops-Signature", &*signature),
+        ];
+        status(&server.post(&path("generic-hmac"), &headers, &body).await)
+    };
+    let now = Timestamp::now().as_second();
+    let statuses = [post(now - 60).await, post(now).await, post(now).await];
+    assert_eq!(statuses, [202, 202, 200]);
+    assert_eq!(server.pushes().len(), 2);
+}
+
 #[tokio::test]
 async fn a_flood_is_limited_with_the_time_to_repeat() {
     let server = Server::start().await;

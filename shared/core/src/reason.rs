@@ -229,6 +229,8 @@ reasons! {
         TooManyObjects: "Make several Alerts of it: split `spec.eventSources` by namespaces or labels.",
         /// A Receiver of type `gcr` refuses all requests, because the keys with which Google signs were never fetched.
         GoogleKeysNotFetched: "Check `--google-keys-url` of the notifier and its connection to that host; the message has the error. It is retried every minute.",
+        /// A push did not poll HelmOps that it concerns, because the API server, or a policy or webhook of yours, rejects their change.
+        PollNotRequested: "The message has the HelmOps and the error. Correct them, and request a poll with `kubectl helmop poll`.",
         /// An object whose failure was reported was deleted, or is not selected any more. Used in messages.
         Deleted: "",
     }

@@ -120,6 +120,11 @@ impl ApiError {
         self.status().is_some_and(|status| status.code == 403)
     }
 
+    /// Whether the API server, or a policy or webhook that it calls, rejects this request for its content: a repetition changes nothing.
+    pub fn is_rejected(&self) -> bool {
+        self.is_permanent() || self.is_forbidden()
+    }
+
     /// The error response.
     fn status(&self) -> Option<&Status> {
         match self {
@@ -166,6 +171,11 @@ impl CallError {
     /// See [`ApiError::is_conflict`].
     pub fn is_conflict(&self) -> bool {
         self.source.is_conflict()
+    }
+
+    /// See [`ApiError::is_rejected`].
+    pub fn is_rejected(&self) -> bool {
+        self.source.is_rejected()
     }
 
     /// See [`ApiError::exists_already`].
@@ -218,6 +228,29 @@ mod tests {
         }
         assert_eq!(class(409, "no"), Class::Conflict);
         assert_eq!(ApiError::Timeout.class(), Class::TRANSIENT);
+    }
+
+    #[test]
+    fn a_rejection_of_the_content_is_none_of_the_time() {
+        let rejected = |code| {
+            ApiError::from(kube::Error::Api(
+                Status::failure("m", "r").with_code(code).boxed(),
+            ))
+        };
+        for (code, expected) in [
+            (400, true),
+            (403, true),
+            (422, true),
+            (401, false),
+            (404, false),
+            (409, false),
+            (429, false),
+            (500, false),
+            (503, false),
+        ] {
+            assert_eq!(rejected(code).is_rejected(), expected, "{code}");
+        }
+        assert!(!ApiError::Timeout.is_rejected());
     }
 
     #[test]

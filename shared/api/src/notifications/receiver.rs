@@ -61,7 +61,7 @@ wire! {
     pub struct ReceiverStatus {
         /// The `metadata.generation` that the status is for.
         "observedGeneration" => observed_generation: Option<i64>,
-        /// `Ready`: whether requests are accepted.
+        /// `Ready`: whether requests are accepted. `Polled`, only if it is false: the last push did not poll all HelmOps of its chart.
         "conditions" => conditions: Vec<Condition>,
         /// Path of the URL that the registry calls. It is secret: it cannot be guessed, and contains no token.
         "webhookPath" => webhook_path: String,

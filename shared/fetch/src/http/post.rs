@@ -165,6 +165,12 @@ impl Poster {
         let key = ClientKey { tls, proxy };
         let body = bytes::Bytes::from(body);
         let mut redirects = 0;
+        // A name is checked when it is resolved, an address never reaches the resolver.
+        if let Some(proxy) = &key.proxy {
+            self.addresses
+                .check_url(&proxy.address)
+                .map_err(FetchErrorKind::from)?;
+        }
         loop {
             self.addresses.check_url(&url).map_err(FetchErrorKind::from)?;
             let client = self.clients.get(&key, &origin(&url))?;

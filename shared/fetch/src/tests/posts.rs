@@ -14,7 +14,7 @@ use super::server::{
     Action, Ca, Leaf, Reply, Server, chunked, forever, response, server_tls, stalling, status,
     with_content_length,
 };
-use crate::http::{Addresses, PostError, PostRequest, Poster, ProxyConfig, TlsConfig};
+use crate::http::{Addresses, FetchErrorKind, PostError, PostRequest, Poster, ProxyConfig, TlsConfig};
 
 const BODY: &[u8] = br#"{"text":"hello"}"#;
 
@@ -196,6 +196,27 @@ async fn a_proxy_gets_the_request_with_its_own_login() {
     let requests = proxy.requests();
     assert_eq!(requests[0].line(), "POST http://chat.example/hook");
     assert_eq!(requests[0].text("Proxy-Authorization"), "Basic dXNlcjpwYXNz");
+}
+
+/// The user who names the proxy must not reach what its requests must not reach.
+#[tokio::test]
+async fn a_proxy_with_a_denied_address_gets_nothing() {
+    let proxy = Server::http(|_| status(200, &[])).await;
+    let poster = Poster::new(Addresses::default());
+    let port = Url::parse(&proxy.url()).unwrap().port().unwrap();
+    for host in ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "localhost"] {
+        let proxied = PostRequest {
+            proxy: Some(Arc::new(ProxyConfig {
+                address: Url::parse(&format!("http://{host}:{port}")).unwrap(),
+                login: None,
+            })),
+            ..request("http://chat.example/hook")
+        };
+        let error = poster.post(proxied).await.unwrap_err();
+        let is_denied = matches!(&error, PostError::NoResponse(FetchErrorKind::Address(_)));
+        assert!(is_denied && !error.is_transient(), "{host}: {error}");
+    }
+    assert_eq!(proxy.lines(), [] as [&str; 0]);
 }
 
 /// Reads a document with a short timeout.

@@ -100,6 +100,13 @@ impl Message {
         !self.subjects.is_empty()
     }
 
+    /// Whether it reports the same about all objects of another message. That one may have lost some of them meanwhile.
+    pub fn is_about_all_of(&self, other: &Self) -> bool {
+        let is_reported = |id: &ObjectId| self.subjects.iter().any(|subject| subject.id == *id);
+        (self.event, &self.reason) == (other.event, &other.reason)
+            && other.subjects.iter().all(|subject| is_reported(&subject.id))
+    }
+
     /// Whether it repeats other messages.
     pub fn is_refresh(&self) -> bool {
         self.subjects
@@ -116,7 +123,7 @@ impl Message {
     }
 
     /// `1000 HelmOps fail: ConnectionFailed: a/one, a/two, …; and 980 more`.
-    fn text_of_all(&self) -> String {
+    pub(super) fn text_of_all(&self) -> String {
         let number = self.subjects.len();
         let mut kinds = self.subjects.iter().map(|subject| subject.id.kind);
         let first = kinds.next();

@@ -3,7 +3,10 @@
 //! There is no queue of events. A message that was not delivered is still a difference after a restart, and one that was delivered is
 //! recorded in the status, so that a crash between both repeats one message at most.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use helmops_api::{
     notifications::{AlertSpec, ReportedObject},
@@ -29,8 +32,9 @@ pub const MAX_OBJECTS: usize = 5_000;
 const DEFAULT_WAIT: SignedDuration = SignedDuration::from_secs(5);
 /// The maximum number of messages for the same reason by default.
 const DEFAULT_MAX_MESSAGES: usize = 10;
-/// How often alerts that fire are sent to Alertmanager again.
-pub const REFRESH: SignedDuration = SignedDuration::from_mins(30);
+/// How often alerts that fire are sent to Alertmanager again: one that has lost them is without them for this time. Less than its
+/// `resolve_timeout` of 5 minutes, after which it ends alerts whose end a relay has removed.
+pub const REFRESH: SignedDuration = SignedDuration::from_mins(4);
 /// The maximum number of alerts in a request to Alertmanager.
 const BATCH: usize = 100;
 
@@ -80,13 +84,22 @@ impl Rules {
 }
 
 /// What is remembered of an Alert in the process only: a restart may delay messages, and repeat those to Alertmanager.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Since when there is something to report.
+    /// Since when there is something to report that belongs to no round.
     pub first_change: Option<Timestamp>,
+    /// What is sent one after the other since the last window has ended. What happens meanwhile is collected for the next one. Dropped
+    /// while nothing can be sent: all that waits is one round then.
+    pub round: Option<Arc<Round>>,
     /// When alerts that fire were last planned to be sent again.
     pub refreshed: Option<Timestamp>,
 }
+
+/// The objects of the messages of a round.
+pub type Round = BTreeMap<(Event, String), BTreeSet<ObjectId>>;
+
+/// The objects that there is something to report about.
+type Subjects = BTreeMap<(Event, String), Vec<Subject>>;
 
 /// What an Alert has to send.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -128,17 +141,8 @@ pub fn plan(
     let Planner {
         subjects, mut plan, ..
     } = planner;
-    if subjects.is_empty() {
-        memory.first_change = None;
-    } else {
-        let first_change = *memory.first_change.get_or_insert(now);
-        let open = first_change.saturating_add(rules.wait).unwrap_or(now);
-        if open <= now {
-            plan.messages = messages(rules.grouping, subjects);
-        } else {
-            due_at(&mut plan.due, open);
-        }
-    }
+    let subjects = of_round(rules.wait, subjects, memory, now, &mut plan.due);
+    plan.messages = messages(rules.grouping, subjects);
     if let Grouping::Batches(size) = rules.grouping {
         refresh(&mut plan, (objects, reported), size, memory, now);
     }
@@ -151,7 +155,7 @@ struct Planner<'r> {
     now: Timestamp,
     /// `now`, as in a status.
     time: String,
-    subjects: BTreeMap<(Event, String), Vec<Subject>>,
+    subjects: Subjects,
     /// The size of the records if all messages are delivered.
     bytes: usize,
     plan: Plan,
@@ -311,8 +315,51 @@ fn subject(id: &ObjectId, observed: Option<&Observed>) -> Subject {
     }
 }
 
+/// The subjects that are sent now: the rest of the round, or a new round of all of them when the window has ended.
+fn of_round(
+    wait: SignedDuration,
+    subjects: Subjects,
+    memory: &mut Memory,
+    now: Timestamp,
+    due: &mut Option<Timestamp>,
+) -> Subjects {
+    if let Some(round) = memory.round.take() {
+        let is_left = |key, subject: &Subject| round.get(key).is_some_and(|ids| ids.contains(&subject.id));
+        let left = subjects.iter().filter_map(|(key, subjects)| {
+            let left: Vec<_> = subjects
+                .iter()
+                .filter(|subject| is_left(key, subject))
+                .cloned()
+                .collect();
+            (!left.is_empty()).then(|| (key.clone(), left))
+        });
+        let left: Subjects = left.collect();
+        if !left.is_empty() {
+            memory.round = Some(round);
+            return left;
+        }
+        memory.first_change = None;
+    }
+    if subjects.is_empty() {
+        memory.first_change = None;
+        return subjects;
+    }
+    let first_change = *memory.first_change.get_or_insert(now);
+    let open = first_change.saturating_add(wait).unwrap_or(now);
+    if open > now {
+        due_at(due, open);
+        return Subjects::new();
+    }
+    let ids = |subjects: &Vec<Subject>| subjects.iter().map(|subject| subject.id.clone()).collect();
+    let round = subjects
+        .iter()
+        .map(|(key, subjects)| (key.clone(), ids(subjects)));
+    memory.round = Some(Arc::new(round.collect()));
+    subjects
+}
+
 /// The messages about subjects, by event and reason.
-fn messages(grouping: Grouping, subjects: BTreeMap<(Event, String), Vec<Subject>>) -> Vec<Message> {
+fn messages(grouping: Grouping, subjects: Subjects) -> Vec<Message> {
     let mut messages = Vec::new();
     for ((event, reason), subjects) in subjects {
         let size = match grouping {

@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 /// How far the time in a signature may be from now.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
-/// Verifies the proof of a request.
+/// Verifies the proof of a request. Returns the time that the sender has signed, in seconds, if it has signed one.
 ///
 /// # Errors
 /// What is missing or wrong.
@@ -26,10 +26,11 @@ pub fn verify(
     headers: &Headers<'_>,
     body: &[u8],
     now: Timestamp,
-) -> Result<(), ProofError> {
+) -> Result<Option<i64>, ProofError> {
     use ReceiverType as T;
     let token = &credentials.token;
-    match receiver_type {
+    let proved = match receiver_type {
+        T::GenericHmac => return generic_hmac(token, headers, body, now),
         T::GitHub => {
             let signature = headers.required("X-Hub-Signature-256")?;
             let Some(digits) = signature.strip_prefix(b"sha256=") else {
@@ -41,7 +42,6 @@ pub fn verify(
             let digits = headers.required("X-Nexus-Webhook-Signature")?;
             signed(token, Hash::Sha1, body, digits, "X-Nexus-Webhook-Signature")
         }
-        T::GenericHmac => generic_hmac(token, headers, body, now),
         T::GitLab => is_token(token, headers.required("X-Gitlab-Token")?),
         T::Gcr => {
             let bearer = headers
@@ -58,7 +58,8 @@ pub fn verify(
         T::DockerHub | T::Quay | T::Acr | T::CdEvents | T::Distribution | T::Generic => {
             token_of_any_form(token, headers)
         }
-    }
+    };
+    proved.map(|()| None)
 }
 
 fn is_token(token: &Token, text: &[u8]) -> Result<(), ProofError> {
@@ -88,13 +89,19 @@ fn token_of_any_form(token: &Token, headers: &Headers<'_>) -> Result<(), ProofEr
 }
 
 /// `X-Signature` over the body, or `X-Helmops-Signature` over the time and the body, which cannot be replayed later.
-fn generic_hmac(token: &Token, headers: &Headers<'_>, body: &[u8], now: Timestamp) -> Result<(), ProofError> {
+fn generic_hmac(
+    token: &Token,
+    headers: &Headers<'_>,
+    body: &[u8],
+    now: Timestamp,
+) -> Result<Option<i64>, ProofError> {
     const TIMED: &str = "X-Helmops-Signature";
-    let (header, message);
+    let (header, message, signed_time);
     match headers.one("X-Helmops-Timestamp")? {
         None => {
             header = "X-Signature";
             message = None;
+            signed_time = None;
         }
         Some(time) => {
             let seconds = str::from_utf8(time)
@@ -105,6 +112,7 @@ fn generic_hmac(token: &Token, headers: &Headers<'_>, body: &[u8], now: Timestam
                 return Err(ProofError::Expired);
             }
             header = TIMED;
+            signed_time = Some(seconds);
             message = Some([time, b".", body].concat());
         }
     }
@@ -115,7 +123,8 @@ fn generic_hmac(token: &Token, headers: &Headers<'_>, body: &[u8], now: Timestam
         b"sha512" => Hash::Sha512,
         _ => return Err(ProofError::Algorithm),
     };
-    signed(token, hash, message, digits, header)
+    signed(token, hash, message, digits, header)?;
+    Ok(signed_time)
 }
 
 fn signed(

@@ -7,16 +7,23 @@ use std::{
 
 use ring::digest::{self, SHA256};
 
-/// The digest of a request: its path, its proof of time if it has one, and its body.
+/// The digest of a request: its path, the time that its sender has signed if there is one, and its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestDigest([u8; 32]);
 
 impl RequestDigest {
     /// The digest of a request to the Receiver with this digest in its path.
-    pub fn of(path_digest: &str, body: &[u8]) -> Self {
+    pub fn of(path_digest: &str, signed_time: Option<i64>, body: &[u8]) -> Self {
         let mut context = digest::Context::new(&SHA256);
         context.update(&(path_digest.len() as u64).to_be_bytes());
         context.update(path_digest.as_bytes());
+        match signed_time {
+            None => context.update(&[0]),
+            Some(seconds) => {
+                context.update(&[1]);
+                context.update(&seconds.to_be_bytes());
+            }
+        }
         context.update(body);
         let mut bytes = [0; 32];
         for (to, from) in bytes.iter_mut().zip(context.finish().as_ref()) {
@@ -96,7 +103,7 @@ mod tests {
     #[test]
     fn a_request_is_known_for_the_length_of_the_window() {
         let mut window = ReplayWindow::new(second(600), 10_000);
-        let request = RequestDigest::of("path", b"body");
+        let request = RequestDigest::of("path", None, b"body");
         assert!(!window.was_handled(&request, second(1)));
         assert!(
             !window.was_handled(&request, second(1)),
@@ -109,8 +116,12 @@ mod tests {
     }
 
     #[test]
-    fn path_and_body_do_not_run_into_each_other() {
-        assert_ne!(RequestDigest::of("a", b"bc"), RequestDigest::of("ab", b"c"));
+    fn path_time_and_body_do_not_run_into_each_other() {
+        let digest = |path, time: Option<i64>, body: &[u8]| RequestDigest::of(path, time, body);
+        assert_ne!(digest("a", None, b"bc"), digest("ab", None, b"c"));
+        assert_ne!(digest("a", Some(1), b"b"), digest("a", Some(2), b"b"));
+        assert_ne!(digest("a", Some(0), b"b"), digest("a", None, b"b"));
+        assert_ne!(digest("a", Some(1), b""), digest("a", None, &[0, 0, 0, 0, 0, 0, 0, 1]));
     }
 
     proptest! {
@@ -120,7 +131,7 @@ mod tests {
             let mut now = second(0);
             for (body, pause) in requests {
                 now += second(pause);
-                let request = RequestDigest::of("path", &[body]);
+                let request = RequestDigest::of("path", None, &[body]);
                 window.handled(request, now);
                 prop_assert!(window.was_handled(&request, now));
                 prop_assert!(window.times.len() <= 7);

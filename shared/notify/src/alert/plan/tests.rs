@@ -212,6 +212,35 @@ fn changes_are_collected_before_they_are_sent() {
     assert_eq!(alert.memory.first_change, None);
 }
 
+/// In a gradual outage, a slow endpoint must not get a message for each object.
+#[test]
+fn what_happens_while_messages_are_sent_is_collected_for_the_next_round() {
+    let mut alert = Alert::new(rules(&json!({}), Format::Generic));
+    alert.set("web-00", failing("A", "1"));
+    alert.plan();
+    alert.now = 5;
+    let first = alert.plan().messages;
+    let names = |messages: &[Message]| -> Vec<String> { messages.iter().map(Message::text_of_all).collect() };
+    assert_eq!(first.len(), 1);
+    for number in 1..=20 {
+        alert.now += 1;
+        alert.set(&format!("web-{number:02}"), failing("A", "1"));
+        assert_eq!(names(&alert.plan().messages), names(&first), "one is on its way");
+    }
+    first[0].delivered(&mut alert.reported);
+    let planned = alert.plan();
+    assert_eq!((planned.messages.len(), planned.due), (0, Some(at(30))));
+    alert.now = 30;
+    let [message] = &alert.plan().messages[..] else {
+        panic!("{:?}", alert.plan().messages);
+    };
+    assert_eq!(message.subjects.len(), 20);
+    // While nothing can be sent, the round is dropped, and all that waits is one message.
+    alert.set("web-21", failing("A", "1"));
+    alert.memory.round = None;
+    assert_eq!(alert.plan().messages[0].subjects.len(), 21);
+}
+
 #[test]
 fn a_failure_that_may_resolve_itself_is_reported_later() {
     let mut alert = Alert::new(immediate("error", Format::Generic));
@@ -233,6 +262,8 @@ fn many_objects_with_the_same_reason_are_one_message() {
         alert.set(&format!("web-{number:04}"), failing("A", "1"));
     }
     assert_eq!(alert.plan().messages.len(), 10);
+    // Not sent.
+    alert.memory.round = None;
     for number in 10..1000 {
         alert.set(&format!("web-{number:04}"), failing("A", "1"));
     }
@@ -333,12 +364,12 @@ fn alerts_that_fire_are_repeated() {
         alert.set(name, failing("A", "1"));
     }
     alert.deliver();
-    assert_eq!(alert.plan().due, Some(at(1800)));
-    alert.now = 1800;
+    assert_eq!(alert.plan().due, Some(at(240)));
+    alert.now = 240;
     alert.set("db", ready("1"));
     let mut planned = alert.plan();
     assert_eq!(planned.refresh[0].subjects.len(), 1, "only what still fails");
-    assert_eq!(planned.due, Some(at(3600)));
+    assert_eq!(planned.due, Some(at(480)));
     assert_eq!(alert.plan().refresh, [], "once");
     let before = alert.reported.clone();
     planned.refresh[0].delivered(&mut alert.reported);

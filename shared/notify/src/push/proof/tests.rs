@@ -32,6 +32,7 @@ fn verified_bytes(
         body,
         now,
     )
+    .map(|_| ())
 }
 
 fn verified(receiver_type: ReceiverType, headers: &[(&str, &str)]) -> Result<(), ProofError> {

@@ -1,0 +1,170 @@
+//! Pushes to HelmOps whose change the API server rejects.
+
+use std::sync::Arc;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use helmops_kube::key;
+use helmops_notify::{
+    alert::Observed,
+    push::{Followed, SECRET},
+};
+use helmops_runtime::reconciler;
+use http::StatusCode;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::{
+    receiver::Receivers,
+    testing::{FakeApi, Parts, named, object, parts},
+    watch::objects::WatchedHelmOp,
+};
+
+const REPO: &str = "oci://r.example/charts/web";
+
+struct Rig {
+    api: FakeApi,
+    parts: Parts,
+}
+
+impl Rig {
+    /// With a Receiver, and HelmOps of the pushed chart.
+    fn start(helmops: &[String]) -> Self {
+        let api = FakeApi::default();
+        let parts = parts(&api, CancellationToken::new());
+        let rig = Self { api, parts };
+        rig.token("0123456789abcdef");
+        let spec = json!({ "type": "generic", "secretRef": { "name": "token" } });
+        rig.api.apply("receivers", "web", &spec);
+        for name in helmops {
+            rig.api.helmop(name);
+            let helmop: HelmOp =
+                object(&json!({ "metadata": { "name": name, "namespace": "a" }, "spec": {} }));
+            let watched = WatchedHelmOp {
+                observed: Arc::new(Observed::of_helmop(&helmop)),
+                followed: [Followed::of(REPO, "").unwrap()].into(),
+            };
+            let objects = &rig.parts.context.stores.objects;
+            objects.helmops.wrote(named(name), watched);
+        }
+        rig
+    }
+
+    fn token(&self, token: &str) {
+        let data = json!({ "token": STANDARD.encode(token) });
+        self.api.secret("a", "token", &data);
+    }
+
+    /// A push that was recorded at this time.
+    fn push(&self, number: i64, time: Timestamp) {
+        let mut status = self.api.status("receivers", "web");
+        let push = json!({ "number": number, "repository": "r.example/charts/web", "time": timestamp(time) });
+        status["pushes"] = json!([push]);
+        self.api.set_status("receivers", "web", &status);
+    }
+
+    /// Reconciles the Receiver, and returns its status.
+    async fn reconcile(&self) -> Value {
+        let context = &*self.parts.context;
+        let permit = context.workers.acquire("a".into()).await.unwrap();
+        reconciler::reconcile(&Receivers { context }, &key("a", "web"), permit).await;
+        self.api.status("receivers", "web")
+    }
+
+    fn polled(&self, names: &[String]) -> usize {
+        let is_polled = |name: &&String| self.api.poll_requested(name).starts_with("push-");
+        names.iter().filter(is_polled).count()
+    }
+
+    /// The paths that are served, as the exposed process knows them.
+    fn published(&self) -> Vec<String> {
+        let secret = self.api.read_secret("system", SECRET);
+        let data = secret["data"].as_object();
+        data.map(|data| data.keys().cloned().collect())
+            .unwrap_or_default()
+    }
+}
+
+fn names(number: usize) -> Vec<String> {
+    (0..number).map(|one| format!("web-{one:02}")).collect()
+}
+
+fn polled_condition(status: &Value) -> Option<&Value> {
+    let conditions = status["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == "Polled")
+}
+
+#[tokio::test]
+async fn a_helmop_that_always_rejects_its_poll_starves_no_other_and_no_token() {
+    // More than are patched at the same time.
+    let names = names(3 * CONCURRENT);
+    let rig = Rig::start(&names);
+    rig.reconcile().await;
+    let before = rig.published();
+    for name in &names[..5] {
+        rig.api
+            .refuse_helmop(name, Some(StatusCode::UNPROCESSABLE_ENTITY));
+    }
+    rig.token("another token of 16");
+    rig.push(1, Timestamp::now());
+    let status = rig.reconcile().await;
+    assert_eq!(rig.polled(&names), names.len() - 5);
+    assert_eq!(
+        (&status["pushes"], &status["handledPush"]),
+        (&Value::Null, &json!(1))
+    );
+    assert_eq!(status["polled"], names.len() - 5);
+    let after = rig.published();
+    assert!(
+        after.len() == 1 && after != before,
+        "the old token is not valid any more"
+    );
+    let polled = polled_condition(&status).unwrap();
+    let message = polled["message"].as_str().unwrap();
+    assert_eq!(
+        (&polled["status"], &polled["reason"]),
+        (&json!("False"), &json!("PollNotRequested"))
+    );
+    assert!(
+        message.contains(
+            "a/web-00, a/web-01, a/web-02 and 2 more: could not request a poll of HelmOp a/web-00: "
+        ),
+        "{message}"
+    );
+    // The next push polls all of them, and nothing is reported any more.
+    for name in &names {
+        rig.api.refuse_helmop(name, None);
+    }
+    rig.push(2, Timestamp::now());
+    let status = rig.reconcile().await;
+    assert_eq!(
+        (rig.polled(&names), polled_condition(&status)),
+        (names.len(), None)
+    );
+}
+
+#[tokio::test]
+async fn a_push_waits_for_an_api_server_that_works_again_but_not_forever() {
+    let names = names(2);
+    let rig = Rig::start(&names);
+    rig.api
+        .refuse_helmop(&names[0], Some(StatusCode::INTERNAL_SERVER_ERROR));
+    rig.push(1, Timestamp::now());
+    let status = rig.reconcile().await;
+    assert_eq!(status["pushes"].as_array().unwrap().len(), 1, "it is repeated");
+    assert_eq!(
+        (rig.polled(&names), rig.published().len()),
+        (1, 1),
+        "the others are polled, and the path is published"
+    );
+    let path = status["webhookPath"].as_str().unwrap();
+    assert!(path.starts_with("/hook/"), "{path}");
+    rig.push(1, Timestamp::now() - KEPT - SignedDuration::from_secs(1));
+    let status = rig.reconcile().await;
+    assert_eq!(status["pushes"], Value::Null);
+    let message = &polled_condition(&status).unwrap()["message"];
+    assert!(
+        message.as_str().unwrap().contains("did not poll a/web-00: "),
+        "{message}"
+    );
+}
