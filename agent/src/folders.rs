@@ -1,6 +1,6 @@
 //! The private folder for values and credentials.
 //!
-//! In a pod, `--work-dir` is a volume: the kubelet creates it, root owns it, and everybody may write to it. The agent can change
+//! In a pod, `--work-dir` is a volume: the kubelet creates it, root owns it, and every user may write to it. The agent can change
 //! neither its mode nor its owner. So what is private is in a folder of the agent's own inside.
 
 use std::{

@@ -93,7 +93,7 @@ pub enum GuardError {
     },
     /// The management cluster shows an older state than before.
     #[error(
-        "the management cluster was restored from a backup ({restored}), so BundleDeployments may be missing that nobody has deleted: \
+        "the management cluster was restored from a backup ({restored}), so BundleDeployments may be missing without having been deleted: \
          nothing is uninstalled. When all of them are there that should be, delete ConfigMap {agent_namespace}/{STATE} on this cluster"
     )]
     Restored {

@@ -1,4 +1,4 @@
-//! A volume of a pod, as the kubelet makes an `emptyDir`: root owns it, and everybody may write to it. The process runs as another
+//! A volume of a pod, as the kubelet makes an `emptyDir`: root owns it, and every user may write to it. The process runs as another
 //! user, which cannot change its mode.
 
 use std::fs::{self, Permissions};
@@ -60,7 +60,7 @@ impl Volume {
     }
 }
 
-/// Whether the folder belongs to another user, and everybody may write to it.
+/// Whether the folder belongs to another user, and every user may write to it.
 fn is_foreign(folder: &Path) -> bool {
     let is = |found: fs::Metadata| found.uid() != geteuid().as_raw() && found.mode() & 0o007 == 0o007;
     fs::metadata(folder).is_ok_and(is)
