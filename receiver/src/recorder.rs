@@ -123,7 +123,10 @@ impl Lane {
         }
         for announcement in job.announced {
             let repository = &announcement.repository;
-            let known = self.announced.iter_mut().find(|known| known.repository == *repository);
+            let known = self
+                .announced
+                .iter_mut()
+                .find(|known| known.repository == *repository);
             if let Some(known) = known {
                 // As in the status: the last push to a repository counts.
                 *known = announcement;

@@ -181,6 +181,7 @@ impl Planner<'_> {
         failing: &Failing,
         record: Option<&ReportedObject>,
     ) {
+        let before = record;
         let record = record.filter(|record| !record.reasons.is_empty());
         let is_same_version = record.is_some_and(|record| *record.version == *failing.version);
         let known = record.map(|record| &*record.reasons).unwrap_or_default();
@@ -214,7 +215,7 @@ impl Planner<'_> {
             ended,
             ..subject(id, Some(observed))
         };
-        self.record(Event::Failure, &failing.reason, subject, after);
+        self.record((Event::Failure, &failing.reason), subject, before, after);
     }
 
     fn ready(&mut self, id: &ObjectId, observed: &Observed, version: &str, record: Option<&ReportedObject>) {
@@ -256,7 +257,7 @@ impl Planner<'_> {
                 version: version.to_owned(),
                 since: self.time.clone(),
             };
-            self.record(event, Reason::Ready.as_str(), subject, after);
+            self.record((event, Reason::Ready.as_str()), subject, record, after);
         } else {
             self.add(event, Reason::Ready.as_str(), subject);
         }
@@ -279,14 +280,26 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds a subject with a record, if there is room for the record.
-    fn record(&mut self, event: Event, reason: &str, subject: Subject, after: ReportedObject) {
-        self.bytes += reported::bytes(&after);
-        if self.bytes > MAX_BYTES {
+    /// Adds a subject with a record that replaces the one before, if there is room for it. The end of a failure needs none.
+    fn record(
+        &mut self,
+        (event, reason): (Event, &str),
+        subject: Subject,
+        before: Option<&ReportedObject>,
+        after: ReportedObject,
+    ) {
+        let without = self.bytes.saturating_sub(before.map_or(0, reported::bytes));
+        let bytes = without + reported::bytes(&after);
+        let after = if bytes <= MAX_BYTES.max(self.bytes) {
+            self.bytes = bytes;
+            After::Recorded(after)
+        } else if event == Event::Resolution {
+            self.bytes = without;
+            After::Forgotten
+        } else {
             self.plan.is_full = true;
             return;
-        }
-        let after = After::Recorded(after);
+        };
         self.add(event, reason, Subject { after, ..subject });
     }
 

@@ -56,6 +56,13 @@ impl Followed {
                 }),
             };
         }
+        // A host without a dot looks like the first part of a path.
+        let below_host = repository
+            .strip_prefix(&*self.host)
+            .and_then(|rest| rest.strip_prefix('/'));
+        if below_host.is_some_and(|path| self.paths().any(|own| own == path)) {
+            return true;
+        }
         let (host, path) = host_and_path(&repository);
         host.is_none_or(|host| normalized_host(host) == *self.host) && self.paths().any(|own| own == path)
     }
@@ -129,6 +136,10 @@ mod tests {
                 true,
             ),
             ("oci://[::1]:5000/web", "", "[::1]:5000/web", true),
+            ("oci://registry/charts/web", "", "registry/charts/web", true),
+            ("oci://registry/charts/web", "", "registry2/charts/web", false),
+            ("oci://registry/charts/web", "", "other/charts/web", false),
+            ("https://charts/stable", "web", "charts/stable/web", true),
             ("https://h.example/charts/", "web", "h.example/charts", true),
             ("https://h.example/charts", "web", "h.example/charts/web", true),
             ("https://h.example/charts", "web", "h.example/charts/api", false),
@@ -180,6 +191,11 @@ mod tests {
             (
                 "https://gitlab.com/api/v4/projects/42/packages/helm/stable",
                 "*/api/v4/projects/42/*",
+                true,
+            ),
+            (
+                "https://gitlab.com/api/v4/projects/group%2fcharts/packages/helm/stable",
+                "*/api/v4/projects/group%2Fcharts/*",
                 true,
             ),
             (

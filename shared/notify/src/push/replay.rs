@@ -121,7 +121,10 @@ mod tests {
         assert_ne!(digest("a", None, b"bc"), digest("ab", None, b"c"));
         assert_ne!(digest("a", Some(1), b"b"), digest("a", Some(2), b"b"));
         assert_ne!(digest("a", Some(0), b"b"), digest("a", None, b"b"));
-        assert_ne!(digest("a", Some(1), b""), digest("a", None, &[0, 0, 0, 0, 0, 0, 0, 1]));
+        assert_ne!(
+            digest("a", Some(1), b""),
+            digest("a", None, &[0, 0, 0, 0, 0, 0, 0, 1])
+        );
     }
 
     proptest! {

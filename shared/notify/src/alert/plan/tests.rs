@@ -405,6 +405,40 @@ fn the_size_of_the_records_is_limited() {
     );
 }
 
+/// A record replaces another one, so it needs the difference.
+#[test]
+fn objects_fail_and_are_ready_again_while_the_records_are_nearly_full() {
+    let mut alert = Alert::new(immediate("info", Format::Generic));
+    let names: Vec<_> = (0..1000).map(|number| format!("web-{number:04}")).collect();
+    let version = "v".repeat(800);
+    for name in &names {
+        alert.set(name, ready(&version));
+    }
+    alert.deliver();
+    // Room for less than two more.
+    let room = "v".repeat(MAX_BYTES - alert.reported.bytes() - 300);
+    alert.set("room", ready(&room));
+    alert.deliver();
+    assert!(alert.reported.bytes() > MAX_BYTES - 300);
+    let mut check = |state: fn(&str) -> State, expected: &str| {
+        for name in &names[..3] {
+            alert.set(name, state(&version));
+        }
+        assert_eq!(alert.plan().messages.len(), 3);
+        let texts = alert.deliver();
+        assert!(texts.iter().all(|text| text.starts_with(expected)), "{texts:?}");
+        assert!(!alert.plan().is_full && alert.reported.bytes() <= MAX_BYTES);
+    };
+    check(|version| failing("A", version), "Failure A");
+    check(ready, "Resolution Ready");
+    // A longer version has no room, but its failure has ended.
+    alert.set("web-0000", failing("A", &version));
+    assert_eq!(alert.deliver().len(), 1);
+    alert.set("web-0000", ready(&"v".repeat(2000)));
+    assert!(alert.deliver()[0].starts_with("Resolution Ready"));
+    assert!(alert.reported.failing() == 0 && alert.reported.bytes() <= MAX_BYTES);
+}
+
 /// What happens to one of a few objects.
 #[derive(Clone, Debug)]
 enum Step {

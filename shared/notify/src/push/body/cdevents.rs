@@ -68,8 +68,8 @@ fn is_type(name: &str, listed: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The repository of a package URL, such as `pkg:oci/web@sha256%3A…?repository_url=registry.example/charts/web&tag=1.2.3` or
-/// `pkg:helm/web@1.2.3?repository_url=https://charts.example`.
+/// The repository of a package URL, such as `pkg:oci/web@sha256%3A…?repository_url=registry.example/charts/web&tag=1.2.3`,
+/// `pkg:docker/charts/web@1.2.3?repository_url=registry.example` or `pkg:helm/web@1.2.3?repository_url=https://charts.example`.
 fn of_package(id: &str) -> Option<Announcement> {
     let rest = id.strip_prefix("pkg:")?.trim_start_matches('/');
     let (package_type, rest) = rest.split_once('/')?;
@@ -85,7 +85,18 @@ fn of_package(id: &str) -> Option<Announcement> {
     let repository = qualifier("repository_url")?;
     let tag = qualifier("tag").unwrap_or_default();
     match package_type.to_ascii_lowercase().as_str() {
-        "oci" | "docker" => Announcement::of(&repository, &tag),
+        "oci" => Announcement::of(&repository, &tag),
+        "docker" => {
+            let (name, registry) = (decoded(name)?, repository.trim_end_matches('/'));
+            let is_whole = registry
+                .strip_suffix(&*name)
+                .is_some_and(|rest| rest.ends_with('/'));
+            if is_whole {
+                Announcement::of(registry, &tag)
+            } else {
+                Announcement::of(&format!("{registry}/{name}"), &tag)
+            }
+        }
         "helm" => {
             let version = if tag.is_empty() { decoded(version)? } else { tag };
             let repository = format!("{}/{}", repository.trim_end_matches('/'), decoded(name)?);

@@ -73,13 +73,17 @@ pub(super) fn read(
         _ => "",
     };
     // The container registry of a project is below its path, on a host that the request does not name; its package registry is below
-    // its number.
+    // its number or its encoded path.
     let path = &body.project.path_with_namespace;
     let registry =
         Announcement::below(path, tag).ok_or(BodyError::Repository("project.path_with_namespace"))?;
-    let packages = body
+    let encoded = path.trim_matches('/').replace('/', "%2F");
+    let names = body
         .project
         .id
-        .and_then(|id| Announcement::below(&format!("api/v4/projects/{id}"), tag));
-    Ok([Some(registry), packages].into_iter().flatten().collect())
+        .map(|id| id.to_string())
+        .into_iter()
+        .chain([encoded]);
+    let packages = names.filter_map(|name| Announcement::below(&format!("api/v4/projects/{name}"), tag));
+    Ok(std::iter::once(registry).chain(packages).collect())
 }

@@ -132,6 +132,7 @@ fn gitlab_announces_everything_below_the_project() {
         Ok([
             pushed("*/group/charts/*", tag),
             pushed("*/api/v4/projects/42/*", tag),
+            pushed("*/api/v4/projects/group%2Fcharts/*", tag),
         ]
         .concat())
     };
@@ -161,6 +162,48 @@ fn gitlab_announces_everything_below_the_project() {
         "\"checkout_sha\": null",
     );
     assert_eq!(read("Tag Push Hook", &[], deleted.as_bytes()), Ok(vec![]));
+}
+
+/// `repository_url` has the whole repository of `pkg:oci`, and the registry of `pkg:docker`, as the specification of package URLs says.
+/// Some senders name the whole repository for both.
+#[test]
+fn package_urls_name_the_repository_as_their_type_does() {
+    for (id, expected) in [
+        (
+            "pkg:oci/web@sha256%3A12?repository_url=r.example/charts/web&tag=1",
+            "r.example/charts/web",
+        ),
+        (
+            "pkg:docker/charts/web@1?repository_url=r.example",
+            "r.example/charts/web",
+        ),
+        (
+            "pkg:docker/web@1?repository_url=https://r.example:5000/",
+            "r.example:5000/web",
+        ),
+        (
+            "pkg:docker/web@1?repository_url=r.example/charts",
+            "r.example/charts/web",
+        ),
+        (
+            "pkg:docker/charts/web@1?repository_url=r.example/charts/web",
+            "r.example/charts/web",
+        ),
+        (
+            "pkg:docker/web@1?repository_url=r.example/charts/web",
+            "r.example/charts/web",
+        ),
+        (
+            "pkg:helm/web@1?repository_url=https://r.example/charts",
+            "r.example/charts/web",
+        ),
+    ] {
+        let body = format!(
+            r#"{{"context":{{"type":"dev.cdevents.artifact.published.0.2.0"}},"subject":{{"id":"{id}"}}}}"#
+        );
+        let read = read(ReceiverType::CdEvents, &[], &[], body.as_bytes()).unwrap();
+        assert_eq!(read[0].0, expected, "{id}");
+    }
 }
 
 #[test]
