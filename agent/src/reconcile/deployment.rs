@@ -66,6 +66,7 @@ impl<'d> Deployment<'d> {
         Deployed {
             release: self.release.clone(),
             revision,
+            made_at: history.get(revision).and_then(|revision| revision.made_at),
             previous,
         }
     }

@@ -377,7 +377,7 @@ async fn observe(
         return Ok(None);
     };
     let is_known = installed.as_ref().is_some_and(|installed| {
-        installed.is(&deployed.release, deployed.revision) && installed.is_complete()
+        is_of(installed, deployed) && installed.is_complete()
     });
     if !is_known {
         let read = Installed::read(
@@ -389,7 +389,7 @@ async fn observe(
         );
         let mut read = read.await.map_err(MonitorError::from)?;
         let same = installed.take();
-        if let Some(same) = same.filter(|same| same.is(&deployed.release, deployed.revision)) {
+        if let Some(same) = same.filter(|same| is_of(same, deployed)) {
             read.corrections = same.corrections;
         }
         *installed = Some(read);
@@ -399,6 +399,10 @@ async fn observe(
     };
     let set = set_of(context, deployment);
     Ok(Some(monitor(context, deployment, &set).compare(installed).await?))
+}
+
+fn is_of(installed: &Installed, deployed: &Deployed) -> bool {
+    installed.is(&deployed.release, deployed.revision, deployed.made_at)
 }
 
 /// Corrects drift, if that is wanted, and returns when more of it is to be corrected. The objects are those from before: the change of

@@ -55,6 +55,7 @@ mod tests {
             let deployed = Deployed {
                 release: ReleaseKey::of("web", &BundleDeploymentOptions::default()),
                 revision: 2,
+                made_at: None,
                 previous: None,
             };
             namespace_error(&deployed, MetadataError { verb, source })

@@ -102,19 +102,22 @@ mod tests {
         Readiness::Waiting(reason.to_owned())
     }
 
-    /// The state after these seconds of a wait of a minute, for `a`, `b` and the temporary `c`.
-    fn after(seconds: i64, objects: &[(&str, Readiness)]) -> Wait {
+    fn release() -> ReleaseKey {
+        ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+        }
+    }
+
+    fn installed() -> Installed {
         let desired = ["a", "b", "c"].map(|name| DesiredObject {
             id: id(name),
             kind: None,
             is_temporary: name == "c",
             is_marked: true,
         });
-        let installed = Installed {
-            release: ReleaseKey {
-                namespace: "shop".to_owned(),
-                name: "web".to_owned(),
-            },
+        Installed {
+            release: release(),
             revision: 1,
             deployed_at: Some(at(0)),
             desired: desired.into(),
@@ -122,7 +125,21 @@ mod tests {
             exceptions: Exceptions::default(),
             verdicts: HashMap::new(),
             corrections: HashMap::new(),
-        };
+        }
+    }
+
+    /// A record that is deleted before the next attempt gives its number to it. The deadline of the first one is not that of the next.
+    #[test]
+    fn a_number_that_is_used_again_is_another_revision() {
+        let installed = installed();
+        assert!(installed.is(&release(), 1, Some(at(0))));
+        assert!(!installed.is(&release(), 1, Some(at(300))));
+        assert!(!installed.is(&release(), 2, Some(at(0))));
+    }
+
+    /// The state after these seconds of a wait of a minute, for `a`, `b` and the temporary `c`.
+    fn after(seconds: i64, objects: &[(&str, Readiness)]) -> Wait {
+        let installed = installed();
         let found = |wanted: &ObjectId| {
             let object = objects.iter().find(|(name, _)| *name == wanted.name);
             object.map(|(_, readiness)| readiness)
