@@ -23,7 +23,7 @@ use crate::{
     live::{Kinds, LiveObjects},
     metrics::Metrics,
     monitor::Installed,
-    reconcile::Deployed,
+    reconcile::{Deployed, Watched},
     records::Records,
     reports::Reports,
     rules::SetRules,
@@ -133,6 +133,8 @@ pub struct Known {
     pub handled: Option<Requests>,
     /// The tests that have ended.
     pub tested: Option<Tested>,
+    /// What was seen of the deployed revision.
+    pub watched: Option<Watched>,
 }
 
 /// Tests that have ended.
@@ -182,6 +184,7 @@ mod tests {
             },
             revision,
             made_at: Timestamp::from_second(made_at).ok(),
+            acceptance: None,
             previous: None,
         };
         let tested = Tested {

@@ -14,7 +14,7 @@ use helmops_release::{
     history::{FailedAttempt, History},
     lifecycle::{self, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
     names::ReleaseKey,
-    record::{Attempt, Cause, Failure, Status},
+    record::{Acceptance, Attempt, Cause, Failure, Status},
     state::{Applied, ReleaseState, Wanted},
 };
 use helmops_runtime::retry_state::RetryKey;
@@ -25,6 +25,7 @@ use super::{
     deployed::Deployed,
     deployment::{Deployment, Run, name},
     remove,
+    wait::Watched,
 };
 use crate::{
     error::{AgentError, Lacking, NextAttempt},
@@ -101,6 +102,20 @@ impl Deployment<'_> {
         tracing::info!(release = %self.release, revision = deployed.revision, "the deployment is ready after all");
         let records = &self.context.records;
         records.set_deployed(&self.release, deployed.revision).await?;
+        Ok(())
+    }
+
+    /// Records that a revision was ready and passed its tests: one write for each revision that was awaited.
+    ///
+    /// # Errors
+    /// If its record cannot be changed.
+    pub async fn accept(&self, deployed: &Deployed, watched: &mut Watched) -> Result<(), AgentError> {
+        if watched.is_accepted || deployed.acceptance != Some(Acceptance::Awaited) {
+            return Ok(());
+        }
+        let records = &self.context.records;
+        records.accept(&self.release, deployed.revision).await?;
+        watched.is_accepted = true;
         Ok(())
     }
 

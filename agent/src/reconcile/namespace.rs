@@ -56,6 +56,7 @@ mod tests {
                 release: ReleaseKey::of("web", &BundleDeploymentOptions::default()),
                 revision: 2,
                 made_at: None,
+                acceptance: None,
                 previous: None,
             };
             namespace_error(&deployed, MetadataError { verb, source })

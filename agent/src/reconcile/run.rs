@@ -205,6 +205,7 @@ impl Deployment<'_> {
             skips_schema: settings.skips_schema,
             description: attempt.to_string(),
             skips_crds: false,
+            is_awaited: self.policy.wait.is_some() || self.policy.test.is_some(),
             on_delete: Some(self.policy.on_delete).filter(|on_delete| !on_delete.is_default()),
         })
     }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::record::{Attempt, AttemptAction, Cause, Failure, Record, Status};
+use crate::record::{self, Acceptance, Attempt, AttemptAction, Cause, Failure, Record, Status};
 
 /// What Helm writes into a record that an installation has replaced.
 const REPLACED: &str = "superseded by new release";
@@ -49,6 +49,10 @@ pub struct Revision {
     pub is_replaced: bool,
     /// It restores another revision.
     pub is_rollback: bool,
+    /// Its Helm was stopped or killed.
+    pub is_interrupted: bool,
+    /// Whether it was ready and passed its tests; `None` if that is not known: Helm alone counts.
+    pub acceptance: Option<Acceptance>,
     /// Why it failed.
     pub failure: Option<Failure>,
     /// When it was made.
@@ -85,6 +89,8 @@ impl Revision {
             },
             is_replaced: record.info.status == Status::Superseded && record.info.description == REPLACED,
             is_rollback: record.is_rollback(),
+            is_interrupted: record::is_interrupted(&record.info.description),
+            acceptance: None,
             failure: Failure::of(record),
             made_at,
             changed_at: changed_at.or(made_at),
@@ -92,9 +98,27 @@ impl Revision {
         }
     }
 
-    /// Whether it was deployed once, so that a rollback can restore it, or an upgrade can start from it.
+    /// With the label of its record. That of a revision of another agent, or of a user, is the one of an earlier revision.
+    #[must_use]
+    pub fn labelled(mut self, acceptance: Option<Acceptance>) -> Self {
+        self.acceptance = acceptance.filter(|_| self.origin.attempt.is_some());
+        self
+    }
+
+    /// Whether Helm had deployed it until another revision followed, so that an upgrade can start from it.
     pub fn was_deployed(&self) -> bool {
-        self.status == Status::Superseded && !self.is_replaced
+        self.status == Status::Superseded && !self.is_replaced && !self.has_failed()
+    }
+
+    /// Whether Helm did not complete it, or it was marked as failed, whatever Helm has made of its status since.
+    pub const fn has_failed(&self) -> bool {
+        self.failure.is_some() || self.is_interrupted
+    }
+
+    /// Whether a rollback can restore it: Helm has deployed it, and it was not superseded before it was ready.
+    fn is_good(&self) -> bool {
+        (self.status == Status::Deployed || self.was_deployed())
+            && self.acceptance != Some(Acceptance::Awaited)
     }
 }
 
@@ -190,13 +214,12 @@ impl History {
         }
     }
 
-    /// The newest revision before another one that was deployed, or still is: what a rollback restores. After an upgrade that failed
-    /// early, Helm leaves the revision before in status `deployed`.
+    /// The newest revision before another one that was deployed, or still is, and did not fail: what a rollback restores. After an
+    /// upgrade that failed early, Helm leaves the revision before in status `deployed`.
     pub fn before(&self, number: u64) -> Option<&Revision> {
-        let is_good = |revision: &Revision| revision.status == Status::Deployed || revision.was_deployed();
         self.0
             .iter()
-            .find(|revision| revision.number < number && is_good(revision))
+            .find(|revision| revision.number < number && revision.is_good())
     }
 
     /// The records that nothing needs: those of replaced revisions. Helm does not limit their number.
@@ -259,5 +282,64 @@ mod tests {
             assert_eq!(next(AttemptAction::Install, true), 1, "{revisions:?}");
             assert_eq!(next(AttemptAction::Upgrade, false), 1, "{revisions:?}");
         }
+    }
+
+    /// Helm supersedes whatever was before: what was broken, and what a new version came for while it was awaited.
+    #[test]
+    fn only_what_was_good_is_restored() {
+        let good = || revision(1, Status::Superseded, "old", 1);
+        let awaited = |status| revision(2, status, "x", 1).labelled(Some(Acceptance::Awaited));
+        let accepted = |status| revision(2, status, "x", 1).labelled(Some(Acceptance::Accepted));
+        let broken = Revision {
+            failure: Some(Failure::NotReady("x".to_owned())),
+            ..revision(2, Status::Superseded, "x", 1)
+        };
+        let interrupted = Revision {
+            is_interrupted: true,
+            ..revision(2, Status::Superseded, "x", 1)
+        };
+        for (second, expected) in [
+            (accepted(Status::Superseded), 2),
+            (accepted(Status::Deployed), 2),
+            // Of an older version, or without a wait.
+            (revision(2, Status::Superseded, "x", 1), 2),
+            (awaited(Status::Superseded), 1),
+            (awaited(Status::Deployed), 1),
+            (broken, 1),
+            (interrupted, 1),
+        ] {
+            let history = History::new(vec![
+                good(),
+                second.clone(),
+                revision(3, Status::Failed, "new", 1),
+            ]);
+            let found = history.before(3).map(|revision| revision.number);
+            assert_eq!(found, Some(expected), "{second:?}");
+        }
+    }
+
+    #[test]
+    fn the_label_of_a_revision_of_others_is_one_of_an_earlier_revision() {
+        let other = fixture::revision(2, Status::Deployed, None);
+        assert_eq!(other.labelled(Some(Acceptance::Awaited)).acceptance, None);
+    }
+
+    #[test]
+    fn failures_count_when_helm_has_superseded_them() {
+        let superseded = Revision {
+            failure: Some(Failure::NotReady("x".to_owned())),
+            ..revision(2, Status::Superseded, "new", 2)
+        };
+        let failed = Revision {
+            is_rollback: true,
+            ..revision(3, Status::Failed, "old", 1)
+        };
+        let history = History::new(vec![
+            revision(1, Status::Superseded, "old", 1),
+            superseded,
+            failed,
+        ]);
+        let next = history.next_attempt("new", AttemptAction::Upgrade, Cause::Change, true);
+        assert_eq!(next.number, 3);
     }
 }
