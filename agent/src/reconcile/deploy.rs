@@ -154,7 +154,7 @@ impl Deployment<'_> {
                     None => continue,
                 },
                 Step::Rollback { to, failed } => {
-                    self.roll_back(to, failed).await?;
+                    self.roll_back(&history, to, failed).await?;
                     self.end_of_fleet(failed, "rolled back", last.take())?;
                     continue;
                 }

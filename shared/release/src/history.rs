@@ -176,8 +176,20 @@ impl History {
 
     /// The newest revision that an upgrade can start from: it is deployed, or was until an upgrade replaced it.
     pub fn base(&self) -> Option<&Revision> {
-        let superseded = || self.0.iter().find(|revision| revision.was_deployed());
+        let superseded = || self.since_installation().find(|revision| revision.was_deployed());
         self.deployed().or_else(superseded)
+    }
+
+    /// The newest installation, and what followed, newest first. What was before is uninstalled, although Helm marks only the last
+    /// record as such.
+    fn since_installation(&self) -> impl Iterator<Item = &Revision> {
+        let is_installation = |revision: &Revision| {
+            let attempt = revision.origin.attempt.as_ref();
+            !revision.is_rollback && attempt.is_some_and(|attempt| attempt.action == AttemptAction::Install)
+        };
+        let installation = self.0.iter().position(is_installation);
+        let number = installation.map_or(self.0.len(), |index| index.saturating_add(1));
+        self.0.iter().take(number)
     }
 
     /// The last attempt to deploy something, if the release has not been changed since, except by its remediation.
@@ -217,14 +229,42 @@ impl History {
     /// The newest revision before another one that was deployed, or still is, and did not fail: what a rollback restores. After an
     /// upgrade that failed early, Helm leaves the revision before in status `deployed`.
     pub fn before(&self, number: u64) -> Option<&Revision> {
-        self.0
-            .iter()
+        self.since_installation()
             .find(|revision| revision.number < number && revision.is_good())
     }
 
-    /// The records that nothing needs: those of replaced revisions. Helm does not limit their number.
-    pub fn unneeded(&self) -> impl Iterator<Item = &Revision> {
+    /// The records of replaced revisions: nothing needs them, and Helm does not limit their number.
+    pub fn replaced(&self) -> impl Iterator<Item = &Revision> {
         self.0.iter().skip(1).filter(|revision| revision.is_replaced)
+    }
+
+    /// The record of a rollback that failed last. It is deleted before the next revision is made: Helm would compare with the revision
+    /// that the rollback was to restore, so that nothing would delete what the failed revision has added.
+    fn failed_rollback(&self) -> Option<&Revision> {
+        self.newest()
+            .filter(|newest| newest.is_rollback && newest.status == Status::Failed)
+    }
+
+    /// The records to delete before the next revision is made, so that at most `kept` stay if failed ones are enough for that: replaced
+    /// revisions, and the oldest ones that failed. Helm keeps all of an installation, and for others deletes the oldest records,
+    /// among them the one that a rollback restores. The last attempt is kept, since it counts the attempts.
+    pub fn unneeded(&self, kept: usize) -> Vec<&Revision> {
+        let failed_rollback = self.failed_rollback().map(|revision| revision.number);
+        let newest = self.newest().map(|revision| revision.number);
+        let last = self.0.iter().find(|revision| !revision.is_rollback);
+        let needed = [newest, last.map(|revision| revision.number)];
+        let is_useless = |revision: &&Revision| {
+            let number = Some(revision.number);
+            number == failed_rollback || (revision.is_replaced && number != newest)
+        };
+        let (mut unneeded, rest) = self.0.iter().partition::<Vec<_>, _>(is_useless);
+        let surplus = rest.len().saturating_sub(kept);
+        let failed = rest
+            .into_iter()
+            .rev()
+            .filter(|revision| revision.has_failed() && !needed.contains(&Some(revision.number)));
+        unneeded.extend(failed.take(surplus));
+        unneeded
     }
 }
 
@@ -341,5 +381,54 @@ mod tests {
         ]);
         let next = history.next_attempt("new", AttemptAction::Upgrade, Cause::Change, true);
         assert_eq!(next.number, 3);
+    }
+
+    /// An upgrade would have to be uninstalled again, and each attempt would be two.
+    #[test]
+    fn nothing_from_before_an_installation_is_a_base() {
+        let attempt = fixture::attempt(AttemptAction::Install, "new", 1);
+        let installation = |status| fixture::revision(3, status, Some(attempt.clone()));
+        let old = || revision(1, Status::Superseded, "old", 1);
+        for (status, expected) in [(Status::Failed, None), (Status::Superseded, Some(3))] {
+            let history = History::new(vec![old(), installation(status)]);
+            assert_eq!(history.base().map(|base| base.number), expected, "{status:?}");
+            assert_eq!(history.before(4).map(|good| good.number), expected, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn room_is_made_by_failed_revisions_and_not_by_good_ones() {
+        let failed = |number| revision(number, Status::Failed, "new", 1);
+        let replaced = |number| Revision {
+            is_replaced: true,
+            ..revision(number, Status::Superseded, "new", 1)
+        };
+        let failed_rollback = |number| Revision {
+            is_rollback: true,
+            ..revision(number, Status::Failed, "old", 1)
+        };
+        let good = || revision(1, Status::Superseded, "old", 1);
+        let numbers = |revisions: Vec<Revision>, kept| {
+            let history = History::new(revisions);
+            let unneeded = history.unneeded(kept);
+            unneeded.iter().map(|one| one.number).collect::<Vec<_>>()
+        };
+        for (revisions, kept, expected) in [
+            (vec![], 0, vec![]),
+            (vec![good(), failed(2), failed(3), failed(4)], 4, vec![]),
+            (vec![good(), failed(2), failed(3), failed(4)], 3, vec![2]),
+            (vec![good(), failed(2), failed(3), failed(4)], 1, vec![2, 3]),
+            (vec![replaced(1), replaced(2)], 5, vec![1]),
+            // It counts the attempts.
+            (vec![good(), failed(2), rollback(3)], 1, vec![]),
+            (vec![good(), failed(2), failed_rollback(3)], 5, vec![3]),
+            (
+                vec![good(), failed(2), failed(3), failed_rollback(4)],
+                2,
+                vec![4, 2],
+            ),
+        ] {
+            assert_eq!(numbers(revisions.clone(), kept), expected, "{revisions:?} {kept}");
+        }
     }
 }
