@@ -11,6 +11,7 @@ use helmops_process::lock;
 use helmops_release::{names::SetId, record::TestFilters, report::TestResult};
 use helmops_runtime::{client, retry_state::RetryState};
 use helmops_trace::Tracer;
+use k8s_openapi::jiff::Timestamp;
 use kube::{Client, Config, runtime::reflector::ObjectRef};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,7 @@ use crate::{
     live::{Kinds, LiveObjects},
     metrics::Metrics,
     monitor::Installed,
+    reconcile::{Deployed, Watched},
     records::Records,
     reports::Reports,
     rules::SetRules,
@@ -131,6 +133,8 @@ pub struct Known {
     pub handled: Option<Requests>,
     /// The tests that have ended.
     pub tested: Option<Tested>,
+    /// What was seen of the deployed revision.
+    pub watched: Option<Watched>,
 }
 
 /// Tests that have ended.
@@ -138,10 +142,19 @@ pub struct Known {
 pub struct Tested {
     /// The revision.
     pub revision: u64,
+    /// When it was made: the number of a record that was deleted is used again.
+    pub made_at: Option<Timestamp>,
     /// Which tests.
     pub filters: TestFilters,
     /// Their result.
     pub result: TestResult,
+}
+
+impl Tested {
+    /// Whether it is the result of these tests of this revision.
+    pub fn is(&self, deployed: &Deployed, filters: &TestFilters) -> bool {
+        (self.revision, self.made_at, &self.filters) == (deployed.revision, deployed.made_at, filters)
+    }
 }
 
 impl Releases {
@@ -153,5 +166,41 @@ impl Releases {
     /// Forgets a BundleDeployment.
     pub fn forget(&self, deployment: &str) {
         lock(&self.0).remove(deployment);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_release::names::ReleaseKey;
+
+    use super::*;
+
+    #[test]
+    fn tests_of_a_revision_are_no_result_of_the_next_one_with_its_number() {
+        let deployed = |revision, made_at| Deployed {
+            release: ReleaseKey {
+                namespace: "shop".to_owned(),
+                name: "web".to_owned(),
+            },
+            revision,
+            made_at: Timestamp::from_second(made_at).ok(),
+            acceptance: None,
+            previous: None,
+        };
+        let tested = Tested {
+            revision: 2,
+            made_at: Timestamp::from_second(100).ok(),
+            filters: TestFilters::default(),
+            result: TestResult::NoTests,
+        };
+        let all = TestFilters::default();
+        let some = TestFilters {
+            include: vec!["smoke".to_owned()],
+            ..TestFilters::default()
+        };
+        assert!(tested.is(&deployed(2, 100), &all));
+        assert!(!tested.is(&deployed(2, 200), &all));
+        assert!(!tested.is(&deployed(3, 100), &all));
+        assert!(!tested.is(&deployed(2, 100), &some));
     }
 }

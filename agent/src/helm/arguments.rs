@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use helmops_release::marks;
+use helmops_release::{marks, record::Acceptance};
 
 use super::{
     plugin,
@@ -108,6 +108,10 @@ impl Arguments {
         // Without values, Helm takes those of the previous revision.
         self.text("--reset-values");
         self.flag("--history-max", upgrade.max_history.to_string());
+        if !upgrade.deploy.is_awaited {
+            // Helm passes labels on, except for this value.
+            self.flag("--labels", format!("{}=null", marks::ACCEPTANCE));
+        }
     }
 
     fn rollback(&mut self, rollback: &Rollback) {
@@ -173,6 +177,12 @@ impl Arguments {
         }
         if let Some(on_delete) = &deploy.on_delete {
             self.flag("--labels", format!("{}={on_delete}", marks::ON_DELETE));
+        }
+        if deploy.is_awaited {
+            self.flag(
+                "--labels",
+                format!("{}={}", marks::ACCEPTANCE, Acceptance::Awaited),
+            );
         }
         // It costs half of the time, and validates nothing that the API server does not.
         self.text("--disable-openapi-validation");
@@ -247,6 +257,7 @@ mod tests {
             description: String::new(),
             skips_crds: false,
             on_delete: None,
+            is_awaited: false,
         }
     }
 
@@ -331,17 +342,22 @@ mod tests {
                 keep_history: true,
                 ..OnDelete::default()
             });
+            install.deploy.is_awaited = true;
         });
         let flags = " --enable-dns --skip-schema-validation --post-renderer=helmops --description=--a b \
-            --labels=helmops.fleet.cattle.io/on-delete=Uninstall.keepHistory --disable-openapi-validation";
+            --labels=helmops.fleet.cattle.io/on-delete=Uninstall.keepHistory \
+            --labels=helmops.fleet.cattle.io/acceptance=Awaited --disable-openapi-validation";
         assert!(all.contains(flags), "{all}");
     }
 
     #[test]
     fn an_upgrade() {
-        let upgrade = |apply| {
+        let upgrade = |apply, is_awaited| {
             let upgrade = Upgrade {
-                deploy: deploy(),
+                deploy: Deploy {
+                    is_awaited,
+                    ..deploy()
+                },
                 apply,
                 takes_ownership: true,
                 max_history: 3,
@@ -356,10 +372,17 @@ mod tests {
             (Apply::Replace, " --server-side=false --force-replace"),
         ] {
             let expected = format!(
-                "upgrade web /run/chart.tgz{DEPLOY}{flags} --take-ownership --reset-values --history-max=3{END}"
+                "upgrade web /run/chart.tgz{DEPLOY}{flags} --take-ownership --reset-values --history-max=3 \
+                 --labels=helmops.fleet.cattle.io/acceptance=null{END}"
             );
-            assert_eq!(upgrade(apply), expected);
+            assert_eq!(upgrade(apply, false), expected);
         }
+        // Each upgrade sets or removes the label, or it would be that of the revision before.
+        let awaited = upgrade(Apply::Server, true);
+        assert!(
+            awaited.contains("/acceptance=Awaited") && !awaited.contains("=null"),
+            "{awaited}"
+        );
     }
 
     #[test]

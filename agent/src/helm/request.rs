@@ -123,6 +123,8 @@ pub struct Deploy {
     pub skips_crds: bool,
     /// What happens with the release when its BundleDeployment is gone. `None` leaves what its records have.
     pub on_delete: Option<OnDelete>,
+    /// Whether the revision has to become ready, or to pass tests, before it is accepted. Otherwise it gets no label.
+    pub is_awaited: bool,
 }
 
 /// How objects are applied.

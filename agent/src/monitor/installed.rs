@@ -140,9 +140,9 @@ impl Installed {
         })
     }
 
-    /// Whether it is this revision.
-    pub fn is(&self, release: &ReleaseKey, revision: u64) -> bool {
-        self.release == *release && self.revision == revision
+    /// Whether it is this revision, made at this time: the number of a record that was deleted is used again.
+    pub fn is(&self, release: &ReleaseKey, revision: u64, made_at: Option<Timestamp>) -> bool {
+        self.release == *release && self.revision == revision && self.deployed_at == made_at
     }
 
     /// Whether the cluster has the kinds of all objects. If not, one may have been installed since.

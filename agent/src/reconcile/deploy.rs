@@ -14,7 +14,7 @@ use helmops_release::{
     history::{FailedAttempt, History},
     lifecycle::{self, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
     names::ReleaseKey,
-    record::{Attempt, Cause, Failure, Status},
+    record::{Acceptance, Attempt, Cause, Failure, Status},
     state::{Applied, ReleaseState, Wanted},
 };
 use helmops_runtime::retry_state::RetryKey;
@@ -25,6 +25,7 @@ use super::{
     deployed::Deployed,
     deployment::{Deployment, Run, name},
     remove,
+    wait::Watched,
 };
 use crate::{
     error::{AgentError, Lacking, NextAttempt},
@@ -114,6 +115,20 @@ impl Deployment<'_> {
         Ok(())
     }
 
+    /// Records that a revision was ready and passed its tests: one write for each revision that was awaited.
+    ///
+    /// # Errors
+    /// If its record cannot be changed.
+    pub async fn accept(&self, deployed: &Deployed, watched: &mut Watched) -> Result<(), AgentError> {
+        if watched.is_accepted || deployed.acceptance != Some(Acceptance::Awaited) {
+            return Ok(());
+        }
+        let records = &self.context.records;
+        records.accept(&self.release, deployed.revision).await?;
+        watched.is_accepted = true;
+        Ok(())
+    }
+
     async fn take_steps(&self, copies: bool, mut failures: Failures) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
         let mut requested = self.requested;
@@ -149,7 +164,7 @@ impl Deployment<'_> {
                     None => continue,
                 },
                 Step::Rollback { to, failed } => {
-                    self.roll_back(to, failed).await?;
+                    self.roll_back(&history, to, failed).await?;
                     self.end_of_fleet(failed, "rolled back", last.take())?;
                     continue;
                 }

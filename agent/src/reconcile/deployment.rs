@@ -63,9 +63,12 @@ impl<'d> Deployment<'d> {
             .iter()
             .map(|one| one.number)
             .find(|number| *number < revision);
+        let found = history.get(revision);
         Deployed {
             release: self.release.clone(),
             revision,
+            made_at: found.and_then(|revision| revision.made_at),
+            acceptance: found.and_then(|revision| revision.acceptance),
             previous,
         }
     }

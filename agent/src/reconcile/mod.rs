@@ -47,7 +47,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use tracing::{Span, field::Empty};
 
-pub use self::{deployed::Deployed, remove::remove_renamed};
+pub use self::{deployed::Deployed, remove::remove_renamed, wait::Watched};
 use self::{deployment::Deployment, wait::Wait};
 use crate::{
     context::{Context, Key, Known},
@@ -111,7 +111,8 @@ impl Reconciler for BundleDeployments<'_> {
         let context = self.0;
         context.guard.saw(&deployment.metadata);
         let release = context.releases.of(&key.name);
-        let mut known = release.lock().await;
+        let mut guard = release.lock().await;
+        let known = &mut *guard;
         if let Some(held) = Held::of(&deployment.spec) {
             tracing::debug!(?held, "held");
             let work = Deployment::new(context, deployment, &Requests::default());
@@ -129,7 +130,7 @@ impl Reconciler for BundleDeployments<'_> {
             .await?;
             return Ok(Done::UNTIL_CHANGE);
         }
-        let handled = handled(deployment, &known);
+        let handled = handled(deployment, known);
         let work = Deployment::new(context, deployment, &handled);
         work.report_suspension(false);
         let mut result = work.deploy().await;
@@ -138,11 +139,18 @@ impl Reconciler for BundleDeployments<'_> {
         }
         let mut observed = observe(context, deployment, &result, &mut known.installed).await;
         let (mut awaited, mut tests) = (None, None);
-        if let (Ok(Some(monitored)), Some(installed)) = (&observed, &known.installed) {
-            let mut phase = phase(&work, &result, installed, monitored);
+        if let (Ok(Some(monitored)), Some(installed), Some(running)) =
+            (&observed, &known.installed, running(&result))
+        {
+            let watched = watch(&mut known.watched, running);
+            let mut phase = phase(&work, &result, installed, monitored, watched);
             if let (Phase::Over, Ok(deployed), true) = (&phase, &result, installed.is_marked()) {
+                watched.was_ready = true;
                 tests = work.test(deployed, &mut known.tested).await?;
                 phase = tested(&work, deployed, tests.as_ref());
+                if matches!(phase, Phase::Over) && tests != Some(TestResult::Pending) {
+                    work.accept(deployed, watched).await?;
+                }
             }
             match phase {
                 Phase::Over => {}
@@ -169,7 +177,7 @@ impl Reconciler for BundleDeployments<'_> {
             waiting: awaited.as_ref().map(|(_, late)| late.clone()),
             tests,
         };
-        let done = report(&work, &mut known, step).await?;
+        let done = report(&work, known, step).await?;
         Ok(awaited.map_or(done, |(remaining, _)| until_ready(remaining)))
     }
 }
@@ -207,19 +215,22 @@ fn phase(
     result: &Result<Deployed, AgentError>,
     installed: &Installed,
     monitored: &Monitored,
+    watched: &Watched,
 ) -> Phase {
     let state = |timeout| {
         let readiness = |id: &ObjectId| monitored.readiness.get(id);
-        wait::state(timeout, installed, readiness, Timestamp::now())
+        wait::state(timeout, installed, watched, readiness, Timestamp::now())
     };
     match (result, work.policy.wait) {
         // What was taken over as it is was not deployed now, so that its state is no result of an attempt.
         (Ok(_), Some(_)) if !installed.is_marked() => Phase::Over,
-        (Ok(deployed), Some(timeout)) if wait::is_awaited(work.wanted, deployed) => match state(timeout) {
-            Wait::Over => Phase::Over,
-            Wait::Waiting { remaining, late } => Phase::Waiting { remaining, late },
-            Wait::Failed(reason) => Phase::Failed(deployed.clone(), Failure::NotReady(reason)),
-        },
+        (Ok(deployed), Some(timeout)) if wait::is_awaited(work.wanted, deployed, watched, timeout) => {
+            match state(timeout) {
+                Wait::Over => Phase::Over,
+                Wait::Waiting { remaining, late } => Phase::Waiting { remaining, late },
+                Wait::Failed(reason) => Phase::Failed(deployed.clone(), Failure::NotReady(reason)),
+            }
+        }
         (Err(AgentError::Retry(next)), timeout) if next.may_recover => {
             match (state(timeout.unwrap_or_default()), &next.running) {
                 (Wait::Over, Some(running)) => Phase::Recovered(running.clone()),
@@ -373,6 +384,21 @@ fn set_of(context: &Context, deployment: &BundleDeployment) -> SetId {
     context.set_of(deployment.metadata.name.as_deref().unwrap_or_default())
 }
 
+/// The revision that runs; `None` if none does, or if it is not known which one.
+fn running(result: &Result<Deployed, AgentError>) -> Option<&Deployed> {
+    match result {
+        Ok(deployed) => Some(deployed),
+        Err(AgentError::Retry(next)) => next.running.as_ref(),
+        Err(_) => None,
+    }
+}
+
+/// What was seen of a revision, from now on if it is another one.
+fn watch<'w>(watched: &'w mut Option<Watched>, running: &Deployed) -> &'w mut Watched {
+    let same = watched.take().filter(|watched| watched.is(running));
+    watched.insert(same.unwrap_or_else(|| Watched::new(running, Timestamp::now())))
+}
+
 /// Observes the objects of the revision that runs; `None` if none does, or if it is not known which one.
 async fn observe(
     context: &Context,
@@ -380,17 +406,12 @@ async fn observe(
     result: &Result<Deployed, AgentError>,
     installed: &mut Option<Installed>,
 ) -> Result<Option<Monitored>, AgentError> {
-    let running = match result {
-        Ok(deployed) => Some(deployed),
-        Err(AgentError::Retry(next)) => next.running.as_ref(),
-        Err(_) => None,
-    };
-    let Some(deployed) = running else {
+    let Some(deployed) = running(result) else {
         return Ok(None);
     };
-    let is_known = installed.as_ref().is_some_and(|installed| {
-        installed.is(&deployed.release, deployed.revision) && installed.is_complete()
-    });
+    let is_known = installed
+        .as_ref()
+        .is_some_and(|installed| is_of(installed, deployed) && installed.is_complete());
     if !is_known {
         let read = Installed::read(
             &context.records,
@@ -401,7 +422,7 @@ async fn observe(
         );
         let mut read = read.await.map_err(MonitorError::from)?;
         let same = installed.take();
-        if let Some(same) = same.filter(|same| same.is(&deployed.release, deployed.revision)) {
+        if let Some(same) = same.filter(|same| is_of(same, deployed)) {
             read.corrections = same.corrections;
         }
         *installed = Some(read);
@@ -411,6 +432,10 @@ async fn observe(
     };
     let set = set_of(context, deployment);
     Ok(Some(monitor(context, deployment, &set).compare(installed).await?))
+}
+
+fn is_of(installed: &Installed, deployed: &Deployed) -> bool {
+    installed.is(&deployed.release, deployed.revision, deployed.made_at)
 }
 
 /// Corrects drift, if that is wanted, and returns when more of it is to be corrected. The objects are those from before: the change of

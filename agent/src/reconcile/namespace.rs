@@ -55,6 +55,8 @@ mod tests {
             let deployed = Deployed {
                 release: ReleaseKey::of("web", &BundleDeploymentOptions::default()),
                 revision: 2,
+                made_at: None,
+                acceptance: None,
                 previous: None,
             };
             namespace_error(&deployed, MetadataError { verb, source })

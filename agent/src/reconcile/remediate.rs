@@ -17,8 +17,13 @@ impl Deployment<'_> {
     /// Restores a revision.
     ///
     /// # Errors
-    /// If Helm fails.
-    pub(super) async fn roll_back(&self, to: u64, failed: FailedAttempt<'_>) -> Result<(), AgentError> {
+    /// If a record cannot be deleted, or Helm fails.
+    pub(super) async fn roll_back(
+        &self,
+        history: &History,
+        to: u64,
+        failed: FailedAttempt<'_>,
+    ) -> Result<(), AgentError> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
         let settings = self.settings();
@@ -36,6 +41,7 @@ impl Deployment<'_> {
         };
         tracing::info!(%release, to, "rolling back");
         let kubeconfig = context.kubeconfig()?;
+        self.make_room(history).await?;
         let run = context.helm.run(request, kubeconfig, &context.stop).await;
         run.map_err(AgentError::from)?;
         let (revision, cause) = (failed.revision.number, failed.failure.cause());

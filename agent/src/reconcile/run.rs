@@ -1,7 +1,9 @@
 //! Runs Helm to install or upgrade a release.
 
 use helmops_api::BundleDeploymentOptions;
-use helmops_release::{chart_metadata::Origin, post_render::PostRender, record::Attempt, scopes::Scopes};
+use helmops_release::{
+    chart_metadata::Origin, history::History, post_render::PostRender, record::Attempt, scopes::Scopes,
+};
 use helmops_trace::in_span;
 use kube::Client;
 
@@ -72,9 +74,12 @@ impl Deployment<'_> {
         if matches!(run, Run::Install { .. }) && settings.creates_namespace {
             inputs::create_namespace(&context.downstream, &deployer, &release.namespace).await?;
         }
-        if matches!(run, Run::Upgrade) {
+        if !matches!(run, Run::Install { replaces: false }) {
             let history = context.records.current_history(release).await?;
-            self.take_fields(&deployer, &history).await?;
+            if matches!(run, Run::Upgrade) {
+                self.take_fields(&deployer, &history).await?;
+            }
+            self.make_room(&history).await?;
         }
         let done = match run {
             Run::Install { .. } => Done::Installed,
@@ -111,7 +116,7 @@ impl Deployment<'_> {
             .await
             .map_err(AgentError::from)?;
         let after = context.records.current_history(release).await?;
-        for replaced in after.unneeded() {
+        for replaced in after.replaced() {
             context
                 .records
                 .delete(release, replaced.number, replaced.status)
@@ -136,6 +141,21 @@ impl Deployment<'_> {
             applied.map_err(|error| namespace_error(&current, error))?;
         }
         Ok(current)
+    }
+
+    /// Deletes records that nothing needs before Helm makes another one: also after failures, which may be many.
+    ///
+    /// # Errors
+    /// If a record cannot be deleted.
+    pub(super) async fn make_room(&self, history: &History) -> Result<(), AgentError> {
+        let kept = usize::try_from(self.policy.history).unwrap_or(usize::MAX);
+        for unneeded in history.unneeded(kept.saturating_sub(1)) {
+            let records = &self.context.records;
+            records
+                .delete(&self.release, unneeded.number, unneeded.status)
+                .await?;
+        }
+        Ok(())
     }
 
     /// Reads what a deployment needs.
@@ -208,6 +228,7 @@ impl Deployment<'_> {
             skips_schema: settings.skips_schema,
             description: attempt.to_string(),
             skips_crds: false,
+            is_awaited: self.policy.wait.is_some() || self.policy.test.is_some(),
             on_delete: Some(self.policy.on_delete).filter(|on_delete| !on_delete.is_default()),
         })
     }

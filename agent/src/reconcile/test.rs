@@ -30,8 +30,7 @@ impl Deployment<'_> {
             return Ok(None);
         };
         if let Some(known) = known
-            && known.revision == deployed.revision
-            && known.filters == policy.filters
+            && known.is(deployed, &policy.filters)
         {
             return Ok(Some(known.result.clone()));
         }
@@ -39,6 +38,7 @@ impl Deployment<'_> {
         if result != TestResult::Pending {
             *known = Some(Tested {
                 revision: deployed.revision,
+                made_at: deployed.made_at,
                 filters: policy.filters.clone(),
                 result: result.clone(),
             });

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use helmops_api::{BundleDeployment, timestamp::timestamp};
-use helmops_release::{health::Readiness, object::ObjectId};
+use helmops_release::{health::Readiness, names::ReleaseKey, object::ObjectId, record::Acceptance};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::deployed::Deployed;
@@ -28,16 +28,87 @@ pub enum Wait {
     Failed(String),
 }
 
-/// Whether a revision has to become ready before it counts as deployed. Once the status shows it as deployed, it has been ready.
-pub fn is_awaited(deployment: &BundleDeployment, deployed: &Deployed) -> bool {
-    let status = &deployment.status;
-    status.applied_deployment_id != deployment.spec.deployment_id || status.release != deployed.to_string()
+/// What this process has seen of a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    release: ReleaseKey,
+    revision: u64,
+    made_at: Option<Timestamp>,
+    /// When it was seen first.
+    first: Timestamp,
+    /// It was ready once.
+    pub was_ready: bool,
+    /// Its record shows that it was accepted; the cache may be behind.
+    pub is_accepted: bool,
+}
+
+impl Watched {
+    /// A revision that is seen now.
+    pub fn new(deployed: &Deployed, now: Timestamp) -> Self {
+        Self {
+            release: deployed.release.clone(),
+            revision: deployed.revision,
+            made_at: deployed.made_at,
+            first: now,
+            was_ready: false,
+            is_accepted: false,
+        }
+    }
+
+    /// Whether it is this revision.
+    pub fn is(&self, deployed: &Deployed) -> bool {
+        (&self.release, self.revision, self.made_at)
+            == (&deployed.release, deployed.revision, deployed.made_at)
+    }
+
+    /// When the wait for it ends. If the time was over when the revision was seen first, then nothing is known of that time: hooks took
+    /// long, or the agent was away. So the time starts then.
+    fn deadline(&self, timeout: Duration) -> Timestamp {
+        let timeout = timeout_of(timeout);
+        let after = |time: Timestamp| time.saturating_add(timeout).unwrap_or(Timestamp::MAX);
+        let until = after(self.made_at.unwrap_or(Timestamp::UNIX_EPOCH));
+        if self.first < until {
+            until
+        } else {
+            after(self.first)
+        }
+    }
+
+    fn is_seen_late(&self, timeout: Duration) -> bool {
+        self.made_at
+            .is_none_or(|made_at| self.deadline(timeout).duration_since(made_at) > timeout_of(timeout))
+    }
+}
+
+fn timeout_of(timeout: Duration) -> SignedDuration {
+    SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX)
+}
+
+/// Whether a revision has to become ready before it counts as deployed. Its record shows that, if an attempt of this agent has made it.
+/// Of others only the status shows it, and a status may be lost: then nothing that is old has failed.
+pub fn is_awaited(
+    deployment: &BundleDeployment,
+    deployed: &Deployed,
+    watched: &Watched,
+    timeout: Duration,
+) -> bool {
+    match deployed.acceptance {
+        _ if watched.was_ready => false,
+        Some(acceptance) => acceptance == Acceptance::Awaited,
+        None => {
+            let status = &deployment.status;
+            let is_reported = status.applied_deployment_id == deployment.spec.deployment_id
+                && status.release == deployed.to_string();
+            !is_reported && !watched.is_seen_late(timeout)
+        }
+    }
 }
 
 /// Whether the wait for the objects of a release is over. `readiness` has those that are observed; the others do not exist yet.
 pub fn state<'o>(
     timeout: Duration,
     installed: &Installed,
+    watched: &Watched,
     readiness: impl Fn(&ObjectId) -> Option<&'o Readiness>,
     now: Timestamp,
 ) -> Wait {
@@ -65,8 +136,7 @@ pub fn state<'o>(
         _ => format!("{id} does not exist"),
     };
     let since = installed.deployed_at.unwrap_or(Timestamp::UNIX_EPOCH);
-    let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
-    let until = since.saturating_add(timeout).unwrap_or(Timestamp::MAX);
+    let until = watched.deadline(timeout);
     match Duration::try_from(until.duration_since(now)) {
         Ok(remaining) if !remaining.is_zero() => Wait::Waiting {
             remaining,
@@ -79,8 +149,6 @@ pub fn state<'o>(
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
-
-    use helmops_release::names::ReleaseKey;
 
     use super::*;
     use crate::monitor::{DesiredObject, Exceptions};
@@ -102,19 +170,22 @@ mod tests {
         Readiness::Waiting(reason.to_owned())
     }
 
-    /// The state after these seconds of a wait of a minute, for `a`, `b` and the temporary `c`.
-    fn after(seconds: i64, objects: &[(&str, Readiness)]) -> Wait {
+    fn release() -> ReleaseKey {
+        ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+        }
+    }
+
+    fn installed() -> Installed {
         let desired = ["a", "b", "c"].map(|name| DesiredObject {
             id: id(name),
             kind: None,
             is_temporary: name == "c",
             is_marked: true,
         });
-        let installed = Installed {
-            release: ReleaseKey {
-                namespace: "shop".to_owned(),
-                name: "web".to_owned(),
-            },
+        Installed {
+            release: release(),
             revision: 1,
             deployed_at: Some(at(0)),
             desired: desired.into(),
@@ -122,12 +193,88 @@ mod tests {
             exceptions: Exceptions::default(),
             verdicts: HashMap::new(),
             corrections: HashMap::new(),
+        }
+    }
+
+    /// A record that is deleted before the next attempt gives its number to it. The deadline of the first one is not that of the next.
+    #[test]
+    fn a_number_that_is_used_again_is_another_revision() {
+        let installed = installed();
+        assert!(installed.is(&release(), 1, Some(at(0))));
+        assert!(!installed.is(&release(), 1, Some(at(300))));
+        assert!(!installed.is(&release(), 2, Some(at(0))));
+    }
+
+    fn deployed(acceptance: Option<Acceptance>) -> Deployed {
+        Deployed {
+            release: release(),
+            revision: 1,
+            made_at: Some(at(0)),
+            acceptance,
+            previous: None,
+        }
+    }
+
+    /// The agent was away, or hooks took longer than the time: nothing is known of it.
+    #[test]
+    fn a_revision_that_is_seen_after_its_time_gets_its_time_from_then() {
+        let objects = [("a", Readiness::Ready), ("b", late("0 of 1"))];
+        let remaining = |wait| match wait {
+            Wait::Waiting { remaining, .. } => remaining.as_secs(),
+            other => panic!("{other:?}"),
         };
+        assert_eq!(remaining(after_seen(59, 59, &objects)), 1);
+        assert_eq!(remaining(after_seen(3_600, 3_600, &objects)), 60);
+        assert_eq!(remaining(after_seen(3_600, 3_659, &objects)), 1);
+        assert!(matches!(after_seen(3_600, 3_660, &objects), Wait::Failed(_)));
+    }
+
+    /// A status is lost with its BundleDeployment, or is not in a backup.
+    #[test]
+    fn the_record_decides_what_is_awaited_and_not_a_status_that_was_lost() {
+        let minute = Duration::from_mins(1);
+        let lost = BundleDeployment::default();
+        let mut kept = BundleDeployment::default();
+        kept.spec.deployment_id = ":1".to_owned();
+        kept.status.applied_deployment_id = ":1".to_owned();
+        kept.status.release = "shop/web:1".to_owned();
+        for (acceptance, status, first, expected) in [
+            (Some(Acceptance::Awaited), &lost, 1, true),
+            (Some(Acceptance::Awaited), &kept, 1, true),
+            (Some(Acceptance::Awaited), &lost, 3_600, true),
+            (Some(Acceptance::Accepted), &lost, 1, false),
+            (Some(Acceptance::Accepted), &lost, 3_600, false),
+            // Of older versions, and of other agents.
+            (None, &lost, 1, true),
+            (None, &kept, 1, false),
+            (None, &lost, 3_600, false),
+        ] {
+            let deployed = deployed(acceptance);
+            let mut watched = Watched::new(&deployed, at(first));
+            assert_eq!(
+                is_awaited(status, &deployed, &watched, minute),
+                expected,
+                "{acceptance:?} {first}"
+            );
+            watched.was_ready = true;
+            assert!(!is_awaited(status, &deployed, &watched, minute));
+        }
+    }
+
+    /// The state after these seconds of a wait of a minute, for `a`, `b` and the temporary `c`.
+    fn after(seconds: i64, objects: &[(&str, Readiness)]) -> Wait {
+        after_seen(0, seconds, objects)
+    }
+
+    /// The same, if the revision was seen first after `first` seconds.
+    fn after_seen(first: i64, seconds: i64, objects: &[(&str, Readiness)]) -> Wait {
+        let installed = installed();
+        let watched = Watched::new(&deployed(None), at(first));
         let found = |wanted: &ObjectId| {
             let object = objects.iter().find(|(name, _)| *name == wanted.name);
             object.map(|(_, readiness)| readiness)
         };
-        state(Duration::from_mins(1), &installed, found, at(seconds))
+        state(Duration::from_mins(1), &installed, &watched, found, at(seconds))
     }
 
     #[test]

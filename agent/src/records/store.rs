@@ -15,7 +15,9 @@ use helmops_release::{
     history::{History, Owner, Revision},
     marks,
     names::ReleaseKey,
-    record::{self, DATA_KEY, Failure, Hook, OnDelete, Record, RecordError, SECRET_SELECTOR, Status},
+    record::{
+        self, Acceptance, DATA_KEY, Failure, Hook, OnDelete, Record, RecordError, SECRET_SELECTOR, Status,
+    },
 };
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{ByteString, api::core::v1::Secret, jiff::Timestamp};
@@ -225,7 +227,8 @@ impl Records {
         else {
             return Ok(None);
         };
-        let revision = Revision::of(&record, &self.agent_namespace, changed_at(&secret));
+        let acceptance = acceptance_of(&secret);
+        let revision = Revision::of(&record, &self.agent_namespace, changed_at(&secret)).labelled(acceptance);
         let decoded = Decoded {
             resource_version: stored.resource_version.clone(),
             revision: revision.clone(),
@@ -398,9 +401,28 @@ impl Records {
         revision: u64,
         on_delete: Option<&OnDelete>,
     ) -> Result<(), RecordStoreError> {
-        let name = record::secret_name(&release.name, revision);
         let value = on_delete.map(ToString::to_string);
-        let patch = json!({ "metadata": { "labels": { marks::ON_DELETE: value } } });
+        self.set_label(release, revision, marks::ON_DELETE, value).await
+    }
+
+    /// Records that a revision was ready and passed its tests.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    pub async fn accept(&self, release: &ReleaseKey, revision: u64) -> Result<(), RecordStoreError> {
+        let value = Some(Acceptance::Accepted.to_string());
+        self.set_label(release, revision, marks::ACCEPTANCE, value).await
+    }
+
+    async fn set_label(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        key: &str,
+        value: Option<String>,
+    ) -> Result<(), RecordStoreError> {
+        let name = record::secret_name(&release.name, revision);
+        let patch = json!({ "metadata": { "labels": { key: value } } });
         let secrets = self.secrets(release);
         let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
         match bounded(secrets.patch_metadata(&name, &params, &patch)).await {
@@ -470,6 +492,10 @@ fn changed_at(secret: &Secret) -> Option<Timestamp> {
     let label = |key| secret.labels().get(key);
     let seconds = label("modifiedAt").or_else(|| label("createdAt"))?;
     Timestamp::from_second(seconds.parse().ok()?).ok()
+}
+
+fn acceptance_of(secret: &Secret) -> Option<Acceptance> {
+    Acceptance::parse(secret.labels().get(marks::ACCEPTANCE)?)
 }
 
 fn secret_of(release: &ReleaseKey, name: &str) -> String {
@@ -551,6 +577,8 @@ mod tests {
                 origin,
                 is_replaced: false,
                 is_rollback: false,
+                is_interrupted: false,
+                acceptance: None,
                 failure: None,
                 made_at: None,
                 changed_at: None,

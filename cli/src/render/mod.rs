@@ -110,6 +110,7 @@ pub async fn render(
         description: String::new(),
         skips_crds: true,
         on_delete: None,
+        is_awaited: false,
     };
     let request = Request {
         release: rendered.release.clone(),

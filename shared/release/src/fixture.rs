@@ -16,6 +16,8 @@ pub fn revision(number: u64, status: Status, attempt: Option<Attempt>) -> Revisi
         },
         is_replaced: false,
         is_rollback: false,
+        is_interrupted: false,
+        acceptance: None,
         failure: None,
         made_at: None,
         changed_at: None,

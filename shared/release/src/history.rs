@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::record::{Attempt, AttemptAction, Cause, Failure, Record, Status};
+use crate::record::{self, Acceptance, Attempt, AttemptAction, Cause, Failure, Record, Status};
 
 /// What Helm writes into a record that an installation has replaced.
 const REPLACED: &str = "superseded by new release";
@@ -49,6 +49,10 @@ pub struct Revision {
     pub is_replaced: bool,
     /// It restores another revision.
     pub is_rollback: bool,
+    /// Its Helm was stopped or killed.
+    pub is_interrupted: bool,
+    /// Whether it was ready and passed its tests; `None` if that is not known: Helm alone counts.
+    pub acceptance: Option<Acceptance>,
     /// Why it failed.
     pub failure: Option<Failure>,
     /// When it was made.
@@ -85,6 +89,8 @@ impl Revision {
             },
             is_replaced: record.info.status == Status::Superseded && record.info.description == REPLACED,
             is_rollback: record.is_rollback(),
+            is_interrupted: record::is_interrupted(&record.info.description),
+            acceptance: None,
             failure: Failure::of(record),
             made_at,
             changed_at: changed_at.or(made_at),
@@ -92,9 +98,27 @@ impl Revision {
         }
     }
 
-    /// Whether it was deployed once, so that a rollback can restore it, or an upgrade can start from it.
+    /// With the label of its record. That of a revision of another agent, or of a user, is the one of an earlier revision.
+    #[must_use]
+    pub fn labelled(mut self, acceptance: Option<Acceptance>) -> Self {
+        self.acceptance = acceptance.filter(|_| self.origin.attempt.is_some());
+        self
+    }
+
+    /// Whether Helm had deployed it until another revision followed, so that an upgrade can start from it.
     pub fn was_deployed(&self) -> bool {
-        self.status == Status::Superseded && !self.is_replaced
+        self.status == Status::Superseded && !self.is_replaced && !self.has_failed()
+    }
+
+    /// Whether Helm did not complete it, or it was marked as failed, whatever Helm has made of its status since.
+    pub const fn has_failed(&self) -> bool {
+        self.failure.is_some() || self.is_interrupted
+    }
+
+    /// Whether a rollback can restore it: Helm has deployed it, and it was not superseded before it was ready.
+    fn is_good(&self) -> bool {
+        (self.status == Status::Deployed || self.was_deployed())
+            && self.acceptance != Some(Acceptance::Awaited)
     }
 }
 
@@ -152,8 +176,20 @@ impl History {
 
     /// The newest revision that an upgrade can start from: it is deployed, or was until an upgrade replaced it.
     pub fn base(&self) -> Option<&Revision> {
-        let superseded = || self.0.iter().find(|revision| revision.was_deployed());
+        let superseded = || self.since_installation().find(|revision| revision.was_deployed());
         self.deployed().or_else(superseded)
+    }
+
+    /// The newest installation, and what followed, newest first. What was before is uninstalled, although Helm marks only the last
+    /// record as such.
+    fn since_installation(&self) -> impl Iterator<Item = &Revision> {
+        let is_installation = |revision: &Revision| {
+            let attempt = revision.origin.attempt.as_ref();
+            !revision.is_rollback && attempt.is_some_and(|attempt| attempt.action == AttemptAction::Install)
+        };
+        let installation = self.0.iter().position(is_installation);
+        let number = installation.map_or(self.0.len(), |index| index.saturating_add(1));
+        self.0.iter().take(number)
     }
 
     /// The last attempt to deploy something, if the release has not been changed since, except by its remediation.
@@ -190,18 +226,45 @@ impl History {
         }
     }
 
-    /// The newest revision before another one that was deployed, or still is: what a rollback restores. After an upgrade that failed
-    /// early, Helm leaves the revision before in status `deployed`.
+    /// The newest revision before another one that was deployed, or still is, and did not fail: what a rollback restores. After an
+    /// upgrade that failed early, Helm leaves the revision before in status `deployed`.
     pub fn before(&self, number: u64) -> Option<&Revision> {
-        let is_good = |revision: &Revision| revision.status == Status::Deployed || revision.was_deployed();
-        self.0
-            .iter()
-            .find(|revision| revision.number < number && is_good(revision))
+        self.since_installation()
+            .find(|revision| revision.number < number && revision.is_good())
     }
 
-    /// The records that nothing needs: those of replaced revisions. Helm does not limit their number.
-    pub fn unneeded(&self) -> impl Iterator<Item = &Revision> {
+    /// The records of replaced revisions: nothing needs them, and Helm does not limit their number.
+    pub fn replaced(&self) -> impl Iterator<Item = &Revision> {
         self.0.iter().skip(1).filter(|revision| revision.is_replaced)
+    }
+
+    /// The record of a rollback that failed last. It is deleted before the next revision is made: Helm would compare with the revision
+    /// that the rollback was to restore, so that nothing would delete what the failed revision has added.
+    fn failed_rollback(&self) -> Option<&Revision> {
+        self.newest()
+            .filter(|newest| newest.is_rollback && newest.status == Status::Failed)
+    }
+
+    /// The records to delete before the next revision is made, so that at most `kept` stay if failed ones are enough for that: replaced
+    /// revisions, and the oldest ones that failed. Helm keeps all of an installation, and for others deletes the oldest records,
+    /// among them the one that a rollback restores. The last attempt is kept, since it counts the attempts.
+    pub fn unneeded(&self, kept: usize) -> Vec<&Revision> {
+        let failed_rollback = self.failed_rollback().map(|revision| revision.number);
+        let newest = self.newest().map(|revision| revision.number);
+        let last = self.0.iter().find(|revision| !revision.is_rollback);
+        let needed = [newest, last.map(|revision| revision.number)];
+        let is_useless = |revision: &&Revision| {
+            let number = Some(revision.number);
+            number == failed_rollback || (revision.is_replaced && number != newest)
+        };
+        let (mut unneeded, rest) = self.0.iter().partition::<Vec<_>, _>(is_useless);
+        let surplus = rest.len().saturating_sub(kept);
+        let failed = rest
+            .into_iter()
+            .rev()
+            .filter(|revision| revision.has_failed() && !needed.contains(&Some(revision.number)));
+        unneeded.extend(failed.take(surplus));
+        unneeded
     }
 }
 
@@ -258,6 +321,114 @@ mod tests {
             assert_eq!(next(AttemptAction::Upgrade, true), expected, "{revisions:?}");
             assert_eq!(next(AttemptAction::Install, true), 1, "{revisions:?}");
             assert_eq!(next(AttemptAction::Upgrade, false), 1, "{revisions:?}");
+        }
+    }
+
+    /// Helm supersedes whatever was before: what was broken, and what a new version came for while it was awaited.
+    #[test]
+    fn only_what_was_good_is_restored() {
+        let good = || revision(1, Status::Superseded, "old", 1);
+        let awaited = |status| revision(2, status, "x", 1).labelled(Some(Acceptance::Awaited));
+        let accepted = |status| revision(2, status, "x", 1).labelled(Some(Acceptance::Accepted));
+        let broken = Revision {
+            failure: Some(Failure::NotReady("x".to_owned())),
+            ..revision(2, Status::Superseded, "x", 1)
+        };
+        let interrupted = Revision {
+            is_interrupted: true,
+            ..revision(2, Status::Superseded, "x", 1)
+        };
+        for (second, expected) in [
+            (accepted(Status::Superseded), 2),
+            (accepted(Status::Deployed), 2),
+            // Of an older version, or without a wait.
+            (revision(2, Status::Superseded, "x", 1), 2),
+            (awaited(Status::Superseded), 1),
+            (awaited(Status::Deployed), 1),
+            (broken, 1),
+            (interrupted, 1),
+        ] {
+            let history = History::new(vec![
+                good(),
+                second.clone(),
+                revision(3, Status::Failed, "new", 1),
+            ]);
+            let found = history.before(3).map(|revision| revision.number);
+            assert_eq!(found, Some(expected), "{second:?}");
+        }
+    }
+
+    #[test]
+    fn the_label_of_a_revision_of_others_is_one_of_an_earlier_revision() {
+        let other = fixture::revision(2, Status::Deployed, None);
+        assert_eq!(other.labelled(Some(Acceptance::Awaited)).acceptance, None);
+    }
+
+    #[test]
+    fn failures_count_when_helm_has_superseded_them() {
+        let superseded = Revision {
+            failure: Some(Failure::NotReady("x".to_owned())),
+            ..revision(2, Status::Superseded, "new", 2)
+        };
+        let failed = Revision {
+            is_rollback: true,
+            ..revision(3, Status::Failed, "old", 1)
+        };
+        let history = History::new(vec![
+            revision(1, Status::Superseded, "old", 1),
+            superseded,
+            failed,
+        ]);
+        let next = history.next_attempt("new", AttemptAction::Upgrade, Cause::Change, true);
+        assert_eq!(next.number, 3);
+    }
+
+    /// An upgrade would have to be uninstalled again, and each attempt would be two.
+    #[test]
+    fn nothing_from_before_an_installation_is_a_base() {
+        let attempt = fixture::attempt(AttemptAction::Install, "new", 1);
+        let installation = |status| fixture::revision(3, status, Some(attempt.clone()));
+        let old = || revision(1, Status::Superseded, "old", 1);
+        for (status, expected) in [(Status::Failed, None), (Status::Superseded, Some(3))] {
+            let history = History::new(vec![old(), installation(status)]);
+            assert_eq!(history.base().map(|base| base.number), expected, "{status:?}");
+            assert_eq!(history.before(4).map(|good| good.number), expected, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn room_is_made_by_failed_revisions_and_not_by_good_ones() {
+        let failed = |number| revision(number, Status::Failed, "new", 1);
+        let replaced = |number| Revision {
+            is_replaced: true,
+            ..revision(number, Status::Superseded, "new", 1)
+        };
+        let failed_rollback = |number| Revision {
+            is_rollback: true,
+            ..revision(number, Status::Failed, "old", 1)
+        };
+        let good = || revision(1, Status::Superseded, "old", 1);
+        let numbers = |revisions: Vec<Revision>, kept| {
+            let history = History::new(revisions);
+            let unneeded = history.unneeded(kept);
+            unneeded.iter().map(|one| one.number).collect::<Vec<_>>()
+        };
+        for (revisions, kept, expected) in [
+            (vec![], 0, vec![]),
+            (vec![good(), failed(2), failed(3), failed(4)], 4, vec![]),
+            (vec![good(), failed(2), failed(3), failed(4)], 3, vec![2]),
+            (vec![good(), failed(2), failed(3), failed(4)], 1, vec![2, 3]),
+            (vec![replaced(1), replaced(2)], 5, vec![1]),
+            // It counts the attempts.
+            (vec![good(), failed(2), rollback(3)], 1, vec![]),
+            (vec![good(), failed(2), failed_rollback(3)], 5, vec![3]),
+            (
+                vec![good(), failed(2), failed(3), failed_rollback(4)],
+                2,
+                vec![4, 2],
+            ),
+        ] {
+            assert_eq!(numbers(revisions.clone(), kept), expected, "{revisions:?} {kept}");
         }
     }
 }

@@ -28,3 +28,5 @@ pub const ATTEMPT: &str = "helmops.fleet.cattle.io/attempt";
 /// Label of the records of a release: what happens with it when its BundleDeployment is gone, an
 /// [`OnDelete`](crate::record::OnDelete). Fleet has none.
 pub const ON_DELETE: &str = "helmops.fleet.cattle.io/on-delete";
+/// Label of the record of a revision: its [`Acceptance`](crate::record::Acceptance). Fleet has none.
+pub const ACCEPTANCE: &str = "helmops.fleet.cattle.io/acceptance";

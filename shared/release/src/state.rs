@@ -119,16 +119,22 @@ impl ReleaseState {
             Status::Deployed if is_wanted(wanted, newest) => Self::Current {
                 revision: newest.number,
             },
+            // A rollback of it has failed, and its record was deleted.
+            Status::Superseded if newest.has_failed() => Self::Failed(failed(wanted, newest, history)),
             // Helm upgrades from a superseded revision as well.
             Status::Deployed | Status::Superseded => Self::Outdated {
                 revision: newest.number,
             },
-            Status::Failed | Status::Unknown => Self::Failed(Failed {
-                revision: newest.number,
-                has_base: history.base().is_some(),
-                is_same_input: newest.origin.deployment_id() == Some(wanted.deployment_id),
-            }),
+            Status::Failed | Status::Unknown => Self::Failed(failed(wanted, newest, history)),
         }
+    }
+}
+
+fn failed(wanted: &Wanted<'_>, newest: &Revision, history: &History) -> Failed {
+    Failed {
+        revision: newest.number,
+        has_base: history.base().is_some(),
+        is_same_input: newest.origin.deployment_id() == Some(wanted.deployment_id),
     }
 }
 

@@ -153,7 +153,7 @@ async fn an_uninstalled_release_with_a_history_is_installed_again() {
         );
         // What the reconciliation does after each installation.
         let history = records.current_history(&release).await.unwrap();
-        for replaced in history.unneeded() {
+        for replaced in history.replaced() {
             records
                 .delete(&release, replaced.number, replaced.status)
                 .await

@@ -8,6 +8,8 @@ use super::{Record, Status};
 const INTERRUPTED: &str = "The agent stopped while the release was in status ";
 /// What Helm writes when the agent has stopped it.
 const STOPPED: &str = "context canceled";
+/// How Helm's descriptions of errors start: of installations, upgrades and rollbacks.
+const ACTIONS_OF_HELM: [&str; 3] = ["Release", "Upgrade", "Rollback"];
 const NOT_READY: &str = "not ready: ";
 const TEST_FAILED: &str = "test failed: ";
 const REMEDIATED: &str = "uninstalled after a failure: ";
@@ -30,24 +32,25 @@ impl Failure {
     pub fn of(record: &Record) -> Option<Self> {
         let text = &*record.info.description;
         match record.info.status {
-            Status::Failed => {
-                let marked = |mark| text.strip_prefix(mark).map(ToOwned::to_owned);
-                if text.starts_with(INTERRUPTED) || text.ends_with(STOPPED) {
-                    None
-                } else if let Some(cause) = marked(NOT_READY) {
-                    Some(Self::NotReady(cause))
-                } else if let Some(cause) = marked(TEST_FAILED) {
-                    Some(Self::Test(cause))
-                } else {
-                    Some(Self::Helm(text.to_owned()))
-                }
-            }
+            Status::Failed if is_interrupted(text) => None,
+            Status::Failed => Some(Self::marked(text).unwrap_or_else(|| Self::Helm(text.to_owned()))),
+            // Helm supersedes what failed too: when the rollback of it fails, or with the next upgrade. The description stays.
+            Status::Superseded if is_interrupted(text) => None,
+            Status::Superseded if is_of_helm(text) => Some(Self::Helm(text.to_owned())),
+            Status::Superseded => Self::marked(text),
             Status::Uninstalled => {
                 let cause = text.strip_prefix(REMEDIATED)?;
                 Some(Self::Uninstalled(cause.to_owned()))
             }
             _ => None,
         }
+    }
+
+    /// A failure that the agent has found.
+    fn marked(text: &str) -> Option<Self> {
+        let marked = |mark| text.strip_prefix(mark).map(ToOwned::to_owned);
+        let not_ready = || marked(NOT_READY).map(Self::NotReady);
+        not_ready().or_else(|| marked(TEST_FAILED).map(Self::Test))
     }
 
     /// The description of the record.
@@ -67,6 +70,19 @@ impl Failure {
             failure => failure.description(),
         }
     }
+}
+
+/// Whether a description shows that Helm was stopped or killed.
+pub fn is_interrupted(text: &str) -> bool {
+    text.starts_with(INTERRUPTED) || (text.ends_with(STOPPED) && is_of_helm(text))
+}
+
+/// Whether Helm has written a description because of an error.
+fn is_of_helm(text: &str) -> bool {
+    let rest = ACTIONS_OF_HELM
+        .iter()
+        .find_map(|action| text.strip_prefix(action)?.strip_prefix(" \""));
+    rest.is_some_and(|rest| rest.contains("\" failed: "))
 }
 
 /// The description of a record whose Helm was killed.
@@ -108,6 +124,34 @@ mod tests {
             "Upgrade \"web\" failed: pre-upgrade hooks failed: context canceled",
         ] {
             assert_eq!(Failure::of(&record(Status::Failed, text)), None, "{text}");
+        }
+    }
+
+    /// Helm does so when a rollback fails, and when an upgrade follows what the agent has marked as failed.
+    #[test]
+    fn a_failure_stays_one_when_helm_supersedes_its_record() {
+        let cause = || "Deployment shop/web: 0 of 1 replicas are available".to_owned();
+        let helm = |action: &str| Failure::Helm(format!("{action} \"web\" failed: no such host"));
+        for failure in [
+            helm("Release"),
+            helm("Upgrade"),
+            helm("Rollback"),
+            Failure::NotReady(cause()),
+            Failure::Test(cause()),
+        ] {
+            let superseded = record(Status::Superseded, &failure.description());
+            assert_eq!(Failure::of(&superseded), Some(failure));
+        }
+        for text in [
+            "Install complete",
+            "Upgrade complete",
+            "Rollback to 1",
+            "Upgrade to deployment :1, because of a change, attempt 2",
+            "Release the new \"web\"",
+            &*interrupted(Status::PendingUpgrade),
+            "Upgrade \"web\" failed: context canceled",
+        ] {
+            assert_eq!(Failure::of(&record(Status::Superseded, text)), None, "{text}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! `Secret.data.release` is Base64 of a gzip stream with JSON, besides the Base64 of the Secret itself. A [`Record`] has the
 //! fields that the agent reads, and keeps all others, so that it can be written again.
 
+mod acceptance;
 mod attempt;
 mod failure;
 mod hook;
@@ -22,8 +23,9 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 pub use self::{
+    acceptance::Acceptance,
     attempt::{Attempt, AttemptAction, Cause},
-    failure::{Failure, interrupted},
+    failure::{Failure, interrupted, is_interrupted},
     hook::{Hook, HookPhase, HookRun, TEST_EVENT},
     on_delete::{OnDelete, OnDeletePolicy},
     status::Status,

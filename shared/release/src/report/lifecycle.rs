@@ -157,13 +157,18 @@ fn attempt(revision: &Revision) -> ReleaseAttempt {
         None => AttemptAction::Upgrade.as_str(),
     };
     let message = revision.failure.as_ref().map(Failure::cause);
+    // Helm supersedes what failed too.
+    let outcome = match revision.status {
+        Status::Superseded if revision.has_failed() => Status::Failed,
+        status => status,
+    };
     ReleaseAttempt {
         revision: i64::try_from(revision.number).unwrap_or(i64::MAX),
         action: action.to_owned(),
         chart: revision.chart.name.clone(),
         version: revision.chart.version.clone(),
         deployment_id: revision.origin.deployment_id().unwrap_or_default().to_owned(),
-        outcome: revision.status.to_string(),
+        outcome: outcome.to_string(),
         time: revision.made_at.map(timestamp).unwrap_or_default(),
         message: cut(message.unwrap_or_default(), MAX_ATTEMPT_MESSAGE),
     }

@@ -10,12 +10,12 @@ use crate::harness::message;
 use super::{spec, state, until_state};
 
 /// A Deployment that never gets a pod: there are no nodes.
-const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: late}\nspec:\n  selector: {matchLabels: {app: late}}\n  template:\n    metadata: {labels: {app: late}}\n    spec: {containers: [{name: a, image: a}]}\n";
+pub const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: late}\nspec:\n  selector: {matchLabels: {app: late}}\n  template:\n    metadata: {labels: {app: late}}\n    spec: {containers: [{name: a, image: a}]}\n";
 /// A Pod that no node runs.
-const POD: &str =
+pub const POD: &str =
     "apiVersion: v1\nkind: Pod\nmetadata: {name: late}\nspec: {containers: [{name: a, image: a}]}\n";
 /// A Service with a port that the API server rejects.
-const INVALID: &str =
+pub const INVALID: &str =
     "apiVersion: v1\nkind: Service\nmetadata: {name: invalid}\nspec: {ports: [{port: 100000}]}\n";
 
 fn history(found: &Value) -> Vec<String> {

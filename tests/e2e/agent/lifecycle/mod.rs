@@ -5,6 +5,7 @@ mod events;
 mod examples;
 mod flux;
 mod options;
+mod restored;
 mod rollout;
 mod testing;
 

@@ -19,6 +19,8 @@ const ATTEMPT: i64 = 10;
 struct Release {
     revisions: Vec<Revision>,
     policy: Policy,
+    /// Until then, in seconds, rollbacks fail.
+    rollbacks_fail_until: i64,
     now: i64,
     attempts: u32,
     remediations: u32,
@@ -30,6 +32,7 @@ impl Release {
         let mut release = Self {
             revisions: Vec::new(),
             policy,
+            rollbacks_fail_until: 0,
             now: 0,
             attempts: 0,
             remediations: 0,
@@ -51,18 +54,37 @@ impl Release {
             changed_at: time,
             ..fixture::revision(next, status, Some(attempt))
         });
-        self.prune();
     }
 
-    /// As Helm does: the oldest revisions are deleted, but not the deployed one.
+    /// As Helm does before an upgrade or a rollback, but not before an installation: the oldest revisions are deleted, except for the
+    /// deployed one.
     fn prune(&mut self) {
-        let limit = usize::try_from(self.policy.history).unwrap();
-        while self.revisions.len() > limit {
-            let last = self.revisions.len() - 1;
-            let oldest = self.revisions.iter().enumerate();
-            let mut oldest = oldest.filter(|(index, one)| *index < last && one.status != Status::Deployed);
-            let Some((index, _)) = oldest.next() else { return };
+        while self.revisions.len() >= self.limit() {
+            let mut oldest = self.revisions.iter();
+            let Some(index) = oldest.position(|one| one.status != Status::Deployed) else {
+                return;
+            };
             self.revisions.remove(index);
+        }
+    }
+
+    fn limit(&self) -> usize {
+        usize::try_from(self.policy.history).unwrap()
+    }
+
+    /// As the agent does before each of them.
+    fn make_room(&mut self) {
+        let history = History::new(self.revisions.clone());
+        for unneeded in history.unneeded(self.limit() - 1) {
+            self.revisions.retain(|one| one.number != unneeded.number);
+        }
+    }
+
+    fn supersede_deployed(&mut self) {
+        for revision in &mut self.revisions {
+            if revision.status == Status::Deployed {
+                revision.status = Status::Superseded;
+            }
         }
     }
 
@@ -70,14 +92,37 @@ impl Release {
     fn attempt(&mut self, action: AttemptAction, number: u32) {
         self.attempts += 1;
         self.now += ATTEMPT;
-        for revision in &mut self.revisions {
-            if revision.status == Status::Deployed {
-                revision.status = Status::Superseded;
-            } else if action == AttemptAction::Install {
-                revision.is_replaced = true;
+        self.make_room();
+        let has_deployed = self.revisions.iter().any(|one| one.status == Status::Deployed);
+        match (action, self.revisions.last_mut()) {
+            (AttemptAction::Install, Some(last)) if last.status != Status::Failed => {
+                last.status = Status::Superseded;
+                last.is_replaced = true;
+                last.failure = None;
             }
+            (AttemptAction::Upgrade, Some(last)) if !has_deployed => last.status = Status::Superseded,
+            _ => {}
+        }
+        if action == AttemptAction::Upgrade {
+            self.prune();
+            self.supersede_deployed();
         }
         self.add(Status::Failed, ID, action, number, false);
+    }
+
+    fn roll_back(&mut self) {
+        self.make_room();
+        self.prune();
+        self.now += ATTEMPT;
+        let is_failing = self.now < self.rollbacks_fail_until;
+        let status = if is_failing {
+            self.revisions.last_mut().unwrap().status = Status::Superseded;
+            Status::Failed
+        } else {
+            self.supersede_deployed();
+            Status::Deployed
+        };
+        self.add(status, ":old", AttemptAction::Install, 1, true);
     }
 
     fn turn(&mut self) {
@@ -113,7 +158,7 @@ impl Release {
                     self.revisions.iter().any(|one| one.number == to),
                     "{to} does not exist"
                 );
-                self.add(Status::Deployed, ":old", AttemptAction::Install, 1, true);
+                self.roll_back();
             }
             Step::Uninstall { failed, .. } => {
                 self.remediations += 1;
@@ -192,6 +237,35 @@ fn nothing_loops_and_nothing_is_given_up_whatever_the_policy_is() {
                 assert!(release.remediations <= release.attempts, "{case}");
             }
         }
+    }
+}
+
+/// Helm supersedes what a failed rollback was to replace, and each rollback and each attempt makes a record.
+#[test]
+fn failing_rollbacks_never_lose_what_was_deployed() {
+    for history in 3..6 {
+        let policy = policy(Remediation::None, Remediation::Rollback, 3, true, history);
+        let mut release = Release::new(policy, true);
+        release.rollbacks_fail_until = DAY / 2;
+        for _ in 0..10_000 {
+            if release.now >= DAY {
+                break;
+            }
+            release.turn();
+            let mut all = release.revisions.iter();
+            assert!(
+                all.any(|one| one.origin.deployment_id() == Some(":old") && !one.has_failed()),
+                "{:?}",
+                release.revisions
+            );
+        }
+        assert!(
+            (20..=28).contains(&release.attempts),
+            "{} attempts",
+            release.attempts
+        );
+        let newest = release.revisions.last().unwrap();
+        assert_eq!((newest.status, newest.is_rollback), (Status::Deployed, true));
     }
 }
 
