@@ -205,9 +205,13 @@ impl Alerts<'_> {
 
     /// Drops a message that repeats others after it was delivered: one that was not is sent again after the backoff.
     fn refreshed(&self, key: &AlertKey, message: &Message) {
-        if let Some(memory) = lock(&self.context.memories).get_mut(key) {
-            let is_delivered = |next: &mut Message| message.is_about_all_of(next);
-            memory.refresh.pop_front_if(is_delivered);
+        if let Some(memory) = lock(&self.context.memories).get_mut(key)
+            && memory
+                .refresh
+                .front()
+                .is_some_and(|next| message.is_about_all_of(next))
+        {
+            memory.refresh.pop_front();
         }
     }
 
