@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use helmops_release::{marks, record::Acceptance};
+use helmops_release::marks;
 
 use super::{
     plugin,
@@ -108,7 +108,7 @@ impl Arguments {
         // Without values, Helm takes those of the previous revision.
         self.text("--reset-values");
         self.flag("--history-max", upgrade.max_history.to_string());
-        if !upgrade.deploy.is_awaited {
+        if upgrade.deploy.acceptance.is_none() {
             // Helm passes labels on, except for this value.
             self.flag("--labels", format!("{}=null", marks::ACCEPTANCE));
         }
@@ -178,11 +178,8 @@ impl Arguments {
         if let Some(on_delete) = &deploy.on_delete {
             self.flag("--labels", format!("{}={on_delete}", marks::ON_DELETE));
         }
-        if deploy.is_awaited {
-            self.flag(
-                "--labels",
-                format!("{}={}", marks::ACCEPTANCE, Acceptance::Awaited),
-            );
+        if let Some(acceptance) = deploy.acceptance {
+            self.flag("--labels", format!("{}={acceptance}", marks::ACCEPTANCE));
         }
         // It costs half of the time, and validates nothing that the API server does not.
         self.text("--disable-openapi-validation");
@@ -226,7 +223,7 @@ mod tests {
         chart_metadata::Origin,
         names::ReleaseKey,
         post_render::PostRender,
-        record::{OnDelete, TestFilters},
+        record::{Acceptance, OnDelete, TestFilters},
         scopes::Scopes,
     };
 
@@ -257,7 +254,7 @@ mod tests {
             description: String::new(),
             skips_crds: false,
             on_delete: None,
-            is_awaited: false,
+            acceptance: None,
         }
     }
 
@@ -342,7 +339,7 @@ mod tests {
                 keep_history: true,
                 ..OnDelete::default()
             });
-            install.deploy.is_awaited = true;
+            install.deploy.acceptance = Some(Acceptance::Awaited);
         });
         let flags = " --enable-dns --skip-schema-validation --post-renderer=helmops --description=--a b \
             --labels=helmops.fleet.cattle.io/on-delete=Uninstall.keepHistory \
@@ -352,10 +349,10 @@ mod tests {
 
     #[test]
     fn an_upgrade() {
-        let upgrade = |apply, is_awaited| {
+        let upgrade = |apply, acceptance| {
             let upgrade = Upgrade {
                 deploy: Deploy {
-                    is_awaited,
+                    acceptance,
                     ..deploy()
                 },
                 apply,
@@ -375,10 +372,10 @@ mod tests {
                 "upgrade web /run/chart.tgz{DEPLOY}{flags} --take-ownership --reset-values --history-max=3 \
                  --labels=helmops.fleet.cattle.io/acceptance=null{END}"
             );
-            assert_eq!(upgrade(apply, false), expected);
+            assert_eq!(upgrade(apply, None), expected);
         }
         // Each upgrade sets or removes the label, or it would be that of the revision before.
-        let awaited = upgrade(Apply::Server, true);
+        let awaited = upgrade(Apply::Server, Some(Acceptance::Awaited));
         assert!(
             awaited.contains("/acceptance=Awaited") && !awaited.contains("=null"),
             "{awaited}"

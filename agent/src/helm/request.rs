@@ -7,7 +7,7 @@ use helmops_release::{
     chart_metadata::Origin,
     names::ReleaseKey,
     post_render::PostRender,
-    record::{OnDelete, TestFilters},
+    record::{Acceptance, OnDelete, TestFilters},
 };
 
 /// Helm 4 gives up on a hook after 30 seconds by default, Helm 3 never did. This is between the two, unless the options have a
@@ -123,8 +123,8 @@ pub struct Deploy {
     pub skips_crds: bool,
     /// What happens with the release when its BundleDeployment is gone. `None` leaves what its records have.
     pub on_delete: Option<OnDelete>,
-    /// Whether the revision has to become ready, or to pass tests, before it is accepted. Otherwise it gets no label.
-    pub is_awaited: bool,
+    /// What the label of the revision says: awaited if it has to become ready, or to pass tests. Without either it gets none.
+    pub acceptance: Option<Acceptance>,
 }
 
 /// How objects are applied.

@@ -2,7 +2,11 @@
 
 use helmops_api::BundleDeploymentOptions;
 use helmops_release::{
-    chart_metadata::Origin, history::History, post_render::PostRender, record::Attempt, scopes::Scopes,
+    chart_metadata::Origin,
+    history::History,
+    post_render::PostRender,
+    record::{Acceptance, Attempt},
+    scopes::Scopes,
 };
 use helmops_trace::in_span;
 use kube::Client;
@@ -203,6 +207,7 @@ impl Deployment<'_> {
             Identity::ServiceAccount { .. } => options.service_account.clone(),
             Identity::Agent => String::new(),
         };
+        let is_awaited = self.policy.wait.is_some() || self.policy.test.is_some();
         Ok(Deploy {
             archive: chart.path().to_owned(),
             origin: Origin {
@@ -228,7 +233,7 @@ impl Deployment<'_> {
             skips_schema: settings.skips_schema,
             description: attempt.to_string(),
             skips_crds: false,
-            is_awaited: self.policy.wait.is_some() || self.policy.test.is_some(),
+            acceptance: is_awaited.then_some(Acceptance::Awaited),
             on_delete: Some(self.policy.on_delete).filter(|on_delete| !on_delete.is_default()),
         })
     }

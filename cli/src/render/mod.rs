@@ -110,7 +110,7 @@ pub async fn render(
         description: String::new(),
         skips_crds: true,
         on_delete: None,
-        is_awaited: false,
+        acceptance: None,
     };
     let request = Request {
         release: rendered.release.clone(),

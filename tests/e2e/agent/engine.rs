@@ -205,7 +205,7 @@ pub fn deploy(archive: &Path) -> Deploy {
         description: String::new(),
         skips_crds: false,
         on_delete: None,
-        is_awaited: false,
+        acceptance: None,
     }
 }
 
