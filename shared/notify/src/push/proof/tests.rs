@@ -235,6 +235,20 @@ fn generic_hmac_accepts_no_sha1_and_checks_the_time() {
         verified(&[("X-Helmops-Timestamp", &max)]),
         Err(ProofError::Expired)
     );
+    // The signature is that of a body too.
+    for time in [NOW.to_string(), format!("+{NOW}"), "-1".to_owned()] {
+        let body = [time.as_bytes(), b".", BODY].concat();
+        let signed = signature("sha256", &sign(hmac::HMAC_SHA256, &body));
+        assert_eq!(
+            verified_bytes(
+                ReceiverType::GenericHmac,
+                &[("X-Signature", signed.as_bytes())],
+                &body
+            ),
+            Err(ProofError::Missing("X-Helmops-Timestamp")),
+            "{time}"
+        );
+    }
 }
 
 #[test]
@@ -277,7 +291,7 @@ proptest! {
         let at = at.index(body.len());
         body[at] = byte;
         let signature = format!("sha256={}", sign(hmac::HMAC_SHA256, BODY));
-        let proof = verified_bytes(ReceiverType::GenericHmac, &[("X-Signature", signature.as_bytes())], &body);
+        let proof = verified_bytes(ReceiverType::GenericHmac, &[("X-Signature", signed.as_bytes())], &body);
         prop_assert_eq!(proof.is_ok(), body == BODY);
     }
 }
