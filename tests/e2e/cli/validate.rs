@@ -155,3 +155,62 @@ async fn the_shipped_examples_are_valid() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
     }
 }
+
+#[tokio::test]
+async fn what_kustomize_builds_is_validated() {
+    let kubectl = suite().await.bed.tools.kubectl();
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "web.yaml",
+        "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata: {name: web}\nspec:\n  helm: {repo: 'https://h', chart: c, \
+         version: 1.2.3}\n  targets: [{clusterSelector: {}}]\n",
+    );
+    let patch = |version: &str| {
+        let text = format!(
+            "namespace: team\nresources: [web.yaml]\npatches:\n- patch: |\n    apiVersion: fleet.cattle.io/v1alpha1\n    kind: HelmOp\n    \
+             metadata: {{name: web}}\n    spec: {{helm: {{version: {version}}}}}\n"
+        );
+        write("kustomization.yaml", &text);
+    };
+    for (version, code, expected) in [
+        ("2.0.0", 0, "1 of 1 HelmOp valid"),
+        ("foo", 1, "error[InvalidVersion]: spec.helm.version"),
+    ] {
+        patch(version);
+        let mut build = Command::new(&kubectl);
+        build.arg("kustomize").arg(folder.path());
+        let built = command::run(build, "", Duration::from_mins(1)).await.unwrap();
+        let built = built.ok().unwrap();
+        let output = validate(&kubectl, &["-n", "team", "-"], &built).await;
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert!(output.stdout.contains(expected), "{output:?}");
+    }
+}
+
+#[tokio::test]
+async fn commands_without_a_cluster_run_as_a_plugin() {
+    let kubectl = suite().await.bed.tools.kubectl();
+    let plugin = binary("kubectl-helmop").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man").display().to_string();
+    for (arguments, expected) in [
+        (&["explain", "InvalidVersion"][..], "What to do:"),
+        (&["completion", "bash"], "complete -F"),
+        (&["completion", "kubectl"], "#!/usr/bin/env bash"),
+        (&["man", &pages], ""),
+    ] {
+        let mut command = Command::new(&kubectl);
+        command
+            .arg("helmop")
+            .args(arguments)
+            .env_clear()
+            .env("PATH", plugin.parent().unwrap())
+            .env("HOME", folder.path());
+        let output = command::run(command, "", Duration::from_mins(1)).await.unwrap();
+        let printed = output.ok().unwrap();
+        assert!(printed.contains(expected), "{arguments:?}: {printed}");
+    }
+    let page = std::fs::read_to_string(folder.path().join("man/kubectl-helmop-validate.1")).unwrap();
+    assert!(page.contains("\\-\\-exclude"), "{page}");
+}
