@@ -32,10 +32,9 @@ impl Failure {
     pub fn of(record: &Record) -> Option<Self> {
         let text = &*record.info.description;
         match record.info.status {
-            Status::Failed if is_interrupted(text) => None,
+            Status::Failed | Status::Superseded if is_interrupted(text) => None,
             Status::Failed => Some(Self::marked(text).unwrap_or_else(|| Self::Helm(text.to_owned()))),
             // Helm supersedes what failed too: when the rollback of it fails, or with the next upgrade. The description stays.
-            Status::Superseded if is_interrupted(text) => None,
             Status::Superseded if is_of_helm(text) => Some(Self::Helm(text.to_owned())),
             Status::Superseded => Self::marked(text),
             Status::Uninstalled => {
