@@ -146,10 +146,16 @@ impl Reconciler for BundleDeployments<'_> {
             let mut phase = phase(&work, &result, installed, monitored, watched);
             if let (Phase::Over, Ok(deployed), true) = (&phase, &result, installed.is_marked()) {
                 watched.was_ready = true;
-                tests = work.test(deployed, &mut known.tested).await?;
-                phase = tested(&work, deployed, tests.as_ref());
-                if matches!(phase, Phase::Over) && tests != Some(TestResult::Pending) {
-                    work.accept(deployed, watched).await?;
+                match work.test(deployed, &mut known.tested).await {
+                    Ok(ended) => {
+                        tests = ended;
+                        phase = tested(&work, deployed, tests.as_ref());
+                        if matches!(phase, Phase::Over) && tests != Some(TestResult::Pending) {
+                            work.accept(deployed, watched).await?;
+                        }
+                    }
+                    // They could not run: that is no result of theirs, but has to be reported.
+                    Err(error) => result = Err(error),
                 }
             }
             match phase {
@@ -260,11 +266,26 @@ fn requests(deployment: &BundleDeployment) -> Option<&Requests> {
     deployment.spec.lifecycle.as_ref()?.requests.as_ref()
 }
 
-/// The requests that were handled already.
+/// The requests that were handled already, as this process or the status shows it. Neither alone does: the status may not be written
+/// yet, and while another replica was the leader, this one handled nothing.
 fn handled(deployment: &BundleDeployment, known: &Known) -> Requests {
     let reported = deployment.status.lifecycle.as_ref();
     let reported = reported.and_then(|lifecycle| lifecycle.handled.as_ref());
-    known.handled.as_ref().or(reported).cloned().unwrap_or_default()
+    let requested = requests(deployment);
+    let either = |token: fn(&Requests) -> &String| {
+        let mut handled = [known.handled.as_ref(), reported]
+            .into_iter()
+            .flatten()
+            .map(token);
+        let same = handled.find(|handled| Some(*handled) == requested.map(token));
+        same.cloned().unwrap_or_default()
+    };
+    Requests {
+        reconcile: either(|requests| &requests.reconcile),
+        force: either(|requests| &requests.force),
+        reset: either(|requests| &requests.reset),
+        ..Requests::default()
+    }
 }
 
 /// Whether requests had their effect: nothing that the deployment needs was missing.
@@ -485,6 +506,35 @@ mod tests {
     use kube::runtime::reflector::ObjectRef;
 
     use super::*;
+
+    #[test]
+    fn a_request_is_handled_if_this_process_or_the_status_shows_it() {
+        let force = |token: &str| Requests {
+            force: token.to_owned(),
+            ..Requests::default()
+        };
+        let lifecycle = |token| helmops_api::Lifecycle {
+            requests: Some(force(token)),
+            ..helmops_api::Lifecycle::default()
+        };
+        let mut deployment = BundleDeployment::default();
+        deployment.spec.lifecycle = Some(Box::new(lifecycle("2")));
+        for (own, reported, expected) in [
+            ("", "", ""),
+            ("2", "1", "2"),
+            // Another replica was the leader meanwhile.
+            ("1", "2", "2"),
+            ("1", "1", ""),
+        ] {
+            let known = Known {
+                handled: Some(force(own)),
+                ..Known::default()
+            };
+            let status = deployment.status.lifecycle.get_or_insert_default();
+            status.handled = Some(force(reported));
+            assert_eq!(handled(&deployment, &known).force, expected, "{own} {reported}");
+        }
+    }
 
     #[test]
     fn attempts_that_only_fail_after_a_wait_are_retried_more_and_more_slowly() {
