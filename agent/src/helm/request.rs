@@ -104,7 +104,6 @@ impl Action {
 
 /// A chart, its values, and how it is rendered.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Deploy {
     /// The archive of the chart (`.tgz`), as it was fetched.
     pub archive: PathBuf,

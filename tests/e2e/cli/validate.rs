@@ -180,9 +180,9 @@ async fn what_kustomize_builds_is_validated() {
         patch(version);
         let mut build = Command::new(&kubectl);
         build.arg("kustomize").arg(folder.path());
-        let built = command::run(build, "", Duration::from_mins(1)).await.unwrap();
-        let built = built.ok().unwrap();
-        let output = validate(&kubectl, &["-n", "team", "-"], &built).await;
+        let printed = command::run(build, "", Duration::from_mins(1)).await.unwrap();
+        let printed = printed.ok().unwrap();
+        let output = validate(&kubectl, &["-n", "team", "-"], &printed).await;
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         assert!(output.stdout.contains(expected), "{output:?}");
     }
