@@ -194,7 +194,13 @@ fn is_newest(history: &History, failed: FailedAttempt<'_>) -> bool {
 
 /// When the next attempt is due. A record without a time is one of long ago.
 fn due(failed: FailedAttempt<'_>, delay: Duration) -> Timestamp {
-    let failed_at = failed.revision.changed_at.unwrap_or(Timestamp::UNIX_EPOCH);
+    let revision = failed.revision;
+    let failed_at = match revision.status {
+        // Helm supersedes it with each rollback that fails: these must not postpone the next attempt.
+        Status::Superseded => revision.made_at,
+        _ => revision.changed_at,
+    };
+    let failed_at = failed_at.unwrap_or(Timestamp::UNIX_EPOCH);
     let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
     failed_at.saturating_add(delay).unwrap_or(Timestamp::MAX)
 }

@@ -116,7 +116,9 @@ impl Release {
         self.now += ATTEMPT;
         let is_failing = self.now < self.rollbacks_fail_until;
         let status = if is_failing {
-            self.revisions.last_mut().unwrap().status = Status::Superseded;
+            let last = self.revisions.last_mut().unwrap();
+            last.status = Status::Superseded;
+            last.changed_at = Timestamp::from_second(self.now).ok();
             Status::Failed
         } else {
             self.supersede_deployed();
