@@ -220,6 +220,8 @@ async fn an_outage_is_one_message_and_each_new_version_one_with_severity_info() 
     })
     .await
     .unwrap();
+    // Each Alert has a window of its own, in which a failure that ends is no message.
+    infos.until(3).await.unwrap();
     fixture.statuses(&names, &ready("1.1.0")).await;
     infos.until(4).await.unwrap();
     assert!(errors.received().len() <= 12, "{}", errors.received().len());
