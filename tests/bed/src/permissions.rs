@@ -107,10 +107,15 @@ pub fn findings(granted: &BTreeSet<GrantedPermission>, used: &BTreeSet<UsedPermi
     };
     // A test may remove permissions, so a forbidden request is a problem only if no manifest grants it. Agents with all permissions
     // may impersonate without a role of their own.
-    let is_granted = |used: &&UsedPermission| {
-        let to =
-            |one: &GrantedPermission| one.is_of(&used.account) && one.permission.covers(&used.permission);
-        granted.iter().any(to)
+    let is_granted = |missing: &&UsedPermission| {
+        let to = |one: &GrantedPermission| {
+            one.is_of(&missing.account) && one.permission.covers(&missing.permission)
+        };
+        // On its own cluster an agent has the roles that a user, or a test, binds to it.
+        let was_allowed = |one: &UsedPermission| {
+            one.role.is_some() && one.account == missing.account && one.permission == missing.permission
+        };
+        granted.iter().any(to) || (missing.account == AGENT && used.iter().any(was_allowed))
     };
     let unused = granted.iter().filter(|one| !is_used(one));
     let missing = used
@@ -449,6 +454,26 @@ mod tests {
             last,
             "web needs the permission delete secrets \"tls\", which none of its roles grants"
         );
+    }
+
+    /// A test may grant an agent later what it lacks at first.
+    #[test]
+    fn an_agent_has_roles_that_are_not_in_the_manifests() {
+        let used = |account: &str, role: Option<&str>| UsedPermission {
+            account: account.to_owned(),
+            permission: Permission {
+                verb: "delete".to_owned(),
+                resource: "namespaces".to_owned(),
+                group: String::new(),
+                name: None,
+            },
+            role: role.map(str::to_owned),
+        };
+        let problems = |used: [UsedPermission; 2]| findings(&BTreeSet::new(), &BTreeSet::from(used)).len();
+        let role = Some("ClusterRole a");
+        assert_eq!(problems([used(AGENT, None), used(AGENT, role)]), 0);
+        assert_eq!(problems([used(AGENT, None), used("web", role)]), 1);
+        assert_eq!(problems([used("web", None), used("web", role)]), 1);
     }
 
     #[test]
