@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use helmops_api::BundleDeployment;
 use helmops_core::targeting::copies::{self, CopyKind, UnsupportedKind};
 use helmops_release::{marks, report::Blocked};
-use helmops_runtime::client::{ApiError, CallError, bounded};
+use helmops_runtime::{
+    client::{ApiError, CallError, bounded},
+    writes::delete_exactly,
+};
 use k8s_openapi::{
     Metadata, NamespaceResourceScope,
     api::core::v1::{ConfigMap, Secret},
@@ -15,13 +18,13 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use self::change::{Change, MANAGER};
-use super::namespace::create_namespace;
+use self::change::Change;
+use super::{MANAGER, namespace::create_namespace};
 use crate::error::{AgentError, Lacking};
 
 /// The label of copies: the name of their BundleDeployment. It is Fleet's.
@@ -167,12 +170,8 @@ async fn end_of_kind<K: Copied>(
                     .map(drop),
             ),
             EndOfCopy::Keep => {
-                let params = PatchParams {
-                    field_manager: Some(MANAGER.to_owned()),
-                    ..PatchParams::default()
-                };
                 let keep = json!({ "metadata": { "annotations": { marks::RESOURCE_POLICY: marks::KEEP } } });
-                let kept = bounded(api.patch_metadata(&name, &params, &Patch::Merge(keep))).await;
+                let kept = bounded(api.patch_metadata(&name, &MANAGER.patch(), &Patch::Merge(keep))).await;
                 ("mark", kept.map(drop))
             }
         };
@@ -254,7 +253,7 @@ impl Copy<'_> {
         let existing = bounded(target.get_opt(self.name)).await;
         match existing.map_err(CallError::of("read", &object))? {
             None => {
-                let created = bounded(target.create(&created(), &desired)).await;
+                let created = bounded(target.create(&MANAGER.post(), &desired)).await;
                 created.map_err(CallError::of("create", &object))?;
                 Ok(false)
             }
@@ -280,11 +279,7 @@ impl Copy<'_> {
         let (from, to) = values.map_err(CallError::of("compare", &object))?;
         let change = Change::of(&from, &to);
         if let Change::Patch { patch, is_content } = &change {
-            let params = PatchParams {
-                field_manager: Some(MANAGER.to_owned()),
-                ..PatchParams::default()
-            };
-            match bounded(target.patch(self.name, &params, &Patch::Merge(patch))).await {
+            match bounded(target.patch(self.name, &MANAGER.patch(), &Patch::Merge(patch))).await {
                 Ok(_) => return Ok(*is_content),
                 // It was made immutable.
                 Err(error) if error.is_invalid() => {}
@@ -294,13 +289,9 @@ impl Copy<'_> {
         if change == Change::None {
             return Ok(false);
         }
-        let params = DeleteParams::default().preconditions(Preconditions {
-            uid: existing.metadata().uid.clone(),
-            resource_version: None,
-        });
-        let deleted = bounded(target.delete(self.name, &params)).await;
+        let deleted = bounded(target.delete(self.name, &delete_exactly(existing))).await;
         deleted.map_err(CallError::of("replace", &object))?;
-        let created = bounded(target.create(&created(), desired)).await;
+        let created = bounded(target.create(&MANAGER.post(), desired)).await;
         created.map_err(CallError::of("create", &object))?;
         Ok(true)
     }
@@ -320,12 +311,5 @@ impl Copy<'_> {
     fn is_own(&self, existing: &ObjectMeta) -> bool {
         let label = existing.labels.as_ref().and_then(|labels| labels.get(LABEL));
         label.is_some_and(|name| name == self.deployment)
-    }
-}
-
-fn created() -> PostParams {
-    PostParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PostParams::default()
     }
 }

@@ -5,6 +5,8 @@ mod identity;
 mod namespace;
 mod values;
 
+use helmops_runtime::writes::FieldManager;
+
 pub use self::{
     copies::{copy, delete_copies, has_copies, keep_copies},
     identity::identity,
@@ -13,3 +15,7 @@ pub use self::{
     },
     values::values,
 };
+
+/// The field manager of the labels and annotations of namespaces, and of copies. It is not that of releases: a chart may contain its
+/// namespace.
+const MANAGER: FieldManager = FieldManager("helmops-agent");

@@ -16,10 +16,9 @@ use kube::{
 };
 use serde_json::json;
 
+use super::MANAGER;
 use crate::error::{AgentError, Lacking};
 
-/// The field manager of labels and annotations of namespaces. It is not that of releases: a chart may contain its namespace.
-const FIELD_MANAGER: &str = "helmops-agent";
 /// Labels that only cluster administrators set.
 const PROTECTED: [&str; 2] = ["kubernetes.io/metadata.name", "pod-security.kubernetes.io/"];
 
@@ -158,7 +157,7 @@ pub async fn apply_metadata(
     let metadata =
         json!({ "name": namespace, "labels": labels, "annotations": options.namespace_annotations });
     let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
-    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let params = PatchParams::apply(MANAGER.0).force();
     let api = Api::<Namespace>::all(deployer.clone());
     let applied = bounded(api.patch_metadata(namespace, &params, &Patch::Apply(object))).await;
     applied.map_err(MetadataError::of("patch"))?;

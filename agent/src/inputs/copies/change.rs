@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-/// The field manager of copies.
-pub const MANAGER: &str = "helmops-agent";
+use crate::inputs::MANAGER;
+
 /// The type of a Secret that has none.
 const OPAQUE: &str = "Opaque";
 /// The fields with content, whose keys are all the agent's.
@@ -94,7 +94,7 @@ fn owned(object: &Value, field: &str) -> Vec<String> {
         .as_array()
         .into_iter()
         .flatten();
-    let own = entries.filter(|entry| at(entry, &["manager"]) == MANAGER);
+    let own = entries.filter(|entry| at(entry, &["manager"]) == MANAGER.0);
     let field = format!("f:{field}");
     let keys = own.flat_map(|entry| keys(at(entry, &["fieldsV1", "f:metadata", &field])));
     keys.filter_map(|key| Some(key.strip_prefix("f:")?.to_owned()))
@@ -114,7 +114,7 @@ mod tests {
             "metadata": {
                 "labels": labels, "annotations": annotations, "finalizers": ["of/others"],
                 "managedFields": [
-                    { "manager": MANAGER, "fieldsV1": { "f:metadata": { "f:annotations": owned, "f:labels": { ".": {} } } } },
+                    { "manager": MANAGER.0, "fieldsV1": { "f:metadata": { "f:annotations": owned, "f:labels": { ".": {} } } } },
                     { "manager": "other", "fieldsV1": { "f:metadata": { "f:annotations": { "f:note": {} } } } },
                 ],
             },
