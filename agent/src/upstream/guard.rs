@@ -4,7 +4,7 @@
 //! objects, and a wrong kubeconfig leads to another cluster. In none of these cases anything may be uninstalled.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -18,6 +18,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
     core::ObjectMeta,
 };
+use serde_json::json;
 use thiserror::Error;
 use tokio::time::Instant;
 
@@ -284,10 +285,15 @@ impl NamespaceGuard {
     }
 
     async fn record(&self, known: &Remembered) -> Result<(), CallError> {
-        let patch = known.patch();
+        let data = known.data();
+        let patch = json!({ "data": data });
         let mut state = ConfigMap::default();
         state.metadata.name = Some(STATE.to_owned());
-        state.data = Some(texts(&patch));
+        state.data = Some(
+            data.into_iter()
+                .filter_map(|(key, text)| Some((key, text?)))
+                .collect(),
+        );
         let created = bounded(self.state().create(&PostParams::default(), &state)).await;
         let written = match created {
             Err(error) if ApiError::exists_already(&error) => {
@@ -328,14 +334,6 @@ fn identity_of<K>(kind: &str, found: Option<MetadataOnly<K>>) -> Option<String> 
     } = (*found?.metadata).clone();
     let uid = uid.filter(|_| deletion_timestamp.is_none())?;
     Some(format!("{kind}/{uid}"))
-}
-
-/// The data of a patch that are no deletions.
-fn texts(patch: &serde_json::Value) -> BTreeMap<String, String> {
-    let data = patch.get("data").and_then(serde_json::Value::as_object);
-    let data = data.into_iter().flatten();
-    data.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-        .collect()
 }
 
 /// Whether it is worth a write: the version changes all the time, and is remembered with each new release.

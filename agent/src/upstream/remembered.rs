@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
 /// The identity of the namespace of the BundleDeployments.
 const NAMESPACE: &str = "deploymentNamespace";
 /// The identity of its ConfigMap with the root certificates.
@@ -62,15 +60,17 @@ impl Remembered {
         }
     }
 
-    /// The data of the ConfigMap, as a merge patch.
-    pub fn patch(&self) -> Value {
-        let Identity { namespace, root_ca } = &self.identity;
-        json!({ "data": {
-            NAMESPACE: namespace.as_ref().or(root_ca.as_ref()),
-            ROOT_CA: namespace.as_ref().and(root_ca.as_ref()),
-            VERSION: self.version.map(|version| version.to_string()),
-            RESTORED: self.restored,
-        } })
+    /// The data of the ConfigMap; `None` for a key that it does not have.
+    pub fn data(&self) -> BTreeMap<String, Option<String>> {
+        let Identity { namespace, root_ca } = self.identity.clone();
+        let of_namespace = namespace.as_ref().and(root_ca.clone());
+        let data = [
+            (NAMESPACE, namespace.or(root_ca)),
+            (ROOT_CA, of_namespace),
+            (VERSION, self.version.map(|version| version.to_string())),
+            (RESTORED, self.restored.clone()),
+        ];
+        data.map(|(key, text)| (key.to_owned(), text)).into()
     }
 
     /// Whether this is the namespace.
@@ -160,11 +160,8 @@ mod tests {
                 .with(&current, Some(7))
                 .with(&Identity::default(), Some(5));
             assert_eq!(known.version, Some(7));
-            let patch = known.patch();
-            let data = patch["data"].as_object().unwrap();
-            let data = data
-                .iter()
-                .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+            let data = known.data().into_iter();
+            let data = data.filter_map(|(key, text)| Some((key, text?)));
             assert_eq!(Remembered::of(&data.collect()), known);
         }
         // It becomes one with the namespace.
