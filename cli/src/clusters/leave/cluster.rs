@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use helmops_api::{BundleDeployment, Cluster, MetadataOnly, NamespacedName, labels::LEAVE_FINALIZER};
+use helmops_runtime::writes::without_finalizer;
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -75,7 +76,7 @@ pub async fn delete(
     if cluster.metadata.deletion_timestamp.is_none() {
         request_deletion(client, name).await?;
     }
-    let others = without_hold(cluster.finalizers()).unwrap_or_else(|| cluster.finalizers().to_vec());
+    let others = without_hold(&cluster).unwrap_or_else(|| cluster.finalizers().to_vec());
     change_finalizers(client, name, without_hold).await?;
     let gone = until(timeout, async || match api.get_metadata_opt(&name.name).await {
         Ok(found) => Ok(found.is_none().then_some(())),
@@ -107,19 +108,15 @@ async fn request_deletion(client: &Client, name: &NamespacedName) -> Result<(), 
 }
 
 /// The finalizers with the hold; `None` if it is there.
-fn with_hold(finalizers: &[String]) -> Option<Vec<String>> {
+fn with_hold(cluster: &Cluster) -> Option<Vec<String>> {
+    let finalizers = cluster.finalizers();
     let has_hold = finalizers.iter().any(|one| one == LEAVE_FINALIZER);
     (!has_hold).then(|| [finalizers, &[LEAVE_FINALIZER.to_owned()]].concat())
 }
 
 /// The finalizers without the hold; `None` if it is not there.
-fn without_hold(finalizers: &[String]) -> Option<Vec<String>> {
-    let others: Vec<_> = finalizers
-        .iter()
-        .filter(|one| *one != LEAVE_FINALIZER)
-        .cloned()
-        .collect();
-    (others.len() < finalizers.len()).then_some(others)
+fn without_hold(cluster: &Cluster) -> Option<Vec<String>> {
+    without_finalizer(cluster, LEAVE_FINALIZER)
 }
 
 /// Changes the finalizers of the Cluster. The list is written as a whole, so it is that of the version that was read: if another client
@@ -127,7 +124,7 @@ fn without_hold(finalizers: &[String]) -> Option<Vec<String>> {
 async fn change_finalizers(
     client: &Client,
     name: &NamespacedName,
-    change: impl Fn(&[String]) -> Option<Vec<String>>,
+    change: impl Fn(&Cluster) -> Option<Vec<String>>,
 ) -> Result<(), Failure> {
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -143,7 +140,7 @@ async fn change_finalizers(
         let Some(cluster) = api.get_opt(&name.name).await.map_err(|error| failed(&error))? else {
             return Ok(());
         };
-        let Some(finalizers) = change(cluster.finalizers()) else {
+        let Some(finalizers) = change(&cluster) else {
             return Ok(());
         };
         let metadata = json!({
@@ -220,7 +217,7 @@ mod tests {
         for (before, change, after) in [
             (
                 json!([]),
-                with_hold as fn(&[String]) -> _,
+                with_hold as fn(&Cluster) -> _,
                 json!(["example.com/theirs", LEAVE_FINALIZER]),
             ),
             (
