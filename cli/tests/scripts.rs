@@ -241,6 +241,18 @@ const COMPLETIONS: [(&[&str], &[&str], &[&str]); 7] = [
     (&["completion", ""], &["bash", "kubectl"], &["join"]),
 ];
 
+/// Asserts that some words are among the candidates, and none of others.
+fn assert_completed(words: &[&str], found: &[String], some: &[&str], none: &[&str]) {
+    assert!(
+        some.iter().all(|word| found.iter().any(|found| found == word)),
+        "{words:?}: {found:?}"
+    );
+    assert!(
+        none.iter().all(|word| found.iter().all(|found| found != word)),
+        "{words:?}: {found:?}"
+    );
+}
+
 #[test]
 fn bash_completes_the_words_of_every_command() {
     let script = "source <(kubectl-helmop completion bash)\n\
@@ -253,14 +265,7 @@ fn bash_completes_the_words_of_every_command() {
         let found = candidates_of(words, |command| {
             command.args(["-c", script, "bash"]);
         });
-        assert!(
-            some.iter().all(|word| found.iter().any(|found| found == word)),
-            "{words:?}: {found:?}"
-        );
-        assert!(
-            none.iter().all(|word| found.iter().all(|found| found != word)),
-            "{words:?}: {found:?}"
-        );
+        assert_completed(words, &found, some, none);
     }
 }
 
@@ -278,14 +283,7 @@ fn kubectl_completes_the_words_of_every_command() {
             command.arg(&script);
         });
         assert_eq!(found.pop().as_deref(), Some(":0"));
-        assert!(
-            some.iter().all(|word| found.iter().any(|found| found == word)),
-            "{words:?}: {found:?}"
-        );
-        assert!(
-            none.iter().all(|word| found.iter().all(|found| found != word)),
-            "{words:?}: {found:?}"
-        );
+        assert_completed(words, &found, some, none);
     }
 }
 
