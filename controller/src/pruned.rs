@@ -15,8 +15,8 @@ use crate::watch::ListCount;
 /// Maximum length of the paths in the log, in bytes.
 const MAX_LOGGED: usize = 1024;
 
-/// The fields of a kind that its CRD lacks, and those that it adds, as the responses to writes show. They are forgotten when the kind is listed again, because its
-/// CRD may have changed, and at the end of the process. Then a write that changes nothing shows them again.
+/// The fields of a kind that its CRD lacks, and those that it adds, as the responses to writes show. They are forgotten when the kind is
+/// listed again, because its CRD may have changed, and at the end of the process. Then a write that changes nothing shows them again.
 #[derive(Debug, Default)]
 pub struct Pruned {
     lists: ListCount,

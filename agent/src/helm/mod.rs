@@ -160,9 +160,9 @@ impl Helm {
         }
     }
 
-    /// Runs Helm, after a permit is free. Cancelling `stop` interrupts it: it records that the release has failed. So does the end of leadership,
-    /// after which there is less time for that ([`Ends`]). If the future is dropped, it is killed, and a record may stay pending. So the deadline of a reconciliation does not count: each run has
-    /// its own, and hooks and tests may take longer than that.
+    /// Runs Helm, after a permit is free. Cancelling `stop` interrupts it: it records that the release has failed. So does the end of
+    /// leadership, after which there is less time for that ([`Ends`]). If the future is dropped, it is killed, and a record may stay
+    /// pending. So the deadline of a reconciliation does not count: each run has its own, and hooks and tests may take longer than that.
     ///
     /// # Errors
     /// If Helm fails or cannot be run.

@@ -186,8 +186,8 @@ fn keeps_objects(record: &Record) -> bool {
 
 /// Removes the releases that a BundleDeployment had under other names, once the present one is deployed.
 ///
-/// The caller holds the lock of the BundleDeployment. Objects that the present release has as well stay: it took them over. The others are deleted, without hooks: a release that
-/// still runs under another name is not to be shut down.
+/// The caller holds the lock of the BundleDeployment. Objects that the present release has as well stay: it took them over. The others
+/// are deleted, without hooks: a release that still runs under another name is not to be shut down.
 ///
 /// # Errors
 /// If something cannot be read or deleted.
