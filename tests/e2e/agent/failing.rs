@@ -4,11 +4,9 @@ use anyhow::ensure;
 use helmops_release::record::Status;
 use serde_json::{Value, json};
 
-use crate::harness::agent::{CONFIG, Fixture};
+use crate::harness::agent::{CONFIG, DEPLOYMENT, Fixture};
 use crate::harness::{condition, message};
 
-/// A Deployment that never gets a pod: there are no nodes.
-const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: late}\nspec:\n  selector: {matchLabels: {app: late}}\n  template:\n    metadata: {labels: {app: late}}\n    spec: {containers: [{name: a, image: a}]}\n";
 /// A hook that fails by itself.
 const FAILING_HOOK: &str = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: hook\n  annotations: {helm.sh/hook: pre-install}\nspec:\n  activeDeadlineSeconds: 1\n  backoffLimit: 0\n  template:\n    spec: {restartPolicy: Never, containers: [{name: a, image: a}]}\n";
 
@@ -124,10 +122,7 @@ async fn a_hook_that_fails_and_one_that_hangs_are_reported() {
 #[tokio::test]
 async fn an_atomic_installation_that_is_late_is_uninstalled() {
     let fixture = Fixture::new("failing-atomic").await;
-    fixture
-        .charts
-        .web("2.0.0", &[("config", CONFIG), ("late", DEPLOYMENT)])
-        .await;
+    fixture.charts.late(DEPLOYMENT).await;
     let _agent = fixture.start().await;
     let spec = json!({ "options": { "helm": { "atomic": true, "timeoutSeconds": 3 } } });
     fixture.deploy("web", "2.0.0", &spec).await;
@@ -151,10 +146,7 @@ async fn an_atomic_installation_that_is_late_is_uninstalled() {
 #[tokio::test]
 async fn an_atomic_upgrade_that_is_late_is_rolled_back() {
     let fixture = Fixture::new("failing-upgrade").await;
-    fixture
-        .charts
-        .web("2.0.0", &[("config", CONFIG), ("late", DEPLOYMENT)])
-        .await;
+    fixture.charts.late(DEPLOYMENT).await;
     let _agent = fixture.start().await;
     let release = fixture.name("web");
     let spec = |msg: &str| json!({ "options": { "helm": { "atomic": true, "timeoutSeconds": 3, "values": { "msg": msg } } } });

@@ -39,6 +39,11 @@ const GROUP: &str = "apis/fleet.cattle.io/v1alpha1";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 /// The template of a ConfigMap `RELEASE-config` with the value `msg`.
 pub const CONFIG: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-config\ndata:\n  msg: {{ .Values.msg | quote }}\n";
+/// A Deployment that never gets a pod: there are no nodes.
+pub const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: late}\nspec:\n  selector: {matchLabels: {app: late}}\n  template:\n    metadata: {labels: {app: late}}\n    spec: {containers: [{name: a, image: a}]}\n";
+/// A Pod that no node runs.
+pub const POD: &str =
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: late}\nspec: {containers: [{name: a, image: a}]}\n";
 
 /// The control plane; the first call starts it.
 pub async fn bed() -> &'static TestBed {
@@ -794,5 +799,10 @@ impl Charts {
             .collect();
         let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
         self.add("web", version, &files).await;
+    }
+
+    /// Adds version 2.0.0 of the chart `web`, with an object that does not become ready by itself.
+    pub async fn late(&self, object: &str) {
+        self.web("2.0.0", &[("config", CONFIG), ("late", object)]).await;
     }
 }

@@ -4,16 +4,11 @@ use anyhow::{Context, Result, ensure};
 use helmops_release::record::Status;
 use serde_json::{Value, json};
 
-use crate::harness::agent::{CONFIG, Fixture};
+use crate::harness::agent::{CONFIG, DEPLOYMENT, Fixture, POD};
 use crate::harness::message;
 
 use super::{spec, state, until_state};
 
-/// A Deployment that never gets a pod: there are no nodes.
-pub const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: late}\nspec:\n  selector: {matchLabels: {app: late}}\n  template:\n    metadata: {labels: {app: late}}\n    spec: {containers: [{name: a, image: a}]}\n";
-/// A Pod that no node runs.
-pub const POD: &str =
-    "apiVersion: v1\nkind: Pod\nmetadata: {name: late}\nspec: {containers: [{name: a, image: a}]}\n";
 /// A Service with a port that the API server rejects.
 pub const INVALID: &str =
     "apiVersion: v1\nkind: Service\nmetadata: {name: invalid}\nspec: {ports: [{port: 100000}]}\n";
@@ -35,10 +30,7 @@ fn history(found: &Value) -> Vec<String> {
 }
 
 async fn charts(fixture: &Fixture) {
-    fixture
-        .charts
-        .web("2.0.0", &[("config", CONFIG), ("late", DEPLOYMENT)])
-        .await;
+    fixture.charts.late(DEPLOYMENT).await;
     fixture
         .charts
         .web("3.0.0", &[("config", CONFIG), ("invalid", INVALID)])
@@ -259,10 +251,7 @@ async fn a_failed_installation_is_uninstalled_and_retried_as_an_installation() {
 #[tokio::test]
 async fn a_release_that_becomes_ready_late_counts_as_deployed() {
     let fixture = Fixture::new("life-late").await;
-    fixture
-        .charts
-        .web("2.0.0", &[("config", CONFIG), ("late", POD)])
-        .await;
+    fixture.charts.late(POD).await;
     let _agent = fixture.start().await;
     let release = fixture.name("web");
     fixture

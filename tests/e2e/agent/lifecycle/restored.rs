@@ -3,10 +3,10 @@
 use anyhow::ensure;
 use serde_json::json;
 
-use crate::harness::agent::{CONFIG, Fixture};
+use crate::harness::agent::{CONFIG, DEPLOYMENT, Fixture, POD};
 use crate::harness::message;
 
-use super::attempts::{DEPLOYMENT, INVALID, POD};
+use super::attempts::INVALID;
 use super::{spec, state, until_state};
 
 /// An object that only the first version of the chart has.
@@ -29,10 +29,7 @@ async fn a_rollback_that_fails_is_repeated_and_restores_what_was_good() {
         .charts
         .web("1.0.0", &[("config", CONFIG), ("extra", EXTRA)])
         .await;
-    fixture
-        .charts
-        .web("2.0.0", &[("config", CONFIG), ("late", DEPLOYMENT)])
-        .await;
+    fixture.charts.late(DEPLOYMENT).await;
     let _agent = fixture.start().await;
     let release = fixture.name("web");
     let policy = json!({
@@ -82,10 +79,7 @@ async fn a_rollback_that_fails_is_repeated_and_restores_what_was_good() {
 #[tokio::test]
 async fn what_was_replaced_before_it_was_ready_is_not_restored() {
     let fixture = Fixture::new("life-awaited").await;
-    fixture
-        .charts
-        .web("2.0.0", &[("config", CONFIG), ("late", DEPLOYMENT)])
-        .await;
+    fixture.charts.late(DEPLOYMENT).await;
     fixture
         .charts
         .web("3.0.0", &[("config", CONFIG), ("invalid", INVALID)])
@@ -137,10 +131,7 @@ async fn failing_installations_do_not_add_records() {
 #[tokio::test]
 async fn a_release_that_was_ready_is_not_awaited_again_when_its_status_is_lost() {
     let fixture = Fixture::new("life-lost").await;
-    fixture
-        .charts
-        .web("2.0.0", &[("config", CONFIG), ("late", POD)])
-        .await;
+    fixture.charts.late(POD).await;
     let _agent = fixture.start().await;
     let release = fixture.name("web");
     let policy = json!({
