@@ -17,7 +17,7 @@ use crate::harness::agent::{Agent, CONFIG, Fixture, Server, bed};
 use crate::harness::{SOON, run};
 
 /// How long the management cluster is away. Whatever the agent repeats without a pause is noticed in less.
-const AWAY: Duration = Duration::from_secs(12);
+const AWAY: Duration = Duration::from_mins(1);
 /// Lines in the log for each second of a fault, at most.
 const LINES: usize = 5;
 
