@@ -11,7 +11,6 @@ use helmops_process::lock;
 use helmops_release::{names::SetId, record::TestFilters, report::TestResult};
 use helmops_runtime::{client, retry_state::RetryState};
 use helmops_trace::Tracer;
-use k8s_openapi::jiff::Timestamp;
 use kube::{Client, Config, runtime::reflector::ObjectRef};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
@@ -23,9 +22,10 @@ use crate::{
     live::{Kinds, LiveObjects},
     metrics::Metrics,
     monitor::Installed,
-    reconcile::{Deployed, Watched},
+    reconcile::Watched,
     records::Records,
     reports::Reports,
+    revision::RevisionId,
     rules::SetRules,
     upstream::NamespaceGuard,
 };
@@ -141,9 +141,7 @@ pub struct Known {
 #[derive(Debug)]
 pub struct Tested {
     /// The revision.
-    pub revision: u64,
-    /// When it was made: the number of a record that was deleted is used again.
-    pub made_at: Option<Timestamp>,
+    pub id: RevisionId,
     /// Which tests.
     pub filters: TestFilters,
     /// Their result.
@@ -152,8 +150,8 @@ pub struct Tested {
 
 impl Tested {
     /// Whether it is the result of these tests of this revision.
-    pub fn is(&self, deployed: &Deployed, filters: &TestFilters) -> bool {
-        (self.revision, self.made_at, &self.filters) == (deployed.revision, deployed.made_at, filters)
+    pub fn is(&self, revision: &RevisionId, filters: &TestFilters) -> bool {
+        (&self.id, &self.filters) == (revision, filters)
     }
 }
 
@@ -172,24 +170,22 @@ impl Releases {
 #[cfg(test)]
 mod tests {
     use helmops_release::names::ReleaseKey;
+    use k8s_openapi::jiff::Timestamp;
 
     use super::*;
 
     #[test]
     fn tests_of_a_revision_are_no_result_of_the_next_one_with_its_number() {
-        let deployed = |revision, made_at| Deployed {
+        let revision = |number, made_at| RevisionId {
             release: ReleaseKey {
                 namespace: "shop".to_owned(),
                 name: "web".to_owned(),
             },
-            revision,
+            number,
             made_at: Timestamp::from_second(made_at).ok(),
-            acceptance: None,
-            previous: None,
         };
         let tested = Tested {
-            revision: 2,
-            made_at: Timestamp::from_second(100).ok(),
+            id: revision(2, 100),
             filters: TestFilters::default(),
             result: TestResult::NoTests,
         };
@@ -198,9 +194,9 @@ mod tests {
             include: vec!["smoke".to_owned()],
             ..TestFilters::default()
         };
-        assert!(tested.is(&deployed(2, 100), &all));
-        assert!(!tested.is(&deployed(2, 200), &all));
-        assert!(!tested.is(&deployed(3, 100), &all));
-        assert!(!tested.is(&deployed(2, 100), &some));
+        assert!(tested.is(&revision(2, 100), &all));
+        assert!(!tested.is(&revision(2, 200), &all));
+        assert!(!tested.is(&revision(3, 100), &all));
+        assert!(!tested.is(&revision(2, 100), &some));
     }
 }

@@ -194,7 +194,7 @@ impl AgentError {
             },
             Self::Retry(next) => match &next.running {
                 Some(running) if next.is_rolled_back => DeployOutcome::RolledBack {
-                    release: running.to_string(),
+                    release: running.id.to_string(),
                     deployment_id: next.deployment_id.clone(),
                     error: next.text.clone(),
                 },

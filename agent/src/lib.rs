@@ -28,6 +28,7 @@ pub mod records;
 mod reference;
 pub mod release_tests;
 mod reports;
+mod revision;
 mod rules;
 mod run;
 mod triggers;

@@ -40,7 +40,7 @@ pub async fn correct(
     drift: &[ObjectDrift],
     options: &CorrectDrift,
 ) -> Result<Corrections, MonitorError> {
-    let manifest = manifest_of(monitor.records, &installed.release, installed.revision).await?;
+    let manifest = manifest_of(monitor.records, &installed.id.release, installed.id.number).await?;
     let rules = rules(&installed.exceptions);
     let Corrections {
         mut corrected,
@@ -52,7 +52,7 @@ pub async fn correct(
         if matches!(change, Change::Extra) {
             continue;
         }
-        let Some(desired) = find(&manifest, id, &installed.release.namespace) else {
+        let Some(desired) = find(&manifest, id, &installed.id.release.namespace) else {
             continue;
         };
         let Some(kind) = installed
@@ -81,12 +81,12 @@ pub async fn correct(
         let desired = &kept(monitor, &rules, &kind, id, desired).await?;
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let applied = monitor
-            .apply(&kind, id, desired, &installed.release, &params)
+            .apply(&kind, id, desired, &installed.id.release, &params)
             .await;
         let applied = match applied {
             // A patch cannot change everything that a replacement can.
             Err(error) if options.force && error.is_invalid() => {
-                monitor.replace(&kind, id, desired, &installed.release).await
+                monitor.replace(&kind, id, desired, &installed.id.release).await
             }
             applied => applied.map(drop),
         };

@@ -11,24 +11,20 @@ use helmops_release::{
     object::ObjectId,
     record::Record,
 };
-use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
     live::{KindError, Kinds, ResourceKind},
     records::{RecordStoreError, Records},
+    revision::RevisionId,
 };
 
 /// An installed revision.
 #[derive(Debug)]
 pub struct Installed {
-    /// The release.
-    pub release: ReleaseKey,
     /// The revision.
-    pub revision: u64,
-    /// When it was deployed.
-    pub deployed_at: Option<Timestamp>,
+    pub id: RevisionId,
     /// Its objects, in the order of the manifest.
     pub desired: Vec<DesiredObject>,
     /// Kind and name of the objects of the revision before it.
@@ -114,7 +110,7 @@ impl Installed {
         previous: Option<u64>,
     ) -> Result<Self, InstalledError> {
         let record = record_of(records, release, revision).await?;
-        let deployed_at = record
+        let made_at = record
             .info
             .last_deployed
             .as_ref()
@@ -129,20 +125,17 @@ impl Installed {
             None => BTreeSet::new(),
         };
         Ok(Self {
-            release: release.clone(),
-            revision,
-            deployed_at,
+            id: RevisionId {
+                release: release.clone(),
+                number: revision,
+                made_at,
+            },
             desired,
             previous,
             exceptions: Exceptions::default(),
             verdicts: HashMap::new(),
             corrections: HashMap::new(),
         })
-    }
-
-    /// Whether it is this revision, made at this time: the number of a record that was deleted is used again.
-    pub fn is(&self, release: &ReleaseKey, revision: u64, made_at: Option<Timestamp>) -> bool {
-        self.release == *release && self.revision == revision && self.deployed_at == made_at
     }
 
     /// Whether the cluster has the kinds of all objects. If not, one may have been installed since.

@@ -115,7 +115,7 @@ impl Monitor<'_> {
             };
             let live = bounded(self.api(kind, &object.id).get_opt(&object.id.name)).await;
             let live = live.map_err(CallError::of("read", &object.id))?;
-            let live = live.filter(|live| is_of_release(live.annotations(), &installed.release));
+            let live = live.filter(|live| is_of_release(live.annotations(), &installed.id.release));
             found.extend(live.and_then(|live| self.live.observed(&self.set.hash(), live)));
         }
         Ok(found)
@@ -142,11 +142,11 @@ impl Monitor<'_> {
         if changed.is_empty() {
             return Ok(());
         }
-        let manifest = manifest_of(self.records, &installed.release, installed.revision).await?;
+        let manifest = manifest_of(self.records, &installed.id.release, installed.id.number).await?;
         let autoscalers = Autoscalers::of(&manifest.iter().collect::<Vec<_>>());
         let rules = rules(&installed.exceptions);
         for (id, kind) in changed {
-            let Some(desired) = find(&manifest, &id, &installed.release.namespace) else {
+            let Some(desired) = find(&manifest, &id, &installed.id.release.namespace) else {
                 continue;
             };
             let Some(object) = self.read(&kind, &id).await? else {
@@ -157,7 +157,7 @@ impl Monitor<'_> {
             let drift = if contains(desired, &object) {
                 None
             } else {
-                let predicted = self.predicted(&kind, &id, desired, &installed.release).await?;
+                let predicted = self.predicted(&kind, &id, desired, &installed.id.release).await?;
                 let predicted = predicted.unwrap_or_else(|| predicted_locally(desired, &object));
                 difference(&predicted, &object, &rules, &autoscalers)
             };

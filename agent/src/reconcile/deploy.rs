@@ -87,9 +87,9 @@ impl Deployment<'_> {
     /// An attempt failed although Helm succeeded. The record gets the failure, and the remediation follows. Returns what is to be
     /// reported.
     pub async fn fail(&self, deployed: &Deployed, failure: Failure) -> AgentError {
-        tracing::warn!(release = %self.release, revision = deployed.revision, cause = failure.cause(), "the deployment failed");
+        tracing::warn!(release = %self.release, revision = deployed.id.number, cause = failure.cause(), "the deployment failed");
         let records = &self.context.records;
-        if let Err(error) = records.fail(&self.release, deployed.revision, &failure).await {
+        if let Err(error) = records.fail(&self.release, deployed.id.number, &failure).await {
             return error.into();
         }
         // The request had its effect with the attempt that failed.
@@ -109,9 +109,9 @@ impl Deployment<'_> {
     /// # Errors
     /// If its record cannot be changed.
     pub async fn recover(&self, deployed: &Deployed) -> Result<(), AgentError> {
-        tracing::info!(release = %self.release, revision = deployed.revision, "the deployment is ready after all");
+        tracing::info!(release = %self.release, revision = deployed.id.number, "the deployment is ready after all");
         let records = &self.context.records;
-        records.set_deployed(&self.release, deployed.revision).await?;
+        records.set_deployed(&self.release, deployed.id.number).await?;
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl Deployment<'_> {
             return Ok(());
         }
         let records = &self.context.records;
-        records.accept(&self.release, deployed.revision).await?;
+        records.accept(&self.release, deployed.id.number).await?;
         watched.is_accepted = true;
         Ok(())
     }

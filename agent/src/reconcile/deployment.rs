@@ -10,7 +10,7 @@ use helmops_release::{
 };
 
 use super::deployed::Deployed;
-use crate::{context::Context, helm::request::HelmSettings};
+use crate::{context::Context, helm::request::HelmSettings, revision::RevisionId};
 
 /// What Helm does.
 #[derive(Clone, Copy, Debug)]
@@ -65,9 +65,11 @@ impl<'d> Deployment<'d> {
             .find(|number| *number < revision);
         let found = history.get(revision);
         Deployed {
-            release: self.release.clone(),
-            revision,
-            made_at: found.and_then(|revision| revision.made_at),
+            id: RevisionId {
+                release: self.release.clone(),
+                number: revision,
+                made_at: found.and_then(|revision| revision.made_at),
+            },
             acceptance: found.and_then(|revision| revision.acceptance),
             previous,
         }

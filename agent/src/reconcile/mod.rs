@@ -316,7 +316,7 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
     } = step;
     let outcome = match &result {
         Ok(deployed) => DeployOutcome::Deployed {
-            release: deployed.to_string(),
+            release: deployed.id.to_string(),
         },
         Err(error) => error.outcome(),
     };
@@ -416,8 +416,8 @@ fn running(result: &Result<Deployed, AgentError>) -> Option<&Deployed> {
 
 /// What was seen of a revision, from now on if it is another one.
 fn watch<'w>(watched: &'w mut Option<Watched>, running: &Deployed) -> &'w mut Watched {
-    let same = watched.take().filter(|watched| watched.is(running));
-    watched.insert(same.unwrap_or_else(|| Watched::new(running, Timestamp::now())))
+    let same = watched.take().filter(|watched| watched.id == running.id);
+    watched.insert(same.unwrap_or_else(|| Watched::new(running.id.clone(), Timestamp::now())))
 }
 
 /// Observes the objects of the revision that runs; `None` if none does, or if it is not known which one.
@@ -432,18 +432,18 @@ async fn observe(
     };
     let is_known = installed
         .as_ref()
-        .is_some_and(|installed| is_of(installed, deployed) && installed.is_complete());
+        .is_some_and(|installed| installed.id == deployed.id && installed.is_complete());
     if !is_known {
         let read = Installed::read(
             &context.records,
             &context.kinds,
-            &deployed.release,
-            deployed.revision,
+            &deployed.id.release,
+            deployed.id.number,
             deployed.previous,
         );
         let mut read = read.await.map_err(MonitorError::from)?;
         let same = installed.take();
-        if let Some(same) = same.filter(|same| is_of(same, deployed)) {
+        if let Some(same) = same.filter(|same| same.id == deployed.id) {
             read.corrections = same.corrections;
         }
         *installed = Some(read);
@@ -453,10 +453,6 @@ async fn observe(
     };
     let set = set_of(context, deployment);
     Ok(Some(monitor(context, deployment, &set).compare(installed).await?))
-}
-
-fn is_of(installed: &Installed, deployed: &Deployed) -> bool {
-    installed.is(&deployed.release, deployed.revision, deployed.made_at)
 }
 
 /// Corrects drift, if that is wanted, and returns when more of it is to be corrected. The objects are those from before: the change of

@@ -28,13 +28,13 @@ impl Deployment<'_> {
 /// Without the permission, the deployment counts as failed. Other errors change nothing of what is reported of it.
 pub(super) fn namespace_error(deployed: &Deployed, error: MetadataError) -> AgentError {
     let MetadataError { verb, source } = error;
-    let namespace = &deployed.release.namespace;
+    let namespace = &deployed.id.release.namespace;
     if !source.is_forbidden() {
         let object = format!("Namespace {namespace}");
         return CallError::of("set the labels and annotations of", object)(source).into();
     }
     AgentError::NamespaceForbidden {
-        release: deployed.to_string(),
+        release: deployed.id.to_string(),
         error: Blocked::namespace_forbidden(verb, namespace, &source.to_string()),
     }
 }
@@ -46,6 +46,7 @@ mod tests {
     use helmops_runtime::client::ApiError;
 
     use super::*;
+    use crate::revision::RevisionId;
 
     #[test]
     fn a_forbidden_namespace_is_reported_with_the_missing_verb_and_any_other_error_is_retried() {
@@ -53,9 +54,11 @@ mod tests {
             let status = kube::core::Status::failure("no", "Forbidden").with_code(code);
             let source = ApiError::from(kube::Error::Api(status.boxed()));
             let deployed = Deployed {
-                release: ReleaseKey::of("web", &BundleDeploymentOptions::default()),
-                revision: 2,
-                made_at: None,
+                id: RevisionId {
+                    release: ReleaseKey::of("web", &BundleDeploymentOptions::default()),
+                    number: 2,
+                    made_at: None,
+                },
                 acceptance: None,
                 previous: None,
             };

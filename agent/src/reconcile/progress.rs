@@ -18,7 +18,7 @@ pub async fn history(
     if spec.lifecycle.is_none() {
         return Ok(None);
     }
-    let is_reported = |deployed: &Deployed| status.release == deployed.to_string();
+    let is_reported = |deployed: &Deployed| status.release == deployed.id.to_string();
     let records = &work.context.records;
     let history = if result.as_ref().is_ok_and(is_reported) {
         records.cached_history(&work.release).await?

@@ -30,15 +30,14 @@ impl Deployment<'_> {
             return Ok(None);
         };
         if let Some(known) = known
-            && known.is(deployed, &policy.filters)
+            && known.is(&deployed.id, &policy.filters)
         {
             return Ok(Some(known.result.clone()));
         }
         let result = self.result(deployed, policy).await?;
         if result != TestResult::Pending {
             *known = Some(Tested {
-                revision: deployed.revision,
-                made_at: deployed.made_at,
+                id: deployed.id.clone(),
                 filters: policy.filters.clone(),
                 result: result.clone(),
             });
@@ -48,7 +47,7 @@ impl Deployment<'_> {
 
     async fn result(&self, deployed: &Deployed, policy: &TestPolicy) -> Result<TestResult, AgentError> {
         let (context, release) = (self.context, &self.release);
-        let Some(record) = context.records.read(release, deployed.revision).await? else {
+        let Some(record) = context.records.read(release, deployed.id.number).await? else {
             return Err(AgentError::Changed);
         };
         let tests = record.test_hooks(&policy.filters).len();
@@ -74,14 +73,14 @@ impl Deployment<'_> {
             Some(failure) => TestResult::Failed(failure.to_string()),
             None => ended(&tested.state, tests),
         };
-        context.reports.tested(release, deployed.revision, &result);
+        context.reports.tested(release, deployed.id.number, &result);
         Ok(result)
     }
 
     fn test_run(&self, deployed: &Deployed, policy: &TestPolicy, identity: Identity) -> TestRun {
         TestRun {
             release: self.release.clone(),
-            revision: deployed.revision,
+            revision: deployed.id.number,
             identity,
             filters: policy.filters.clone(),
             timeout: policy.timeout,

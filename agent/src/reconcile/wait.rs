@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use helmops_api::{BundleDeployment, timestamp::timestamp};
-use helmops_release::{health::Readiness, names::ReleaseKey, object::ObjectId, record::Acceptance};
+use helmops_release::{health::Readiness, object::ObjectId, record::Acceptance};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::deployed::Deployed;
-use crate::monitor::Installed;
+use crate::{monitor::Installed, revision::RevisionId};
 
 /// What a wait has led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +31,8 @@ pub enum Wait {
 /// What this process has seen of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
-    release: ReleaseKey,
-    revision: u64,
-    made_at: Option<Timestamp>,
+    /// Which one.
+    pub id: RevisionId,
     /// When it was seen first.
     first: Timestamp,
     /// It was ready once.
@@ -44,21 +43,13 @@ pub struct Watched {
 
 impl Watched {
     /// A revision that is seen now.
-    pub fn new(deployed: &Deployed, now: Timestamp) -> Self {
+    pub const fn new(id: RevisionId, now: Timestamp) -> Self {
         Self {
-            release: deployed.release.clone(),
-            revision: deployed.revision,
-            made_at: deployed.made_at,
+            id,
             first: now,
             was_ready: false,
             is_accepted: false,
         }
-    }
-
-    /// Whether it is this revision.
-    pub fn is(&self, deployed: &Deployed) -> bool {
-        (&self.release, self.revision, self.made_at)
-            == (&deployed.release, deployed.revision, deployed.made_at)
     }
 
     /// When the wait for it ends. If the time was over when the revision was seen first, then nothing is known of that time: hooks took
@@ -66,7 +57,7 @@ impl Watched {
     fn deadline(&self, timeout: Duration) -> Timestamp {
         let timeout = timeout_of(timeout);
         let after = |time: Timestamp| time.saturating_add(timeout).unwrap_or(Timestamp::MAX);
-        let until = after(self.made_at.unwrap_or(Timestamp::UNIX_EPOCH));
+        let until = after(self.id.made_at.unwrap_or(Timestamp::UNIX_EPOCH));
         if self.first < until {
             until
         } else {
@@ -75,7 +66,8 @@ impl Watched {
     }
 
     fn is_seen_late(&self, timeout: Duration) -> bool {
-        self.made_at
+        self.id
+            .made_at
             .is_none_or(|made_at| self.deadline(timeout).duration_since(made_at) > timeout_of(timeout))
     }
 }
@@ -98,7 +90,7 @@ pub fn is_awaited(
         None => {
             let status = &deployment.status;
             let is_reported = status.applied_deployment_id == deployment.spec.deployment_id
-                && status.release == deployed.to_string();
+                && status.release == deployed.id.to_string();
             !is_reported && !watched.is_seen_late(timeout)
         }
     }
@@ -135,7 +127,7 @@ pub fn state<'o>(
         Some(Readiness::Waiting(reason)) => format!("{id} is not ready: {reason}"),
         _ => format!("{id} does not exist"),
     };
-    let since = installed.deployed_at.unwrap_or(Timestamp::UNIX_EPOCH);
+    let since = installed.id.made_at.unwrap_or(Timestamp::UNIX_EPOCH);
     let until = watched.deadline(timeout);
     match Duration::try_from(until.duration_since(now)) {
         Ok(remaining) if !remaining.is_zero() => Wait::Waiting {
@@ -149,6 +141,8 @@ pub fn state<'o>(
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+
+    use helmops_release::names::ReleaseKey;
 
     use super::*;
     use crate::monitor::{DesiredObject, Exceptions};
@@ -170,10 +164,14 @@ mod tests {
         Readiness::Waiting(reason.to_owned())
     }
 
-    fn release() -> ReleaseKey {
-        ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
+    fn revision() -> RevisionId {
+        RevisionId {
+            release: ReleaseKey {
+                namespace: "shop".to_owned(),
+                name: "web".to_owned(),
+            },
+            number: 1,
+            made_at: Some(at(0)),
         }
     }
 
@@ -185,9 +183,7 @@ mod tests {
             is_marked: true,
         });
         Installed {
-            release: release(),
-            revision: 1,
-            deployed_at: Some(at(0)),
+            id: revision(),
             desired: desired.into(),
             previous: [].into(),
             exceptions: Exceptions::default(),
@@ -196,20 +192,9 @@ mod tests {
         }
     }
 
-    /// A record that is deleted before the next attempt gives its number to it. The deadline of the first one is not that of the next.
-    #[test]
-    fn a_number_that_is_used_again_is_another_revision() {
-        let installed = installed();
-        assert!(installed.is(&release(), 1, Some(at(0))));
-        assert!(!installed.is(&release(), 1, Some(at(300))));
-        assert!(!installed.is(&release(), 2, Some(at(0))));
-    }
-
     fn deployed(acceptance: Option<Acceptance>) -> Deployed {
         Deployed {
-            release: release(),
-            revision: 1,
-            made_at: Some(at(0)),
+            id: revision(),
             acceptance,
             previous: None,
         }
@@ -250,7 +235,7 @@ mod tests {
             (None, &lost, 3_600, false),
         ] {
             let deployed = deployed(acceptance);
-            let mut watched = Watched::new(&deployed, at(first));
+            let mut watched = Watched::new(revision(), at(first));
             assert_eq!(
                 is_awaited(status, &deployed, &watched, minute),
                 expected,
@@ -269,7 +254,7 @@ mod tests {
     /// The same, if the revision was seen first after `first` seconds.
     fn after_seen(first: i64, seconds: i64, objects: &[(&str, Readiness)]) -> Wait {
         let installed = installed();
-        let watched = Watched::new(&deployed(None), at(first));
+        let watched = Watched::new(revision(), at(first));
         let found = |wanted: &ObjectId| {
             let object = objects.iter().find(|(name, _)| *name == wanted.name);
             object.map(|(_, readiness)| readiness)
