@@ -153,6 +153,7 @@ impl Deployment<'_> {
                     Run::Upgrade
                 }
                 Step::Act(Action::TakeOver { revision }) => {
+                    context.guard.remember_version().await?;
                     if !requested.force && self.adopt(revision).await? {
                         is_adopted = true;
                         continue;

@@ -20,7 +20,7 @@ use kube::{
 };
 use serde_json::json;
 use thiserror::Error;
-use tokio::time::Instant;
+use tokio::{sync::Mutex as AsyncMutex, time::Instant};
 
 use super::remembered::{Identity, Match, Remembered};
 
@@ -41,6 +41,8 @@ pub struct NamespaceGuard {
     downstream: Client,
     agent_namespace: String,
     seen: Arc<Mutex<Seen>>,
+    /// The version that was written last. It is locked while the ConfigMap is written: of two writes, the later one has the higher version.
+    written: Arc<AsyncMutex<Option<u64>>>,
 }
 
 /// What this process has seen.
@@ -122,10 +124,11 @@ impl NamespaceGuard {
             downstream,
             agent_namespace: agent_namespace.to_owned(),
             seen: Arc::default(),
+            written: Arc::default(),
         }
     }
 
-    /// Takes note of the version of a BundleDeployment.
+    /// Takes note of a BundleDeployment that exists, and of its version.
     pub fn saw(&self, metadata: &ObjectMeta) {
         let version = metadata
             .resource_version
@@ -133,6 +136,9 @@ impl NamespaceGuard {
             .and_then(|version| version.parse().ok());
         let mut seen = lock(&self.seen);
         seen.version = seen.version.max(version);
+        if let Some(name) = &metadata.name {
+            seen.absent.remove(name);
+        }
     }
 
     /// Whether a BundleDeployment was deleted.
@@ -147,10 +153,11 @@ impl NamespaceGuard {
             lock(&self.seen).absent.remove(name);
             return Ok(Deleted::No);
         }
-        let (current, version) = (self.identity().await?, self.version().await?);
         let Some(known) = self.recorded().await? else {
             return Err(self.not_remembered());
         };
+        let versions = self.versions(&known).await?;
+        let current = self.identity().await?;
         let matched = known.compare(&current);
         match matched {
             Match::Unknown => return Err(self.not_remembered()),
@@ -162,24 +169,26 @@ impl NamespaceGuard {
             }
             Match::Same | Match::Similar => {}
         }
-        self.check_restored(&known, version).await?;
+        self.check_restored(&known, versions).await?;
         if matched == Match::Same {
             return Ok(Deleted::Yes);
         }
         Ok(confirmed(&mut lock(&self.seen).absent, name, Instant::now()))
     }
 
-    /// A restored management cluster shows an older version. It is remembered, since the versions soon are higher again.
-    async fn check_restored(&self, known: &Remembered, version: Option<u64>) -> Result<(), GuardError> {
+    /// The versions of the management cluster. The present one is read last: whatever is written meanwhile has a higher one.
+    async fn versions(&self, known: &Remembered) -> Result<Versions, CallError> {
         let highest = lock(&self.seen).version.max(known.version);
-        let is_older = version
-            .zip(highest)
-            .filter(|(version, highest)| version < highest);
-        let restored = match (&known.restored, is_older) {
+        let present = self.present().await?;
+        Ok(Versions { highest, present })
+    }
+
+    /// A restored management cluster shows an older version. It is remembered, since the versions soon are higher again.
+    async fn check_restored(&self, known: &Remembered, versions: Versions) -> Result<(), GuardError> {
+        let restored = match (&known.restored, versions.restored()) {
             (Some(restored), _) => restored.clone(),
             (None, None) => return Ok(()),
-            (None, Some((version, highest))) => {
-                let restored = format!("resource version {version} after {highest}");
+            (None, Some(restored)) => {
                 let noted = Remembered {
                     restored: Some(restored.clone()),
                     ..known.clone()
@@ -200,22 +209,24 @@ impl NamespaceGuard {
     /// # Errors
     /// If it cannot be read or remembered.
     pub async fn remember(&self) -> Result<(), GuardError> {
-        let (current, version) = (self.identity().await?, self.version().await?);
         let recorded = self.recorded().await?;
         let known = recorded.clone().unwrap_or_default();
+        let versions = self.versions(&known).await?;
+        let current = self.identity().await?;
         match known.compare(&current) {
             Match::Other => return Ok(()),
             Match::Unknown => {
                 // A person has deleted it: what was seen before counts no longer.
                 lock(&self.seen).version = None;
+                *self.written.lock().await = None;
             }
             // The error is that of the next removal.
-            Match::Same | Match::Similar => match self.check_restored(&known, version).await {
+            Match::Same | Match::Similar => match self.check_restored(&known, versions).await {
                 Err(GuardError::Restored { .. }) => return Ok(()),
                 checked => checked?,
             },
         }
-        let known = known.with(&current, version);
+        let known = known.with(&current, versions.present);
         if is_news(recorded.as_ref(), &known) {
             self.record(&known).await?;
         }
@@ -242,7 +253,7 @@ impl NamespaceGuard {
     }
 
     /// The present version of the management cluster.
-    async fn version(&self) -> Result<Option<u64>, CallError> {
+    async fn present(&self) -> Result<Option<u64>, CallError> {
         let api = Api::<BundleDeployment>::namespaced(self.upstream.clone(), &self.namespace);
         let listed = bounded(api.list_metadata(&ListParams::default().limit(1))).await;
         let object = format!("the BundleDeployments of namespace {}", self.namespace);
@@ -284,28 +295,27 @@ impl NamespaceGuard {
         Ok(found.map(|state| Remembered::of(&state.data.unwrap_or_default())))
     }
 
+    /// Writes what is known. Nothing is deleted: another task may have recorded more.
     async fn record(&self, known: &Remembered) -> Result<(), CallError> {
-        let data = known.data();
-        let patch = json!({ "data": data });
+        let mut written = self.written.lock().await;
+        let version = known.version.max(*written);
+        let known = Remembered {
+            version,
+            ..known.clone()
+        };
         let mut state = ConfigMap::default();
         state.metadata.name = Some(STATE.to_owned());
-        state.data = Some(
-            data.into_iter()
-                .filter_map(|(key, text)| Some((key, text?)))
-                .collect(),
-        );
+        state.data = Some(known.data());
         let created = bounded(self.state().create(&PostParams::default(), &state)).await;
-        let written = match created {
+        let result = match created {
             Err(error) if ApiError::exists_already(&error) => {
-                bounded(
-                    self.state()
-                        .patch(STATE, &PatchParams::default(), &Patch::Merge(patch)),
-                )
-                .await
+                let patch = Patch::Merge(json!({ "data": known.data() }));
+                bounded(self.state().patch(STATE, &PatchParams::default(), &patch)).await
             }
             created => created,
         };
-        written.map_err(CallError::of("write", self.state_name()))?;
+        result.map_err(CallError::of("write", self.state_name()))?;
+        *written = version;
         Ok(())
     }
 
@@ -322,6 +332,23 @@ impl NamespaceGuard {
 
     fn state_name(&self) -> String {
         format!("ConfigMap {}/{STATE}", self.agent_namespace)
+    }
+}
+
+/// Versions of the management cluster. Those of all its objects are from one sequence.
+#[derive(Clone, Copy, Debug)]
+struct Versions {
+    /// The highest one that was seen before.
+    highest: Option<u64>,
+    /// The present one.
+    present: Option<u64>,
+}
+
+impl Versions {
+    /// What shows that it was restored from a backup.
+    fn restored(self) -> Option<String> {
+        let (present, highest) = self.present.zip(self.highest)?;
+        (present < highest).then(|| format!("resource version {present} after {highest}"))
     }
 }
 
@@ -354,7 +381,145 @@ fn confirmed(absent: &mut HashMap<String, Instant>, name: &str, now: Instant) ->
 
 #[cfg(test)]
 mod tests {
+    use std::{convert::Infallible, sync::OnceLock};
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::Value;
+    use tower::service_fn;
+
     use super::*;
+
+    const UID: &str = "namespace/1";
+
+    /// What the API servers of the tests do.
+    #[derive(Default)]
+    struct Cluster {
+        /// The resource version of a list.
+        present: u64,
+        /// A version that is written, and seen, while the list is on its way.
+        meanwhile: Option<u64>,
+        /// The data of the ConfigMap.
+        data: Mutex<Value>,
+        guard: OnceLock<NamespaceGuard>,
+    }
+
+    impl Cluster {
+        fn respond(&self, method: &Method, path: &str, body: &[u8]) -> Option<Value> {
+            if path.ends_with("/bundledeployments") {
+                if let (Some(version), Some(guard)) = (self.meanwhile, self.guard.get()) {
+                    guard.saw(&metadata("other", version));
+                }
+                let metadata = json!({ "resourceVersion": self.present.to_string() });
+                return Some(json!({ "metadata": metadata, "items": [] }));
+            }
+            if path.ends_with("/namespaces/cluster-a") {
+                return Some(json!({ "metadata": { "name": "cluster-a", "uid": "1" } }));
+            }
+            let is_state = path.contains(&format!("/configmaps/{STATE}"));
+            if method == Method::PATCH && is_state {
+                let patch: Value = serde_json::from_slice(body).unwrap();
+                for (key, value) in patch["data"].as_object().unwrap() {
+                    lock(&self.data)[key] = value.clone();
+                }
+            }
+            is_state.then(|| json!({ "metadata": { "name": STATE }, "data": *lock(&self.data) }))
+        }
+    }
+
+    fn metadata(name: &str, version: u64) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            resource_version: Some(version.to_string()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn guard(cluster: Cluster) -> (NamespaceGuard, Arc<Cluster>) {
+        let cluster = Arc::new(cluster);
+        let server = Arc::clone(&cluster);
+        let service = service_fn(move |request: Request<Body>| {
+            let cluster = Arc::clone(&server);
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                let (status, found) = if parts.method == Method::POST {
+                    (
+                        409,
+                        json!({ "kind": "Status", "code": 409, "reason": "AlreadyExists" }),
+                    )
+                } else if let Some(found) = cluster.respond(&parts.method, parts.uri.path(), &body) {
+                    (200, found)
+                } else {
+                    (
+                        404,
+                        json!({ "kind": "Status", "code": 404, "reason": "NotFound" }),
+                    )
+                };
+                let response = Response::builder().status(status);
+                Ok::<_, Infallible>(response.body(Body::from(found.to_string().into_bytes())).unwrap())
+            }
+        });
+        let client = Client::new(service, "cluster-a");
+        let guard = NamespaceGuard::new(client.clone(), "cluster-a", client, "helmops");
+        let _ = cluster.guard.set(guard.clone());
+        (guard, cluster)
+    }
+
+    fn remembered(version: &str) -> Mutex<Value> {
+        Mutex::new(json!({ "deploymentNamespace": UID, "resourceVersion": version }))
+    }
+
+    #[tokio::test]
+    async fn what_is_written_during_a_check_shows_no_restored_backup() {
+        let (guard, cluster) = guard(Cluster {
+            present: 100,
+            meanwhile: Some(101),
+            data: remembered("90"),
+            ..Cluster::default()
+        });
+        guard.saw(&metadata("web", 95));
+        assert_eq!(guard.is_deleted("gone").await.unwrap(), Deleted::Yes);
+        guard.remember().await.unwrap();
+        // The next list shows less than what was seen by now.
+        let error = guard.is_deleted("gone").await.unwrap_err();
+        assert!(matches!(error, GuardError::Restored { .. }), "{error}");
+        let restored = lock(&cluster.data)["restored"].clone();
+        assert_eq!(restored, "resource version 100 after 101");
+    }
+
+    #[tokio::test]
+    async fn a_restored_backup_is_remembered_whatever_else_is_recorded() {
+        let (guard, cluster) = guard(Cluster {
+            present: 80,
+            data: remembered("90"),
+            ..Cluster::default()
+        });
+        let earlier = guard.recorded().await.unwrap().unwrap();
+        guard.is_deleted("gone").await.unwrap_err();
+        // An installation has read the ConfigMap before that.
+        guard.record(&earlier).await.unwrap();
+        assert_eq!(lock(&cluster.data)["restored"], "resource version 80 after 90");
+        // Nor does a write lower the version.
+        let (low, high) = (
+            earlier.clone(),
+            Remembered {
+                version: Some(99),
+                ..earlier
+            },
+        );
+        guard.record(&high).await.unwrap();
+        guard.record(&low).await.unwrap();
+        assert_eq!(lock(&cluster.data)["resourceVersion"], "99");
+    }
+
+    #[tokio::test]
+    async fn an_absence_before_the_object_existed_again_confirms_nothing() {
+        let (guard, _) = guard(Cluster::default());
+        confirmed(&mut lock(&guard.seen).absent, "web", Instant::now());
+        guard.saw(&metadata("web", 1));
+        assert!(lock(&guard.seen).absent.is_empty());
+    }
 
     #[test]
     fn an_absence_is_confirmed_after_a_while() {

@@ -60,8 +60,8 @@ impl Remembered {
         }
     }
 
-    /// The data of the ConfigMap; `None` for a key that it does not have.
-    pub fn data(&self) -> BTreeMap<String, Option<String>> {
+    /// The data of the ConfigMap, without keys for what is not known.
+    pub fn data(&self) -> BTreeMap<String, String> {
         let Identity { namespace, root_ca } = self.identity.clone();
         let of_namespace = namespace.as_ref().and(root_ca.clone());
         let data = [
@@ -70,7 +70,10 @@ impl Remembered {
             (VERSION, self.version.map(|version| version.to_string())),
             (RESTORED, self.restored.clone()),
         ];
-        data.map(|(key, text)| (key.to_owned(), text)).into()
+        let known = data.into_iter();
+        known
+            .filter_map(|(key, text)| Some((key.to_owned(), text?)))
+            .collect()
     }
 
     /// Whether this is the namespace.
@@ -160,9 +163,7 @@ mod tests {
                 .with(&current, Some(7))
                 .with(&Identity::default(), Some(5));
             assert_eq!(known.version, Some(7));
-            let data = known.data().into_iter();
-            let data = data.filter_map(|(key, text)| Some((key, text?)));
-            assert_eq!(Remembered::of(&data.collect()), known);
+            assert_eq!(Remembered::of(&known.data()), known);
         }
         // It becomes one with the namespace.
         let known = remembered(&[(NAMESPACE, "configmap/2")]).with(&identity(Some("1"), Some("2")), None);
