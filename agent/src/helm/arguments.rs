@@ -241,6 +241,8 @@ mod tests {
                 deletes_namespace: false,
                 commit: String::new(),
                 attempt: None,
+                copies: None,
+                forced_by: String::new(),
             },
             values: vec![b"{}".to_vec()],
             post_render: PostRender {

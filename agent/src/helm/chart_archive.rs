@@ -62,6 +62,8 @@ mod tests {
             deletes_namespace: false,
             commit: String::new(),
             attempt: None,
+            copies: None,
+            forced_by: String::new(),
         }
     }
 

@@ -18,7 +18,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, ListParams, Patch},
+    api::{DeleteParams, ListParams, Patch, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -281,13 +281,24 @@ impl Copy<'_> {
         if let Change::Patch { patch, is_content } = &change {
             match bounded(target.patch(self.name, &MANAGER.patch(), &Patch::Merge(patch))).await {
                 Ok(_) => return Ok(*is_content),
-                // It was made immutable.
-                Err(error) if error.is_invalid() => {}
+                // Whatever else is invalid is so in a new object too.
+                Err(error) if error.is_invalid() && from["immutable"] == true => {}
                 Err(error) => return Err(CallError::of("update", &object)(error).into()),
             }
         }
         if change == Change::None {
             return Ok(false);
+        }
+        // What is denied then does not leave pods without the old object.
+        let dry_run = PostParams {
+            dry_run: true,
+            ..MANAGER.post()
+        };
+        match bounded(target.create(&dry_run, desired)).await {
+            Err(error) if !error.exists_already() => {
+                return Err(CallError::of("replace", &object)(error).into());
+            }
+            _ => {}
         }
         let deleted = bounded(target.delete(self.name, &delete_exactly(existing))).await;
         deleted.map_err(CallError::of("replace", &object))?;

@@ -62,10 +62,9 @@ impl Deployment<'_> {
             &release.namespace,
         )
         .await?;
-        let copies = copies || self.has_undeployed_copies();
         // The cache may be behind: it only shows that nothing is to be done.
         let cached = context.records.cached_history(release).await?;
-        let is_requested = copies || self.requested.force;
+        let is_requested = copies || self.has_undeployed_copies(&cached) || self.requested(&cached).force;
         if let (Some(deployed), false) = (self.current(&cached), is_requested) {
             self.restore_namespace(&deployed).await?;
             return Ok(deployed);
@@ -75,13 +74,30 @@ impl Deployment<'_> {
         self.take_steps(copies, Failures::Reported).await
     }
 
-    /// Whether copies were changed for a deployment that was not completed: neither the records nor the copies show that. The status has
-    /// the generation of the last one that was.
-    fn has_undeployed_copies(&self) -> bool {
+    /// Whether what is deployed was deployed with other copies. They are no part of the deployment ID, and may have been changed for an
+    /// attempt that did not begin.
+    fn has_undeployed_copies(&self, history: &History) -> bool {
         let (spec, status) = (&self.wanted.spec, &self.wanted.status);
-        !spec.options.downstream_resources.is_empty()
-            && !status.release.is_empty()
-            && status.downstream_resources_generation != spec.downstream_resources_generation
+        let ReleaseState::Current { revision } = self.state(history) else {
+            return false;
+        };
+        if spec.options.downstream_resources.is_empty() {
+            return false;
+        }
+        let recorded = history.get(revision).and_then(|revision| revision.copies);
+        // Fleet's agent records nothing of them.
+        let reported = Some(status.downstream_resources_generation).filter(|_| !status.release.is_empty());
+        recorded
+            .or(reported)
+            .is_some_and(|deployed| deployed != spec.downstream_resources_generation)
+    }
+
+    /// What is requested and was not handled yet: also if the agent was stopped before it could report that.
+    fn requested(&self, history: &History) -> Requested {
+        Requested {
+            force: self.requested.force && !history.was_forced_by(self.force_request()),
+            ..self.requested
+        }
     }
 
     /// An attempt failed although Helm succeeded. The record gets the failure, and the remediation follows. Returns what is to be
@@ -131,11 +147,18 @@ impl Deployment<'_> {
 
     async fn take_steps(&self, copies: bool, mut failures: Failures) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
-        let mut requested = self.requested;
+        let mut is_requested = true;
         let mut last = None;
         let mut is_adopted = false;
         for _ in 0..MAX_ACTIONS {
             let history = context.records.current_history(release).await?;
+            // A request has one effect.
+            let requested = if is_requested {
+                self.requested(&history)
+            } else {
+                Requested::default()
+            };
+            let copies = copies || self.has_undeployed_copies(&history);
             let mut step = self.next(&history, requested, failures);
             if copies && last.is_none() && !is_adopted && step == Step::Act(Action::None) {
                 step = Step::Act(Action::Upgrade { discard: None });
@@ -185,8 +208,7 @@ impl Deployment<'_> {
                 }
                 Err(error) => return Err(error),
             }
-            // A request has one effect.
-            requested = Requested::default();
+            is_requested = false;
         }
         Err(AgentError::Changed)
     }

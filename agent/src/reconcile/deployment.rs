@@ -58,6 +58,13 @@ impl<'d> Deployment<'d> {
         }
     }
 
+    /// The last request of another deployment; empty if there is none.
+    pub(super) fn force_request(&self) -> &str {
+        let lifecycle = self.wanted.spec.lifecycle.as_ref();
+        let requests = lifecycle.and_then(|lifecycle| lifecycle.requests.as_ref());
+        requests.map_or("", |requests| &requests.force)
+    }
+
     pub(super) fn deployed(&self, history: &History, revision: u64) -> Deployed {
         let previous = history
             .iter()

@@ -52,6 +52,7 @@ use self::{deployment::Deployment, wait::Wait};
 use crate::{
     context::{Context, Key, Known},
     error::{AgentError, until},
+    helm::outcome::FailureReason,
     inputs,
     metrics::BUNDLE_DEPLOYMENTS,
     monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
@@ -288,12 +289,21 @@ fn handled(deployment: &BundleDeployment, known: &Known) -> Requests {
     }
 }
 
-/// Whether requests had their effect: nothing that the deployment needs was missing.
+/// Whether requests had their effect: nothing that the deployment needs was missing, and Helm could begin.
 const fn is_attempt(result: &Result<Deployed, AgentError>) -> bool {
-    matches!(
-        result,
-        Ok(_) | Err(AgentError::Helm(_) | AgentError::NotReady(_) | AgentError::Retry(_))
-    )
+    match result {
+        Ok(_) | Err(AgentError::NotReady(_) | AgentError::Retry(_)) => true,
+        Err(AgentError::Helm(failure)) => !matches!(
+            failure.reason,
+            FailureReason::Stopped
+                | FailureReason::NotStarted
+                | FailureReason::OtherHelm
+                | FailureReason::Crashed
+                | FailureReason::Unreachable
+                | FailureReason::Unauthorized
+        ),
+        Err(_) => false,
+    }
 }
 
 /// While a release is awaited, earlier failures count: it has not succeeded yet. Otherwise releases that never become ready

@@ -5,7 +5,7 @@ use helmops_release::{
     chart_metadata::Origin,
     history::History,
     post_render::PostRender,
-    record::{Acceptance, Attempt},
+    record::{Acceptance, Attempt, Cause},
     scopes::Scopes,
 };
 use helmops_trace::in_span;
@@ -220,6 +220,13 @@ impl Deployment<'_> {
                     .and_then(|labels| labels.get("fleet.cattle.io/commit"))
                     .cloned()
                     .unwrap_or_default(),
+                copies: (!options.downstream_resources.is_empty())
+                    .then_some(deployment.spec.downstream_resources_generation),
+                forced_by: if attempt.cause == Cause::Request {
+                    self.force_request().to_owned()
+                } else {
+                    String::new()
+                },
                 attempt: Some(attempt.clone()),
             },
             values,

@@ -344,6 +344,8 @@ mod tests {
                 cause: Cause::Change,
                 number: 1,
             }),
+            copies: None,
+            forced_by: String::new(),
         };
         let adopted = adopted(record(), &origin);
         assert_eq!(adopted.bundle_deployment("agent"), Some("shop-web"));

@@ -28,6 +28,10 @@ pub struct Origin {
     pub commit: String,
     /// The attempt that writes the release.
     pub attempt: Option<Attempt>,
+    /// The generation of the downstream resources; `None` if there are none.
+    pub copies: Option<i64>,
+    /// The request that forces the attempt; empty for none.
+    pub forced_by: String,
 }
 
 impl Origin {
@@ -48,6 +52,12 @@ impl Origin {
         }
         if let Some(attempt) = &self.attempt {
             annotations.insert(marks::ATTEMPT, attempt.to_string());
+        }
+        if let Some(generation) = self.copies {
+            annotations.insert(marks::COPIES, generation.to_string());
+        }
+        if !self.forced_by.is_empty() {
+            annotations.insert(marks::FORCED_BY, self.forced_by.clone());
         }
         annotations
     }
@@ -92,8 +102,9 @@ pub fn annotated(chart_yaml: &str, origin: &Origin) -> Result<String, ChartMetad
         return Err(ChartMetadataError::Annotations);
     };
     // An attempt of another agent says nothing of this one.
-    annotations.remove(marks::ATTEMPT);
-    annotations.remove(marks::COMMIT);
+    for key in [marks::ATTEMPT, marks::COMMIT, marks::COPIES, marks::FORCED_BY] {
+        annotations.remove(key);
+    }
     let own = origin.annotations().into_iter();
     annotations.extend(own.map(|(key, value)| (key.to_owned(), Value::String(value))));
     Ok(yaml::emit_exact(&fields)?)
@@ -115,6 +126,8 @@ mod tests {
             deletes_namespace: false,
             commit: String::new(),
             attempt: None,
+            copies: None,
+            forced_by: String::new(),
         }
     }
 

@@ -19,6 +19,8 @@ pub fn revision(number: u64, status: Status, attempt: Option<Attempt>) -> Revisi
         is_interrupted: false,
         acceptance: None,
         failure: None,
+        copies: None,
+        forced_by: None,
         made_at: None,
         changed_at: None,
         chart: Chart::default(),

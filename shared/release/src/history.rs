@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::record::{self, Acceptance, Attempt, AttemptAction, Cause, Failure, Record, Status};
+use crate::{
+    marks,
+    record::{self, Acceptance, Attempt, AttemptAction, Cause, Failure, Record, Status},
+};
 
 /// What Helm writes into a record that an installation has replaced.
 const REPLACED: &str = "superseded by new release";
@@ -55,6 +58,10 @@ pub struct Revision {
     pub acceptance: Option<Acceptance>,
     /// Why it failed.
     pub failure: Option<Failure>,
+    /// The generation of the downstream resources that it was deployed with, if it shows that.
+    pub copies: Option<i64>,
+    /// The request that forced it.
+    pub forced_by: Option<String>,
     /// When it was made.
     pub made_at: Option<Timestamp>,
     /// When its record was changed last.
@@ -92,6 +99,10 @@ impl Revision {
             is_interrupted: record::is_interrupted(&record.info.description),
             acceptance: None,
             failure: Failure::of(record),
+            copies: record
+                .chart_annotation(marks::COPIES)
+                .and_then(|text| text.parse().ok()),
+            forced_by: record.chart_annotation(marks::FORCED_BY).map(ToOwned::to_owned),
             made_at,
             changed_at: changed_at.or(made_at),
             chart: Chart::of(record),
@@ -233,16 +244,24 @@ impl History {
             .find(|revision| revision.number < number && revision.is_good())
     }
 
+    /// Whether a request has forced an attempt, whatever became of that.
+    pub fn was_forced_by(&self, request: &str) -> bool {
+        self.iter()
+            .any(|revision| revision.forced_by.as_deref() == Some(request))
+    }
+
     /// The records of replaced revisions: nothing needs them, and Helm does not limit their number.
     pub fn replaced(&self) -> impl Iterator<Item = &Revision> {
         self.0.iter().skip(1).filter(|revision| revision.is_replaced)
     }
 
     /// The record of a rollback that failed last. It is deleted before the next revision is made: Helm would compare with the revision
-    /// that the rollback was to restore, so that nothing would delete what the failed revision has added.
+    /// that the rollback was to restore, so that nothing would delete what the failed revision has added. Without a revision to upgrade
+    /// it stays: Helm installs again after a failed revision, but not after the superseded one before it.
     fn failed_rollback(&self) -> Option<&Revision> {
         self.newest()
             .filter(|newest| newest.is_rollback && newest.status == Status::Failed)
+            .filter(|_| self.base().is_some())
     }
 
     /// The records to delete before the next revision is made, so that at most `kept` stay if failed ones are enough for that: replaced

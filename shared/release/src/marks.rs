@@ -25,6 +25,10 @@ pub const DELETE_NAMESPACE: &str = "helmops.fleet.cattle.io/delete-namespace";
 pub const COMMIT: &str = "fleet.cattle.io/commit";
 /// Annotation of the chart of a release: which [`Attempt`](crate::record::Attempt) wrote the record. Fleet has none.
 pub const ATTEMPT: &str = "helmops.fleet.cattle.io/attempt";
+/// Annotation of the chart of a release: the generation of the downstream resources that it was deployed with. Fleet has none.
+pub const COPIES: &str = "helmops.fleet.cattle.io/downstream-resources-generation";
+/// Annotation of the chart of a release: the request that forced the attempt. Fleet has none.
+pub const FORCED_BY: &str = "helmops.fleet.cattle.io/forced-by";
 /// Label of the records of a release: what happens with it when its BundleDeployment is gone, an
 /// [`OnDelete`](crate::record::OnDelete). Fleet has none.
 pub const ON_DELETE: &str = "helmops.fleet.cattle.io/on-delete";

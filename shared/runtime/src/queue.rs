@@ -40,6 +40,8 @@ pub type RequeueAfter = Option<Duration>;
 /// resolution of versions 5 minutes; a Bundle with thousands of clusters takes minutes to write. Beyond this something hangs.
 /// Programs that a reconciliation runs have deadlines of their own, and do not count ([`deadline::excluded`]).
 const DEADLINE: Duration = Duration::from_mins(15);
+/// The longest delay of an object, since timers are limited to two years. It is reconciled after that, and requeued again.
+const LONGEST: Duration = Duration::from_hours(24);
 /// The backoff of an object whose reconciliation panicked or reached its deadline.
 const ABORTED: helmops_process::ExponentialBackoff = backoff::SLOW;
 
@@ -171,7 +173,7 @@ impl<K: QueueKey> Queue<K> {
         if self.is_ready.contains(&key) {
             return;
         }
-        let until = Instant::now() + delay;
+        let until = Instant::now() + delay.min(LONGEST);
         match self.waiting.get_mut(&key) {
             Some(waiting) if waiting.until <= until => {}
             Some(waiting) => {

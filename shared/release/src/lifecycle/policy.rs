@@ -154,10 +154,11 @@ impl Policy {
             remediates_last: true,
             crds: None,
         };
-        let [install, upgrade] = if is_atomic {
-            [Remediation::Uninstall, Remediation::Rollback]
+        let (install, upgrade, history) = if is_atomic {
+            let history = history.max(ROLLBACK_HISTORY);
+            (Remediation::Uninstall, Remediation::Rollback, history)
         } else {
-            [Remediation::None, Remediation::None]
+            (Remediation::None, Remediation::None, history)
         };
         Self {
             install: action(install),
@@ -294,6 +295,7 @@ mod tests {
         assert_eq!(atomic.wait, Some(Duration::from_secs(7)));
         assert_eq!(atomic.install.remediation_of(9), Remediation::Uninstall);
         assert_eq!(atomic.upgrade.remediation_of(9), Remediation::Rollback);
+        assert_eq!((none.history, atomic.history), (FLEET_HISTORY, ROLLBACK_HISTORY));
     }
 
     #[test]

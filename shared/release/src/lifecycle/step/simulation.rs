@@ -93,6 +93,14 @@ impl Release {
         self.attempts += 1;
         self.now += ATTEMPT;
         self.make_room();
+        if let (AttemptAction::Install, Some(last)) = (action, self.revisions.last()) {
+            let is_free = matches!(last.status, Status::Failed | Status::Uninstalled);
+            assert!(
+                is_free,
+                "Helm: cannot reuse a name that is still in use: {:?}",
+                self.revisions
+            );
+        }
         let has_deployed = self.revisions.iter().any(|one| one.status == Status::Deployed);
         match (action, self.revisions.last_mut()) {
             (AttemptAction::Install, Some(last)) if last.status != Status::Failed => {
@@ -269,6 +277,39 @@ fn failing_rollbacks_never_lose_what_was_deployed() {
         let newest = release.revisions.last().unwrap();
         assert_eq!((newest.status, newest.is_rollback), (Status::Deployed, true));
     }
+}
+
+/// `atomic` repeats attempts with a backoff, and keeps few revisions.
+#[test]
+fn failing_rollbacks_of_atomic_never_lose_what_was_deployed() {
+    for own in 0..4 {
+        let options = serde_json::json!({ "helm": { "atomic": true, "maxHistory": own } });
+        let options = serde_json::from_value(options).unwrap();
+        let mut release = Release::new(Policy::of(&options, None), true);
+        release.rollbacks_fail_until = DAY / 2;
+        while release.now < DAY {
+            release.turn();
+            let mut all = release.revisions.iter();
+            assert!(
+                all.any(|one| one.origin.deployment_id() == Some(":old") && !one.has_failed()),
+                "{:?}",
+                release.revisions
+            );
+        }
+    }
+}
+
+/// A user has deleted the record of what was deployed.
+#[test]
+fn a_release_whose_rollback_failed_is_installed_again_if_nothing_can_be_restored() {
+    let policy = policy(Remediation::None, Remediation::Rollback, 3, true, 3);
+    let mut release = Release::new(policy, true);
+    release.add(Status::Superseded, ID, AttemptAction::Upgrade, 1, false);
+    release.add(Status::Failed, ":old", AttemptAction::Install, 1, true);
+    release.revisions[1].failure = Some(Failure::NotReady("x".to_owned()));
+    release.revisions.remove(0);
+    let release = release.run();
+    assert!(release.attempts >= 20, "{} attempts", release.attempts);
 }
 
 #[test]
