@@ -21,7 +21,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::change::Change;
 use super::{MANAGER, namespace::create_namespace};
@@ -282,7 +282,7 @@ impl Copy<'_> {
             match bounded(target.patch(self.name, &MANAGER.patch(), &Patch::Merge(patch))).await {
                 Ok(_) => return Ok(*is_content),
                 // Whatever else is invalid is so in a new object too.
-                Err(error) if error.is_invalid() && from["immutable"] == true => {}
+                Err(error) if error.is_invalid() && from.get("immutable") == Some(&Value::Bool(true)) => {}
                 Err(error) => return Err(CallError::of("update", &object)(error).into()),
             }
         }

@@ -1,7 +1,7 @@
 //! Finds the drift of a release. Objects that have not changed since their last comparison are not compared again.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -96,10 +96,16 @@ impl Monitor<'_> {
         live.extend(self.unmarked(installed).await?);
         let live: HashMap<&ObjectId, &Arc<Observed>> =
             live.iter().map(|object| (&object.id, object)).collect();
-        self.verify(installed, &live).await?;
-        let readiness = live
-            .iter()
-            .map(|(id, object)| ((*id).clone(), object.readiness.clone()));
+        let behind = self.verify(installed, &live).await?;
+        let readiness = live.iter().map(|(id, object)| {
+            // What an older version shows says nothing of this revision. The watch delivers the newer one soon.
+            let readiness = if behind.contains(*id) {
+                Readiness::Waiting("the watch of the agent is behind".to_owned())
+            } else {
+                object.readiness.clone()
+            };
+            ((*id).clone(), readiness)
+        });
         Ok(Monitored {
             objects: self.report(installed, &live).await?,
             readiness: readiness.collect(),
@@ -121,12 +127,12 @@ impl Monitor<'_> {
         Ok(found)
     }
 
-    /// Compares the objects that have changed since they were compared last.
+    /// Compares the objects that have changed since they were compared last. Returns those of which the watch has an older version.
     async fn verify(
         &self,
         installed: &mut Installed,
         live: &HashMap<&ObjectId, &Arc<Observed>>,
-    ) -> Result<(), MonitorError> {
+    ) -> Result<HashSet<ObjectId>, MonitorError> {
         let verdicts = &installed.verdicts;
         let is_changed = |object: &&DesiredObject| {
             let known = verdicts.get(&object.id).map(|verdict| verdict.content);
@@ -139,8 +145,9 @@ impl Monitor<'_> {
             .filter(is_changed)
             .filter_map(|object| Some((object.id.clone(), object.kind.clone()?)))
             .collect();
+        let mut behind = HashSet::new();
         if changed.is_empty() {
-            return Ok(());
+            return Ok(behind);
         }
         let manifest = manifest_of(self.records, &installed.id.release, installed.id.number).await?;
         let autoscalers = Autoscalers::of(&manifest.iter().collect::<Vec<_>>());
@@ -151,9 +158,13 @@ impl Monitor<'_> {
             };
             let Some(object) = self.read(&kind, &id).await? else {
                 // It was deleted since; the watch shows that.
+                behind.insert(id);
                 continue;
             };
             let content = live::content(&object);
+            if live.get(&id).is_none_or(|cached| cached.content != content) {
+                behind.insert(id.clone());
+            }
             let drift = if contains(desired, &object) {
                 None
             } else {
@@ -167,7 +178,7 @@ impl Monitor<'_> {
             });
             installed.verdicts.insert(id, Verdict { content, drift });
         }
-        Ok(())
+        Ok(behind)
     }
 
     /// What is reported of the objects.

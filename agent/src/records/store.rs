@@ -579,6 +579,8 @@ mod tests {
                 is_rollback: false,
                 is_interrupted: false,
                 acceptance: None,
+                copies: None,
+                forced_by: None,
                 failure: None,
                 made_at: None,
                 changed_at: None,

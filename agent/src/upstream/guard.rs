@@ -418,8 +418,8 @@ mod tests {
             }
             let is_state = path.contains(&format!("/configmaps/{STATE}"));
             if method == Method::PATCH && is_state {
-                let patch: Value = serde_json::from_slice(body).unwrap();
-                for (key, value) in patch["data"].as_object().unwrap() {
+                let change: Value = serde_json::from_slice(body).unwrap();
+                for (key, value) in change["data"].as_object().unwrap() {
                     lock(&self.data)[key] = value.clone();
                 }
             }

@@ -102,6 +102,8 @@ pub async fn render(
             deletes_namespace: false,
             commit: String::new(),
             attempt: None,
+            copies: None,
+            forced_by: String::new(),
         },
         values: rendered.values.to_vec(),
         post_render: unmarked(rendered.options),

@@ -5,8 +5,9 @@ use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::harness::SOON;
-use crate::harness::agent::Fixture;
-use crate::harness::{run, until};
+use crate::harness::agent::{Fixture, POD, bed};
+use crate::harness::denial::{Denial, Rule};
+use crate::harness::{condition, run, until};
 
 const COPY: &str = "secret/login";
 
@@ -115,6 +116,83 @@ async fn a_changed_copy_is_deployed_although_the_first_attempt_does_not_begin() 
     assert_eq!(ready["status"]["downstreamResourcesGeneration"], 2);
     fixture.barrier().await;
     assert_eq!(fixture.helm_runs_of(&fixture.name("web")), ["install", "upgrade"]);
+}
+
+/// The status has the generation of the last completed deployment until then.
+#[tokio::test]
+async fn a_release_with_changed_copies_that_becomes_ready_late_is_upgraded_once() {
+    let fixture = Fixture::new("copies-late").await;
+    fixture.charts.late(POD).await;
+    let _agent = fixture.start().await;
+    write_source(&fixture, "Opaque", "one").await;
+    let awaited = |id: &str| json!({ "deploymentID": id, "stagedDeploymentID": id, "lifecycle": { "upgrade": {}, "wait": { "timeout": "5m" } } });
+    fixture.deploy("web", "1.0.0", &copied(1, &awaited(":one"))).await;
+    fixture.until_ready("web").await;
+    write_source(&fixture, "Opaque", "two").await;
+    fixture.deploy("web", "2.0.0", &copied(2, &awaited(":two"))).await;
+    fixture
+        .until("web", |found| {
+            let released = condition(found, "Released");
+            ensure!(
+                released.is_some_and(|released| released["status"] == "Unknown"),
+                "it is {released:?}"
+            );
+            Ok(())
+        })
+        .await;
+    // What changes a record, or a copy, leads to a reconciliation.
+    fixture.kubectl(&["annotate", COPY, "tool=x"]).await;
+    fixture.barrier().await;
+    let release = fixture.name("web");
+    assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade"]);
+
+    let ready =
+        json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
+    let patch = [
+        "patch",
+        "pod/late",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &ready.to_string(),
+    ];
+    fixture.kubectl(&patch).await;
+    let ready = fixture.until_ready("web").await;
+    assert_eq!(ready["status"]["downstreamResourcesGeneration"], 2);
+    fixture.barrier().await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade"]);
+}
+
+/// An immutable copy has to be replaced. Pods use the old one meanwhile.
+#[tokio::test]
+async fn a_copy_whose_replacement_is_denied_stays() {
+    let fixture = Fixture::new("copies-denied").await;
+    let _agent = fixture.start().await;
+    write_source(&fixture, "Opaque", "one").await;
+    fixture.deploy("web", "1.0.0", &copied(1, &json!({}))).await;
+    fixture.until_ready("web").await;
+    let immutable = ["patch", COPY, "--type=merge", "-p", r#"{"immutable":true}"#];
+    fixture.kubectl(&immutable).await;
+    let before = fixture.object(COPY).await.unwrap();
+    let rule = Rule {
+        group: "",
+        resource: "secrets",
+        operation: "CREATE",
+        allowed: "!object.metadata.name.startsWith('login')",
+        message: "no logins here",
+    };
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "login-probe" } });
+    let create = ["create", "--dry-run=server", "--filename=-"];
+    let cluster = bed().await.kubectl();
+    let denial = Denial::start(&cluster, fixture.apps.name(), &rule, (&create, &secret)).await;
+    write_source(&fixture, "Opaque", "two").await;
+    fixture.deploy("web", "1.0.0", &copied(2, &json!({}))).await;
+    fixture.until_error("web", "Deployed", &["no logins here"]).await;
+    let after = fixture.object(COPY).await.unwrap();
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    denial.end().await;
+    until_password(&fixture, "two").await;
+    fixture.until_ready("web").await;
 }
 
 #[tokio::test]

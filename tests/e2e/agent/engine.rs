@@ -192,6 +192,8 @@ pub fn deploy(archive: &Path) -> Deploy {
             deletes_namespace: false,
             commit: String::new(),
             attempt: None,
+            copies: None,
+            forced_by: String::new(),
         },
         values: Vec::new(),
         post_render: PostRender {

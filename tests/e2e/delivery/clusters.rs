@@ -3,8 +3,9 @@
 use anyhow::{Context, ensure};
 use helmops_bed::wait::eventually;
 use helmops_core::targeting::names;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::harness::denial::{Denial, Rule};
 use crate::harness::standalone::{Fixture, decoded, suite};
 use crate::harness::{SOON, condition, run};
 
@@ -88,7 +89,7 @@ async fn a_cluster_counts_its_helmops() {
         .apply(&json!({ "kind": "Bundle", "metadata": { "name": "web", "labels": labels }, "spec": spec }))
         .await;
     let counts = |ready: u64, display: &'static str| {
-        move |cluster: &serde_json::Value| {
+        move |cluster: &Value| {
             let status = &cluster["status"];
             ensure!(
                 status["readyHelmOps"] == ready && status["desiredReadyHelmOps"] == 1,
@@ -163,46 +164,22 @@ async fn a_deployment_that_cannot_be_deleted_blocks_no_other() {
     for cluster in 0..2 {
         fixture.deployment(cluster, "web").await;
     }
-    let name = format!("keep-{}", fixture.clusters[0]);
-    let rule = json!({
-        "apiGroups": ["fleet.cattle.io"], "apiVersions": ["*"], "resources": ["bundledeployments"], "operations": ["DELETE"],
-    });
-    let selector = json!({ "matchLabels": { "kubernetes.io/metadata.name": fixture.clusters[0] } });
-    for mut object in [
-        json!({
-            "kind": "ValidatingAdmissionPolicy",
-            "spec": {
-                "matchConstraints": { "resourceRules": [rule], "namespaceSelector": selector },
-                "validations": [{ "expression": "false", "message": "it stays" }],
-            },
-        }),
-        json!({
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "spec": { "policyName": name, "validationActions": ["Deny"] },
-        }),
-    ] {
-        object["apiVersion"] = json!("admissionregistration.k8s.io/v1");
-        object["metadata"] = json!({ "name": name });
-        let applied = fixture.suite.bed.kubectl().apply(&object.to_string()).await;
-        applied.unwrap().ok().unwrap();
-    }
-    let kubectl = fixture.suite.bed.kubectl().in_namespace(&fixture.clusters[0]);
-    eventually("the API server to enforce it", SOON, async || {
-        let delete = ["delete", "bundledeployment", "web", "--dry-run=server"];
-        let denied = kubectl.run(&delete).await?;
-        ensure!(denied.stderr.contains("it stays"), "{denied:?}");
-        Ok(())
-    })
-    .await
-    .unwrap();
+    let rule = Rule {
+        group: "fleet.cattle.io",
+        resource: "bundledeployments",
+        operation: "DELETE",
+        allowed: "false",
+        message: "it stays",
+    };
+    let delete = ["delete", "bundledeployment", "web", "--dry-run=server"];
+    let cluster = fixture.suite.bed.kubectl();
+    let denial = Denial::start(&cluster, &fixture.clusters[0], &rule, (&delete, &Value::Null)).await;
     fixture
         .kubectl(&["delete", "bundle", "web", "--wait=false"])
         .await;
     fixture.until_none_on(1, "bundledeployment/web").await;
     assert!(fixture.on(0, "bundledeployment/web").await.unwrap().is_some());
-    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-        fixture.kubectl(&["delete", kind, &name]).await;
-    }
+    denial.end().await;
     fixture.until_none_on(0, "bundledeployment/web").await;
 }
 
@@ -359,7 +336,7 @@ async fn a_cluster_cannot_claim_the_namespace_of_another() {
     }
     let after = fixture.deployment(1, "web").await;
     assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
-    let generation = |found: &serde_json::Value| found["metadata"]["generation"].as_i64();
+    let generation = |found: &Value| found["metadata"]["generation"].as_i64();
     assert_eq!(
         generation(&after),
         generation(&before).map(|before| before + 1),

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod beside_fleet;
+pub mod denial;
 pub mod joined;
 pub mod own;
 pub mod standalone;

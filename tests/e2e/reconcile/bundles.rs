@@ -3,13 +3,13 @@
 use anyhow::ensure;
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::namespace::TestNamespace;
-use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::harness::beside_fleet::{
     apply, assert_no_bundle, suite, until_accepted, until_no_bundle, until_refused,
 };
-use crate::harness::{SOON, condition, helmop, run, until, until_reason, until_version};
+use crate::harness::denial::{Denial, Rule};
+use crate::harness::{condition, helmop, run, until, until_reason, until_version};
 
 async fn fixture() -> (TestNamespace, ChartServer) {
     let suite = suite().await;
@@ -295,38 +295,16 @@ async fn readiness_follows_the_summary_of_the_bundle() {
 async fn a_bundle_that_the_api_server_rejects_stalls_its_helmop_until_that_is_corrected() {
     let (namespace, server) = fixture().await;
     let cluster = suite().await.bed.kubectl();
-    let name = namespace.name();
-    let rule = json!({
-        "apiGroups": ["fleet.cattle.io"], "apiVersions": ["*"], "resources": ["bundles"], "operations": ["CREATE"],
-    });
-    let selector = json!({ "matchLabels": { "kubernetes.io/metadata.name": name } });
-    let policy = json!({
-        "matchConstraints": { "resourceRules": [rule], "namespaceSelector": selector },
-        "validations": [{ "expression": "false", "message": "no Bundles here" }],
-    });
-    let binding = json!({ "policyName": name, "validationActions": ["Deny"] });
-    for (kind, spec) in [
-        ("ValidatingAdmissionPolicy", policy),
-        ("ValidatingAdmissionPolicyBinding", binding),
-    ] {
-        let object = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": name }, "spec": spec,
-        });
-        let applied = cluster.apply(&object.to_string()).await;
-        applied.unwrap().ok().unwrap();
-    }
-    let probe = json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Bundle", "metadata": { "name": "probe" } });
-    eventually("the API server to enforce it", SOON, async || {
-        let create = ["create", "--dry-run=server", "--filename=-"];
-        let denied = namespace
-            .kubectl()
-            .run_with_input(&create, &probe.to_string())
-            .await?;
-        ensure!(denied.stderr.contains("no Bundles here"), "{denied:?}");
-        Ok(())
-    })
-    .await
-    .unwrap();
+    let rule = Rule {
+        group: "fleet.cattle.io",
+        resource: "bundles",
+        operation: "CREATE",
+        allowed: "false",
+        message: "no Bundles here",
+    };
+    let bundle = json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Bundle", "metadata": { "name": "probe" } });
+    let create = ["create", "--dry-run=server", "--filename=-"];
+    let denial = Denial::start(&cluster, namespace.name(), &rule, (&create, &bundle)).await;
 
     apply(&namespace, "web", &alpine(&server, "0.1.0")).await;
     let message = until_reason(&namespace, "web", "Stalled", "APIError").await;
@@ -335,9 +313,7 @@ async fn a_bundle_that_the_api_server_rejects_stalls_its_helmop_until_that_is_co
     assert_eq!(condition(&helmop, "Reconciling"), None);
 
     // Nothing that the controller watches has changed then.
-    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-        run(&cluster, &["delete", kind, name]).await;
-    }
+    denial.end().await;
     until_version(&namespace, "web", "0.1.0").await;
     until_accepted(&namespace, "web").await;
 }
