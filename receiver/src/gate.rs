@@ -4,14 +4,14 @@ use std::{sync::Mutex, time::Duration};
 
 use helmops_notify::push::{
     Announcement, BodyError, GoogleKeys, Headers, ProofError, ReceiverType, ReplayWindow, RequestDigest,
-    TokenBucket, announcements, verify,
+    announcements, verify,
 };
 use helmops_process::lock;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
 use crate::{
-    limits::{REPLAY_WINDOW, REPLAYS, TOTAL},
+    limits::{REPLAY_WINDOW, REPLAYS},
     table::Hook,
 };
 
@@ -19,7 +19,6 @@ use crate::{
 #[derive(Debug)]
 pub struct Gate {
     replays: Mutex<ReplayWindow>,
-    total: Mutex<TokenBucket>,
 }
 
 /// A request that is accepted.
@@ -31,6 +30,8 @@ pub enum Passed {
         announcements: Vec<Announcement>,
         /// Identifies the request after it was handled; `None` if equal requests are different pushes.
         request: Option<RequestDigest>,
+        /// Whether there were too many requests, so that it counts as a push to all repositories.
+        is_collapsed: bool,
     },
     /// It announces nothing, such as a deletion.
     Ignored,
@@ -47,9 +48,6 @@ pub enum Refused {
     /// The body is not what the type requires.
     #[error(transparent)]
     Malformed(#[from] BodyError),
-    /// There were too many.
-    #[error("too many requests; repeat it later")]
-    TooMany(Duration),
 }
 
 /// A request to a Receiver.
@@ -71,13 +69,16 @@ impl Default for Gate {
     fn default() -> Self {
         Self {
             replays: Mutex::new(ReplayWindow::new(REPLAY_WINDOW, REPLAYS)),
-            total: Mutex::new(TokenBucket::new(TOTAL)),
         }
     }
 }
 
 impl Gate {
-    /// Decides on a request. Only one with a proof costs permits of the rate limits: others must not keep the owner of the token out.
+    /// Decides on a request. Only one with a proof costs a permit of the rate limit: others must not change what becomes of the pushes of
+    /// the owner of the token.
+    ///
+    /// A push above the rate is not refused: some registries do not repeat it. It becomes a push to all repositories of the Receiver, so
+    /// that all of them together cost one poll of each HelmOp, and their names need no memory.
     ///
     /// # Errors
     /// Why it is refused.
@@ -102,11 +103,15 @@ impl Gate {
         if request.is_some_and(|request| lock(&self.replays).was_handled(&request, now)) {
             return Ok(Passed::Replayed);
         }
-        lock(&hook.bucket).take(now).map_err(Refused::TooMany)?;
-        lock(&self.total).take(now).map_err(Refused::TooMany)?;
+        let is_collapsed = lock(&hook.bucket).take(now).is_err();
         Ok(Passed::Pushed {
-            announcements,
+            announcements: if is_collapsed {
+                vec![Announcement::of_all()]
+            } else {
+                announcements
+            },
             request,
+            is_collapsed,
         })
     }
 
