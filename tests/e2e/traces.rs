@@ -108,4 +108,24 @@ async fn one_trace_leads_from_apply_to_ready() {
         .iter()
         .filter(|span| span.trace == root.trace && span.times.0 > second.times.1);
     assert_eq!(again.count(), 0, "the first trace has ended");
+
+    // An edit that rolls nothing out: the condition Ready stays as it is, and the root starts with the edit.
+    let spec = json!({ "helm": { "version": "1.x" }, "pollingInterval": "1h" });
+    fixture.apply("web", &spec).await;
+    let collector = &joined::suite().await.collector;
+    let third = eventually("the root of the edit", DEADLINE, async || {
+        let name = format!("helmops.namespace={}", fixture.workspace.namespace.name());
+        let is_root = |span: &Span| span.parent.is_empty() && span.attributes.contains(&name);
+        let mut found = collector.spans()?.into_iter().filter(is_root);
+        let found = found.find(|span| ![&root.trace, &second.trace].contains(&&span.trace));
+        found.context("there are two roots")
+    })
+    .await
+    .unwrap();
+    // The API server records seconds.
+    let second_of = |nanoseconds: u64| nanoseconds / 1_000_000_000;
+    assert!(
+        second_of(third.times.0) >= second_of(second.times.1),
+        "{third:#?} starts before {second:#?} has ended"
+    );
 }
