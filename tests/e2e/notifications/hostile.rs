@@ -132,9 +132,10 @@ async fn a_burst_of_genuine_pushes_is_not_refused_and_polls_all_once() {
     kubectl.apply(&helmop("web", &spec)).await.unwrap().ok().unwrap();
     let collapsed_before = suite.count("harbor", "collapsed").await;
     let body = String::from_utf8(payload("harbor.json")).unwrap();
+    let client = Client::new();
     let flood = (0..100).map(|number| {
         let body = body.replace("1.2.3", &format!("2.0.{number}"));
-        status(Client::new().post(&url).bearer_auth(TOKEN).body(body))
+        status(client.post(&url).bearer_auth(TOKEN).body(body))
     });
     let started = Instant::now();
     assert_eq!(join_all(flood).await, vec![202; 100]);

@@ -8,6 +8,7 @@
 //!       └──────────────── delivered ◄─────────────────────┘
 //! ```
 
+mod batch;
 mod filter;
 pub mod format;
 mod message;
@@ -16,6 +17,7 @@ mod reported;
 mod state;
 
 pub use self::{
+    batch::batch_size,
     filter::{Filter, FilterError},
     message::{After, Event, Message, Subject},
     plan::{MAX_OBJECTS, Memory, Plan, REFRESH, Rules, plan},
