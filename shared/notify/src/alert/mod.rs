@@ -13,6 +13,7 @@ mod filter;
 pub mod format;
 mod message;
 mod plan;
+mod redact;
 mod reported;
 mod state;
 
