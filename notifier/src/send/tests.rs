@@ -3,15 +3,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, future::join_all, stream};
-use helmops_api::{HelmOp, notifications::AlertSpec};
-use helmops_fetch::PostRequest;
+use helmops_api::HelmOp;
 use helmops_kube::key;
-use helmops_notify::{
-    admit::Format,
-    alert::{Observed, Reported, Rules, plan},
-};
+use helmops_notify::alert::Observed;
 use helmops_runtime::queue;
-use k8s_openapi::jiff::Timestamp;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -22,6 +17,9 @@ use crate::{
     testing::{Endpoint, FakeApi, Parts, Reply, named, object, parts, sum_of, until},
     watch::objects::WatchedHelmOp,
 };
+
+mod batches;
+mod payloads;
 
 /// The first delay after a failure, with its jitter.
 const FIRST: std::ops::RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(5);
@@ -435,230 +433,4 @@ async fn a_repetition_that_is_not_accepted_is_sent_again() {
     rig.change(Work::Alert(key("a", "x"))).await;
     rig.stop().await;
     assert_eq!(server.received().len(), 3);
-}
-
-/// Every payload that the formats are compared with, over HTTP: what a service reads is what was formatted.
-#[tokio::test]
-async fn every_payload_arrives_as_it_is() {
-    let rig = Rig::start();
-    let server = Endpoint::start(Reply::status(200)).await;
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/notify/testdata/payloads");
-    let files = std::fs::read_dir(folder).unwrap();
-    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() > 30, "{}", files.len());
-    let mut sent = Vec::new();
-    for file in &files {
-        let body = std::fs::read(file).unwrap();
-        let request = PostRequest {
-            url: server.url().parse().unwrap(),
-            headers: http::HeaderMap::new(),
-            body: body.clone(),
-            tls: Arc::default(),
-            proxy: None,
-            timeout: Duration::from_secs(5),
-        };
-        rig.context.poster.post(request).await.unwrap();
-        sent.push(String::from_utf8(body).unwrap());
-    }
-    assert_eq!(server.received(), sent);
-}
-
-/// All types of AlertProviders to a server, with a message that has a credential by mistake. Each body has the fields of its payload in
-/// `testdata`, and no credential.
-#[tokio::test]
-async fn every_format_arrives_without_credentials() {
-    let rig = Rig::start();
-    rig.api.secret("a", "key", &json!({ "token": "Z2VoZWlt" }));
-    let message = "cannot fetch https://user:geheim@h.example/index.yaml?token=geheim: no";
-    rig.observe_as(
-        "web",
-        &json!({ "version": "1.0.0", "conditions": [
-        { "type": "Accepted", "status": "False", "reason": "ChartNotFound", "message": message },
-    ] }),
-    );
-    for r#type in [
-        "generic",
-        "generic-hmac",
-        "slack",
-        "discord",
-        "msteams",
-        "alertmanager",
-        "cdevents",
-    ] {
-        let server = Endpoint::start(Reply::status(200)).await;
-        let address = server.url() + "/x?token=geheim";
-        let mut spec = json!({ "type": r#type, "address": address, "timeout": "5s" });
-        if r#type == "generic-hmac" {
-            spec["secretRef"] = json!({ "name": "key" });
-        }
-        rig.api.apply("alertproviders", r#type, &spec);
-        let spec = json!({
-            "providerRef": { "name": r#type }, "eventSources": [{ "kind": "HelmOp", "name": "*" }], "grouping": { "wait": "0s" },
-            "summary": "see the runbook",
-            "eventMetadata": { "cluster": "production", "region/zone": "eu", "alertname": "mine", "summary": "overridden" },
-        });
-        rig.api.apply("alerts", r#type, &spec);
-        rig.change(Work::Alert(key("a", r#type))).await;
-        let received = until(&format!("a {type} message"), || {
-            server.received().into_iter().next()
-        })
-        .await;
-        assert!(!received.contains("geheim"), "{type}: {received}");
-        assert!(
-            received.contains("cannot fetch https://h.example/index.yaml"),
-            "{type}: {received}"
-        );
-        let file = format!("{}-failure.json", r#type.trim_end_matches("-hmac"));
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/notify/testdata/payloads");
-        let golden = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
-        let fields = |text: &str| fields_of("", &serde_json::from_str(text).unwrap());
-        let without = |fields: BTreeSet<String>| -> BTreeSet<String> {
-            let of_channel = |field: &String| !field.ends_with("/channel");
-            fields.into_iter().filter(of_channel).collect()
-        };
-        assert_eq!(without(fields(&received)), without(fields(&golden)), "{type}");
-    }
-}
-
-/// The paths of all fields of a value.
-fn fields_of(path: &str, value: &Value) -> BTreeSet<String> {
-    let inner: Vec<_> = match value {
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.as_str(), value)).collect(),
-        Value::Array(values) => values.iter().map(|value| ("", value)).collect(),
-        _ => Vec::new(),
-    };
-    let below = inner
-        .into_iter()
-        .flat_map(|(key, value)| fields_of(&format!("{path}/{key}"), value));
-    below.chain([path.to_owned()]).collect()
-}
-
-/// The object of an event.
-fn subject_of(body: &str) -> String {
-    let event: Value = serde_json::from_str(body).unwrap();
-    event["subject"].as_str().unwrap().to_owned()
-}
-
-/// A group of a format that has groups must not be sent as one event, which would say it about its first object only.
-#[tokio::test]
-async fn a_group_whose_format_has_changed_is_planned_again() {
-    const OBJECTS: usize = 12;
-    let rig = Rig::start();
-    let server = Endpoint::start(Reply::status(200)).await;
-    rig.fail_many(OBJECTS);
-    // The group was planned for Slack, and is sent after the type was changed.
-    let spec = json!({ "type": "cdevents", "address": server.url() });
-    rig.api.apply("alertproviders", "x", &spec);
-    let spec = json!({
-        "providerRef": { "name": "x" }, "eventSources": [{ "kind": "HelmOp", "name": "*" }], "grouping": { "wait": "0s" },
-    });
-    rig.api.apply("alerts", "x", &spec);
-    let objects = {
-        let alert = rig.context.stores.alerts.get(&key("a", "x")).unwrap();
-        let privileged = &rig.context.privileged;
-        let objects = &rig.context.stores.objects;
-        objects.selected(alert.valid().unwrap(), "a", privileged)
-    };
-    let (mut memory, now) = (helmops_notify::alert::Memory::default(), Timestamp::now());
-    let spec: AlertSpec = serde_json::from_value(spec).unwrap();
-    let rules = Rules::of(&spec, Format::Slack);
-    let plan = plan(&rules, &objects, &Reported::default(), &mut memory, now);
-    assert_eq!(
-        (plan.messages.len(), plan.messages[0].subjects.len()),
-        (1, OBJECTS)
-    );
-    let job = Job {
-        alert: key("a", "x"),
-        provider: key("a", "x"),
-        format: Format::Slack,
-        messages: plan.messages.into(),
-    };
-    assert!(rig.context.outbox.send(job));
-    let all = || {
-        let status = rig.api.status("alerts", "x");
-        (status["delivered"] == OBJECTS).then_some(status)
-    };
-    let status = until("an event for each object", all).await;
-    assert_eq!(status["failing"], OBJECTS);
-    rig.alert_is("x", "Ready").await;
-    rig.stop().await;
-    let received = server.received();
-    let subjects: BTreeSet<_> = received.iter().map(|body| subject_of(body)).collect();
-    assert_eq!((received.len(), subjects.len()), (OBJECTS, OBJECTS));
-}
-
-/// Each write has the records of all objects, so there must not be one for each event.
-#[tokio::test]
-async fn many_events_take_few_writes() {
-    const OBJECTS: usize = 1_000;
-    let rig = Rig::start();
-    let server = Endpoint::start(Reply::status(200)).await;
-    rig.fail_many(OBJECTS);
-    rig.provider_of_type("cdevents", "x", &server.url()).await;
-    rig.alert("x", "x").await;
-    let all = || (rig.api.status("alerts", "x")["delivered"] == OBJECTS).then_some(());
-    until("all events", all).await;
-    let writes = rig.api.writes("alerts", "x");
-    let bytes: usize = writes.iter().sum();
-    assert!(writes.len() < 150, "{} writes", writes.len());
-    // A write for each event would be 60 MB.
-    assert!(bytes < 10 << 20, "{bytes}");
-    rig.stop().await;
-    let subjects: BTreeSet<_> = server.received().iter().map(|body| subject_of(body)).collect();
-    assert_eq!((server.received().len(), subjects.len()), (OBJECTS, OBJECTS));
-}
-
-/// The end of a process records what was delivered of a batch, so that the next one goes on after it.
-#[tokio::test]
-async fn the_end_of_a_process_repeats_nothing_of_a_batch() {
-    const OBJECTS: usize = 1_000;
-    let rig = Rig::start();
-    let server = Endpoint::start(Reply::status(200)).await;
-    rig.fail_many(OBJECTS);
-    rig.provider_of_type("cdevents", "x", &server.url()).await;
-    rig.alert("x", "x").await;
-    until("some events", || (server.received().len() > 200).then_some(())).await;
-    let api = rig.api.clone();
-    rig.stop().await;
-    let received = server.received().len();
-    assert!(received < OBJECTS, "it was too fast to be interrupted");
-    assert_eq!(api.status("alerts", "x")["delivered"], received);
-}
-
-/// Messages that people read are recorded one by one: a crash repeats one at most.
-#[tokio::test]
-async fn a_message_for_people_is_recorded_before_the_next_one() {
-    const OBJECTS: usize = 40;
-    let rig = Rig::start();
-    let server = Endpoint::start(Reply::status(200)).await;
-    rig.fail_many(OBJECTS);
-    rig.provider("x", &server.url()).await;
-    let spec = json!({
-        "providerRef": { "name": "x" }, "eventSources": [{ "kind": "HelmOp", "name": "*" }],
-        "grouping": { "wait": "0s", "maxMessages": 0 },
-    });
-    rig.api.apply("alerts", "x", &spec);
-    rig.change(Work::Alert(key("a", "x"))).await;
-    let end = Instant::now() + Duration::from_secs(30);
-    loop {
-        // In this order: what is recorded was received.
-        let recorded = rig.api.status("alerts", "x")["delivered"]
-            .as_u64()
-            .unwrap_or_default();
-        let received = server.received().len() as u64;
-        let recorded_later = rig.api.status("alerts", "x")["delivered"]
-            .as_u64()
-            .unwrap_or_default();
-        assert!(
-            recorded <= received && received <= recorded_later + 1,
-            "{recorded} {received} {recorded_later}"
-        );
-        if recorded == OBJECTS as u64 {
-            break;
-        }
-        assert!(Instant::now() < end, "{recorded} of {OBJECTS}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    assert!(rig.api.writes("alerts", "x").len() >= OBJECTS);
 }

@@ -91,7 +91,7 @@ async fn hostile_requests_are_refused_and_counted_and_slow_down_no_push() {
         let body = body.replace("1.2.3", &format!("1.0.{number}"));
         let sent = Client::new().post(&honest).bearer_auth(TOKEN).body(body);
         assert_eq!(status(sent).await, 202, "push {number}");
-        until_polled(kubectl, "web", &before).await;
+        until_polled(kubectl, "web", before.as_deref()).await;
         started.elapsed()
     };
     let before = push(1).await;
@@ -139,7 +139,7 @@ async fn a_burst_of_genuine_pushes_is_not_refused_and_polls_all_once() {
     });
     let started = Instant::now();
     assert_eq!(join_all(flood).await, vec![202; 100]);
-    until_polled(kubectl, "web", &None).await;
+    until_polled(kubectl, "web", None).await;
     let polled = started.elapsed();
     let collapsed = suite.count("harbor", "collapsed").await - collapsed_before;
     let receiver = kubectl.get("receiver/burst").await.unwrap().unwrap();
@@ -162,9 +162,9 @@ async fn poll_of(kubectl: &Kubectl, name: &str) -> Option<String> {
 }
 
 /// Waits until a HelmOp is polled again. Tight, because a time is measured.
-async fn until_polled(kubectl: &Kubectl, name: &str, before: &Option<String>) {
+async fn until_polled(kubectl: &Kubectl, name: &str, before: Option<&str>) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while poll_of(kubectl, name).await == *before {
+    while poll_of(kubectl, name).await.as_deref() == before {
         assert!(Instant::now() < deadline, "{name} is not polled");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
