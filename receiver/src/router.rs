@@ -185,7 +185,9 @@ async fn handle(
     drop(body);
     match state.recorder.record(hook.receiver.clone(), announcements).await {
         Ok(()) => {
-            state.gate.handled(request, now);
+            if let Some(request) = request {
+                request.handled(now);
+            }
             let (outcome, text) = if is_collapsed {
                 (Outcome::Collapsed, "accepted; all repositories are polled")
             } else {

@@ -36,6 +36,7 @@ struct Recorded {
     pushes: Arc<Mutex<Vec<(String, String)>>>,
     writes: Arc<AtomicU64>,
     fails: bool,
+    takes: Duration,
 }
 
 impl Recorded {
@@ -51,6 +52,7 @@ impl Sink for Recorded {
         announced: Vec<Announcement>,
     ) -> Result<(), RecordError> {
         self.writes.fetch_add(1, Ordering::Relaxed);
+        sleep(self.takes).await;
         if self.fails {
             return Err(RecordError::Failed("the API server is not available".into()));
         }
@@ -497,6 +499,41 @@ async fn a_flood_of_pushes_becomes_one_push_to_all_repositories() {
         202
     );
     assert_eq!(server.count("distribution", "accepted"), 1);
+}
+
+/// A request that someone has recorded must not become more than it was, however often it arrives before it is handled.
+#[tokio::test]
+async fn a_request_that_is_repeated_while_it_is_recorded_is_not_collapsed() {
+    let slow = Recorded {
+        takes: Duration::from_millis(300),
+        ..Recorded::default()
+    };
+    let server = Server::with(slow, CONNECTIONS).await;
+    let repeat = async || {
+        let posts = (0..60).map(async |_| server.post(&path("generic"), &[BEARER], &body(1)).await);
+        for response in futures::future::join_all(posts).await {
+            assert!([200, 202].contains(&status(&response)), "{response}");
+        }
+    };
+    repeat().await;
+    assert_eq!(server.count("generic", "collapsed"), 0);
+    assert!(
+        server
+            .pushes()
+            .iter()
+            .all(|(_, repository)| repository == "r.example/charts/web"),
+        "{:?}",
+        server.pushes()
+    );
+    // It is known now, and has left the permits of others.
+    let before = server.count("generic", "replayed");
+    repeat().await;
+    assert_eq!(server.count("generic", "replayed"), before + 60);
+    assert_eq!(
+        status(&server.post(&path("generic"), &[BEARER], &body(2)).await),
+        202
+    );
+    assert_eq!(server.count("generic", "collapsed"), 0);
 }
 
 /// A collapsed push is accepted when the push to all repositories is recorded, as any other.
