@@ -27,14 +27,14 @@ pub const CONNECTIONS: Limits = Limits {
     ..Limits::DEFAULT
 };
 
-/// Pushes to one Receiver. A registry that pushes more often gets the time after which to repeat.
+/// Pushes to one Receiver. What a registry pushes more often is one push to all repositories of the Receiver.
 pub const PER_RECEIVER: Rate = Rate {
     burst: 20,
     per_second: 2,
 };
 
-/// Pushes to all Receivers: each may cause a write.
-pub const TOTAL: Rate = Rate {
+/// Writes of all Receivers. A push above it waits.
+pub const WRITES: Rate = Rate {
     burst: 200,
     per_second: 50,
 };

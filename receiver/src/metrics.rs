@@ -35,8 +35,8 @@ pub enum Outcome {
     Unauthorized,
     /// Its body is not what the type requires.
     Malformed,
-    /// Too many requests to this Receiver or to all.
-    RateLimited,
+    /// There were too many to this Receiver: a push to all its repositories is recorded.
+    Collapsed,
     /// Its pushes could not be recorded.
     Failed,
     /// Its body was refused.
@@ -51,7 +51,7 @@ impl Outcome {
         Self::Suspended,
         Self::Unauthorized,
         Self::Malformed,
-        Self::RateLimited,
+        Self::Collapsed,
         Self::Failed,
     ];
 
@@ -66,7 +66,7 @@ impl Outcome {
             Self::Suspended => "suspended",
             Self::Unauthorized => "unauthorized",
             Self::Malformed => "malformed",
-            Self::RateLimited => "rate_limited",
+            Self::Collapsed => "collapsed",
             Self::Failed => "failed",
             Self::Body(reason) => reason,
         }

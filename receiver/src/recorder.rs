@@ -1,4 +1,4 @@
-//! Records pushes: at most one write per Receiver and second, and the first without waiting.
+//! Records pushes: at most one write per Receiver and second, the first without waiting, and a limited number for all Receivers.
 //!
 //! ```text
 //! request ─► Recorder::record ─► lane of the Receiver: pushes that wait ─► Sink, one write at a time ─► response to each request
@@ -7,7 +7,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use helmops_api::NamespacedName;
-use helmops_notify::push::{Announcement, MAX_PUSHES};
+use helmops_notify::push::{Announcement, MAX_PUSHES, TokenBucket};
 use thiserror::Error;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -15,14 +15,16 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
+use crate::limits::{CONNECTIONS, WRITES};
+
 /// Time between the starts of two writes of one Receiver.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Requests that wait for the recorder to see them.
 const QUEUE: usize = 256;
 
-/// Requests that wait for one write.
-const MAX_WAITING: usize = 64;
+/// Requests that wait for one write: all that there can be, since none with a proof is refused for being one of many.
+const MAX_WAITING: usize = CONNECTIONS.connections;
 
 /// Concurrent writes.
 const MAX_WRITES: usize = 16;
@@ -107,6 +109,8 @@ struct Lane {
     is_writing: bool,
     /// When the next write may start.
     next: Option<Instant>,
+    /// Since when a request waits.
+    since: Option<Instant>,
 }
 
 impl Lane {
@@ -136,6 +140,7 @@ impl Lane {
             }
         }
         self.waiting.push(job.done);
+        self.since.get_or_insert_with(Instant::now);
     }
 }
 
@@ -144,6 +149,11 @@ struct Lanes<S> {
     /// Only of Receivers with a recent push.
     by_receiver: HashMap<NamespacedName, Lane>,
     writes: JoinSet<NamespacedName>,
+    /// The permits for writes.
+    permits: TokenBucket,
+    started: Instant,
+    /// When there is a permit again.
+    permit_at: Option<Instant>,
 }
 
 impl<S: Sink> Lanes<S> {
@@ -152,6 +162,9 @@ impl<S: Sink> Lanes<S> {
             sink,
             by_receiver: HashMap::new(),
             writes: JoinSet::new(),
+            permits: TokenBucket::new(WRITES),
+            started: Instant::now(),
+            permit_at: None,
         }
     }
 
@@ -178,18 +191,27 @@ impl<S: Sink> Lanes<S> {
         }
     }
 
-    /// Starts the writes that are due.
+    /// Starts the writes that are due, of those first that wait for the longest time: a flood to some Receivers keeps no other one out.
     fn start_due(&mut self) {
         let now = Instant::now();
-        for (receiver, lane) in &mut self.by_receiver {
+        self.permit_at = None;
+        let mut due: Vec<_> = self
+            .by_receiver
+            .iter_mut()
+            .filter(|(_, lane)| lane.is_due(now))
+            .collect();
+        due.sort_by_key(|(_, lane)| lane.since);
+        for (receiver, lane) in due {
             if self.writes.len() >= MAX_WRITES {
                 return;
             }
-            if !lane.is_due(now) {
-                continue;
+            if let Err(wait) = self.permits.take(now - self.started) {
+                self.permit_at = Some(now + wait);
+                return;
             }
             lane.is_writing = true;
             lane.next = Some(now + INTERVAL);
+            lane.since = None;
             let announced = std::mem::take(&mut lane.announced);
             let waiting = std::mem::take(&mut lane.waiting);
             let (sink, receiver) = (self.sink.clone(), receiver.clone());
@@ -207,6 +229,9 @@ impl<S: Sink> Lanes<S> {
     fn next_wake(&self) -> Option<Instant> {
         if self.writes.len() >= MAX_WRITES {
             return None;
+        }
+        if self.permit_at.is_some() {
+            return self.permit_at;
         }
         let idle = self.by_receiver.values().filter(|lane| !lane.is_writing);
         idle.filter_map(|lane| lane.next).min()
@@ -236,176 +261,4 @@ impl<S: Sink> Lanes<S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use tokio::time::{advance, sleep};
-
-    use super::*;
-
-    /// When a write was done, of which Receiver, with which repositories.
-    type Write = (Instant, String, Vec<String>);
-
-    /// Records what is written and when; each write takes a while.
-    #[derive(Clone, Default)]
-    struct Written {
-        writes: Arc<Mutex<Vec<Write>>>,
-        takes: Duration,
-        fails: bool,
-    }
-
-    impl Sink for Written {
-        async fn record(
-            &self,
-            receiver: NamespacedName,
-            announced: Vec<Announcement>,
-        ) -> Result<(), RecordError> {
-            sleep(self.takes).await;
-            let repositories = announced
-                .into_iter()
-                .map(|announcement| announcement.repository)
-                .collect();
-            self.writes
-                .lock()
-                .unwrap()
-                .push((Instant::now(), receiver.name, repositories));
-            if self.fails {
-                Err(RecordError::Gone)
-            } else {
-                Ok(())
-            }
-        }
-    }
-
-    fn push(repository: &str) -> Vec<Announcement> {
-        vec![Announcement {
-            repository: repository.into(),
-            tag: String::new(),
-        }]
-    }
-
-    fn receiver(name: &str) -> NamespacedName {
-        NamespacedName::new("default", name)
-    }
-
-    fn started(sink: &Written) -> (Recorder, JoinSet<()>) {
-        let (recorder, task) = Recorder::new(sink.clone());
-        let mut tasks = JoinSet::new();
-        tasks.spawn(task);
-        (recorder, tasks)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_first_push_is_written_immediately_and_later_ones_together() {
-        let sink = Written {
-            takes: Duration::from_millis(10),
-            ..Written::default()
-        };
-        let (recorder, mut tasks) = started(&sink);
-        let start = Instant::now();
-        recorder.record(receiver("a"), push("1")).await.unwrap();
-        assert_eq!(start.elapsed().as_millis(), 10);
-        let more = ["2", "3", "2"].map(|repository| recorder.record(receiver("a"), push(repository)));
-        let other = recorder.record(receiver("b"), push("4"));
-        let (results, other) = tokio::join!(futures::future::join_all(more), other);
-        assert!(results.iter().all(Result::is_ok) && other.is_ok());
-        let writes: Vec<_> = sink
-            .writes
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|(at, name, all)| ((*at - start).as_millis(), name.clone(), all.join(" ")))
-            .collect();
-        assert_eq!(
-            writes,
-            [
-                (10, "a".into(), "1".into()),
-                (20, "b".into(), "4".into()),
-                (1_010, "a".into(), "2 3".into())
-            ]
-        );
-        drop(recorder);
-        tasks.join_next().await.unwrap().unwrap();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_slow_receiver_delays_no_other_and_its_requests_time_out() {
-        let sink = Written {
-            takes: Duration::from_mins(1),
-            ..Written::default()
-        };
-        let (recorder, _tasks) = started(&sink);
-        let start = Instant::now();
-        let all = (0..3).map(|index| recorder.record(receiver(&index.to_string()), push("1")));
-        let results = futures::future::join_all(all).await;
-        assert_eq!(results, vec![Err(RecordError::Timeout); 3]);
-        assert_eq!(start.elapsed(), DEADLINE);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn waiting_requests_are_bounded() {
-        let sink = Written {
-            takes: Duration::from_secs(1),
-            ..Written::default()
-        };
-        let (recorder, _tasks) = started(&sink);
-        let first = recorder.record(receiver("a"), push("1"));
-        let flood = async {
-            advance(Duration::from_millis(1)).await;
-            let all = (0..200).map(|index| recorder.record(receiver("a"), push(&index.to_string())));
-            futures::future::join_all(all).await
-        };
-        let (first, flood) = tokio::join!(first, flood);
-        assert!(first.is_ok());
-        let busy = flood
-            .iter()
-            .filter(|result| **result == Err(RecordError::Busy))
-            .count();
-        assert_eq!(busy, 200 - MAX_WAITING);
-        let announced = sink.writes.lock().unwrap()[1].2.len();
-        assert_eq!(
-            announced,
-            MAX_PUSHES + 1,
-            "one more than a status holds, so that it becomes one for all"
-        );
-    }
-
-    /// A status has one push for each repository, so tags must not take the room of another repository.
-    #[tokio::test(start_paused = true)]
-    async fn many_tags_of_a_repository_keep_no_other_repository_out() {
-        let sink = Written::default();
-        let (recorder, _tasks) = started(&sink);
-        recorder.record(receiver("a"), push("first")).await.unwrap();
-        let tags = (0..=MAX_PUSHES).map(|tag| Announcement {
-            repository: "web".to_owned(),
-            tag: tag.to_string(),
-        });
-        let announced: Vec<_> = tags.chain(push("db")).collect();
-        let all = announced
-            .into_iter()
-            .map(|announcement| recorder.record(receiver("a"), vec![announcement]));
-        let results = futures::future::join_all(all).await;
-        assert!(results.iter().all(Result::is_ok));
-        assert_eq!(sink.writes.lock().unwrap()[1].2, ["web", "db"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_error_reaches_each_request_and_pushes_are_recorded_before_the_end() {
-        let sink = Written {
-            fails: true,
-            takes: Duration::from_millis(5),
-            ..Written::default()
-        };
-        let (recorder, mut tasks) = started(&sink);
-        assert_eq!(
-            recorder.record(receiver("a"), push("1")).await,
-            Err(RecordError::Gone)
-        );
-        let last = recorder.clone();
-        let (result, ()) = tokio::join!(last.record(receiver("a"), push("2")), async { drop(recorder) });
-        assert_eq!(result, Err(RecordError::Gone));
-        drop(last);
-        tasks.join_next().await.unwrap().unwrap();
-        assert_eq!(sink.writes.lock().unwrap().len(), 2);
-    }
-}
+mod tests;

@@ -120,7 +120,7 @@ async fn receive(State(state): State<AppState>, request: Request) -> Response {
     };
     let (outcome, response) = handle(&state, &table, hook, path_digest, request).await;
     state.metrics.request(Some(hook.receiver_type), outcome);
-    if outcome == Outcome::Accepted {
+    if matches!(outcome, Outcome::Accepted | Outcome::Collapsed) {
         state.metrics.accepted_after(started.elapsed());
     }
     response
@@ -162,11 +162,12 @@ async fn handle(
         time: Timestamp::now(),
         now,
     };
-    let (announcements, request) = match state.gate.pass(hook, &table.keys, incoming) {
+    let (announcements, request, is_collapsed) = match state.gate.pass(hook, &table.keys, incoming) {
         Ok(Passed::Pushed {
             announcements,
             request,
-        }) => (announcements, request),
+            is_collapsed,
+        }) => (announcements, request, is_collapsed),
         Ok(Passed::Ignored) => {
             let reply = Reply::new(StatusCode::OK, "nothing was pushed");
             return (Outcome::Ignored, reply.into_response());
@@ -184,11 +185,15 @@ async fn handle(
     drop(body);
     match state.recorder.record(hook.receiver.clone(), announcements).await {
         Ok(()) => {
-            state.gate.handled(request, now);
-            (
-                Outcome::Accepted,
-                Reply::new(StatusCode::ACCEPTED, "accepted").into_response(),
-            )
+            if let Some(request) = request {
+                request.handled(now);
+            }
+            let (outcome, text) = if is_collapsed {
+                (Outcome::Collapsed, "accepted; all repositories are polled")
+            } else {
+                (Outcome::Accepted, "accepted")
+            };
+            (outcome, Reply::new(StatusCode::ACCEPTED, text).into_response())
         }
         Err(error) => {
             refused(hook, peer, &error);
@@ -229,10 +234,6 @@ fn reply_to(error: &Refused) -> (Outcome, Response) {
     let (outcome, reply) = match error {
         Refused::Unauthorized(_) => (Outcome::Unauthorized, Reply::new(StatusCode::UNAUTHORIZED, text)),
         Refused::Malformed(_) => (Outcome::Malformed, Reply::new(StatusCode::BAD_REQUEST, text)),
-        Refused::TooMany(time) => {
-            let reply = Reply::new(StatusCode::TOO_MANY_REQUESTS, text);
-            (Outcome::RateLimited, reply.later(*time))
-        }
     };
     (outcome, reply.into_response())
 }

@@ -104,8 +104,40 @@ async fn one_trace_leads_from_apply_to_ready() {
         "{second:#?}"
     );
     find(&spans, &second.trace, "helmops-agent", "run Helm").unwrap();
+    // It starts with the change of the Bundle, before the clusters get it.
+    let delivered = find(&spans, &second.trace, "helmops-controller", "deliver").unwrap();
+    assert!(
+        second.times.0 <= delivered.times.0,
+        "{delivered:#?} is before {second:#?}"
+    );
     let again = spans
         .iter()
         .filter(|span| span.trace == root.trace && span.times.0 > second.times.1);
     assert_eq!(again.count(), 0, "the first trace has ended");
+
+    // An edit that rolls nothing out: the condition Ready stays as it is, and the root starts with the edit, at its admission.
+    let spec = json!({ "helm": { "version": "1.x" }, "pollingInterval": "1h" });
+    fixture.apply("web", &spec).await;
+    let collector = &joined::suite().await.collector;
+    let (third, admission) = eventually("the root of the edit", DEADLINE, async || {
+        let name = format!("helmops.namespace={}", fixture.workspace.namespace.name());
+        let is_root = |span: &Span| span.parent.is_empty() && span.attributes.contains(&name);
+        let all = collector.spans()?;
+        let is_third = |span: &&Span| is_root(span) && ![&root.trace, &second.trace].contains(&&span.trace);
+        let third = all.iter().find(is_third).context("there are two roots")?;
+        let admission = find(&all, &third.trace, "helmops-webhook", "admission")?;
+        Ok((third.clone(), admission.clone()))
+    })
+    .await
+    .unwrap();
+    // The API server records seconds.
+    let second_of = |nanoseconds: u64| nanoseconds / 1_000_000_000;
+    assert!(
+        second_of(third.times.0) >= second_of(second.times.1),
+        "{third:#?} starts before {second:#?} has ended"
+    );
+    assert!(
+        third.times.0 <= admission.times.1,
+        "{admission:#?} is before {third:#?}"
+    );
 }

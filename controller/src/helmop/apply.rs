@@ -79,8 +79,12 @@ pub async fn status(
     context.events.publish(helmop, events(&stored, &next));
     let bundle = observe::cached_bundle(context, key);
     let bundle = observe::own_bundle(bundle.as_deref()).ok().flatten();
-    if let Some(span) = trace::root_span(&context.tracer, helmop, bundle, &next) {
-        context.tracer.record(span);
+    if let Some(ending) = trace::ending(&context.tracer, helmop, bundle, &next) {
+        match ending.root_span(&context.client, &name_of(key)).await {
+            Ok(span) => span.into_iter().for_each(|span| context.tracer.record(span)),
+            // What is reported does not depend on traces.
+            Err(error) => tracing::warn!(%error, "the trace has no root: cannot read when it started"),
+        }
     }
     let keeps = written
         .status

@@ -1,11 +1,11 @@
 //! Alerts: from the states of the objects that they select to messages.
 //!
 //! ```text
-//! outbox ─► record what was delivered ─► plan ─► write the status ─► hand the next message over
+//! outbox ─► record what was delivered ─► plan ─► write the status ─► hand the next messages over
 //! ```
 //!
-//! Only the reconciliation of an Alert writes its status, and it hands the next message over when the previous one is recorded. So a
-//! crash repeats one message at most.
+//! Only the reconciliation of an Alert writes its status, and it hands the next messages over when the previous ones are recorded. So a
+//! crash repeats one message at most; or one batch, of a format whose receivers recognize a repetition.
 
 mod memory;
 mod standing;
@@ -17,7 +17,7 @@ use helmops_api::{Alert, Decoded, notifications::AlertStatus, timestamp::timesta
 use helmops_kube::{key, name_of};
 use helmops_notify::{
     admit::Format,
-    alert::{Message, Observed, Plan, Reported, Rules, plan},
+    alert::{Message, Observed, Plan, Reported, Rules, batch_size, plan},
     source::ObjectId,
 };
 use helmops_process::lock;
@@ -91,14 +91,13 @@ impl Reconciler for Alerts<'_> {
         let mut next = alert.status.clone().unwrap_or_default();
         let mut reported = Reported::of(&next.reported);
         let slot = context.outbox.slot(key, &context.leadership);
-        if let Slot::Delivered(message) = &slot {
-            message.delivered(&mut reported);
-            if message.is_refresh() {
-                self.refreshed(key, message);
-            } else {
-                next.delivered = next.delivered.saturating_add(1);
-                next.last_delivered = timestamp(now);
+        if let Slot::Delivered(messages) = &slot {
+            for message in messages.iter() {
+                if message.is_refresh() {
+                    self.refreshed(key, message);
+                }
             }
+            record_all(messages, &mut next, &mut reported, now);
         }
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let objects = context
@@ -106,12 +105,12 @@ impl Reconciler for Alerts<'_> {
             .objects
             .selected(alert, namespace, &context.privileged);
         let standing = standing::of(context, key, alert, objects.len());
-        let (plan, message) = match standing.format() {
+        let (plan, messages) = match standing.format() {
             Some(format) => {
                 let can_send = matches!(standing, Standing::Sending { .. });
                 self.plan(key, alert, (format, can_send), &objects, &mut reported, now)
             }
-            None => (Plan::default(), None),
+            None => (Plan::default(), Vec::new()),
         };
         let observation = Observation {
             standing: &standing,
@@ -127,10 +126,8 @@ impl Reconciler for Alerts<'_> {
             context.outbox.clear(key);
         }
         let mut requeue_after = plan.due.map(|due| until(due, now));
-        if slot != Slot::Busy
-            && let Some(message) = message
-        {
-            let wait = self.hand_over(key, &standing, message);
+        if slot != Slot::Busy && !messages.is_empty() {
+            let wait = self.hand_over(key, &standing, messages);
             requeue_after = requeue_after.into_iter().chain(wait).min();
         }
         Ok(Done {
@@ -141,7 +138,7 @@ impl Reconciler for Alerts<'_> {
 }
 
 impl Alerts<'_> {
-    /// What is to be sent, and the next message of it.
+    /// What is to be sent, and the next messages of it.
     fn plan(
         &self,
         key: &AlertKey,
@@ -150,7 +147,7 @@ impl Alerts<'_> {
         objects: &BTreeMap<ObjectId, Arc<Observed>>,
         reported: &mut Reported,
         now: Timestamp,
-    ) -> (Plan, Option<Message>) {
+    ) -> (Plan, Vec<Message>) {
         reported.forget_gone(|id| objects.contains_key(id));
         let generation = alert.metadata.generation;
         let (mut memory, rules) = {
@@ -184,21 +181,28 @@ impl Alerts<'_> {
         }
         kept.refresh
             .retain_mut(|message| message.retain_current(reported));
-        let message = plan.messages.first().or_else(|| kept.refresh.front()).cloned();
-        (plan, message)
+        let size = batch_size(format, reported.bytes());
+        let mut messages: Vec<_> = plan.messages.iter().take(size).cloned().collect();
+        if messages.is_empty() {
+            messages.extend(kept.refresh.front().cloned());
+        }
+        (plan, messages)
     }
 
-    /// Hands a message over, if its endpoint does not fail. Returns when to try again.
-    fn hand_over(&self, key: &AlertKey, standing: &Standing, message: Message) -> Option<Duration> {
-        let provider = match standing {
+    /// Hands messages over, if their endpoint does not fail. Returns when to try again.
+    fn hand_over(&self, key: &AlertKey, standing: &Standing, messages: Vec<Message>) -> Option<Duration> {
+        let (format, provider) = match standing {
             Standing::Failing { wait, .. } if !wait.is_zero() => return Some(*wait),
-            Standing::Sending { provider, .. } | Standing::Failing { provider, .. } => provider,
+            Standing::Sending { format, provider } | Standing::Failing { format, provider, .. } => {
+                (*format, provider)
+            }
             Standing::Blocked { .. } | Standing::Invalid(_) => return None,
         };
         let job = Job {
             alert: key.clone(),
             provider: provider.clone(),
-            message: Arc::new(message),
+            format,
+            messages: messages.into(),
         };
         (!self.context.outbox.send(job)).then_some(NO_ROOM)
     }
@@ -231,6 +235,17 @@ impl Alerts<'_> {
     }
 }
 
+/// Records messages that were delivered.
+fn record_all(messages: &[Message], next: &mut AlertStatus, reported: &mut Reported, now: Timestamp) {
+    for message in messages {
+        message.delivered(reported);
+        if !message.is_refresh() {
+            next.delivered = next.delivered.saturating_add(1);
+            next.last_delivered = timestamp(now);
+        }
+    }
+}
+
 fn until(due: Timestamp, now: Timestamp) -> Duration {
     let wait = due.duration_since(now);
     // Not too early: a plan that is made some microseconds before would be made again.
@@ -244,12 +259,12 @@ fn provider_key(alert: &Alert) -> ProviderKey {
 }
 
 /// Records what was delivered, at the end of the process: nothing is reconciled any more. The cache has what this process wrote last. If
-/// another client has changed the Alert meanwhile, the next process repeats the message.
+/// another client has changed the Alert meanwhile, the next process repeats the messages.
 pub async fn record(context: &Context, key: &AlertKey) {
-    let Slot::Delivered(message) = context.outbox.slot(key, &context.leadership) else {
+    let Slot::Delivered(messages) = context.outbox.slot(key, &context.leadership) else {
         return;
     };
-    if message.is_refresh() {
+    if messages.iter().all(Message::is_refresh) {
         context.outbox.clear(key);
         return;
     }
@@ -259,14 +274,12 @@ pub async fn record(context: &Context, key: &AlertKey) {
     };
     let mut next = alert.status.clone().unwrap_or_default();
     let mut reported = Reported::of(&next.reported);
-    message.delivered(&mut reported);
+    record_all(&messages, &mut next, &mut reported, Timestamp::now());
     next.reported = reported.to_status();
-    next.delivered = next.delivered.saturating_add(1);
-    next.last_delivered = timestamp(Timestamp::now());
     match (Alerts { context }).write(key, alert, &next).await {
         Ok(()) => context.outbox.clear(key),
         Err(error) => {
-            tracing::warn!(alert = name_of(key).to_string(), %error, "cannot record a delivered message");
+            tracing::warn!(alert = name_of(key).to_string(), %error, "cannot record delivered messages");
         }
     }
 }

@@ -1,30 +1,62 @@
-//! One delivery: from a message to a request, and from its result to a backoff.
+//! Deliveries: from messages to requests, and from their results to a backoff.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use helmops_api::{Alert, AlertProvider};
 use helmops_fetch::{PostError, PostRequest};
 use helmops_kube::{lease::Term, name_of};
 use helmops_notify::{
     admit::Format,
-    alert::format::{
-        COMPONENT, CONTROLLER, Envelope, SIGNATURE, TIMED_SIGNATURE, TIMESTAMP, sign, sign_with_time,
+    alert::{
+        Message,
+        format::{
+            COMPONENT, CONTROLLER, Envelope, SIGNATURE, TIMED_SIGNATURE, TIMESTAMP, sign, sign_with_time,
+        },
     },
 };
 use helmops_runtime::error_class::ClassifiedError;
 use http::{HeaderValue, header::CONTENT_TYPE};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
+use tokio_util::sync::CancellationToken;
 
-use super::{Job, Subject, failures::Failure};
+use super::{Job, Subject, failures::Failure, outbox::Delivered};
 use crate::{
     context::Context,
     metrics::Delivery,
     provider::{Endpoint, endpoint},
 };
 
+/// How long the messages of a job may take together, beside the first: what they say was true when they were planned.
+const BATCH_TIME: Duration = Duration::from_secs(2);
+
+/// Sends the messages of a job one after the other, until one is not accepted, or `stop`.
+pub async fn deliver_all(context: &Context, job: &Job, stop: &CancellationToken) -> Option<Delivered> {
+    let started = Instant::now();
+    let mut all: Option<Delivered> = None;
+    for message in job.messages.iter() {
+        if all.is_some() && (stop.is_cancelled() || started.elapsed() > BATCH_TIME) {
+            break;
+        }
+        let Some(term) = deliver(context, job, message).await else {
+            break;
+        };
+        // Another replica may have been the leader between two terms, and have sent what was sent before.
+        let before = all.filter(|all| all.term == term);
+        if all.is_some() && before.is_none() {
+            break;
+        }
+        let number = before.map_or(0, |all| all.number) + 1;
+        all = Some(Delivered { number, term });
+    }
+    all
+}
+
 /// Sends a message. Returns the term of leadership in which it was accepted.
-pub async fn deliver(context: &Context, job: &Job) -> Option<Term> {
+async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term> {
     let namespace: Arc<str> = job.alert.namespace.as_deref().unwrap_or_default().into();
     let _permit = context.sends.acquire(namespace).await;
     // If another replica is the leader, that one sends it.
@@ -34,6 +66,11 @@ pub async fn deliver(context: &Context, job: &Job) -> Option<Term> {
         context.stores.providers.get(&job.provider)?,
     );
     let (alert, provider) = (alert.valid()?, provider.valid()?);
+    let format = Format::parse(&provider.spec.r#type).unwrap_or(Format::Generic);
+    // The type of the AlertProvider has changed while the message waited. Formats differ in what one message can say: it is planned again.
+    if format != job.format {
+        return None;
+    }
     // Another message to this endpoint has failed while this one waited. It is handed over again after the backoff, which would grow
     // with the number of Alerts if each of them tried.
     let failure = context.failures.of(&subjects(job));
@@ -41,8 +78,7 @@ pub async fn deliver(context: &Context, job: &Job) -> Option<Term> {
         return None;
     }
     let started = Instant::now();
-    let format = Format::parse(&provider.spec.r#type).unwrap_or(Format::Generic);
-    let result = attempt(context, alert, provider, job).await;
+    let result = attempt(context, alert, provider, (job, message)).await;
     let result = match result {
         Ok(()) => Delivery::Delivered,
         Err((subject, failure)) => {
@@ -83,13 +119,13 @@ async fn attempt(
     context: &Context,
     alert: &Alert,
     provider: &AlertProvider,
-    job: &Job,
+    (job, message): (&Job, &Message),
 ) -> Result<(), (Subject, Failure)> {
     let [of_provider, of_alert] = subjects(job);
     let failed = |message: String, is_transient: bool| Failure {
         message,
         is_transient,
-        at_least: std::time::Duration::ZERO,
+        at_least: Duration::ZERO,
     };
     let endpoint = match endpoint(&context.client, provider).await {
         Ok(endpoint) => endpoint,
@@ -98,7 +134,7 @@ async fn attempt(
             return Err((of_provider, failure));
         }
     };
-    let request = match request(context, alert, provider, job, &endpoint) {
+    let request = match request(context, alert, provider, (job, message), &endpoint) {
         Ok(request) => request,
         Err(error) => return Err((of_alert, failed(error, false))),
     };
@@ -133,7 +169,7 @@ fn request(
     context: &Context,
     alert: &Alert,
     provider: &AlertProvider,
-    job: &Job,
+    (job, message): (&Job, &Message),
     endpoint: &Endpoint,
 ) -> Result<PostRequest, String> {
     let now = Timestamp::now();
@@ -150,7 +186,7 @@ fn request(
     };
     let payload = endpoint
         .format
-        .payload(&endpoint.address, &job.message, &envelope)
+        .payload(&endpoint.address, message, &envelope)
         .map_err(|error| error.to_string())?;
     let mut headers = endpoint.headers.clone();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(payload.content_type));

@@ -1,6 +1,6 @@
 //! Sends messages: no reconciliation waits for an endpoint.
 //!
-//! Each Alert has one message on its way at most. Those to one AlertProvider are sent one after the other, those to different ones at the
+//! Each Alert has one batch of messages on its way at most. Those to one AlertProvider are sent one after the other, those to different ones at the
 //! same time, so that an endpoint that hangs delays no other.
 
 mod delivery;
@@ -55,7 +55,7 @@ impl Sender {
                         queue.push_back(job);
                     } else {
                         waiting.insert(job.provider.clone(), VecDeque::new());
-                        running.spawn(send(Arc::clone(&context), self.ended.clone(), job));
+                        running.spawn(send(Arc::clone(&context), self.ended.clone(), job, stop.clone()));
                     }
                 }
                 Some(ended) = running.join_next() => {
@@ -63,7 +63,7 @@ impl Sender {
                     let Ok(job) = ended else { continue };
                     match waiting.get_mut(&job.provider).and_then(VecDeque::pop_front) {
                         Some(next) => {
-                            running.spawn(send(Arc::clone(&context), self.ended.clone(), next));
+                            running.spawn(send(Arc::clone(&context), self.ended.clone(), next, stop.clone()));
                         }
                         None => { waiting.remove(&job.provider); }
                     }
@@ -78,12 +78,12 @@ impl Sender {
     }
 }
 
-/// Sends a message, and enqueues its Alert.
-async fn send(context: Arc<Context>, ended: mpsc::Sender<Work>, job: Job) -> Job {
+/// Sends messages, and enqueues their Alert.
+async fn send(context: Arc<Context>, ended: mpsc::Sender<Work>, job: Job, stop: CancellationToken) -> Job {
     let endpoint = [Subject::Provider(job.provider.clone())];
     let failed_before = context.failures.of(&endpoint).is_some();
     // The panic is already logged.
-    let delivered = AssertUnwindSafe(delivery::deliver(&context, &job))
+    let delivered = AssertUnwindSafe(delivery::deliver_all(&context, &job, &stop))
         .catch_unwind()
         .await;
     context.outbox.ended(&job, delivered.ok().flatten());

@@ -1,4 +1,4 @@
-//! The messages on their way: of each Alert one at most.
+//! The messages on their way: of each Alert one batch at most.
 
 use std::{
     collections::HashMap,
@@ -6,7 +6,7 @@ use std::{
 };
 
 use helmops_kube::lease::{Leadership, Term};
-use helmops_notify::alert::Message;
+use helmops_notify::{admit::Format, alert::Message};
 use helmops_process::lock;
 use tokio::sync::mpsc;
 
@@ -15,24 +15,35 @@ use crate::work::{AlertKey, ProviderKey};
 /// The maximum number of messages that wait for the sender. More Alerts try again later.
 pub const CAPACITY: usize = 1_000;
 
-/// A message on its way.
+/// Messages on their way.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The Alert.
     pub alert: AlertKey,
     /// The AlertProvider.
     pub provider: ProviderKey,
-    /// The message.
-    pub message: Arc<Message>,
+    /// The format that they were planned for.
+    pub format: Format,
+    /// The messages, in this order; at least one.
+    pub messages: Arc<[Message]>,
 }
 
-/// What has become of the message of an Alert.
+/// What was delivered of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// The number of messages, from the first.
+    pub number: usize,
+    /// The term of leadership in which all of them were accepted.
+    pub term: Term,
+}
+
+/// What has become of the messages of an Alert.
 #[derive(Clone, Debug)]
 enum Progress {
-    /// It is on its way.
+    /// They are on their way.
     Sending,
-    /// It is delivered in this term of leadership, and not recorded yet.
-    Delivered(Arc<Message>, Term),
+    /// So many of them are delivered, and not recorded yet.
+    Delivered(Arc<[Message]>, Delivered),
 }
 
 /// The messages on their way, by Alert.
@@ -42,15 +53,15 @@ pub struct Outbox {
     jobs: mpsc::Sender<Job>,
 }
 
-/// The message of an Alert.
+/// The messages of an Alert.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Slot {
-    /// There is none.
+    /// There are none.
     Free,
-    /// It is on its way.
+    /// They are on their way.
     Busy,
-    /// It is delivered, and to be recorded.
-    Delivered(Arc<Message>),
+    /// These are delivered, and to be recorded.
+    Delivered(Arc<[Message]>),
 }
 
 impl Outbox {
@@ -70,8 +81,13 @@ impl Outbox {
         match progress.get(alert) {
             None => Slot::Free,
             Some(Progress::Sending) => Slot::Busy,
-            Some(Progress::Delivered(message, term)) if leadership.check(*term).is_ok() => {
-                Slot::Delivered(Arc::clone(message))
+            Some(Progress::Delivered(messages, delivered)) if leadership.check(delivered.term).is_ok() => {
+                let messages = if delivered.number >= messages.len() {
+                    Arc::clone(messages)
+                } else {
+                    messages.iter().take(delivered.number).cloned().collect()
+                };
+                Slot::Delivered(messages)
             }
             Some(Progress::Delivered(..)) => {
                 progress.remove(alert);
@@ -80,7 +96,7 @@ impl Outbox {
         }
     }
 
-    /// The Alerts whose message is delivered and not recorded yet.
+    /// The Alerts with messages that are delivered and not recorded yet.
     pub fn delivered(&self) -> Vec<AlertKey> {
         let progress = lock(&self.progress);
         let delivered = progress
@@ -89,7 +105,7 @@ impl Outbox {
         delivered.map(|(alert, _)| alert.clone()).collect()
     }
 
-    /// Hands a message over. Returns whether there was room for it.
+    /// Hands messages over. Returns whether there was room for them.
     pub fn send(&self, job: Job) -> bool {
         let alert = job.alert.clone();
         let mut progress = lock(&self.progress);
@@ -100,17 +116,19 @@ impl Outbox {
         is_sent
     }
 
-    /// The delivery of a message is recorded, or its Alert is deleted.
+    /// What was delivered is recorded, or its Alert is deleted.
     pub fn clear(&self, alert: &AlertKey) {
         lock(&self.progress).remove(alert);
     }
 
-    /// A message was sent; `delivered` is the term in which it was accepted.
-    pub fn ended(&self, job: &Job, delivered: Option<Term>) {
+    /// Messages were sent; `None` if none was accepted.
+    pub fn ended(&self, job: &Job, delivered: Option<Delivered>) {
         let mut progress = lock(&self.progress);
         // It is missing if the Alert was deleted meanwhile.
         match (progress.get_mut(&job.alert), delivered) {
-            (Some(progress), Some(term)) => *progress = Progress::Delivered(Arc::clone(&job.message), term),
+            (Some(progress), Some(delivered)) => {
+                *progress = Progress::Delivered(Arc::clone(&job.messages), delivered);
+            }
             _ => {
                 progress.remove(&job.alert);
             }
@@ -126,16 +144,22 @@ mod tests {
     use super::*;
 
     fn job(alert: &str) -> Job {
-        let message = Message {
+        let message = |reason: &str| Message {
             event: Event::Failure,
-            reason: "A".to_owned(),
+            reason: reason.to_owned(),
             subjects: Vec::new(),
         };
         Job {
             alert: key("a", alert),
             provider: key("a", "chat"),
-            message: Arc::new(message),
+            format: Format::CdEvents,
+            messages: ["A", "B", "C"].map(message).into(),
         }
+    }
+
+    fn delivered(number: usize, leadership: &Leadership) -> Option<Delivered> {
+        let term = leadership.term()?;
+        Some(Delivered { number, term })
     }
 
     #[test]
@@ -149,10 +173,10 @@ mod tests {
         outbox.ended(&job, None);
         assert_eq!(outbox.slot(&one, &leadership), Slot::Free, "it is sent again");
         outbox.send(job.clone());
-        outbox.ended(&job, leadership.term());
+        outbox.ended(&job, delivered(3, &leadership));
         assert_eq!(
             outbox.slot(&one, &leadership),
-            Slot::Delivered(Arc::clone(&job.message))
+            Slot::Delivered(Arc::clone(&job.messages))
         );
         assert_eq!(outbox.delivered(), std::slice::from_ref(&one));
         outbox.clear(&one);
@@ -160,8 +184,21 @@ mod tests {
         // The Alert was deleted while its message was on its way.
         outbox.send(job.clone());
         outbox.clear(&one);
-        outbox.ended(&job, leadership.term());
+        outbox.ended(&job, delivered(3, &leadership));
         assert_eq!(outbox.slot(&one, &leadership), Slot::Free);
+    }
+
+    /// The rest of a batch is sent again.
+    #[test]
+    fn what_was_not_delivered_of_a_batch_is_not_recorded() {
+        let (outbox, _jobs) = Outbox::new();
+        let (leadership, job) = (Leadership::always(), job("one"));
+        outbox.send(job.clone());
+        outbox.ended(&job, delivered(2, &leadership));
+        let Slot::Delivered(messages) = outbox.slot(&job.alert, &leadership) else {
+            panic!("nothing is delivered");
+        };
+        assert_eq!(messages[..], job.messages[..2]);
     }
 
     #[test]
@@ -169,7 +206,7 @@ mod tests {
         let (outbox, _jobs) = Outbox::new();
         let job = job("one");
         outbox.send(job.clone());
-        outbox.ended(&job, Leadership::always().term());
+        outbox.ended(&job, delivered(3, &Leadership::always()));
         let (_sender, lost) = Leadership::elected();
         assert_eq!(outbox.slot(&key("a", "one"), &lost), Slot::Free);
     }

@@ -1,6 +1,6 @@
 //! The way of a message from an Alert to an endpoint, to endpoints that misbehave. Only the watches are missing.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, future::join_all, stream};
 use helmops_api::HelmOp;
@@ -17,6 +17,9 @@ use crate::{
     testing::{Endpoint, FakeApi, Parts, Reply, named, object, parts, sum_of, until},
     watch::objects::WatchedHelmOp,
 };
+
+mod batches;
+mod payloads;
 
 /// The first delay after a failure, with its jitter.
 const FIRST: std::ops::RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(5);
@@ -81,13 +84,28 @@ impl Rig {
 
     /// The HelmOp `web` has this status.
     fn observe(&self, status: &Value) {
-        let helmop: HelmOp =
-            object(&json!({ "metadata": { "name": "web", "namespace": "a" }, "spec": {}, "status": status }));
+        self.observe_as("web", status);
+    }
+
+    /// A HelmOp has this status.
+    fn observe_as(&self, name: &str, status: &Value) {
+        let metadata = json!({ "name": name, "namespace": "a", "uid": "6f1a", "resourceVersion": "42" });
+        let helmop: HelmOp = object(&json!({ "metadata": metadata, "spec": {}, "status": status }));
         let watched = WatchedHelmOp {
             observed: Arc::new(Observed::of_helmop(&helmop)),
             followed: Arc::default(),
         };
-        self.context.stores.objects.helmops.wrote(named("web"), watched);
+        self.context.stores.objects.helmops.wrote(named(name), watched);
+    }
+
+    /// So many HelmOps fail.
+    fn fail_many(&self, number: usize) {
+        for number in 0..number {
+            let status = json!({ "conditions": [
+                { "type": "Accepted", "status": "False", "reason": "ChartNotFound", "message": "no chart" },
+            ] });
+            self.observe_as(&format!("web-{number:04}"), &status);
+        }
     }
 
     async fn provider(&self, name: &str, address: &str) {

@@ -35,6 +35,8 @@ struct State {
     stores: Option<Stores>,
     /// The status codes with which writes of a path are rejected.
     refused: BTreeMap<String, StatusCode>,
+    /// The bytes of each write of a path.
+    writes: BTreeMap<String, Vec<usize>>,
 }
 
 impl FakeApi {
@@ -46,8 +48,14 @@ impl FakeApi {
             async move {
                 let (head, body) = request.into_parts();
                 let body = body.collect_bytes().await.unwrap();
+                let mut state = lock(&state);
+                if head.method == Method::PATCH {
+                    let path = head.uri.path().trim_end_matches("/status").to_owned();
+                    state.writes.entry(path).or_default().push(body.len());
+                }
                 let body = serde_json::from_slice(&body).unwrap_or_default();
-                let result = lock(&state).respond(&head.method, head.uri.path(), body);
+                let result = state.respond(&head.method, head.uri.path(), body);
+                drop(state);
                 let (code, json) = match result {
                     Ok(object) => (StatusCode::OK, object),
                     Err(code) => (code, status(code)),
@@ -128,6 +136,13 @@ impl FakeApi {
         let state = lock(&self.0);
         let found = state.objects.get(&format!("{OWN}/{resource}/{name}"));
         found.map(|object| object["status"].clone()).unwrap_or_default()
+    }
+
+    /// The bytes of each write of an object of helmops in the namespace of the tests.
+    pub fn writes(&self, resource: &str, name: &str) -> Vec<usize> {
+        let state = lock(&self.0);
+        let found = state.writes.get(&format!("{OWN}/{resource}/{name}"));
+        found.cloned().unwrap_or_default()
     }
 
     /// Its condition `Ready`.

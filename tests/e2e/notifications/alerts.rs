@@ -64,10 +64,16 @@ async fn a_failure_and_its_end_arrive_in_every_format() {
     fixture
         .statuses(
             &names,
-            &refused("ChartNotFound", "the index has no chart podinfo"),
+            &refused(
+                "ChartNotFound",
+                "https://user:geheim@charts.example/index.yaml?token=geheim has no chart podinfo",
+            ),
         )
         .await;
     let failures = sink.until(7).await.unwrap();
+    for one in &failures {
+        assert!(!String::from_utf8_lossy(&one.body).contains("geheim"), "{one:?}");
+    }
     let of = |path: &str| failures.iter().find(|one| one.path == path).unwrap();
 
     let generic = of("/generic");
@@ -75,7 +81,7 @@ async fn a_failure_and_its_end_arrive_in_every_format() {
     assert_eq!(generic.header("content-type"), "application/json");
     let expected = json!({
         "involvedObject": { "kind": "HelmOp", "namespace": "default", "name": "podinfo", "apiVersion": "fleet.cattle.io/v1alpha1" },
-        "severity": "error", "message": "the index has no chart podinfo", "reason": "ChartNotFound",
+        "severity": "error", "message": "https://charts.example/index.yaml?… has no chart podinfo", "reason": "ChartNotFound",
         "metadata": { "cluster": "test", "revision": "1.0.0", "summary": "see the runbook" },
         "reportingController": "helmops-notifier", "reportingInstance": "notifier",
     });
@@ -92,7 +98,7 @@ async fn a_failure_and_its_end_arrive_in_every_format() {
     assert_eq!(slack["attachments"][0]["author_name"], "helmop/podinfo.default");
     assert_eq!(
         of("/discord/slack").json()["attachments"][0]["text"],
-        "the index has no chart podinfo"
+        "https://charts.example/index.yaml?… has no chart podinfo"
     );
     assert_eq!(
         of("/msteams").json()["attachments"][0]["content"]["type"],

@@ -62,10 +62,9 @@ async fn a_pushed_chart_runs_seconds_later_with_polling_off() {
         times.push(pushed.elapsed());
     }
     println!("from the end of helm push to the objects of the new version: {times:?}");
-    // The best of three: a busy machine delays one or two of them, and `until_runs` bounds those, but something that waits for a
-    // timer or a poll delays all.
-    let best = times.iter().min().unwrap();
-    assert!(*best < FAST, "{times:?}");
+    // The median of three: a busy machine may delay one of them, but something that waits for a timer or a poll delays all.
+    times.sort();
+    assert!(times[1] < FAST, "{times:?}");
     let receiver = kubectl.get(&format!("receiver/{name}")).await.unwrap().unwrap();
     assert_eq!(receiver["status"]["polled"], 1, "{receiver}");
 }

@@ -104,23 +104,136 @@ fn what_is_ready_is_not_traced() {
     }
 }
 
+/// The spec was changed at noon; the HelmOp is ready a moment after.
+const CHANGED: &str = "2026-03-01T12:00:00Z";
+const NOW: &str = "2026-03-01T12:05:00Z";
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// The rollout that ends when a HelmOp with this status becomes ready.
+fn ending_of(helmop: &HelmOp, bundle: &Bundle, status: &str) -> Option<Ending> {
+    let next: HelmOpStatus = serde_json::from_str(&ready(Some(1), status, "").to_string()).unwrap();
+    ending(&tracer(), helmop, Some(bundle), &next)
+}
+
 #[test]
-fn the_root_lasts_from_the_change_until_all_clusters_are_ready() {
-    let time = |text: &str| SystemTime::from(text.parse::<Timestamp>().unwrap());
-    let next =
-        |status| serde_json::from_str::<HelmOpStatus>(&ready(Some(1), status, "").to_string()).unwrap();
-    let root = |helmop: &HelmOp, generation, status| {
-        root_span(&tracer(), helmop, Some(&bundle(generation, None)), &next(status))
-    };
-    let created = time("2026-01-01T00:00:00Z");
+fn a_rollout_ends_once_and_only_when_all_clusters_are_ready() {
+    let bundle = bundle(1, None);
     let new = helmop(1, &ready(Some(1), "False", "2026-01-01T00:00:01Z"));
-    assert_eq!(root(&new, 1, "True").unwrap().start, created);
-    assert_eq!(root(&new, 1, "False"), None);
-    let changed = helmop(2, &ready(Some(2), "False", "2026-01-02T00:00:00Z"));
-    assert_eq!(
-        root(&changed, 2, "True").unwrap().start,
-        time("2026-01-02T00:00:00Z")
-    );
+    assert!(ending_of(&new, &bundle, "False").is_none());
+    let ending = ending_of(&new, &bundle, "True").unwrap();
+    assert_eq!(Some(ending.trace), tracer().root("4f3c", 1, 0));
     let already = helmop(1, &ready(Some(1), "True", "2026-01-02T00:00:00Z"));
-    assert_eq!(root(&already, 1, "True"), None, "it is recorded once");
+    assert!(ending_of(&already, &bundle, "True").is_none());
+}
+
+/// Whatever the condition `Ready` says, the root starts with the change: it must not last for the weeks before.
+#[test]
+fn the_root_starts_with_the_change() {
+    let traced = |generation, trace| {
+        let trace = tracer().root("4f3c", trace, generation).unwrap();
+        bundle(generation, Some(&trace.to_string()))
+    };
+    let old = bundle(1, None);
+    let cases = [
+        (
+            "an edit that rolls nothing out: Ready stays True, and its time is weeks old",
+            (2, ready(Some(1), "True", "2026-01-01T00:00:09Z"), old.clone()),
+            Change::HelmOp,
+        ),
+        (
+            "an edit that rolls out",
+            (2, ready(Some(2), "False", "2026-03-01T12:00:30Z"), old.clone()),
+            Change::HelmOp,
+        ),
+        (
+            "an edit that repairs what has failed for weeks",
+            (2, ready(Some(2), "False", "2026-01-01T00:00:09Z"), old),
+            Change::HelmOp,
+        ),
+        (
+            "a newer version that a poll finds",
+            (1, ready(Some(1), "False", "2026-03-01T12:00:01Z"), traced(7, 1)),
+            Change::Bundle,
+        ),
+        (
+            "a newer version that repairs what has failed for weeks",
+            (1, ready(Some(1), "False", "2026-01-01T00:00:09Z"), traced(7, 1)),
+            Change::Bundle,
+        ),
+        (
+            "the first rollout after Fleet's controller, which has no times",
+            (2, ready(None, "False", ""), traced(0, 2)),
+            Change::HelmOp,
+        ),
+    ];
+    for (case, (generation, status, bundle), change) in cases {
+        let ending = ending_of(&helmop(generation, &status), &bundle, "True").expect(case);
+        assert_eq!(ending.change, change, "{case}");
+        let span = ending.started_at(Some(time(CHANGED)), time(NOW)).expect(case);
+        assert_eq!(span.start, SystemTime::from(time(CHANGED)), "{case}");
+    }
+    // The creation needs no request.
+    let first = helmop(1, &ready(Some(1), "False", "2026-01-01T00:00:01Z"));
+    let ending = ending_of(&first, &bundle(1, None), "True").unwrap();
+    assert_eq!(ending.change, Change::Creation(time("2026-01-01T00:00:00Z")));
+}
+
+/// A pod that crashes weeks after a rollout is no part of it.
+#[test]
+fn what_is_ready_again_without_a_change_has_no_second_root() {
+    for (since, expected) in [
+        ("2026-03-01T12:00:30Z", true),
+        ("2026-03-01T12:59:00Z", true),
+        ("2026-03-01T13:00:01Z", false),
+        ("2026-03-20T00:00:00Z", false),
+    ] {
+        let status = ready(Some(2), "False", since);
+        let ending = ending_of(&helmop(2, &status), &bundle(1, None), "True").unwrap();
+        let span = ending.started_at(Some(time(CHANGED)), time("2026-03-20T00:05:00Z"));
+        assert_eq!(span.is_some(), expected, "{since}");
+    }
+}
+
+#[test]
+fn without_the_time_of_the_change_the_root_is_short() {
+    let status = ready(Some(1), "True", "2026-01-01T00:00:09Z");
+    for changed in [None, Some(time("2026-03-01T12:06:00Z"))] {
+        let ending = ending_of(&helmop(2, &status), &bundle(1, None), "True").unwrap();
+        let span = ending.started_at(changed, time(NOW)).unwrap();
+        assert_eq!(span.start, SystemTime::from(time(NOW)), "{changed:?}");
+    }
+}
+
+#[test]
+fn the_last_change_of_the_spec_is_the_one_of_any_client() {
+    let metadata = |entries: Value| -> ObjectMeta {
+        serde_json::from_value(json!({ "name": "web", "managedFields": entries })).unwrap()
+    };
+    let entry = |at: &str, field: &str, subresource: &str| json!({ "manager": at, "operation": "Update", "time": at, "subresource": subresource, "fieldsV1": { field: {} } });
+    let all = json!([
+        entry("2026-03-01T11:00:00Z", "f:spec", ""),
+        entry(CHANGED, "f:spec", ""),
+        entry("2026-03-01T12:01:00Z", "f:metadata", ""),
+        entry("2026-03-01T12:02:00Z", "f:status", "status"),
+        entry("2026-03-01T12:03:00Z", "f:spec", "scale"),
+    ]);
+    assert_eq!(last_change_of_spec(&metadata(all)), Some(time(CHANGED)));
+    assert_eq!(last_change_of_spec(&metadata(json!([]))), None);
+    assert_eq!(last_change_of_spec(&ObjectMeta::default()), None);
+}
+
+#[test]
+fn a_change_of_an_untraced_bundle_is_not_the_one_of_the_helmop() {
+    let reported = helmop(1, &ready(Some(1), "False", ""));
+    let (_, trace) = write(&reported, Some(&bundle(4, None)), 5);
+    assert_eq!(
+        Some(trace),
+        tracer().root("4f3c", 1, 5),
+        "a poll has found a newer version"
+    );
+    let (_, trace) = write(&helmop(2, &ready(Some(1), "True", "")), Some(&bundle(4, None)), 5);
+    assert_eq!(Some(trace), tracer().root("4f3c", 2, 0), "the HelmOp was changed");
 }

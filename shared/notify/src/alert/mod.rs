@@ -8,14 +8,17 @@
 //!       └──────────────── delivered ◄─────────────────────┘
 //! ```
 
+mod batch;
 mod filter;
 pub mod format;
 mod message;
 mod plan;
+mod redact;
 mod reported;
 mod state;
 
 pub use self::{
+    batch::batch_size,
     filter::{Filter, FilterError},
     message::{After, Event, Message, Subject},
     plan::{MAX_OBJECTS, Memory, Plan, REFRESH, Rules, plan},

@@ -1,7 +1,7 @@
 //! Which messages an Alert has to send: the difference between the states of the objects and what it has reported.
 //!
 //! There is no queue of events. A message that was not delivered is still a difference after a restart, and one that was delivered is
-//! recorded in the status, so that a crash between both repeats one message at most.
+//! recorded in the status, so that a crash between both repeats one message, or one batch of events, at most.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

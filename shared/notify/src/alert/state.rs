@@ -11,6 +11,8 @@ use helmops_core::{
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::redact::redacted_urls;
+
 /// How long objects of a release may be on their way to readiness without any change before that is a failure: as long as a Deployment
 /// may take by default.
 const SETTLING: SignedDuration = SignedDuration::from_mins(10);
@@ -205,7 +207,7 @@ fn failing(reason: &str, version: &str, message: &str, since: &str) -> State {
         since: since.parse().ok(),
         reason: cut(reason.to_owned(), MAX_REASON).into(),
         version: cut(version.to_owned(), MAX_VERSION).into(),
-        message: cut(message.to_owned(), MAX_MESSAGE).into(),
+        message: cut(redacted_urls(message).into_owned(), MAX_MESSAGE).into(),
         from: None,
     }))
 }

@@ -20,7 +20,7 @@ pub struct Announcement {
 
 impl Announcement {
     /// A push to any repository.
-    pub(super) fn of_all() -> Self {
+    pub fn of_all() -> Self {
         Self::default()
     }
 

@@ -1,8 +1,11 @@
 use std::{fs, path::Path};
 
+use helmops_api::HelmOp;
+use serde_json::{Value, json};
+
 use super::*;
 use crate::{
-    alert::{After, Event},
+    alert::{After, Event, Observed, State},
     source::ObjectId,
 };
 
@@ -86,32 +89,34 @@ fn payload(format: Format, address: &str, message: &Message) -> String {
     String::from_utf8(payload.body).unwrap()
 }
 
+/// The formats, the names of their payloads, and an address of each.
+const ADDRESSES: [(Format, &str, &str); 7] = [
+    (Format::Generic, "generic", "https://a.example"),
+    (Format::Slack, "slack", "https://hooks.slack.com/services/x"),
+    (Format::Discord, "discord", "https://discord.com/api/webhooks/x"),
+    (
+        Format::MsTeams,
+        "msteams",
+        "https://a.logic.azure.com/workflows/x",
+    ),
+    (
+        Format::MsTeams,
+        "msteams-connector",
+        "https://a.webhook.office.com/x",
+    ),
+    (
+        Format::Alertmanager,
+        "alertmanager",
+        "http://alertmanager:9093/api/v2/alerts",
+    ),
+    (Format::CdEvents, "cdevents", "https://a.example"),
+];
+
 /// The payloads are those in `testdata/payloads`. With `HELMOPS_WRITE_GOLDEN`, they are written.
 #[test]
 fn payloads_are_golden() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/payloads");
-    let addresses = [
-        (Format::Generic, "generic", "https://a.example"),
-        (Format::Slack, "slack", "https://hooks.slack.com/services/x"),
-        (Format::Discord, "discord", "https://discord.com/api/webhooks/x"),
-        (
-            Format::MsTeams,
-            "msteams",
-            "https://a.logic.azure.com/workflows/x",
-        ),
-        (
-            Format::MsTeams,
-            "msteams-connector",
-            "https://a.webhook.office.com/x",
-        ),
-        (
-            Format::Alertmanager,
-            "alertmanager",
-            "http://alertmanager:9093/api/v2/alerts",
-        ),
-        (Format::CdEvents, "cdevents", "https://a.example"),
-    ];
-    for (format, name, address) in addresses {
+    for (format, name, address) in ADDRESSES {
         for (what, message) in messages() {
             let is_grouped = message.subjects.len() > 1;
             if format == Format::CdEvents && is_grouped
@@ -133,6 +138,63 @@ fn payloads_are_golden() {
     }
 }
 
+/// Neither the credentials of the address nor those that a condition shows by mistake are in a body.
+#[test]
+fn no_payload_has_credentials() {
+    const TEXT: &str = "cannot fetch https://user:geheim@charts.example/index.yaml?token=geheim: \"oci://geheim@r.example/web\" is denied";
+    let status = |conditions: Value, summary: Value| -> HelmOp {
+        let status = json!({ "version": "1.0.0", "conditions": conditions, "summary": summary });
+        serde_json::from_value(
+            json!({ "metadata": { "name": "web", "namespace": "shop" }, "spec": {}, "status": status }),
+        )
+        .unwrap()
+    };
+    let of = |r#type: &str, status: &str| json!({ "type": r#type, "status": status, "reason": "ConnectionFailed", "message": TEXT });
+    let not_ready = json!([{ "type": "Ready", "status": "False", "reason": "NotReady", "message": "" }]);
+    let failed = json!({
+        "desiredReady": 2, "errApplied": 2,
+        "nonReadyResources": [{ "name": "fleet/c-1", "bundleState": "ErrApplied", "message": TEXT }],
+    });
+    let helmops = [
+        status(json!([of("Accepted", "False")]), Value::Null),
+        status(json!([of("Ready", "False")]), Value::Null),
+        status(
+            json!([{ "type": "Ready", "status": "True" }, of("Polled", "False")]),
+            Value::Null,
+        ),
+        status(not_ready, failed),
+    ];
+    let mut texts = Vec::new();
+    for helmop in &helmops {
+        let State::Failing(failing) = Observed::of_helmop(helmop).state else {
+            panic!("{helmop:?} does not fail");
+        };
+        assert!(
+            failing.message.contains("https://charts.example/index.yaml"),
+            "{failing:?}"
+        );
+        texts.push(failing.message);
+    }
+    let subjects = |text: &str| vec![subject("HelmOp/shop/web", "1.0.0", text); 2];
+    for (format, name, address) in ADDRESSES {
+        let mut address = Url::parse(address).unwrap();
+        address.set_username("user").unwrap();
+        address.set_password(Some("geheim")).unwrap();
+        address.set_query(Some("token=geheim"));
+        for text in &texts {
+            for subjects in [subjects(text), subjects(text).split_off(1)] {
+                let body = payload(
+                    format,
+                    address.as_str(),
+                    &message(Event::Failure, "ConnectionFailed", subjects),
+                );
+                assert!(!body.contains("geheim"), "{name}: {body}");
+                assert!(!body.contains("user:"), "{name}: {body}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_resolved_alert_has_the_labels_of_the_one_that_fired() {
     let labels = |event: Event, reason: &str, version: &str, ended: &[&str]| {
@@ -145,7 +207,7 @@ fn a_resolved_alert_has_the_labels_of_the_one_that_fired() {
             "http://a",
             &message(event, reason, vec![subject]),
         );
-        let alerts: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let alerts: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(alerts.as_array().unwrap().len(), 1);
         (
             alerts[0]["labels"].clone(),
@@ -175,7 +237,7 @@ fn a_repeated_event_has_the_same_identity() {
             ..subject("HelmOp/shop/podinfo", "1", "text")
         };
         let body = payload(Format::CdEvents, "http://a", &message(event, "A", vec![subject]));
-        let event: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let event: Value = serde_json::from_str(&body).unwrap();
         event["id"].clone()
     };
     let (one, two) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
