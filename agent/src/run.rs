@@ -9,10 +9,7 @@ use helmops_kube::{
     ObjectCache, configuration,
     lease::{Leadership, LeaseName},
 };
-use helmops_process::{
-    self as process, Health, MemoryLimit, OsSignals, Signals, Supervisor, metrics, serve_metrics_and_probes,
-    telemetry,
-};
+use helmops_process::{self as process, MemoryLimit, Prepared, Signals, prepare, serve_metrics_and_probes};
 use helmops_release::health::ErrorTable;
 use helmops_runtime::{
     client, election::Candidate, events, health_signals::HealthSignals, retry_state::RetryState,
@@ -48,15 +45,16 @@ const LEASE: &str = "fleet-agent";
 /// # Errors
 /// If it cannot start, or one of its tasks fails.
 pub async fn run(args: RunArgs) -> anyhow::Result<()> {
-    telemetry::install(&args.process)?;
-    let mut signals = OsSignals::install().context("cannot install the handlers for SIGTERM and SIGINT")?;
+    let Prepared {
+        mut signals,
+        registry,
+        health,
+        mut supervisor,
+    } = prepare(&args.process)?;
     // Without a default provider the first HTTPS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let registry = metrics::registry()?;
     // Registered before the first connection, so that an agent without one exposes them too.
     let metrics = Metrics::register(&registry)?;
-    let health = Health::default();
-    let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
     serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 
     // Before the wait for the access: a volume that cannot be used is noticed when the pod starts.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::{
     arguments::{Arguments, Command},
@@ -62,8 +62,8 @@ pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failur
         Command::Wait(args) => block_on(wait::run(&args, cluster, console)),
         Command::Ui(args) => block_on(ui::run(&args, cluster, console)),
         Command::Version(args) => block_on(version::run(&args, cluster, console)),
-        Command::Completion(args) => completion::run(&args, console),
-        Command::Man(args) => completion::write_man_pages(&args),
+        Command::Completion(args) => completion::run(&args, &mut Arguments::command(), console),
+        Command::Man(args) => completion::write_man_pages(&args, Arguments::command()),
     }
 }
 

@@ -8,9 +8,7 @@ use helmops_kube::{
     configuration,
     lease::{LeaseName, shard_lease},
 };
-use helmops_process::{
-    self as process, Health, MetricsWriter, OsSignals, Supervisor, serve_metrics_and_probes, telemetry,
-};
+use helmops_process::{self as process, MetricsWriter, Prepared, prepare, serve_metrics_and_probes};
 use helmops_runtime::{
     client, compute::Compute, election::Candidate, events, health_signals::HealthSignals, workers::Workers,
 };
@@ -34,14 +32,15 @@ use crate::{
 /// # Errors
 /// If it cannot start, or one of its tasks fails.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    telemetry::install(&args.process)?;
-    let signals = OsSignals::install().context("cannot install the handlers for SIGTERM and SIGINT")?;
+    let Prepared {
+        signals,
+        registry,
+        health,
+        mut supervisor,
+    } = prepare(&args.process)?;
     // Without a default provider the first HTTPS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let registry = process::metrics::registry()?;
     let metrics = Metrics::register(&registry)?;
-    let health = Health::default();
-    let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
     let memory_limit = args.memory_limit();
     let agents = args.agents(Timestamp::now())?;

@@ -5,10 +5,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::Context as _;
 use helmops_fetch::Poster;
 use helmops_kube::{configuration, lease::LeaseName};
-use helmops_process::{
-    self as process, FairSemaphore, Health, OsSignals, Supervisor, metrics, serve_metrics_and_probes,
-    telemetry,
-};
+use helmops_process::{self as process, FairSemaphore, Prepared, prepare, serve_metrics_and_probes};
 use helmops_runtime::{client, election::Candidate, health_signals::HealthSignals, workers::Workers};
 use tokio_util::task::TaskTracker;
 
@@ -35,14 +32,15 @@ const LEASE: &str = "helmops-notifier";
 /// # Errors
 /// If it cannot start, or one of its tasks fails.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    telemetry::install(&args.process)?;
-    let signals = OsSignals::install().context("cannot install the handlers for SIGTERM and SIGINT")?;
+    let Prepared {
+        signals,
+        registry,
+        health,
+        mut supervisor,
+    } = prepare(&args.process)?;
     // Without a default provider the first HTTPS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let registry = metrics::registry()?;
     let metrics = Metrics::register(&registry)?;
-    let health = Health::default();
-    let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
     serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 
     let config = configuration("helmops-notifier", args.kubeconfig.as_deref()).await?;

@@ -3,8 +3,7 @@
 use anyhow::Context;
 use helmops_kube::connect;
 use helmops_process::{
-    self as process, Health, Limits, OsSignals, ServeMetrics, Supervisor, Transport,
-    serve_metrics_and_probes, telemetry,
+    self as process, Limits, Prepared, ServeMetrics, Transport, prepare, serve_metrics_and_probes,
 };
 
 use crate::{
@@ -29,15 +28,16 @@ pub const PREFIX: &str = "helmops_receiver";
 /// # Errors
 /// If it cannot start, or if one of its tasks fails.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    telemetry::install(&args.process)?;
-    let signals = OsSignals::install().context("cannot install the handlers for SIGTERM and SIGINT")?;
+    let Prepared {
+        signals,
+        registry,
+        health,
+        mut supervisor,
+    } = prepare(&args.process)?;
     let namespace = args.namespace.clone().or_else(process::own_namespace);
     let namespace = namespace.context("the namespace of helmops is not known; set --namespace")?;
-    let registry = process::metrics::registry()?;
     let metrics = Metrics::register(&registry)?;
     let serve_metrics = ServeMetrics::register(&registry, PREFIX)?;
-    let health = Health::default();
-    let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
     serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 

@@ -10,8 +10,7 @@ use helmops_certs::{
 };
 use helmops_kube::PolicyCache;
 use helmops_process::{
-    self as runtime, Health, Limits, OsSignals, ServeMetrics, Supervisor, Transport,
-    serve_metrics_and_probes, telemetry,
+    self as runtime, Limits, Prepared, ServeMetrics, Transport, prepare, serve_metrics_and_probes,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -28,14 +27,15 @@ use crate::{
 /// # Errors
 /// If it cannot start, or if one of its tasks fails.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    telemetry::install(&args.process)?;
-    let signals = OsSignals::install().context("cannot install the handlers for SIGTERM and SIGINT")?;
+    let Prepared {
+        signals,
+        registry,
+        health,
+        mut supervisor,
+    } = prepare(&args.process)?;
     let source = args.certificate()?;
-    let registry = runtime::metrics::registry()?;
     let metrics = Metrics::register(&registry)?;
     let serve_metrics = ServeMetrics::register(&registry, "helmops_webhook")?;
-    let health = Health::default();
-    let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
     serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 

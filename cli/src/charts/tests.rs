@@ -9,11 +9,9 @@ use serde_json::{Value, json};
 use super::{
     candidates::{SHOWN, tests::explanation},
     fetcher::FetchFailure,
-    outdated::{ChartState, state},
-    outdated_table,
+    outdated::{ChartState, state, table},
     report::ChartId,
-    resolve::{Resolution, ResolutionInput},
-    resolve_text,
+    resolve::{Resolution, ResolutionInput, text},
     subject::{Origin, Subject, accept},
     versions::{chart_versions, write_table},
 };
@@ -111,7 +109,7 @@ async fn a_resolution_has_the_selected_version_and_the_reason_for_each_candidate
         Some(SHOWN),
     );
     assert!(failures.is_empty());
-    let (out, _) = written(|console| Ok(resolve_text::write(&resolution, false, console)?));
+    let (out, _) = written(|console| Ok(text::write(&resolution, false, console)?));
     let uptake = resolution.charts[0].uptake.as_ref().unwrap();
     let at = uptake.at.as_deref().unwrap();
     assert!(uptake.differs && at.parse::<Timestamp>().unwrap() > now());
@@ -208,7 +206,7 @@ async fn a_long_list_is_shortened_and_its_invalid_entries_are_named() {
     }];
     let helmop = helmop(&json!({ "status": status("1.2.50") }));
     let (resolution, _) = resolution(helmop, Origin::Cluster, Some(&explanation), Some(4));
-    let (out, _) = written(|console| Ok(resolve_text::write(&resolution, true, console)?));
+    let (out, _) = written(|console| Ok(text::write(&resolution, true, console)?));
     let table = out.split_once("\n\n").unwrap().1;
     assert_eq!(
         table,
@@ -325,7 +323,7 @@ fn outdated_charts_have_the_version_in_the_range_and_the_newest_one() {
     ];
     let outdated: Vec<_> = states.iter().map(|state| state.outdated).collect();
     assert_eq!(outdated, [false, true, true, true, true, false, false]);
-    let (out, err) = written(|console| outdated_table::write(&states, Format::Wide, true, console));
+    let (out, err) = written(|console| table::write(&states, Format::Wide, true, console));
     assert_eq!(
         out,
         "NAMESPACE   NAME         CHART   CURRENT      IN-RANGE     NEWEST       RANGE     REPOSITORY                   WHY
@@ -344,12 +342,12 @@ shop        broken       web     1.2.0        <unknown>    <unknown>    ^1.2    
          hint: versions were requested from this machine; the controller may have other network access, and its results are in: \
          kubectl helmop status -A\n"
     );
-    let (names, _) = written(|console| outdated_table::write(&states[1..3], Format::Name, true, console));
+    let (names, _) = written(|console| table::write(&states[1..3], Format::Name, true, console));
     assert_eq!(
         names,
         "helmop.fleet.cattle.io/range\nhelmop.fleet.cattle.io/polled\n"
     );
-    let (nothing, note) = written(|console| outdated_table::write(&[], Format::Table, false, console));
+    let (nothing, note) = written(|console| table::write(&[], Format::Table, false, console));
     assert_eq!(
         (&*nothing, &*note),
         ("", "All charts have their newest versions.\n")

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{CommandFactory, ValueEnum};
+use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 
-use crate::{arguments::Arguments, failure::Failure, terminal::Console};
+use crate::{failure::Failure, terminal::Console};
 
 /// The name of the program.
 const PROGRAM: &str = "kubectl-helmop";
@@ -50,28 +50,28 @@ pub enum Completed {
     Zsh,
 }
 
-/// Prints the completion script.
-pub fn run(args: &CompletionArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+/// Prints the completion script of a program.
+pub fn run(args: &CompletionArgs, program: &mut Command, console: &mut Console<'_>) -> Result<(), Failure> {
     let script = match args.shell {
-        Completed::Bash => bash(),
-        Completed::Elvish => generated(Shell::Elvish, PROGRAM),
-        Completed::Fish => generated(Shell::Fish, PROGRAM),
+        Completed::Bash => bash(program),
+        Completed::Elvish => generated(Shell::Elvish, program, PROGRAM),
+        Completed::Fish => generated(Shell::Fish, program, PROGRAM),
         Completed::Kubectl => FOR_KUBECTL.as_bytes().to_vec(),
-        Completed::Powershell => generated(Shell::PowerShell, PROGRAM),
-        Completed::Zsh => generated(Shell::Zsh, PROGRAM),
+        Completed::Powershell => generated(Shell::PowerShell, program, PROGRAM),
+        Completed::Zsh => generated(Shell::Zsh, program, PROGRAM),
     };
     Ok(console.out.write_all(&script)?)
 }
 
-fn generated(shell: Shell, name: &str) -> Vec<u8> {
+fn generated(shell: Shell, program: &mut Command, name: &str) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), name, &mut script);
+    clap_complete::generate(shell, program, name, &mut script);
     script
 }
 
 /// The script for bash, generated for a name without a hyphen and registered for the program.
-fn bash() -> Vec<u8> {
-    let script = generated(Shell::Bash, FUNCTION);
+fn bash(program: &mut Command) -> Vec<u8> {
+    let script = generated(Shell::Bash, program, FUNCTION);
     let script = String::from_utf8_lossy(&script);
     let end_of_registration = format!(" {FUNCTION}\n");
     let lines = script.split_inclusive('\n').map(|line| {
@@ -96,10 +96,10 @@ pub struct ManArgs {
     pub directory: PathBuf,
 }
 
-/// Writes one page for each command.
-pub fn write_man_pages(args: &ManArgs) -> Result<(), Failure> {
+/// Writes one page for each command of a program.
+pub fn write_man_pages(args: &ManArgs, program: Command) -> Result<(), Failure> {
     let attempt = format!("cannot write the man pages to {}", args.directory.display());
     let written = std::fs::create_dir_all(&args.directory)
-        .and_then(|()| clap_mangen::generate_to(Arguments::command(), &args.directory));
+        .and_then(|()| clap_mangen::generate_to(program, &args.directory));
     written.map_err(|error| Failure::because(attempt, &error))
 }

@@ -1,32 +1,11 @@
-//! Archives of Helm charts: checks before anyone unpacks them, and the same chart in canonical form.
+#![doc = include_str!("../README.md")]
+//!
+//! # How an archive is read
 //!
 //! ```text
 //! gzip ─► meter ─► entries ─► path ─► reader ──┬─► sink: nothing, or an archive in canonical form
 //!         (bytes)  (headers)  (names)          ├─► metadata: Chart.yaml, edited
 //!                                              └─► nested: the archives of subcharts
-//! ```
-//!
-//! An archive comes from a server that is not trusted, and a program with many permissions reads it. So whatever is
-//! unusual in it is an error, and [`rewrite()`] passes on nothing of the archive but paths and contents that were checked: a
-//! program that reads a header differently than this crate never sees that header.
-//!
-//! Memory is bounded: an entry passes in small chunks, except `Chart.yaml` and the archives of subcharts, which have at most
-//! [`Limits::file`] bytes.
-//!
-//! ```
-//! use helm_archive::{Expected, Limits, rewrite};
-//! # use std::io::Write;
-//! # let chart = "name: web\nversion: 1.2.3\n";
-//! # let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
-//! # let mut header = tar::Header::new_ustar();
-//! # header.set_size(chart.len() as u64);
-//! # tar.append_data(&mut header, "web/Chart.yaml", chart.as_bytes()).unwrap();
-//! # let archive = tar.into_inner().unwrap().finish().unwrap();
-//!
-//! let expected = Expected { name: Some("web"), version: Some("1.2.3") };
-//! let edit = |chart_yaml: &str| format!("{chart_yaml}annotations: {{deployed-by: me}}\n");
-//! let chart = rewrite(&*archive, std::io::sink(), expected, Limits::default(), edit).unwrap();
-//! assert_eq!((&*chart.name, &*chart.version, chart.files), ("web", "1.2.3", 1));
 //! ```
 
 mod entries;
@@ -82,6 +61,22 @@ pub fn check(archive: impl Read, expected: Expected<'_>, limits: Limits) -> Resu
 /// as they are. The same archive and the same edit give the same bytes.
 ///
 /// What was written before an error is of no use.
+///
+/// ```
+/// use helm_archive::{Expected, Limits, rewrite};
+/// # use std::io::Write;
+/// # let chart = "name: web\nversion: 1.2.3\n";
+/// # let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+/// # let mut header = tar::Header::new_ustar();
+/// # header.set_size(chart.len() as u64);
+/// # tar.append_data(&mut header, "web/Chart.yaml", chart.as_bytes()).unwrap();
+/// # let archive = tar.into_inner().unwrap().finish().unwrap();
+///
+/// let expected = Expected { name: Some("web"), version: Some("1.2.3") };
+/// let edit = |chart_yaml: &str| format!("{chart_yaml}annotations: {{deployed-by: me}}\n");
+/// let chart = rewrite(&*archive, std::io::sink(), expected, Limits::default(), edit).unwrap();
+/// assert_eq!((&*chart.name, &*chart.version, chart.files), ("web", "1.2.3", 1));
+/// ```
 ///
 /// # Errors
 /// Those of [`check`], and those of `output`.

@@ -2,7 +2,7 @@
 //! HTTP server that slow or silent clients cannot exhaust.
 //!
 //! ```text
-//! main ─► ProcessArgs ─► telemetry::install
+//! main ─► ProcessArgs ─► prepare: logs, signals, metrics, health, supervisor
 //!                        Supervisor ── starts ──► PlainPort: admin (/metrics), probes (/livez /readyz)
 //!                            │                    the tasks of the process itself
 //!                            └─ SIGTERM: Health::set_stopping, delay, cancel, drain ─► ExitCode
@@ -25,6 +25,7 @@ mod on_change;
 mod own_namespace;
 pub mod plain_port;
 mod ports;
+mod prepare;
 pub mod probes;
 pub mod reference;
 mod scrape;
@@ -48,6 +49,7 @@ pub use on_change::OnChange;
 pub use own_namespace::own_namespace;
 pub use plain_port::{PlainPort, PortConfig, PortError};
 pub use ports::serve_metrics_and_probes;
+pub use prepare::{PrepareError, Prepared, prepare};
 pub use scrape::MetricsWriter;
 pub use serve::{Accept, Drained, Limits, PeerBytes, ServeMetrics, Transport, listen, serve};
 pub use shutdown_header::close_on_shutdown;

@@ -5,8 +5,9 @@ use helmops_agent::helm::request::{Action, Apply, Rollback, Uninstall};
 use helmops_agent::records::Records;
 use helmops_api::MetadataOnly;
 use helmops_bed::wait::eventually;
+use helmops_release::marks;
 use helmops_release::record::{
-    Attempt, AttemptAction, Cause, Failure, OnDelete, OnDeletePolicy, SECRET_SELECTOR, Status,
+    Acceptance, Attempt, AttemptAction, Cause, Failure, OnDelete, OnDeletePolicy, SECRET_SELECTOR, Status,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -221,6 +222,24 @@ async fn what_happens_on_deletion_is_passed_on_by_helm_and_shown_by_the_watch() 
             .set_on_delete(&release, 2, Some(&label_set))
             .await
             .unwrap();
+        // A label is written without reading the record, so no label that another client writes meanwhile is lost.
+        let secret = "sh.helm.release.v1.web.v1";
+        let other = ["label", "secret", secret, "team=shop"];
+        let (other, set, accepted) = tokio::join!(
+            engine.run_kubectl(&other),
+            records.set_on_delete(&release, 1, Some(&label_set)),
+            records.accept(&release, 1),
+        );
+        assert!(other.contains("labeled"), "{other}");
+        set.unwrap();
+        accepted.unwrap();
+        let found = engine
+            .run_kubectl(&["get", "secret", secret, "--output=jsonpath={.metadata.labels}"])
+            .await;
+        let labels: serde_json::Value = serde_json::from_str(&found).unwrap();
+        assert_eq!(labels["team"], "shop");
+        assert_eq!(labels[marks::ON_DELETE], label_set.to_string());
+        assert_eq!(labels[marks::ACCEPTANCE], Acceptance::Accepted.to_string());
         // Marking a record keeps it, and so does Helm.
         let cause = Failure::Test("x".to_owned());
         records.fail(&release, 2, &cause).await.unwrap();

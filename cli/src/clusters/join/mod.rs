@@ -1,109 +1,39 @@
 //! `cluster join`: from two kubeconfig contexts to a cluster that HelmOps can be deployed to.
 
+mod args;
 pub mod heartbeat;
+mod install;
 pub mod management;
 pub mod plan;
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use clap::ValueEnum;
 use helmops_api::NamespacedName;
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use kube::{
-    Api, Client,
-    api::{DynamicObject, Patch, PatchParams},
-};
+use kube::api::DynamicObject;
 use serde_json::json;
 
+pub use self::args::JoinArgs;
 use self::plan::Credentials;
 use super::{
     access::{self, Joined, Upstream},
     agent_objects::{self, AgentOptions},
     steps::Steps,
-    workload::{self, FLEETS_AGENT, FleetsAgent, Workload, WorkloadArgs},
+    workload::{self, Workload},
 };
 use crate::{
     cluster::{
         Cluster, ClusterArgs, api_error,
-        apply::{self, FIELD_MANAGER, Written, as_json, name_of},
-        duration::duration,
+        apply::{Written, as_json},
         permission::{self, Permission},
     },
     failure::Failure,
-    output::{self, Format, OutputArgs},
+    output::{self, Format},
     terminal::{Console, marks::Marks},
 };
-
-/// The arguments of `cluster join`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  # Join the cluster of the context edge-1, with a label that targets can select
-  kubectl helmop cluster join edge-1 --namespace fleet-default --to-context edge-1 --labels env=prod \\
-      --image registry.example.com/helmops-agent:0.1.0
-
-  # The workload cluster reaches the management cluster under another address than you do
-  kubectl helmop cluster join edge-1 -n fleet-default --to-context edge-1 --server https://api.example.com:6443
-
-  # Show what would be applied, and change nothing
-  kubectl helmop cluster join edge-1 -n fleet-default --to-context edge-1 --dry-run=client -o yaml
-
-  # After a failure, or when the agent was away for so long that its token has expired: the same command again")]
-pub struct JoinArgs {
-    /// Name of the Cluster
-    pub name: String,
-    /// The workload cluster.
-    #[command(flatten)]
-    pub workload: WorkloadArgs,
-    /// Labels of the Cluster, such as env=prod,zone=eu; others that it has stay
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
-    pub labels: Vec<(String, String)>,
-    /// Address of the management cluster for the agent; by default that of the kubeconfig
-    #[arg(long, value_name = "URL")]
-    pub server: Option<String>,
-    /// File with the CA of the management cluster for the agent; by default that of the kubeconfig
-    #[arg(long, value_name = "FILE")]
-    pub certificate_authority: Option<PathBuf>,
-    /// Image of the agent; by default the one that is installed, or the one beside that of the controller
-    #[arg(long, value_name = "IMAGE")]
-    pub image: Option<String>,
-    /// Additional flag of the agent, such as --agent-flag=--workers=5; can be given several times
-    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
-    pub agent_flag: Vec<String>,
-    /// Stop Fleet's agent on the workload cluster, and continue with what it has deployed
-    #[arg(long)]
-    pub take_over: bool,
-    /// Overwrite fields of the agent's objects that another field manager has set otherwise
-    #[arg(long)]
-    pub force_conflicts: bool,
-    /// How long to wait for the agent to report
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
-    pub timeout: Duration,
-    /// Print what would be applied, without a change
-    #[arg(long, value_name = "client", value_enum)]
-    pub dry_run: Option<DryRun>,
-    /// The format of the dry run.
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-/// Where a dry run takes place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DryRun {
-    /// In this program.
-    Client,
-}
 
 /// How long the controller may take to create a namespace and an account. Milliseconds, unless it does not run.
 const CONTROLLER: Duration = Duration::from_secs(30);
 const AGAIN: &str = "then run the command again: it continues";
-
-fn label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("must be KEY=VALUE, such as env=prod".to_owned()),
-    }
-}
 
 /// Joins a cluster.
 ///
@@ -359,101 +289,6 @@ impl Join<'_> {
         secret.map_err(|error| Failure::because("cannot encode the Secret", &error))
     }
 
-    /// Installs the agent. Returns whether it is started, or started again.
-    async fn install(
-        &self,
-        known: &Known,
-        joined: &Joined,
-        token: &str,
-        console: &mut Console<'_>,
-    ) -> Result<bool, Failure> {
-        let Some((deployment, before)) = known.objects.split_last() else {
-            return Ok(false);
-        };
-        let namespace = known.options.namespace();
-        let what = format!("Applying what the agent needs to namespace {namespace} of the workload cluster");
-        self.steps
-            .run(console, &what, Box::pin(self.apply_all(before)))
-            .await?;
-        if known.found.has_fleets_agent {
-            let step = Box::pin(stop_fleets_agent(
-                &self.workload.client,
-                namespace,
-                known.found.fleets_agent,
-            ));
-            self.steps.run(console, "Stopping Fleet's agent", step).await?;
-        }
-        let what = format!("Writing Secret {namespace}/{}", access::SECRET);
-        let step = Box::pin(self.write_secret(known, &joined.deployment_namespace, token));
-        self.steps.run(console, &what, step).await?;
-        let what = format!("Applying {}", name_of(deployment));
-        self.steps
-            .run(console, &what, Box::pin(self.apply_deployment(deployment)))
-            .await
-    }
-
-    async fn apply_all(&self, objects: &[DynamicObject]) -> Result<((), String), Failure> {
-        let mut changed = 0;
-        for object in objects {
-            let (written, _) = self.apply(object).await?;
-            changed += usize::from(written != Written::Unchanged);
-        }
-        let of = objects.len();
-        Ok((
-            (),
-            format!("{of} objects of the agent applied, {changed} of them changed"),
-        ))
-    }
-
-    async fn apply(&self, object: &DynamicObject) -> Result<(Written, DynamicObject), Failure> {
-        let applied = apply::apply(&self.workload.client, object, self.args.force_conflicts).await;
-        applied.map_err(|error| {
-            let failure = api_error::failed(format!("cannot apply {}", name_of(object)), &error);
-            if api_error::is_conflict(&error) {
-                failure
-                    .with_hint("another tool has set these fields; to overwrite them add --force-conflicts")
-            } else {
-                failure
-            }
-        })
-    }
-
-    async fn write_secret(
-        &self,
-        known: &Known,
-        deployments: &str,
-        token: &str,
-    ) -> Result<((), String), Failure> {
-        let namespace = known.options.namespace();
-        if known.credentials == Credentials::Keep {
-            let done = format!(
-                "Secret {namespace}/{} of Fleet's agent is used as it is",
-                access::SECRET
-            );
-            return Ok(((), done));
-        }
-        let secret = self.secret(&known.options, deployments, token)?;
-        // The agent itself writes the next token, as another field manager.
-        let written = apply::apply(&self.workload.client, &secret, true).await;
-        let (written, _) = written
-            .map_err(|error| api_error::failed(format!("cannot apply {}", name_of(&secret)), &error))?;
-        let done = format!(
-            "{} {}, with a token for a day that the agent renews",
-            name_of(&secret),
-            written.as_str()
-        );
-        Ok(((), done))
-    }
-
-    async fn apply_deployment(&self, deployment: &DynamicObject) -> Result<(bool, String), Failure> {
-        let (written, applied) = self.apply(deployment).await?;
-        let applied = as_json(&applied);
-        let image = applied.pointer("/spec/template/spec/containers/0/image");
-        let image = image.and_then(serde_json::Value::as_str).unwrap_or_default();
-        let done = format!("{} {}, image {image}", name_of(deployment), written.as_str());
-        Ok((written != Written::Unchanged, done))
-    }
-
     fn conclude(&self, known: &Known, console: &mut Console<'_>) -> Result<(), Failure> {
         let NamespacedName { namespace, name } = &self.name;
         writeln!(
@@ -487,31 +322,4 @@ fn scope(cluster: Option<&helmops_api::Cluster>) -> &str {
 
 fn last_seen(cluster: &helmops_api::Cluster) -> String {
     helmops_core::status::last_seen(&cluster.status).to_owned()
-}
-
-async fn stop_fleets_agent(
-    client: &Client,
-    namespace: &str,
-    agent: Option<FleetsAgent>,
-) -> Result<((), String), Failure> {
-    let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let kind = agent.map_or("deployment/fleet-agent", FleetsAgent::as_str);
-    let stopped = if agent == Some(FleetsAgent::StatefulSet) {
-        let api = Api::<StatefulSet>::namespaced(client.clone(), namespace);
-        api.patch_scale(FLEETS_AGENT, &params, &none).await
-    } else {
-        let api = Api::<Deployment>::namespaced(client.clone(), namespace);
-        api.patch_scale(FLEETS_AGENT, &params, &none).await
-    };
-    stopped.map_err(|error| {
-        api_error::failed(
-            format!("cannot scale {kind} in namespace {namespace} to 0"),
-            &error,
-        )
-    })?;
-    Ok(((), format!("{kind} in namespace {namespace} scaled to 0")))
 }

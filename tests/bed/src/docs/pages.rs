@@ -21,12 +21,14 @@ const SOURCES: [&str; 8] = [
 ];
 
 /// Folders with sources.
-const CODE: [&str; 8] = [
+const CODE: [&str; 10] = [
     "agent",
     "certs",
+    "cli",
     "controller",
     "fuzz",
     "notifier",
+    "receiver",
     "shared",
     "tests",
     "webhook",

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use helmops_api::{NamespacedName, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
-use super::{Copy, CopyKind, CopyPurpose};
+use super::{Copy, purpose::CopyPurpose, source::CopyKind};
 
 /// A reference to a copy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,5 +1,5 @@
 use gotmpl::Budget;
-use helmops_api::Cluster;
+use helmops_api::{Cluster, labels};
 use serde_json::{Value, json};
 
 use super::*;

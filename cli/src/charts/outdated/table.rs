@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{outdated::ChartState, report::ChartId};
+use super::ChartState;
 use crate::{
+    charts::report::ChartId,
     failure::Failure,
     output::{Format, write_json, write_yaml},
     terminal::{

@@ -1,5 +1,7 @@
 //! `outdated`: the HelmOps whose charts have newer versions.
 
+pub mod table;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::{StreamExt, stream};
@@ -17,7 +19,6 @@ use serde::Serialize;
 use super::{
     candidates::{newest, selected},
     fetcher::{FetchArgs, FetchFailure, Fetcher, Session},
-    outdated_table,
     report::{ChartId, Problem},
     subject::{Origin, ca_certificates, own_bundle, policies},
     uptake::UptakeInput,
@@ -121,7 +122,7 @@ pub async fn run(
         .into_iter()
         .filter(|state| args.all || state.outdated || state.problem.is_some())
         .collect();
-    outdated_table::write(&shown, args.output.output, args.selection.all_namespaces, console)?;
+    table::write(&shown, args.output.output, args.selection.all_namespaces, console)?;
     if args.exit_code && outdated > 0 {
         return Err(Failure::negative(format!(
             "{outdated} charts have a newer version"

@@ -2,14 +2,14 @@
 
 use std::io;
 
-use super::{
-    candidates::{Candidate, Outcome, Row},
-    resolve::{Candidates, ChartResolution, Resolution},
-};
-use crate::terminal::{
-    Console,
-    style::Style,
-    table::{Cell, Table, one_line},
+use super::{Candidates, ChartResolution, Resolution};
+use crate::{
+    charts::candidates::{Candidate, Outcome, Row},
+    terminal::{
+        Console,
+        style::Style,
+        table::{Cell, Table, one_line},
+    },
 };
 
 /// How many invalid entries of an index are shown, unless all versions are.

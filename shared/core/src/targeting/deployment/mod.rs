@@ -1,16 +1,20 @@
 //! The desired BundleDeployment and its Secret.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+mod downstream;
+mod metadata;
+
+use std::borrow::Cow;
 
 use helmops_api::{
     Bundle, BundleDeployment, BundleDeploymentOptions, PrunedFields, bundle_deployment::BundleDeploymentSpec,
-    labels,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+pub use self::downstream::{CopyState, DownstreamCopy, recorded};
+use self::{
+    downstream::record,
+    metadata::{has_metadata, merged_metadata, metadata, traceparent},
+};
 use super::{
     chart_record::ChartRecords,
     desired::DesiredTarget,
@@ -18,7 +22,6 @@ use super::{
     names,
     rollout::RolloutStep,
     target::{Target, add},
-    values,
 };
 
 /// The values in the Secret of a deployment, as JSON.
@@ -100,51 +103,6 @@ impl DesiredDeployment<'_> {
     }
 }
 
-/// The annotations that this controller sets.
-const ANNOTATIONS: [&str; 3] = [labels::COPIED_FROM, labels::RESOLVED, labels::TRACEPARENT];
-
-/// Whether an existing deployment has the metadata that this controller sets.
-fn has_metadata(existing: &BundleDeployment, own: &ObjectMeta) -> bool {
-    let records = |metadata: &ObjectMeta| {
-        let annotations = metadata.annotations.as_ref();
-        ANNOTATIONS.map(|name| annotations.and_then(|annotations| annotations.get(name).cloned()))
-    };
-    let mut finalizers = own.finalizers.iter().flatten();
-    let existing = &existing.metadata;
-    existing.labels == own.labels
-        && records(existing) == records(own)
-        && finalizers.all(|own| {
-            existing
-                .finalizers
-                .iter()
-                .flatten()
-                .any(|finalizer| finalizer == own)
-        })
-}
-
-/// The metadata of an existing deployment, with those that this controller sets. Annotations and finalizers of other clients stay. The
-/// labels are replaced, as Fleet's controller does it: they are those of the Bundle, and `dependsOn` selects by them, so one that was
-/// removed from the Bundle must not stay.
-fn merged_metadata(existing: &BundleDeployment, own: ObjectMeta) -> ObjectMeta {
-    let mut metadata = (*existing.metadata).clone();
-    metadata.labels = own.labels;
-    let finalizers = metadata.finalizers.get_or_insert_default();
-    for finalizer in own.finalizers.into_iter().flatten() {
-        if !finalizers.contains(&finalizer) {
-            finalizers.push(finalizer);
-        }
-    }
-    let annotations = metadata.annotations.get_or_insert_default();
-    for name in ANNOTATIONS {
-        annotations.remove(name);
-    }
-    annotations.extend(own.annotations.unwrap_or_default());
-    if annotations.is_empty() {
-        metadata.annotations = None;
-    }
-    metadata
-}
-
 /// The IDs and options of a deployment after a rollout step: of the current deployment, then of the staged one.
 #[derive(Clone, Copy, Debug)]
 pub struct NextState<'a> {
@@ -200,39 +158,6 @@ pub struct Observed<'a> {
     pub is_intact: bool,
     /// The downstream resources that its agent has to copy.
     pub downstream: &'a [DownstreamCopy],
-}
-
-/// A downstream resource and its copy in the namespace of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DownstreamCopy {
-    /// The source in its current version, as the record names it.
-    pub source: String,
-    /// The copy, compared with the source. `None` if [`recorded`] has this version of the source.
-    pub copy: Option<CopyState>,
-}
-
-/// A copy of a downstream resource, compared with its source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CopyState {
-    /// There is no copy.
-    Missing,
-    /// The content is the same. Only the metadata of the source changed, or another controller keeps the copy up to date, or the
-    /// copy was written for another deployment of the namespace.
-    Same {
-        /// The version of the source that this controller copied, as the record names it; `None` if another controller wrote the
-        /// copy.
-        copied_from: Option<String>,
-    },
-    /// The content differs.
-    Different,
-}
-
-/// The record of a deployment: the downstream resources that were last released to its agent, in the versions that the copies
-/// were made from. `None` if there is no record, as on a deployment that Fleet created.
-pub fn recorded(deployment: &BundleDeployment) -> Option<BTreeSet<&str>> {
-    let annotations = deployment.metadata.annotations.as_ref()?;
-    let record = annotations.get(labels::COPIED_FROM)?;
-    Some(record.split(", ").filter(|version| !version.is_empty()).collect())
 }
 
 /// The BundleDeployment of a target after a rollout step. `None` if there is none and none is created yet, or if the desired
@@ -410,97 +335,12 @@ fn set_remaining(
     }
 }
 
-impl DownstreamCopy {
-    /// Whether the agent has to copy it again, and so to deploy again: the content of the copy differs from when the agent last
-    /// copied it, according to the record of the deployment.
-    fn is_changed(&self, recorded: Option<&BTreeSet<&str>>) -> bool {
-        match &self.copy {
-            None => false,
-            // Without a record, as on a deployment of Fleet's controller, the content may be the same.
-            Some(CopyState::Missing) => recorded.is_some(),
-            Some(CopyState::Same {
-                copied_from: made_from,
-            }) => made_from
-                .as_deref()
-                .is_some_and(|version| recorded.is_none_or(|recorded| !recorded.contains(version))),
-            Some(CopyState::Different) => true,
-        }
-    }
-
-    /// The version of the source that its copy has when the deployment is written.
-    fn made_from(&self) -> &str {
-        match &self.copy {
-            // The copy stays as it is.
-            Some(CopyState::Same {
-                copied_from: Some(copied_from),
-            }) => copied_from,
-            _ => &self.source,
-        }
-    }
-}
-
-/// The record of downstream resources; `None` for none.
-fn record(downstream: &[DownstreamCopy]) -> Option<String> {
-    let mut versions: Vec<_> = downstream.iter().map(DownstreamCopy::made_from).collect();
-    versions.sort_unstable();
-    (!versions.is_empty()).then(|| versions.join(", "))
-}
-
 /// The name of the copy of a Bundle's access Secret, if it has one.
 pub fn access_secret(bundle: &Bundle) -> Option<String> {
     let options = bundle.spec.helm_op_options.as_ref()?;
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
     let (namespace, name) = (part(&bundle.metadata.namespace), part(&bundle.metadata.name));
     (!options.secret_name.is_empty()).then(|| names::access_secret(&namespace, &name, &options.secret_name))
-}
-
-/// The trace of the roll-out that has reached a deployment: that of the Bundle if the deployment changes, and otherwise the one that it
-/// has, so that it is no reason for a write.
-fn traceparent(
-    bundle: &Bundle,
-    spec: &BundleDeploymentSpec,
-    existing: Option<&BundleDeployment>,
-) -> Option<String> {
-    let keeps = existing.filter(|existing| existing.spec.deployment_id == spec.deployment_id);
-    let metadata = keeps.map_or(&bundle.metadata, |existing| &existing.metadata);
-    metadata.annotations.as_ref()?.get(labels::TRACEPARENT).cloned()
-}
-
-/// The metadata of a deployment. `records` are the values of [`ANNOTATIONS`].
-fn metadata(
-    bundle: &Bundle,
-    target: &Target<'_>,
-    namespace: &str,
-    records: [Option<String>; 3],
-) -> ObjectMeta {
-    let of_bundle = |text: &Option<String>| text.clone().unwrap_or_default();
-    let (bundle_name, bundle_namespace) = (
-        of_bundle(&bundle.metadata.name),
-        of_bundle(&bundle.metadata.namespace),
-    );
-    let mut own = values::clean_except(bundle.metadata.labels.as_ref(), &["fleet.cattle.io/"]);
-    own.extend(
-        [
-            (labels::BUNDLE_NAME, bundle_name.as_str()),
-            (labels::BUNDLE_NAMESPACE, &bundle_namespace),
-            (labels::MANAGED, "true"),
-            (labels::CLUSTER_NAMESPACE, target.member.namespace()),
-            (labels::CLUSTER, target.member.name()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value.to_owned())),
-    );
-    let annotations = ANNOTATIONS.into_iter().zip(records);
-    let annotations: BTreeMap<_, _> = annotations
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-        .collect();
-    ObjectMeta {
-        name: Some(bundle_name),
-        namespace: Some(namespace.to_owned()),
-        labels: Some(own),
-        annotations: (!annotations.is_empty()).then_some(annotations),
-        finalizers: Some(vec![labels::BUNDLE_DEPLOYMENT_FINALIZER.to_owned()]),
-        ..ObjectMeta::default()
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `resolve`: which version would be selected now, and why.
 
+pub mod text;
+
 use std::collections::BTreeSet;
 
 use helmops_api::Bundle;
@@ -17,7 +19,6 @@ use super::{
     fetcher::{FetchFailure, HelmOpFetcher},
     listing::ListingArgs,
     report::{self, ChartId, Problem, Version},
-    resolve_text,
     subject::{Subject, accept},
     uptake::{Uptake, UptakeInput},
 };
@@ -179,8 +180,8 @@ pub async fn run(
         .await?;
     let (resolution, failures) = input.resolution(&selections);
     match args.output.output {
-        Format::Table => resolve_text::write(&resolution, false, console)?,
-        Format::Wide => resolve_text::write(&resolution, true, console)?,
+        Format::Table => text::write(&resolution, false, console)?,
+        Format::Wide => text::write(&resolution, true, console)?,
         Format::Json => write_json(console.out, &resolution)?,
         Format::Yaml => write_yaml(console.out, &resolution)?,
         Format::Name => {

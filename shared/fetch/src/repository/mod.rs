@@ -1,37 +1,35 @@
 //! Versions in a Helm repository: its `index.yaml`.
 
+mod cached;
+mod error;
+mod recorded;
+mod source;
+
 use std::{io::BufReader, sync::Arc, time::Instant};
 
 use helm_index::{
-    self as index, ChartFilter, Detail, Index, IndexEntry, IndexError, Layout, OwnedVersionRequest,
-    SelectError, VersionRequest, explain, select,
+    self as index, ChartFilter, Detail, IndexEntry, IndexError, Layout, OwnedVersionRequest, SelectError,
+    VersionRequest, explain, select,
 };
-use helmops_core::chart::{
-    location::{self, without_credentials},
-    resolved::ChartVersion,
-    url::redacted,
-};
-use helmops_runtime::error_class::{Classified, ClassifiedError};
-use reqwest::{
-    Method, StatusCode, Url,
-    header::{
-        ACCEPT_ENCODING, AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE,
-        IF_NONE_MATCH, LAST_MODIFIED,
-    },
-};
-use thiserror::Error;
+use helmops_core::chart::resolved::ChartVersion;
+use reqwest::StatusCode;
 
+use self::{
+    cached::{CachedIndex, ChartScope, IndexKey},
+    recorded::{digest, recorded_url},
+    source::{IndexSource, validators},
+};
+pub use self::{
+    error::RepositoryError,
+    source::{index_url, normalized_index_url},
+};
 use super::{
-    access::{Access, Login, NotSentReason, Target},
+    access::Access,
     budget::Budget,
     cache::{Cache, CacheSettings, Requester, Sizes},
-    chart_errors,
     explain::{ChartExplanation, Listed, ListedVersion},
-    http::{
-        FetchError, FetchErrorKind, HttpClient, HttpRequest, HttpResponse, Limits, RepositoryId,
-        RequestPermit, read_error,
-    },
-    metrics::{FetchMetrics, RequestKind},
+    http::{FetchError, FetchErrorKind, HttpClient, HttpResponse, Limits, RequestPermit, read_error},
+    metrics::FetchMetrics,
     overflow::Overflows,
     selection::SelectionPermits,
 };
@@ -46,58 +44,6 @@ pub const LIMITS: Limits = Limits {
 /// [`normalized_index_url`].
 pub type ChartInterest<'a> = dyn Fn(&str, Option<&str>) -> ChartFilter + Send + Sync + 'a;
 
-/// Why no version could be resolved from a repository.
-#[derive(Clone, Debug, Error)]
-pub enum RepositoryError {
-    /// The index could not be fetched.
-    #[error(transparent)]
-    Fetch(FetchError),
-    /// The index is invalid, too large, or lacks the chart.
-    #[error("{url}: {source}")]
-    Index {
-        /// Its URL, without credentials.
-        url: String,
-        /// The cause.
-        source: Arc<IndexError>,
-    },
-    /// The index has no matching version.
-    #[error("{source} ({url})")]
-    Select {
-        /// URL of the index, without credentials.
-        url: String,
-        /// The cause.
-        source: SelectError,
-    },
-}
-
-impl ClassifiedError for RepositoryError {
-    fn classify(&self) -> Classified {
-        match self {
-            Self::Fetch(error) => error.kind.classify(),
-            Self::Index { source, .. } => chart_errors::of_index(source),
-            Self::Select { source, .. } => chart_errors::of_selection(source),
-        }
-    }
-}
-
-impl RepositoryError {
-    /// Whether the request for the index failed.
-    pub const fn is_of_request(&self) -> bool {
-        matches!(self, Self::Fetch(_))
-    }
-
-    /// Whether reading fewer charts may succeed.
-    fn may_succeed_with_fewer_charts(&self) -> bool {
-        matches!(self, Self::Index { source, .. }
-            if matches!(**source, IndexError::TooManyVersions | IndexError::OverBudget(_)))
-    }
-
-    /// Whether that stays so for a while.
-    fn is_too_large(&self) -> bool {
-        matches!(self, Self::Index { source, .. } if matches!(**source, IndexError::TooManyVersions))
-    }
-}
-
 /// Helm repositories, and their cached indexes.
 #[derive(Debug)]
 pub struct Repositories {
@@ -110,46 +56,6 @@ pub struct Repositories {
     fetches: FetchMetrics,
 }
 
-/// The key of a cached index: it is shared only by requests with the same credentials and the same trust.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct IndexKey {
-    url: String,
-    identity: [u8; 32],
-    scope: ChartScope,
-}
-
-/// Which charts are read together. If they are too many, fewer are read, so that no HelmOp fails because of the charts of
-/// others.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum ChartScope {
-    /// Those of all HelmOps.
-    All,
-    /// Those of the HelmOps of this namespace.
-    Namespace(Arc<str>),
-    /// This chart.
-    Chart(String),
-}
-
-impl IndexKey {
-    fn bytes(&self) -> usize {
-        let scope = match &self.scope {
-            ChartScope::All => 0,
-            ChartScope::Namespace(namespace) => namespace.len(),
-            ChartScope::Chart(chart) => chart.len(),
-        };
-        self.url.len() + scope
-    }
-}
-
-/// The content of an index that is cached.
-#[derive(Debug)]
-struct CachedIndex {
-    index: Index,
-    charts: ChartFilter,
-    layout: Layout,
-    validators: HeaderMap,
-}
-
 /// A chart in a repository.
 #[derive(Clone, Copy, Debug)]
 pub struct ChartRef<'a> {
@@ -157,15 +63,6 @@ pub struct ChartRef<'a> {
     pub repo: &'a str,
     /// Name of the chart.
     pub chart: &'a str,
-}
-
-/// A repository with the access of one HelmOp.
-struct IndexSource<'a> {
-    url: Url,
-    access: &'a Access,
-    login: Option<Login>,
-    /// Why the credentials of the Secret are not sent.
-    not_sent: Option<NotSentReason>,
 }
 
 impl Repositories {
@@ -474,222 +371,5 @@ enum SelectionError {
     Select(SelectError),
 }
 
-impl CachedIndex {
-    fn bytes(&self) -> usize {
-        let validators = self.validators.values().map(HeaderValue::len).sum::<usize>();
-        self.index.bytes() + self.charts.iter().map(String::len).sum::<usize>() + validators
-    }
-}
-
-impl<'a> IndexSource<'a> {
-    fn new(repo: &str, access: &'a Access) -> Result<Self, FetchError> {
-        let Target { url, login, not_sent } = access.target(index_url(repo)?);
-        Ok(Self {
-            url,
-            access,
-            login,
-            not_sent,
-        })
-    }
-
-    async fn request(
-        &self,
-        http: &HttpClient,
-        permit: &RequestPermit,
-        cached: Option<&CachedIndex>,
-    ) -> Result<HttpResponse, FetchError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-        if let Some(login) = &self.login {
-            headers.insert(AUTHORIZATION, login.basic());
-        }
-        if let Some(cached) = cached {
-            headers.extend(cached.validators.clone());
-        }
-        let identity = self.access.identity(self.login.as_ref());
-        let request = HttpRequest {
-            permit: permit.clone(),
-            kind: RequestKind::Index,
-            method: Method::GET,
-            url: self.url.clone(),
-            headers,
-            tls: &self.access.tls,
-            repository: RepositoryId {
-                url: &self.url,
-                identity: &identity,
-            },
-        };
-        http.send(request).await
-    }
-
-    fn refusal(&self, status: StatusCode) -> FetchErrorKind {
-        self.access.refusal(status, self.not_sent)
-    }
-
-    /// The error of a request that may have been sent for another HelmOp: what it reports about credentials is replaced by what
-    /// applies to this HelmOp.
-    fn own_error(&self, error: RepositoryError) -> RepositoryError {
-        match error {
-            RepositoryError::Fetch(FetchError { url, kind }) => RepositoryError::Fetch(FetchError {
-                url,
-                kind: self.access.own_error(kind, self.not_sent),
-            }),
-            other => other,
-        }
-    }
-
-    fn key(&self, scope: ChartScope) -> IndexKey {
-        IndexKey {
-            url: self.url.to_string(),
-            identity: self.access.identity(self.login.as_ref()),
-            scope,
-        }
-    }
-
-    fn index_error(&self, error: IndexError) -> RepositoryError {
-        RepositoryError::Index {
-            url: self.display_url(),
-            source: Arc::new(error),
-        }
-    }
-
-    /// The URL of the index, for messages.
-    fn display_url(&self) -> String {
-        redacted(self.url.as_str())
-    }
-}
-
-/// The URL of an archive, without credentials: it is relative to the index or absolute. Empty if it is not a URL, because it is
-/// recorded, and an index may contain anything.
-fn recorded_url(index: &Url, url: &str) -> String {
-    let absolute = without_credentials(index.clone()).join(url);
-    absolute.map_or_else(|_| String::new(), |url| redacted(url.as_str()))
-}
-
-/// The digest of an index entry, if it is plausible: it is recorded, and an index may contain anything.
-fn digest(text: &str) -> &str {
-    // The longest in use, SHA-512 in hexadecimal, has 128 characters and an optional prefix.
-    let is_digest = text.len() <= 256 && text.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_digest { text } else { "" }
-}
-
-/// The headers of the next conditional request. Both values are repeated byte by byte: some servers send invalid entity
-/// tags.
-fn validators(headers: &HeaderMap) -> HeaderMap {
-    let pairs: [(HeaderName, HeaderName); 2] = [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)];
-    pairs
-        .into_iter()
-        .filter_map(|(from, to)| Some((to, headers.get(from)?.clone())))
-        .collect()
-}
-
-/// The URL of the index of a repository, without credentials and normalised: the same text for all spellings of the
-/// repository. `None` if it is not a URL.
-pub fn normalized_index_url(repo: &str) -> Option<String> {
-    let url = index_url(repo).ok()?;
-    Some(without_credentials(url).into())
-}
-
-/// The URL of the index of a repository, with the credentials of the repository.
-pub fn index_url(repo: &str) -> Result<Url, FetchError> {
-    let url =
-        location::url(repo).map_err(|error| FetchError::new(repo, FetchErrorKind::Url(error.to_string())))?;
-    Ok(location::index_url(&url))
-}
-
 #[cfg(test)]
-mod tests {
-    use helm_index::OverBudget;
-    use helmops_core::reason::Reason;
-    use helmops_runtime::error_class::{Class, Scope, classified};
-
-    use super::*;
-
-    #[test]
-    fn archive_urls_are_relative_to_the_index_or_absolute() {
-        let access = Access::default();
-        let source = IndexSource::new("https://u:geheim@h/charts?token=geheim", &access).unwrap();
-        assert_eq!(
-            recorded_url(&source.url, "web-1.0.0.tgz"),
-            "https://h/charts/web-1.0.0.tgz"
-        );
-        assert_eq!(
-            recorded_url(&source.url, "https://cdn/web-1.0.0.tgz?sig=geheim"),
-            "https://cdn/web-1.0.0.tgz?…"
-        );
-        assert!(!source.display_url().contains("geheim"));
-    }
-
-    #[test]
-    fn an_invalid_archive_url_is_not_recorded() {
-        let access = Access::default();
-        let source = IndexSource::new("https://h/charts", &access).unwrap();
-        for text in [
-            "https://[bad\u{7}\u{1b}[31m/web.tgz",
-            "https://u:geheim@h:99999/web.tgz",
-            "http://",
-        ] {
-            assert_eq!(recorded_url(&source.url, text), "", "{text:?}");
-        }
-        for text in ["web\n\u{1b}[31m.tgz", "https://cdn/\u{7}.tgz"] {
-            let archive = recorded_url(&source.url, text);
-            assert!(
-                !archive.is_empty() && !archive.contains(char::is_control),
-                "{archive:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn an_invalid_digest_is_not_recorded() {
-        let sha = "0".repeat(64);
-        assert_eq!(digest(&sha), sha);
-        assert_eq!(digest(&format!("sha256:{sha}")), format!("sha256:{sha}"));
-        for text in ["\u{1b}[31m", "a b", "ä", &"a".repeat(257)] {
-            assert_eq!(digest(text), "", "{text:?}");
-        }
-    }
-
-    #[test]
-    fn entity_tags_are_repeated_byte_by_byte() {
-        let mut headers = HeaderMap::new();
-        headers.insert(ETAG, HeaderValue::from_bytes(b"no quotes \xff").unwrap());
-        let sent = validators(&headers);
-        assert_eq!(sent.get(IF_NONE_MATCH).unwrap().as_bytes(), b"no quotes \xff");
-        assert_eq!(sent.len(), 1);
-    }
-
-    #[test]
-    fn every_error_has_a_reason_and_a_class() {
-        let url = || "https://h/index.yaml".to_owned();
-        let fetch = FetchError::new(&url(), FetchErrorKind::ConnectionRefused);
-        let index = |source| RepositoryError::Index {
-            url: url(),
-            source: Arc::new(source),
-        };
-        let select = RepositoryError::Select {
-            url: url(),
-            source: SelectError::NoVersions { chart: url() },
-        };
-        for (error, reason, class) in [
-            (
-                RepositoryError::Fetch(fetch),
-                Reason::ConnectionFailed,
-                Class::Transient(Scope::Host),
-            ),
-            (
-                index(IndexError::NoSuchChart(url())),
-                Reason::ChartNotFound,
-                Class::Absent,
-            ),
-            (
-                index(IndexError::OverBudget(OverBudget)),
-                Reason::Busy,
-                Class::Transient(Scope::Namespace),
-            ),
-            (select, Reason::NoMatchingVersion, Class::Absent),
-        ] {
-            assert_eq!(error.classify(), classified(reason, class), "{error}");
-        }
-    }
-}
+mod tests;

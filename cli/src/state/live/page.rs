@@ -1,24 +1,16 @@
-//! `status --watch`: changes as they happen. A terminal shows the newest state; otherwise each change is a line.
+//! The page of a HelmOp, and its changes.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    pin::Pin,
-    time::Duration,
-};
+use std::pin::Pin;
 
 use futures::{Stream, StreamExt, stream::select_all};
-use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp, WithoutObjects};
+use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
-use kube::{Resource, ResourceExt, runtime::watcher};
-use tokio::time::timeout;
+use kube::runtime::watcher;
 
 use super::{
-    clusters::ClusterReport,
-    page::HelmOpReport,
-    read::{Observed, Parts, events_of, observed},
-    style,
-    summary::{Columns, HelmOpSummary, sort},
+    screen::{Screen, next},
+    watched::Watched,
 };
 use crate::{
     cluster::{
@@ -28,188 +20,17 @@ use crate::{
         watch::Change,
     },
     failure::Failure,
+    state::{
+        clusters::ClusterReport,
+        page::HelmOpReport,
+        read::{Observed, Parts, events_of, observed},
+        style,
+    },
     terminal::{
         Console,
         table::{Cell, MoreRows, Table},
     },
 };
-
-/// Changes that follow each other more closely are shown together: a status of one object leads to that of the next.
-const PAUSE: Duration = Duration::from_millis(100);
-/// How old the ages on a terminal may be.
-const REFRESH: Duration = Duration::from_secs(5);
-
-/// Where changes are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Screen {
-    /// The newest state replaces the one before.
-    Terminal,
-    /// Each change is a line.
-    Lines,
-}
-
-impl Screen {
-    /// The screen for standard output.
-    pub const fn of(is_terminal: bool) -> Self {
-        if is_terminal { Self::Terminal } else { Self::Lines }
-    }
-
-    fn clear(self, console: &mut Console<'_>) -> Result<(), Failure> {
-        match self {
-            Self::Terminal => Ok(write!(console.out, "\u{1b}[H\u{1b}[2J\u{1b}[3J")?),
-            Self::Lines => Ok(()),
-        }
-    }
-}
-
-/// The objects of a watch.
-#[derive(Clone, Debug)]
-pub struct Watched<K> {
-    /// The objects by namespace and name.
-    pub objects: BTreeMap<(String, String), Decoded<K>>,
-    /// Those that exist, while all are listed again.
-    pub listed: Option<BTreeSet<(String, String)>>,
-    /// All were listed at least once.
-    is_complete: bool,
-}
-
-impl<K> Default for Watched<K> {
-    fn default() -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            listed: None,
-            is_complete: false,
-        }
-    }
-}
-
-impl<K: Resource<DynamicType = ()> + Clone> Watched<K> {
-    /// Applies a change.
-    pub fn apply(&mut self, change: Change<K>) {
-        let key = |object: &Decoded<K>| (object.namespace().unwrap_or_default(), object.name_any());
-        match change {
-            Change::Restarted => self.listed = Some(BTreeSet::new()),
-            Change::Applied(object) => {
-                if let Some(listed) = &mut self.listed {
-                    listed.insert(key(&object));
-                }
-                self.objects.insert(key(&object), object);
-            }
-            Change::Deleted(object) => {
-                self.objects.remove(&key(&object));
-            }
-            Change::Listed => {
-                self.is_complete = true;
-                if let Some(listed) = self.listed.take() {
-                    self.objects.retain(|key, _| listed.contains(key));
-                }
-            }
-        }
-    }
-
-    /// Whether the objects are those that exist.
-    const fn is_current(&self) -> bool {
-        self.is_complete && self.listed.is_none()
-    }
-}
-
-/// The list of HelmOps, and its changes.
-///
-/// # Errors
-/// If HelmOps cannot be watched.
-pub async fn list(
-    cluster: &Cluster,
-    scope: Scope<'_>,
-    selector: Option<&str>,
-    columns: Columns,
-    screen: Screen,
-    console: &mut Console<'_>,
-) -> Result<(), Failure> {
-    let config = watcher::Config {
-        label_selector: selector.map(str::to_owned),
-        ..watcher::Config::default()
-    };
-    let mut changes = std::pin::pin!(cluster.watch::<WithoutObjects>(scope, config));
-    let mut watched = Watched::default();
-    let mut before: Option<(Vec<HelmOpSummary>, MoreRows)> = None;
-    while let Some(()) = next(&mut changes, screen, |change| watched.apply(change)).await? {
-        if !watched.is_current() {
-            continue;
-        }
-        let now = Timestamp::now();
-        let objects = watched.objects.values();
-        let mut summaries: Vec<_> = objects
-            .map(|one| HelmOpSummary::of_listed(one, None, now))
-            .collect();
-        sort(&mut summaries);
-        let rows = match before {
-            Some((before, mut rows)) if screen == Screen::Lines => {
-                for changed in changed(&before, &summaries) {
-                    rows.row(&columns.cells(&changed, now), console.out, console.styles)?;
-                }
-                rows
-            }
-            _ => {
-                screen.clear(console)?;
-                columns
-                    .table(&summaries, now)
-                    .begin(console.out, console.styles)?
-            }
-        };
-        console.out.flush()?;
-        before = Some((summaries, rows));
-    }
-    Ok(())
-}
-
-fn by_name(summaries: &[HelmOpSummary]) -> BTreeMap<(&str, &str), &HelmOpSummary> {
-    let summaries = summaries.iter();
-    summaries
-        .map(|one| ((&*one.namespace, &*one.name), one))
-        .collect()
-}
-
-/// The summaries that differ from those before, and those of HelmOps that are gone.
-fn changed(before: &[HelmOpSummary], after: &[HelmOpSummary]) -> Vec<HelmOpSummary> {
-    let (mut old, new) = (by_name(before), by_name(after));
-    let mut changed = Vec::new();
-    for (key, summary) in new {
-        if old.remove(&key) != Some(summary) {
-            changed.push(summary.clone());
-        }
-    }
-    changed.extend(old.into_values().map(|gone| HelmOpSummary {
-        state: "Deleted".to_owned(),
-        reason: String::new(),
-        message: String::new(),
-        ..gone.clone()
-    }));
-    changed
-}
-
-/// The next change, and those that follow closely; on a terminal also nothing, after a while, so that ages are current. Returns `None`
-/// when the watch ends.
-async fn next<C>(
-    changes: &mut (impl Stream<Item = Result<C, Failure>> + Unpin),
-    screen: Screen,
-    mut apply: impl FnMut(C),
-) -> Result<Option<()>, Failure> {
-    let first = match screen {
-        Screen::Lines => changes.next().await,
-        Screen::Terminal => match timeout(REFRESH, changes.next()).await {
-            Ok(first) => first,
-            Err(_) => return Ok(Some(())),
-        },
-    };
-    let Some(first) = first else {
-        return Ok(None);
-    };
-    apply(first?);
-    while let Ok(Some(change)) = timeout(PAUSE, changes.next()).await {
-        apply(change?);
-    }
-    Ok(Some(()))
-}
 
 /// A change of something that the page shows.
 enum PageChange {
@@ -481,48 +302,5 @@ mod tests {
                 "Cluster shop/c4 Deleted"
             ]
         );
-    }
-
-    #[test]
-    fn a_list_shows_what_is_new_changed_or_gone() {
-        let summary = |name: &str, version: &str| HelmOpSummary {
-            name: name.to_owned(),
-            version: version.to_owned(),
-            state: "Ready".to_owned(),
-            ..HelmOpSummary::default()
-        };
-        let before = [summary("a", "1"), summary("b", "1"), summary("c", "1")];
-        let after = [summary("a", "1"), summary("b", "2"), summary("d", "1")];
-        let changed: Vec<_> = changed(&before, &after)
-            .into_iter()
-            .map(|one| (one.name, one.state))
-            .collect();
-        let expected = [("b", "Ready"), ("d", "Ready"), ("c", "Deleted")];
-        assert_eq!(
-            changed,
-            expected.map(|(name, state)| (name.to_owned(), state.to_owned()))
-        );
-    }
-
-    #[test]
-    fn objects_that_are_not_listed_again_are_gone() {
-        let object = |name: &str| -> Decoded<HelmOp> {
-            serde_json::from_value(json!({ "metadata": { "namespace": "shop", "name": name } })).unwrap()
-        };
-        let mut watched = Watched::default();
-        for change in [
-            Change::Restarted,
-            Change::Applied(object("a")),
-            Change::Applied(object("b")),
-            Change::Listed,
-            Change::Applied(object("c")),
-            Change::Restarted,
-            Change::Applied(object("b")),
-            Change::Listed,
-        ] {
-            watched.apply(change);
-        }
-        let names: Vec<_> = watched.objects.keys().map(|(_, name)| &**name).collect();
-        assert_eq!(names, ["b"]);
     }
 }
