@@ -131,10 +131,19 @@ pub struct Known {
     pub installed: Option<Installed>,
     /// The requests that were handled last: the cache may not show the status with them yet.
     pub handled: Option<Requests>,
-    /// The tests that have ended.
-    pub tested: Option<Tested>,
+    /// What is known of its tests.
+    pub tests: KnownTests,
     /// What was seen of the deployed revision.
     pub watched: Option<Watched>,
+}
+
+/// What is known of tests.
+#[derive(Debug, Default)]
+pub struct KnownTests {
+    /// The revision whose tests are reported as running.
+    pub reported: Option<RevisionId>,
+    /// The tests that have ended.
+    pub ended: Option<Tested>,
 }
 
 /// Tests that have ended.

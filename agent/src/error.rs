@@ -12,6 +12,7 @@ use helmops_release::{
 use helmops_runtime::{
     client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},
+    workers::Interrupted,
 };
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
@@ -94,6 +95,9 @@ pub enum AgentError {
     /// No client for the account that deploys.
     #[error("cannot create a client for the account that deploys: {0}")]
     Client(String),
+    /// The process stops, or is no longer the leader.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// The status could not be written, or something is to be done again immediately.
     #[error("the release changed meanwhile")]
     Changed,
@@ -202,7 +206,9 @@ impl AgentError {
                     error: next.text.clone(),
                 },
             },
-            Self::Changed | Self::Postponed(_) | Self::Waiting(_) => DeployOutcome::Unchanged,
+            Self::Changed | Self::Interrupted(_) | Self::Postponed(_) | Self::Waiting(_) => {
+                DeployOutcome::Unchanged
+            }
             error => DeployOutcome::Failed {
                 error: error.to_string(),
             },
@@ -246,6 +252,7 @@ impl ClassifiedError for AgentError {
             Self::NamespaceForbidden { .. } | Self::Client(_) => classified(Reason::APIError, Class::Absent),
             Self::Kind(KindError::Unknown { .. }) => classified(Reason::MonitorFailed, Class::Absent),
             Self::Monitor(error) => monitor_class(error),
+            Self::Interrupted(interrupted) => interrupted.classify(),
             Self::Changed => classified(Reason::Progressing, Class::Conflict),
             Self::Postponed(wait) | Self::Waiting(wait) => {
                 classified(Reason::Progressing, Class::Postponed(*wait))

@@ -351,7 +351,7 @@ impl Deployment<'_> {
     }
 
     /// After a failure, the next attempt is due later, whatever else has changed meanwhile.
-    fn check_backoff(&self) -> Result<(), AgentError> {
+    pub(super) fn check_backoff(&self) -> Result<(), AgentError> {
         let key = ObjectRef::new(name(self.wanted))
             .within(self.wanted.metadata.namespace.as_deref().unwrap_or_default());
         let retry_key = RetryKey::of(&self.wanted.metadata, &[]);

@@ -48,7 +48,7 @@ use kube::core::ObjectMeta;
 use tracing::{Span, field::Empty};
 
 pub use self::{deployed::Deployed, remove::remove_renamed, wait::Watched};
-use self::{deployment::Deployment, wait::Wait};
+use self::{deployment::Deployment, test::Tests, wait::Wait};
 use crate::{
     context::{Context, Key, Known},
     error::{AgentError, until},
@@ -107,7 +107,7 @@ impl Reconciler for BundleDeployments<'_> {
         &self,
         key: &Key,
         deployment: &BundleDeployment,
-        _: &mut WorkerPermit,
+        permit: &mut WorkerPermit,
     ) -> Result<Done, AgentError> {
         let context = self.0;
         context.guard.saw(&deployment.metadata);
@@ -147,13 +147,19 @@ impl Reconciler for BundleDeployments<'_> {
             let mut phase = phase(&work, &result, installed, monitored, watched);
             if let (Phase::Over, Ok(deployed), true) = (&phase, &result, installed.is_marked()) {
                 watched.was_ready = true;
-                match work.test(deployed, &mut known.tested).await {
-                    Ok(ended) => {
-                        tests = ended;
-                        phase = tested(&work, deployed, tests.as_ref());
-                        if matches!(phase, Phase::Over) && tests != Some(TestResult::Pending) {
+                match work.test(deployed, &mut known.tests, permit).await {
+                    Ok(Tests::Disabled) => work.accept(deployed, watched).await?,
+                    Ok(Tests::Starting(late)) => {
+                        tests = Some(TestResult::Pending);
+                        let remaining = Duration::ZERO;
+                        phase = Phase::Waiting { remaining, late };
+                    }
+                    Ok(Tests::Ended(result)) => {
+                        phase = tested(&work, deployed, &result);
+                        if matches!(phase, Phase::Over) && result != TestResult::Pending {
                             work.accept(deployed, watched).await?;
                         }
+                        tests = Some(result);
                     }
                     // They could not run: that is no result of theirs, but has to be reported.
                     Err(error) => result = Err(error),
@@ -249,14 +255,14 @@ fn phase(
 }
 
 /// What follows from the tests of a revision.
-fn tested(work: &Deployment<'_>, deployed: &Deployed, tests: Option<&TestResult>) -> Phase {
+fn tested(work: &Deployment<'_>, deployed: &Deployed, tests: &TestResult) -> Phase {
     let ignores_failures = work
         .policy
         .test
         .as_ref()
         .is_some_and(|test| test.ignores_failures);
     match tests {
-        Some(TestResult::Failed(cause)) if !ignores_failures => {
+        TestResult::Failed(cause) if !ignores_failures => {
             Phase::Failed(deployed.clone(), Failure::Test(cause.clone()))
         }
         _ => Phase::Over,

@@ -70,7 +70,8 @@ impl Deployment<'_> {
             } else {
                 String::new()
             },
-            ..remove::Options::default()
+            skips_hooks: self.policy.on_delete.disable_hooks,
+            timeout: self.policy.on_delete.timeout,
         };
         remove::uninstall(context, release, history, options).await?;
         let what = format!("revision {revision} failed and was uninstalled: {cause}");

@@ -1,60 +1,91 @@
 //! The Helm tests of a release, after its installation or upgrade.
 
+use helmops_api::timestamp::timestamp;
 use helmops_release::{
     lifecycle::TestPolicy,
     record::{FailedTest, TestState},
     report::TestResult,
 };
+use helmops_runtime::workers::WorkerPermit;
+use k8s_openapi::jiff::Timestamp;
 
 use super::{deployed::Deployed, deployment::Deployment};
 use crate::{
-    context::Tested,
+    context::{KnownTests, Tested},
     error::AgentError,
     helm::request::Identity,
     inputs,
     release_tests::{ReleaseTests, TestRun},
 };
 
+/// The tests of a revision.
+#[derive(Debug)]
+pub(super) enum Tests {
+    /// They are not to run.
+    Disabled,
+    /// They run in the next reconciliation, after this was reported: they may take long.
+    Starting(String),
+    /// They have ended, or there are none.
+    Ended(TestResult),
+}
+
 impl Deployment<'_> {
-    /// The result of the tests of a revision, which run if they have not ended yet; `None` if they are not to run. `known` is what is
-    /// known of an earlier look: a record is read once.
+    /// The result of the tests of a revision, which run if they have not ended yet. `known` has what is known of earlier looks: a record
+    /// is read once. While they run, other releases are reconciled with the permit.
     ///
     /// # Errors
     /// If they cannot be run.
     pub(super) async fn test(
         &self,
         deployed: &Deployed,
-        known: &mut Option<Tested>,
-    ) -> Result<Option<TestResult>, AgentError> {
+        known: &mut KnownTests,
+        permit: &mut WorkerPermit,
+    ) -> Result<Tests, AgentError> {
         let Some(policy) = &self.policy.test else {
-            return Ok(None);
+            return Ok(Tests::Disabled);
         };
-        if let Some(known) = known
-            && known.is(&deployed.id, &policy.filters)
+        if let Some(tested) = &known.ended
+            && tested.is(&deployed.id, &policy.filters)
         {
-            return Ok(Some(known.result.clone()));
+            return Ok(Tests::Ended(tested.result.clone()));
         }
-        let result = self.result(deployed, policy).await?;
-        if result != TestResult::Pending {
-            *known = Some(Tested {
-                id: deployed.id.clone(),
-                filters: policy.filters.clone(),
-                result: result.clone(),
-            });
-        }
-        Ok(Some(result))
-    }
-
-    async fn result(&self, deployed: &Deployed, policy: &TestPolicy) -> Result<TestResult, AgentError> {
         let (context, release) = (self.context, &self.release);
         let Some(record) = context.records.read(release, deployed.id.number).await? else {
             return Err(AgentError::Changed);
         };
         let tests = record.test_hooks(&policy.filters).len();
-        match record.tests(&policy.filters) {
-            TestState::NotRun => {}
-            state => return Ok(ended(&state, tests)),
+        let result = match record.tests(&policy.filters) {
+            TestState::NotRun if known.reported.as_ref() == Some(&deployed.id) => {
+                self.check_backoff()?;
+                self.run_tests(deployed, policy, tests, permit).await?
+            }
+            TestState::NotRun => {
+                known.reported = Some(deployed.id.clone());
+                let (revision, now) = (deployed.id.number, timestamp(Timestamp::now()));
+                return Ok(Tests::Starting(format!(
+                    "the tests of revision {revision} are running (since {now})"
+                )));
+            }
+            state => ended(&state, tests),
+        };
+        if result != TestResult::Pending {
+            known.ended = Some(Tested {
+                id: deployed.id.clone(),
+                filters: policy.filters.clone(),
+                result: result.clone(),
+            });
         }
+        Ok(Tests::Ended(result))
+    }
+
+    async fn run_tests(
+        &self,
+        deployed: &Deployed,
+        policy: &TestPolicy,
+        tests: usize,
+        permit: &mut WorkerPermit,
+    ) -> Result<TestResult, AgentError> {
+        let (context, release) = (self.context, &self.release);
         let account = &self.wanted.spec.options.service_account;
         let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
         let client = context.deployer(&identity)?;
@@ -67,8 +98,8 @@ impl Deployment<'_> {
             stop: &context.stop,
         };
         tracing::info!(%release, tests, "running the tests");
-        let tested = run.run(self.test_run(deployed, policy, identity), context.kubeconfig()?);
-        let tested = tested.await?;
+        let tested = Box::pin(run.run(self.test_run(deployed, policy, identity), context.kubeconfig()?));
+        let tested = permit.release_during(tested).await??;
         let result = match tested.failure {
             Some(failure) => TestResult::Failed(failure.to_string()),
             None => ended(&tested.state, tests),

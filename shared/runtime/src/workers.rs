@@ -187,6 +187,17 @@ impl WorkerPermit {
         }
     }
 
+    /// Releases the permit during work that takes long, and acquires it again afterwards. Unlike a wait, the work is never aborted: it has
+    /// to end soon when the process stops, or leadership ends.
+    ///
+    /// # Errors
+    /// If the process stops, or leadership has ended meanwhile. The work is done all the same.
+    pub async fn release_during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Interrupted> {
+        self.permits = None;
+        let done = work.await;
+        self.release_while(std::future::ready(done)).await
+    }
+
     /// Declares the size of the object in bytes. A large object waits until no other large object of its namespace is
     /// reconciled.
     ///
@@ -366,6 +377,23 @@ mod tests {
         assert!(futures::poll!(&mut waiting).is_pending());
         let other = permit.release_while(async { waiting.await.is_ok() }).await;
         assert_eq!(other, Ok(true));
+    }
+
+    #[tokio::test]
+    async fn stopping_does_not_abort_work() {
+        let stop = CancellationToken::new();
+        let workers = workers(&stop);
+        let mut permit = workers.acquire(namespace()).await.unwrap();
+        let mut is_done = false;
+        let work = async {
+            let other = workers.acquire(namespace()).await;
+            assert!(other.is_ok(), "the permit is free meanwhile");
+            stop.cancel();
+            tokio::task::yield_now().await;
+            is_done = true;
+        };
+        assert_eq!(permit.release_during(work).await, Err(Interrupted::Stopping));
+        assert!(is_done);
     }
 
     #[tokio::test]

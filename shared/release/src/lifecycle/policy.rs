@@ -114,7 +114,16 @@ impl Policy {
         let own = own.filter(|history| *history > 0);
         let is_atomic = helm.is_some_and(|helm| helm.atomic);
         let fleet = Self::of_fleet(is_atomic, timeout, own.unwrap_or(FLEET_HISTORY));
-        let Some(lifecycle) = lifecycle else {
+        // Requests are no policy.
+        let policy = lifecycle.filter(|lifecycle| {
+            let requests = lifecycle.requests.clone();
+            let requested = Lifecycle {
+                requests,
+                ..Lifecycle::default()
+            };
+            **lifecycle != requested
+        });
+        let Some(lifecycle) = policy else {
             return fleet;
         };
         let is_awaited = lifecycle.install.is_some()
@@ -296,6 +305,8 @@ mod tests {
         assert_eq!(atomic.install.remediation_of(9), Remediation::Uninstall);
         assert_eq!(atomic.upgrade.remediation_of(9), Remediation::Rollback);
         assert_eq!((none.history, atomic.history), (FLEET_HISTORY, ROLLBACK_HISTORY));
+        let requested = policy(&json!({}), &json!({ "requests": { "force": "1" } }));
+        assert_eq!(requested, none);
     }
 
     #[test]

@@ -247,6 +247,68 @@ async fn a_failed_installation_is_uninstalled_and_retried_as_an_installation() {
     assert_eq!(state(&found, "Released"), "True InstallSucceeded");
 }
 
+#[tokio::test]
+async fn a_reset_forgets_failed_attempts_and_a_new_version_ends_a_wait() {
+    let fixture = Fixture::new("life-reset").await;
+    charts(&fixture).await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = json!({ "install": { "retries": 1, "retryInterval": "1s" } });
+    fixture.deploy("web", "2.0.0", &spec("x", &policy)).await;
+    let failed = until_slow(&fixture).await;
+    assert_eq!(failed["status"]["lifecycle"]["failures"], 2);
+    let runs = fixture.helm_runs_of(&release).len();
+    let mut reset = spec("x", &policy);
+    reset["lifecycle"]["requests"] = json!({ "reset": "1" });
+    fixture.deploy("web", "2.0.0", &reset).await;
+    // The first attempt, its retry, and nothing more for an hour.
+    let failed = fixture
+        .until("web", |found| {
+            let lifecycle = &found["status"]["lifecycle"];
+            ensure!(lifecycle["handled"]["reset"] == "1", "the request is not handled");
+            ensure!(lifecycle["failures"] == 2, "it is {}", lifecycle["failures"]);
+            ensure!(minutes_until_next(found)? > 50, "the next attempt is earlier");
+            Ok(())
+        })
+        .await;
+    assert_eq!(fixture.helm_runs_of(&release).len(), runs + 2);
+    assert_eq!(state(&failed, "Released"), "False InstallFailed");
+
+    let mut patient = spec("x", &policy);
+    patient["lifecycle"]["wait"]["timeout"] = json!("30m");
+    patient["options"]["helm"]["values"]["msg"] = json!("patient");
+    fixture.deploy("web", "2.0.0", &patient).await;
+    until_state(&fixture, "web", "Released", "Unknown Progressing").await;
+    fixture.deploy("web", "1.0.0", &patient).await;
+    let found = fixture.until_ready("web").await;
+    assert!(
+        message(&found, "Released").contains("1.0.0"),
+        "{}",
+        message(&found, "Released")
+    );
+}
+
+/// A hook that would leave an object.
+#[tokio::test]
+async fn the_uninstallation_of_a_failed_release_has_the_options_of_any_other() {
+    const HOOK: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: left-by-hook\n  annotations: {helm.sh/hook: pre-delete}\n";
+    let fixture = Fixture::new("life-hooks").await;
+    fixture
+        .charts
+        .web("2.0.0", &[("late", DEPLOYMENT), ("hook", HOOK)])
+        .await;
+    let _agent = fixture.start().await;
+    for (name, is_disabled) in [("without", true), ("with", false)] {
+        let policy = json!({
+            "install": { "retries": 0, "remediation": "uninstall" }, "uninstall": { "disableHooks": is_disabled },
+        });
+        fixture.deploy(name, "2.0.0", &spec("x", &policy)).await;
+        until_state(&fixture, name, "Remediated", "True UninstallSucceeded").await;
+        let left = fixture.object("configmap/left-by-hook").await;
+        assert_eq!(left.is_none(), is_disabled, "{name}: {left:?}");
+    }
+}
+
 /// A failure that heals needs no other attempt.
 #[tokio::test]
 async fn a_release_that_becomes_ready_late_counts_as_deployed() {
@@ -286,7 +348,7 @@ async fn a_release_that_becomes_ready_late_counts_as_deployed() {
 #[tokio::test]
 async fn a_forced_deployment_happens_once() {
     let fixture = Fixture::new("life-force").await;
-    let _agent = fixture.start().await;
+    let agent = fixture.start().await;
     let release = fixture.name("web");
     let mut spec = spec("x", &json!({ "requests": { "force": "1" } }));
     fixture.deploy("web", "1.0.0", &spec).await;
@@ -304,6 +366,27 @@ async fn a_forced_deployment_happens_once() {
     assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade"]);
     let found = fixture.until("web", |_| Ok(())).await;
     assert_eq!(found["status"]["lifecycle"]["handled"]["force"], "2");
+
+    // As if the agent had been killed before it could write that.
+    drop(agent);
+    let object = (
+        release.clone(),
+        json!({ "status": { "lifecycle": { "handled": null } } }),
+    );
+    let namespace = fixture.upstream.name();
+    let lost = fixture
+        .api
+        .patch_status(namespace, "bundledeployments", vec![object]);
+    lost.await.unwrap();
+    let _agent = fixture.start().await;
+    fixture
+        .until("web", |found| {
+            let handled = &found["status"]["lifecycle"]["handled"]["force"];
+            ensure!(handled == "2", "it is {handled}");
+            Ok(())
+        })
+        .await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade"]);
 }
 
 #[tokio::test]

@@ -95,3 +95,31 @@ async fn failures_of_tests_can_be_ignored_and_tests_can_be_selected() {
     assert_eq!(state(&found, "TestSuccess"), "True NoTests");
     assert_eq!(fixture.helm_runs_of(&fixture.name("selected")), ["install"]);
 }
+
+/// A worker that waits for tests would reconcile nothing else until they end.
+#[tokio::test]
+async fn tests_that_run_are_reported_and_delay_no_other_release() {
+    let fixture = fixture("testing-slow").await;
+    let endless = TEST.replace("{{ .Values.exit | default 0 | quote }}", "never");
+    fixture
+        .charts
+        .web("3.0.0", &[("config", CONFIG), ("check", &endless)])
+        .await;
+    let agent = fixture.start_with("agent", &["--workers=1"]).await.unwrap();
+    let tests = json!({ "test": { "enable": true, "timeout": "10m" } });
+    let slow = ["slow-a", "slow-b"];
+    for name in slow {
+        fixture.deploy(name, "3.0.0", &with_exit("x", 0, &tests)).await;
+    }
+    for name in slow {
+        let found = until_state(&fixture, name, "TestSuccess", "Unknown AwaitingTests").await;
+        let waiting = message(&found, "Deployed");
+        assert!(
+            waiting.contains("the tests of revision 1 are running (since "),
+            "{waiting}"
+        );
+    }
+    fixture.deploy("other", "1.0.0", &json!({})).await;
+    fixture.until_ready("other").await;
+    drop(agent);
+}
