@@ -291,6 +291,8 @@ mod tests {
     #[test]
     fn without_a_life_cycle_it_is_that_of_fleet() {
         let none = policy(&json!({}), &Value::Null);
+        let requested = policy(&json!({}), &json!({ "requests": { "force": "1" } }));
+        assert_eq!(requested, none);
         assert_eq!((none.wait, none.test), (None, None));
         for action in [none.install, none.upgrade] {
             assert_eq!(action.schedule, Schedule::Backoff);
@@ -305,8 +307,6 @@ mod tests {
         assert_eq!(atomic.install.remediation_of(9), Remediation::Uninstall);
         assert_eq!(atomic.upgrade.remediation_of(9), Remediation::Rollback);
         assert_eq!((none.history, atomic.history), (FLEET_HISTORY, ROLLBACK_HISTORY));
-        let requested = policy(&json!({}), &json!({ "requests": { "force": "1" } }));
-        assert_eq!(requested, none);
     }
 
     #[test]
@@ -384,8 +384,9 @@ mod tests {
         for (max, lifecycle, expected) in [
             (0, &Value::Null, 2),
             (1, &Value::Null, 1),
-            (0, &json!({}), 5),
-            (1, &json!({}), 1),
+            (0, &json!({}), 2),
+            (0, &json!({ "install": {} }), 5),
+            (1, &json!({ "install": {} }), 1),
             (0, &rollback, 5),
             (1, &rollback, 3),
             (9, &rollback, 9),
