@@ -100,12 +100,13 @@ pub fn is_git(text: &str) -> bool {
 /// A text that may be a URL, for messages: without the user part and the query, which may hold credentials.
 pub fn redacted(text: &str) -> String {
     match Url::parse(text) {
-        Ok(url) => url.to_string(),
-        Err(_) => redacted_text(text),
+        // A path can hold a second URL, with a user part of its own: `https://a,https://user:password@b`.
+        Ok(url) if !(url.path.contains("//") && url.path.contains('@')) => url.to_string(),
+        _ => redacted_text(text),
     }
 }
 
-/// A text that does not parse as a URL, without everything that could be a user part, a query or a fragment.
+/// A text that is not one URL, without everything that could be a user part, a query or a fragment.
 fn redacted_text(text: &str) -> String {
     let (head, tail) = text.split_at(text.find(['?', '#']).unwrap_or(text.len()));
     if tail.contains('@') {

@@ -49,6 +49,8 @@ fn redacted_text_never_contains_credentials() {
         "https://u:sec?secret@[bad/x",
         "https://[bad?mail=me@example.com&token=secret",
         "https://h/\n?token=secret",
+        "https://h,https://u:secret@h",
+        "https://u:secret@h/https://v:secret@h/x?token=secret",
     ] {
         assert!(!redacted(text).contains("secret"), "{text}");
     }
