@@ -586,7 +586,12 @@ fn wrong_types_have_a_fix() {
             "1.0",
             "write it in quotes: \"1.0\"",
         ),
-        ("labels: [a]", "spec.labels", "labels", "remove the -"),
+        (
+            "labels: [a]",
+            "spec.labels",
+            "labels",
+            "write key: value, without - and [ ]",
+        ),
         (
             "dependsOn: {name: a}",
             "spec.dependsOn",

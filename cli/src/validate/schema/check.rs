@@ -261,7 +261,7 @@ impl Check<'_> {
                 "write it as a list: [{}]",
                 bounded_text::cut(text.to_owned(), QUOTED)
             ),
-            (Some(Type::Object), Value::Array(_)) => "remove the -".to_owned(),
+            (Some(Type::Object), Value::Array(_)) => "write key: value, without - and [ ]".to_owned(),
             _ => String::new(),
         };
         let message = format!("Invalid value: {shown}; it must be {expected}");
