@@ -71,6 +71,8 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let lease = || Ok(LeaseName::new(Some(&args.namespace), LEASE.to_owned())?);
     let (election, leadership) = candidate.elect(lease, config.clone(), &registry, &health)?;
     let downstream = client::for_work(config.clone(), leadership.clone())?;
+    // Before the wait: without access to the management cluster the agent is not ready.
+    let loop_signals = HealthSignals::new(&health);
     // This may wait for a long time: for the Secret, or for the controller.
     let mut upstream = tokio::select! {
         found = Upstream::find(&args, &folder, &downstream, &leadership) => found?,
@@ -135,7 +137,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let loops = triggers::run(
         Arc::clone(&context),
         args.collection_interval,
-        HealthSignals::new(&health),
+        loop_signals,
         Workers::new(args.workers, context.leadership.clone(), supervisor.stop_token()),
         supervisor.stop_token(),
     );

@@ -26,8 +26,11 @@ struct State {
 struct Beat {
     name: String,
     max_age: Duration,
-    last: Arc<Mutex<Instant>>,
+    last: Arc<Mutex<LastBeat>>,
 }
+
+/// When a heartbeat was sent last; `None` if its loop has not started.
+type LastBeat = Option<Instant>;
 
 /// A condition of readiness, such as a loaded certificate.
 #[derive(Clone, Debug)]
@@ -47,12 +50,12 @@ impl Gate {
 
 /// The heartbeat of one loop.
 #[derive(Clone, Debug)]
-pub struct Heartbeat(Arc<Mutex<Instant>>);
+pub struct Heartbeat(Arc<Mutex<LastBeat>>);
 
 impl Heartbeat {
     /// Records that the loop is alive. An idle loop must call this too, more often than its `max_age`.
     pub fn beat(&self) {
-        *lock(&self.0) = Instant::now();
+        *lock(&self.0) = Some(Instant::now());
     }
 }
 
@@ -87,9 +90,18 @@ impl Health {
     /// Adds a heartbeat, sent now for the first time, that fails `/livez` once it is older than `max_age`.
     /// Call it when the process starts: a heartbeat is never removed, even when its handle is dropped.
     pub fn heartbeat(&self, name: impl Into<String>, max_age: Duration) -> Heartbeat {
-        let last = Arc::new(Mutex::new(Instant::now()));
+        self.add_heartbeat(name.into(), max_age, Some(Instant::now()))
+    }
+
+    /// Adds the heartbeat of a loop that starts later: the process is live until then. Otherwise as [`Self::heartbeat`].
+    pub fn deferred_heartbeat(&self, name: impl Into<String>, max_age: Duration) -> Heartbeat {
+        self.add_heartbeat(name.into(), max_age, None)
+    }
+
+    fn add_heartbeat(&self, name: String, max_age: Duration, last: LastBeat) -> Heartbeat {
+        let last = Arc::new(Mutex::new(last));
         lock(&self.0.beats).push(Beat {
-            name: name.into(),
+            name,
             max_age,
             last: Arc::clone(&last),
         });
@@ -138,7 +150,7 @@ impl Health {
 
 impl Beat {
     fn check(&self, now: Instant, stopping: bool) -> Check {
-        let age = now.saturating_duration_since(*lock(&self.last));
+        let age = lock(&self.last).map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         let stale = age > self.max_age && !stopping;
         let failure = stale.then(|| {
             format!(
@@ -191,6 +203,17 @@ mod tests {
         assert_eq!(failing(&health.live()), ["helmop loop"]);
         beat.beat();
         assert!(health.live().ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_starts_later_is_alive_until_then() {
+        let health = Health::default();
+        let beat = health.deferred_heartbeat("leader election", Duration::from_secs(30));
+        tokio::time::advance(Duration::from_mins(5)).await;
+        assert!(health.live().ok());
+        beat.beat();
+        tokio::time::advance(Duration::from_secs(31)).await;
+        assert_eq!(failing(&health.live()), ["leader election"]);
     }
 
     #[tokio::test(start_paused = true)]

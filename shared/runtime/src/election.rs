@@ -64,3 +64,42 @@ impl PendingElection {
         supervisor.spawn("leader election", election);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use helmops_process::Health;
+    use prometheus::Registry;
+
+    use super::*;
+    use crate::health_signals::HealthSignals;
+
+    /// As an agent that waits for the access to the management cluster: it must not be restarted, and is not ready.
+    #[tokio::test(start_paused = true)]
+    async fn a_process_is_live_but_unready_before_its_election_and_loops_start() {
+        let health = Health::default();
+        let args = LeaseArgs {
+            leader_elect: true,
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        };
+        let candidate = Candidate {
+            args: &args,
+            program: "example",
+            field_manager: "example",
+            pod_name: Some("example-0"),
+        };
+        // Without a default provider there is no client.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = Config::new("http://127.0.0.1:1".parse().unwrap());
+        let lease = || Ok(LeaseName::new(Some("default"), "example".to_owned())?);
+        let election = candidate.elect(lease, config, &Registry::new(), &health);
+        let (_pending, _leadership) = election.unwrap();
+        let _signals = HealthSignals::new(&health);
+        tokio::time::advance(Duration::from_hours(1)).await;
+        assert!(health.live().ok(), "{:?}", health.live());
+        assert!(!health.ready().ok());
+    }
+}

@@ -17,11 +17,11 @@ pub struct HealthSignals {
 }
 
 impl HealthSignals {
-    /// Registers the gate for readiness, and the heartbeat for liveness.
+    /// Registers the gate for readiness, and the heartbeat for liveness, which counts from the start of the loops.
     pub fn new(health: &Health) -> Self {
         Self {
             synced: health.gate("caches"),
-            heartbeat: health.heartbeat("loops", TIMEOUT),
+            heartbeat: health.deferred_heartbeat("loops", TIMEOUT),
         }
     }
 

@@ -73,7 +73,7 @@ impl Election {
             timing,
             leadership: sender,
             metrics,
-            heartbeat: health.heartbeat("leader election", timing.heartbeat_timeout()),
+            heartbeat: health.deferred_heartbeat("leader election", timing.heartbeat_timeout()),
             error: None,
             has_tried: false,
         };
