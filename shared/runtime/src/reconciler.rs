@@ -113,9 +113,16 @@ pub async fn reconcile<R: Reconciler>(
 /// Cleans up after an object that does not exist.
 async fn clean_up<R: Reconciler>(reconciler: &R, key: &KeyOf<R>) -> RequeueAfter {
     let retry_state = reconciler.retry_state();
-    retry_state.forget(key);
+    // Its failures as an object that existed have another retry key, so only those of this clean-up count.
+    retry_state.pending_writes.forget(key);
     reconciler.forget(key);
+    let started = Instant::now();
     let result = reconciler.deleted(key).await;
+    // Most objects leave nothing behind: only what fails is a reconciliation that someone looks for.
+    if let Err(error) = &result {
+        let metrics = reconciler.metrics();
+        metrics.reconciled(R::CONTROLLER, Some(error.reason()), started.elapsed());
+    }
     retry_state.requeue_after(key, RetryKey::default(), result.map(|()| Done::UNTIL_CHANGE))
 }
 
@@ -366,10 +373,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_clean_up_after_a_deleted_object_is_retried() {
-        assert!(is_first_transient_delay(
-            Recorder::new(fails).reconcile_once().await
-        ));
+    async fn the_clean_up_after_a_deleted_object_is_retried_with_backoff_and_counted() {
+        let recorder = Recorder::new(fails);
+        assert!(is_first_transient_delay(recorder.reconcile_once().await));
+        assert!(recorder.counted("APIError", "error"));
+        let second = recorder.reconcile_once().await;
+        assert!(second > Some(backoff::TRANSIENT.initial_delay), "{second:?}");
+    }
+
+    #[tokio::test]
+    async fn a_deleted_object_starts_without_the_failures_that_it_had_while_it_existed() {
+        let recorder = Recorder::new(fails);
+        recorder.cache(&json!({ "generation": 1 }), &json!({}));
+        for _ in 0..3 {
+            recorder.reconcile_once().await;
+        }
+        *lock(&recorder.cached) = None;
+        assert!(is_first_transient_delay(recorder.reconcile_once().await));
     }
 
     #[tokio::test]

@@ -87,12 +87,6 @@ impl<K> Default for RetryState<K> {
 }
 
 impl<K: Clone + Eq + Hash> RetryState<K> {
-    /// Forgets a deleted object.
-    pub fn forget(&self, key: &K) {
-        self.backoff.forget(key);
-        self.pending_writes.forget(key);
-    }
-
     /// When to requeue an object after a reconciliation; `None` if only a change requeues it.
     pub fn requeue_after(
         &self,
