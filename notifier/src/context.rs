@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
+    time::Instant,
 };
 
 use helmops_fetch::Poster;
@@ -51,6 +52,8 @@ pub struct Context {
     pub sends: FairSemaphore<Arc<str>>,
     /// What is remembered of Alerts in the process only. An entry is dropped with its Alert.
     pub memories: Mutex<HashMap<AlertKey, AlertMemory>>,
+    /// When a push has polled all HelmOps of a Receiver. An entry is dropped with its Receiver.
+    pub polled_all: Mutex<HashMap<ReceiverKey, Instant>>,
 }
 
 /// The retry state of all objects.

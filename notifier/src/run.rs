@@ -71,6 +71,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         leadership,
         instance: instance(args.pod_name.as_deref()),
         poster: Poster::new(args.addresses.parse()?),
+        polled_all: Mutex::default(),
         outbox,
         failures: Failures::default(),
         sends: FairSemaphore::new(MAX_SENDS, MAX_SENDS_OF_NAMESPACE),

@@ -83,6 +83,7 @@ pub fn parts(api: &FakeApi, stop: CancellationToken) -> Parts {
         outbox,
         failures: Failures::default(),
         sends: FairSemaphore::new(64, 16),
+        polled_all: Mutex::default(),
         memories: Mutex::default(),
         stores,
     };
