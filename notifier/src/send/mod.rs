@@ -80,7 +80,7 @@ impl Sender {
 
 /// Sends messages, and enqueues their Alert.
 async fn send(context: Arc<Context>, ended: mpsc::Sender<Work>, job: Job, stop: CancellationToken) -> Job {
-    let endpoint = [Subject::Provider(job.provider.clone())];
+    let endpoint = Subject::Provider(job.provider.clone());
     let failed_before = context.failures.of(&endpoint).is_some();
     // The panic is already logged.
     let delivered = AssertUnwindSafe(delivery::deliver_all(&context, &job, &stop))

@@ -7,6 +7,7 @@ use helmops_api::HelmOp;
 use helmops_kube::key;
 use helmops_notify::alert::Observed;
 use helmops_runtime::queue;
+use k8s_openapi::jiff::Timestamp;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -20,6 +21,7 @@ use crate::{
 
 mod batches;
 mod payloads;
+mod rejected;
 
 /// The first delay after a failure, with its jitter.
 const FIRST: std::ops::RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(5);
@@ -138,8 +140,27 @@ impl Rig {
 
     /// Waits until a delivery has failed, and returns the time until the next attempt.
     async fn failed(&self, subject: &Subject) -> Duration {
-        let of = [subject.clone()];
-        until("a failure", || self.context.failures.of(&of)).await.1
+        let failure = || self.context.failures.of(subject);
+        let (_, wait) = until("a failure", failure).await;
+        // What is rejected waits, and not its Alert.
+        self.rejected().unwrap_or(wait)
+    }
+
+    /// The time until a message of the Alert `x` that was rejected is sent again.
+    fn rejected(&self) -> Option<Duration> {
+        let now = Timestamp::now();
+        let memories = helmops_process::lock(&self.context.memories);
+        let next = memories.get(&key("a", "x"))?.plan.rejected.next(now)?;
+        next.duration_since(now).try_into().ok()
+    }
+
+    /// Something has changed that may be the cause of a failure.
+    fn changed(&self, subject: &Subject) {
+        let work = match subject.clone() {
+            Subject::Provider(key) => Work::Provider(key),
+            Subject::Alert(key) => Work::Alert(key),
+        };
+        loops::forget_failures(&work, &self.context);
     }
 
     /// Waits until the condition `Ready` of an Alert has this reason.
@@ -272,8 +293,7 @@ async fn a_message_that_is_not_accepted_is_kept_and_delivered_once_later() {
             "{shown}: nothing is repeated before the delay"
         );
         server.behave(Reply::status(204));
-        // As after a change.
-        rig.context.failures.forget(&subject);
+        rig.changed(&subject);
         rig.change(Work::Alert(key("a", "x"))).await;
         let status = rig.delivered("x").await;
         assert_eq!(
