@@ -65,7 +65,8 @@ pub async fn deliver_all(context: &Context, job: &Job, stop: &CancellationToken)
 async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term> {
     let namespace: Arc<str> = job.alert.namespace.as_deref().unwrap_or_default().into();
     let [of_provider, of_alert] = subjects(job);
-    let _permit = context.sends.acquire(namespace).await;
+    let has_failed = context.failures.of(&of_provider).is_some();
+    let _permit = context.sends.acquire(namespace, has_failed).await;
     // If another replica is the leader, that one sends it.
     let term = context.leadership.term()?;
     let (alert, provider) = (

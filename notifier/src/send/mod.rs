@@ -6,6 +6,7 @@
 mod delivery;
 mod failures;
 mod outbox;
+mod permits;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,6 +22,7 @@ use self::outbox::CAPACITY;
 pub use self::{
     failures::{Failures, Subject},
     outbox::{Job, Outbox, Slot},
+    permits::Permits,
 };
 use crate::{
     alert,
