@@ -39,6 +39,10 @@ use crate::{
 /// How long the messages of a job may take together, beside the first: what they say was true when they were planned.
 const BATCH_TIME: Duration = Duration::from_secs(2);
 
+/// How long messages on their way have after `stop`: what was delivered has to be recorded while this replica is the leader, and the next
+/// one waits for the Lease.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// Sends the messages of a job one after the other, until one is not accepted, or `stop`.
 pub async fn deliver_all(context: &Context, job: &Job, stop: &CancellationToken) -> Option<Delivered> {
     let started = Instant::now();
@@ -47,7 +51,12 @@ pub async fn deliver_all(context: &Context, job: &Job, stop: &CancellationToken)
         if all.is_some() && (stop.is_cancelled() || started.elapsed() > BATCH_TIME) {
             break;
         }
-        let Some(term) = deliver(context, job, message).await else {
+        let term = tokio::select! {
+            term = deliver(context, job, message) => term,
+            // It may be accepted nevertheless, and is repeated then.
+            () = is_late(stop) => None,
+        };
+        let Some(term) = term else {
             break;
         };
         // Another replica may have been the leader between two terms, and have sent what was sent before.
@@ -59,6 +68,12 @@ pub async fn deliver_all(context: &Context, job: &Job, stop: &CancellationToken)
         all = Some(Delivered { number, term });
     }
     all
+}
+
+/// Waits until messages on their way have no more time.
+async fn is_late(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(GRACE).await;
 }
 
 /// Sends a message. Returns the term of leadership in which it was accepted.

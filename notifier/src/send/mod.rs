@@ -45,7 +45,7 @@ pub fn outbox() -> (Outbox, Sender, mpsc::Receiver<Work>) {
 }
 
 impl Sender {
-    /// Sends messages until `stop`, and then waits for those on their way and records them.
+    /// Sends messages until `stop`, and then waits for those on their way, for a short time, and records each as it is delivered.
     pub async fn run(mut self, context: Arc<Context>, stop: CancellationToken) {
         let mut running = JoinSet::new();
         let mut waiting = HashMap::<ProviderKey, VecDeque<Job>>::new();
@@ -72,10 +72,15 @@ impl Sender {
                 }
             }
         }
-        // The loops do not reconcile any more, so nothing else records what is delivered now.
-        while running.join_next().await.is_some() {}
+        // The loops do not reconcile any more, so nothing else records what is delivered now. An endpoint that hangs must not delay the
+        // record of what others have accepted.
         for alert in context.outbox.delivered() {
             alert::record(&context, &alert).await;
+        }
+        while let Some(ended) = running.join_next().await {
+            if let Ok(job) = ended {
+                alert::record(&context, &job.alert).await;
+            }
         }
     }
 }

@@ -454,3 +454,39 @@ async fn a_repetition_that_is_not_accepted_is_sent_again() {
     rig.stop().await;
     assert_eq!(server.received().len(), 3);
 }
+
+/// The end of the process waits for no endpoint that hangs: the next leader needs the Lease, and what others have accepted is recorded.
+#[tokio::test]
+async fn an_endpoint_that_hangs_does_not_delay_the_end_of_the_process() {
+    let rig = Rig::start();
+    let [dead, alive] = [
+        Endpoint::start(Reply::Hang).await,
+        Endpoint::start(Reply::Hang).await,
+    ];
+    rig.fail();
+    for (name, server) in [("dead", &dead), ("alive", &alive)] {
+        let spec = json!({ "type": "generic", "address": server.url(), "timeout": "5m" });
+        rig.api.apply("alertproviders", name, &spec);
+        rig.alert(name, name).await;
+        until("the request", || (!server.received().is_empty()).then_some(())).await;
+    }
+    let api = rig.api.clone();
+    let started = Instant::now();
+    let ending = async {
+        rig.stop().await;
+        started.elapsed()
+    };
+    let recorded = async {
+        alive.respond("HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n").await;
+        let status = || (api.status("alerts", "alive")["delivered"] == 1).then_some(());
+        until("the record", status).await;
+        started.elapsed()
+    };
+    let (ended, recorded) = tokio::join!(ending, recorded);
+    assert!(ended < Duration::from_secs(15), "{ended:?}");
+    assert!(
+        recorded < ended,
+        "{recorded:?} {ended:?}: it is recorded as it is delivered"
+    );
+    assert_eq!(api.status("alerts", "dead")["delivered"], Value::Null);
+}
