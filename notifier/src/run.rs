@@ -67,15 +67,18 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         leadership,
         instance: instance(args.pod_name.as_deref()),
         poster: Poster::new(args.addresses.parse()?),
-        polled_all: Mutex::default(),
         outbox,
         failures: Failures::default(),
         sends: Permits::default(),
         memories: Mutex::default(),
+        polled_all: Mutex::default(),
     });
     tracing::info!(version = process::version(), workers = args.workers, "starting");
     let sending = sender.run(Arc::clone(&context), supervisor.stop_token());
     supervisor.spawn("sender", work.track_future(sending));
+    let (of_metrics, stop) = (Arc::clone(&context), supervisor.stop_token());
+    let following = async move { of_metrics.metrics.follow(&of_metrics.leadership, stop).await };
+    supervisor.spawn("metrics of the leader", work.track_future(following));
     let keys = google::keep(
         Arc::clone(&context),
         args.google_keys_url.clone(),

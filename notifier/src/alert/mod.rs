@@ -120,8 +120,8 @@ impl Reconciler for Alerts<'_> {
             now,
         };
         status::fill(&mut next, &observation);
-        context.metrics.undelivered(key, next.undelivered);
         self.write(key, alert, &next).await?;
+        context.metrics.undelivered(key, next.undelivered);
         if matches!(slot, Slot::Delivered(_)) {
             context.outbox.clear(key);
         }

@@ -49,6 +49,8 @@ impl Rig {
         } = parts(&api, stop.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(sender.run(Arc::clone(&context), stop.clone()));
+        let (of_metrics, stopped) = (Arc::clone(&context), stop.clone());
+        tasks.spawn(async move { of_metrics.metrics.follow(&of_metrics.leadership, stopped).await });
         let (changed, mut triggers) = mpsc::channel(1_000);
         let (of_loops, stopped) = (Arc::clone(&context), stop.clone());
         tasks.spawn(async move {

@@ -83,6 +83,7 @@ pub fn parts(api: &FakeApi, stop: CancellationToken) -> Parts {
         failures: Failures::default(),
         sends: Permits::default(),
         memories: Mutex::default(),
+        polled_all: Mutex::default(),
         stores,
     };
     Parts {
