@@ -1,14 +1,10 @@
 //! What a reconciliation uses: caches, clients, limits and retry state.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, sync::Mutex, time::Instant};
 
 use helmops_fetch::Poster;
 use helmops_kube::lease::Leadership;
 use helmops_notify::source::Privileged;
-use helmops_process::FairSemaphore;
 use helmops_runtime::{retry_state::RetryState, workers::Workers};
 use kube::Client;
 
@@ -16,7 +12,7 @@ use crate::{
     alert::AlertMemory,
     metrics::Metrics,
     receiver::Published,
-    send::{Failures, Outbox},
+    send::{Failures, Outbox, Permits},
     watch::Stores,
     work::{AlertKey, ProviderKey, ReceiverKey},
 };
@@ -48,9 +44,11 @@ pub struct Context {
     /// The endpoints that fail.
     pub failures: Failures,
     /// Permits for requests, shared between namespaces.
-    pub sends: FairSemaphore<Arc<str>>,
+    pub sends: Permits,
     /// What is remembered of Alerts in the process only. An entry is dropped with its Alert.
     pub memories: Mutex<HashMap<AlertKey, AlertMemory>>,
+    /// When a push has polled all HelmOps of a Receiver. An entry is dropped with its Receiver.
+    pub polled_all: Mutex<HashMap<ReceiverKey, Instant>>,
 }
 
 /// The retry state of all objects.

@@ -13,7 +13,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    alert::Alerts, context::Context, provider::Providers, receiver::Receivers, send::Subject, watch,
+    alert::{self, Alerts},
+    context::Context,
+    provider::Providers,
+    receiver::Receivers,
+    send::Subject,
+    watch,
     work::Work,
 };
 
@@ -76,11 +81,11 @@ pub const fn debounce_for(work: &Work) -> Duration {
 }
 
 /// Resets the backoff of an object that has changed, or whose Secret has: the cause of the last error may be fixed.
-fn forget_failures(work: &Work, context: &Context) {
+pub fn forget_failures(work: &Work, context: &Context) {
     match work {
         Work::Alert(key) => {
             context.retries.alerts.backoff.forget(key);
-            context.failures.forget(&Subject::Alert(key.clone()));
+            alert::forget_failures(context, key);
         }
         Work::Provider(key) => {
             context.retries.providers.backoff.forget(key);

@@ -3,10 +3,13 @@
 use std::{collections::HashMap, sync::Mutex, time::Duration};
 
 use helmops_core::reason::Reason;
+use helmops_kube::lease::Leadership;
 use helmops_notify::admit::Format;
 use helmops_process::{lock, metrics::registered};
 use helmops_runtime::metrics::{Controller, ReconcileMetrics};
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+
+use tokio_util::sync::CancellationToken;
 
 use crate::work::AlertKey;
 
@@ -76,7 +79,21 @@ pub struct Metrics {
     messages: IntCounterVec,
     duration: Histogram,
     undelivered: IntGauge,
-    undelivered_of: Mutex<HashMap<AlertKey, i64>>,
+    waiting: Mutex<Waiting>,
+}
+
+/// The messages that wait.
+#[derive(Debug, Default)]
+struct Waiting {
+    of: HashMap<AlertKey, i64>,
+    is_leader: bool,
+}
+
+impl Waiting {
+    /// What this replica has to deliver. Another one may have delivered what it knows of, since it is the leader.
+    fn number(&self) -> i64 {
+        if self.is_leader { self.of.values().sum() } else { 0 }
+    }
 }
 
 impl Metrics {
@@ -102,7 +119,7 @@ impl Metrics {
         );
         let undelivered = IntGauge::new(
             "helmops_alert_undelivered",
-            "Messages of Alerts that wait because their endpoint fails, is missing or is suspended.",
+            "Messages of Alerts that wait because their endpoint fails, is missing or is suspended; 0 for replicas that are not the leader.",
         )?;
         let pushes = IntCounter::new(
             "helmops_notifier_pushes_total",
@@ -131,7 +148,7 @@ impl Metrics {
                 Histogram::with_opts(duration.buckets(BUCKETS.to_vec()))?,
             )?,
             undelivered: registered(registry, undelivered)?,
-            undelivered_of: Mutex::default(),
+            waiting: Mutex::default(),
         })
     }
 
@@ -156,16 +173,80 @@ impl Metrics {
 
     /// Sets the number of messages of an Alert that wait. An Alert without any is forgotten.
     pub fn undelivered(&self, alert: &AlertKey, number: i64) {
-        let mut all = lock(&self.undelivered_of);
+        let mut waiting = lock(&self.waiting);
         if number > 0 {
-            all.insert(alert.clone(), number);
+            waiting.of.insert(alert.clone(), number);
         } else {
-            all.remove(alert);
+            waiting.of.remove(alert);
         }
-        self.undelivered.set(all.values().sum());
+        self.undelivered.set(waiting.number());
+    }
+
+    /// Shows messages that wait only while this replica is the leader, until `stop`.
+    pub async fn follow(&self, leadership: &Leadership, stop: CancellationToken) {
+        let follow = async {
+            while leadership.wait_until_held().await.is_ok() {
+                self.set_leader(true);
+                leadership.until_lost().await;
+                self.set_leader(false);
+            }
+            // The process ends.
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = follow => {}
+        }
+    }
+
+    fn set_leader(&self, is_leader: bool) {
+        let mut waiting = lock(&self.waiting);
+        waiting.is_leader = is_leader;
+        self.undelivered.set(waiting.number());
     }
 }
 
 const fn fetched(is_success: bool) -> &'static str {
     if is_success { "success" } else { "error" }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use helmops_kube::key;
+    use tokio::{task::JoinSet, time::Instant};
+
+    use super::*;
+    use crate::testing::{sum_of, until};
+
+    /// Otherwise the alert about messages that wait would fire for a replica that delivers none.
+    #[tokio::test]
+    async fn a_replica_that_is_not_the_leader_has_no_message_that_waits() {
+        let registry = Registry::new();
+        let metrics = Arc::new(Metrics::register(&registry).unwrap());
+        let (sender, leadership) = Leadership::elected();
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let (of_task, stopped) = (Arc::clone(&metrics), stop.clone());
+        tasks.spawn(async move { of_task.follow(&leadership, stopped).await });
+        let is = async |number: f64| {
+            let value = || sum_of(&registry, "helmops_alert_undelivered");
+            let is = || ((value() - number).abs() < 0.5).then_some(());
+            until(&format!("{number} messages"), is).await;
+        };
+        metrics.undelivered(&key("a", "one"), 3);
+        is(0.0).await;
+        sender.set(Some(Instant::now() + Duration::from_hours(1)));
+        is(3.0).await;
+        sender.set(None);
+        is(0.0).await;
+        // A reconciliation that was in progress.
+        metrics.undelivered(&key("a", "two"), 4);
+        is(0.0).await;
+        sender.set(Some(Instant::now() + Duration::from_hours(1)));
+        is(7.0).await;
+        stop.cancel();
+        tasks.join_next().await.unwrap().unwrap();
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::Context as _;
 use helmops_fetch::Poster;
 use helmops_kube::{configuration, lease::LeaseName};
-use helmops_process::{self as process, FairSemaphore, Prepared, prepare, serve_metrics_and_probes};
+use helmops_process::{self as process, Prepared, prepare, serve_metrics_and_probes};
 use helmops_runtime::{client, election::Candidate, health_signals::HealthSignals, workers::Workers};
 use tokio_util::task::TaskTracker;
 
@@ -15,15 +15,11 @@ use crate::{
     loops,
     metrics::Metrics,
     receiver::{Published, google},
-    send::{self, Failures},
+    send::{self, Failures, Permits},
     watch::Stores,
     writes::FIELD_MANAGER,
 };
 
-/// Requests at a time. Endpoints that hang keep theirs until the timeout of the request.
-const MAX_SENDS: usize = 64;
-/// Requests of the AlertProviders of one namespace at a time.
-const MAX_SENDS_OF_NAMESPACE: usize = 16;
 /// The name of the Lease.
 const LEASE: &str = "helmops-notifier";
 
@@ -73,12 +69,16 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         poster: Poster::new(args.addresses.parse()?),
         outbox,
         failures: Failures::default(),
-        sends: FairSemaphore::new(MAX_SENDS, MAX_SENDS_OF_NAMESPACE),
+        sends: Permits::default(),
         memories: Mutex::default(),
+        polled_all: Mutex::default(),
     });
     tracing::info!(version = process::version(), workers = args.workers, "starting");
     let sending = sender.run(Arc::clone(&context), supervisor.stop_token());
     supervisor.spawn("sender", work.track_future(sending));
+    let (of_metrics, stop) = (Arc::clone(&context), supervisor.stop_token());
+    let following = async move { of_metrics.metrics.follow(&of_metrics.leadership, stop).await };
+    supervisor.spawn("metrics of the leader", work.track_future(following));
     let keys = google::keep(
         Arc::clone(&context),
         args.google_keys_url.clone(),

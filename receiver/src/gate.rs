@@ -1,11 +1,8 @@
 //! What becomes of a request whose body has arrived.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
+use helmops_api::NamespacedName;
 use helmops_notify::push::{
     Announcement, BodyError, GoogleKeys, Headers, ProofError, ReceiverType, ReplayWindow, RequestDigest,
     announcements, verify,
@@ -22,51 +19,23 @@ use crate::{
 /// What all Receivers share.
 #[derive(Debug)]
 pub struct Gate {
-    replays: Mutex<ReplayWindow>,
-    /// The requests whose pushes are being recorded: at most as many as there are connections.
-    in_flight: Mutex<HashSet<RequestDigest>>,
+    replays: Mutex<ReplayWindow<NamespacedName>>,
 }
 
 /// A request that is accepted.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Passed {
     /// It announces pushes, which have to be recorded.
     Pushed {
         /// The pushes.
         announcements: Vec<Announcement>,
         /// Identifies the request after it was handled; `None` if equal requests are different pushes.
-        request: Option<InFlight>,
-        /// Whether there were too many requests, so that it counts as a push to all repositories.
-        is_collapsed: bool,
+        request: Option<RequestDigest>,
     },
     /// It announces nothing, such as a deletion.
     Ignored,
     /// It was handled before.
     Replayed,
-}
-
-/// A request whose pushes are being recorded, until it is dropped.
-#[derive(Debug)]
-pub struct InFlight {
-    gate: Arc<Gate>,
-    request: RequestDigest,
-    /// Whether an equal request was in flight before.
-    is_repeated: bool,
-}
-
-impl InFlight {
-    /// Its pushes are recorded: it is known from now on.
-    pub fn handled(self, now: Duration) {
-        lock(&self.gate.replays).handled(self.request, now);
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        if !self.is_repeated {
-            lock(&self.gate.in_flight).remove(&self.request);
-        }
-    }
 }
 
 /// Why a request is refused.
@@ -99,27 +68,17 @@ impl Default for Gate {
     fn default() -> Self {
         Self {
             replays: Mutex::new(ReplayWindow::new(REPLAY_WINDOW, REPLAYS)),
-            in_flight: Mutex::default(),
         }
     }
 }
 
 impl Gate {
-    /// Decides on a request. Only one with a proof costs a permit of the rate limit: others must not change what becomes of the pushes of
-    /// the owner of the token.
-    ///
-    /// A push above the rate is not refused: some registries do not repeat it. It becomes a push to all repositories of the Receiver, so
-    /// that all of them together cost one poll of each HelmOp, and their names need no memory. A request that is repeated while it is being
-    /// recorded costs no permit: it says nothing new.
+    /// Decides on a request. There is no limit for the number of pushes: some registries do not repeat what is refused. Many of them become
+    /// one write with one push for each repository, so their number costs nothing that a rate would save.
     ///
     /// # Errors
     /// Why it is refused.
-    pub fn pass(
-        self: &Arc<Self>,
-        hook: &Hook,
-        keys: &GoogleKeys,
-        incoming: Incoming<'_>,
-    ) -> Result<Passed, Refused> {
+    pub fn pass(&self, hook: &Hook, keys: &GoogleKeys, incoming: Incoming<'_>) -> Result<Passed, Refused> {
         let Incoming {
             headers, body, now, ..
         } = incoming;
@@ -136,31 +95,21 @@ impl Gate {
             return Ok(Passed::Ignored);
         }
         let request = is_unique(hook.receiver_type, &announcements)
-            .then(|| self.begin(RequestDigest::of(incoming.path_digest, signed_time, body)));
-        // It is in flight before this is read, so that an equal one is seen here or there.
-        let was_handled = |request: &InFlight| lock(&self.replays).was_handled(&request.request, now);
+            .then(|| RequestDigest::of(incoming.path_digest, signed_time, body));
+        let was_handled =
+            |request: &RequestDigest| lock(&self.replays).was_handled(&hook.receiver, request, now);
         if request.as_ref().is_some_and(was_handled) {
             return Ok(Passed::Replayed);
         }
-        let is_repeated = request.as_ref().is_some_and(|request| request.is_repeated);
-        let is_collapsed = !is_repeated && lock(&hook.bucket).take(now).is_err();
         Ok(Passed::Pushed {
-            announcements: if is_collapsed {
-                vec![Announcement::of_all()]
-            } else {
-                announcements
-            },
+            announcements,
             request,
-            is_collapsed,
         })
     }
 
-    fn begin(self: &Arc<Self>, request: RequestDigest) -> InFlight {
-        InFlight {
-            gate: Arc::clone(self),
-            request,
-            is_repeated: !lock(&self.in_flight).insert(request),
-        }
+    /// The pushes of a request are recorded: it is known from now on.
+    pub fn handled(&self, hook: &Hook, request: RequestDigest, now: Duration) {
+        lock(&self.replays).handled(&hook.receiver, request, now);
     }
 }
 

@@ -27,12 +27,6 @@ pub const CONNECTIONS: Limits = Limits {
     ..Limits::DEFAULT
 };
 
-/// Pushes to one Receiver. What a registry pushes more often is one push to all repositories of the Receiver.
-pub const PER_RECEIVER: Rate = Rate {
-    burst: 20,
-    per_second: 2,
-};
-
 /// Writes of all Receivers. A push above it waits.
 pub const WRITES: Rate = Rate {
     burst: 200,
@@ -42,5 +36,5 @@ pub const WRITES: Rate = Rate {
 /// How long a request that was handled is known.
 pub const REPLAY_WINDOW: Duration = Duration::from_mins(10);
 
-/// How many of them are known. Each takes less than 100 bytes.
+/// How many of them are known, of all Receivers together. Each takes less than 100 bytes.
 pub const REPLAYS: usize = 10_000;

@@ -35,8 +35,8 @@ pub enum Outcome {
     Unauthorized,
     /// Its body is not what the type requires.
     Malformed,
-    /// There were too many to this Receiver: a push to all its repositories is recorded.
-    Collapsed,
+    /// Too many others of its Receiver waited: its pushes are recorded with theirs, and it does not wait for it.
+    Busy,
     /// Its pushes could not be recorded.
     Failed,
     /// Its body was refused.
@@ -51,7 +51,7 @@ impl Outcome {
         Self::Suspended,
         Self::Unauthorized,
         Self::Malformed,
-        Self::Collapsed,
+        Self::Busy,
         Self::Failed,
     ];
 
@@ -66,7 +66,7 @@ impl Outcome {
             Self::Suspended => "suspended",
             Self::Unauthorized => "unauthorized",
             Self::Malformed => "malformed",
-            Self::Collapsed => "collapsed",
+            Self::Busy => "busy",
             Self::Failed => "failed",
             Self::Body(reason) => reason,
         }

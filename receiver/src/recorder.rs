@@ -23,8 +23,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Requests that wait for the recorder to see them.
 const QUEUE: usize = 256;
 
-/// Requests that wait for one write: all that there can be, since none with a proof is refused for being one of many.
-const MAX_WAITING: usize = CONNECTIONS.connections;
+/// Requests of one Receiver that wait for their response: a share of the connections, so that a flood to one Receiver leaves the others
+/// room. The next write has the pushes of more, too, but they do not learn its result.
+const MAX_WAITING: usize = CONNECTIONS.connections / 4;
 
 /// Concurrent writes.
 const MAX_WRITES: usize = 16;
@@ -38,7 +39,7 @@ pub enum RecordError {
     /// The Receiver does not exist any more.
     #[error("the Receiver does not exist")]
     Gone,
-    /// Too many requests wait.
+    /// Too many requests of the Receiver wait. Its next write has the pushes nevertheless.
     #[error("too many requests wait for a write")]
     Busy,
     /// It took too long.
@@ -106,7 +107,8 @@ impl Recorder {
 struct Lane {
     announced: Vec<Announcement>,
     waiting: Vec<oneshot::Sender<Result<(), RecordError>>>,
-    is_writing: bool,
+    /// The requests that the write in progress responds to; `None` if there is none.
+    writing: Option<usize>,
     /// When the next write may start.
     next: Option<Instant>,
     /// Since when a request waits.
@@ -116,16 +118,27 @@ struct Lane {
 impl Lane {
     /// Whether a write may start.
     fn is_due(&self, now: Instant) -> bool {
-        !self.waiting.is_empty() && !self.is_writing && self.next.is_none_or(|next| next <= now)
+        self.has_work() && self.writing.is_none() && self.next.is_none_or(|next| next <= now)
+    }
+
+    /// Whether pushes wait for a write. A request may not wait for it.
+    const fn has_work(&self) -> bool {
+        !self.announced.is_empty()
     }
 
     fn add(&mut self, job: Job) {
-        if self.waiting.len() >= MAX_WAITING {
+        self.merge(job.announced);
+        self.since.get_or_insert_with(Instant::now);
+        if self.waiting.len() + self.writing.unwrap_or_default() >= MAX_WAITING {
             // The request may be gone already.
             let _ = job.done.send(Err(RecordError::Busy));
-            return;
+        } else {
+            self.waiting.push(job.done);
         }
-        for announcement in job.announced {
+    }
+
+    fn merge(&mut self, announced: Vec<Announcement>) {
+        for announcement in announced {
             let repository = &announcement.repository;
             let known = self
                 .announced
@@ -139,8 +152,6 @@ impl Lane {
                 self.announced.push(announcement);
             }
         }
-        self.waiting.push(job.done);
-        self.since.get_or_insert_with(Instant::now);
     }
 }
 
@@ -209,11 +220,11 @@ impl<S: Sink> Lanes<S> {
                 self.permit_at = Some(now + wait);
                 return;
             }
-            lane.is_writing = true;
             lane.next = Some(now + INTERVAL);
             lane.since = None;
             let announced = std::mem::take(&mut lane.announced);
             let waiting = std::mem::take(&mut lane.waiting);
+            lane.writing = Some(waiting.len());
             let (sink, receiver) = (self.sink.clone(), receiver.clone());
             self.writes.spawn(async move {
                 let result = sink.record(receiver.clone(), announced).await;
@@ -233,19 +244,19 @@ impl<S: Sink> Lanes<S> {
         if self.permit_at.is_some() {
             return self.permit_at;
         }
-        let idle = self.by_receiver.values().filter(|lane| !lane.is_writing);
+        let idle = self.by_receiver.values().filter(|lane| lane.writing.is_none());
         idle.filter_map(|lane| lane.next).min()
     }
 
     fn written(&mut self, receiver: Option<NamespacedName>) {
         if let Some(receiver) = receiver {
             if let Some(lane) = self.by_receiver.get_mut(&receiver) {
-                lane.is_writing = false;
+                lane.writing = None;
             }
         } else if self.writes.is_empty() {
             // A write that panicked does not say whose it was. Its requests fail, as their channels are closed.
             for lane in self.by_receiver.values_mut() {
-                lane.is_writing = false;
+                lane.writing = None;
             }
         }
     }
@@ -255,7 +266,7 @@ impl<S: Sink> Lanes<S> {
         let now = Instant::now();
         self.by_receiver.retain(|_, lane| {
             let is_limited = is_open && lane.next.is_some_and(|next| next > now);
-            lane.is_writing || !lane.waiting.is_empty() || is_limited
+            lane.writing.is_some() || lane.has_work() || is_limited
         });
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     gate::{Gate, Incoming, Passed, Refused},
     limits::BODIES,
     metrics::{Metrics, Outcome},
-    recorder::Recorder,
+    recorder::{RecordError, Recorder},
     table::{Hook, SharedTable, Table},
 };
 
@@ -120,7 +120,7 @@ async fn receive(State(state): State<AppState>, request: Request) -> Response {
     };
     let (outcome, response) = handle(&state, &table, hook, path_digest, request).await;
     state.metrics.request(Some(hook.receiver_type), outcome);
-    if matches!(outcome, Outcome::Accepted | Outcome::Collapsed) {
+    if outcome == Outcome::Accepted {
         state.metrics.accepted_after(started.elapsed());
     }
     response
@@ -162,12 +162,11 @@ async fn handle(
         time: Timestamp::now(),
         now,
     };
-    let (announcements, request, is_collapsed) = match state.gate.pass(hook, &table.keys, incoming) {
+    let (announcements, request) = match state.gate.pass(hook, &table.keys, incoming) {
         Ok(Passed::Pushed {
             announcements,
             request,
-            is_collapsed,
-        }) => (announcements, request, is_collapsed),
+        }) => (announcements, request),
         Ok(Passed::Ignored) => {
             let reply = Reply::new(StatusCode::OK, "nothing was pushed");
             return (Outcome::Ignored, reply.into_response());
@@ -186,27 +185,30 @@ async fn handle(
     match state.recorder.record(hook.receiver.clone(), announcements).await {
         Ok(()) => {
             if let Some(request) = request {
-                request.handled(now);
+                state.gate.handled(hook, request, now);
             }
-            let (outcome, text) = if is_collapsed {
-                (Outcome::Collapsed, "accepted; all repositories are polled")
-            } else {
-                (Outcome::Accepted, "accepted")
-            };
-            (outcome, Reply::new(StatusCode::ACCEPTED, text).into_response())
+            let reply = Reply::new(StatusCode::ACCEPTED, "accepted");
+            (Outcome::Accepted, reply.into_response())
         }
         Err(error) => {
             refused(hook, peer, &error);
-            let reply = Reply::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the push was not recorded; repeat it later",
-            );
-            (
-                Outcome::Failed,
-                reply.later(Duration::from_secs(5)).into_response(),
-            )
+            not_recorded(&error)
         }
     }
+}
+
+fn not_recorded(error: &RecordError) -> (Outcome, Response) {
+    let (outcome, text) = match error {
+        RecordError::Busy => (
+            Outcome::Busy,
+            "too many pushes wait; this one is recorded with them, repeat it to be sure",
+        ),
+        RecordError::Gone | RecordError::Timeout | RecordError::Failed(_) => {
+            (Outcome::Failed, "the push was not recorded; repeat it later")
+        }
+    };
+    let reply = Reply::new(StatusCode::SERVICE_UNAVAILABLE, text);
+    (outcome, reply.later(Duration::from_secs(5)).into_response())
 }
 
 fn headers_of(headers: &HeaderMap) -> Headers<'_> {

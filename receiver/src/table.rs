@@ -2,19 +2,15 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
 use helmops_api::NamespacedName;
-use helmops_notify::push::{
-    Credentials, Entry, GOOGLE_KEYS, GoogleKeys, ReceiverType, RequestDigest, TokenBucket,
-};
+use helmops_notify::push::{Credentials, Entry, GOOGLE_KEYS, GoogleKeys, ReceiverType, RequestDigest};
 use helmops_process::Throttle;
 use k8s_openapi::ByteString;
 use tokio::sync::watch;
-
-use crate::limits::PER_RECEIVER;
 
 /// Minimum interval between log lines about one Receiver that a sender can cause.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
@@ -32,8 +28,6 @@ pub struct Hook {
     pub events: Vec<String>,
     /// Whether it is suspended.
     pub is_suspended: bool,
-    /// The rate limit.
-    pub bucket: Mutex<TokenBucket>,
     /// Limits the log lines about it.
     pub log: Throttle,
     /// The entry, to see whether it has changed.
@@ -92,7 +86,6 @@ fn new_hook(encoded: &[u8]) -> Option<Hook> {
             credentials,
             events: entry.events,
             is_suspended: entry.suspended,
-            bucket: Mutex::new(TokenBucket::new(PER_RECEIVER)),
             log: Throttle::new(LOG_INTERVAL),
             encoded: encoded.to_owned(),
         }),

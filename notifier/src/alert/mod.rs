@@ -17,7 +17,7 @@ use helmops_api::{Alert, Decoded, notifications::AlertStatus, timestamp::timesta
 use helmops_kube::{key, name_of};
 use helmops_notify::{
     admit::Format,
-    alert::{Message, Observed, Plan, Reported, Rules, batch_size, plan},
+    alert::{Memory, Message, Observed, Plan, Reported, Rules, batch_size, plan},
     source::ObjectId,
 };
 use helmops_process::lock;
@@ -120,8 +120,8 @@ impl Reconciler for Alerts<'_> {
             now,
         };
         status::fill(&mut next, &observation);
-        context.metrics.undelivered(key, next.undelivered);
         self.write(key, alert, &next).await?;
+        context.metrics.undelivered(key, next.undelivered);
         if matches!(slot, Slot::Delivered(_)) {
             context.outbox.clear(key);
         }
@@ -171,7 +171,9 @@ impl Alerts<'_> {
         let mut plan = plan(&rules, objects, reported, &mut memory, now);
         let mut memories = lock(&self.context.memories);
         let kept = memories.entry(key.clone()).or_default();
-        kept.plan = memory;
+        // Another message may have been rejected meanwhile.
+        let rejected = std::mem::take(&mut kept.plan.rejected);
+        kept.plan = Memory { rejected, ..memory };
         if !plan.refresh.is_empty() {
             kept.refresh = std::mem::take(&mut plan.refresh).into();
         }
@@ -181,10 +183,13 @@ impl Alerts<'_> {
         }
         kept.refresh
             .retain_mut(|message| message.retain_current(reported));
+        let rejected = &mut kept.plan.rejected;
+        rejected.retain_in(&plan.all().chain(&kept.refresh).collect::<Vec<_>>());
         let size = batch_size(format, reported.bytes());
-        let mut messages: Vec<_> = plan.messages.iter().take(size).cloned().collect();
+        let mut messages: Vec<_> = plan.next().take(size).cloned().collect();
         if messages.is_empty() {
-            messages.extend(kept.refresh.front().cloned());
+            let mut refresh = kept.refresh.iter();
+            messages.extend(refresh.find(|message| !rejected.holds(message, now)).cloned());
         }
         (plan, messages)
     }
@@ -209,13 +214,8 @@ impl Alerts<'_> {
 
     /// Drops a message that repeats others after it was delivered: one that was not is sent again after the backoff.
     fn refreshed(&self, key: &AlertKey, message: &Message) {
-        if let Some(memory) = lock(&self.context.memories).get_mut(key)
-            && memory
-                .refresh
-                .front()
-                .is_some_and(|next| message.is_about_all_of(next))
-        {
-            memory.refresh.pop_front();
+        if let Some(memory) = lock(&self.context.memories).get_mut(key) {
+            memory.refresh.retain(|next| !message.is_about_all_of(next));
         }
     }
 
@@ -250,6 +250,14 @@ fn until(due: Timestamp, now: Timestamp) -> Duration {
     let wait = due.duration_since(now);
     // Not too early: a plan that is made some microseconds before would be made again.
     Duration::try_from(wait).unwrap_or_default() + Duration::from_millis(1)
+}
+
+/// Forgets the failures of an Alert: something has changed that may be the cause.
+pub fn forget_failures(context: &Context, key: &AlertKey) {
+    context.failures.forget(&Subject::Alert(key.clone()));
+    if let Some(memory) = lock(&context.memories).get_mut(key) {
+        memory.plan.rejected.clear();
+    }
 }
 
 /// The key of the AlertProvider of an Alert.

@@ -70,6 +70,12 @@ impl Standing {
     }
 }
 
+/// The condition of an Alert with messages that an AlertProvider did not accept.
+pub fn delivery_failed(provider: &ProviderKey, error: &str) -> ConditionState {
+    let message = format!("AlertProvider {}: {error}", provider.name);
+    ConditionState::False(Reason::DeliveryFailed, message)
+}
+
 /// Whether an Alert that selects this number of objects can send messages.
 pub fn of(context: &Context, key: &AlertKey, alert: &Alert, selected: usize) -> Standing {
     let namespace = key.namespace.as_deref().unwrap_or_default();
@@ -135,16 +141,16 @@ fn with_provider(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
         let message = format!("{why}: nothing is sent until it is removed");
         return blocked(ConditionState::TrueWithMessage(Reason::Suspended, message));
     }
-    let failure = context
-        .failures
-        .of(&[Subject::Provider(provider.clone()), Subject::Alert(key.clone())]);
-    match failure {
+    let failures = &context.failures;
+    let of_provider = failures.of(&Subject::Provider(provider.clone()));
+    // While it need not wait, its other messages are sent.
+    let of_alert = failures.of(&Subject::Alert(key.clone()));
+    let of_alert = of_alert.filter(|(_, wait)| !wait.is_zero());
+    let failure = of_provider.into_iter().chain(of_alert);
+    match failure.max_by_key(|(_, wait)| *wait) {
         None => Standing::Sending { format, provider },
         Some((error, wait)) => Standing::Failing {
-            condition: ConditionState::False(
-                Reason::DeliveryFailed,
-                format!("AlertProvider {}: {error}", provider.name),
-            ),
+            condition: delivery_failed(&provider, &error),
             format,
             provider,
             wait,

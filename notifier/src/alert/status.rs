@@ -15,7 +15,7 @@ use helmops_notify::{
 };
 use k8s_openapi::jiff::Timestamp;
 
-use super::standing::Standing;
+use super::standing::{Standing, delivery_failed};
 
 /// The number of messages that a status lists.
 const MAX_LISTED: usize = 10;
@@ -48,9 +48,10 @@ pub fn fill(status: &mut AlertStatus, observation: &Observation<'_>) {
     status.failing = number(reported.failing());
     status.reported = reported.to_status();
     // Messages on their way change several times in a second: the status shows those that have to wait.
-    let waiting: &[Message] = match standing {
-        Standing::Sending { .. } | Standing::Invalid(_) => &[],
-        Standing::Failing { .. } | Standing::Blocked { .. } => &plan.messages,
+    let waiting: Vec<&Message> = match standing {
+        Standing::Invalid(_) => Vec::new(),
+        Standing::Sending { .. } => plan.all_rejected().collect(),
+        Standing::Failing { .. } | Standing::Blocked { .. } => plan.all().collect(),
     };
     status.undelivered = number(waiting.len());
     let before = std::mem::take(&mut status.undelivered_messages);
@@ -65,10 +66,15 @@ pub fn fill(status: &mut AlertStatus, observation: &Observation<'_>) {
 
 /// The condition `Ready`: what is true now.
 fn condition(standing: &Standing, plan: &Plan, reported: &Reported) -> ConditionState {
+    if let Standing::Sending { provider, .. } = standing
+        && plan.all_rejected().next().is_some()
+    {
+        return delivery_failed(provider, &plan.rejection);
+    }
     let is_failing = match standing {
         // A failure of an endpoint concerns an Alert that has something for it. An Alertmanager forgets what is not repeated.
         Standing::Failing { format, .. } => {
-            !plan.messages.is_empty() || (*format == Format::Alertmanager && reported.failing() > 0)
+            plan.all().next().is_some() || (*format == Format::Alertmanager && reported.failing() > 0)
         }
         Standing::Sending { .. } => false,
         Standing::Blocked { .. } | Standing::Invalid(_) => true,
@@ -214,6 +220,38 @@ mod tests {
         };
         filled(&mut status, &sending, vec![message(&["web"], "R")], 0);
         assert_eq!((status.undelivered, &*status.conditions[0].status), (0, "True"));
+    }
+
+    /// The others are sent: neither they nor the endpoint have failed.
+    #[test]
+    fn a_message_that_was_rejected_is_listed_while_others_are_sent() {
+        let mut status = AlertStatus::default();
+        let sending = Standing::Sending {
+            format: Format::Generic,
+            provider: key("a", "chat"),
+        };
+        let plan = Plan {
+            messages: vec![message(&["web"], "R")],
+            retry: vec![message(&["db"], "R")],
+            rejected: vec![message(&["cache"], "R")],
+            rejection: "status 400".to_owned(),
+            ..Plan::default()
+        };
+        let observation = Observation {
+            standing: &sending,
+            plan: &plan,
+            reported: &Reported::default(),
+            generation: Some(3),
+            now: Timestamp::from_second(0).unwrap(),
+        };
+        fill(&mut status, &observation);
+        let listed = status.undelivered_messages.iter().map(|message| &*message.object);
+        assert_eq!(listed.collect::<Vec<_>>(), ["HelmOp/a/db", "HelmOp/a/cache"]);
+        let ready = &status.conditions[0];
+        assert_eq!(
+            (status.undelivered, &*ready.reason, &*ready.message),
+            (2, "DeliveryFailed", "AlertProvider chat: status 400")
+        );
     }
 
     /// The endpoint may be there again: nothing has been sent to it since.

@@ -101,7 +101,7 @@ impl Providers<'_> {
             let message = "spec.suspend is set: nothing is sent until it is removed".to_owned();
             return Ok(ConditionState::TrueWithMessage(Reason::Suspended, message));
         }
-        let failure = self.context.failures.of(&[Subject::Provider(key.clone())]);
+        let failure = self.context.failures.of(&Subject::Provider(key.clone()));
         Ok(match failure {
             Some((message, _)) => ConditionState::False(Reason::DeliveryFailed, message),
             None => ConditionState::True(Reason::Ready),

@@ -22,6 +22,7 @@ use helmops_notify::{
     admit::{Validate, forbidden_receiver_namespaces},
     push::{Entry, ReceiverType, path_digest, webhook_path},
 };
+use helmops_process::lock;
 use helmops_runtime::{
     client::{CallError, bounded},
     metrics::{Controller, ReconcileMetrics},
@@ -71,6 +72,10 @@ impl Reconciler for Receivers<'_> {
         tracing::error_span!("reconcile", receiver = name_of(key).to_string())
     }
 
+    fn forget(&self, key: &ReceiverKey) {
+        lock(&self.context.polled_all).remove(key);
+    }
+
     async fn deleted(&self, key: &ReceiverKey) -> Result<(), ReceiverError> {
         self.withdraw(&name_of(key)).await
     }
@@ -89,7 +94,7 @@ impl Reconciler for Receivers<'_> {
         let old = receiver.status.clone().unwrap_or_default();
         let mut status = old.clone();
         // First, because a chart waits. Its errors must not keep an old token valid.
-        let handled = pushes::handle(self.context, &name, receiver, &mut status).await;
+        let handled = pushes::handle(self.context, key, receiver, &mut status).await;
         let published = self.publish(&name, receiver).await;
         let check = self.observe(receiver, &published, &mut status).await;
         // Based on the version that was read: the receiving process writes pushes into it.
@@ -100,9 +105,9 @@ impl Reconciler for Receivers<'_> {
         MANAGER
             .write_status(client, pending_writes, receiver, &old, &status)
             .await?;
-        handled?;
+        let next_push = handled?;
         published.map(|_| Done {
-            requeue_after: check,
+            requeue_after: check.into_iter().chain(next_push).min(),
             failures: Failures::Reset,
         })
     }

@@ -1,5 +1,7 @@
 //! Pushes: the HelmOps of the charts are polled.
 
+use std::time::{Duration, Instant};
+
 use bounded_text::cut;
 use futures::{StreamExt, stream};
 use helmops_api::{
@@ -11,15 +13,19 @@ use helmops_core::{
     reason::Reason,
     status::{ConditionState, ConditionType, set_condition},
 };
-use helmops_notify::push::{is_polled, pending};
+use helmops_kube::name_of;
+use helmops_notify::push::{is_of_all, is_polled, pending, set_handled};
+use helmops_process::lock;
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Api, api::Patch};
 use serde_json::json;
 
 use super::error::ReceiverError;
-use crate::{context::Context, writes::MANAGER};
+use crate::{context::Context, work::ReceiverKey, writes::MANAGER};
 
+/// Time between two pushes of a Receiver that poll all of its HelmOps. Others are not delayed.
+const BETWEEN_PUSHES_TO_ALL: Duration = Duration::from_secs(30);
 /// Concurrent patches for one Receiver.
 const CONCURRENT: usize = 16;
 /// How long a push is kept for HelmOps whose poll cannot be requested because of errors that should end. The API server works again by
@@ -40,28 +46,56 @@ struct Requests {
     failed: Vec<(NamespacedName, CallError)>,
 }
 
-/// Requests the polls for all pushes of a Receiver that are not handled, and updates the status, which the caller writes. No HelmOp
-/// delays another one.
+/// The pushes of a Receiver that are not handled.
+struct Pending {
+    /// Those that are handled now; at least one.
+    now: Vec<Push>,
+    /// The number of the last of them.
+    last: i64,
+    /// Those that wait.
+    later: Vec<Push>,
+}
+
+impl Pending {
+    /// `None` if there is nothing to handle now.
+    fn of(status: &ReceiverStatus, wait_of_all: Duration) -> Option<Self> {
+        let waits = |push: &Push| is_of_all(push) && !wait_of_all.is_zero();
+        let (later, now): (Vec<_>, Vec<_>) = pending(status).cloned().partition(waits);
+        let last = now.iter().map(|push| push.number).max()?;
+        Some(Self { now, last, later })
+    }
+}
+
+/// Requests the polls for the pushes of a Receiver that are not handled, and updates the status, which the caller writes. No HelmOp
+/// delays another one. A push to all repositories waits if there was one a short time ago: it polls every HelmOp, and can be recorded
+/// every second. Returns when to handle it.
 ///
 /// # Errors
 /// If polls were not requested and are to be requested again: the pushes are kept then.
 pub async fn handle(
     context: &Context,
-    name: &NamespacedName,
+    key: &ReceiverKey,
     receiver: &Receiver,
     status: &mut ReceiverStatus,
-) -> Result<(), ReceiverError> {
-    let Some(last) = pending(status).map(|push| push.number).max() else {
-        status.pushes.clear();
-        return Ok(());
+) -> Result<Option<Duration>, ReceiverError> {
+    let wait = wait_of_all(context, key);
+    let Some(Pending {
+        now: pushes,
+        last,
+        later,
+    }) = Pending::of(status, wait)
+    else {
+        let handled = status.handled_push;
+        status.pushes.retain(|push| push.number > handled);
+        return Ok((!status.pushes.is_empty()).then_some(wait));
     };
-    let helmops = helmops(context, name, receiver, status);
+    let helmops = helmops(context, &name_of(key), receiver, &pushes);
     // The same for each attempt, so a crash before the status is written polls no HelmOp twice.
     let uid = receiver.metadata.uid.as_deref().unwrap_or_default();
     let token = format!("push-{uid}-{last}");
     let mut requests = request_all(context, helmops, &token).await;
     let now = Timestamp::now();
-    if !pending(status).all(|push| is_overdue(push, now)) && !requests.failed.is_empty() {
+    if !pushes.iter().all(|push| is_overdue(push, now)) && !requests.failed.is_empty() {
         let (_, error) = requests.failed.swap_remove(0);
         return Err(error.into());
     }
@@ -73,18 +107,29 @@ pub async fn handle(
     rejected.extend(failed);
     rejected.sort_by(|(one, _), (other, _)| one.cmp(other));
     tracing::info!(
-        pushes = status.pushes.len(),
+        pushes = pushes.len(),
         helmops = requested,
         rejected = rejected.len(),
         "requested polls"
     );
-    context.metrics.handled(pending(status).count(), requested);
-    status.pushes.clear();
-    status.handled_push = last;
+    context.metrics.handled(pushes.len(), requested);
+    if pushes.iter().any(is_of_all) {
+        lock(&context.polled_all).insert(key.clone(), Instant::now());
+    }
+    let requeue_after = (!later.is_empty()).then_some(wait);
+    set_handled(status, last, later);
     status.last_push = timestamp(now);
     status.polled = i64::try_from(requested).unwrap_or(i64::MAX);
     report(status, &rejected, receiver.metadata.generation, now);
-    Ok(())
+    Ok(requeue_after)
+}
+
+/// The time until a push to all repositories of a Receiver is handled.
+fn wait_of_all(context: &Context, key: &ReceiverKey) -> Duration {
+    let last = lock(&context.polled_all).get(key).copied();
+    last.map_or(Duration::ZERO, |last| {
+        BETWEEN_PUSHES_TO_ALL.saturating_sub(last.elapsed())
+    })
 }
 
 /// Whether a push is not kept any longer.
@@ -151,9 +196,9 @@ fn helmops(
     context: &Context,
     name: &NamespacedName,
     receiver: &Receiver,
-    status: &ReceiverStatus,
+    pushes: &[Push],
 ) -> Vec<NamespacedName> {
-    let pushes: Vec<_> = pending(status).collect();
+    let pushes: Vec<_> = pushes.iter().collect();
     let (spec, privileged) = (&receiver.spec, &context.privileged);
     context.stores.objects.helmops.read(|helmops, ()| {
         let polled = helmops.iter().filter(|(helmop, watched)| {

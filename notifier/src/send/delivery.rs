@@ -17,21 +17,31 @@ use helmops_notify::{
         },
     },
 };
+use helmops_process::lock;
 use helmops_runtime::error_class::ClassifiedError;
-use http::{HeaderValue, header::CONTENT_TYPE};
+use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 
-use super::{Job, Subject, failures::Failure, outbox::Delivered};
+use super::{
+    Job, Subject,
+    failures::{Failure, REJECTED},
+    outbox::Delivered,
+};
 use crate::{
     context::Context,
     metrics::Delivery,
     provider::{Endpoint, endpoint},
+    work::AlertKey,
 };
 
 /// How long the messages of a job may take together, beside the first: what they say was true when they were planned.
 const BATCH_TIME: Duration = Duration::from_secs(2);
+
+/// How long messages on their way have after `stop`: what was delivered has to be recorded while this replica is the leader, and the next
+/// one waits for the Lease.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Sends the messages of a job one after the other, until one is not accepted, or `stop`.
 pub async fn deliver_all(context: &Context, job: &Job, stop: &CancellationToken) -> Option<Delivered> {
@@ -41,7 +51,12 @@ pub async fn deliver_all(context: &Context, job: &Job, stop: &CancellationToken)
         if all.is_some() && (stop.is_cancelled() || started.elapsed() > BATCH_TIME) {
             break;
         }
-        let Some(term) = deliver(context, job, message).await else {
+        let term = tokio::select! {
+            term = deliver(context, job, message) => term,
+            // It may be accepted nevertheless, and is repeated then.
+            () = is_late(stop) => None,
+        };
+        let Some(term) = term else {
             break;
         };
         // Another replica may have been the leader between two terms, and have sent what was sent before.
@@ -55,10 +70,18 @@ pub async fn deliver_all(context: &Context, job: &Job, stop: &CancellationToken)
     all
 }
 
+/// Waits until messages on their way have no more time.
+async fn is_late(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(GRACE).await;
+}
+
 /// Sends a message. Returns the term of leadership in which it was accepted.
 async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term> {
     let namespace: Arc<str> = job.alert.namespace.as_deref().unwrap_or_default().into();
-    let _permit = context.sends.acquire(namespace).await;
+    let [of_provider, of_alert] = subjects(job);
+    let has_failed = context.failures.of(&of_provider).is_some();
+    let _permit = context.sends.acquire(namespace, has_failed).await;
     // If another replica is the leader, that one sends it.
     let term = context.leadership.term()?;
     let (alert, provider) = (
@@ -73,8 +96,11 @@ async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term
     }
     // Another message to this endpoint has failed while this one waited. It is handed over again after the backoff, which would grow
     // with the number of Alerts if each of them tried.
-    let failure = context.failures.of(&subjects(job));
-    if failure.is_some_and(|(_, wait)| !wait.is_zero()) {
+    let waits = |subject: &Subject| {
+        let failure = context.failures.of(subject);
+        failure.is_some_and(|(_, wait)| !wait.is_zero())
+    };
+    if waits(&of_provider) || waits(&of_alert) {
         return None;
     }
     let started = Instant::now();
@@ -87,7 +113,10 @@ async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term
             } else {
                 Delivery::Rejected
             };
-            let delay = context.failures.failed(subject, &failure, fastrand::f64());
+            let delay = match subject {
+                Subject::Alert(alert) => reject(context, alert, message, &failure),
+                Subject::Provider(_) => context.failures.failed(subject, &failure, fastrand::f64()),
+            };
             tracing::warn!(
                 alert = name_of(&job.alert).to_string(),
                 provider = job.provider.name,
@@ -99,12 +128,23 @@ async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term
         }
     };
     if result == Delivery::Delivered {
-        for subject in subjects(job) {
+        for subject in [of_provider, of_alert] {
             context.failures.forget(&subject);
         }
     }
     context.metrics.sent(format, result, started.elapsed());
     (result == Delivery::Delivered).then_some(term)
+}
+
+/// The endpoint has rejected the content of a message: the other messages of its Alert are sent first. Returns when it is sent again.
+fn reject(context: &Context, alert: AlertKey, message: &Message, failure: &Failure) -> Duration {
+    let until = Timestamp::now().checked_add(REJECTED).unwrap_or(Timestamp::MAX);
+    // There is no memory of an Alert that was deleted meanwhile.
+    if let Some(memory) = lock(&context.memories).get_mut(&alert) {
+        memory.plan.rejected.add(message, until, &failure.message);
+    }
+    context.failures.rejected(alert, failure);
+    REJECTED
 }
 
 /// What a failure of a job can concern.
@@ -138,7 +178,14 @@ async fn attempt(
         Ok(request) => request,
         Err(error) => return Err((of_alert, failed(error, false))),
     };
-    let response = context.poster.post(request).await.map_err(|error| {
+    let response = context.poster.post(request).await;
+    if let Err(error) = &response
+        && endpoint.format == Format::CdEvents
+        && is_repetition(error)
+    {
+        return Ok(());
+    }
+    let response = response.map_err(|error| {
         let subject = if is_about_content(&error) {
             of_alert
         } else {
@@ -155,6 +202,12 @@ async fn attempt(
         .format
         .check_response(&endpoint.address, &response)
         .map_err(|error| (of_provider, failed(error.to_string(), false)))
+}
+
+/// Whether a receiver of events has responded that it has this one already: a process that has ended before it could record a delivery
+/// leaves it to the next one to send the same event again.
+fn is_repetition(error: &PostError) -> bool {
+    matches!(error, PostError::Status { status, .. } if *status == StatusCode::CONFLICT)
 }
 
 /// Whether the endpoint rejects the content of a message, and not all requests.

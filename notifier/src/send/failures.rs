@@ -16,12 +16,18 @@ const BACKOFF: ExponentialBackoff = ExponentialBackoff {
     max_delay: Duration::from_mins(15),
 };
 
+/// The delay after a failure that waits for a change.
+pub const REJECTED: Duration = BACKOFF.max_delay;
+
+/// Messages of an Alert that are rejected in a row before the Alert waits: the endpoint may reject all of them.
+const MAX_IN_A_ROW: u32 = 8;
+
 /// What a failure concerns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// The endpoint, for all messages.
     Provider(ProviderKey),
-    /// The messages of one Alert: the endpoint rejects their content.
+    /// One Alert: the endpoint rejects the content of its messages.
     Alert(AlertKey),
 }
 
@@ -56,7 +62,7 @@ impl Failures {
             let delay = BACKOFF.after_with_jitter(count, random);
             delay.max(failure.at_least.min(BACKOFF.max_delay))
         } else {
-            BACKOFF.max_delay
+            REJECTED
         };
         let entry = Entry {
             count: count.saturating_add(1),
@@ -67,14 +73,35 @@ impl Failures {
         delay
     }
 
+    /// Records that the content of a message was rejected. Its Alert goes on with the next message, unless too many are rejected in a row.
+    pub fn rejected(&self, alert: AlertKey, failure: &Failure) {
+        let (mut entries, now) = (lock(&self.0), Instant::now());
+        let subject = Subject::Alert(alert);
+        // Those that are repeated after the delay are in no row with those of before.
+        let recent = entries
+            .get(&subject)
+            .filter(|entry| now < entry.until + REJECTED / 2);
+        let count = recent.map_or(0, |entry| entry.count).saturating_add(1);
+        let delay = if count < MAX_IN_A_ROW {
+            Duration::ZERO
+        } else {
+            REJECTED
+        };
+        let entry = Entry {
+            count,
+            until: now + delay,
+            message: failure.message.clone(),
+        };
+        entries.insert(subject, entry);
+    }
+
     /// What has failed, and the time until the next attempt.
-    pub fn of(&self, subjects: &[Subject]) -> Option<(String, Duration)> {
+    pub fn of(&self, subject: &Subject) -> Option<(String, Duration)> {
         let entries = lock(&self.0);
-        let found = subjects.iter().filter_map(|subject| entries.get(subject));
-        let last = found.max_by_key(|entry| entry.until)?;
+        let entry = entries.get(subject)?;
         Some((
-            last.message.clone(),
-            last.until.saturating_duration_since(Instant::now()),
+            entry.message.clone(),
+            entry.until.saturating_duration_since(Instant::now()),
         ))
     }
 
@@ -115,14 +142,38 @@ mod tests {
         assert_eq!(delay(failure(true, 100_000)), 900);
         assert_eq!(delay(failure(false, 0)), 900);
         let alert = Subject::Alert(key("a", "x"));
-        let (message, left) = failures.of(&[alert.clone(), provider()]).unwrap();
+        let (message, left) = failures.of(&provider()).unwrap();
         assert!(message == "m" && left > Duration::from_mins(14));
-        assert_eq!(failures.of(&[alert]), None);
+        assert_eq!(failures.of(&alert), None);
         failures.forget(&provider());
-        assert_eq!(failures.of(&[provider()]), None);
+        assert_eq!(failures.of(&provider()), None);
         assert_eq!(
             failures.failed(provider(), &failure(true, 0), 1.0),
             Duration::from_millis(3750)
         );
+    }
+
+    #[test]
+    fn an_alert_waits_when_an_endpoint_rejects_all_of_its_messages() {
+        let (failures, alert) = (Failures::default(), Subject::Alert(key("a", "x")));
+        let reject = || {
+            failures.rejected(key("a", "x"), &failure(false, 0));
+            failures.of(&alert).unwrap().1
+        };
+        for _ in 1..MAX_IN_A_ROW {
+            assert_eq!(reject(), Duration::ZERO);
+        }
+        assert!(reject() > Duration::from_mins(14));
+        // Something was accepted.
+        failures.forget(&alert);
+        assert_eq!(reject(), Duration::ZERO);
+        // Some that are rejected again, after the delay, are not all.
+        for _ in 0..2 * MAX_IN_A_ROW {
+            let mut entries = lock(&failures.0);
+            let entry = entries.get_mut(&alert).unwrap();
+            entry.until = entry.until.checked_sub(REJECTED).unwrap();
+            drop(entries);
+            assert_eq!(reject(), Duration::ZERO);
+        }
     }
 }

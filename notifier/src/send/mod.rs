@@ -6,6 +6,7 @@
 mod delivery;
 mod failures;
 mod outbox;
+mod permits;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,6 +22,7 @@ use self::outbox::CAPACITY;
 pub use self::{
     failures::{Failures, Subject},
     outbox::{Job, Outbox, Slot},
+    permits::Permits,
 };
 use crate::{
     alert,
@@ -43,7 +45,7 @@ pub fn outbox() -> (Outbox, Sender, mpsc::Receiver<Work>) {
 }
 
 impl Sender {
-    /// Sends messages until `stop`, and then waits for those on their way and records them.
+    /// Sends messages until `stop`, and then waits for those on their way, for a short time, and records each as it is delivered.
     pub async fn run(mut self, context: Arc<Context>, stop: CancellationToken) {
         let mut running = JoinSet::new();
         let mut waiting = HashMap::<ProviderKey, VecDeque<Job>>::new();
@@ -70,17 +72,22 @@ impl Sender {
                 }
             }
         }
-        // The loops do not reconcile any more, so nothing else records what is delivered now.
-        while running.join_next().await.is_some() {}
+        // The loops do not reconcile any more, so nothing else records what is delivered now. An endpoint that hangs must not delay the
+        // record of what others have accepted.
         for alert in context.outbox.delivered() {
             alert::record(&context, &alert).await;
+        }
+        while let Some(ended) = running.join_next().await {
+            if let Ok(job) = ended {
+                alert::record(&context, &job.alert).await;
+            }
         }
     }
 }
 
 /// Sends messages, and enqueues their Alert.
 async fn send(context: Arc<Context>, ended: mpsc::Sender<Work>, job: Job, stop: CancellationToken) -> Job {
-    let endpoint = [Subject::Provider(job.provider.clone())];
+    let endpoint = Subject::Provider(job.provider.clone());
     let failed_before = context.failures.of(&endpoint).is_some();
     // The panic is already logged.
     let delivered = AssertUnwindSafe(delivery::deliver_all(&context, &job, &stop))

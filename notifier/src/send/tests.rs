@@ -7,6 +7,7 @@ use helmops_api::HelmOp;
 use helmops_kube::key;
 use helmops_notify::alert::Observed;
 use helmops_runtime::queue;
+use k8s_openapi::jiff::Timestamp;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -20,6 +21,7 @@ use crate::{
 
 mod batches;
 mod payloads;
+mod rejected;
 
 /// The first delay after a failure, with its jitter.
 const FIRST: std::ops::RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(5);
@@ -47,6 +49,8 @@ impl Rig {
         } = parts(&api, stop.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(sender.run(Arc::clone(&context), stop.clone()));
+        let (of_metrics, stopped) = (Arc::clone(&context), stop.clone());
+        tasks.spawn(async move { of_metrics.metrics.follow(&of_metrics.leadership, stopped).await });
         let (changed, mut triggers) = mpsc::channel(1_000);
         let (of_loops, stopped) = (Arc::clone(&context), stop.clone());
         tasks.spawn(async move {
@@ -138,8 +142,27 @@ impl Rig {
 
     /// Waits until a delivery has failed, and returns the time until the next attempt.
     async fn failed(&self, subject: &Subject) -> Duration {
-        let of = [subject.clone()];
-        until("a failure", || self.context.failures.of(&of)).await.1
+        let failure = || self.context.failures.of(subject);
+        let (_, wait) = until("a failure", failure).await;
+        // What is rejected waits, and not its Alert.
+        self.rejected().unwrap_or(wait)
+    }
+
+    /// The time until a message of the Alert `x` that was rejected is sent again.
+    fn rejected(&self) -> Option<Duration> {
+        let now = Timestamp::now();
+        let memories = helmops_process::lock(&self.context.memories);
+        let next = memories.get(&key("a", "x"))?.plan.rejected.next(now)?;
+        next.duration_since(now).try_into().ok()
+    }
+
+    /// Something has changed that may be the cause of a failure.
+    fn changed(&self, subject: &Subject) {
+        let work = match subject.clone() {
+            Subject::Provider(key) => Work::Provider(key),
+            Subject::Alert(key) => Work::Alert(key),
+        };
+        loops::forget_failures(&work, &self.context);
     }
 
     /// Waits until the condition `Ready` of an Alert has this reason.
@@ -272,8 +295,7 @@ async fn a_message_that_is_not_accepted_is_kept_and_delivered_once_later() {
             "{shown}: nothing is repeated before the delay"
         );
         server.behave(Reply::status(204));
-        // As after a change.
-        rig.context.failures.forget(&subject);
+        rig.changed(&subject);
         rig.change(Work::Alert(key("a", "x"))).await;
         let status = rig.delivered("x").await;
         assert_eq!(
@@ -433,4 +455,40 @@ async fn a_repetition_that_is_not_accepted_is_sent_again() {
     rig.change(Work::Alert(key("a", "x"))).await;
     rig.stop().await;
     assert_eq!(server.received().len(), 3);
+}
+
+/// The end of the process waits for no endpoint that hangs: the next leader needs the Lease, and what others have accepted is recorded.
+#[tokio::test]
+async fn an_endpoint_that_hangs_does_not_delay_the_end_of_the_process() {
+    let rig = Rig::start();
+    let [dead, alive] = [
+        Endpoint::start(Reply::Hang).await,
+        Endpoint::start(Reply::Hang).await,
+    ];
+    rig.fail();
+    for (name, server) in [("dead", &dead), ("alive", &alive)] {
+        let spec = json!({ "type": "generic", "address": server.url(), "timeout": "5m" });
+        rig.api.apply("alertproviders", name, &spec);
+        rig.alert(name, name).await;
+        until("the request", || (!server.received().is_empty()).then_some(())).await;
+    }
+    let api = rig.api.clone();
+    let started = Instant::now();
+    let ending = async {
+        rig.stop().await;
+        started.elapsed()
+    };
+    let recorded = async {
+        alive.respond("HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n").await;
+        let status = || (api.status("alerts", "alive")["delivered"] == 1).then_some(());
+        until("the record", status).await;
+        started.elapsed()
+    };
+    let (ended, recorded) = tokio::join!(ending, recorded);
+    assert!(ended < Duration::from_secs(15), "{ended:?}");
+    assert!(
+        recorded < ended,
+        "{recorded:?} {ended:?}: it is recorded as it is delivered"
+    );
+    assert_eq!(api.status("alerts", "dead")["delivered"], Value::Null);
 }

@@ -12,6 +12,7 @@ use helmops_process::lock;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::broadcast,
     task::JoinSet,
 };
 
@@ -22,6 +23,8 @@ pub enum Reply {
     Bytes(String),
     /// It writes these bytes, and then others without end.
     Endless(String),
+    /// It responds with this status to bodies with this text, and accepts others.
+    Unless(&'static str, u16),
     /// It never responds.
     Hang,
 }
@@ -59,6 +62,8 @@ struct State {
     reply: Mutex<Reply>,
     bodies: Mutex<Vec<Vec<u8>>>,
     written: AtomicU64,
+    /// The response to requests that hang.
+    released: broadcast::Sender<String>,
 }
 
 impl Endpoint {
@@ -75,6 +80,7 @@ impl Endpoint {
             reply: Mutex::new(reply),
             bodies: Mutex::default(),
             written: AtomicU64::default(),
+            released: broadcast::Sender::new(1),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, Arc::clone(&state)));
@@ -99,6 +105,14 @@ impl Endpoint {
     /// From now on, it responds like this.
     pub fn behave(&self, reply: Reply) {
         *lock(&self.state.reply) = reply;
+    }
+
+    /// Responds to the requests that hang.
+    pub async fn respond(&self, text: &str) {
+        while self.state.released.receiver_count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let _ = self.state.released.send(text.to_owned());
     }
 
     /// The bodies of all requests, those that it did not accept included.
@@ -127,8 +141,14 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
     let Some(body) = read(&mut stream).await else {
         return;
     };
+    let reply = match lock(&state.reply).clone() {
+        Reply::Unless(text, status) => {
+            let has_text = String::from_utf8_lossy(&body).contains(text);
+            Reply::status(if has_text { status } else { 200 })
+        }
+        reply => reply,
+    };
     lock(&state.bodies).push(body);
-    let reply = lock(&state.reply).clone();
     let write = async |stream: &mut TcpStream, bytes: &[u8]| {
         stream.write_all(bytes).await?;
         state.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -144,7 +164,16 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
             while write(&mut stream, &[b'x'; 4 << 10]).await.is_ok() {}
         }
         // Until the client gives up.
-        Reply::Hang => drop(stream.read_u8().await),
+        Reply::Unless(..) | Reply::Hang => {
+            let mut released = state.released.subscribe();
+            tokio::select! {
+                _ = stream.read_u8() => {}
+                Ok(text) = released.recv() => {
+                    let _ = write(&mut stream, text.as_bytes()).await;
+                    let _ = stream.shutdown().await;
+                }
+            }
+        }
     }
 }
 

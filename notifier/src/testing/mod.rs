@@ -13,7 +13,6 @@ use helmops_api::NamespacedName;
 use helmops_fetch::{Addresses, Poster};
 use helmops_kube::lease::Leadership;
 use helmops_notify::source::Privileged;
-use helmops_process::FairSemaphore;
 use helmops_runtime::workers::Workers;
 use kube::runtime::watcher::Event;
 use prometheus::{Registry, TextEncoder};
@@ -33,7 +32,7 @@ use crate::{
     context::{Context, Retries},
     metrics::Metrics,
     receiver::Published,
-    send::{self, Failures, Sender},
+    send::{self, Failures, Permits, Sender},
     watch::Stores,
     work::Work,
 };
@@ -82,8 +81,9 @@ pub fn parts(api: &FakeApi, stop: CancellationToken) -> Parts {
         }),
         outbox,
         failures: Failures::default(),
-        sends: FairSemaphore::new(64, 16),
+        sends: Permits::default(),
         memories: Mutex::default(),
+        polled_all: Mutex::default(),
         stores,
     };
     Parts {

@@ -103,15 +103,17 @@ async fn a_slow_receiver_delays_no_other_and_its_requests_time_out() {
     assert_eq!(start.elapsed(), DEADLINE);
 }
 
+/// What does not wait is recorded nevertheless: it is merged before the others are refused.
 #[tokio::test(start_paused = true)]
-async fn waiting_requests_are_bounded() {
-    const FLOOD: usize = MAX_WAITING + 100;
+async fn a_flood_to_one_receiver_leaves_room_for_others_and_none_of_its_pushes_is_lost() {
+    const FLOOD: usize = 300;
     let sink = Written {
         takes: Duration::from_secs(1),
         ..Written::default()
     };
     let (recorder, _tasks) = started(&sink);
-    let first = recorder.record(receiver("a"), push("1"));
+    // The first is being written.
+    let first = recorder.record(receiver("a"), push("web"));
     let flood = async {
         advance(Duration::from_millis(1)).await;
         let all = (0..FLOOD).map(|index| {
@@ -121,18 +123,73 @@ async fn waiting_requests_are_bounded() {
                 for _ in 0..index {
                     tokio::task::yield_now().await;
                 }
-                recorder.record(receiver("a"), push(&index.to_string())).await
+                recorder
+                    .record(receiver("a"), push(&(index % 3).to_string()))
+                    .await
             }
         });
+        let mut all = futures::future::join_all(all).await;
+        let late = all.split_off(MAX_WAITING - 1);
+        (all, late)
+    };
+    let other = async {
+        sleep(Duration::from_millis(500)).await;
+        let start = Instant::now();
+        recorder.record(receiver("b"), push("db")).await.unwrap();
+        start.elapsed()
+    };
+    let (first, (waited, late), other) = tokio::join!(first, flood, other);
+    assert!(first.is_ok() && waited.iter().all(Result::is_ok), "{waited:?}");
+    assert_eq!(late, vec![Err(RecordError::Busy); FLOOD - MAX_WAITING + 1]);
+    assert_eq!(other, sink.takes);
+    let writes = sink.writes.lock().unwrap();
+    let mut of_a = writes
+        .iter()
+        .filter(|write| write.1 == "a")
+        .map(|write| write.2.clone());
+    let (one, mut two) = (of_a.next().unwrap(), of_a.next().unwrap());
+    two.sort();
+    assert_eq!(
+        (one, two),
+        (vec!["web".into()], vec!["0".into(), "1".into(), "2".into()])
+    );
+}
+
+/// The requests that the write in progress responds to hold connections, too. The next write needs none that waits for it.
+#[tokio::test(start_paused = true)]
+async fn pushes_that_no_request_waits_for_are_written() {
+    let sink = Written {
+        takes: Duration::from_millis(600),
+        ..Written::default()
+    };
+    let (recorder, mut tasks) = started(&sink);
+    recorder.record(receiver("a"), push("first")).await.unwrap();
+    let wave = async |repository: &str| {
+        let all = (0..MAX_WAITING).map(|_| recorder.record(receiver("a"), push(repository)));
         futures::future::join_all(all).await
     };
-    let (first, flood) = tokio::join!(first, flood);
-    assert!(first.is_ok());
-    let busy = flood
-        .iter()
-        .filter(|result| **result == Err(RecordError::Busy))
-        .count();
-    assert_eq!(busy, FLOOD - MAX_WAITING);
+    let late = async {
+        // While the first wave is being written.
+        sleep(Duration::from_millis(700)).await;
+        wave("late").await
+    };
+    let (waited, late) = tokio::join!(wave("early"), late);
+    assert!(waited.iter().all(Result::is_ok), "{waited:?}");
+    assert_eq!(late, vec![Err(RecordError::Busy); MAX_WAITING]);
+    drop(recorder);
+    tasks.join_next().await.unwrap().unwrap();
+    let writes = sink.writes.lock().unwrap();
+    let written: Vec<_> = writes.iter().flat_map(|write| write.2.clone()).collect();
+    assert_eq!(written, ["first", "early", "late"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_repositories_become_one_push_to_all_in_the_status() {
+    let sink = Written::default();
+    let (recorder, _tasks) = started(&sink);
+    recorder.record(receiver("a"), push("first")).await.unwrap();
+    let many = (0..10 * MAX_PUSHES).flat_map(|number| push(&number.to_string()));
+    recorder.record(receiver("a"), many.collect()).await.unwrap();
     let announced = sink.writes.lock().unwrap()[1].2.len();
     assert_eq!(
         announced,
@@ -141,13 +198,13 @@ async fn waiting_requests_are_bounded() {
     );
 }
 
-/// As many as there can be: none is refused, and all of them cost one write.
+/// As many as may wait: none is refused, and all of them cost one write.
 #[tokio::test(start_paused = true)]
 async fn a_burst_to_one_receiver_is_one_write() {
     let sink = Written::default();
     let (recorder, _tasks) = started(&sink);
     recorder.record(receiver("a"), push("first")).await.unwrap();
-    let all = (0..MAX_WAITING).map(|_| recorder.record(receiver("a"), vec![Announcement::of_all()]));
+    let all = (0..MAX_WAITING).map(|_| recorder.record(receiver("a"), push("web")));
     let results = futures::future::join_all(all).await;
     assert!(results.iter().all(Result::is_ok));
     let writes: Vec<_> = sink
@@ -157,7 +214,7 @@ async fn a_burst_to_one_receiver_is_one_write() {
         .iter()
         .map(|write| write.2.clone())
         .collect();
-    assert_eq!(writes, [["first"], [""]]);
+    assert_eq!(writes, [["first"], ["web"]]);
 }
 
 #[tokio::test(start_paused = true)]

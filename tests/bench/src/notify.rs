@@ -166,9 +166,12 @@ impl Environment {
         let (started, cpu, before) = (Instant::now(), usage::cpu_time(pid)?, self.sink.received().len());
         self.set(names, status).await?;
         self.until_failing("grouped", failing).await?;
+        let (time, messages) = (started.elapsed(), self.sink.received().len() - before);
+        // All of it happens within the window of the first change.
+        ensure!(messages == 1, "{messages} messages for one change of all HelmOps");
         Ok(Phase {
-            time: started.elapsed(),
-            messages: self.sink.received().len() - before,
+            time,
+            messages,
             cpu: usage::cpu_time(pid)?.saturating_sub(cpu),
             peak: usage::memory(pid)?.peak,
         })
@@ -201,16 +204,15 @@ impl Environment {
             "{} of {OUTAGE} HelmOps were reported",
             names.len()
         );
+        let repeated = received.len() - names.len();
+        ensure!(repeated <= 1, "{repeated} messages were repeated after a kill");
         let phase = Phase {
             messages: received.len(),
             time,
             cpu: usage::cpu_time(notifier.process.pid()?)?,
             peak: usage::memory(notifier.process.pid()?)?.peak,
         };
-        let what = format!(
-            "a message for each of {OUTAGE}, and a kill in the middle ({} repeated)",
-            received.len() - OUTAGE
-        );
+        let what = format!("a message for each of {OUTAGE}, and a kill in the middle ({repeated} repeated)");
         Ok(row(&what, &phase))
     }
 

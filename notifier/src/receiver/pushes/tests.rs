@@ -57,9 +57,18 @@ impl Rig {
 
     /// A push that was recorded at this time.
     fn push(&self, number: i64, time: Timestamp) {
+        self.push_to(number, "r.example/charts/web", time);
+    }
+
+    /// A push to a repository, or to all, beside those that wait.
+    fn push_to(&self, number: i64, repository: &str, time: Timestamp) {
         let mut status = self.api.status("receivers", "web");
-        let push = json!({ "number": number, "repository": "r.example/charts/web", "time": timestamp(time) });
-        status["pushes"] = json!([push]);
+        let waiting = status["pushes"].as_array().cloned().unwrap_or_default();
+        let push = json!({ "number": number, "repository": repository, "time": timestamp(time) });
+        let others = waiting
+            .into_iter()
+            .filter(|push| push["repository"] != repository);
+        status["pushes"] = others.chain([push]).collect();
         self.api.set_status("receivers", "web", &status);
     }
 
@@ -167,4 +176,63 @@ async fn a_push_waits_for_an_api_server_that_works_again_but_not_forever() {
         message.as_str().unwrap().contains("did not poll a/web-00: "),
         "{message}"
     );
+}
+
+/// A flood of pushes to many repositories becomes pushes to all of them, up to one in a second, and each polls every HelmOp.
+#[tokio::test]
+async fn pushes_to_all_repositories_are_polled_once_in_a_while_and_delay_no_other() {
+    let names = names(3);
+    let rig = Rig::start(&names);
+    let other = Followed::of("oci://r.example/charts/other", "").unwrap();
+    let watched = WatchedHelmOp {
+        observed: Arc::new(Observed::of_helmop(&object(
+            &json!({ "metadata": { "name": "other", "namespace": "a" }, "spec": {} }),
+        ))),
+        followed: [other].into(),
+    };
+    rig.api.helmop("other");
+    rig.parts
+        .context
+        .stores
+        .objects
+        .helmops
+        .wrote(named("other"), watched);
+    rig.push_to(1, "", Timestamp::now());
+    let status = rig.reconcile().await;
+    assert_eq!(
+        (&status["handledPush"], &status["polled"]),
+        (&json!(1), &json!(4))
+    );
+    let first = rig.api.poll_requested("other");
+    assert!(first.starts_with("push-"), "{first}");
+    // The second one waits, and a push to a repository polls its HelmOps only.
+    rig.push_to(2, "", Timestamp::now());
+    rig.push(3, Timestamp::now());
+    let status = rig.reconcile().await;
+    assert_eq!(
+        (&status["handledPush"], &status["polled"]),
+        (&json!(3), &json!(3))
+    );
+    let waiting = status["pushes"].as_array().unwrap();
+    assert!(
+        waiting.len() == 1 && waiting[0]["number"] == 4 && waiting[0]["repository"].is_null(),
+        "{waiting:?}"
+    );
+    assert_eq!(rig.api.poll_requested("other"), first);
+    assert_eq!(rig.reconcile().await["pushes"], json!(waiting), "it still waits");
+    let receiver = key("a", "web");
+    let wait = wait_of_all(&rig.parts.context, &receiver);
+    assert!(
+        wait > BETWEEN_PUSHES_TO_ALL / 2 && wait <= BETWEEN_PUSHES_TO_ALL,
+        "{wait:?}"
+    );
+    // After the time.
+    let last = Instant::now().checked_sub(BETWEEN_PUSHES_TO_ALL).unwrap();
+    lock(&rig.parts.context.polled_all).insert(receiver, last);
+    let status = rig.reconcile().await;
+    assert_eq!(
+        (&status["handledPush"], &status["polled"], &status["pushes"]),
+        (&json!(4), &json!(4), &Value::Null)
+    );
+    assert_ne!(rig.api.poll_requested("other"), first);
 }

@@ -14,6 +14,7 @@ pub mod format;
 mod message;
 mod plan;
 mod redact;
+mod rejected;
 mod reported;
 mod state;
 
@@ -22,6 +23,7 @@ pub use self::{
     filter::{Filter, FilterError},
     message::{After, Event, Message, Subject},
     plan::{MAX_OBJECTS, Memory, Plan, REFRESH, Rules, plan},
+    rejected::Rejected,
     reported::Reported,
     state::{Failing, Observed, State},
 };

@@ -18,6 +18,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::{
     Filter,
     message::{After, Event, Message, Subject},
+    rejected::{Rejected, Split, Subjects},
     reported::{self, MAX_BYTES, MAX_REASONS, Reported},
     state::{Failing, Observed, State},
 };
@@ -93,25 +94,47 @@ pub struct Memory {
     pub round: Option<Arc<Round>>,
     /// When alerts that fire were last planned to be sent again.
     pub refreshed: Option<Timestamp>,
+    /// What an endpoint has rejected.
+    pub rejected: Rejected,
 }
 
 /// The objects of the messages of a round.
 pub type Round = BTreeMap<(Event, String), BTreeSet<ObjectId>>;
-
-/// The objects that there is something to report about.
-type Subjects = BTreeMap<(Event, String), Vec<Subject>>;
 
 /// What an Alert has to send.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The messages, in this order.
     pub messages: Vec<Message>,
+    /// Messages that were rejected, and are sent again after the others.
+    pub retry: Vec<Message>,
+    /// Messages that were rejected, and wait.
+    pub rejected: Vec<Message>,
+    /// Why the last of both was rejected.
+    pub rejection: String,
     /// Messages that repeat others, for an Alertmanager.
     pub refresh: Vec<Message>,
     /// When to plan again, if nothing changes before.
     pub due: Option<Timestamp>,
     /// Whether there are failures that cannot be recorded, so that they are not reported.
     pub is_full: bool,
+}
+
+impl Plan {
+    /// What is sent now, in this order.
+    pub fn next(&self) -> impl Iterator<Item = &Message> {
+        self.messages.iter().chain(&self.retry)
+    }
+
+    /// What was rejected, and is not delivered yet.
+    pub fn all_rejected(&self) -> impl Iterator<Item = &Message> {
+        self.retry.iter().chain(&self.rejected)
+    }
+
+    /// All messages that are not delivered yet.
+    pub fn all(&self) -> impl Iterator<Item = &Message> {
+        self.messages.iter().chain(self.all_rejected())
+    }
 }
 
 /// Computes what is to be sent now.
@@ -141,8 +164,20 @@ pub fn plan(
     let Planner {
         subjects, mut plan, ..
     } = planner;
-    let subjects = of_round(rules.wait, subjects, memory, now, &mut plan.due);
-    plan.messages = messages(rules.grouping, subjects);
+    // What was rejected belongs to no round: the round would not end, and no other one begin.
+    let Split {
+        fresh,
+        retry,
+        waiting,
+    } = memory.rejected.split(subjects, now);
+    let fresh = of_round(rules.wait, fresh, memory, now, &mut plan.due);
+    plan.messages = messages(rules.grouping, fresh);
+    plan.retry = messages(rules.grouping, retry);
+    plan.rejected = messages(rules.grouping, waiting);
+    memory.rejected.error().clone_into(&mut plan.rejection);
+    if let Some(next) = memory.rejected.next(now) {
+        due_at(&mut plan.due, next);
+    }
     if let Grouping::Batches(size) = rules.grouping {
         refresh(&mut plan, (objects, reported), size, memory, now);
     }

@@ -34,7 +34,7 @@ pub use polls::{followed_by, is_polled};
 pub use proof::verify;
 pub use rate::{Rate, TokenBucket};
 pub use receiver_type::ReceiverType;
-pub use record::{MAX_PUSHES, pending, recorded};
+pub use record::{MAX_PUSHES, is_of_all, pending, recorded, set_handled};
 pub use replay::{ReplayWindow, RequestDigest};
 pub use repository::Announcement;
 pub use secret::{MIN_TOKEN, Token};

@@ -1,7 +1,8 @@
 //! Requests that were handled before.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    hash::Hash,
     time::Duration,
 };
 
@@ -33,60 +34,111 @@ impl RequestDigest {
     }
 }
 
-/// The requests that were handled within some time. Times are those since any fixed point.
+/// The requests that were handled within some time, by Receiver. Times are those since any fixed point.
 #[derive(Debug)]
-pub struct ReplayWindow {
+pub struct ReplayWindow<R> {
     length: Duration,
     max_entries: usize,
-    known: HashSet<RequestDigest>,
-    /// In the order of their times.
-    times: VecDeque<(Duration, RequestDigest)>,
+    /// Only of Receivers with a request.
+    by_receiver: HashMap<R, Handled>,
+    entries: usize,
 }
 
-impl ReplayWindow {
-    /// A window of this length. The oldest request is forgotten earlier if there are more than `max_entries`.
+/// The requests of one Receiver.
+#[derive(Debug, Default)]
+struct Handled {
+    times: HashMap<RequestDigest, Duration>,
+    /// In the order of their times.
+    order: VecDeque<(Duration, RequestDigest)>,
+}
+
+impl<R: Clone + Eq + Hash> ReplayWindow<R> {
+    /// A window of this length, for all Receivers together at most `max_entries`. What is too much is forgotten of the Receiver that has
+    /// the most, so that a flood to one shortens the window of no other.
     pub fn new(length: Duration, max_entries: usize) -> Self {
         Self {
             length,
             max_entries,
-            known: HashSet::new(),
-            times: VecDeque::new(),
+            by_receiver: HashMap::new(),
+            entries: 0,
         }
     }
 
     /// Whether the request was handled within the window.
-    pub fn was_handled(&mut self, request: &RequestDigest, now: Duration) -> bool {
-        self.forget(now);
-        self.known.contains(request)
+    pub fn was_handled(&self, receiver: &R, request: &RequestDigest, now: Duration) -> bool {
+        let handled = self.by_receiver.get(receiver);
+        let time = handled.and_then(|handled| handled.times.get(request));
+        time.is_some_and(|time| !self.has_expired(*time, now))
     }
 
     /// Records that a request was handled. One that failed is not recorded: its sender repeats it.
-    pub fn handled(&mut self, request: RequestDigest, now: Duration) {
-        self.forget(now);
-        // A clock that goes back must not put a time out of order.
-        let now = self.times.back().map_or(now, |(last, _)| now.max(*last));
-        if self.known.insert(request) {
-            self.times.push_back((now, request));
+    pub fn handled(&mut self, receiver: &R, request: RequestDigest, now: Duration) {
+        self.forget_expired(receiver, now);
+        let handled = self.by_receiver.entry(receiver.clone()).or_default();
+        if handled.add(request, now) {
+            self.entries += 1;
         }
-        while self.times.len() > self.max_entries {
-            self.forget_first();
+        while self.entries > self.max_entries {
+            let Some(largest) = self.largest() else { return };
+            self.forget_first(&largest);
         }
     }
 
-    fn forget(&mut self, now: Duration) {
+    fn has_expired(&self, time: Duration, now: Duration) -> bool {
+        now.saturating_sub(time) >= self.length
+    }
+
+    fn forget_expired(&mut self, receiver: &R, now: Duration) {
         while self
-            .times
-            .front()
-            .is_some_and(|(time, _)| now.saturating_sub(*time) >= self.length)
+            .first_of(receiver)
+            .is_some_and(|time| self.has_expired(time, now))
         {
-            self.forget_first();
+            self.forget_first(receiver);
         }
     }
 
-    fn forget_first(&mut self) {
-        if let Some((_, request)) = self.times.pop_front() {
-            self.known.remove(&request);
+    /// The time of the oldest request of a Receiver.
+    fn first_of(&self, receiver: &R) -> Option<Duration> {
+        let (time, _) = self.by_receiver.get(receiver)?.order.front()?;
+        Some(*time)
+    }
+
+    /// The Receiver with the most requests, and of several the one with the oldest.
+    fn largest(&self) -> Option<R> {
+        let all = self.by_receiver.iter();
+        let rank = |handled: &Handled| {
+            let oldest = handled.order.front().map(|(time, _)| *time);
+            (handled.order.len(), std::cmp::Reverse(oldest))
+        };
+        let largest = all.max_by_key(|(_, handled)| rank(handled));
+        largest.map(|(receiver, _)| receiver.clone())
+    }
+
+    fn forget_first(&mut self, receiver: &R) {
+        let Some(handled) = self.by_receiver.get_mut(receiver) else {
+            return;
+        };
+        if let Some((_, request)) = handled.order.pop_front() {
+            handled.times.remove(&request);
+            self.entries -= 1;
         }
+        if handled.order.is_empty() {
+            self.by_receiver.remove(receiver);
+        }
+    }
+}
+
+impl Handled {
+    /// Adds a request. Returns whether it is new.
+    fn add(&mut self, request: RequestDigest, now: Duration) -> bool {
+        // A clock that goes back must not put a time out of order.
+        let now = self.order.back().map_or(now, |(last, _)| now.max(*last));
+        let Entry::Vacant(entry) = self.times.entry(request) else {
+            return false;
+        };
+        entry.insert(now);
+        self.order.push_back((now, request));
+        true
     }
 }
 
@@ -104,15 +156,36 @@ mod tests {
     fn a_request_is_known_for_the_length_of_the_window() {
         let mut window = ReplayWindow::new(second(600), 10_000);
         let request = RequestDigest::of("path", None, b"body");
-        assert!(!window.was_handled(&request, second(1)));
+        assert!(!window.was_handled(&"a", &request, second(1)));
         assert!(
-            !window.was_handled(&request, second(1)),
+            !window.was_handled(&"a", &request, second(1)),
             "only a handled request counts"
         );
-        window.handled(request, second(1));
-        assert!(window.was_handled(&request, second(600)));
-        assert!(!window.was_handled(&request, second(601)));
-        assert!(window.known.is_empty() && window.times.is_empty());
+        window.handled(&"a", request, second(1));
+        assert!(window.was_handled(&"a", &request, second(600)));
+        assert!(!window.was_handled(&"a", &request, second(601)));
+        // Its room is free with the next one.
+        let next = RequestDigest::of("path", None, b"next");
+        window.handled(&"a", next, second(601));
+        assert_eq!(window.entries, 1);
+        window.handled(&"a", request, second(602));
+        assert!(window.was_handled(&"a", &request, second(603)), "handled again");
+    }
+
+    #[test]
+    fn a_flood_to_one_receiver_shortens_the_window_of_no_other() {
+        let mut window = ReplayWindow::new(second(600), 100);
+        let digest = |number: u32| RequestDigest::of("path", None, &number.to_be_bytes());
+        for number in 0..10 {
+            window.handled(&"quiet", digest(number), second(0));
+        }
+        for number in 10..10_000 {
+            window.handled(&"flood", digest(number), second(1));
+        }
+        assert!((0..10).all(|number| window.was_handled(&"quiet", &digest(number), second(2))));
+        assert!(!window.was_handled(&"flood", &digest(10), second(2)));
+        assert!((9_910..10_000).all(|number| window.was_handled(&"flood", &digest(number), second(2))));
+        assert_eq!(window.entries, 100);
     }
 
     #[test]
@@ -129,16 +202,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_window_is_bounded(requests in prop::collection::vec((0..50_u8, 0..400_u64), 0..300)) {
+        fn the_window_is_bounded(requests in prop::collection::vec((0..5_u8, 0..50_u8, 0..400_u64), 0..300)) {
             let mut window = ReplayWindow::new(second(600), 7);
             let mut now = second(0);
-            for (body, pause) in requests {
+            for (receiver, body, pause) in requests {
                 now += second(pause);
                 let request = RequestDigest::of("path", None, &[body]);
-                window.handled(request, now);
-                prop_assert!(window.was_handled(&request, now));
-                prop_assert!(window.times.len() <= 7);
-                prop_assert_eq!(window.times.len(), window.known.len());
+                window.handled(&receiver, request, now);
+                let handled = || window.by_receiver.values();
+                prop_assert!(window.entries <= 7);
+                prop_assert_eq!(window.entries, handled().map(|handled| handled.order.len()).sum::<usize>());
+                prop_assert!(handled().all(|handled| !handled.order.is_empty() && handled.order.len() == handled.times.len()));
+                prop_assert!(window.was_handled(&receiver, &request, now));
             }
         }
     }

@@ -101,6 +101,22 @@ fn escape(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
+/// The hosts of the Web API of Slack.
+const HOSTS: [&str; 2] = ["slack.com", "slack-gov.com"];
+
+/// Whether responses are those of the Web API. Those of other servers must not be quoted.
+fn is_web_api(address: &Url) -> bool {
+    let host = address.host_str().unwrap_or_default();
+    let is_of = |domain: &&str| {
+        let rest = host.strip_suffix(*domain);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    // Without TLS, the response may be that of a proxy.
+    address.scheme() == "https"
+        && HOSTS.iter().any(is_of)
+        && address.path().ends_with("/api/chat.postMessage")
+}
+
 /// The Web API responds with status 200 to what it rejects.
 pub fn check_response(address: &Url, body: &[u8]) -> Result<(), NotAccepted> {
     #[derive(Deserialize)]
@@ -109,7 +125,7 @@ pub fn check_response(address: &Url, body: &[u8]) -> Result<(), NotAccepted> {
         #[serde(default)]
         error: String,
     }
-    if !address.path().ends_with("/api/chat.postMessage") {
+    if !is_web_api(address) {
         return Ok(());
     }
     match serde_json::from_slice(body) {

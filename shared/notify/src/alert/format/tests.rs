@@ -294,4 +294,16 @@ fn slack_reports_errors_with_status_200() {
     );
     assert!(check(&api, "<html>").is_err());
     assert_eq!(check(&hook, "ok"), Ok(()));
+    // The response of another server is not shown.
+    for (address, is_slack) in [
+        ("https://team.slack.com/api/chat.postMessage", true),
+        ("https://slack-gov.com/api/chat.postMessage", true),
+        ("https://notslack.com/api/chat.postMessage", false),
+        ("https://slack.com.example/api/chat.postMessage", false),
+        ("https://internal.example/api/chat.postMessage", false),
+        ("http://slack.com/api/chat.postMessage", false),
+    ] {
+        let checked = check(&Url::parse(address).unwrap(), r#"{"ok":false,"error":"secret"}"#);
+        assert_eq!(checked.is_err(), is_slack, "{address}");
+    }
 }

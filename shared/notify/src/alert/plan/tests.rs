@@ -532,3 +532,73 @@ proptest! {
         prop_assert!(alert.reported.iter().all(|(id, _)| alert.objects.contains_key(id)));
     }
 }
+
+/// A message that is rejected each time, in the middle of others: it must keep neither these nor later ones back.
+#[test]
+fn what_is_rejected_goes_last_and_ends_its_round() {
+    let grouping = json!({ "grouping": { "wait": "5s", "maxMessages": 0 } });
+    let mut alert = Alert::new(rules(&grouping, Format::Generic));
+    for name in ["a", "bad", "c"] {
+        alert.set(name, failing("NotReady", "1"));
+    }
+    assert_eq!(alert.plan().messages.len(), 0, "the window is open");
+    alert.now = 5;
+    let plan = alert.plan();
+    let bad = plan.messages[1].clone();
+    assert_eq!(bad.subjects[0].id, id("bad"));
+    plan.messages[0].delivered(&mut alert.reported);
+    alert.memory.rejected.add(&bad, at(905), "status 400");
+    let plan = alert.plan();
+    assert_eq!((plan.messages.len(), &plan.rejected), (1, &vec![bad.clone()]));
+    assert_eq!((&*plan.rejection, plan.next().count()), ("status 400", 1));
+    plan.messages[0].delivered(&mut alert.reported);
+    let plan = alert.plan();
+    assert_eq!(
+        (plan.next().count(), plan.due),
+        (0, Some(at(905))),
+        "nothing is planned before it is sent again"
+    );
+    // The next round, although the message waits.
+    alert.now = 100;
+    alert.set("d", failing("NotReady", "1"));
+    assert_eq!(alert.plan().due, Some(at(105)));
+    alert.now = 105;
+    let plan = alert.plan();
+    assert_eq!(plan.messages[0].subjects[0].id, id("d"));
+    // It is sent again after the others.
+    alert.now = 905;
+    let plan = alert.plan();
+    let order: Vec<_> = plan
+        .next()
+        .map(|message| message.subjects[0].id.clone())
+        .collect();
+    assert_eq!(order, [id("d"), id("bad")]);
+    assert_eq!((plan.rejected.len(), plan.all().count()), (0, 2));
+    // It is forgotten when there is nothing to report any more.
+    alert.set("bad", ready("1"));
+    let plan = alert.plan();
+    alert.memory.rejected.retain_in(&plan.all().collect::<Vec<_>>());
+    assert_eq!(
+        (alert.memory.rejected.next(at(0)), plan.all_rejected().count()),
+        (None, 0)
+    );
+}
+
+#[test]
+fn a_group_that_is_rejected_waits_as_a_whole() {
+    let mut alert = Alert::new(immediate("error", Format::Generic));
+    for number in 0..12 {
+        alert.set(&format!("web-{number:02}"), failing("NotReady", "1"));
+    }
+    let plan = alert.plan();
+    assert_eq!(plan.messages.len(), 1);
+    let group = plan.messages[0].clone();
+    alert.memory.rejected.add(&group, at(900), "status 413");
+    assert!(alert.memory.rejected.holds(&group, at(899)));
+    assert!(!alert.memory.rejected.holds(&group, at(900)));
+    let plan = alert.plan();
+    assert_eq!((plan.messages, plan.rejected), (Vec::new(), vec![group]));
+    // Another reason of one of them is another message.
+    alert.set("web-00", failing("Stalled", "1"));
+    assert_eq!(alert.plan().messages.len(), 1);
+}
