@@ -30,10 +30,13 @@ const NOT_REASONS: [&str; 6] = [
 ];
 
 /// Where alerts are defined.
-const ALERTS: &str = "manifests/monitoring/alerts.yaml";
+const ALERTS: [&str; 2] = [
+    "manifests/monitoring/alerts.yaml",
+    "manifests/monitoring/agent/alerts.yaml",
+];
 
 /// Flags of other programs: kubectl, Helm, kube-apiserver, cargo, cosign and the like.
-const FOREIGN_FLAGS: [&str; 47] = [
+const FOREIGN_FLAGS: [&str; 49] = [
     "--cascade",
     "--admission-control-config-file",
     "--all",
@@ -56,6 +59,7 @@ const FOREIGN_FLAGS: [&str; 47] = [
     "--grep",
     "--hard",
     "--help",
+    "--ignore-not-found",
     "--lib",
     "--locked",
     "--manifest",
@@ -69,6 +73,7 @@ const FOREIGN_FLAGS: [&str; 47] = [
     "--release",
     "--replicas",
     "--requestheader-client-ca-file",
+    "--reset-then-reuse-values",
     "--selector",
     "--server-side",
     "--set",
@@ -153,9 +158,11 @@ impl Known {
         for (_, line) in page(REASONS)?.lines() {
             known.reasons.extend(first_cell(line).map(ToOwned::to_owned));
         }
-        for (_, line) in page(ALERTS)?.lines() {
-            let name = line.trim_start().strip_prefix("- alert: ");
-            known.alerts.extend(name.map(ToOwned::to_owned));
+        for alerts in ALERTS {
+            for (_, line) in page(alerts)?.lines() {
+                let name = line.trim_start().strip_prefix("- alert: ");
+                known.alerts.extend(name.map(ToOwned::to_owned));
+            }
         }
         Ok(known)
     }
@@ -253,7 +260,8 @@ mod tests {
         let [first, others @ ..] = REFERENCE;
         let mut pages = vec![
             Page::new(first, reference),
-            Page::new(ALERTS, "  - alert: HelmopsNoLeader\n"),
+            Page::new(ALERTS[0], "  - alert: HelmopsNoLeader\n"),
+            Page::new(ALERTS[1], "  - alert: HelmopsAgentSilent\n"),
             Page::new(REASONS, "| `ChartNotFound` | x |\n"),
             Page::new("docs/a.md", text),
             Page::new(
