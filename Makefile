@@ -4,7 +4,7 @@
 
 CARGO ?= cargo
 # Programs are built with the whole workspace and run from this folder: `cargo run -p` would build each dependency once
-# more, with the fewer features that one member asks for.
+# more, with the fewer features that one member needs.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # The build that --version reports; only in release builds, since a change of it rebuilds everything.
 COMMIT = $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)

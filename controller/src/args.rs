@@ -112,7 +112,7 @@ pub struct Args {
     #[command(flatten)]
     pub lease: LeaseArgs,
 
-    /// Flags that both processes have.
+    /// Flags that all processes have.
     #[command(flatten)]
     pub process: ProcessArgs,
 

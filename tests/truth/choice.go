@@ -12,10 +12,10 @@ import (
 // How often a list is shuffled to see whether its order decides: often enough to meet nearly all orders of four.
 const shuffles = 48
 
-// question is what a table of choices asks: which of these versions, for somebody who wrote that?
+// question is a row of a table of choices: which of these versions does a request select?
 type question struct {
 	versions []string
-	asked    string
+	request  string
 }
 
 // answer is a version or an error. The version may be empty: an index can list that.
@@ -40,13 +40,13 @@ func (a answer) json() string {
 // versions are equal, the order may decide; where some cannot be read, it even sorts others wrongly now and then.
 func (r *random) answers(q question, choose func([]string, string) answer) []answer {
 	versions := slices.Clone(q.versions)
-	found := []answer{choose(versions, q.asked)}
+	found := []answer{choose(versions, q.request)}
 	for range shuffles {
 		for i := len(versions) - 1; i > 0; i-- {
 			j := r.below(i + 1)
 			versions[i], versions[j] = versions[j], versions[i]
 		}
-		if a := choose(versions, q.asked); !slices.Contains(found, a) {
+		if a := choose(versions, q.request); !slices.Contains(found, a) {
 			found = append(found, a)
 		}
 	}
@@ -66,22 +66,22 @@ func column(answers []answer) string {
 	return "[" + strings.Join(texts, ",") + "]"
 }
 
-// choices writes a table: a comment, then a row for each question that was not asked before.
+// choices writes a table: a comment, then a row for each question that is new.
 func choices(name, what string, questions []question, answer func(question) (columns []string, ordered bool)) table {
 	var rows []string
 	seen := map[string]bool{}
 	ordered := 0
 	for _, q := range questions {
-		asked := row(encode(q.versions), encode(q.asked))
-		if seen[asked] {
+		key := row(encode(q.versions), encode(q.request))
+		if seen[key] {
 			continue
 		}
-		seen[asked] = true
+		seen[key] = true
 		columns, byOrder := answer(q)
 		if byOrder {
 			ordered++
 		}
-		rows = append(rows, row(append([]string{asked}, columns...)...))
+		rows = append(rows, row(append([]string{key}, columns...)...))
 	}
 	comment := fmt.Sprintf("# %s. %d rows; in %d of them the order of the list decides, and all choices are listed.",
 		what, len(rows), ordered)

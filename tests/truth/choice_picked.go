@@ -2,10 +2,10 @@ package main
 
 import "strings"
 
-// of asks several things of the same versions.
-func of(versions string, asked ...string) []question {
+// of has several requests for the same versions.
+func of(versions string, requests ...string) []question {
 	var all []question
-	for _, request := range asked {
+	for _, request := range requests {
 		all = append(all, question{append([]string{}, strings.Fields(versions)...), request})
 	}
 	return all

@@ -56,7 +56,7 @@ func (r *random) versionList(one func() string) []string {
 	for len(versions) < length {
 		version := one()
 		if len(versions) > 0 && r.oneIn(8) {
-			version = r.twin(r.pick(versions))
+			version = r.equivalent(r.pick(versions))
 		}
 		if !onlyPre || strings.Contains(version, "-") {
 			versions = append(versions, version)
@@ -65,8 +65,8 @@ func (r *random) versionList(one func() string) []string {
 	return versions
 }
 
-// twin is equal in precedence: the same again, or with other build metadata, or with another prefix.
-func (r *random) twin(version string) string {
+// equivalent is equal in precedence: the same again, or with other build metadata, or with another prefix.
+func (r *random) equivalent(version string) string {
 	at := strings.IndexAny(version, "+_")
 	switch {
 	case r.oneIn(4):
@@ -80,7 +80,7 @@ func (r *random) twin(version string) string {
 	}
 }
 
-// request asks for one of the versions, for something near one, or for whatever constraint.
+// request is for one of the versions, for something near one, or for whatever constraint.
 func (r *random) request(versions []string) string {
 	one := r.listedVersion()
 	if len(versions) > 0 {

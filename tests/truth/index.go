@@ -11,7 +11,7 @@ import (
 // Every shape of version meets every shape of request several times.
 const randomIndexQuestions = 3500
 
-// indexTables: versions, what is asked for, and what Helm chooses from an index.
+// indexTables: versions, what is requested, and what Helm chooses from an index.
 func indexTables() []table {
 	// Helm logs every choice that is not a literal one.
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
@@ -21,7 +21,7 @@ func indexTables() []table {
 		versions := r.versionList(r.listedVersion)
 		questions = append(questions, question{versions, r.request(versions)})
 	}
-	what := "IndexFile.SortEntries and Get of " + release("helm.sh/helm/v4") + ": versions, asked, choice"
+	what := "IndexFile.SortEntries and Get of " + release("helm.sh/helm/v4") + ": versions, request, choice"
 	return []table{choices("index.tsv", what, questions, func(q question) ([]string, bool) {
 		answers := r.answers(q, indexChoice)
 		return []string{column(answers)}, len(answers) > 1
@@ -29,14 +29,14 @@ func indexTables() []table {
 }
 
 // indexChoice is the choice from an index that lists the versions in this order.
-func indexChoice(versions []string, asked string) answer {
+func indexChoice(versions []string, request string) answer {
 	entries := repo.ChartVersions{}
 	for _, version := range versions {
 		entries = append(entries, &repo.ChartVersion{Metadata: &chart.Metadata{Name: "web", Version: version}})
 	}
 	index := repo.IndexFile{Entries: map[string]repo.ChartVersions{"web": entries}}
 	index.SortEntries()
-	found, err := index.Get("web", asked)
+	found, err := index.Get("web", request)
 	if err != nil {
 		return refused(err)
 	}

@@ -119,7 +119,7 @@ func pickedVersions() []string {
 	`)
 	return append(texts,
 		"\n1.2", "\nv1.2", "1.2\n", "1.2.3\r\n", "1.2.3\x00", "\t1", "1\u00a02", "１.２", "1.2.3-é", "1.2.3+é", "foo☃︎",
-		// On both sides of the longest text that is read, and wrong in two ways at once.
+		// On both sides of the longest text that is read, and wrong in two ways.
 		"1.2.3-"+strings.Repeat("a", 250), "1.2.3-"+strings.Repeat("a", 251), "v1.2.3-"+strings.Repeat("a", 250),
 		strings.Repeat("0", 255)+"1", strings.Repeat("0", 256)+"1", "1."+strings.Repeat("1.", 130),
 		"1.2.3+"+strings.Repeat("0", 250), strings.Repeat("9", 257), strings.Repeat("é", 128), strings.Repeat("é", 129),

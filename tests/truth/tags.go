@@ -14,7 +14,7 @@ import (
 // Fewer than for an index: the rules are the same but for the shape of a tag.
 const randomTagQuestions = 2200
 
-// tagsTables: tags, what is asked for, what Helm chooses from a registry that lists them, and what Fleet chooses.
+// tagsTables: tags, what is requested, what Helm chooses from a registry that lists them, and what Fleet chooses.
 //
 // The two differ: Helm reads "_" as "+" and passes over whatever is then no strict semantic version; Fleet takes the tags
 // as they are and reads them loosely, and refuses an empty request, for which Helm takes the latest release.
@@ -26,11 +26,11 @@ func tagsTables() []table {
 		questions = append(questions, question{tags, r.request(tags)})
 	}
 	what := "Client.Tags and GetTagMatchingVersionOrConstraint of " + release("helm.sh/helm/v4") +
-		": tags, asked, choice (with + for _), choice by Fleet's rule (the tag)"
+		": tags, request, choice (with + for _), choice by Fleet's rule (the tag)"
 	registry := newListing()
 	return []table{choices("tags.tsv", what, questions, func(q question) ([]string, bool) {
 		answers := r.answers(q, registry.choice)
-		return []string{column(answers), fleetsTag(q.versions, q.asked).json()}, len(answers) > 1
+		return []string{column(answers), fleetsTag(q.versions, q.request).json()}, len(answers) > 1
 	})}
 }
 
@@ -66,13 +66,13 @@ func (l *listing) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // choice is what `helm pull` takes.
-func (l *listing) choice(tags []string, asked string) answer {
+func (l *listing) choice(tags []string, request string) answer {
 	l.tags = tags
 	listed, err := l.client.Tags("registry.example.com/web")
 	if err != nil {
 		panic(err)
 	}
-	tag, err := registry.GetTagMatchingVersionOrConstraint(listed, asked)
+	tag, err := registry.GetTagMatchingVersionOrConstraint(listed, request)
 	if err != nil {
 		return refused(err)
 	}
@@ -80,17 +80,17 @@ func (l *listing) choice(tags []string, asked string) answer {
 }
 
 // fleetsTag follows Fleet's rule (internal/bundlereader, GetOCITag), restated: a tag that is literally the strict version
-// asked for, otherwise the highest that will do, and the first of equals.
-func fleetsTag(tags []string, asked string) answer {
-	constraint, err := semver.NewConstraint(asked)
+// requested, otherwise the highest that will do, and the first of equals.
+func fleetsTag(tags []string, request string) answer {
+	constraint, err := semver.NewConstraint(request)
 	if err != nil {
 		return refused(err)
 	}
-	_, err = semver.StrictNewVersion(asked)
+	_, err = semver.StrictNewVersion(request)
 	strict := err == nil
 	var highest *semver.Version
 	for _, tag := range tags {
-		if strict && tag == asked {
+		if strict && tag == request {
 			return chosen(tag)
 		}
 		version, err := semver.NewVersion(tag)

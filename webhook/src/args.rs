@@ -83,7 +83,7 @@ pub struct Args {
     #[command(flatten)]
     pub managed: ManagedArgs,
 
-    /// Flags of both processes.
+    /// Flags of all processes.
     #[command(flatten)]
     pub process: ProcessArgs,
 

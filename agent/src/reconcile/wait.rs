@@ -1,6 +1,6 @@
 //! A release has succeeded when its objects are ready, if its policy waits for that. One that is not ready in time has failed.
 //!
-//! Helm is never asked to wait: that would occupy a process, and nothing would be known of what is late. The deadline counts from the
+//! Helm never waits: that would occupy a process, and nothing would be known of what is late. The deadline counts from the
 //! time in the record, so that it is the same after a restart of the agent.
 
 use std::time::Duration;

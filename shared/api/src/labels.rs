@@ -51,6 +51,9 @@ keys! {
     FORCE_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/force-requested-at";
     /// Requests that failed attempts are forgotten on each cluster, so that all retries are available again; a token as above.
     RESET_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/reset-requested-at";
+    /// Denies the deletion of the HelmOp, if the [admission policy](../admission-policies.md) `protected.yaml` is applied and the value is
+    /// not `false`.
+    PROTECTED: Annotation on "HelmOp" = "helmops.fleet.cattle.io/protected";
     /// The version or range that the HelmOp had before `kubectl helmop rollback` replaced it; `rollback --undo` restores it.
     VERSION_BEFORE_ROLLBACK: Annotation on "HelmOp" = "helmops.fleet.cattle.io/version-before-rollback";
     /// The trace of the roll-out, as W3C Trace Context has it. Written only with `--otlp-endpoint`, together with a change of the spec.
@@ -72,6 +75,21 @@ keys! {
     VALUES_FOR: Annotation on "Secret" = "helmops.fleet.cattle.io/values-for";
     /// `true` on the ServiceAccount of a cluster's agent, and on its permissions; see [agent](../agent.md#permissions).
     AGENT_ACCOUNT: Label on "ServiceAccount, Role, RoleBinding" = "helmops.fleet.cattle.io/agent-account";
+    /// `true` on namespaces of Ingress controllers and Gateways, which may reach the receiver; see [receivers](../receivers.md#install).
+    RECEIVES: Label on "Namespace" = "helmops.fleet.cattle.io/receives";
+    /// What happens with the release when its BundleDeployment is gone; see [life cycle](../lifecycle.md#suspension-and-the-end).
+    ON_DELETE: Label on "Secret of a release" = "helmops.fleet.cattle.io/on-delete";
+    /// Whether the revision is awaited (`Awaited`), or was ready and has passed its tests (`Accepted`); see
+    /// [life cycle](../lifecycle.md#retries-and-remediation).
+    ACCEPTANCE: Label on "Secret of a release" = "helmops.fleet.cattle.io/acceptance";
+    /// The deployment ID, the cause and the number of the attempt that wrote the record.
+    ATTEMPT: Annotation on "Chart in the record of a release" = "helmops.fleet.cattle.io/attempt";
+    /// The generation of the downstream resources that the revision was deployed with.
+    DOWNSTREAM_RESOURCES_GENERATION: Annotation on "Chart in the record of a release" = "helmops.fleet.cattle.io/downstream-resources-generation";
+    /// The request that forced the attempt; see [life cycle](../lifecycle.md#requests).
+    FORCED_BY: Annotation on "Chart in the record of a release" = "helmops.fleet.cattle.io/forced-by";
+    /// `true` if the namespace is deleted with its release.
+    DELETE_NAMESPACE: Annotation on "Chart in the record of a release" = "helmops.fleet.cattle.io/delete-namespace";
     /// Name of the HelmOp.
     HELM_NAME: Label on "Bundle, BundleDeployment" = "fleet.cattle.io/fleet-helm-name";
     /// Name of the Bundle.

@@ -94,7 +94,7 @@ reasons! {
     }
     POLICY "Policies: admission denies the HelmOp, and the controller neither resolves nor deploys its chart" {
         /// A Policy of the namespace does not allow it, or cannot be read.
-        PolicyViolation: "Use what the message lists as allowed, or ask the owner of the Policy (`kubectl get policies.fleet.cattle.io`).",
+        PolicyViolation: "Use what the message lists as allowed, or have it added by the owner of the Policy (`kubectl get policies.fleet.cattle.io`).",
     }
     RESOLUTION "Resolution: the chart has no version" {
         /// The Secret that `helmSecretName` or a `secretRef` names does not exist.

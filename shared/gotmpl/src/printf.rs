@@ -117,7 +117,7 @@ fn spec<'t>(
         rest
     };
     let verb = rest.chars().next();
-    // For `v`, a plus asks for the names of fields, which no value has.
+    // For `v`, a plus adds the names of fields, which no value has.
     spec.plus &= verb != Some('v');
     if verb == Some('[') {
         return Err("printf: numbered arguments ([1]) are not supported".to_owned());

@@ -16,7 +16,7 @@ pub enum IndexError {
     Input(#[source] io::Error),
     /// The document is not YAML.
     #[error(
-        "the index is not valid YAML: {0}; ask the repository's owner to regenerate it with `helm repo index`"
+        "the index is not valid YAML: {0}; the owner of the repository has to regenerate it with `helm repo index`"
     )]
     Malformed(String),
     /// The document is truncated.
@@ -40,8 +40,8 @@ pub enum IndexError {
     TextTooLong,
     /// The requested charts have more versions than are kept.
     #[error(
-        "the index lists too many versions: those of the requested charts take more than {MAX_KEPT} bytes; ask the \
-         repository's owner to remove old ones"
+        "the index lists too many versions: those of the requested charts take more than {MAX_KEPT} bytes; the \
+         owner of the repository has to remove old ones"
     )]
     TooManyVersions,
     /// The memory for all documents that are parsed at the same time is used up. The document itself is not at fault.
@@ -49,7 +49,7 @@ pub enum IndexError {
     OverBudget(#[from] OverBudget),
     /// The content of YAML anchors and aliases exceeds the limit.
     #[error(
-        "the index repeats too much through YAML aliases; ask the repository's owner to regenerate it without them"
+        "the index repeats too much through YAML aliases; the owner of the repository has to regenerate it without them"
     )]
     TooManyAliases,
     /// The document does not have Helm's layout, which was detected too late to restart. Fetch it again and read it with

@@ -1,5 +1,7 @@
 //! The labels and annotations by which releases and their objects are found: those of Fleet and Helm.
 
+use helmops_api::labels;
+
 /// Label of each object of a release: the hash of its [`SetId`](crate::names::SetId).
 pub const SET_HASH: &str = "objectset.rio.cattle.io/hash";
 /// Annotation of each object of a release: its [`SetId`](crate::names::SetId).
@@ -20,17 +22,17 @@ pub const SERVICE_ACCOUNT: &str = "fleet.cattle.io/service-account";
 /// Annotation of the chart of a release: whether its objects stay when it is removed.
 pub const KEEP_RESOURCES: &str = "fleet.cattle.io/keep-resources";
 /// Annotation of the chart of a release: its namespace is deleted with it. Fleet has none.
-pub const DELETE_NAMESPACE: &str = "helmops.fleet.cattle.io/delete-namespace";
+pub const DELETE_NAMESPACE: &str = labels::DELETE_NAMESPACE;
 /// Annotation of the chart of a release: the commit of the BundleDeployment, if it has one.
 pub const COMMIT: &str = "fleet.cattle.io/commit";
 /// Annotation of the chart of a release: which [`Attempt`](crate::record::Attempt) wrote the record. Fleet has none.
-pub const ATTEMPT: &str = "helmops.fleet.cattle.io/attempt";
+pub const ATTEMPT: &str = labels::ATTEMPT;
 /// Annotation of the chart of a release: the generation of the downstream resources that it was deployed with. Fleet has none.
-pub const COPIES: &str = "helmops.fleet.cattle.io/downstream-resources-generation";
+pub const COPIES: &str = labels::DOWNSTREAM_RESOURCES_GENERATION;
 /// Annotation of the chart of a release: the request that forced the attempt. Fleet has none.
-pub const FORCED_BY: &str = "helmops.fleet.cattle.io/forced-by";
+pub const FORCED_BY: &str = labels::FORCED_BY;
 /// Label of the records of a release: what happens with it when its BundleDeployment is gone, an
 /// [`OnDelete`](crate::record::OnDelete). Fleet has none.
-pub const ON_DELETE: &str = "helmops.fleet.cattle.io/on-delete";
+pub const ON_DELETE: &str = labels::ON_DELETE;
 /// Label of the record of a revision: its [`Acceptance`](crate::record::Acceptance). Fleet has none.
-pub const ACCEPTANCE: &str = "helmops.fleet.cattle.io/acceptance";
+pub const ACCEPTANCE: &str = labels::ACCEPTANCE;

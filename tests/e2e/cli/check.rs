@@ -15,10 +15,7 @@ use serde_json::{Value, json};
 
 use super::two_clusters::{helmop, helmop_command};
 use crate::harness::{SOON, run, until};
-use crate::install::readme::{commands, run_pods, shell};
-
-/// The lines before the commands of README.md.
-const INSTALL: &str = "Two commands install helmops on a cluster, with an agent for this cluster itself:";
+use crate::install::readme::{INSTALL, commands, run_pods, shell};
 
 /// A cluster with helmops and an agent for itself, as README.md installs them.
 struct Installation {

@@ -12,11 +12,10 @@ use helmops_bed::node;
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 
-use super::readme::{block, commands, run_pods, shell};
+use super::readme::{INSTALL, block, commands, run_pods, shell};
 use crate::harness::{SOON, run, until, until_none};
 
-/// The lines before the blocks of README.md.
-const INSTALL: &str = "Two commands install helmops on a cluster, with an agent for this cluster itself:";
+/// The line before the block of README.md.
 const HELMOP: &str = "One HelmOp, and the chart runs:";
 /// The only thing that is replaced: no repository of this name exists.
 const REPOSITORY: &str = "https://charts.example.com";

@@ -1,13 +1,17 @@
-//! From an empty cluster to the first HelmOp, and back, with only the commands in README.md and docs/install.md.
+//! From an empty cluster to a running chart, and back, with only the commands in README.md and docs/install.md.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::ensure;
+use helmops_bed::chart_server::ChartServer;
+use helmops_bed::charts::ChartRepo;
 use helmops_bed::command::run;
-use helmops_bed::helmops::{Running, manifests};
+use helmops_bed::control_plane::Options;
+use helmops_bed::helmops::{NAMESPACE, Running, manifests};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::node::{self, Pod};
 use helmops_bed::test_bed::TestBed;
@@ -15,6 +19,17 @@ use helmops_bed::wait::eventually;
 use tokio::process::Command;
 
 use super::empty;
+use crate::harness::SOON;
+
+/// The line before the commands at the beginning of README.md.
+pub const INSTALL: &str = "install helmops on a cluster, with an agent for this cluster itself:";
+/// The lines before commands in docs/install.md.
+const DELETE_WITH_KUBECTL: &str = "is that folder in place of `manifests/local`:";
+const DELETE_WITH_HELM: &str = "With Helm:";
+
+/// The first HelmOp, and the repository that it names.
+const FIRST: &str = "manifests/examples/range.yaml";
+const REPOSITORY: &str = "https://stefanprodan.github.io/podinfo";
 
 /// Helm waits for deletions, and the API server for those of CRDs.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -34,14 +49,14 @@ pub fn commands(document: &str, heading: &str) -> String {
 
 /// The text under a heading, up to the next one of its level.
 pub fn section(document: &str, heading: &str) -> String {
-    let text = std::fs::read_to_string(checkout().join(document)).unwrap();
+    let text = fs::read_to_string(checkout().join(document)).unwrap();
     let (_, section) = text.split_once(&format!("\n{heading}\n")).unwrap();
     section.split("\n## ").next().unwrap().to_owned()
 }
 
 /// The first block in a language under a line of a document.
 pub fn block(document: &str, line: &str, language: &str) -> String {
-    let text = std::fs::read_to_string(checkout().join(document)).unwrap();
+    let text = fs::read_to_string(checkout().join(document)).unwrap();
     let (_, section) = text.split_once(&format!("\n{line}\n")).unwrap();
     let block = section.split_once(&format!("\n```{language}\n")).unwrap().1;
     block.split_once("\n```").unwrap().0.to_owned()
@@ -141,26 +156,68 @@ async fn until_remaining(kubectl: &Kubectl, before: &BTreeSet<String>, expected:
     .unwrap();
 }
 
+/// The first HelmOp of README.md, which has to deploy its chart. Its repository is one of this machine.
 async fn first_helmop(bed: &TestBed) {
-    let printed = follow(bed, "README.md", "### A first HelmOp").await;
-    assert!(
-        printed.contains("helmop.fleet.cattle.io/web created"),
-        "{printed}"
-    );
-    let kubectl = bed.kubectl();
-    let bad = std::fs::read_to_string(manifests().join("examples/range.yaml")).unwrap();
-    let refused = kubectl.apply(&bad.replace("https://", "")).await.unwrap().stderr;
-    assert!(refused.contains("spec.helm.repo: Invalid value"), "{refused}");
-    let delete = ["delete", "namespace", "fleet-default"];
-    kubectl.run(&delete).await.unwrap().ok().unwrap();
+    let folder = bed.directory.join("charts");
+    let charts = ChartRepo::build(&bed.tools, &folder, &[("podinfo", &["6.1.0"])]).await;
+    let charts = charts.unwrap();
+    let server = ChartServer::http(charts.folder()).await.unwrap();
+    let example = fs::read_to_string(checkout().join(FIRST)).unwrap();
+    assert!(example.contains(REPOSITORY));
+    let file = bed.directory.join("first.yaml");
+    fs::write(&file, example.replace(REPOSITORY, &server.url())).unwrap();
+    let commands = commands("README.md", "### A first HelmOp");
+    assert!(commands.contains(FIRST));
+    shell(bed, &commands.replace(FIRST, file.to_str().unwrap())).await;
+    let get = commands.lines().last().unwrap();
+    eventually("the chart to run", SOON, async || {
+        let found = shell(bed, get).await;
+        ensure!(found.contains("6.1.0") && found.contains("1/1"), "{found}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let bad = example.replace("https://", "");
+    let denied = bed.kubectl().apply(&bad).await.unwrap().stderr;
+    assert!(denied.contains("spec.helm.repo: Invalid value"), "{denied}");
+}
+
+/// A HelmOp for dry runs.
+fn probe() -> String {
+    let example = fs::read_to_string(checkout().join(FIRST)).unwrap();
+    example.replace("namespace: fleet-local", "namespace: default")
+}
+
+/// The processes of an installation on one cluster: the webhook, the controller and the agent.
+async fn run_local_pods(bed: &TestBed) -> [Pod; 3] {
+    let [webhook, controller] = run_pods(bed).await;
+    let command = |program: &Path| bed.command(program);
+    let agent = node::run_local_agent_pod(bed, "helmops-agent-0", &command).await;
+    [webhook, controller, agent.unwrap()]
+}
+
+/// An empty cluster with a simulated node, whose pods become ready.
+async fn empty_with_a_node() -> TestBed {
+    let options = Options {
+        nodes: true,
+        ..Options::default()
+    };
+    TestBed::start(&options).await.unwrap()
+}
+
+/// Which loops the controller runs.
+async fn controllers(kubectl: &Kubectl) -> String {
+    let path = "jsonpath={..env[?(@.name==\"HELMOPS_CONTROLLERS\")].value}";
+    let deployment = ["deployment/helmops-controller", "--namespace", NAMESPACE];
+    let get = [&["get", "--output", path][..], &deployment].concat();
+    kubectl.run(&get).await.unwrap().ok().unwrap()
 }
 
 /// Installs again, and replaces the pod of the webhook, while HelmOps are written: none is rejected, and the same CA is trusted
 /// afterwards.
 async fn upgrade(bed: &TestBed, command: &str, webhook: &mut Pod) {
     let kubectl = bed.kubectl();
-    let probe = std::fs::read_to_string(manifests().join("examples/range.yaml")).unwrap();
-    let probe = probe.replace("namespace: fleet-default", "namespace: default");
+    let probe = probe();
     let ca_bundle = async || {
         let configuration = kubectl
             .get("validatingwebhookconfiguration/helmops")
@@ -212,35 +269,93 @@ const CRDS: [&str; 6] = [
     "CustomResourceDefinition//receivers.helmops.fleet.cattle.io",
 ];
 
+/// Deletes what the uninstallation without Fleet keeps: the namespaces of clusters and of charts.
+async fn delete_kept(kubectl: &Kubectl) {
+    for namespace in [
+        ["--selector", "fleet.cattle.io/managed=true"].as_slice(),
+        &["web"],
+    ] {
+        let delete = [&["delete", "namespace"], namespace].concat();
+        kubectl.run(&delete).await.unwrap().ok().unwrap();
+    }
+}
+
 #[tokio::test]
-async fn install_and_uninstall_with_kubectl() {
-    let bed = empty().await;
+async fn a_chart_runs_and_everything_is_deleted_with_kubectl() {
+    let bed = empty_with_a_node().await;
     let kubectl = bed.kubectl();
     let before = initial_objects(&kubectl).await;
     follow(&bed, "README.md", "### With kubectl").await;
-    let mut pods = run_pods(&bed).await;
+    let mut pods = run_local_pods(&bed).await;
     first_helmop(&bed).await;
-    let again = "kubectl apply --server-side -k manifests";
+    let again = "kubectl apply --server-side -k manifests/local";
+    assert!(section("docs/install.md", "## Upgrade").contains(again));
     upgrade(&bed, again, &mut pods[0]).await;
+    assert_eq!(controllers(&kubectl).await, "helmop,bundle");
+    for addition in ["manifests/notifications", "manifests/admission-policies"] {
+        shell(&bed, &format!("kubectl apply --server-side -k {addition}")).await;
+    }
+    follow(&bed, "docs/install.md", "### Without Fleet").await;
     drop(pods);
+    shell(&bed, &commands("docs/install.md", DELETE_WITH_KUBECTL)).await;
+    delete_kept(&kubectl).await;
+    until_remaining(&kubectl, &before, &[]).await;
+}
+
+#[tokio::test]
+async fn a_chart_runs_and_everything_is_deleted_with_helm() {
+    let bed = empty_with_a_node().await;
+    let kubectl = bed.kubectl();
+    let before = initial_objects(&kubectl).await;
+    let notes = follow(&bed, "README.md", "### With Helm").await;
+    assert!(notes.contains("Cluster fleet-local/local"), "{notes}");
+    let mut pods = run_local_pods(&bed).await;
+    first_helmop(&bed).await;
+    let again = "helm upgrade helmops manifests --namespace helmops-system";
+    assert!(section("docs/install.md", "## Upgrade").contains(again));
+    upgrade(&bed, again, &mut pods[0]).await;
+    assert_eq!(controllers(&kubectl).await, "helmop,bundle");
+    follow(&bed, "docs/install.md", "### Without Fleet").await;
+    drop(pods);
+    shell(&bed, &commands("docs/install.md", DELETE_WITH_HELM)).await;
+    delete_kept(&kubectl).await;
+    until_remaining(&kubectl, &before, &[]).await;
+}
+
+/// Beside another bundle controller, with all additions.
+#[tokio::test]
+async fn uninstalling_with_kubectl_keeps_the_crds_only() {
+    let bed = empty().await;
+    let kubectl = bed.kubectl();
+    let before = initial_objects(&kubectl).await;
+    for folder in [
+        "manifests",
+        "manifests/notifications",
+        "manifests/admission-policies",
+    ] {
+        shell(&bed, &format!("kubectl apply --server-side -k {folder}")).await;
+    }
     follow(&bed, "docs/install.md", "### Uninstall with kubectl").await;
     until_remaining(&kubectl, &before, &CRDS).await;
+    let create = ["create", "--dry-run=server", "--filename=-"];
+    let created = kubectl.run_with_input(&create, &probe()).await;
+    created.unwrap().ok().unwrap();
     follow(&bed, "docs/install.md", "### Delete the CRDs").await;
     until_remaining(&kubectl, &before, &[]).await;
 }
 
 #[tokio::test]
-async fn install_and_uninstall_with_helm() {
+async fn uninstalling_with_helm_keeps_the_crds_and_the_namespace() {
     let bed = empty().await;
     let kubectl = bed.kubectl();
     let before = initial_objects(&kubectl).await;
-    let notes = follow(&bed, "README.md", "### With Helm").await;
+    let install = "helm install helmops manifests --namespace helmops-system --create-namespace";
+    let notes = shell(&bed, install).await;
     assert!(
         notes.contains("helmops 0.1.0 is in namespace helmops-system"),
         "{notes}"
     );
     let mut pods = run_pods(&bed).await;
-    first_helmop(&bed).await;
     let scale = "helm upgrade helmops manifests --namespace helmops-system --set webhook.replicas=3";
     upgrade(&bed, scale, &mut pods[0]).await;
     drop(pods);

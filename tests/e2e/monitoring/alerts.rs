@@ -5,8 +5,12 @@ use helmops_bed::prometheus::promtool;
 use helmops_bed::tools::Monitoring;
 use tempfile::TempDir;
 
+/// All groups of alerts in one file: those of helmops, and those of its agent.
 fn alerts() -> String {
-    std::fs::read_to_string(manifests().join("monitoring/alerts.yaml")).unwrap()
+    let [alerts, agent] = ["monitoring/alerts.yaml", "monitoring/agent/alerts.yaml"]
+        .map(|file| std::fs::read_to_string(manifests().join(file)).unwrap());
+    let (_, groups) = agent.split_once("\n  groups:\n").unwrap();
+    alerts + groups
 }
 
 fn names(alerts: &str) -> Vec<&str> {

@@ -59,7 +59,7 @@ pub struct LeaveArgs {
     /// Remove the Cluster only, because the workload cluster does not exist any more or cannot be reached
     #[arg(long, conflicts_with_all = ["to_context", "to_kubeconfig"])]
     pub without_agent: bool,
-    /// Do not ask for confirmation
+    /// Skip the confirmation
     #[arg(short, long)]
     pub yes: bool,
     /// How long to wait for each step, such as the releases to be uninstalled
@@ -271,7 +271,7 @@ impl Leave<'_> {
     }
 }
 
-/// Asks the person at the terminal.
+/// Waits for the confirmation at the terminal.
 fn confirm(question: &str, console: &mut Console<'_>) -> Result<(), Failure> {
     if !stdin().is_terminal() {
         return Err(Failure::unable(format!("not confirmed: {question}")).with_hint("confirm with --yes"));

@@ -215,7 +215,7 @@ async fn error_responses_are_distinguished() {
 
 #[tokio::test]
 async fn an_error_response_to_head_is_reported_by_its_status() {
-    // A response to HEAD has no body, and thus no error code.
+    // A response to HEAD has no body, so it has no error code.
     let head = |code| status(code, &[("Content-Length", "80")]);
     let (_, server, outcome) = resolve("1.0.0", move |_| head(403)).await;
     assert_fails(

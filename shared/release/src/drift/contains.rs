@@ -7,7 +7,7 @@ use super::{ephemeral, is_aggregated, is_secret, lists::Lists};
 
 /// Whether the live object has every field of the manifest's object with the same value, so that applying it would change nothing.
 ///
-/// `true` is certain. `false` only means that the API server must be asked by a dry run, which knows defaults and conversions. Fields
+/// `true` is certain. `false` only means that a dry run by the API server must decide, which knows defaults and conversions. Fields
 /// that only the live object has do not matter, because another manager owns them, or they are defaults. The status, and metadata
 /// that the API server writes, are not compared. `stringData` of a Secret is compared with its `data`.
 pub fn contains(desired: &Value, live: &Value) -> bool {

@@ -42,8 +42,8 @@ fn push_code(out: &mut String, c: char) {
 }
 
 /// Letters, marks, numbers, punctuation, symbols and the plain blank, by the tables of the standard library. They
-/// are accessible only through its escaping, which leaves combining marks alone only after another character: hence the
-/// letter before `c`.
+/// are accessible only through its escaping, which leaves combining marks alone only after another character, so there is
+/// a letter before `c`.
 fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');

@@ -1,13 +1,13 @@
 //! Checks of the documentation and of the sources: the words, the links and the names that they use, and the imports.
 //!
 //! ```text
-//! sources ─┬──────────────────────► words: terms that the glossary in CONTRIBUTING.md replaces
+//! sources ─┬──────────────────────► words: terms that the glossary in CONTRIBUTING.md replaces, also in Go, scripts and workflows
 //!          └──────────────────────► imports: no cycles, and the order of modules in ARCHITECTURE.md
 //! pages (Markdown, manifests) ─┬─► words
 //!                              ├─► modules: the files and modules in ARCHITECTURE.md, and rows that are there twice
 //!                              ├─► crates: the dependencies in ARCHITECTURE.md
 //!                              ├─► links: files, headings and tests that exist
-//!                              └─► names: metrics, flags, alerts and reasons that exist in the reference pages and alerts.yaml
+//!                              └─► names: metrics, flags, alerts, reasons and labels that exist in the reference pages and the alerts
 //! ```
 
 mod crates;
@@ -53,6 +53,7 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
     let mut problems = words::check(&pages);
     let sources = pages::sources(root)?;
     problems.extend(words::check(&sources));
+    problems.extend(words::check(&pages::others(root)?));
     problems.extend(imports::check(&pages, &sources));
     problems.extend(modules::check(&pages, root)?);
     problems.extend(crates::check(&pages, root)?);

@@ -29,11 +29,20 @@ const NOT_REASONS: [&str; 6] = [
     "WaitApplied",
 ];
 
+/// Which labels, annotations and finalizers there are.
+const LABELS: &str = "docs/reference/labels.md";
+
+/// The beginning of those of helmops.
+const KEY: &str = "helmops.fleet.cattle.io/";
+
 /// Where alerts are defined.
-const ALERTS: &str = "manifests/monitoring/alerts.yaml";
+const ALERTS: [&str; 2] = [
+    "manifests/monitoring/alerts.yaml",
+    "manifests/monitoring/agent/alerts.yaml",
+];
 
 /// Flags of other programs: kubectl, Helm, kube-apiserver, cargo, cosign and the like.
-const FOREIGN_FLAGS: [&str; 47] = [
+const FOREIGN_FLAGS: [&str; 49] = [
     "--cascade",
     "--admission-control-config-file",
     "--all",
@@ -56,6 +65,7 @@ const FOREIGN_FLAGS: [&str; 47] = [
     "--grep",
     "--hard",
     "--help",
+    "--ignore-not-found",
     "--lib",
     "--locked",
     "--manifest",
@@ -69,6 +79,7 @@ const FOREIGN_FLAGS: [&str; 47] = [
     "--release",
     "--replicas",
     "--requestheader-client-ca-file",
+    "--reset-then-reuse-values",
     "--selector",
     "--server-side",
     "--set",
@@ -121,6 +132,7 @@ struct Known {
     flags: HashSet<String>,
     alerts: HashSet<String>,
     reasons: HashSet<String>,
+    keys: HashSet<String>,
 }
 
 impl Known {
@@ -138,6 +150,7 @@ impl Known {
                 .collect(),
             alerts: HashSet::new(),
             reasons: NOT_REASONS.iter().map(ToString::to_string).collect(),
+            keys: HashSet::new(),
         };
         for path in REFERENCE {
             for (_, line) in page(path)?.lines() {
@@ -153,9 +166,14 @@ impl Known {
         for (_, line) in page(REASONS)?.lines() {
             known.reasons.extend(first_cell(line).map(ToOwned::to_owned));
         }
-        for (_, line) in page(ALERTS)?.lines() {
-            let name = line.trim_start().strip_prefix("- alert: ");
-            known.alerts.extend(name.map(ToOwned::to_owned));
+        for (_, line) in page(LABELS)?.lines() {
+            known.keys.extend(first_cell(line).map(ToOwned::to_owned));
+        }
+        for alerts in ALERTS {
+            for (_, line) in page(alerts)?.lines() {
+                let name = line.trim_start().strip_prefix("- alert: ");
+                known.alerts.extend(name.map(ToOwned::to_owned));
+            }
         }
         Ok(known)
     }
@@ -165,6 +183,8 @@ impl Known {
         for line in page.lines() {
             let wrong = tokens(line.1).filter_map(|token| self.wrong(token));
             problems.extend(wrong.map(|wrong| problem(page, line, wrong)));
+            let unknown = keys(line.1).filter(|key| !self.keys.contains(key));
+            problems.extend(unknown.map(|key| problem(page, line, format!("{LABELS} has no {key}"))));
             if is_for_users(page) {
                 let unknown =
                     quoted(line.1).filter(|name| is_camel_case(name) && !self.reasons.contains(*name));
@@ -217,6 +237,14 @@ fn is_for_users(page: &Page) -> bool {
         && (page.path.starts_with("docs/") || page.path.ends_with("README.md"))
 }
 
+/// The labels, annotations and finalizers of helmops. What follows the group of an `apiVersion` is its version.
+fn keys(line: &str) -> impl Iterator<Item = String> {
+    line.split(KEY).skip(1).filter_map(|rest| {
+        let name = tokens(rest).next().filter(|name| rest.starts_with(name))?;
+        (name != "v1alpha1").then(|| format!("{KEY}{name}"))
+    })
+}
+
 /// What the first cell of a row has in backticks.
 fn first_cell(line: &str) -> Option<&str> {
     Some(line.strip_prefix("| `")?.split_once('`')?.0)
@@ -249,12 +277,15 @@ mod tests {
     fn what_does_not_exist_is_found() {
         let reference = "| `--workers` | x |\n| `helmops_polls_total` | counter |\n| `helmops_poll_lag_seconds` | histogram |\n";
         let text = "`--workers=3` --worker --dry-run\nhelmops_polls_total helmops_poll_lag_seconds_bucket helmops_* helmops_gone_total\n\
-                    HelmopsNoLeader HelmopsGone Helmops\n";
+                    HelmopsNoLeader HelmopsGone Helmops\n\
+                    helmops.fleet.cattle.io/v1alpha1 helmops.fleet.cattle.io/leave `helmops.fleet.cattle.io/gone=1` helmops.fleet.cattle.io/…\n";
         let [first, others @ ..] = REFERENCE;
         let mut pages = vec![
             Page::new(first, reference),
-            Page::new(ALERTS, "  - alert: HelmopsNoLeader\n"),
+            Page::new(ALERTS[0], "  - alert: HelmopsNoLeader\n"),
+            Page::new(ALERTS[1], "  - alert: HelmopsAgentSilent\n"),
             Page::new(REASONS, "| `ChartNotFound` | x |\n"),
+            Page::new(LABELS, "| `helmops.fleet.cattle.io/leave` | x |\n"),
             Page::new("docs/a.md", text),
             Page::new(
                 "docs/b.md",
@@ -269,6 +300,7 @@ mod tests {
                 "docs/a.md:1: there is no flag --worker",
                 "docs/a.md:2: there is no metric helmops_gone_total",
                 "docs/a.md:3: there is no alert HelmopsGone",
+                "docs/a.md:4: docs/reference/labels.md has no helmops.fleet.cattle.io/gone",
                 "docs/b.md:1: there is no reason ChartMissing",
             ]
         );

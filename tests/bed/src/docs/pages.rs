@@ -34,6 +34,23 @@ const CODE: [&str; 10] = [
     "webhook",
 ];
 
+/// What else has text: programs in other languages, the pages of `kubectl helmop ui`, scripts and workflows, READMEs of crates.
+const OTHERS: [&str; 10] = [
+    ".github",
+    "Makefile",
+    "agent/helm",
+    "cli/release",
+    "cli/src/ui/assets",
+    "image",
+    "shared",
+    "tests/lint",
+    "tests/tools",
+    "tests/truth",
+];
+
+/// Their extensions; scripts have none.
+const OTHER_EXTENSIONS: [&str; 7] = ["css", "go", "html", "js", "md", "yaml", "yml"];
+
 /// A file of text.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -77,17 +94,28 @@ impl Page {
 
 /// The pages that users read.
 pub fn read(root: &Path) -> Result<Vec<Page>> {
-    pages(root, &SOURCES, |extension| {
-        extension != "tpl" && extension != "rs"
+    pages(root, &SOURCES, |path| {
+        path.extension()
+            .is_some_and(|extension| extension != "tpl" && extension != "rs")
     })
 }
 
 /// The sources, tests included.
 pub fn sources(root: &Path) -> Result<Vec<Page>> {
-    pages(root, &CODE, |extension| extension == "rs")
+    pages(root, &CODE, |path| {
+        path.extension().is_some_and(|extension| extension == "rs")
+    })
 }
 
-fn pages(root: &Path, sources: &[&str], is_included: fn(&OsStr) -> bool) -> Result<Vec<Page>> {
+/// The other texts of the repository.
+pub fn others(root: &Path) -> Result<Vec<Page>> {
+    pages(root, &OTHERS, |path| {
+        let extension = path.extension().map(OsStr::to_str);
+        extension.is_none_or(|one| one.is_some_and(|one| OTHER_EXTENSIONS.contains(&one)))
+    })
+}
+
+fn pages(root: &Path, sources: &[&str], is_included: fn(&Path) -> bool) -> Result<Vec<Page>> {
     let mut files = Vec::new();
     for source in sources {
         collect(&root.join(source), is_included, &mut files)?;
@@ -96,13 +124,13 @@ fn pages(root: &Path, sources: &[&str], is_included: fn(&OsStr) -> bool) -> Resu
     files.into_iter().map(|file| page(root, &file)).collect()
 }
 
-fn collect(path: &Path, is_included: fn(&OsStr) -> bool, files: &mut Vec<PathBuf>) -> Result<()> {
+fn collect(path: &Path, is_included: fn(&Path) -> bool, files: &mut Vec<PathBuf>) -> Result<()> {
     if path.is_dir() {
         let entries = fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))?;
         for entry in entries {
             collect(&entry?.path(), is_included, files)?;
         }
-    } else if path.extension().is_some_and(is_included) {
+    } else if is_included(path) {
         files.push(path.to_owned());
     }
     Ok(())

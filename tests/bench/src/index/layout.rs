@@ -17,7 +17,7 @@ const ROLES: [&str; 5] = ["exporter", "gateway", "operator", "server", "worker"]
 const CHANGES: [&str; 4] = [
     "Honour the timeout that is set for the whole of a request",
     "Mount the configuration as a projected volume",
-    "A second port for probes, which never asks for a password",
+    "A second port for probes, which never needs a password",
     "Drop an annotation that no release of the ingress reads any more",
 ];
 

@@ -2,7 +2,7 @@
 //
 //	load-index [-runs N] FILE CHART
 //
-// It prints one line of JSON: what a run costs, the most memory that the process ever held (so ask for one run if that
+// It prints one line of JSON: what a run costs, the most memory that the process ever held (so request one run if that
 // matters), and, for a comparison with other readers, how many versions of CHART there are and which is the latest.
 package main
 

@@ -13,7 +13,7 @@ pub const MAX_LEN: usize = 64 * 1024;
 const DEFAULT_LIFETIME: Duration = Duration::from_mins(1);
 
 /// How long a token is kept at most. Some are valid for half a day; since a new one is requested every hour, a revoked
-/// permission takes effect within that time, and an absurd lifetime does not keep a token for ever.
+/// permission takes effect within that time, and an absurd lifetime does not keep a token forever.
 const MAX_LIFETIME: Duration = Duration::from_hours(1);
 
 /// A bearer token for a registry.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Envelope, Message, Subject};
 use crate::alert::Event;
 
-/// How long an alert fires without being sent again, so that none stays for ever. It is sent again each
+/// How long an alert fires without being sent again, so that none stays forever. It is sent again each
 /// [`REFRESH`](crate::alert::REFRESH).
 const FIRING: SignedDuration = SignedDuration::from_hours(2);
 
