@@ -230,7 +230,8 @@ impl Deployment<'_> {
             }
             Action::Unlock { revision } => context.records.unlock(release, revision).await?,
             Action::Uninstall | Action::Forget => {
-                remove::uninstall(context, release, history, remove::Options::default()).await?;
+                let account = &self.wanted.spec.options.service_account;
+                remove::uninstall(context, release, history, account, remove::Options::default()).await?;
             }
             Action::Install { .. } | Action::Upgrade { .. } | Action::TakeOver { .. } => {}
         }

@@ -115,7 +115,10 @@ async fn remove_release(
                 timeout: on_delete.timeout,
                 description: String::new(),
             };
-            uninstall(context, release, &history, options).await?;
+            let account = record
+                .as_ref()
+                .and_then(|record| record.chart_annotation(marks::SERVICE_ACCOUNT));
+            uninstall(context, release, &history, account.unwrap_or_default(), options).await?;
             if !is_complete {
                 removal.complete(deletes_namespace).await?;
             }
@@ -259,7 +262,8 @@ pub struct Options {
     pub description: String,
 }
 
-/// Uninstalls a release, as the account that installed it.
+/// Uninstalls a release as an account; empty for that of the agent. It is not the one that a record names: everyone who may write Secrets
+/// could choose it then.
 ///
 /// # Errors
 /// If Helm fails.
@@ -267,21 +271,13 @@ pub async fn uninstall(
     context: &Context,
     release: &ReleaseKey,
     history: &History,
+    account: &str,
     options: Options,
 ) -> Result<(), AgentError> {
-    let newest = history
-        .newest()
-        .filter(|newest| newest.origin.owner != Owner::Other);
-    let record = match newest {
-        Some(newest) => context.records.read(release, newest.number).await?,
-        None => None,
-    };
-    let Some(record) = record else {
+    let newest = history.newest();
+    if newest.is_none_or(|newest| newest.origin.owner == Owner::Other) {
         return Ok(());
-    };
-    let account = record
-        .chart_annotation(marks::SERVICE_ACCOUNT)
-        .unwrap_or_default();
+    }
     let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
     let request = Request {
         release: release.clone(),

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use helmops_bed::helm::Helm;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::wait::eventually;
-use helmops_release::record::Status;
+use helmops_release::{marks, record::Status};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -266,6 +266,40 @@ async fn the_objects_of_a_renamed_release_survive() {
         "{:?}",
         fixture.helm_runs()
     );
+}
+
+/// A ServiceAccount that may do everything in the namespace of the releases.
+async fn deployer(fixture: &Fixture) {
+    run(&fixture.system, &["create", "serviceaccount", "deployer"]).await;
+    let account = format!("--serviceaccount={}:deployer", fixture.system.name());
+    let binding = ["create", "rolebinding", "deployer", "--clusterrole=cluster-admin"];
+    fixture.kubectl(&[&binding[..], &[&account]].concat()).await;
+}
+
+/// Everyone who may write Secrets in the namespace of a release can write another account into its record.
+#[tokio::test]
+async fn a_deployment_uninstalls_as_the_account_of_the_bundledeployment() {
+    let fixture = Fixture::new("safety-forged").await;
+    deployer(&fixture).await;
+    let mut agent = fixture.start().await;
+    let release = fixture.name("web");
+    let spec = json!({ "options": { "serviceAccount": "deployer", "createNamespace": false } });
+    fixture.deploy("web", "1.0.0", &spec).await;
+    fixture.until_ready("web").await;
+    agent.process.kill().await.unwrap();
+    let (_, record) = fixture.record(&release, 1).await.unwrap();
+    let mut forged = record.with_status(Status::Uninstalling, "Deletion in progress".to_owned());
+    forged.chart["metadata"]["annotations"][marks::SERVICE_ACCOUNT] = json!("missing");
+    fixture.write_record(&forged).await;
+    let _agent = fixture.start().await;
+    eventually("the release to be installed again", SOON, async || {
+        let runs = fixture.helm_runs_of(&release);
+        ensure!(runs == ["install", "uninstall", "install"], "{runs:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    fixture.until_ready("web").await;
 }
 
 #[tokio::test]
