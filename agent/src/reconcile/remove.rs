@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use helmops_api::BundleDeployment;
 use helmops_release::{
     action::{self, Action},
-    gate::Held,
     history::{History, Owner},
     marks,
     names::ReleaseKey,
-    object::ObjectId,
     record::{OnDeletePolicy, Record},
     state::{ReleaseState, Wanted},
 };
@@ -19,8 +16,7 @@ use crate::{
     error::AgentError,
     events::Done,
     helm::request::{self, Request, Uninstall},
-    inputs, live,
-    monitor::{Installed, MonitorError},
+    inputs,
     upstream::Deleted,
 };
 
@@ -183,70 +179,8 @@ fn deletes_namespace(record: &Record) -> bool {
     record.chart_annotation(marks::DELETE_NAMESPACE) == Some("true")
 }
 
-fn keeps_objects(record: &Record) -> bool {
+pub(super) fn keeps_objects(record: &Record) -> bool {
     record.chart_annotation(marks::KEEP_RESOURCES) == Some("true")
-}
-
-/// Removes the releases that a BundleDeployment had under other names, once the present one is deployed.
-///
-/// The caller holds the lock of the BundleDeployment. Objects that the present release has as well stay: it took them over. The others
-/// are deleted, without hooks: a release that still runs under another name is not to be shut down.
-///
-/// # Errors
-/// If something cannot be read or deleted.
-pub async fn remove_renamed(
-    context: &Context,
-    deployment: &BundleDeployment,
-    releases: &[ReleaseKey],
-) -> Result<(), AgentError> {
-    let name = deployment.metadata.name.as_deref().unwrap_or_default();
-    let present = ReleaseKey::of(name, &deployment.spec.options);
-    if releases.iter().all(|release| *release == present) || Held::of(&deployment.spec).is_some() {
-        return Ok(());
-    }
-    let history = context.records.current_history(&present).await?;
-    let Some(deployed) = history
-        .deployed()
-        .filter(|deployed| Some(deployed.number) == history.newest().map(|newest| newest.number))
-    else {
-        return Ok(());
-    };
-    let kept = Installed::read(&context.records, &context.kinds, &present, deployed.number, None);
-    let kept = kept.await.map_err(MonitorError::from)?;
-    for release in releases.iter().filter(|release| **release != present) {
-        let history = context.records.current_history(release).await?;
-        let Some(newest) = history.newest() else {
-            continue;
-        };
-        tracing::info!(%release, %present, "removing the release that was renamed");
-        let old = Installed::read(&context.records, &context.kinds, release, newest.number, None);
-        let old = old.await.map_err(MonitorError::from)?;
-        prune(context, name, &old, &kept).await?;
-        context.records.delete_all(release, &history).await?;
-    }
-    Ok(())
-}
-
-/// Deletes the objects of a revision that another one does not have, as far as they belong to the BundleDeployment.
-async fn prune(
-    context: &Context,
-    deployment: &str,
-    old: &Installed,
-    kept: &Installed,
-) -> Result<(), AgentError> {
-    let set = context.set_of(deployment);
-    let is_kept = |id: &ObjectId| {
-        kept.desired.iter().any(|kept| {
-            (kept.id.group(), &kept.id.kind, &kept.id.namespace, &kept.id.name)
-                == (id.group(), &id.kind, &id.namespace, &id.name)
-        })
-    };
-    for object in old.desired.iter().rev().filter(|object| !is_kept(&object.id)) {
-        if let Some(kind) = &object.kind {
-            live::delete(&context.downstream, kind, &object.id, &set).await?;
-        }
-    }
-    Ok(())
 }
 
 /// How a release is uninstalled.
