@@ -54,10 +54,14 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
     for (name, releases) in &owned {
         if let Some(deployment) = context.deployments.get(&context.key(name))
             && let Some(deployment) = deployment.valid()
+            && reconcile::is_renamed(deployment, releases)
         {
             let release = context.releases.of(name);
-            let _locked = release.lock().await;
-            reconcile::remove_renamed(context, deployment, releases).await?;
+            // While it is being deployed, which may take long: that removes them too, or the next pass does.
+            let Ok(_locked) = release.try_lock() else {
+                continue;
+            };
+            reconcile::remove_renamed(context, deployment, releases).await;
         }
     }
     Ok(())
