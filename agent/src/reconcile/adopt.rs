@@ -59,6 +59,7 @@ impl Deployment<'_> {
             tracing::info!(%release, revision, %obstacle, "upgrading to take over the release");
             return Ok(false);
         }
+        self.remember().await?;
         let is_adopted = context.records.adopt(release, revision, &origin).await?;
         if is_adopted {
             tracing::info!(%release, revision, "took over the release as it is");

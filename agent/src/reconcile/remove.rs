@@ -1,6 +1,9 @@
 //! Removes what a deleted BundleDeployment has installed.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use helmops_release::{
     action::{self, Action},
@@ -17,6 +20,7 @@ use crate::{
     events::Done,
     helm::request::{self, Request, Uninstall},
     inputs,
+    owned::OwnedRelease,
     upstream::Deleted,
 };
 
@@ -39,21 +43,45 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
         Deleted::NotYet(wait) => return Err(AgentError::Postponed(wait)),
         Deleted::Yes => {}
     }
-    let mut keeps_copies = false;
-    for release in context.records.of_deployment(deployment).await? {
-        let removed = remove_release(context, deployment, &release).await;
-        let end = removed.inspect_err(|error| context.reports.failed(deployment, "", &release, error))?;
-        keeps_copies |= end == End::Kept;
-    }
+    let all = context.owned.all().await?;
+    let owned = all.of_deployment(deployment);
+    let ends = remove_releases(context, deployment, owned).await?;
     // They may be there without a release: the first deployment needed something else that was missing.
-    if !keeps_copies {
+    if ends.values().all(|end| *end == End::Removed) {
         inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
+    }
+    let owned = owned.iter().map(|owned| &owned.release);
+    let gone = owned.filter(|release| ends.get(release) != Some(&End::Stays));
+    let gone: Vec<_> = gone.cloned().collect();
+    if !gone.is_empty() {
+        context.owned.forget(deployment, gone).await?;
     }
     known.installed = None;
     context.live.set_kinds(deployment, []);
     context.releases.forget(deployment);
-    context.reports.forget(deployment);
+    if ends.values().all(|end| *end != End::Refused) {
+        context.reports.forget(deployment);
+    }
     Ok(())
+}
+
+/// Removes the releases that are those of a BundleDeployment, as records or the ConfigMap of the agent say.
+async fn remove_releases(
+    context: &Context,
+    deployment: &str,
+    owned: &[OwnedRelease],
+) -> Result<BTreeMap<ReleaseKey, End>, AgentError> {
+    // The cache of the records may be behind, and what is forgotten is never removed.
+    let mut releases = BTreeSet::from_iter(context.records.of_deployment(deployment).await?);
+    releases.extend(owned.iter().map(|owned| owned.release.clone()));
+    let mut ends = BTreeMap::new();
+    for release in releases {
+        let owned = owned.iter().find(|owned| owned.release == release);
+        let removed = remove_release(context, deployment, &release, owned).await;
+        let end = removed.inspect_err(|error| context.reports.failed(deployment, "", &release, error))?;
+        ends.insert(release, end);
+    }
+    Ok(ends)
 }
 
 /// What has become of a release.
@@ -63,6 +91,10 @@ enum End {
     Removed,
     /// Its objects are kept, and so are the copies of Secrets and ConfigMaps that they may use.
     Kept,
+    /// It stays as it is, with its records.
+    Stays,
+    /// This agent has not deployed it: only its record says that it belongs to the BundleDeployment.
+    Refused,
 }
 
 /// Removes a release. Its records are deleted last, so that an agent that was interrupted finds it again.
@@ -70,6 +102,7 @@ async fn remove_release(
     context: &Context,
     deployment: &str,
     release: &ReleaseKey,
+    owned: Option<&OwnedRelease>,
 ) -> Result<End, AgentError> {
     // What the cache shows may be older than what was wanted last.
     let (history, on_delete) = context.records.current_end(release).await?;
@@ -86,8 +119,11 @@ async fn remove_release(
     let on_delete = on_delete.unwrap_or_default();
     if on_delete.policy == OnDeletePolicy::Keep {
         tracing::debug!(%release, "the release is kept");
-        return Ok(End::Kept);
+        return Ok(End::Stays);
     }
+    let Some(owned) = owned else {
+        return Ok(refuse(context, deployment, release, &state));
+    };
     let removal = Removal {
         context,
         deployment,
@@ -111,10 +147,7 @@ async fn remove_release(
                 timeout: on_delete.timeout,
                 description: String::new(),
             };
-            let account = record
-                .as_ref()
-                .and_then(|record| record.chart_annotation(marks::SERVICE_ACCOUNT));
-            uninstall(context, release, &history, account.unwrap_or_default(), options).await?;
+            uninstall(context, release, &history, &owned.service_account, options).await?;
             if !is_complete {
                 removal.complete(deletes_namespace).await?;
             }
@@ -145,6 +178,31 @@ async fn remove_release(
         | Action::Upgrade { .. }
         | Action::TakeOver { .. } => Ok(End::Removed),
     }
+}
+
+/// Reports a release that this agent has not deployed. One without objects is left silently.
+fn refuse(context: &Context, deployment: &str, release: &ReleaseKey, state: &ReleaseState) -> End {
+    if !has_objects(state) {
+        return End::Removed;
+    }
+    let error = AgentError::NotOwned {
+        release: release.clone(),
+        deployment: deployment.to_owned(),
+        agent_namespace: context.namespace.clone(),
+    };
+    tracing::warn!("{error}");
+    context.reports.failed(deployment, "", release, &error);
+    End::Refused
+}
+
+const fn has_objects(state: &ReleaseState) -> bool {
+    !matches!(
+        state,
+        ReleaseState::Absent
+            | ReleaseState::Uninstalled
+            | ReleaseState::Foreign(_)
+            | ReleaseState::Unmanaged { .. }
+    )
 }
 
 /// What is left of a release that is uninstalled.
@@ -227,4 +285,33 @@ pub async fn uninstall(
     let run = context.helm.run(request, kubeconfig, &context.stop).await;
     run.map_err(AgentError::from)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_release::{
+        record::Status,
+        state::{ForeignOwner, Pending},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_release_that_this_agent_has_not_deployed_is_reported_if_it_has_objects() {
+        let pending = Pending {
+            revision: 1,
+            status: Status::PendingInstall,
+        };
+        for (state, expected) in [
+            (ReleaseState::Outdated { revision: 1 }, true),
+            (ReleaseState::Uninstalling, true),
+            (ReleaseState::Busy(pending), true),
+            (ReleaseState::Uninstalled, false),
+            (ReleaseState::Absent, false),
+            (ReleaseState::Unmanaged { revision: 1 }, false),
+            (ReleaseState::Foreign(ForeignOwner::Unmanaged), false),
+        ] {
+            assert_eq!(has_objects(&state), expected, "{state:?}");
+        }
+    }
 }

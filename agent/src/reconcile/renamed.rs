@@ -142,6 +142,7 @@ async fn remove(
     } else {
         context.records.delete_all(release, &history).await?;
     }
+    context.owned.forget(deployment, [release.clone()]).await?;
     Ok(())
 }
 

@@ -77,6 +77,7 @@ impl Deployment<'_> {
             skips_crds: crds.is_some(),
             ..deploy
         };
+        self.remember().await?;
         if matches!(run, Run::Install { .. }) {
             context.guard.remember_version().await?;
         }

@@ -420,6 +420,46 @@ async fn a_deployment_uninstalls_as_the_account_of_the_bundledeployment() {
     fixture.until_ready("web").await;
 }
 
+/// Everyone who may write Secrets in one namespace can write a record there. Its hooks would run with the permissions of the agent.
+#[tokio::test]
+async fn a_forged_record_of_a_bundledeployment_that_never_existed_is_not_uninstalled() {
+    let fixture = Fixture::new("safety-ghost").await;
+    let flags = ["--leader-elect=false", "--collection-interval=1s"];
+    let agent = fixture.start_with("agent", &flags).await.unwrap();
+    let release = fixture.name("web");
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    let (_, mut forged) = fixture.record(&release, 1).await.unwrap();
+    forged.name = fixture.name("forged");
+    let (ghost, annotations) = (
+        fixture.name("ghost"),
+        &mut forged.chart["metadata"]["annotations"],
+    );
+    annotations[marks::BUNDLE_ID] = json!(ghost);
+    fixture.write_record(&forged).await;
+    until_logged(&agent, "is not uninstalled").await;
+    let expected = format!("was made for BundleDeployment {ghost}, which does not exist");
+    eventually("an Event", SOON, async || {
+        let events = fixture.events().await;
+        let is_reported =
+            |(reason, note): &(String, String)| reason == "ForeignRelease" && note.contains(&expected);
+        ensure!(events.iter().any(is_reported), "there are {events:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    // Its own release is uninstalled, although a forged record names the same BundleDeployment.
+    forged.chart["metadata"]["annotations"][marks::BUNDLE_ID] = json!(release);
+    fixture.write_record(&forged).await;
+    fixture.delete("web").await;
+    fixture.until_none(&format!("configmap/{release}-config")).await;
+    fixture.barrier().await;
+    assert_eq!(fixture.helm_runs_of(&forged.name), Vec::<String>::new());
+    assert!(fixture.record(&forged.name, 1).await.is_some());
+    let known = until(&fixture.system, "configmap/helmops-agent-releases", |_| Ok(())).await;
+    assert!(known["data"].get(&release).is_none(), "{known}");
+}
+
 #[tokio::test]
 async fn nothing_is_uninstalled_because_of_a_namespace_that_was_created_again() {
     let fixture = Fixture::new("safety-recreated").await;
