@@ -2,11 +2,18 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use helmops_api::BundleDeploymentOptions;
 use helmops_process::exit::with_causes;
+use helmops_release::names::ReleaseKey;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::{context::Context, error::AgentError, reconcile};
+use crate::{
+    context::Context,
+    error::AgentError,
+    owned::{Entries, OwnedRelease},
+    reconcile,
+};
 
 /// After a pass that failed.
 const RETRY: Duration = Duration::from_mins(1);
@@ -45,7 +52,17 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
     if owned.is_empty() || owned.keys().any(|name| exists(name)) {
         context.guard.remember().await?;
     }
-    let missing: BTreeSet<&String> = owned.keys().filter(|name| !exists(name)).collect();
+    let remembered = context.owned.all().await?;
+    let news = owned.iter().filter_map(|(name, releases)| {
+        let deployment = context.deployments.get(&context.key(name))?;
+        news(&remembered, name, &deployment.valid()?.spec.options, releases)
+    });
+    let news: Vec<_> = news.collect();
+    if !news.is_empty() {
+        context.owned.remember(news).await?;
+    }
+    let all = owned.keys().chain(remembered.names());
+    let missing: BTreeSet<&String> = all.filter(|name| !exists(name)).collect();
     for name in missing {
         if orphans.send(name.clone()).await.is_err() {
             return Ok(());
@@ -54,11 +71,66 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
     for (name, releases) in &owned {
         if let Some(deployment) = context.deployments.get(&context.key(name))
             && let Some(deployment) = deployment.valid()
+            && reconcile::is_renamed(deployment, releases)
         {
             let release = context.releases.of(name);
-            let _locked = release.lock().await;
-            reconcile::remove_renamed(context, deployment, releases).await?;
+            // While it is being deployed, which may take long: that removes them too, or the next pass does.
+            let Ok(_locked) = release.try_lock() else {
+                continue;
+            };
+            reconcile::remove_renamed(context, deployment, releases).await;
         }
     }
     Ok(())
+}
+
+/// The release of a BundleDeployment that is not remembered, such as one of Fleet's agent. Only the BundleDeployment itself says what its
+/// release and its account are: records name neither of them reliably.
+fn news(
+    remembered: &Entries,
+    name: &str,
+    options: &BundleDeploymentOptions,
+    releases: &[ReleaseKey],
+) -> Option<(String, OwnedRelease)> {
+    let release = ReleaseKey::of(name, options);
+    let is_news = releases.contains(&release) && remembered.get(name, &release).is_none();
+    let service_account = options.service_account.clone();
+    is_news.then(|| {
+        let owned = OwnedRelease {
+            release,
+            service_account,
+        };
+        (name.to_owned(), owned)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn only_the_present_release_of_a_bundledeployment_is_remembered_and_once() {
+        let release = |name: &str| ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        };
+        let options = BundleDeploymentOptions {
+            default_namespace: "shop".to_owned(),
+            service_account: "deployer".to_owned(),
+            ..BundleDeploymentOptions::default()
+        };
+        let none = Entries::default();
+        let found = news(&none, "web", &options, &[release("other"), release("web")]).unwrap();
+        assert_eq!(found.0, "web");
+        assert_eq!(found.1.release, release("web"));
+        assert_eq!(found.1.service_account, "deployer");
+        // A record alone makes no release one of the BundleDeployment.
+        assert_eq!(news(&none, "web", &options, &[release("other")]), None);
+        let data = [("web".to_owned(), r#"[{"release":"shop/web"}]"#.to_owned())];
+        let known = Entries::of(&BTreeMap::from(data));
+        // An attempt changes the account.
+        assert_eq!(news(&known, "web", &options, &[release("web")]), None);
+    }
 }

@@ -22,6 +22,7 @@ use crate::{
     live::{Kinds, LiveObjects},
     metrics::Metrics,
     monitor::Installed,
+    owned::OwnedReleases,
     reconcile::Watched,
     records::Records,
     reports::Reports,
@@ -65,6 +66,8 @@ pub struct Context {
     pub live: LiveObjects,
     /// Knows whether a BundleDeployment was deleted.
     pub guard: NamespaceGuard,
+    /// The releases that this agent has deployed: only these are uninstalled.
+    pub owned: OwnedReleases,
     /// The charts.
     pub charts: Charts,
     /// Helm.

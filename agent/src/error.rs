@@ -22,6 +22,7 @@ use crate::{
     helm::outcome::{self, Failure, FailureReason},
     live::KindError,
     monitor::{InstalledError, MonitorError},
+    owned::OWNED,
     reconcile::Deployed,
     records::RecordStoreError,
     release_tests::TestError,
@@ -68,6 +69,21 @@ pub enum AgentError {
         release: ReleaseKey,
         /// Its owner.
         owner: ForeignOwner,
+    },
+    /// The BundleDeployment of the release does not exist, and this agent has not deployed it.
+    #[error(
+        "release {release} was made for BundleDeployment {deployment}, which does not exist, and is not among those that this agent has \
+         deployed (ConfigMap {agent_namespace}/{OWNED}): it is not uninstalled; if nothing needs it, run: helm uninstall {} \
+         --namespace {}",
+        release.name, release.namespace
+    )]
+    NotOwned {
+        /// The release.
+        release: ReleaseKey,
+        /// The BundleDeployment that its record names.
+        deployment: String,
+        /// The namespace of the agent.
+        agent_namespace: String,
     },
     /// The release is deployed, but its namespace may not be changed.
     #[error("{error}")]
@@ -248,7 +264,7 @@ impl ClassifiedError for AgentError {
             Self::Helm(failure) => classified(Reason::HelmFailed, class_of(failure.class())),
             Self::NotReady(_) => classified(Reason::HelmFailed, Class::Absent),
             Self::Busy { .. } => classified(Reason::ReleaseBusy, Class::Absent),
-            Self::Foreign { .. } => classified(Reason::ForeignRelease, Class::Absent),
+            Self::Foreign { .. } | Self::NotOwned { .. } => classified(Reason::ForeignRelease, Class::Absent),
             Self::NamespaceForbidden { .. } | Self::Client(_) => classified(Reason::APIError, Class::Absent),
             Self::Kind(KindError::Unknown { .. }) => classified(Reason::MonitorFailed, Class::Absent),
             Self::Monitor(error) => monitor_class(error),

@@ -22,6 +22,7 @@ mod inputs;
 mod live;
 mod metrics;
 mod monitor;
+mod owned;
 pub mod post_render;
 mod reconcile;
 pub mod records;

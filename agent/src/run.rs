@@ -28,6 +28,7 @@ use crate::{
     helm::{Ends, Helm, HelmMetrics, workspace::Workspaces},
     live::{Kinds, LiveObjects},
     metrics::{DriftMetrics, Metrics},
+    owned::OwnedReleases,
     records::Records,
     reports::Reports,
     rules::SetRules,
@@ -197,6 +198,7 @@ fn context(
             downstream.clone(),
             &args.namespace,
         ),
+        owned: OwnedReleases::new(downstream.clone(), &args.namespace),
         records: Records::new(downstream.clone(), &args.namespace),
         kinds: Kinds::new(downstream.clone()),
         live: LiveObjects::new(

@@ -1,14 +1,42 @@
-//! Deletes a live object that belongs to a release.
+//! Reads the metadata of a live object, and deletes one that belongs to a release.
 
 use helmops_release::{marks, names::SetId, object::ObjectId};
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, Preconditions},
-    core::DynamicObject,
+    core::{DynamicObject, PartialObjectMeta},
 };
 
 use super::kinds::ResourceKind;
+
+/// The metadata of a live object; `None` if it does not exist.
+///
+/// # Errors
+/// If it cannot be read.
+pub async fn metadata(
+    client: &Client,
+    kind: &ResourceKind,
+    id: &ObjectId,
+) -> Result<Option<Metadata>, CallError> {
+    metadata_of(&api(client, kind, id), id).await
+}
+
+/// The metadata of an object of any kind.
+pub type Metadata = PartialObjectMeta<DynamicObject>;
+
+fn api(client: &Client, kind: &ResourceKind, id: &ObjectId) -> Api<DynamicObject> {
+    if kind.is_namespaced {
+        Api::namespaced_with(client.clone(), &id.namespace, &kind.resource)
+    } else {
+        Api::all_with(client.clone(), &kind.resource)
+    }
+}
+
+async fn metadata_of(api: &Api<DynamicObject>, id: &ObjectId) -> Result<Option<Metadata>, CallError> {
+    let found = bounded(api.get_metadata_opt(&id.name)).await;
+    found.map_err(CallError::of("read", id))
+}
 
 /// Deletes an object if it has the identity of a release, and nothing says that it is to be kept. Its dependents are deleted too.
 ///
@@ -20,13 +48,8 @@ pub async fn delete(
     id: &ObjectId,
     set: &SetId,
 ) -> Result<(), CallError> {
-    let api: Api<DynamicObject> = if kind.is_namespaced {
-        Api::namespaced_with(client.clone(), &id.namespace, &kind.resource)
-    } else {
-        Api::all_with(client.clone(), &kind.resource)
-    };
-    let found = bounded(api.get_metadata_opt(&id.name)).await;
-    let Some(found) = found.map_err(CallError::of("read", id))? else {
+    let api = api(client, kind, id);
+    let Some(found) = metadata_of(&api, id).await? else {
         return Ok(());
     };
     let annotation = |key| found.annotations().get(key).map(String::as_str);

@@ -13,7 +13,7 @@ mod observed;
 mod streams;
 
 pub use self::{
-    delete::delete,
+    delete::{delete, metadata},
     kinds::{KindError, Kinds, ResourceKind},
     observed::{Observed, Rules, RulesOf, content, whole},
     streams::{LiveObjects, NotSynced},

@@ -1,7 +1,7 @@
 //! Finds the drift of a release. Objects that have not changed since their last comparison are not compared again.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -121,7 +121,8 @@ impl Monitor<'_> {
             };
             let live = bounded(self.api(kind, &object.id).get_opt(&object.id.name)).await;
             let live = live.map_err(CallError::of("read", &object.id))?;
-            let live = live.filter(|live| is_of_release(live.annotations(), &installed.id.release));
+            // One that has the label too is one of a later revision, and in the watch.
+            let live = live.filter(|live| installed.id.release.has_made(live.annotations()));
             found.extend(live.and_then(|live| self.live.observed(&self.set.hash(), live)));
         }
         Ok(found)
@@ -334,12 +335,6 @@ impl Monitor<'_> {
             ignored: drift.map(|drift| drift.ignore.clone()).unwrap_or_default(),
         }
     }
-}
-
-/// Whether Helm has made an object for a release. An object that has the label too is one of a later revision, and in the watch.
-fn is_of_release(annotations: &BTreeMap<String, String>, release: &ReleaseKey) -> bool {
-    let is = |key, value: &str| annotations.get(key).is_some_and(|found| found == value);
-    is("meta.helm.sh/release-name", &release.name) && is("meta.helm.sh/release-namespace", &release.namespace)
 }
 
 pub(super) fn rules(exceptions: &Exceptions) -> DriftRules {

@@ -44,47 +44,56 @@ impl Deployment<'_> {
             cause: Cause::Change,
             number: 1,
         };
-        let Prepared {
-            identity,
-            deploy,
-            chart,
-            settings,
-            ..
-        } = self.prepare(attempt).await?;
-        let (origin, post_render) = (deploy.origin.clone(), deploy.post_render.clone());
-        let request = Request {
-            release: release.clone(),
-            identity,
-            action: Action::Render(Render {
-                deploy,
-                is_upgrade: revision > 1,
-            }),
-            hook_timeout: settings.hook_timeout,
-        };
-        let rendered = context
-            .helm
-            .run(request, context.kubeconfig()?, &context.stop)
-            .await;
-        drop(chart);
-        let rendered = match rendered {
-            Ok(success) => success.printed,
-            Err(failure) if failure.reason == FailureReason::Stopped => {
-                return Err(AgentError::from(failure));
-            }
-            // An upgrade fails too, and reports it.
-            Err(failure) => {
-                tracing::info!(%release, %failure, "the chart cannot be rendered");
-                return Ok(false);
-            }
+        let prepared = self.prepare(attempt).await?;
+        let (origin, post_render) = (
+            prepared.deploy.origin.clone(),
+            prepared.deploy.post_render.clone(),
+        );
+        let rendered = self.rendered(&prepared, revision > 1).await?;
+        drop(prepared);
+        // An upgrade fails too, and reports it.
+        let Some(rendered) = rendered else {
+            return Ok(false);
         };
         if let Err(obstacle) = adoption::check(&record, &rendered, &post_render) {
             tracing::info!(%release, revision, %obstacle, "upgrading to take over the release");
             return Ok(false);
         }
+        self.remember().await?;
         let is_adopted = context.records.adopt(release, revision, &origin).await?;
         if is_adopted {
             tracing::info!(%release, revision, "took over the release as it is");
         }
         Ok(is_adopted)
+    }
+
+    /// The objects and hooks of the chart before the post-renderer; `None` if it cannot be rendered.
+    ///
+    /// # Errors
+    /// If the agent stops.
+    pub(super) async fn rendered(
+        &self,
+        prepared: &Prepared,
+        is_upgrade: bool,
+    ) -> Result<Option<String>, AgentError> {
+        let context = self.context;
+        let request = Request {
+            release: self.release.clone(),
+            identity: prepared.identity.clone(),
+            action: Action::Render(Render {
+                deploy: prepared.deploy.clone(),
+                is_upgrade,
+            }),
+            hook_timeout: prepared.settings.hook_timeout,
+        };
+        let kubeconfig = context.kubeconfig()?;
+        match context.helm.run(request, kubeconfig, &context.stop).await {
+            Ok(success) => Ok(Some(success.printed)),
+            Err(failure) if failure.reason == FailureReason::Stopped => Err(AgentError::from(failure)),
+            Err(failure) => {
+                tracing::info!(release = %self.release, %failure, "the chart cannot be rendered");
+                Ok(None)
+            }
+        }
     }
 }

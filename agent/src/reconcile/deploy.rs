@@ -12,7 +12,7 @@ use helmops_release::{
     action::Action,
     dependencies,
     history::{FailedAttempt, History},
-    lifecycle::{self, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
+    lifecycle::{self, Policy, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
     names::ReleaseKey,
     record::{Acceptance, Attempt, Cause, Failure, Status},
     state::{Applied, ReleaseState, Wanted},
@@ -131,7 +131,8 @@ impl Deployment<'_> {
         Ok(())
     }
 
-    /// Records that a revision was ready and passed its tests: one write for each revision that was awaited.
+    /// Records that a revision was ready and passed its tests: one write for each revision that was awaited. What it has replaced under
+    /// another name is removed then.
     ///
     /// # Errors
     /// If its record cannot be changed.
@@ -142,11 +143,14 @@ impl Deployment<'_> {
         let records = &self.context.records;
         records.accept(&self.release, deployed.id.number).await?;
         watched.is_accepted = true;
+        let releases = records.of_deployment(name(self.wanted)).await?;
+        super::remove_renamed(self.context, self.wanted, &releases).await;
         Ok(())
     }
 
     async fn take_steps(&self, copies: bool, mut failures: Failures) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
+        let policy = self.policy_beside_others().await?;
         let mut is_requested = true;
         let mut last = None;
         let mut is_adopted = false;
@@ -159,13 +163,14 @@ impl Deployment<'_> {
                 Requested::default()
             };
             let copies = copies || self.has_undeployed_copies(&history);
-            let mut step = self.next(&history, requested, failures);
+            let mut step = self.next(&policy, &history, requested, failures);
             if copies && last.is_none() && !is_adopted && step == Step::Act(Action::None) {
                 step = Step::Act(Action::Upgrade { discard: None });
             }
             if failures == Failures::New && is_attempt(&step) {
                 // Only the backoff of the reconciliation delays it.
-                return Err(last.unwrap_or_else(|| self.failure(&history)));
+                let error = last.unwrap_or_else(|| self.failure(&history));
+                return Err(self.with_remedy(&policy, &history, error));
             }
             let run = match step {
                 Step::Act(Action::Install { replaces }) => Run::Install { replaces },
@@ -230,7 +235,8 @@ impl Deployment<'_> {
             }
             Action::Unlock { revision } => context.records.unlock(release, revision).await?,
             Action::Uninstall | Action::Forget => {
-                remove::uninstall(context, release, history, remove::Options::default()).await?;
+                let account = &self.wanted.spec.options.service_account;
+                remove::uninstall(context, release, history, account, remove::Options::default()).await?;
             }
             Action::Install { .. } | Action::Upgrade { .. } | Action::TakeOver { .. } => {}
         }
@@ -280,11 +286,17 @@ impl Deployment<'_> {
         })
     }
 
-    fn next<'h>(&'h self, history: &'h History, requested: Requested, failures: Failures) -> Step<'h> {
+    fn next<'h>(
+        &'h self,
+        policy: &'h Policy,
+        history: &'h History,
+        requested: Requested,
+        failures: Failures,
+    ) -> Step<'h> {
         lifecycle::next(Situation {
             state: self.state(history),
             history,
-            policy: &self.policy,
+            policy,
             deployment_id: &self.wanted.spec.deployment_id,
             requested,
             is_reported: failures == Failures::Reported,

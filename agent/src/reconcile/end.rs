@@ -3,7 +3,7 @@
 use helmops_release::{history::Owner, record::OnDelete};
 
 use super::deployment::{Deployment, name};
-use crate::error::AgentError;
+use crate::{error::AgentError, owned::OwnedRelease};
 
 impl Deployment<'_> {
     /// Reports that the release is suspended, or that it is no longer.
@@ -12,6 +12,19 @@ impl Deployment<'_> {
         let was = status.is_some_and(|lifecycle| lifecycle.suspended);
         let reports = &self.context.reports;
         reports.suspended(name(self.wanted), &self.release, is_suspended, was);
+    }
+
+    /// Remembers the release with the account that deploys it: only what is remembered is uninstalled when the BundleDeployment is gone.
+    ///
+    /// # Errors
+    /// If it cannot be remembered.
+    pub(super) async fn remember(&self) -> Result<(), AgentError> {
+        let owned = OwnedRelease {
+            release: self.release.clone(),
+            service_account: self.wanted.spec.options.service_account.clone(),
+        };
+        let owned = (name(self.wanted).to_owned(), owned);
+        Ok(self.context.owned.remember([owned]).await?)
     }
 
     /// Sets the label on the newest record, if it differs.

@@ -20,6 +20,7 @@ mod namespace;
 mod progress;
 mod remediate;
 mod remove;
+mod renamed;
 mod run;
 mod status;
 mod test;
@@ -47,7 +48,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use tracing::{Span, field::Empty};
 
-pub use self::{deployed::Deployed, remove::remove_renamed, wait::Watched};
+pub use self::{
+    deployed::Deployed,
+    renamed::{is_renamed, remove_renamed},
+    wait::Watched,
+};
 use self::{deployment::Deployment, test::Tests, wait::Wait};
 use crate::{
     context::{Context, Key, Known},

@@ -73,7 +73,8 @@ impl Deployment<'_> {
             skips_hooks: self.policy.on_delete.disable_hooks,
             timeout: self.policy.on_delete.timeout,
         };
-        remove::uninstall(context, release, history, options).await?;
+        let account = &self.wanted.spec.options.service_account;
+        remove::uninstall(context, release, history, account, options).await?;
         let what = format!("revision {revision} failed and was uninstalled: {cause}");
         context.reports.remediated(Remediation::Uninstall, release, &what);
         Ok(())

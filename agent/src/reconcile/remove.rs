@@ -1,15 +1,15 @@
 //! Removes what a deleted BundleDeployment has installed.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use helmops_api::BundleDeployment;
 use helmops_release::{
     action::{self, Action},
-    gate::Held,
     history::{History, Owner},
     marks,
     names::ReleaseKey,
-    object::ObjectId,
     record::{OnDeletePolicy, Record},
     state::{ReleaseState, Wanted},
 };
@@ -19,8 +19,8 @@ use crate::{
     error::AgentError,
     events::Done,
     helm::request::{self, Request, Uninstall},
-    inputs, live,
-    monitor::{Installed, MonitorError},
+    inputs,
+    owned::OwnedRelease,
     upstream::Deleted,
 };
 
@@ -43,21 +43,45 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
         Deleted::NotYet(wait) => return Err(AgentError::Postponed(wait)),
         Deleted::Yes => {}
     }
-    let mut keeps_copies = false;
-    for release in context.records.of_deployment(deployment).await? {
-        let removed = remove_release(context, deployment, &release).await;
-        let end = removed.inspect_err(|error| context.reports.failed(deployment, "", &release, error))?;
-        keeps_copies |= end == End::Kept;
-    }
+    let all = context.owned.all().await?;
+    let owned = all.of_deployment(deployment);
+    let ends = remove_releases(context, deployment, owned).await?;
     // They may be there without a release: the first deployment needed something else that was missing.
-    if !keeps_copies {
+    if ends.values().all(|end| *end == End::Removed) {
         inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
+    }
+    let owned = owned.iter().map(|owned| &owned.release);
+    let gone = owned.filter(|release| ends.get(release) != Some(&End::Stays));
+    let gone: Vec<_> = gone.cloned().collect();
+    if !gone.is_empty() {
+        context.owned.forget(deployment, gone).await?;
     }
     known.installed = None;
     context.live.set_kinds(deployment, []);
     context.releases.forget(deployment);
-    context.reports.forget(deployment);
+    if ends.values().all(|end| *end != End::Refused) {
+        context.reports.forget(deployment);
+    }
     Ok(())
+}
+
+/// Removes the releases that are those of a BundleDeployment, as records or the ConfigMap of the agent say.
+async fn remove_releases(
+    context: &Context,
+    deployment: &str,
+    owned: &[OwnedRelease],
+) -> Result<BTreeMap<ReleaseKey, End>, AgentError> {
+    // The cache of the records may be behind, and what is forgotten is never removed.
+    let mut releases = BTreeSet::from_iter(context.records.of_deployment(deployment).await?);
+    releases.extend(owned.iter().map(|owned| owned.release.clone()));
+    let mut ends = BTreeMap::new();
+    for release in releases {
+        let owned = owned.iter().find(|owned| owned.release == release);
+        let removed = remove_release(context, deployment, &release, owned).await;
+        let end = removed.inspect_err(|error| context.reports.failed(deployment, "", &release, error))?;
+        ends.insert(release, end);
+    }
+    Ok(ends)
 }
 
 /// What has become of a release.
@@ -67,6 +91,10 @@ enum End {
     Removed,
     /// Its objects are kept, and so are the copies of Secrets and ConfigMaps that they may use.
     Kept,
+    /// It stays as it is, with its records.
+    Stays,
+    /// This agent has not deployed it: only its record says that it belongs to the BundleDeployment.
+    Refused,
 }
 
 /// Removes a release. Its records are deleted last, so that an agent that was interrupted finds it again.
@@ -74,6 +102,7 @@ async fn remove_release(
     context: &Context,
     deployment: &str,
     release: &ReleaseKey,
+    owned: Option<&OwnedRelease>,
 ) -> Result<End, AgentError> {
     // What the cache shows may be older than what was wanted last.
     let (history, on_delete) = context.records.current_end(release).await?;
@@ -90,8 +119,11 @@ async fn remove_release(
     let on_delete = on_delete.unwrap_or_default();
     if on_delete.policy == OnDeletePolicy::Keep {
         tracing::debug!(%release, "the release is kept");
-        return Ok(End::Kept);
+        return Ok(End::Stays);
     }
+    let Some(owned) = owned else {
+        return Ok(refuse(context, deployment, release, &state));
+    };
     let removal = Removal {
         context,
         deployment,
@@ -115,7 +147,7 @@ async fn remove_release(
                 timeout: on_delete.timeout,
                 description: String::new(),
             };
-            uninstall(context, release, &history, options).await?;
+            uninstall(context, release, &history, &owned.service_account, options).await?;
             if !is_complete {
                 removal.complete(deletes_namespace).await?;
             }
@@ -146,6 +178,31 @@ async fn remove_release(
         | Action::Upgrade { .. }
         | Action::TakeOver { .. } => Ok(End::Removed),
     }
+}
+
+/// Reports a release that this agent has not deployed. One without objects is left silently.
+fn refuse(context: &Context, deployment: &str, release: &ReleaseKey, state: &ReleaseState) -> End {
+    if !has_objects(state) {
+        return End::Removed;
+    }
+    let error = AgentError::NotOwned {
+        release: release.clone(),
+        deployment: deployment.to_owned(),
+        agent_namespace: context.namespace.clone(),
+    };
+    tracing::warn!("{error}");
+    context.reports.failed(deployment, "", release, &error);
+    End::Refused
+}
+
+const fn has_objects(state: &ReleaseState) -> bool {
+    !matches!(
+        state,
+        ReleaseState::Absent
+            | ReleaseState::Uninstalled
+            | ReleaseState::Foreign(_)
+            | ReleaseState::Unmanaged { .. }
+    )
 }
 
 /// What is left of a release that is uninstalled.
@@ -180,70 +237,8 @@ fn deletes_namespace(record: &Record) -> bool {
     record.chart_annotation(marks::DELETE_NAMESPACE) == Some("true")
 }
 
-fn keeps_objects(record: &Record) -> bool {
+pub(super) fn keeps_objects(record: &Record) -> bool {
     record.chart_annotation(marks::KEEP_RESOURCES) == Some("true")
-}
-
-/// Removes the releases that a BundleDeployment had under other names, once the present one is deployed.
-///
-/// The caller holds the lock of the BundleDeployment. Objects that the present release has as well stay: it took them over. The others
-/// are deleted, without hooks: a release that still runs under another name is not to be shut down.
-///
-/// # Errors
-/// If something cannot be read or deleted.
-pub async fn remove_renamed(
-    context: &Context,
-    deployment: &BundleDeployment,
-    releases: &[ReleaseKey],
-) -> Result<(), AgentError> {
-    let name = deployment.metadata.name.as_deref().unwrap_or_default();
-    let present = ReleaseKey::of(name, &deployment.spec.options);
-    if releases.iter().all(|release| *release == present) || Held::of(&deployment.spec).is_some() {
-        return Ok(());
-    }
-    let history = context.records.current_history(&present).await?;
-    let Some(deployed) = history
-        .deployed()
-        .filter(|deployed| Some(deployed.number) == history.newest().map(|newest| newest.number))
-    else {
-        return Ok(());
-    };
-    let kept = Installed::read(&context.records, &context.kinds, &present, deployed.number, None);
-    let kept = kept.await.map_err(MonitorError::from)?;
-    for release in releases.iter().filter(|release| **release != present) {
-        let history = context.records.current_history(release).await?;
-        let Some(newest) = history.newest() else {
-            continue;
-        };
-        tracing::info!(%release, %present, "removing the release that was renamed");
-        let old = Installed::read(&context.records, &context.kinds, release, newest.number, None);
-        let old = old.await.map_err(MonitorError::from)?;
-        prune(context, name, &old, &kept).await?;
-        context.records.delete_all(release, &history).await?;
-    }
-    Ok(())
-}
-
-/// Deletes the objects of a revision that another one does not have, as far as they belong to the BundleDeployment.
-async fn prune(
-    context: &Context,
-    deployment: &str,
-    old: &Installed,
-    kept: &Installed,
-) -> Result<(), AgentError> {
-    let set = context.set_of(deployment);
-    let is_kept = |id: &ObjectId| {
-        kept.desired.iter().any(|kept| {
-            (kept.id.group(), &kept.id.kind, &kept.id.namespace, &kept.id.name)
-                == (id.group(), &id.kind, &id.namespace, &id.name)
-        })
-    };
-    for object in old.desired.iter().rev().filter(|object| !is_kept(&object.id)) {
-        if let Some(kind) = &object.kind {
-            live::delete(&context.downstream, kind, &object.id, &set).await?;
-        }
-    }
-    Ok(())
 }
 
 /// How a release is uninstalled.
@@ -259,7 +254,8 @@ pub struct Options {
     pub description: String,
 }
 
-/// Uninstalls a release, as the account that installed it.
+/// Uninstalls a release as an account; empty for that of the agent. It is not the one that a record names: everyone who may write Secrets
+/// could choose it then.
 ///
 /// # Errors
 /// If Helm fails.
@@ -267,21 +263,13 @@ pub async fn uninstall(
     context: &Context,
     release: &ReleaseKey,
     history: &History,
+    account: &str,
     options: Options,
 ) -> Result<(), AgentError> {
-    let newest = history
-        .newest()
-        .filter(|newest| newest.origin.owner != Owner::Other);
-    let record = match newest {
-        Some(newest) => context.records.read(release, newest.number).await?,
-        None => None,
-    };
-    let Some(record) = record else {
+    let newest = history.newest();
+    if newest.is_none_or(|newest| newest.origin.owner == Owner::Other) {
         return Ok(());
-    };
-    let account = record
-        .chart_annotation(marks::SERVICE_ACCOUNT)
-        .unwrap_or_default();
+    }
     let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
     let request = Request {
         release: release.clone(),
@@ -297,4 +285,33 @@ pub async fn uninstall(
     let run = context.helm.run(request, kubeconfig, &context.stop).await;
     run.map_err(AgentError::from)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_release::{
+        record::Status,
+        state::{ForeignOwner, Pending},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_release_that_this_agent_has_not_deployed_is_reported_if_it_has_objects() {
+        let pending = Pending {
+            revision: 1,
+            status: Status::PendingInstall,
+        };
+        for (state, expected) in [
+            (ReleaseState::Outdated { revision: 1 }, true),
+            (ReleaseState::Uninstalling, true),
+            (ReleaseState::Busy(pending), true),
+            (ReleaseState::Uninstalled, false),
+            (ReleaseState::Absent, false),
+            (ReleaseState::Unmanaged { revision: 1 }, false),
+            (ReleaseState::Foreign(ForeignOwner::Unmanaged), false),
+        ] {
+            assert_eq!(has_objects(&state), expected, "{state:?}");
+        }
+    }
 }

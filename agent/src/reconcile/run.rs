@@ -47,15 +47,20 @@ impl Deployment<'_> {
     pub(super) async fn run(&self, run: Run, attempt: Attempt) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
+        let prepared = self.prepare(attempt).await?;
+        let releases = context.records.of_deployment(name(self.wanted)).await?;
+        let is_renamed = super::is_renamed(self.wanted, &releases);
+        // Objects that do not have the name of the release in theirs pass from the old release to the new one.
+        let takes_over = is_renamed
+            && matches!(run, Run::Install { .. })
+            && self.owns_all_that_exists(&prepared, &releases).await?;
         let Prepared {
             identity,
             deployer,
             chart,
             settings,
             deploy,
-        } = self.prepare(attempt).await?;
-        let others = context.records.of_deployment(name(self.wanted)).await?;
-        let is_renamed = others.iter().any(|other| *other != *release);
+        } = prepared;
         let crds = self.policy.for_action(run.action()).crds;
         if let Some(policy) = crds {
             let chart_crds = ChartCrds {
@@ -72,6 +77,7 @@ impl Deployment<'_> {
             skips_crds: crds.is_some(),
             ..deploy
         };
+        self.remember().await?;
         if matches!(run, Run::Install { .. }) {
             context.guard.remember_version().await?;
         }
@@ -93,8 +99,7 @@ impl Deployment<'_> {
             Run::Install { replaces } => request::Action::Install(request::Install {
                 deploy,
                 apply: settings.install,
-                // Objects that do not have the name of the release in theirs pass from the old release to the new one.
-                takes_ownership: settings.install_takes_ownership || is_renamed,
+                takes_ownership: settings.install_takes_ownership || takes_over,
                 // The agent has created it: that takes Helm more time than the rest.
                 creates_namespace: false,
                 replaces,
@@ -138,7 +143,7 @@ impl Deployment<'_> {
         }
         let current = self.deployed(&after, revision);
         if is_renamed {
-            super::remove::remove_renamed(context, self.wanted, &others).await?;
+            super::remove_renamed(context, self.wanted, &releases).await;
         }
         if !options.namespace_labels.is_empty() || !options.namespace_annotations.is_empty() {
             let applied = inputs::apply_metadata(&deployer, options, &release.namespace).await;

@@ -34,6 +34,9 @@ use super::watched::{ByRelease, StoredRecord};
 /// Bytes of a description that the agent writes: the record has to fit into a Secret.
 const MAX_DESCRIPTION: usize = 4 << 10;
 
+/// The description of a revision that is uninstalled, as of Helm.
+const UNINSTALLED: &str = "Uninstallation complete";
+
 /// The records of all releases of the cluster. Clones share what is cached.
 #[derive(Clone)]
 pub struct Records {
@@ -319,6 +322,17 @@ impl Records {
             is_marked.then(|| record.with_status(Status::Deployed, description))
         };
         self.change(release, revision, "mark as deployed", change).await
+    }
+
+    /// Marks a revision as uninstalled whose objects are deleted, as Helm does if the records stay.
+    ///
+    /// # Errors
+    /// As of [`Records::unlock`].
+    pub async fn set_uninstalled(&self, release: &ReleaseKey, revision: u64) -> Result<(), RecordStoreError> {
+        let change = |record: Record| Some(record.with_status(Status::Uninstalled, UNINSTALLED.to_owned()));
+        self.change(release, revision, "mark as uninstalled", change)
+            .await?;
+        Ok(())
     }
 
     /// Makes a revision of a user's Helm one of a BundleDeployment, without a deployment. Returns whether it was still deployed.

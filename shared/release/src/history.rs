@@ -175,6 +175,18 @@ impl History {
         self.0.iter().find(|revision| revision.status == Status::Deployed)
     }
 
+    /// The newest revision if it is one of a BundleDeployment, deployed, and neither awaited nor untested: nothing of what was there before
+    /// is needed any more.
+    pub fn settled(&self, bundle_deployment: &str) -> Option<&Revision> {
+        let is_of =
+            |owner: &Owner| matches!(owner, Owner::BundleDeployment(name) if name == bundle_deployment);
+        self.newest().filter(|newest| {
+            newest.status == Status::Deployed
+                && newest.acceptance != Some(Acceptance::Awaited)
+                && is_of(&newest.origin.owner)
+        })
+    }
+
     /// A revision by its number.
     pub fn get(&self, number: u64) -> Option<&Revision> {
         self.0.iter().find(|revision| revision.number == number)
@@ -304,6 +316,33 @@ mod tests {
         Revision {
             is_rollback: true,
             ..revision(number, Status::Deployed, "old", 1)
+        }
+    }
+
+    #[test]
+    fn a_release_is_settled_when_its_newest_revision_is_accepted_and_its_own() {
+        let deployed = || revision(2, Status::Deployed, "x", 1);
+        let labelled = |acceptance| deployed().labelled(Some(acceptance));
+        let other = Revision {
+            origin: Origin {
+                owner: Owner::Other,
+                attempt: None,
+            },
+            ..deployed()
+        };
+        let failed = revision(3, Status::Failed, "x", 1);
+        for (revisions, expected) in [
+            (vec![], None),
+            (vec![deployed()], Some(2)),
+            (vec![labelled(Acceptance::Accepted)], Some(2)),
+            (vec![labelled(Acceptance::Awaited)], None),
+            (vec![other], None),
+            (vec![deployed(), failed], None),
+        ] {
+            let history = History::new(revisions);
+            let settled = history.settled("web").map(|revision| revision.number);
+            assert_eq!(settled, expected, "{history:?}");
+            assert_eq!(history.settled("other"), None);
         }
     }
 

@@ -12,6 +12,12 @@ pub const PRUNE: &str = "objectset.rio.cattle.io/prune";
 pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 /// The value of [`RESOURCE_POLICY`].
 pub const KEEP: &str = "keep";
+/// Helm's annotation of each object of a release: the name of the release.
+pub const RELEASE_NAME: &str = "meta.helm.sh/release-name";
+/// Helm's annotation of each object of a release: the namespace of the release.
+pub const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
+/// Helm's annotation of hooks, which are no objects of a release.
+pub const HOOK: &str = "helm.sh/hook";
 
 /// Annotation of the chart of a release: the BundleDeployment that it belongs to.
 pub const BUNDLE_ID: &str = "fleet.cattle.io/bundle-id";

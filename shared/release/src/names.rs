@@ -1,11 +1,13 @@
 //! Names of a release: where it is stored, under which name, and the identity of its objects. All are those of Fleet, so that a
 //! cluster can change from its agent to this one, and back.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use helmops_api::options::BundleDeploymentOptions;
 use helmops_core::targeting::names::safe_concat;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+
+use crate::marks;
 
 /// The maximum length of the name of a release.
 const MAX_RELEASE: usize = 53;
@@ -43,6 +45,12 @@ impl ReleaseKey {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         })
+    }
+
+    /// Whether Helm has made an object with these annotations for this release.
+    pub fn has_made(&self, annotations: &BTreeMap<String, String>) -> bool {
+        let is = |key, value: &str| annotations.get(key).is_some_and(|found| found == value);
+        is(marks::RELEASE_NAME, &self.name) && is(marks::RELEASE_NAMESPACE, &self.namespace)
     }
 }
 

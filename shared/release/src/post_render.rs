@@ -10,6 +10,7 @@ use crate::{
     marks,
     names::SetId,
     object::ObjectId,
+    record,
     scopes::{CRD, Scope, Scopes},
 };
 
@@ -62,6 +63,16 @@ pub enum PostRenderError {
         /// The object.
         object: Box<ObjectId>,
     },
+    /// A record of a release. The agent takes what is in it for what Helm has deployed.
+    #[error(
+        "{object} is a record of a Helm release (type {type}, or a name that starts with {prefix}), which only Helm may write: remove \
+         it from the chart",
+        type = record::SECRET_TYPE, prefix = record::SECRET_PREFIX
+    )]
+    Record {
+        /// The object.
+        object: Box<ObjectId>,
+    },
     /// A document without kind or name.
     #[error("an object of {file} has no kind or no name")]
     NoObject {
@@ -106,6 +117,7 @@ impl PostRender {
         let mut out = String::new();
         for object in &mut objects {
             check_texts(object)?;
+            check_record(object)?;
             self.mark(object, set.as_str(), &hash);
             self.place(object, &scopes)?;
             out.push_str("---\n");
@@ -196,6 +208,18 @@ fn check_texts(object: &Value) -> Result<(), PostRenderError> {
                 key: bounded_text::cut(key.clone(), MAX_KEY),
             });
         }
+    }
+    Ok(())
+}
+
+/// No chart makes a record of a release.
+fn check_record(object: &Value) -> Result<(), PostRenderError> {
+    let Some(id) = ObjectId::of(object).filter(|id| id.group().is_empty() && id.kind == "Secret") else {
+        return Ok(());
+    };
+    let is_typed = object.get("type").and_then(Value::as_str) == Some(record::SECRET_TYPE);
+    if is_typed || id.name.starts_with(record::SECRET_PREFIX) {
+        return Err(PostRenderError::Record { object: Box::new(id) });
     }
     Ok(())
 }
@@ -419,6 +443,26 @@ mod tests {
         );
         assert!(step(None).render(&text.replace('5', "\"5\"")).is_ok());
         assert!(step(None).render(&text.replace('5', "")).is_ok());
+    }
+
+    #[test]
+    fn a_record_of_a_release_is_refused_also_in_a_list() {
+        let typed = document("Secret", "a", "type: helm.sh/release.v1\n");
+        let named = document("Secret", "sh.helm.release.v1.web.v2", "");
+        let listed = document(
+            "SecretList",
+            "x",
+            "items:\n- metadata: {name: a}\n  type: helm.sh/release.v1\n",
+        );
+        for text in [typed, named, listed] {
+            let error = step(None).render(&text).unwrap_err();
+            assert!(matches!(error, PostRenderError::Record { .. }), "{error}");
+        }
+        let others = [
+            document("Secret", "a", "type: Opaque\n"),
+            document("ConfigMap", "sh.helm.release.v1.web.v2", ""),
+        ];
+        assert!(step(None).render(&others.join("---\n")).is_ok());
     }
 
     #[test]

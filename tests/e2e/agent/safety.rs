@@ -6,12 +6,13 @@ use anyhow::{Context, Result, ensure};
 use helmops_bed::helm::Helm;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::wait::eventually;
-use helmops_release::record::Status;
+use helmops_release::{marks, record::Status};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::engine::ENDLESS_HOOK;
-use crate::harness::agent::{Agent, CONFIG, Fixture};
+use super::lifecycle::attempts::INVALID;
+use crate::harness::agent::{Agent, CONFIG, DEPLOYMENT, Fixture};
 use crate::harness::{SOON, run, until};
 
 /// Waits until the log of an agent contains this.
@@ -266,6 +267,197 @@ async fn the_objects_of_a_renamed_release_survive() {
         "{:?}",
         fixture.helm_runs()
     );
+}
+
+const FIXED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fixed}\n";
+
+fn renamed(name: &str, options: &Value) -> Value {
+    let mut spec = json!({ "options": { "helm": { "releaseName": name } } });
+    json_patch::merge(&mut spec, options);
+    spec
+}
+
+/// The failed release has taken over objects of the one before, and so would delete them.
+#[tokio::test]
+async fn a_rename_that_fails_uninstalls_nothing() {
+    let fixture = Fixture::new("safety-unnamed").await;
+    let files = [("config", CONFIG), ("fixed", FIXED)];
+    fixture.charts.web("2.0.0", &files).await;
+    let invalid = [&files[..], &[("invalid", INVALID)]].concat();
+    fixture.charts.web("3.0.0", &invalid).await;
+    let late = [&files[..], &[("late", DEPLOYMENT)]].concat();
+    fixture.charts.web("4.0.0", &late).await;
+    let _agent = fixture.start().await;
+    let atomic = json!({ "options": { "helm": { "atomic": true, "timeoutSeconds": 2 } } });
+    let spec = |name: &str| renamed(name, &atomic);
+    fixture.deploy("web", "2.0.0", &spec("old")).await;
+    fixture.until_msg("old", "hello").await;
+    fixture.until_ready("web").await;
+    let before = uid(&fixture, "configmap/fixed").await;
+    // Helm fails, or an object is late.
+    for version in ["3.0.0", "4.0.0"] {
+        let cause = if version == "3.0.0" { "invalid" } else { "late" };
+        fixture.deploy("web", version, &spec("new")).await;
+        let parts = [cause, "may have the same objects"];
+        fixture.until_error("web", "Deployed", &parts).await;
+        assert_eq!(uid(&fixture, "configmap/fixed").await, before);
+        assert_eq!(fixture.msg("old").await.as_deref(), Some("hello"));
+    }
+    fixture.deploy("web", "2.0.0", &spec("new")).await;
+    fixture.until_none("secret/sh.helm.release.v1.old.v1").await;
+    fixture.until_none("configmap/old-config").await;
+    fixture.until_ready("web").await;
+    assert_eq!(uid(&fixture, "configmap/fixed").await, before);
+    assert_eq!(fixture.msg("new").await.as_deref(), Some("hello"));
+    let runs = fixture.helm_runs();
+    assert!(!runs.iter().any(|run| run.starts_with("uninstall")), "{runs:?}");
+}
+
+#[tokio::test]
+async fn a_rename_takes_no_object_of_another_owner() {
+    let fixture = Fixture::new("safety-owner").await;
+    fixture
+        .charts
+        .web("2.0.0", &[("config", CONFIG), ("fixed", FIXED)])
+        .await;
+    let _agent = fixture.start().await;
+    let spec = |name: &str| renamed(name, &json!({}));
+    fixture.deploy("web", "1.0.0", &spec("old")).await;
+    fixture.until_ready("web").await;
+    fixture
+        .kubectl(&["create", "configmap", "fixed", "--from-literal=of=user"])
+        .await;
+    let before = fixture.object("configmap/fixed").await;
+    fixture.deploy("web", "2.0.0", &spec("new")).await;
+    let parts = ["fixed", "cannot be imported", "takeOwnership"];
+    fixture.until_error("web", "Installed", &parts).await;
+    assert_eq!(fixture.object("configmap/fixed").await, before);
+    assert_eq!(fixture.msg("old").await.as_deref(), Some("hello"));
+}
+
+/// As when its BundleDeployment is deleted.
+#[tokio::test]
+async fn a_renamed_release_ends_as_its_options_say() {
+    let fixture = Fixture::new("safety-end").await;
+    let _agent = fixture.start().await;
+    let options = |name: &str| match name {
+        "resources" => json!({ "options": { "keepResources": true } }),
+        "history" => json!({ "lifecycle": { "uninstall": { "keepHistory": true } } }),
+        _ => json!({ "lifecycle": { "onDelete": "Keep" } }),
+    };
+    let names = ["resources", "history", "keep"];
+    for (name, prefix) in names.into_iter().flat_map(|name| [(name, "old"), (name, "new")]) {
+        let spec = renamed(&format!("{prefix}-{name}"), &options(name));
+        fixture.deploy(name, "1.0.0", &spec).await;
+        fixture.until_msg(&format!("{prefix}-{name}"), "hello").await;
+        fixture.until_ready(name).await;
+    }
+    fixture
+        .until_none("secret/sh.helm.release.v1.old-resources.v1")
+        .await;
+    assert!(fixture.msg("old-resources").await.is_some());
+    fixture.until_status("old-history", 1, "uninstalled").await;
+    assert_eq!(fixture.msg("old-history").await, None);
+    fixture.barrier().await;
+    fixture.until_status("old-keep", 1, "deployed").await;
+    assert!(fixture.msg("old-keep").await.is_some());
+}
+
+/// A hook of one BundleDeployment runs for hours.
+#[tokio::test]
+async fn a_long_deployment_delays_no_collection_of_another_renamed_release() {
+    let fixture = Fixture::new("safety-pass").await;
+    fixture.charts.web("2.0.0", &[("hook", ENDLESS_HOOK)]).await;
+    let flags = ["--leader-elect=false", "--collection-interval=1s"];
+    let _agent = fixture.start_with("agent", &flags).await.unwrap();
+    let spec = |name: &str| renamed(name, &json!({}));
+    for name in ["busy", "web"] {
+        fixture.deploy(name, "1.0.0", &spec(&format!("old-{name}"))).await;
+        fixture.until_ready(name).await;
+    }
+    let (_, old) = fixture.record("old-web", 1).await.unwrap();
+    fixture.deploy("busy", "2.0.0", &spec("new-busy")).await;
+    fixture.until_status("new-busy", 1, "pending-install").await;
+    fixture.deploy("web", "1.0.0", &spec("new-web")).await;
+    fixture.until_none("secret/sh.helm.release.v1.old-web.v1").await;
+    // As after an agent that was killed between the installation and the removal.
+    fixture.write_record(&old).await;
+    fixture.until_none("secret/sh.helm.release.v1.old-web.v1").await;
+    fixture.until_status("new-busy", 1, "pending-install").await;
+}
+
+/// A ServiceAccount that may do everything in the namespace of the releases.
+async fn deployer(fixture: &Fixture) {
+    run(&fixture.system, &["create", "serviceaccount", "deployer"]).await;
+    let account = format!("--serviceaccount={}:deployer", fixture.system.name());
+    let binding = ["create", "rolebinding", "deployer", "--clusterrole=cluster-admin"];
+    fixture.kubectl(&[&binding[..], &[&account]].concat()).await;
+}
+
+/// Everyone who may write Secrets in the namespace of a release can write another account into its record.
+#[tokio::test]
+async fn a_deployment_uninstalls_as_the_account_of_the_bundledeployment() {
+    let fixture = Fixture::new("safety-forged").await;
+    deployer(&fixture).await;
+    let mut agent = fixture.start().await;
+    let release = fixture.name("web");
+    let spec = json!({ "options": { "serviceAccount": "deployer", "createNamespace": false } });
+    fixture.deploy("web", "1.0.0", &spec).await;
+    fixture.until_ready("web").await;
+    agent.process.kill().await.unwrap();
+    let (_, record) = fixture.record(&release, 1).await.unwrap();
+    let mut forged = record.with_status(Status::Uninstalling, "Deletion in progress".to_owned());
+    forged.chart["metadata"]["annotations"][marks::SERVICE_ACCOUNT] = json!("missing");
+    fixture.write_record(&forged).await;
+    let _agent = fixture.start().await;
+    eventually("the release to be installed again", SOON, async || {
+        let runs = fixture.helm_runs_of(&release);
+        ensure!(runs == ["install", "uninstall", "install"], "{runs:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    fixture.until_ready("web").await;
+}
+
+/// Everyone who may write Secrets in one namespace can write a record there. Its hooks would run with the permissions of the agent.
+#[tokio::test]
+async fn a_forged_record_of_a_bundledeployment_that_never_existed_is_not_uninstalled() {
+    let fixture = Fixture::new("safety-ghost").await;
+    let flags = ["--leader-elect=false", "--collection-interval=1s"];
+    let agent = fixture.start_with("agent", &flags).await.unwrap();
+    let release = fixture.name("web");
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    let (_, mut forged) = fixture.record(&release, 1).await.unwrap();
+    forged.name = fixture.name("forged");
+    let (ghost, annotations) = (
+        fixture.name("ghost"),
+        &mut forged.chart["metadata"]["annotations"],
+    );
+    annotations[marks::BUNDLE_ID] = json!(ghost);
+    fixture.write_record(&forged).await;
+    until_logged(&agent, "is not uninstalled").await;
+    let expected = format!("was made for BundleDeployment {ghost}, which does not exist");
+    eventually("an Event", SOON, async || {
+        let events = fixture.events().await;
+        let is_reported =
+            |(reason, note): &(String, String)| reason == "ForeignRelease" && note.contains(&expected);
+        ensure!(events.iter().any(is_reported), "there are {events:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    // Its own release is uninstalled, although a forged record names the same BundleDeployment.
+    forged.chart["metadata"]["annotations"][marks::BUNDLE_ID] = json!(release);
+    fixture.write_record(&forged).await;
+    fixture.delete("web").await;
+    fixture.until_none(&format!("configmap/{release}-config")).await;
+    fixture.barrier().await;
+    assert_eq!(fixture.helm_runs_of(&forged.name), Vec::<String>::new());
+    assert!(fixture.record(&forged.name, 1).await.is_some());
+    let known = until(&fixture.system, "configmap/helmops-agent-releases", |_| Ok(())).await;
+    assert!(known["data"].get(&release).is_none(), "{known}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 //! `HELMOPS_CHAOS_KILLS` is the number of kills, and `HELMOPS_CHAOS_SEED` repeats the random choices of another run.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::env;
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ async fn releases_are_as_wanted_although_the_agent_is_killed() -> Result<()> {
         fixture: &fixture,
         rng: Rng::new(rng.number()),
         wanted: BTreeMap::new(),
-        deleted: BTreeSet::new(),
+        deletions: BTreeMap::new(),
         changes: 0,
     };
     let is_done = Cell::new(false);
@@ -74,7 +74,7 @@ async fn releases_are_as_wanted_although_the_agent_is_killed() -> Result<()> {
         user.check().await
     })
     .await?;
-    user.check_uninstalled();
+    user.check_runs();
     println!(
         "agent chaos: {kills} kills, {} changes, {} releases at the end, {} runs of Helm; settled in {:.1?}, {:.0?} in total",
         user.changes,
@@ -92,8 +92,8 @@ struct User<'f> {
     rng: Rng,
     /// The value of each wanted release.
     wanted: BTreeMap<String, String>,
-    /// What was deleted once: only that may be uninstalled.
-    deleted: BTreeSet<String>,
+    /// How often each was deleted.
+    deletions: BTreeMap<String, usize>,
     changes: usize,
 }
 
@@ -105,7 +105,7 @@ impl User<'_> {
         if number >= KEPT && self.wanted.contains_key(&name) && self.rng.below(4) == 0 {
             self.fixture.delete(&name).await;
             self.wanted.remove(&name);
-            self.deleted.insert(name);
+            *self.deletions.entry(name).or_default() += 1;
         } else {
             let msg = format!("{}", self.changes);
             let version = ["1.0.0", "2.0.0"][self.rng.below(2)];
@@ -116,16 +116,14 @@ impl User<'_> {
         tokio::time::sleep(Duration::from_millis(20 + self.rng.below(150) as u64)).await;
     }
 
-    /// No release that was never deleted was uninstalled, not even for a moment.
-    fn check_uninstalled(&self) {
-        let deleted: BTreeSet<_> = self.deleted.iter().map(|name| self.fixture.name(name)).collect();
-        for run in self.fixture.helm_runs() {
-            if let Some(release) = run.strip_prefix("uninstall ") {
-                assert!(
-                    deleted.contains(release),
-                    "{release} was never deleted, and uninstalled"
-                );
-            }
+    /// No wanted release was uninstalled or installed a second time, not even for a moment.
+    fn check_runs(&self) {
+        for number in 0..RELEASES {
+            let name = format!("web{number}");
+            let runs = self.fixture.helm_runs_of(&self.fixture.name(&name));
+            let deletions = self.deletions.get(&name).copied().unwrap_or_default();
+            let checked = check_runs(&runs, deletions);
+            assert!(checked.is_ok(), "{name}: {checked:?}: {runs:?}");
         }
     }
 
@@ -176,6 +174,40 @@ impl User<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the runs of Helm for a release follow from this many deletions. A run that was interrupted is repeated by the same action, so
+/// that one after the other counts as one.
+fn check_runs(runs: &[String], deletions: usize) -> Result<()> {
+    let mut actions = runs.to_vec();
+    actions.dedup();
+    let count = |action: &str| actions.iter().filter(|one| *one == action).count();
+    let (installed, uninstalled) = (count("install"), count("uninstall"));
+    ensure!(
+        uninstalled <= deletions,
+        "uninstalled {uninstalled} times, and deleted {deletions} times"
+    );
+    ensure!(
+        installed <= uninstalled + 1,
+        "installed {installed} times, and uninstalled {uninstalled} times"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_run_that_no_deletion_explains_is_found() {
+    let check = |runs: &str, deletions| {
+        let runs: Vec<_> = runs.split(' ').map(str::to_owned).collect();
+        check_runs(&runs, deletions).is_ok()
+    };
+    assert!(check("install upgrade", 0));
+    assert!(check("install install upgrade uninstall uninstall install", 1));
+    // It was deleted while it was not installed.
+    assert!(check("install", 3));
+    assert!(!check("install uninstall install", 0));
+    // The release was wanted again when it was uninstalled the second time.
+    assert!(!check("install uninstall install uninstall install", 1));
+    assert!(!check("install upgrade install", 0));
 }
 
 /// The number of deployed revisions of each release.

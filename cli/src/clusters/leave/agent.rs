@@ -27,8 +27,8 @@ use crate::{
 
 /// The Lease of the agent, and of Fleet's.
 const LEASE: &str = "fleet-agent";
-/// The ConfigMap in which the agent remembers the management cluster.
-const STATE: &str = "helmops-agent";
+/// The ConfigMaps in which the agent remembers the management cluster, and its releases.
+const STATE: [&str; 2] = ["helmops-agent", "helmops-agent-releases"];
 
 /// Deletes the Deployment of the agent, and waits until its pods have ended: only then nothing can be uninstalled any more.
 ///
@@ -95,7 +95,9 @@ pub async fn delete(client: &Client, namespace: &str, keeps_access: bool) -> Res
             .await;
         tolerate(deleted.map(drop), || apply::name_of(object))?;
     }
-    remove::<ConfigMap>(client, namespace, STATE).await?;
+    for name in STATE {
+        remove::<ConfigMap>(client, namespace, name).await?;
+    }
     if !keeps_access {
         remove::<Secret>(client, namespace, SECRET).await?;
         remove::<Lease>(client, namespace, LEASE).await?;

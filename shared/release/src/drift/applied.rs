@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 
 use super::ephemeral;
+use crate::marks;
 
 /// What Helm adds to the metadata of each object that it applies.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
-const RELEASE_NAME: &str = "meta.helm.sh/release-name";
-const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
 /// The object of a manifest as Helm applies it for a release: with Helm's label and annotations, which are not in the manifest.
 ///
@@ -19,7 +18,7 @@ pub fn as_applied(object: &Value, release_namespace: &str, release_name: &str) -
     let marks = json!({
         "metadata": {
             "labels": { MANAGED_BY.0: MANAGED_BY.1 },
-            "annotations": { RELEASE_NAME: release_name, RELEASE_NAMESPACE: release_namespace },
+            "annotations": { marks::RELEASE_NAME: release_name, marks::RELEASE_NAMESPACE: release_namespace },
         }
     });
     json_patch::merge(&mut applied, &marks);

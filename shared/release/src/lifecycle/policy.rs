@@ -78,6 +78,8 @@ pub enum Remediation {
     Rollback,
     /// The release is uninstalled.
     Uninstall,
+    /// It would be uninstalled, if its BundleDeployment had no release of another name, which may have the same objects.
+    Keep,
 }
 
 /// What happens with the CRDs in the folder `crds` of a chart.
@@ -177,6 +179,17 @@ impl Policy {
             history,
             on_delete: OnDelete::default(),
         }
+    }
+
+    /// The same for a BundleDeployment that also has a release of another name: whatever both have would be uninstalled with one of them.
+    #[must_use]
+    pub fn without_uninstallation(mut self) -> Self {
+        for action in [&mut self.install, &mut self.upgrade] {
+            if action.remediation == Remediation::Uninstall {
+                action.remediation = Remediation::Keep;
+            }
+        }
+        self
     }
 
     /// The policy for an action.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | none, or it succeeded | the action of [`crate::action`] |
 //! | failed, to be rolled back, with a revision to restore | roll back |
-//! | failed, to be uninstalled | uninstall |
+//! | failed, to be uninstalled | uninstall; nothing while its BundleDeployment has a release of another name too |
 //! | failed, and its rollback failed | roll back again; the next attempt if it is due |
 //! | failed and remediated, or nothing to remediate | the action if the next attempt is due or requested, and the failure is reported; wait otherwise |
 //! | an upgrade that was uninstalled | install now: nothing runs |
@@ -122,7 +122,12 @@ pub enum Remedy {
     },
     /// It was uninstalled.
     Uninstalled,
+    /// It was not uninstalled, because of a release of another name.
+    Kept,
 }
+
+/// Why a release is not uninstalled.
+pub const KEPT: &str = "not uninstalled, because the release that the BundleDeployment has under another name may have the same objects";
 
 /// The next step.
 pub fn next(situation: Situation<'_>) -> Step<'_> {
@@ -166,6 +171,7 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
                 return Step::Uninstall { keeps_record, failed };
             }
             (Remediation::Rollback, None) => Remedy::NoRevision,
+            (Remediation::Keep, _) => Remedy::Kept,
             _ => Remedy::None,
         },
         // What a rollback restores may be a revision of a user's Helm, which is not taken over again before the next attempt.
@@ -217,7 +223,7 @@ impl Retry<'_> {
     pub fn running(&self) -> Option<u64> {
         match (&self.remedy, self.failed.failure) {
             (Remedy::RolledBack { revision }, _) => Some(*revision),
-            (Remedy::None | Remedy::NoRevision, Failure::NotReady(_) | Failure::Test(_)) => {
+            (Remedy::None | Remedy::NoRevision | Remedy::Kept, Failure::NotReady(_) | Failure::Test(_)) => {
                 Some(self.failed.revision.number)
             }
             _ => None,
@@ -258,6 +264,7 @@ impl fmt::Display for Retry<'_> {
             Remedy::NoRevision => f.write_str("; not rolled back, because no earlier revision was deployed"),
             Remedy::RolledBack { revision } => write!(f, "; rolled back, as revision {revision}"),
             Remedy::Uninstalled => f.write_str("; uninstalled"),
+            Remedy::Kept => write!(f, "; {KEPT}"),
         }?;
         write!(f, "; next attempt at {}", timestamp(self.at))?;
         if is_slow {

@@ -35,6 +35,8 @@ use crate::{marks, names::ReleaseKey};
 
 /// The type of the Secrets.
 pub const SECRET_TYPE: &str = "helm.sh/release.v1";
+/// What the names of the Secrets start with.
+pub const SECRET_PREFIX: &str = "sh.helm.release.v1.";
 /// The selector of the Secrets of all releases.
 pub const SECRET_SELECTOR: &str = "owner=helm";
 /// The key of the record in the data of its Secret.
@@ -44,7 +46,7 @@ pub const MAX_UNPACKED: usize = 32 << 20;
 
 /// The name of the Secret of a revision.
 pub fn secret_name(release: &str, revision: u64) -> String {
-    format!("sh.helm.release.v1.{release}.v{revision}")
+    format!("{SECRET_PREFIX}{release}.v{revision}")
 }
 
 /// One revision of a release.

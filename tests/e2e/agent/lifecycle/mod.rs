@@ -1,6 +1,6 @@
 //! `spec.lifecycle`.
 
-mod attempts;
+pub mod attempts;
 mod events;
 mod examples;
 mod flux;

@@ -79,10 +79,13 @@ async fn starts_without_a_deployment(fixture: &Fixture, charts: &[Deployed]) {
     let written = (fixture.downstream_writes().len(), fixture.upstream_writes().len());
     let agent = fixture.start().await;
     agent.until_reconciled(CHARTS).await;
-    until(&fixture.system, "configmap/helmops-agent", |_| Ok(())).await;
+    until(&fixture.system, "configmap/helmops-agent-releases", |_| Ok(())).await;
     assert_eq!(
         texts(fixture.downstream_writes().split_off(written.0)),
-        ["configmaps/helmops-agent  201"]
+        [
+            "configmaps/helmops-agent  201",
+            "configmaps/helmops-agent-releases  201"
+        ]
     );
     assert_eq!(
         texts(fixture.upstream_writes().split_off(written.1)),
@@ -92,7 +95,8 @@ async fn starts_without_a_deployment(fixture: &Fixture, charts: &[Deployed]) {
         fixture.until_ready(chart.name).await;
     }
     assert_eq!((records(fixture).await, fixture.helm_runs()), before);
-    run(&fixture.system, &["delete", "configmap", "helmops-agent"]).await;
+    let state = ["configmap", "helmops-agent", "helmops-agent-releases"];
+    run(&fixture.system, &[&["delete"], &state[..]].concat()).await;
 }
 
 /// Drift is corrected, and changes are deployed.

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use helmops_api::{BundleDeploymentOptions, helm::HelmOptions};
+
 use super::*;
 use crate::{
     fixture,
@@ -417,6 +419,30 @@ fn the_message_has_the_cause_then_what_runs_then_what_comes_next() {
         "upgrade to chart web 1.2.0 failed (attempt 3): not ready: Deployment shop/web is not ready; not rolled back, because no earlier \
          revision was deployed; next attempt at 1970-01-12T13:46:40Z, then once an hour"
     );
+}
+
+/// With a life cycle the next attempt follows after the interval; without one, the backoff delays it.
+#[test]
+fn a_release_that_may_share_objects_is_not_uninstalled() {
+    let installed = || vec![failed_install(1, 1)];
+    let uninstalls = policy(Remediation::Uninstall, 1);
+    let kept = uninstalls.clone().without_uninstallation();
+    assert!(step(&installed(), &uninstalls, 0, Requested::default()).starts_with("uninstall"));
+    assert_eq!(step(&installed(), &kept, 0, Requested::default()), "wait 60");
+    let fleet = BundleDeploymentOptions {
+        helm: Some(HelmOptions {
+            atomic: true,
+            ..HelmOptions::default()
+        }),
+        ..BundleDeploymentOptions::default()
+    };
+    let fleet = Policy::of(&fleet, None).without_uninstallation();
+    assert_eq!(
+        step(&installed(), &fleet, 0, Requested::default()),
+        "install, replaces: true"
+    );
+    // What a rollback restores is complete.
+    assert_eq!(fleet.upgrade.remediation, Remediation::Rollback);
 }
 
 /// Long messages are cut, and `kubectl get` shows one line.

@@ -1,0 +1,243 @@
+//! The entries of the ConfigMap, without I/O: one for each BundleDeployment, whose name is the key.
+
+use std::collections::BTreeMap;
+
+use helmops_release::names::ReleaseKey;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of all entries: a ConfigMap has at most 1 MiB. An entry takes about 100, so that is enough for thousands of releases.
+const MAX_BYTES: usize = 900 << 10;
+
+/// Changes by BundleDeployment and release: the account to remember; `None` to forget the release.
+pub type Changes = BTreeMap<(String, ReleaseKey), Option<String>>;
+
+/// A release, and the account that deploys it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedRelease {
+    /// The release.
+    pub release: ReleaseKey,
+    /// The ServiceAccount in the namespace of the agent; empty for the agent itself.
+    pub service_account: String,
+}
+
+/// The releases of each BundleDeployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entries(BTreeMap<String, Vec<OwnedRelease>>);
+
+/// What is to be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The entries that change; `None` for one that is removed.
+    pub patch: BTreeMap<String, Option<String>>,
+    /// The BundleDeployments and releases for which there is no room.
+    pub refused: Vec<(String, ReleaseKey)>,
+}
+
+/// A release in an entry.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    release: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    service_account: String,
+}
+
+impl Entries {
+    /// From the data of the ConfigMap. What cannot be read is no proof of a release.
+    pub fn of(data: &BTreeMap<String, String>) -> Self {
+        let entries = data.iter().map(|(name, text)| (name.clone(), read(text)));
+        Self(entries.collect())
+    }
+
+    /// The BundleDeployments.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+
+    /// The releases of a BundleDeployment.
+    pub fn of_deployment(&self, deployment: &str) -> &[OwnedRelease] {
+        self.0.get(deployment).map_or(&[], Vec::as_slice)
+    }
+
+    /// A release of a BundleDeployment.
+    pub fn get(&self, deployment: &str, release: &ReleaseKey) -> Option<&OwnedRelease> {
+        let mut all = self.of_deployment(deployment).iter();
+        all.find(|owned| owned.release == *release)
+    }
+}
+
+impl Plan {
+    /// What makes these changes. An entry that would be too large stays as it is.
+    pub fn of(data: &BTreeMap<String, String>, changes: &Changes) -> Self {
+        let mut plan = Self::default();
+        let mut bytes: usize = data.iter().map(|(key, value)| size(key, Some(value))).sum();
+        let mut all: BTreeMap<&String, Option<String>> = BTreeMap::new();
+        // First what makes room.
+        let (forgotten, remembered): (Vec<_>, Vec<_>) = changes.iter().partition(|(_, to)| to.is_none());
+        for ((name, release), to) in forgotten.into_iter().chain(remembered) {
+            let before = all.get(name).cloned().unwrap_or_else(|| data.get(name).cloned());
+            let after = changed(before.as_deref(), release, to.as_deref());
+            let others = bytes.saturating_sub(size(name, before.as_ref()));
+            let total = others.saturating_add(size(name, after.as_ref()));
+            if total > MAX_BYTES && total > bytes {
+                plan.refused.push((name.clone(), release.clone()));
+                continue;
+            }
+            bytes = total;
+            all.insert(name, after);
+        }
+        let changed = all
+            .into_iter()
+            .filter(|(name, after)| data.get(*name) != after.as_ref());
+        plan.patch = changed.map(|(name, after)| (name.clone(), after)).collect();
+        plan
+    }
+}
+
+/// An entry with a change; `None` if it has no release any more.
+fn changed(entry: Option<&str>, release: &ReleaseKey, to: Option<&str>) -> Option<String> {
+    let mut all = entry.map(read).unwrap_or_default();
+    let known = all.iter_mut().find(|owned| owned.release == *release);
+    match (known, to) {
+        (Some(known), Some(account)) => account.clone_into(&mut known.service_account),
+        (None, Some(account)) => all.push(OwnedRelease {
+            release: release.clone(),
+            service_account: account.to_owned(),
+        }),
+        (_, None) => all.retain(|owned| owned.release != *release),
+    }
+    let stored: Vec<_> = all.into_iter().map(Stored::from).collect();
+    // Texts are always JSON.
+    (!stored.is_empty()).then(|| serde_json::to_string(&stored).unwrap_or_default())
+}
+
+fn read(text: &str) -> Vec<OwnedRelease> {
+    let stored: Vec<Stored> = serde_json::from_str(text).unwrap_or_default();
+    stored.into_iter().filter_map(Stored::owned).collect()
+}
+
+fn size(key: &str, value: Option<&String>) -> usize {
+    value.map_or(0, |value| key.len().saturating_add(value.len()))
+}
+
+impl Stored {
+    fn owned(self) -> Option<OwnedRelease> {
+        Some(OwnedRelease {
+            release: ReleaseKey::parse(&self.release)?,
+            service_account: self.service_account,
+        })
+    }
+}
+
+impl From<OwnedRelease> for Stored {
+    fn from(owned: OwnedRelease) -> Self {
+        Self {
+            release: owned.release.to_string(),
+            service_account: owned.service_account,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release(name: &str) -> ReleaseKey {
+        ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn changes(all: &[(&str, &str, Option<&str>)]) -> Changes {
+        let change = |(name, of, account): &(&str, &str, Option<&str>)| {
+            (((*name).to_owned(), release(of)), account.map(str::to_owned))
+        };
+        all.iter().map(change).collect()
+    }
+
+    fn data(all: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let pairs = all.iter();
+        pairs
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    fn patch(before: &[(&str, &str)], all: &[(&str, &str, Option<&str>)]) -> Vec<(String, Option<String>)> {
+        Plan::of(&data(before), &changes(all)).patch.into_iter().collect()
+    }
+
+    #[test]
+    fn releases_are_added_changed_and_removed() {
+        let plain = r#"[{"release":"shop/web"}]"#;
+        let account = r#"[{"release":"shop/web","serviceAccount":"deployer"}]"#;
+        let both = r#"[{"release":"shop/web"},{"release":"shop/new"}]"#;
+        let new = r#"[{"release":"shop/new"}]"#;
+        let to = |text: &str| vec![("a".to_owned(), Some(text.to_owned()))];
+        assert_eq!(patch(&[], &[("a", "web", Some(""))]), to(plain));
+        assert_eq!(
+            patch(&[("a", plain)], &[("a", "web", Some("deployer"))]),
+            to(account)
+        );
+        assert_eq!(patch(&[("a", plain)], &[("a", "new", Some(""))]), to(both));
+        assert_eq!(patch(&[("a", both)], &[("a", "web", None)]), to(new));
+        let renamed = [("a", "web", None), ("a", "new", Some(""))];
+        assert_eq!(patch(&[("a", plain)], &renamed), to(new));
+        assert_eq!(
+            patch(&[("a", plain)], &[("a", "web", None)]),
+            [("a".to_owned(), None)]
+        );
+        // Nothing is written for what is known.
+        assert_eq!(patch(&[("a", plain)], &[("a", "web", Some(""))]), []);
+        assert_eq!(patch(&[("a", plain)], &[("b", "web", None)]), []);
+        // A person has damaged it.
+        assert_eq!(patch(&[("a", "no JSON")], &[("a", "web", Some(""))]), to(plain));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let all = [
+            ("a", "web", Some("deployer")),
+            ("a", "new", Some("")),
+            ("b", "web", Some("")),
+        ];
+        let plan = Plan::of(&BTreeMap::new(), &changes(&all));
+        let written = plan
+            .patch
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)));
+        let entries = Entries::of(&written.collect());
+        assert_eq!(entries.names().collect::<Vec<_>>(), ["a", "b"]);
+        let account = |name: &str, of: &str| {
+            let found = entries.get(name, &release(of));
+            found.map(|owned| owned.service_account.as_str())
+        };
+        assert_eq!(account("a", "web"), Some("deployer"));
+        assert_eq!(account("a", "new"), Some(""));
+        assert_eq!(account("b", "web"), Some(""));
+        // Neither a release of another BundleDeployment, nor one in another namespace.
+        assert_eq!(account("b", "new"), None);
+        assert_eq!(account("c", "web"), None);
+        let elsewhere = ReleaseKey {
+            namespace: "other".to_owned(),
+            ..release("web")
+        };
+        assert_eq!(entries.get("a", &elsewhere), None);
+    }
+
+    #[test]
+    fn a_full_config_map_takes_nothing_more_until_something_is_forgotten() {
+        let large = "x".repeat(MAX_BYTES - 20);
+        let account = format!(r#"[{{"release":"shop/large","serviceAccount":"{large}"}}]"#);
+        let full = [("full", &*account)];
+        let plan = Plan::of(&data(&full), &changes(&[("a", "web", Some(""))]));
+        assert_eq!(plan.patch, BTreeMap::new());
+        assert_eq!(plan.refused, [("a".to_owned(), release("web"))]);
+        let plan = Plan::of(
+            &data(&full),
+            &changes(&[("a", "web", Some("")), ("full", "large", None)]),
+        );
+        assert_eq!(plan.refused, []);
+        assert_eq!(plan.patch.len(), 2);
+    }
+}

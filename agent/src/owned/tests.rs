@@ -1,0 +1,122 @@
+use std::{convert::Infallible, sync::Arc};
+
+use futures::future::join_all;
+use http::{Method, Request, Response};
+use kube::client::Body;
+use serde_json::Value;
+use tower::service_fn;
+
+use super::*;
+
+/// An API server with the ConfigMap.
+#[derive(Default)]
+struct Server {
+    data: Mutex<Option<BTreeMap<String, String>>>,
+    /// The methods of its requests.
+    requests: Mutex<Vec<Method>>,
+    /// The responses of this many requests are errors.
+    errors: Mutex<usize>,
+}
+
+impl Server {
+    fn respond(&self, method: &Method, body: &[u8]) -> (u16, Value) {
+        lock(&self.requests).push(method.clone());
+        let mut errors = lock(&self.errors);
+        if *errors > 0 {
+            *errors -= 1;
+            return (
+                500,
+                json!({ "kind": "Status", "code": 500, "reason": "InternalError" }),
+            );
+        }
+        let mut data = lock(&self.data);
+        let sent: Value = serde_json::from_slice(body).unwrap_or_default();
+        match *method {
+            Method::POST => *data = serde_json::from_value(sent["data"].clone()).unwrap(),
+            Method::PATCH => {
+                let data = data.as_mut().unwrap();
+                for (key, value) in sent["data"].as_object().unwrap() {
+                    match value.as_str() {
+                        Some(value) => data.insert(key.clone(), value.to_owned()),
+                        None => data.remove(key),
+                    };
+                }
+            }
+            _ => {}
+        }
+        match &*data {
+            Some(data) => (200, json!({ "metadata": { "name": OWNED }, "data": data })),
+            None => (
+                404,
+                json!({ "kind": "Status", "code": 404, "reason": "NotFound" }),
+            ),
+        }
+    }
+
+    fn writes(&self) -> Vec<Method> {
+        let mut requests = lock(&self.requests).clone();
+        requests.retain(|method| method != Method::GET);
+        requests
+    }
+}
+
+fn owned() -> (OwnedReleases, Arc<Server>) {
+    let server = Arc::new(Server::default());
+    let of_service = Arc::clone(&server);
+    let service = service_fn(move |request: Request<Body>| {
+        let server = Arc::clone(&of_service);
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            tokio::task::yield_now().await;
+            let (status, found) = server.respond(&parts.method, &body);
+            let response = Response::builder().status(status);
+            Ok::<_, Infallible>(response.body(Body::from(found.to_string().into_bytes())).unwrap())
+        }
+    });
+    (
+        OwnedReleases::new(Client::new(service, "helmops"), "helmops"),
+        server,
+    )
+}
+
+fn release(name: &str) -> OwnedRelease {
+    OwnedRelease {
+        release: ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        },
+        service_account: String::new(),
+    }
+}
+
+#[tokio::test]
+async fn concurrent_changes_are_few_writes_and_what_is_known_is_none() {
+    let (owned, server) = owned();
+    let names: Vec<_> = (0..50).map(|number| format!("web{number}")).collect();
+    let remember = async |name: &String| owned.remember([(name.clone(), release(name))]).await;
+    for result in join_all(names.iter().map(remember)).await {
+        result.unwrap();
+    }
+    let all = owned.all().await.unwrap();
+    assert_eq!(all.names().count(), 50);
+    let writes = server.writes();
+    assert!(writes.len() <= 2 && writes[0] == Method::POST, "{writes:?}");
+    join_all(names.iter().map(remember)).await;
+    assert_eq!(server.writes().len(), writes.len());
+    owned.forget("web7", [release("web7").release]).await.unwrap();
+    let all = owned.all().await.unwrap();
+    assert_eq!(all.get("web7", &release("web7").release), None);
+    assert!(all.get("web8", &release("web8").release).is_some());
+}
+
+#[tokio::test]
+async fn what_could_not_be_written_is_an_error_and_is_written_with_the_next_change() {
+    let (owned, server) = owned();
+    *lock(&server.errors) = 1;
+    let remember = async |name: &str| owned.remember([(name.to_owned(), release(name))]).await;
+    remember("a").await.unwrap_err();
+    remember("b").await.unwrap();
+    assert_eq!(owned.all().await.unwrap().names().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(server.writes().len(), 1);
+}

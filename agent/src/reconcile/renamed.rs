@@ -1,0 +1,341 @@
+//! Releases that a BundleDeployment had under other names: its `releaseName`, or its namespace, has changed.
+//!
+//! The release of the new name takes over what both have. The one of the old name stays until the new one is settled: deployed, ready
+//! and tested. Until then nothing is uninstalled, since objects may be those of both.
+
+use std::collections::BTreeMap;
+
+use helmops_api::BundleDeployment;
+use helmops_process::exit::with_causes;
+use helmops_release::{
+    gate::Held,
+    history::{History, Owner, Revision},
+    lifecycle::{KEPT, Policy, Remediation},
+    manifest, marks,
+    names::ReleaseKey,
+    object::ObjectId,
+    record::{OnDelete, OnDeletePolicy, Status},
+};
+use serde_json::Value;
+
+use super::{
+    deployment::{Deployment, name},
+    remove::keeps_objects,
+    run::Prepared,
+};
+use crate::{
+    context::Context,
+    error::AgentError,
+    live::{self, KindError},
+    monitor::{Installed, MonitorError},
+};
+
+/// What becomes of a release of another name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It stays as it is.
+    Stay,
+    /// Only its records are deleted.
+    Forget,
+    /// The objects that the present release does not have are deleted.
+    Prune {
+        /// Whether its records stay.
+        keeps_history: bool,
+    },
+}
+
+impl End {
+    /// As when the BundleDeployment was deleted, without hooks: a release that still runs under another name is not to be shut down.
+    const fn of(on_delete: OnDelete, keeps_objects: bool, is_uninstalled: bool) -> Self {
+        let keeps_history = on_delete.keep_history;
+        match on_delete.policy {
+            OnDeletePolicy::Keep => Self::Stay,
+            OnDeletePolicy::Uninstall if keeps_objects => Self::Forget,
+            OnDeletePolicy::Uninstall if is_uninstalled && keeps_history => Self::Stay,
+            OnDeletePolicy::Uninstall if is_uninstalled => Self::Forget,
+            OnDeletePolicy::Uninstall => Self::Prune { keeps_history },
+        }
+    }
+}
+
+/// Whether a BundleDeployment has a release of another name.
+pub fn is_renamed(deployment: &BundleDeployment, releases: &[ReleaseKey]) -> bool {
+    let present = ReleaseKey::of(name(deployment), &deployment.spec.options);
+    releases.iter().any(|release| *release != present)
+}
+
+/// Removes the releases that a BundleDeployment has under other names, once the present one is settled.
+///
+/// The caller holds the lock of the BundleDeployment. What fails is logged, and tried again by the garbage collection: it does not
+/// concern the present release.
+pub async fn remove_renamed(context: &Context, deployment: &BundleDeployment, releases: &[ReleaseKey]) {
+    let present = ReleaseKey::of(name(deployment), &deployment.spec.options);
+    let others = releases.iter().filter(|release| **release != present);
+    if Held::of(&deployment.spec).is_some() {
+        return;
+    }
+    let mut replacement = None;
+    for release in others {
+        let removed = async {
+            if replacement.is_none() {
+                replacement = settled(context, name(deployment), &present).await?;
+            }
+            match &replacement {
+                Some(replacement) => remove(context, name(deployment), release, replacement).await,
+                None => Ok(()),
+            }
+        };
+        if let Err(error) = removed.await {
+            let error = with_causes(&error);
+            tracing::warn!(%release, %present, error, "cannot remove the release that was renamed; it is tried again");
+        }
+    }
+}
+
+/// The objects of a release, if it is settled.
+async fn settled(
+    context: &Context,
+    deployment: &str,
+    release: &ReleaseKey,
+) -> Result<Option<Installed>, AgentError> {
+    let history = context.records.current_history(release).await?;
+    match history.settled(deployment) {
+        Some(settled) => Ok(Some(objects_of(context, release, settled).await?)),
+        None => Ok(None),
+    }
+}
+
+async fn objects_of(
+    context: &Context,
+    release: &ReleaseKey,
+    revision: &Revision,
+) -> Result<Installed, AgentError> {
+    let read = Installed::read(&context.records, &context.kinds, release, revision.number, None);
+    Ok(read.await.map_err(MonitorError::from)?)
+}
+
+async fn remove(
+    context: &Context,
+    deployment: &str,
+    release: &ReleaseKey,
+    replacement: &Installed,
+) -> Result<(), AgentError> {
+    // What the cache shows may be older.
+    let (history, on_delete) = context.records.current_end(release).await?;
+    let Some(newest) = newest_of(&history, deployment) else {
+        return Ok(());
+    };
+    let record = context.records.read(release, newest.number).await?;
+    let keeps_objects = record.as_ref().is_some_and(keeps_objects);
+    let is_uninstalled = newest.status == Status::Uninstalled;
+    let end = End::of(on_delete.unwrap_or_default(), keeps_objects, is_uninstalled);
+    if end == End::Stay {
+        return Ok(());
+    }
+    tracing::info!(%release, present = %replacement.id.release, ?end, "removing the release that was renamed");
+    if let End::Prune { .. } = end {
+        let old = objects_of(context, release, newest).await?;
+        prune(context, deployment, &old, replacement).await?;
+    }
+    if end == (End::Prune { keeps_history: true }) {
+        context.records.set_uninstalled(release, newest.number).await?;
+    } else {
+        context.records.delete_all(release, &history).await?;
+    }
+    context.owned.forget(deployment, [release.clone()]).await?;
+    Ok(())
+}
+
+/// The newest revision, if it is one of the BundleDeployment.
+fn newest_of<'h>(history: &'h History, deployment: &str) -> Option<&'h Revision> {
+    let is_its = |owner: &Owner| matches!(owner, Owner::BundleDeployment(name) if name == deployment);
+    history.newest().filter(|newest| is_its(&newest.origin.owner))
+}
+
+/// Deletes the objects of a revision that another one does not have, as far as they belong to the BundleDeployment.
+async fn prune(
+    context: &Context,
+    deployment: &str,
+    old: &Installed,
+    kept: &Installed,
+) -> Result<(), AgentError> {
+    let set = context.set_of(deployment);
+    let is_kept = |id: &ObjectId| {
+        kept.desired.iter().any(|kept| {
+            (kept.id.group(), &kept.id.kind, &kept.id.namespace, &kept.id.name)
+                == (id.group(), &id.kind, &id.namespace, &id.name)
+        })
+    };
+    for object in old.desired.iter().rev().filter(|object| !is_kept(&object.id)) {
+        if let Some(kind) = &object.kind {
+            live::delete(&context.downstream, kind, &object.id, &set).await?;
+        }
+    }
+    Ok(())
+}
+
+impl Deployment<'_> {
+    /// The policy, without uninstallations while there is a release of another name.
+    ///
+    /// # Errors
+    /// If a record cannot be read.
+    pub(super) async fn policy_beside_others(&self) -> Result<Policy, AgentError> {
+        let records = &self.context.records;
+        for release in records.of_deployment(name(self.wanted)).await? {
+            if release == self.release {
+                continue;
+            }
+            let history = records.cached_history(&release).await?;
+            if history
+                .newest()
+                .is_some_and(|newest| newest.status != Status::Uninstalled)
+            {
+                return Ok(self.policy.clone().without_uninstallation());
+            }
+        }
+        Ok(self.policy.clone())
+    }
+
+    /// The error of an attempt that was not remediated although its policy says so, with the reason.
+    pub(super) fn with_remedy(&self, policy: &Policy, history: &History, error: AgentError) -> AgentError {
+        let failed = history.failed_attempt(&self.wanted.spec.deployment_id);
+        let remediation = failed.map(|failed| policy.for_action(failed.attempt.action).remediation);
+        match error {
+            AgentError::Helm(failure) if failure.is_captured() => AgentError::Helm(failure),
+            error if remediation == Some(Remediation::Keep) => {
+                AgentError::NotReady(format!("{error}; {KEPT}"))
+            }
+            error => error,
+        }
+    }
+
+    /// Whether all objects of the chart that exist already are of these releases, or of the present one: then Helm may take them over.
+    /// Otherwise it refuses them, and names the first one.
+    ///
+    /// # Errors
+    /// If the chart cannot be rendered because the agent stops, or an object cannot be read.
+    pub(super) async fn owns_all_that_exists(
+        &self,
+        prepared: &Prepared,
+        releases: &[ReleaseKey],
+    ) -> Result<bool, AgentError> {
+        // An installation fails too, and reports it.
+        let Some(rendered) = self.rendered(prepared, false).await? else {
+            return Ok(false);
+        };
+        let Some(objects) = objects(prepared, &rendered) else {
+            return Ok(false);
+        };
+        for object in objects {
+            if let Some((id, annotations)) = self.existing(prepared, &object).await?
+                && !is_of(&annotations, releases, &self.release)
+            {
+                tracing::info!(release = %self.release, object = %id, "the release that was renamed does not own the object");
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The live object of an object of the chart, with its annotations.
+    async fn existing(
+        &self,
+        prepared: &Prepared,
+        object: &Value,
+    ) -> Result<Option<(ObjectId, BTreeMap<String, String>)>, AgentError> {
+        let Some(mut id) = ObjectId::of(object) else {
+            return Ok(None);
+        };
+        let kind = match self.context.kinds.get(&id.api_version, &id.kind).await {
+            Ok(kind) => kind,
+            // Its CRD does not exist yet.
+            Err(KindError::Unknown { .. }) => return Ok(None),
+            Err(error @ KindError::Call(_)) => return Err(error.into()),
+        };
+        if id.namespace.is_empty() {
+            id.namespace.clone_from(&self.release.namespace);
+        }
+        let found = live::metadata(&prepared.deployer, &kind, &id).await?;
+        Ok(found.map(|found| (id, found.metadata.annotations.unwrap_or_default())))
+    }
+}
+
+/// The objects that Helm applies, without hooks, which have no owner; `None` if it refuses them.
+fn objects(prepared: &Prepared, rendered: &str) -> Option<Vec<Value>> {
+    let rendered = prepared.deploy.post_render.render(rendered).ok()?;
+    let mut objects = manifest::objects(&rendered).ok()?;
+    objects.retain(|object| {
+        let annotations = object.pointer("/metadata/annotations");
+        annotations.is_none_or(|annotations| annotations.get(marks::HOOK).is_none())
+    });
+    Some(objects)
+}
+
+/// Whether an object with these annotations is one of these releases, or of the present one.
+fn is_of(annotations: &BTreeMap<String, String>, releases: &[ReleaseKey], present: &ReleaseKey) -> bool {
+    let mut all = releases.iter().chain([present]);
+    all.any(|release| release.has_made(annotations))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renamed_release_ends_as_that_of_a_deleted_bundledeployment() {
+        let history = |keep_history| OnDelete {
+            keep_history,
+            ..OnDelete::default()
+        };
+        let keep = OnDelete {
+            policy: OnDeletePolicy::Keep,
+            ..OnDelete::default()
+        };
+        let prune = |keeps_history| End::Prune { keeps_history };
+        for (on_delete, keeps_objects, is_uninstalled, expected) in [
+            (history(false), false, false, prune(false)),
+            (history(true), false, false, prune(true)),
+            // Its objects are gone already.
+            (history(true), false, true, End::Stay),
+            (history(false), false, true, End::Forget),
+            (history(false), true, false, End::Forget),
+            (history(true), true, false, End::Forget),
+            (keep, false, false, End::Stay),
+            (keep, true, false, End::Stay),
+        ] {
+            let end = End::of(on_delete, keeps_objects, is_uninstalled);
+            assert_eq!(end, expected, "{on_delete} {keeps_objects} {is_uninstalled}");
+        }
+    }
+
+    #[test]
+    fn a_release_of_another_namespace_is_another_one() {
+        let mut deployment = BundleDeployment::default();
+        deployment.metadata.name = Some("web".to_owned());
+        deployment.spec.options.default_namespace = "shop".to_owned();
+        let release = |namespace: &str| ReleaseKey {
+            namespace: namespace.to_owned(),
+            name: "web".to_owned(),
+        };
+        assert!(!is_renamed(&deployment, &[release("shop")]));
+        assert!(is_renamed(&deployment, &[release("shop"), release("other")]));
+        assert!(is_renamed(&deployment, &[release("other")]));
+        assert!(!is_renamed(&deployment, &[]));
+    }
+
+    #[test]
+    fn an_object_of_another_owner_is_not_of_the_releases() {
+        let release = |name: &str| ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        };
+        let made = |namespace: &str, name: &str| {
+            let pairs = [(marks::RELEASE_NAMESPACE, namespace), (marks::RELEASE_NAME, name)];
+            BTreeMap::from(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())))
+        };
+        let is_its = |annotations| is_of(&annotations, &[release("old")], &release("new"));
+        assert!(is_its(made("shop", "old")) && is_its(made("shop", "new")));
+        assert!(!is_its(made("shop", "other")) && !is_its(made("other", "old")));
+        assert!(!is_its(BTreeMap::new()));
+    }
+}
