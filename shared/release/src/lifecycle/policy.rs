@@ -152,7 +152,7 @@ impl Policy {
                 .as_ref()
                 .filter(|test| test.enable)
                 .map(|test| tests(test, timeout)),
-            on_delete: on_delete(lifecycle),
+            on_delete: on_delete(lifecycle, seconds.map(Duration::from_secs)),
         }
     }
 
@@ -242,7 +242,8 @@ fn action(own: Option<&lifecycle::ActionPolicy>, action: AttemptAction, fleet: A
     }
 }
 
-fn on_delete(own: &Lifecycle) -> OnDelete {
+/// `of_helm` is `helm.timeoutSeconds`.
+fn on_delete(own: &Lifecycle, of_helm: Option<Duration>) -> OnDelete {
     let none = UninstallPolicy::default();
     let uninstall = own.uninstall.as_ref().unwrap_or(&none);
     OnDelete {
@@ -252,7 +253,7 @@ fn on_delete(own: &Lifecycle) -> OnDelete {
             OnDeletePolicy::Uninstall
         },
         keep_history: uninstall.keep_history,
-        timeout: time(uninstall.timeout.as_deref()),
+        timeout: time(uninstall.timeout.as_deref()).or(of_helm),
         disable_hooks: uninstall.disable_hooks,
     }
 }
@@ -410,6 +411,14 @@ mod tests {
             on_delete(&own).to_string(),
             "Keep.keepHistory.disableHooks.timeout-90000"
         );
+        let of_helm = json!({ "helm": { "timeoutSeconds": 600 } });
+        let timeout = |lifecycle: &Value| policy(&of_helm, lifecycle).on_delete.timeout;
+        assert_eq!(timeout(&own), Some(Duration::from_secs(90)));
+        assert_eq!(
+            timeout(&json!({ "uninstall": {} })),
+            Some(Duration::from_mins(10))
+        );
+        assert_eq!(timeout(&json!({ "install": {} })), Some(Duration::from_mins(10)));
     }
 
     #[test]
