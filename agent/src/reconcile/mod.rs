@@ -131,13 +131,15 @@ impl Reconciler for BundleDeployments<'_> {
             .await?;
             return Ok(Done::UNTIL_CHANGE);
         }
-        let handled = handled(deployment, known);
-        let work = Deployment::new(context, deployment, &handled);
+        let mut handled = handled(deployment, known);
+        let work = Deployment::new(context, deployment, &handled.clone().unwrap_or_default());
         work.report_suspension(false);
         let mut result = work.deploy().await;
         if is_attempt(&result) {
-            known.handled = requests(deployment).cloned();
+            handled = requests(deployment).cloned();
         }
+        // Also without an attempt: while another replica was the leader, it handled newer ones.
+        known.handled = handled;
         let mut observed = observe(context, deployment, &result, &mut known.installed).await;
         let (mut awaited, mut tests) = (None, None);
         if let (Ok(Some(monitored)), Some(installed), Some(running)) =
@@ -273,26 +275,26 @@ fn requests(deployment: &BundleDeployment) -> Option<&Requests> {
     deployment.spec.lifecycle.as_ref()?.requests.as_ref()
 }
 
-/// The requests that were handled already, as this process or the status shows it. Neither alone does: the status may not be written
-/// yet, and while another replica was the leader, this one handled nothing.
-fn handled(deployment: &BundleDeployment, known: &Known) -> Requests {
+/// The requests that were handled already, as this process or the status shows it; `None` if there were none. Neither alone does:
+/// the status may not be written yet, and while another replica was the leader, this one handled nothing. Of two that differ, the
+/// one that is requested counts, or else that of the status.
+fn handled(deployment: &BundleDeployment, known: &Known) -> Option<Requests> {
     let reported = deployment.status.lifecycle.as_ref();
     let reported = reported.and_then(|lifecycle| lifecycle.handled.as_ref());
+    let own = known.handled.as_ref();
+    let first = reported.or(own)?;
     let requested = requests(deployment);
     let either = |token: fn(&Requests) -> &String| {
-        let mut handled = [known.handled.as_ref(), reported]
-            .into_iter()
-            .flatten()
-            .map(token);
+        let mut handled = [Some(first), last].into_iter().flatten().map(token);
         let same = handled.find(|handled| Some(*handled) == requested.map(token));
-        same.cloned().unwrap_or_default()
+        same.unwrap_or_else(|| token(first)).clone()
     };
-    Requests {
+    Some(Requests {
         reconcile: either(|requests| &requests.reconcile),
         force: either(|requests| &requests.force),
         reset: either(|requests| &requests.reset),
         ..Requests::default()
-    }
+    })
 }
 
 /// Whether requests had their effect: nothing that the deployment needs was missing, and Helm could begin.
@@ -544,8 +546,11 @@ mod tests {
             };
             let status = deployment.status.lifecycle.get_or_insert_default();
             status.handled = Some(force(reported));
-            assert_eq!(handled(&deployment, &known).force, expected, "{own} {reported}");
+            let handled = handled(&deployment, &known).unwrap();
+            assert_eq!(handled.force, expected, "{own} {reported}");
         }
+        deployment.status.lifecycle = None;
+        assert_eq!(handled(&deployment, &Known::default()), None);
     }
 
     #[test]
