@@ -1,12 +1,13 @@
 //! Helm tests after an installation and an upgrade, with a simulated node that runs them.
 
+use anyhow::{Context, ensure};
 use helmops_bed::test_bed::TestBed;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::{spec, state, until_state};
 use crate::harness::agent::{CONFIG, Fixture, Permissions, start_bed_with};
-use crate::harness::message;
+use crate::harness::{condition, message};
 
 /// A test that ends as the values choose.
 const TEST: &str = r"apiVersion: v1
@@ -112,12 +113,19 @@ async fn tests_that_run_are_reported_and_delay_no_other_release() {
         fixture.deploy(name, "3.0.0", &with_exit("x", 0, &tests)).await;
     }
     for name in slow {
-        let found = until_state(&fixture, name, "TestSuccess", "Unknown AwaitingTests").await;
-        let waiting = message(&found, "Deployed");
-        assert!(
-            waiting.contains("the tests of revision 1 are running (since "),
-            "{waiting}"
-        );
+        fixture
+            .until(name, |found| {
+                let deployed = condition(found, "Deployed").context("not reported")?;
+                let waiting = deployed["message"].as_str().unwrap_or_default();
+                ensure!(
+                    waiting.contains("the tests of revision 1 are running (since "),
+                    "{waiting:?}"
+                );
+                let tests = state(found, "TestSuccess");
+                ensure!(tests == "Unknown AwaitingTests", "{tests:?}");
+                Ok(())
+            })
+            .await;
     }
     fixture.deploy("other", "1.0.0", &json!({})).await;
     fixture.until_ready("other").await;
