@@ -136,7 +136,8 @@ impl Deployment<'_> {
     /// # Errors
     /// If its record cannot be changed.
     pub async fn accept(&self, deployed: &Deployed, watched: &mut Watched) -> Result<(), AgentError> {
-        if watched.is_accepted || deployed.acceptance != Some(Acceptance::Awaited) {
+        let is_awaited = deployed.acceptance == Some(Acceptance::Awaited) && !deployed.is_rollback;
+        if watched.is_accepted || !is_awaited {
             return Ok(());
         }
         let records = &self.context.records;

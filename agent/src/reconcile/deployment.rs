@@ -78,6 +78,7 @@ impl<'d> Deployment<'d> {
                 made_at: found.and_then(|revision| revision.made_at),
             },
             acceptance: found.and_then(|revision| revision.acceptance),
+            is_rollback: found.is_some_and(|revision| revision.is_rollback),
             previous,
         }
     }

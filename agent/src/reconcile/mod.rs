@@ -31,6 +31,7 @@ use helmops_api::{BundleDeployment, Decoded, labels, lifecycle::Requests};
 use helmops_release::{
     drift::DriftMode,
     gate::Held,
+    lifecycle::Policy,
     names::{ReleaseKey, SetId},
     object::ObjectId,
     record::Failure,
@@ -157,7 +158,7 @@ impl Reconciler for BundleDeployments<'_> {
                         phase = Phase::Waiting { remaining, late };
                     }
                     Ok(Tests::Ended(result)) => {
-                        phase = tested(&work, deployed, &result);
+                        phase = tested(&work.policy, deployed, &result);
                         if matches!(phase, Phase::Over) && result != TestResult::Pending {
                             work.accept(deployed, watched).await?;
                         }
@@ -256,15 +257,11 @@ fn phase(
     }
 }
 
-/// What follows from the tests of a revision.
-fn tested(work: &Deployment<'_>, deployed: &Deployed, tests: &TestResult) -> Phase {
-    let ignores_failures = work
-        .policy
-        .test
-        .as_ref()
-        .is_some_and(|test| test.ignores_failures);
+/// What follows from the tests of a revision. A rollback is no attempt, so that no remediation can follow it.
+fn tested(policy: &Policy, deployed: &Deployed, tests: &TestResult) -> Phase {
+    let ignores_failures = policy.test.as_ref().is_some_and(|test| test.ignores_failures);
     match tests {
-        TestResult::Failed(cause) if !ignores_failures => {
+        TestResult::Failed(cause) if !ignores_failures && !deployed.is_rollback => {
             Phase::Failed(deployed.clone(), Failure::Test(cause.clone()))
         }
         _ => Phase::Over,
@@ -285,7 +282,7 @@ fn handled(deployment: &BundleDeployment, known: &Known) -> Option<Requests> {
     let first = reported.or(own)?;
     let requested = requests(deployment);
     let either = |token: fn(&Requests) -> &String| {
-        let mut handled = [Some(first), last].into_iter().flatten().map(token);
+        let mut handled = [Some(first), own].into_iter().flatten().map(token);
         let same = handled.find(|handled| Some(*handled) == requested.map(token));
         same.unwrap_or_else(|| token(first)).clone()
     };
@@ -520,6 +517,7 @@ mod tests {
     use kube::runtime::reflector::ObjectRef;
 
     use super::*;
+    use crate::revision::RevisionId;
 
     #[test]
     fn a_request_is_handled_if_this_process_or_the_status_shows_it() {
@@ -538,7 +536,8 @@ mod tests {
             ("2", "1", "2"),
             // Another replica was the leader meanwhile.
             ("1", "2", "2"),
-            ("1", "1", ""),
+            ("0", "1", "1"),
+            ("1", "1", "1"),
         ] {
             let known = Known {
                 handled: Some(force(own)),
@@ -551,6 +550,40 @@ mod tests {
         }
         deployment.status.lifecycle = None;
         assert_eq!(handled(&deployment, &Known::default()), None);
+    }
+
+    /// Whatever its tests show: the remediation would be that of the attempt whose chart it has.
+    #[test]
+    fn a_rollback_fails_with_no_test() {
+        let policy = |ignores| {
+            let test = serde_json::json!({ "enable": true, "ignoreFailures": ignores });
+            let lifecycle = serde_json::from_value(serde_json::json!({ "test": test })).unwrap();
+            Policy::of(&helmops_api::BundleDeploymentOptions::default(), Some(&lifecycle))
+        };
+        let deployed = |is_rollback| Deployed {
+            id: RevisionId {
+                release: ReleaseKey {
+                    namespace: "shop".to_owned(),
+                    name: "web".to_owned(),
+                },
+                number: 3,
+                made_at: None,
+            },
+            acceptance: None,
+            is_rollback,
+            previous: None,
+        };
+        let failed = TestResult::Failed("Pod shop/web-check failed".to_owned());
+        for (is_rollback, ignores, expected) in [
+            (false, false, true),
+            (false, true, false),
+            (true, false, false),
+            (true, true, false),
+        ] {
+            let phase = tested(&policy(ignores), &deployed(is_rollback), &failed);
+            let has_failed = matches!(phase, Phase::Failed(_, Failure::Test(_)));
+            assert_eq!(has_failed, expected, "{is_rollback} {ignores}");
+        }
     }
 
     #[test]

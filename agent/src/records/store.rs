@@ -298,7 +298,7 @@ impl Records {
         cause: &Failure,
     ) -> Result<bool, RecordStoreError> {
         let change = |record: Record| {
-            let description = bounded_text::cut(cause.description(), MAX_DESCRIPTION);
+            let description = bounded_text::cut(record.failed_description(cause), MAX_DESCRIPTION);
             let is_deployed = record.info.status == Status::Deployed;
             is_deployed.then(|| record.with_status(Status::Failed, description))
         };

@@ -10,6 +10,8 @@ const INTERRUPTED: &str = "The agent stopped while the release was in status ";
 const STOPPED: &str = "context canceled";
 /// How Helm's descriptions of errors start: of installations, upgrades and rollbacks.
 const ACTIONS_OF_HELM: [&str; 3] = ["Release", "Upgrade", "Rollback"];
+/// How the description of a rollback starts that the agent has marked as failed.
+pub(super) const ROLLBACK: &str = "Rollback: ";
 const NOT_READY: &str = "not ready: ";
 const TEST_FAILED: &str = "test failed: ";
 const REMEDIATED: &str = "uninstalled after a failure: ";
@@ -47,6 +49,7 @@ impl Failure {
 
     /// A failure that the agent has found.
     fn marked(text: &str) -> Option<Self> {
+        let text = text.strip_prefix(ROLLBACK).unwrap_or(text);
         let marked = |mark| text.strip_prefix(mark).map(ToOwned::to_owned);
         let not_ready = || marked(NOT_READY).map(Self::NotReady);
         not_ready().or_else(|| marked(TEST_FAILED).map(Self::Test))

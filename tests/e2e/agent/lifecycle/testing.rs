@@ -76,6 +76,37 @@ async fn a_failed_test_is_remediated_with_its_log() {
     assert_eq!(fixture.helm_runs_of(&release).len(), 5);
 }
 
+/// The tests would fail for a cause that lasts, such as a database that is down, and the remediation would be that of the
+/// installation.
+#[tokio::test]
+async fn a_rollback_whose_version_is_wanted_again_is_not_tested() {
+    let fixture = fixture("testing-reverted").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = json!({
+        "test": { "enable": true },
+        "install": { "remediation": "uninstall" },
+        "upgrade": { "remediation": "rollback" },
+    });
+    let before = with_exit("before", 0, &policy);
+    fixture.deploy("web", "2.0.0", &before).await;
+    fixture.until_ready("web").await;
+    fixture
+        .deploy("web", "2.0.0", &with_exit("after", 3, &policy))
+        .await;
+    until_state(&fixture, "web", "Remediated", "True RollbackSucceeded").await;
+    fixture.deploy("web", "2.0.0", &before).await;
+    let found = until_state(&fixture, "web", "TestSuccess", "True TestSucceeded").await;
+    assert_eq!(state(&found, "Released"), "True UpgradeSucceeded");
+    fixture.until_ready("web").await;
+    fixture.barrier().await;
+    assert_eq!(
+        fixture.helm_runs_of(&release),
+        ["install", "test", "upgrade", "test", "rollback"]
+    );
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("before"));
+}
+
 #[tokio::test]
 async fn failures_of_tests_can_be_ignored_and_tests_can_be_selected() {
     let fixture = fixture("testing-ignored").await;
