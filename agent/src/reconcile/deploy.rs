@@ -11,7 +11,7 @@
 use helmops_release::{
     action::Action,
     dependencies,
-    history::{FailedAttempt, History},
+    history::{FailedAttempt, History, Owner},
     lifecycle::{self, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
     names::ReleaseKey,
     record::{Acceptance, Attempt, Cause, Failure, Status},
@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     error::{AgentError, Lacking, NextAttempt},
+    helm::FailureReason,
     inputs,
 };
 
@@ -189,7 +190,10 @@ impl Deployment<'_> {
                     None => continue,
                 },
                 Step::Rollback { to, failed } => {
-                    self.roll_back(&history, to, failed).await?;
+                    if let Err(error) = self.roll_back(&history, to, failed).await {
+                        self.record_deadline(&error).await?;
+                        return Err(error);
+                    }
                     self.end_of_fleet(failed, "rolled back", last.take())?;
                     continue;
                 }
@@ -201,17 +205,34 @@ impl Deployment<'_> {
                 Step::Wait(retry) => return Err(self.next_attempt_of(&history, &retry)),
             };
             let attempt = self.attempt(&history, run, requested);
-            match self.run(run, attempt).await {
+            let error = match self.run(run, attempt).await {
                 Ok(deployed) => return Ok(deployed),
-                Err(error) if self.is_decided_by_records(&history, run).await? => {
-                    last = Some(error);
-                    failures = Failures::New;
-                }
-                Err(error) => return Err(error),
+                Err(error) => error,
+            };
+            self.record_deadline(&error).await?;
+            if !self.is_decided_by_records(&history, run).await? {
+                return Err(error);
             }
+            last = Some(error);
+            failures = Failures::New;
             is_requested = false;
         }
         Err(AgentError::Changed)
+    }
+
+    /// A run of Helm that reaches its deadline has failed: in its record it looks like one that was interrupted, which neither
+    /// counts nor is remediated.
+    async fn record_deadline(&self, error: &AgentError) -> Result<(), AgentError> {
+        if !matches!(error, AgentError::Helm(failure) if failure.reason == FailureReason::Deadline) {
+            return Ok(());
+        }
+        let (records, release) = (&self.context.records, &self.release);
+        let history = records.current_history(release).await?;
+        let own = Owner::BundleDeployment(name(self.wanted).to_owned());
+        if let Some(newest) = history.newest().filter(|newest| newest.origin.owner == own) {
+            records.fail_at_deadline(release, newest.number).await?;
+        }
+        Ok(())
     }
 
     /// Takes an action that is no attempt. Returns the deployed revision if nothing is to be done.

@@ -305,6 +305,23 @@ impl Records {
         self.change(release, revision, "mark as failed", change).await
     }
 
+    /// Marks a revision as failed whose Helm has reached its deadline, as far as its record shows that it was stopped. Returns
+    /// whether it does.
+    ///
+    /// # Errors
+    /// As of [`Records::unlock`].
+    pub async fn fail_at_deadline(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+    ) -> Result<bool, RecordStoreError> {
+        let change = |record: Record| {
+            let description = bounded_text::cut(record::at_deadline(&record)?, MAX_DESCRIPTION);
+            Some(record.with_status(Status::Failed, description))
+        };
+        self.change(release, revision, "mark as failed", change).await
+    }
+
     /// Marks a revision as deployed that [`Records::fail`] has marked as failed. Returns whether it was.
     ///
     /// # Errors

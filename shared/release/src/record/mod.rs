@@ -25,7 +25,7 @@ use thiserror::Error;
 pub use self::{
     acceptance::Acceptance,
     attempt::{Attempt, AttemptAction, Cause},
-    failure::{Failure, interrupted, is_interrupted},
+    failure::{Failure, at_deadline, interrupted, is_interrupted},
     hook::{Hook, HookPhase, HookRun, TEST_EVENT},
     on_delete::{OnDelete, OnDeletePolicy},
     status::Status,

@@ -751,6 +751,15 @@ fn remediations() -> Vec<Row> {
             .records([before(), failed(3, 1)])
             .leads_to("failed", "roll back to 1")
             .because("what can be restored follows from the records, so an earlier one is restored"),
+        row("Failed", "roll back", "Helm has reached its deadline")
+            .lifecycle(&rolls_back)
+            .records([
+                before(),
+                marked(
+                    "Upgrade \"web\" failed: pre-upgrade hooks failed: Helm did not end before its deadline",
+                ),
+            ])
+            .leads_to("failed", "roll back to 1"),
         row("Failed", "uninstall", "an upgrade has failed")
             .lifecycle(&uninstalls)
             .records([before(), failed(2, 1)])
