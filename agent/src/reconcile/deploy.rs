@@ -24,7 +24,6 @@ use kube::runtime::reflector::ObjectRef;
 use super::{
     deployed::Deployed,
     deployment::{Deployment, Run, name},
-    remove,
     wait::Watched,
 };
 use crate::{
@@ -251,9 +250,7 @@ impl Deployment<'_> {
                 return Err(AgentError::Foreign { release, owner });
             }
             Action::Unlock { revision } => context.records.unlock(release, revision).await?,
-            Action::Uninstall | Action::Forget => {
-                remove::uninstall(context, release, history, remove::Options::default()).await?;
-            }
+            Action::Uninstall | Action::Forget => self.complete_uninstallation(history).await?,
             Action::Install { .. } | Action::Upgrade { .. } | Action::TakeOver { .. } => {}
         }
         Ok(None)
@@ -331,11 +328,10 @@ impl Deployment<'_> {
         }))
     }
 
-    /// The deployed revision, if it is what is wanted.
+    /// The deployed revision, if it is what is wanted and no attempt is to follow.
     fn current(&self, history: &History) -> Option<Deployed> {
-        let ReleaseState::Current { revision } = self.state(history) else {
-            return None;
-        };
+        let id = &self.wanted.spec.deployment_id;
+        let revision = lifecycle::completed(&self.state(history), history, id)?;
         Some(self.deployed(history, revision))
     }
 

@@ -206,6 +206,11 @@ impl ActionPolicy {
         }
     }
 
+    /// Whether an uninstallation keeps the record of the failed attempt, which counts the attempts.
+    pub const fn keeps_record(&self) -> bool {
+        matches!(self.schedule, Schedule::Intervals { .. })
+    }
+
     /// The time from the failure of the attempt with this number until the next one; `None` if the backoff alone counts.
     pub const fn delay(&self, number: u32) -> Option<Duration> {
         match self.schedule {

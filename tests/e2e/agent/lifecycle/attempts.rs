@@ -389,6 +389,31 @@ async fn a_forced_deployment_happens_once() {
     assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade"]);
 }
 
+/// What it restores is what is wanted: that is no success, and no reason for an attempt without an interval.
+#[tokio::test]
+async fn a_forced_deployment_that_fails_is_rolled_back_and_reported() {
+    const CHANGING: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-config\ndata:\n  msg: {{ if .Release.IsUpgrade }}broken{{ else }}good{{ end }}\n";
+    let fixture = Fixture::new("life-force-fails").await;
+    fixture.charts.web("3.0.0", &[("config", CHANGING)]).await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = policy_of_broken(&json!({ "upgrade": { "remediation": "rollback" } }));
+    let mut spec = spec("x", &policy);
+    fixture.deploy("web", "3.0.0", &spec).await;
+    fixture.until_ready("web").await;
+    spec["lifecycle"]["requests"] = json!({ "force": "1" });
+    fixture.deploy("web", "3.0.0", &spec).await;
+    let found = until_state(&fixture, "web", "Remediated", "True RollbackSucceeded").await;
+    assert_eq!(state(&found, "Released"), "False UpgradeFailed");
+    assert_eq!(state(&found, "Deployed"), "False Error");
+    assert_eq!(found["status"]["lifecycle"]["failures"], 1);
+    assert_eq!(found["status"]["lifecycle"]["handled"]["force"], "1");
+    assert!(minutes_until_next(&found).unwrap() > 50);
+    fixture.barrier().await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade", "rollback"]);
+    fixture.until_msg(&release, "good").await;
+}
+
 #[tokio::test]
 async fn a_suspended_release_is_left_as_it_is() {
     let fixture = Fixture::new("life-suspend").await;
