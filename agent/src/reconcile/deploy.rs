@@ -14,7 +14,7 @@ use helmops_release::{
     history::{FailedAttempt, History, Owner},
     lifecycle::{self, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
     names::ReleaseKey,
-    record::{Acceptance, Attempt, Cause, Failure, Status},
+    record::{Acceptance, Attempt, Cause, Failure},
     state::{Applied, ReleaseState, Wanted},
 };
 use helmops_runtime::retry_state::RetryKey;
@@ -170,19 +170,14 @@ impl Deployment<'_> {
             }
             let run = match step {
                 Step::Act(Action::Install { replaces }) => Run::Install { replaces },
-                Step::Act(Action::Upgrade { discard }) => {
-                    if let Some(revision) = discard {
-                        context.records.delete(release, revision, Status::Failed).await?;
-                    }
-                    Run::Upgrade
-                }
+                Step::Act(Action::Upgrade { discard }) => Run::Upgrade { discard },
                 Step::Act(Action::TakeOver { revision }) => {
                     context.guard.remember_version().await?;
                     if !requested.force && self.adopt(revision).await? {
                         is_adopted = true;
                         continue;
                     }
-                    Run::Upgrade
+                    Run::Upgrade { discard: None }
                 }
                 Step::Act(action) => match self.act(action, &history).await? {
                     Some(deployed) => return Ok(deployed),

@@ -21,7 +21,11 @@ pub enum Run {
         replaces: bool,
     },
     /// Upgrade.
-    Upgrade,
+    Upgrade {
+        /// The revision of a failed attempt whose record is deleted, once nothing that the upgrade needs is missing: until then
+        /// it counts the attempts.
+        discard: Option<u64>,
+    },
 }
 
 /// The deployment of a BundleDeployment.
@@ -89,7 +93,7 @@ impl Run {
     pub const fn action(self) -> AttemptAction {
         match self {
             Self::Install { .. } => AttemptAction::Install,
-            Self::Upgrade => AttemptAction::Upgrade,
+            Self::Upgrade { .. } => AttemptAction::Upgrade,
         }
     }
 }
