@@ -11,10 +11,10 @@
 use helmops_release::{
     action::Action,
     dependencies,
-    history::{FailedAttempt, History},
+    history::{FailedAttempt, History, Owner},
     lifecycle::{self, Policy, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
     names::ReleaseKey,
-    record::{Acceptance, Attempt, Cause, Failure, Status},
+    record::{Acceptance, Attempt, Cause, Failure},
     state::{Applied, ReleaseState, Wanted},
 };
 use helmops_runtime::retry_state::RetryKey;
@@ -24,11 +24,11 @@ use kube::runtime::reflector::ObjectRef;
 use super::{
     deployed::Deployed,
     deployment::{Deployment, Run, name},
-    remove,
     wait::Watched,
 };
 use crate::{
     error::{AgentError, Lacking, NextAttempt},
+    helm::FailureReason,
     inputs,
 };
 
@@ -137,7 +137,8 @@ impl Deployment<'_> {
     /// # Errors
     /// If its record cannot be changed.
     pub async fn accept(&self, deployed: &Deployed, watched: &mut Watched) -> Result<(), AgentError> {
-        if watched.is_accepted || deployed.acceptance != Some(Acceptance::Awaited) {
+        let is_awaited = deployed.acceptance == Some(Acceptance::Awaited) && !deployed.is_rollback;
+        if watched.is_accepted || !is_awaited {
             return Ok(());
         }
         let records = &self.context.records;
@@ -174,26 +175,24 @@ impl Deployment<'_> {
             }
             let run = match step {
                 Step::Act(Action::Install { replaces }) => Run::Install { replaces },
-                Step::Act(Action::Upgrade { discard }) => {
-                    if let Some(revision) = discard {
-                        context.records.delete(release, revision, Status::Failed).await?;
-                    }
-                    Run::Upgrade
-                }
+                Step::Act(Action::Upgrade { discard }) => Run::Upgrade { discard },
                 Step::Act(Action::TakeOver { revision }) => {
                     context.guard.remember_version().await?;
                     if !requested.force && self.adopt(revision).await? {
                         is_adopted = true;
                         continue;
                     }
-                    Run::Upgrade
+                    Run::Upgrade { discard: None }
                 }
                 Step::Act(action) => match self.act(action, &history).await? {
                     Some(deployed) => return Ok(deployed),
                     None => continue,
                 },
                 Step::Rollback { to, failed } => {
-                    self.roll_back(&history, to, failed).await?;
+                    if let Err(error) = self.roll_back(&history, to, failed).await {
+                        self.record_deadline(&error).await?;
+                        return Err(error);
+                    }
                     self.end_of_fleet(failed, "rolled back", last.take())?;
                     continue;
                 }
@@ -205,17 +204,34 @@ impl Deployment<'_> {
                 Step::Wait(retry) => return Err(self.next_attempt_of(&history, &retry)),
             };
             let attempt = self.attempt(&history, run, requested);
-            match self.run(run, attempt).await {
+            let error = match self.run(run, attempt).await {
                 Ok(deployed) => return Ok(deployed),
-                Err(error) if self.is_decided_by_records(&history, run).await? => {
-                    last = Some(error);
-                    failures = Failures::New;
-                }
-                Err(error) => return Err(error),
+                Err(error) => error,
+            };
+            self.record_deadline(&error).await?;
+            if !self.is_decided_by_records(&history, run).await? {
+                return Err(error);
             }
+            last = Some(error);
+            failures = Failures::New;
             is_requested = false;
         }
         Err(AgentError::Changed)
+    }
+
+    /// A run of Helm that reaches its deadline has failed: in its record it looks like one that was interrupted, which neither
+    /// counts nor is remediated.
+    async fn record_deadline(&self, error: &AgentError) -> Result<(), AgentError> {
+        if !matches!(error, AgentError::Helm(failure) if failure.reason == FailureReason::Deadline) {
+            return Ok(());
+        }
+        let (records, release) = (&self.context.records, &self.release);
+        let history = records.current_history(release).await?;
+        let own = Owner::BundleDeployment(name(self.wanted).to_owned());
+        if let Some(newest) = history.newest().filter(|newest| newest.origin.owner == own) {
+            records.fail_at_deadline(release, newest.number).await?;
+        }
+        Ok(())
     }
 
     /// Takes an action that is no attempt. Returns the deployed revision if nothing is to be done.
@@ -234,10 +250,7 @@ impl Deployment<'_> {
                 return Err(AgentError::Foreign { release, owner });
             }
             Action::Unlock { revision } => context.records.unlock(release, revision).await?,
-            Action::Uninstall | Action::Forget => {
-                let account = &self.wanted.spec.options.service_account;
-                remove::uninstall(context, release, history, account, remove::Options::default()).await?;
-            }
+            Action::Uninstall | Action::Forget => self.complete_uninstallation(history).await?,
             Action::Install { .. } | Action::Upgrade { .. } | Action::TakeOver { .. } => {}
         }
         Ok(None)
@@ -321,11 +334,10 @@ impl Deployment<'_> {
         }))
     }
 
-    /// The deployed revision, if it is what is wanted.
+    /// The deployed revision, if it is what is wanted and no attempt is to follow.
     fn current(&self, history: &History) -> Option<Deployed> {
-        let ReleaseState::Current { revision } = self.state(history) else {
-            return None;
-        };
+        let id = &self.wanted.spec.deployment_id;
+        let revision = lifecycle::completed(&self.state(history), history, id)?;
         Some(self.deployed(history, revision))
     }
 

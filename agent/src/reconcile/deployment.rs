@@ -21,7 +21,11 @@ pub enum Run {
         replaces: bool,
     },
     /// Upgrade.
-    Upgrade,
+    Upgrade {
+        /// The revision of a failed attempt whose record is deleted, once nothing that the upgrade needs is missing: until then
+        /// it counts the attempts.
+        discard: Option<u64>,
+    },
 }
 
 /// The deployment of a BundleDeployment.
@@ -78,6 +82,7 @@ impl<'d> Deployment<'d> {
                 made_at: found.and_then(|revision| revision.made_at),
             },
             acceptance: found.and_then(|revision| revision.acceptance),
+            is_rollback: found.is_some_and(|revision| revision.is_rollback),
             previous,
         }
     }
@@ -88,7 +93,7 @@ impl Run {
     pub const fn action(self) -> AttemptAction {
         match self {
             Self::Install { .. } => AttemptAction::Install,
-            Self::Upgrade => AttemptAction::Upgrade,
+            Self::Upgrade { .. } => AttemptAction::Upgrade,
         }
     }
 }

@@ -32,6 +32,7 @@ use helmops_api::{BundleDeployment, Decoded, labels, lifecycle::Requests};
 use helmops_release::{
     drift::DriftMode,
     gate::Held,
+    lifecycle::Policy,
     names::{ReleaseKey, SetId},
     object::ObjectId,
     record::Failure,
@@ -136,13 +137,15 @@ impl Reconciler for BundleDeployments<'_> {
             .await?;
             return Ok(Done::UNTIL_CHANGE);
         }
-        let handled = handled(deployment, known);
-        let work = Deployment::new(context, deployment, &handled);
+        let mut handled = handled(deployment, known);
+        let work = Deployment::new(context, deployment, &handled.clone().unwrap_or_default());
         work.report_suspension(false);
         let mut result = work.deploy().await;
         if is_attempt(&result) {
-            known.handled = requests(deployment).cloned();
+            handled = requests(deployment).cloned();
         }
+        // Also without an attempt: while another replica was the leader, it handled newer ones.
+        known.handled = handled;
         let mut observed = observe(context, deployment, &result, &mut known.installed).await;
         let (mut awaited, mut tests) = (None, None);
         if let (Ok(Some(monitored)), Some(installed), Some(running)) =
@@ -160,7 +163,7 @@ impl Reconciler for BundleDeployments<'_> {
                         phase = Phase::Waiting { remaining, late };
                     }
                     Ok(Tests::Ended(result)) => {
-                        phase = tested(&work, deployed, &result);
+                        phase = tested(&work.policy, deployed, &result);
                         if matches!(phase, Phase::Over) && result != TestResult::Pending {
                             work.accept(deployed, watched).await?;
                         }
@@ -259,15 +262,11 @@ fn phase(
     }
 }
 
-/// What follows from the tests of a revision.
-fn tested(work: &Deployment<'_>, deployed: &Deployed, tests: &TestResult) -> Phase {
-    let ignores_failures = work
-        .policy
-        .test
-        .as_ref()
-        .is_some_and(|test| test.ignores_failures);
+/// What follows from the tests of a revision. A rollback is no attempt, so that no remediation can follow it.
+fn tested(policy: &Policy, deployed: &Deployed, tests: &TestResult) -> Phase {
+    let ignores_failures = policy.test.as_ref().is_some_and(|test| test.ignores_failures);
     match tests {
-        TestResult::Failed(cause) if !ignores_failures => {
+        TestResult::Failed(cause) if !ignores_failures && !deployed.is_rollback => {
             Phase::Failed(deployed.clone(), Failure::Test(cause.clone()))
         }
         _ => Phase::Over,
@@ -278,26 +277,26 @@ fn requests(deployment: &BundleDeployment) -> Option<&Requests> {
     deployment.spec.lifecycle.as_ref()?.requests.as_ref()
 }
 
-/// The requests that were handled already, as this process or the status shows it. Neither alone does: the status may not be written
-/// yet, and while another replica was the leader, this one handled nothing.
-fn handled(deployment: &BundleDeployment, known: &Known) -> Requests {
+/// The requests that were handled already, as this process or the status shows it; `None` if there were none. Neither alone does:
+/// the status may not be written yet, and while another replica was the leader, this one handled nothing. Of two that differ, the
+/// one that is requested counts, or else that of the status.
+fn handled(deployment: &BundleDeployment, known: &Known) -> Option<Requests> {
     let reported = deployment.status.lifecycle.as_ref();
     let reported = reported.and_then(|lifecycle| lifecycle.handled.as_ref());
+    let own = known.handled.as_ref();
+    let first = reported.or(own)?;
     let requested = requests(deployment);
     let either = |token: fn(&Requests) -> &String| {
-        let mut handled = [known.handled.as_ref(), reported]
-            .into_iter()
-            .flatten()
-            .map(token);
+        let mut handled = [Some(first), own].into_iter().flatten().map(token);
         let same = handled.find(|handled| Some(*handled) == requested.map(token));
-        same.cloned().unwrap_or_default()
+        same.unwrap_or_else(|| token(first)).clone()
     };
-    Requests {
+    Some(Requests {
         reconcile: either(|requests| &requests.reconcile),
         force: either(|requests| &requests.force),
         reset: either(|requests| &requests.reset),
         ..Requests::default()
-    }
+    })
 }
 
 /// Whether requests had their effect: nothing that the deployment needs was missing, and Helm could begin.
@@ -523,6 +522,7 @@ mod tests {
     use kube::runtime::reflector::ObjectRef;
 
     use super::*;
+    use crate::revision::RevisionId;
 
     #[test]
     fn a_request_is_handled_if_this_process_or_the_status_shows_it() {
@@ -541,7 +541,8 @@ mod tests {
             ("2", "1", "2"),
             // Another replica was the leader meanwhile.
             ("1", "2", "2"),
-            ("1", "1", ""),
+            ("0", "1", "1"),
+            ("1", "1", "1"),
         ] {
             let known = Known {
                 handled: Some(force(own)),
@@ -549,7 +550,44 @@ mod tests {
             };
             let status = deployment.status.lifecycle.get_or_insert_default();
             status.handled = Some(force(reported));
-            assert_eq!(handled(&deployment, &known).force, expected, "{own} {reported}");
+            let handled = handled(&deployment, &known).unwrap();
+            assert_eq!(handled.force, expected, "{own} {reported}");
+        }
+        deployment.status.lifecycle = None;
+        assert_eq!(handled(&deployment, &Known::default()), None);
+    }
+
+    /// Whatever its tests show: the remediation would be that of the attempt whose chart it has.
+    #[test]
+    fn a_rollback_fails_with_no_test() {
+        let policy = |ignores| {
+            let test = serde_json::json!({ "enable": true, "ignoreFailures": ignores });
+            let lifecycle = serde_json::from_value(serde_json::json!({ "test": test })).unwrap();
+            Policy::of(&helmops_api::BundleDeploymentOptions::default(), Some(&lifecycle))
+        };
+        let deployed = |is_rollback| Deployed {
+            id: RevisionId {
+                release: ReleaseKey {
+                    namespace: "shop".to_owned(),
+                    name: "web".to_owned(),
+                },
+                number: 3,
+                made_at: None,
+            },
+            acceptance: None,
+            is_rollback,
+            previous: None,
+        };
+        let failed = TestResult::Failed("Pod shop/web-check failed".to_owned());
+        for (is_rollback, ignores, expected) in [
+            (false, false, true),
+            (false, true, false),
+            (true, false, false),
+            (true, true, false),
+        ] {
+            let phase = tested(&policy(ignores), &deployed(is_rollback), &failed);
+            let has_failed = matches!(phase, Phase::Failed(_, Failure::Test(_)));
+            assert_eq!(has_failed, expected, "{is_rollback} {ignores}");
         }
     }
 

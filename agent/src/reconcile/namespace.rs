@@ -60,6 +60,7 @@ mod tests {
                     made_at: None,
                 },
                 acceptance: None,
+                is_rollback: false,
                 previous: None,
             };
             namespace_error(&deployed, MetadataError { verb, source })

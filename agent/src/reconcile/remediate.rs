@@ -2,6 +2,7 @@
 
 use helmops_release::{
     history::{FailedAttempt, History},
+    lifecycle,
     record::Failure,
 };
 
@@ -63,20 +64,44 @@ impl Deployment<'_> {
         let (context, release) = (self.context, &self.release);
         let (revision, cause) = (failed.revision.number, failed.failure.cause());
         tracing::info!(%release, revision, "uninstalling what failed");
-        let options = remove::Options {
-            keeps_history: keeps_record,
-            description: if keeps_record {
-                Failure::Uninstalled(cause.clone()).description()
-            } else {
-                String::new()
-            },
-            skips_hooks: self.policy.on_delete.disable_hooks,
-            timeout: self.policy.on_delete.timeout,
-        };
+        let options = self.uninstallation(keeps_record.then(|| cause.clone()));
         let account = &self.wanted.spec.options.service_account;
         remove::uninstall(context, release, history, account, options).await?;
         let what = format!("revision {revision} failed and was uninstalled: {cause}");
         context.reports.remediated(Remediation::Uninstall, release, &what);
         Ok(())
+    }
+
+    /// Ends an uninstallation that has started: it was interrupted, or failed. If it was to remediate an attempt, the record of
+    /// that is kept, or the attempts would be counted from the start.
+    ///
+    /// # Errors
+    /// If Helm fails.
+    pub(super) async fn complete_uninstallation(&self, history: &History) -> Result<(), AgentError> {
+        let release = &self.release;
+        let is_remediation =
+            lifecycle::is_remediation(history, &self.policy, &self.wanted.spec.deployment_id);
+        tracing::info!(%release, is_remediation, "completing the uninstallation");
+        let cause = is_remediation.then(|| "the uninstallation was interrupted".to_owned());
+        let account = &self.wanted.spec.options.service_account;
+        remove::uninstall(
+            self.context,
+            release,
+            history,
+            account,
+            self.uninstallation(cause),
+        )
+        .await
+    }
+
+    /// How the release is uninstalled. With the cause of a failure, its record is kept.
+    fn uninstallation(&self, cause: Option<String>) -> remove::Options {
+        let on_delete = &self.policy.on_delete;
+        remove::Options {
+            keeps_history: cause.is_some(),
+            description: cause.map_or_else(String::new, |cause| Failure::Uninstalled(cause).description()),
+            skips_hooks: on_delete.disable_hooks,
+            timeout: on_delete.timeout.or(Some(self.settings().hook_timeout)),
+        }
     }
 }

@@ -5,7 +5,7 @@ use helmops_release::{
     chart_metadata::Origin,
     history::History,
     post_render::PostRender,
-    record::{Acceptance, Attempt, Cause},
+    record::{Acceptance, Attempt, Cause, Status},
     scopes::Scopes,
 };
 use helmops_trace::in_span;
@@ -85,15 +85,11 @@ impl Deployment<'_> {
             inputs::create_namespace(&context.downstream, &deployer, &release.namespace).await?;
         }
         if !matches!(run, Run::Install { replaces: false }) {
-            let history = context.records.current_history(release).await?;
-            if matches!(run, Run::Upgrade) {
-                self.take_fields(&deployer, &history).await?;
-            }
-            self.make_room(&history).await?;
+            self.follow(run, &deployer).await?;
         }
         let done = match run {
             Run::Install { .. } => Done::Installed,
-            Run::Upgrade => Done::Upgraded,
+            Run::Upgrade { .. } => Done::Upgraded,
         };
         let action = match run {
             Run::Install { replaces } => request::Action::Install(request::Install {
@@ -104,7 +100,7 @@ impl Deployment<'_> {
                 creates_namespace: false,
                 replaces,
             }),
-            Run::Upgrade => request::Action::Upgrade(request::Upgrade {
+            Run::Upgrade { .. } => request::Action::Upgrade(request::Upgrade {
                 deploy,
                 apply: settings.upgrade,
                 takes_ownership: true,
@@ -150,6 +146,20 @@ impl Deployment<'_> {
             applied.map_err(|error| namespace_error(&current, error))?;
         }
         Ok(current)
+    }
+
+    /// Prepares what was deployed before for the next revision, once nothing that this one needs is missing.
+    async fn follow(&self, run: Run, deployer: &Client) -> Result<(), AgentError> {
+        let (records, release) = (&self.context.records, &self.release);
+        let mut history = records.current_history(release).await?;
+        if let Run::Upgrade { discard } = run {
+            self.take_fields(deployer, &history).await?;
+            if let Some(revision) = discard {
+                records.delete(release, revision, Status::Failed).await?;
+                history = records.current_history(release).await?;
+            }
+        }
+        self.make_room(&history).await
     }
 
     /// Deletes records that nothing needs before Helm makes another one: also after failures, which may be many.

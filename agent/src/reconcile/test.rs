@@ -30,8 +30,9 @@ pub(super) enum Tests {
 }
 
 impl Deployment<'_> {
-    /// The result of the tests of a revision, which run if they have not ended yet. `known` has what is known of earlier looks: a record
-    /// is read once. While they run, other releases are reconciled with the permit.
+    /// The result of the tests of a revision, which run if they have not ended yet. They do not run for a rollback: its record
+    /// has those of the revision that it restores. `known` has what is known of earlier looks: a record is read once. While they
+    /// run, other releases are reconciled with the permit.
     ///
     /// # Errors
     /// If they cannot be run.
@@ -55,6 +56,7 @@ impl Deployment<'_> {
         };
         let tests = record.test_hooks(&policy.filters).len();
         let result = match record.tests(&policy.filters) {
+            TestState::NotRun if deployed.is_rollback => TestResult::NoTests,
             TestState::NotRun if known.reported.as_ref() == Some(&deployed.id) => {
                 self.check_backoff()?;
                 self.run_tests(deployed, policy, tests, permit).await?

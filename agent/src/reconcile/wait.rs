@@ -76,8 +76,9 @@ fn timeout_of(timeout: Duration) -> SignedDuration {
     SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX)
 }
 
-/// Whether a revision has to become ready before it counts as deployed. Its record shows that, if an attempt of this agent has made it.
-/// Of others only the status shows it, and a status may be lost: then nothing that is old has failed.
+/// Whether a revision has to become ready before it counts as deployed. Its record shows that, if an attempt of this agent has
+/// made it. Of others only the status shows it, and a status may be lost: then nothing that is old has failed. What a rollback
+/// restores was ready before.
 pub fn is_awaited(
     deployment: &BundleDeployment,
     deployed: &Deployed,
@@ -85,7 +86,7 @@ pub fn is_awaited(
     timeout: Duration,
 ) -> bool {
     match deployed.acceptance {
-        _ if watched.was_ready => false,
+        _ if watched.was_ready || deployed.is_rollback => false,
         Some(acceptance) => acceptance == Acceptance::Awaited,
         None => {
             let status = &deployment.status;
@@ -196,6 +197,7 @@ mod tests {
         Deployed {
             id: revision(),
             acceptance,
+            is_rollback: false,
             previous: None,
         }
     }
@@ -241,6 +243,11 @@ mod tests {
                 expected,
                 "{acceptance:?} {first}"
             );
+            let rollback = Deployed {
+                is_rollback: true,
+                ..deployed.clone()
+            };
+            assert!(!is_awaited(status, &rollback, &watched, minute));
             watched.was_ready = true;
             assert!(!is_awaited(status, &deployed, &watched, minute));
         }

@@ -301,9 +301,26 @@ impl Records {
         cause: &Failure,
     ) -> Result<bool, RecordStoreError> {
         let change = |record: Record| {
-            let description = bounded_text::cut(cause.description(), MAX_DESCRIPTION);
+            let description = bounded_text::cut(record.failed_description(cause), MAX_DESCRIPTION);
             let is_deployed = record.info.status == Status::Deployed;
             is_deployed.then(|| record.with_status(Status::Failed, description))
+        };
+        self.change(release, revision, "mark as failed", change).await
+    }
+
+    /// Marks a revision as failed whose Helm has reached its deadline, as far as its record shows that it was stopped. Returns
+    /// whether it does.
+    ///
+    /// # Errors
+    /// As of [`Records::unlock`].
+    pub async fn fail_at_deadline(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+    ) -> Result<bool, RecordStoreError> {
+        let change = |record: Record| {
+            let description = bounded_text::cut(record::at_deadline(&record)?, MAX_DESCRIPTION);
+            Some(record.with_status(Status::Failed, description))
         };
         self.change(release, revision, "mark as failed", change).await
     }

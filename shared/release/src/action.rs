@@ -36,8 +36,8 @@ pub enum Action {
     },
     /// Upgrade.
     Upgrade {
-        /// The revision of a failed attempt with the same input. Its record is deleted first, so that attempts do not add
-        /// revisions.
+        /// The revision of a failed attempt with the same input. Its record is deleted before the next one is made, so that
+        /// attempts do not add revisions.
         discard: Option<u64>,
     },
     /// Take over the release of a user's Helm: adopt it as it is, or upgrade it if anything differs ([`crate::adoption`]).

@@ -202,6 +202,10 @@ impl Expression {
     fn failed(&self, error: &ExecutionError) -> EvaluationError {
         let expression = quoted(&self.text);
         match error {
+            ExecutionError::UndeclaredReference(name) if self.is_function(name) => EvaluationError::Failed {
+                expression,
+                problem: format!("function {:?} cannot be called in this way", quoted(name)),
+            },
             ExecutionError::NoSuchKey(field) | ExecutionError::UndeclaredReference(field) => {
                 EvaluationError::MissingField {
                     expression,
@@ -213,6 +217,13 @@ impl Expression {
                 problem: quoted(&other.to_string()),
             },
         }
+    }
+}
+
+impl Expression {
+    /// Whether a name that does not exist is that of a function: one that needs a list, for example, and was called without.
+    fn is_function(&self, name: &str) -> bool {
+        shape::FUNCTIONS.contains(&name) && !self.variables().contains(name)
     }
 }
 

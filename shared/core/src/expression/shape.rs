@@ -52,6 +52,30 @@ pub const FUNCTIONS: &[&str] = &[
     "uint",
 ];
 
+/// The calls that the parser makes of operators and loops. A text cannot have these names, while other names with a `_` are
+/// functions.
+const OPERATORS: &[&str] = &[
+    "!_",
+    "-_",
+    "@in",
+    "@not_strictly_false",
+    "_!=_",
+    "_%_",
+    "_&&_",
+    "_*_",
+    "_+_",
+    "_-_",
+    "_/_",
+    "_<=_",
+    "_<_",
+    "_==_",
+    "_>=_",
+    "_>_",
+    "_?_:_",
+    "_[_]",
+    "_||_",
+];
+
 /// Limits that the parser depends on.
 pub fn check_text(text: &str) -> Result<(), ExpressionError> {
     if text.trim().is_empty() {
@@ -140,8 +164,7 @@ fn check_node(node: &IdedExpr, level: Level, nodes: &mut usize) -> Result<(), Ex
 }
 
 fn check_call(name: &str, arguments: &[IdedExpr]) -> Result<(), ExpressionError> {
-    let is_operator = name.contains('_') && name != "exists_one" || name.starts_with('@');
-    if !is_operator && !FUNCTIONS.contains(&name) {
+    if !OPERATORS.contains(&name) && !FUNCTIONS.contains(&name) {
         return Err(ExpressionError::UnknownFunction(quoted(name)));
     }
     if name == "matches" {

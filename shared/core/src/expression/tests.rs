@@ -77,6 +77,12 @@ fn invalid_expressions_are_refused_with_the_fix() {
             "status.x.lowerAscii() == 'a'",
             "CEL function \"lowerAscii\" is not available",
         ),
+        // A name with a `_` is no operator.
+        (
+            "status.phase.starts_with('Run')",
+            "CEL function \"starts_with\" is not available",
+        ),
+        ("_(status.phase)", "CEL function \"_\" is not available"),
         (
             "timestamp('2026-01-01T00:00:00Z') == status.t",
             "CEL function \"timestamp\" is not available",
@@ -123,6 +129,18 @@ fn a_missing_field_is_named() {
             format!("{text}: there is no field {field:?}; test it with has() first")
         );
     }
+}
+
+#[test]
+fn a_function_that_is_called_in_another_way_is_no_missing_field() {
+    let object = json!({ "status": { "a": [1] } });
+    let error = evaluate("all(status.a)", &object).unwrap_err();
+    assert_eq!(
+        error,
+        "all(status.a): function \"all\" cannot be called in this way"
+    );
+    let error = evaluate("all == 1", &object).unwrap_err();
+    assert!(error.contains("there is no field \"all\""), "{error}");
 }
 
 #[test]

@@ -13,5 +13,5 @@ mod step;
 
 pub use self::{
     policy::{ActionPolicy, CrdPolicy, DEFAULT_TIMEOUT, Policy, Remediation, Schedule, TestPolicy},
-    step::{KEPT, Remedy, Requested, Retry, Situation, Step, may_recover, next},
+    step::{KEPT, Remedy, Requested, Retry, Situation, Step, completed, is_remediation, may_recover, next},
 };

@@ -154,7 +154,7 @@ impl Policy {
                 .as_ref()
                 .filter(|test| test.enable)
                 .map(|test| tests(test, timeout)),
-            on_delete: on_delete(lifecycle),
+            on_delete: on_delete(lifecycle, seconds.map(Duration::from_secs)),
         }
     }
 
@@ -219,6 +219,11 @@ impl ActionPolicy {
         }
     }
 
+    /// Whether an uninstallation keeps the record of the failed attempt, which counts the attempts.
+    pub const fn keeps_record(&self) -> bool {
+        matches!(self.schedule, Schedule::Intervals { .. })
+    }
+
     /// The time from the failure of the attempt with this number until the next one; `None` if the backoff alone counts.
     pub const fn delay(&self, number: u32) -> Option<Duration> {
         match self.schedule {
@@ -255,7 +260,8 @@ fn action(own: Option<&lifecycle::ActionPolicy>, action: AttemptAction, fleet: A
     }
 }
 
-fn on_delete(own: &Lifecycle) -> OnDelete {
+/// `of_helm` is `helm.timeoutSeconds`.
+fn on_delete(own: &Lifecycle, of_helm: Option<Duration>) -> OnDelete {
     let none = UninstallPolicy::default();
     let uninstall = own.uninstall.as_ref().unwrap_or(&none);
     OnDelete {
@@ -265,7 +271,7 @@ fn on_delete(own: &Lifecycle) -> OnDelete {
             OnDeletePolicy::Uninstall
         },
         keep_history: uninstall.keep_history,
-        timeout: time(uninstall.timeout.as_deref()),
+        timeout: time(uninstall.timeout.as_deref()).or(of_helm),
         disable_hooks: uninstall.disable_hooks,
     }
 }
@@ -423,6 +429,14 @@ mod tests {
             on_delete(&own).to_string(),
             "Keep.keepHistory.disableHooks.timeout-90000"
         );
+        let of_helm = json!({ "helm": { "timeoutSeconds": 600 } });
+        let timeout = |lifecycle: &Value| policy(&of_helm, lifecycle).on_delete.timeout;
+        assert_eq!(timeout(&own), Some(Duration::from_secs(90)));
+        assert_eq!(
+            timeout(&json!({ "uninstall": {} })),
+            Some(Duration::from_mins(10))
+        );
+        assert_eq!(timeout(&json!({ "install": {} })), Some(Duration::from_mins(10)));
     }
 
     #[test]

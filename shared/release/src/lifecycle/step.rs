@@ -8,6 +8,7 @@
 //! | failed, and its rollback failed | roll back again; the next attempt if it is due |
 //! | failed and remediated, or nothing to remediate | the action if the next attempt is due or requested, and the failure is reported; wait otherwise |
 //! | an upgrade that was uninstalled | install now: nothing runs |
+//! | to be uninstalled, but that has not ended | the uninstallation, which keeps the record |
 
 use std::{fmt, time::Duration};
 
@@ -18,7 +19,7 @@ use super::policy::{Policy, Remediation, Schedule};
 use crate::{
     action::{self, Action},
     history::{FailedAttempt, History},
-    record::{AttemptAction, Failure, Status},
+    record::{Acceptance, AttemptAction, Failure, Status},
     state::ReleaseState,
 };
 
@@ -167,17 +168,18 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
                 return Step::Rollback { to, failed };
             }
             (Remediation::Uninstall, _) if is_newest(history, failed) => {
-                let keeps_record = own.schedule != Schedule::Backoff;
+                let keeps_record = own.keeps_record();
                 return Step::Uninstall { keeps_record, failed };
             }
             (Remediation::Rollback, None) => Remedy::NoRevision,
             (Remediation::Keep, _) => Remedy::Kept,
             _ => Remedy::None,
         },
-        // What a rollback restores may be a revision of a user's Helm, which is not taken over again before the next attempt.
-        ReleaseState::Outdated { revision } | ReleaseState::Unmanaged { revision } => {
-            Remedy::RolledBack { revision }
-        }
+        // What a rollback restores may be a revision of a user's Helm, which is not taken over again before the next attempt. Or
+        // one of what is wanted: the attempt that failed was forced, or was to deploy other copies.
+        ReleaseState::Current { revision }
+        | ReleaseState::Outdated { revision }
+        | ReleaseState::Unmanaged { revision } => Remedy::RolledBack { revision },
         ReleaseState::Uninstalled if failed.attempt.action == AttemptAction::Upgrade => {
             return if is_reported {
                 Step::Act(action::to_deploy(state))
@@ -190,8 +192,41 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
     };
     match at {
         Some(at) if !is_due || !is_reported => wait(at, remedy),
-        _ => Step::Act(action::to_deploy(state)),
+        _ => Step::Act(attempt_again(state)),
     }
+}
+
+/// The action of the next attempt: also if what was restored is what is wanted.
+fn attempt_again(state: ReleaseState) -> Action {
+    match action::to_deploy(state) {
+        Action::None => Action::Upgrade { discard: None },
+        action => action,
+    }
+}
+
+/// The revision that is deployed as it is wanted, if no attempt is to follow: it was not restored after a failed one.
+pub fn completed(state: &ReleaseState, history: &History, deployment_id: &str) -> Option<u64> {
+    match state {
+        ReleaseState::Current { revision } if history.failed_attempt(deployment_id).is_none() => {
+            Some(*revision)
+        }
+        _ => None,
+    }
+}
+
+/// Whether an uninstallation that has started and has not ended was to remediate an attempt. Helm overwrites the failure when it
+/// begins, so that this follows from the policy; what was accepted had not failed.
+pub fn is_remediation(history: &History, policy: &Policy, deployment_id: &str) -> bool {
+    let uninstalling = history.newest().filter(|newest| {
+        newest.status == Status::Uninstalling && newest.acceptance != Some(Acceptance::Accepted)
+    });
+    let attempt = uninstalling.and_then(|newest| newest.origin.attempt.as_ref());
+    attempt.is_some_and(|attempt| {
+        let own = policy.for_action(attempt.action);
+        attempt.deployment_id == deployment_id
+            && own.remediation_of(attempt.number) == Remediation::Uninstall
+            && own.keeps_record()
+    })
 }
 
 fn is_newest(history: &History, failed: FailedAttempt<'_>) -> bool {

@@ -8,8 +8,12 @@ use super::{Record, Status};
 const INTERRUPTED: &str = "The agent stopped while the release was in status ";
 /// What Helm writes when the agent has stopped it.
 const STOPPED: &str = "context canceled";
+/// What the agent writes in its place if Helm had reached its deadline.
+const LATE: &str = "Helm did not end before its deadline";
 /// How Helm's descriptions of errors start: of installations, upgrades and rollbacks.
 const ACTIONS_OF_HELM: [&str; 3] = ["Release", "Upgrade", "Rollback"];
+/// How the description of a rollback starts that the agent has marked as failed.
+pub(super) const ROLLBACK: &str = "Rollback: ";
 const NOT_READY: &str = "not ready: ";
 const TEST_FAILED: &str = "test failed: ";
 const REMEDIATED: &str = "uninstalled after a failure: ";
@@ -47,6 +51,7 @@ impl Failure {
 
     /// A failure that the agent has found.
     fn marked(text: &str) -> Option<Self> {
+        let text = text.strip_prefix(ROLLBACK).unwrap_or(text);
         let marked = |mark| text.strip_prefix(mark).map(ToOwned::to_owned);
         let not_ready = || marked(NOT_READY).map(Self::NotReady);
         not_ready().or_else(|| marked(TEST_FAILED).map(Self::Test))
@@ -82,6 +87,20 @@ fn is_of_helm(text: &str) -> bool {
         .iter()
         .find_map(|action| text.strip_prefix(action)?.strip_prefix(" \""));
     rest.is_some_and(|rest| rest.contains("\" failed: "))
+}
+
+/// The description of a record whose Helm was stopped at its deadline: that is a failure, but Helm records it like an
+/// interruption, or not at all if it was killed. `None` if the record shows neither.
+pub fn at_deadline(record: &Record) -> Option<String> {
+    let text = &*record.info.description;
+    let action = match record.info.status {
+        Status::PendingInstall => "Release",
+        Status::PendingUpgrade => "Upgrade",
+        Status::PendingRollback => "Rollback",
+        Status::Failed if is_of_helm(text) => return Some(format!("{}{LATE}", text.strip_suffix(STOPPED)?)),
+        _ => return None,
+    };
+    Some(format!("{action} \"{}\" failed: {LATE}", record.name))
 }
 
 /// The description of a record whose Helm was killed.
@@ -123,6 +142,53 @@ mod tests {
             "Upgrade \"web\" failed: pre-upgrade hooks failed: context canceled",
         ] {
             assert_eq!(Failure::of(&record(Status::Failed, text)), None, "{text}");
+        }
+    }
+
+    /// Otherwise it would be repeated without an end and without a remediation, and its hooks with it.
+    #[test]
+    fn a_run_that_reached_its_deadline_is_a_failure_also_when_helm_supersedes_it() {
+        let late = |cause: &str| format!("{cause}Helm did not end before its deadline");
+        for (status, text, expected) in [
+            (
+                Status::PendingInstall,
+                "Initial install underway",
+                late("Release \"web\" failed: "),
+            ),
+            (
+                Status::PendingUpgrade,
+                "Preparing upgrade",
+                late("Upgrade \"web\" failed: "),
+            ),
+            (
+                Status::PendingRollback,
+                "Rollback to 1",
+                late("Rollback \"web\" failed: "),
+            ),
+            (
+                Status::Failed,
+                "Upgrade \"web\" failed: pre-upgrade hooks failed: context canceled",
+                late("Upgrade \"web\" failed: pre-upgrade hooks failed: "),
+            ),
+        ] {
+            let named = Record {
+                name: "web".to_owned(),
+                ..record(status, text)
+            };
+            let description = at_deadline(&named).unwrap();
+            assert_eq!(description, expected);
+            for status in [Status::Failed, Status::Superseded] {
+                let failure = Failure::of(&record(status, &description));
+                assert_eq!(failure, Some(Failure::Helm(expected.clone())), "{status}");
+            }
+        }
+        for (status, text) in [
+            (Status::Failed, "Upgrade \"web\" failed: no such host"),
+            (Status::Failed, &*interrupted(Status::PendingUpgrade)),
+            (Status::Deployed, "Upgrade complete"),
+            (Status::Superseded, "Upgrade \"web\" failed: context canceled"),
+        ] {
+            assert_eq!(at_deadline(&record(status, text)), None, "{text}");
         }
     }
 

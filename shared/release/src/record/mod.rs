@@ -25,7 +25,7 @@ use thiserror::Error;
 pub use self::{
     acceptance::Acceptance,
     attempt::{Attempt, AttemptAction, Cause},
-    failure::{Failure, interrupted, is_interrupted},
+    failure::{Failure, at_deadline, interrupted, is_interrupted},
     hook::{Hook, HookPhase, HookRun, TEST_EVENT},
     on_delete::{OnDelete, OnDeletePolicy},
     status::Status,
@@ -205,11 +205,13 @@ impl Record {
         (!bundle.is_empty() && agent == Some(agent_namespace)).then_some(bundle)
     }
 
-    /// Whether it is a rollback: then its chart, values and manifest are those of another revision.
+    /// Whether it is a rollback: then its chart, values and manifest are those of another revision, and only the description
+    /// shows that it is one. So whatever is written there has to keep that.
     pub fn is_rollback(&self) -> bool {
         let description = &*self.info.description;
         self.info.status == Status::PendingRollback
             || description.starts_with("Rollback ")
+            || description.starts_with(failure::ROLLBACK)
             || description == interrupted(Status::PendingRollback)
     }
 
@@ -219,10 +221,23 @@ impl Record {
         annotation.unwrap_or(&self.info.description).parse().ok()
     }
 
-    /// The description that a successful attempt has.
+    /// The description that it has when it has succeeded.
     pub fn successful_description(&self) -> String {
+        if self.is_rollback() {
+            return "Rollback complete".to_owned();
+        }
         let attempt = self.attempt().map(|attempt| attempt.to_string());
         attempt.unwrap_or_else(|| "Upgrade complete".to_owned())
+    }
+
+    /// The description that it has when it has failed for a reason that the agent has found.
+    pub fn failed_description(&self, failure: &Failure) -> String {
+        let description = failure.description();
+        if self.is_rollback() {
+            format!("{}{description}", failure::ROLLBACK)
+        } else {
+            description
+        }
     }
 
     /// The same revision with another status and a log entry: for a pending record whose Helm does not run any more.

@@ -64,8 +64,8 @@ impl Record {
         tests
     }
 
-    /// What the tests have led to. A test counts only if its end is recorded, and if it ran for this revision: a rollback copies the
-    /// hooks of the revision that it restores, with their runs.
+    /// What the tests have led to. A test counts only if its end is recorded, and if it ran for this revision. Those of a
+    /// rollback are those of the revision that it restores: Helm copies the hooks with their runs.
     ///
     /// A hook that is not only a test, but runs after an installation too, for example, counts with either run.
     pub fn tests(&self, filters: &TestFilters) -> TestState {
@@ -100,7 +100,7 @@ impl Record {
         let is_of_this = deployed
             .zip(started)
             .is_none_or(|(deployed, started)| started >= deployed);
-        is_of_this.then_some((run.phase, run.completed_at.as_str()))
+        (is_of_this || self.is_rollback()).then_some((run.phase, run.completed_at.as_str()))
     }
 
     fn failed_test(&self, test: &Hook, at: &str) -> FailedTest {
@@ -129,6 +129,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::record::Status;
 
     fn hook(name: &str, weight: i64, run: &Value) -> Value {
         json!({
@@ -221,6 +222,17 @@ mod tests {
         for (run, expected) in table {
             let record = record(&[hook("t", 0, &run)]);
             assert_eq!(short(&record.tests(&TestFilters::default())), expected, "{run}");
+        }
+    }
+
+    #[test]
+    fn a_rollback_has_the_tests_of_what_it_restores() {
+        for (phase, expected) in [("Succeeded", "succeeded"), ("Running", "not run")] {
+            let mut before = record(&[hook("t", 0, &run(phase))]);
+            before.info.last_deployed = Some("2026-03-03T00:00:00Z".to_owned());
+            assert_eq!(short(&before.tests(&TestFilters::default())), "not run");
+            let rollback = before.with_status(Status::Deployed, "Rollback to 1".to_owned());
+            assert_eq!(short(&rollback.tests(&TestFilters::default())), expected);
         }
     }
 

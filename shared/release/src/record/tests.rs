@@ -191,6 +191,7 @@ fn a_rollback_is_known_in_every_status() {
         ("deployed", "Rollback to 2", true),
         ("failed", "Rollback \"web\" failed: timeout", true),
         ("failed", &interrupted, true),
+        ("failed", "Rollback: test failed: Pod shop/web-check", true),
         ("failed", "Upgrade \"web\" failed: Rollback", false),
         ("deployed", "Upgrade complete", false),
     ] {
@@ -202,6 +203,31 @@ fn a_rollback_is_known_in_every_status() {
             expected,
             "{description}"
         );
+    }
+}
+
+/// Its chart has the attempt of the revision that it restores: without its mark it would be that attempt, and be uninstalled as
+/// such.
+#[test]
+fn a_rollback_stays_one_whatever_is_written_into_its_record() {
+    let record = |description: &str| {
+        let mut json = stored();
+        json["info"]["description"] = json!(description);
+        json["info"]["status"] = json!("deployed");
+        let attempt = "Install deployment :1, because of a change, attempt 1";
+        json["chart"]["metadata"]["annotations"][marks::ATTEMPT] = json!(attempt);
+        Record::decode(&data(&json)).unwrap()
+    };
+    for (made, is_rollback) in [("Rollback to 1", true), ("Install complete", false)] {
+        for failure in [Failure::NotReady("x".to_owned()), Failure::Test("x".to_owned())] {
+            let description = record(made).failed_description(&failure);
+            let failed = record(made).with_status(Status::Failed, description);
+            assert_eq!(failed.is_rollback(), is_rollback, "{failed:?}");
+            assert_eq!(Failure::of(&failed), Some(failure));
+            let description = failed.successful_description();
+            let recovered = failed.with_status(Status::Deployed, description);
+            assert_eq!(recovered.is_rollback(), is_rollback, "{recovered:?}");
+        }
     }
 }
 

@@ -389,6 +389,70 @@ async fn a_forced_deployment_happens_once() {
     assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade"]);
 }
 
+/// What it restores is what is wanted: that is no success, and no reason for an attempt without an interval.
+#[tokio::test]
+async fn a_forced_deployment_that_fails_is_rolled_back_and_reported() {
+    const CHANGING: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-config\ndata:\n  msg: {{ if .Release.IsUpgrade }}broken{{ else }}good{{ end }}\n";
+    let fixture = Fixture::new("life-force-fails").await;
+    fixture.charts.web("3.0.0", &[("config", CHANGING)]).await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = policy_of_broken(&json!({ "upgrade": { "remediation": "rollback" } }));
+    let mut spec = spec("x", &policy);
+    fixture.deploy("web", "3.0.0", &spec).await;
+    fixture.until_ready("web").await;
+    spec["lifecycle"]["requests"] = json!({ "force": "1" });
+    fixture.deploy("web", "3.0.0", &spec).await;
+    let found = until_state(&fixture, "web", "Remediated", "True RollbackSucceeded").await;
+    assert_eq!(state(&found, "Released"), "False UpgradeFailed");
+    assert_eq!(state(&found, "Deployed"), "False Error");
+    assert_eq!(found["status"]["lifecycle"]["failures"], 1);
+    assert_eq!(found["status"]["lifecycle"]["handled"]["force"], "1");
+    assert!(minutes_until_next(&found).unwrap() > 50);
+    fixture.barrier().await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade", "rollback"]);
+    fixture.until_msg(&release, "good").await;
+}
+
+/// Its record counts the attempts, and the next one may not begin for a long time.
+#[tokio::test]
+async fn a_failed_attempt_is_counted_while_the_next_one_lacks_something() {
+    let fixture = Fixture::new("life-lacking").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = policy_of_broken(&json!({ "upgrade": { "retries": 0 } }));
+    let with_values = |msg: &str, request: &str| {
+        let mut spec = spec(msg, &policy);
+        spec["lifecycle"]["requests"] = json!({ "reconcile": request });
+        spec["options"]["helm"]["valuesFrom"] = json!([{ "configMapKeyRef": { "name": "values" } }]);
+        spec
+    };
+    let create = ["create", "configmap", "values", "--from-literal=values.yaml=a: b"];
+    fixture.kubectl(&create).await;
+    fixture.deploy("web", "1.0.0", &with_values("good", "")).await;
+    fixture.until_ready("web").await;
+    fixture.deploy("web", "1.0.0", &with_values("broken", "")).await;
+    fixture.until_status(&release, 2, "failed").await;
+    until_state(&fixture, "web", "Released", "False UpgradeFailed").await;
+    fixture.kubectl(&["delete", "configmap/values"]).await;
+    fixture.deploy("web", "1.0.0", &with_values("broken", "1")).await;
+    fixture
+        .until_error("web", "Deployed", &["helm.valuesFrom[0].configMapKeyRef"])
+        .await;
+    let (_, record) = fixture.record(&release, 2).await.unwrap();
+    assert_eq!(record.info.status, Status::Failed);
+    // The request was not handled yet.
+    fixture.kubectl(&create).await;
+    fixture
+        .until("web", |found| {
+            let failures = &found["status"]["lifecycle"]["failures"];
+            ensure!(failures == 2, "{failures} failures");
+            Ok(())
+        })
+        .await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade", "upgrade"]);
+}
+
 #[tokio::test]
 async fn a_suspended_release_is_left_as_it_is() {
     let fixture = Fixture::new("life-suspend").await;

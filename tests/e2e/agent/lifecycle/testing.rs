@@ -1,12 +1,13 @@
 //! Helm tests after an installation and an upgrade, with a simulated node that runs them.
 
+use anyhow::{Context, ensure};
 use helmops_bed::test_bed::TestBed;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::{spec, state, until_state};
 use crate::harness::agent::{CONFIG, Fixture, Permissions, start_bed_with};
-use crate::harness::message;
+use crate::harness::{condition, message};
 
 /// A test that ends as the values choose.
 const TEST: &str = r"apiVersion: v1
@@ -75,6 +76,37 @@ async fn a_failed_test_is_remediated_with_its_log() {
     assert_eq!(fixture.helm_runs_of(&release).len(), 5);
 }
 
+/// The tests would fail for a cause that lasts, such as a database that is down, and the remediation would be that of the
+/// installation.
+#[tokio::test]
+async fn a_rollback_whose_version_is_wanted_again_is_not_tested() {
+    let fixture = fixture("testing-reverted").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let policy = json!({
+        "test": { "enable": true },
+        "install": { "remediation": "uninstall" },
+        "upgrade": { "remediation": "rollback" },
+    });
+    let before = with_exit("before", 0, &policy);
+    fixture.deploy("web", "2.0.0", &before).await;
+    fixture.until_ready("web").await;
+    fixture
+        .deploy("web", "2.0.0", &with_exit("after", 3, &policy))
+        .await;
+    until_state(&fixture, "web", "Remediated", "True RollbackSucceeded").await;
+    fixture.deploy("web", "2.0.0", &before).await;
+    let found = until_state(&fixture, "web", "TestSuccess", "True TestSucceeded").await;
+    assert_eq!(state(&found, "Released"), "True UpgradeSucceeded");
+    fixture.until_ready("web").await;
+    fixture.barrier().await;
+    assert_eq!(
+        fixture.helm_runs_of(&release),
+        ["install", "test", "upgrade", "test", "rollback"]
+    );
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("before"));
+}
+
 #[tokio::test]
 async fn failures_of_tests_can_be_ignored_and_tests_can_be_selected() {
     let fixture = fixture("testing-ignored").await;
@@ -112,12 +144,19 @@ async fn tests_that_run_are_reported_and_delay_no_other_release() {
         fixture.deploy(name, "3.0.0", &with_exit("x", 0, &tests)).await;
     }
     for name in slow {
-        let found = until_state(&fixture, name, "TestSuccess", "Unknown AwaitingTests").await;
-        let waiting = message(&found, "Deployed");
-        assert!(
-            waiting.contains("the tests of revision 1 are running (since "),
-            "{waiting}"
-        );
+        fixture
+            .until(name, |found| {
+                let deployed = condition(found, "Deployed").context("not reported")?;
+                let waiting = deployed["message"].as_str().unwrap_or_default();
+                ensure!(
+                    waiting.contains("the tests of revision 1 are running (since "),
+                    "{waiting:?}"
+                );
+                let tests = state(found, "TestSuccess");
+                ensure!(tests == "Unknown AwaitingTests", "{tests:?}");
+                Ok(())
+            })
+            .await;
     }
     fixture.deploy("other", "1.0.0", &json!({})).await;
     fixture.until_ready("other").await;

@@ -536,6 +536,41 @@ fn deployed() -> Vec<Row> {
         .spec(json!({ "deploymentID": OLD, "lifecycle": policy("rollback") }))
         .leads_to("current", "None"),
         row(
+            "InSync",
+            "none",
+            "what a rollback has restored is wanted again, and its record was marked as failed",
+        )
+        .records([
+            good(1, Status::Superseded),
+            failed(2, 1),
+            attempt(
+                3,
+                Status::Failed,
+                AttemptAction::Install,
+                OLD,
+                1,
+                "Rollback: test failed: Pod shop/web-check",
+            ),
+        ])
+        .spec(json!({ "deploymentID": OLD, "lifecycle": policy("uninstall") }))
+        .leads_to("failed", "upgrade without 3")
+        .because("it is repeated, and never remediated as the attempt that it restores"),
+        row(
+            "InSync",
+            "none",
+            "an attempt of the same deployment was forced, failed and was rolled back",
+        )
+        .lifecycle(&policy("rollback"))
+        .records(restored_itself())
+        .leads_to("current", "wait 60, RolledBack { revision: 3 }")
+        .because("an attempt that failed is repeated, also if what runs is the same"),
+        row("InSync", "none", "the same, and the interval is over")
+            .lifecycle(&policy("rollback"))
+            .records(restored_itself())
+            .after(60)
+            .leads_to("current", "upgrade")
+            .because("an attempt that failed is repeated, also if what runs is the same"),
+        row(
             "OutOfSync",
             "upgrade",
             "the chart, the values or other options have changed",
@@ -596,6 +631,11 @@ fn tested_or_drifted() -> Vec<Row> {
             .records([tested("Succeeded")])
             .lifecycle(&enabled)
             .leads_to("current, tested", "None"),
+        row("Untested", "test", "a rollback has restored what is wanted")
+            .records([tested("Succeeded").with_status(Status::Deployed, "Rollback to 1".to_owned())])
+            .lifecycle(&enabled)
+            .leads_to("current, tested", "None")
+            .because("its tests are those of the revision that it restores, and do not run again"),
         row("InSync", "none", "the chart has no tests")
             .records([current()])
             .lifecycle(&enabled)
@@ -713,6 +753,29 @@ fn restored(number: u32) -> Vec<Record> {
     ]
 }
 
+/// The same, if the attempt was for the deployment that runs.
+fn restored_itself() -> Vec<Record> {
+    vec![
+        attempt(
+            1,
+            Status::Superseded,
+            AttemptAction::Install,
+            ID,
+            1,
+            "Install complete",
+        ),
+        failed(2, 1),
+        attempt(
+            3,
+            Status::Deployed,
+            AttemptAction::Install,
+            ID,
+            1,
+            "Rollback to 1",
+        ),
+    ]
+}
+
 fn remediations() -> Vec<Row> {
     let before = || good(1, Status::Superseded);
     let (rolls_back, uninstalls) = (policy("rollback"), policy("uninstall"));
@@ -751,6 +814,15 @@ fn remediations() -> Vec<Row> {
             .records([before(), failed(3, 1)])
             .leads_to("failed", "roll back to 1")
             .because("what can be restored follows from the records, so an earlier one is restored"),
+        row("Failed", "roll back", "Helm has reached its deadline")
+            .lifecycle(&rolls_back)
+            .records([
+                before(),
+                marked(
+                    "Upgrade \"web\" failed: pre-upgrade hooks failed: Helm did not end before its deadline",
+                ),
+            ])
+            .leads_to("failed", "roll back to 1"),
         row("Failed", "uninstall", "an upgrade has failed")
             .lifecycle(&uninstalls)
             .records([before(), failed(2, 1)])

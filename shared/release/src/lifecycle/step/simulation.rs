@@ -21,6 +21,10 @@ struct Release {
     policy: Policy,
     /// Until then, in seconds, rollbacks fail.
     rollbacks_fail_until: i64,
+    /// Each uninstallation is interrupted once.
+    interrupts_uninstallations: bool,
+    /// What was deployed before.
+    before: &'static str,
     now: i64,
     attempts: u32,
     remediations: u32,
@@ -33,6 +37,8 @@ impl Release {
             revisions: Vec::new(),
             policy,
             rollbacks_fail_until: 0,
+            interrupts_uninstallations: false,
+            before: ":old",
             now: 0,
             attempts: 0,
             remediations: 0,
@@ -132,7 +138,23 @@ impl Release {
             self.supersede_deployed();
             Status::Deployed
         };
-        self.add(status, ":old", AttemptAction::Install, 1, true);
+        self.add(status, self.before, AttemptAction::Install, 1, true);
+    }
+
+    /// Helm overwrites the description when it begins.
+    fn uninstall(&mut self, keeps_record: bool) {
+        self.now += ATTEMPT;
+        let last = self.revisions.last_mut().unwrap();
+        last.changed_at = Timestamp::from_second(self.now).ok();
+        last.failure = None;
+        if self.interrupts_uninstallations && last.status != Status::Uninstalling {
+            last.status = Status::Uninstalling;
+        } else if keeps_record {
+            last.status = Status::Uninstalled;
+            last.failure = Some(Failure::Uninstalled("x".to_owned()));
+        } else {
+            self.revisions.clear();
+        }
     }
 
     fn turn(&mut self) {
@@ -170,17 +192,11 @@ impl Release {
                 );
                 self.roll_back();
             }
-            Step::Uninstall { failed, .. } => {
+            Step::Uninstall { keeps_record, .. } => {
                 self.remediations += 1;
-                let number = failed.revision.number;
-                let found = self
-                    .revisions
-                    .iter_mut()
-                    .find(|one| one.number == number)
-                    .unwrap();
-                found.status = Status::Uninstalled;
-                found.failure = Some(Failure::Uninstalled("x".to_owned()));
+                self.uninstall(keeps_record);
             }
+            Step::Act(Action::Uninstall) => self.uninstall(is_remediation(&history, &policy, ID)),
             Step::Wait(retry) => {
                 assert!(retry.at.as_second() > self.now, "it waits for what is over");
                 self.now = retry.at.as_second();
@@ -248,6 +264,40 @@ fn nothing_loops_and_nothing_is_given_up_whatever_the_policy_is() {
             }
         }
     }
+}
+
+/// An uninstallation that has begun shows no failure any more. Without its record, each would be followed by a first attempt.
+#[test]
+fn interrupted_uninstallations_lose_no_count() {
+    for (was_deployed, upgrade) in [(false, Remediation::None), (true, Remediation::Uninstall)] {
+        let policy = policy(Remediation::Uninstall, upgrade, 3, true, 5);
+        let mut release = Release::new(policy, was_deployed);
+        release.interrupts_uninstallations = true;
+        let release = release.run();
+        assert!(
+            (20..=33).contains(&release.attempts),
+            "{was_deployed}: {} attempts",
+            release.attempts
+        );
+    }
+}
+
+/// A user has forced an attempt, or its copies have changed: what is restored is what is wanted.
+#[test]
+fn a_rollback_to_the_same_deployment_is_followed_by_slow_attempts() {
+    let policy = policy(Remediation::None, Remediation::Rollback, 3, true, 5);
+    let mut release = Release::new(policy, false);
+    release.before = ID;
+    release.add(Status::Deployed, ID, AttemptAction::Install, 1, false);
+    release.attempt(AttemptAction::Upgrade, 1);
+    let release = release.run();
+    assert!(
+        (20..=29).contains(&release.attempts),
+        "{} attempts",
+        release.attempts
+    );
+    let newest = release.revisions.last().unwrap();
+    assert_eq!((newest.status, newest.is_rollback), (Status::Deployed, true));
 }
 
 /// Helm supersedes what a failed rollback was to replace, and each rollback and each attempt makes a record.

@@ -223,6 +223,76 @@ fn a_rollback_that_failed_is_repeated_until_the_next_attempt_is_due() {
     assert_eq!(step(&revisions, &policy, 60, Requested::default()), "upgrade");
 }
 
+/// The attempt was forced, or its copies have changed. Otherwise it would be repeated immediately, or never.
+#[test]
+fn a_rollback_to_the_same_deployment_is_no_success() {
+    let same = |status| revision(1, status, ID, (AttemptAction::Install, 1));
+    let restored = Revision {
+        is_rollback: true,
+        number: 3,
+        ..same(Status::Deployed)
+    };
+    let revisions = [same(Status::Superseded), failed(2, 1), restored.clone()];
+    let rolls_back = policy(Remediation::Rollback, 1);
+    let step_at = |seconds| step(&revisions, &rolls_back, seconds, Requested::default());
+    assert_eq!([step_at(59), step_at(60)], ["wait 60", "upgrade"]);
+    let other_failed = Revision {
+        failure: Some(Failure::Helm("x".to_owned())),
+        ..revision(2, Status::Failed, ":other", (AttemptAction::Upgrade, 1))
+    };
+    for (revisions, expected) in [
+        (revisions.to_vec(), None),
+        (vec![same(Status::Deployed)], Some(1)),
+        // What runs is wanted again.
+        (vec![same(Status::Superseded), other_failed, restored], Some(3)),
+        (vec![good(1, Status::Deployed)], None),
+    ] {
+        let history = History::new(revisions);
+        let state = ReleaseState::of(&wanted(), &history);
+        assert_eq!(completed(&state, &history, ID), expected, "{history:?}");
+    }
+}
+
+/// Helm overwrites the failure when it begins.
+#[test]
+fn an_uninstallation_that_has_not_ended_was_a_remediation_if_the_policy_says_so() {
+    let uninstalling = |revision: Revision| Revision {
+        status: Status::Uninstalling,
+        failure: None,
+        ..revision
+    };
+    let accepted = uninstalling(failed(2, 1)).labelled(Some(Acceptance::Accepted));
+    let awaited = uninstalling(failed(2, 1)).labelled(Some(Acceptance::Awaited));
+    let mut keeps_last = policy(Remediation::Uninstall, 0);
+    keeps_last.upgrade.remediates_last = false;
+    let uninstalls = policy(Remediation::Uninstall, 1);
+    let atomic = serde_json::from_str(r#"{"helm":{"atomic":true}}"#).unwrap();
+    for (revision, policy, expected) in [
+        (uninstalling(failed(2, 1)), &uninstalls, true),
+        (uninstalling(failed_install(1, 1)), &uninstalls, true),
+        (awaited, &uninstalls, true),
+        // It had not failed: its BundleDeployment was deleted, and is there again.
+        (accepted, &uninstalls, false),
+        (uninstalling(good(1, Status::Deployed)), &uninstalls, false),
+        (failed(2, 1), &uninstalls, false),
+        (
+            uninstalling(failed(2, 1)),
+            &policy(Remediation::Rollback, 1),
+            false,
+        ),
+        (uninstalling(failed(2, 1)), &keeps_last, false),
+        // Its attempts are not counted.
+        (
+            uninstalling(failed_install(1, 1)),
+            &Policy::of(&atomic, None),
+            false,
+        ),
+    ] {
+        let history = History::new(vec![revision]);
+        assert_eq!(is_remediation(&history, policy, ID), expected, "{history:?}");
+    }
+}
+
 /// The policy was changed after a rollback: only what failed itself is uninstalled, not what a rollback may have restored in part.
 #[test]
 fn a_rollback_that_failed_is_not_uninstalled() {
