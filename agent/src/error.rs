@@ -41,6 +41,14 @@ pub enum AgentError {
     /// Something is missing.
     #[error(transparent)]
     Lacking(Box<Lacking>),
+    /// What is deployed is as desired, except that the objects next to it cannot be copied or compared with their sources.
+    #[error("{error}")]
+    Copies {
+        /// What is deployed.
+        deployed: Box<Deployed>,
+        /// Why they cannot be copied.
+        error: Box<AgentError>,
+    },
     /// Other Bundles have to be deployed first.
     #[error(transparent)]
     Unmet(#[from] Unmet),
@@ -186,6 +194,7 @@ impl AgentError {
                 },
             },
             Self::Unmet(unmet) => DeployOutcome::Blocked(Blocked::Dependencies(unmet.clone())),
+            Self::Copies { error, .. } => error.outcome(),
             Self::Helm(failure) if failure.is_captured() => DeployOutcome::Captured {
                 error: failure.to_string(),
             },
@@ -240,6 +249,7 @@ impl ClassifiedError for AgentError {
             Self::Call(error) | Self::Guard(GuardError::Call(error)) | Self::Kind(KindError::Call(error)) => {
                 error.classify()
             }
+            Self::Copies { error, .. } => error.classify(),
             Self::Record(error) => record_class(error),
             Self::Lacking(_) | Self::Guard(_) => classified(Reason::DeploymentBlocked, Class::Absent),
             // A change of a dependency enqueues those that depend on it.

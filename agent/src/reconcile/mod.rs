@@ -426,6 +426,7 @@ fn running(result: &Result<Deployed, AgentError>) -> Option<&Deployed> {
     match result {
         Ok(deployed) => Some(deployed),
         Err(AgentError::Retry(next)) => next.running.as_ref(),
+        Err(AgentError::Copies { deployed, .. }) => Some(deployed),
         Err(_) => None,
     }
 }
