@@ -251,7 +251,8 @@ impl ClassifiedError for AgentError {
             }
             Self::Copies { error, .. } => error.classify(),
             Self::Record(error) => record_class(error),
-            Self::Lacking(_) | Self::Guard(_) => classified(Reason::DeploymentBlocked, Class::Absent),
+            Self::Lacking(_) => classified(Reason::DeploymentBlocked, Class::Absent),
+            Self::Guard(_) => classified(Reason::RemovalRefused, Class::Absent),
             // A change of a dependency enqueues those that depend on it.
             Self::Unmet(_) => classified(Reason::DeploymentBlocked, Class::Permanent),
             Self::Chart(error) => error.classify(),

@@ -27,7 +27,7 @@ use crate::{
     folders,
     helm::{Ends, Helm, HelmMetrics, workspace::Workspaces},
     live::{Kinds, LiveObjects},
-    metrics::{DriftMetrics, Metrics},
+    metrics::{DriftMetrics, Metrics, RemovalMetrics},
     records::Records,
     reports::Reports,
     rules::SetRules,
@@ -88,7 +88,8 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         .traces
         .start("helmops-agent", instance, &registry, &mut supervisor)?;
     let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
-    let reports = Reports::new(events, DriftMetrics::register(&registry)?);
+    let removals = RemovalMetrics::register(&registry)?;
+    let reports = Reports::new(events, DriftMetrics::register(&registry)?, removals);
     let this_cluster = Downstream {
         config,
         client: downstream,

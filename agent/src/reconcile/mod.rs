@@ -111,6 +111,7 @@ impl Reconciler for BundleDeployments<'_> {
     ) -> Result<Done, AgentError> {
         let context = self.0;
         context.guard.saw(&deployment.metadata);
+        context.reports.removal(&key.name, &context.namespace, None);
         let release = context.releases.of(&key.name);
         let mut guard = release.lock().await;
         let known = &mut *guard;

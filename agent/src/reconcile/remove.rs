@@ -38,7 +38,14 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
     }
     let release = context.releases.of(deployment);
     let mut known = release.lock().await;
-    match context.guard.is_deleted(deployment).await? {
+    let deleted = context.guard.is_deleted(deployment).await;
+    let refused = match &deleted {
+        Err(error) if !context.records.of_deployment(deployment).await?.is_empty() => Some(error),
+        _ => None,
+    };
+    let namespace = &context.namespace;
+    context.reports.removal(deployment, namespace, refused);
+    match deleted? {
         Deleted::No => return Ok(()),
         Deleted::NotYet(wait) => return Err(AgentError::Postponed(wait)),
         Deleted::Yes => {}
