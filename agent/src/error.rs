@@ -325,6 +325,10 @@ impl From<ValuesFromError> for AgentError {
 
 impl From<Failure> for AgentError {
     fn from(failure: Failure) -> Self {
+        // No failure of the release: the next reconciliation has what is wanted now.
+        if failure.reason == FailureReason::Superseded {
+            return Self::Changed;
+        }
         Self::Helm(Box::new(failure))
     }
 }

@@ -31,6 +31,7 @@ use crate::{
     records::Records,
     reports::Reports,
     rules::SetRules,
+    running::RunningWork,
     triggers,
     upstream::{NamespaceGuard, Upstream, heartbeat},
 };
@@ -206,6 +207,7 @@ fn context(
         ),
         charts: charts(args, work, registry, deployments.clone())?,
         helm,
+        running: RunningWork::default(),
         releases: Releases::default(),
         retries: RetryState::default(),
         tracer,

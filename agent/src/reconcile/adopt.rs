@@ -9,10 +9,7 @@ use helmops_release::{
 use super::{deployment::Deployment, run::Prepared};
 use crate::{
     error::AgentError,
-    helm::{
-        FailureReason,
-        request::{Action, Render, Request},
-    },
+    helm::request::{Action, Render, Request},
 };
 
 impl Deployment<'_> {
@@ -63,12 +60,12 @@ impl Deployment<'_> {
         };
         let rendered = context
             .helm
-            .run(request, context.kubeconfig()?, &context.stop)
+            .run(request, context.kubeconfig()?, &self.running.deployment)
             .await;
         drop(chart);
         let rendered = match rendered {
             Ok(success) => success.printed,
-            Err(failure) if failure.reason == FailureReason::Stopped => {
+            Err(failure) if failure.reason.is_interruption() => {
                 return Err(AgentError::from(failure));
             }
             // An upgrade fails too, and reports it.

@@ -241,7 +241,8 @@ impl Deployment<'_> {
             }
             Action::Unlock { revision } => context.records.unlock(release, revision).await?,
             Action::Uninstall | Action::Forget => {
-                remove::uninstall(context, release, history, remove::Options::default()).await?;
+                let (options, stop) = (remove::Options::default(), &self.running.deployment);
+                remove::uninstall(context, release, history, options, stop).await?;
             }
             Action::Install { .. } | Action::Upgrade { .. } | Action::TakeOver { .. } => {}
         }

@@ -42,7 +42,8 @@ impl Deployment<'_> {
         tracing::info!(%release, to, "rolling back");
         let kubeconfig = context.kubeconfig()?;
         self.make_room(history).await?;
-        let run = context.helm.run(request, kubeconfig, &context.stop).await;
+        let run = context.helm.run(request, kubeconfig, &self.running.deployment);
+        let run = run.await;
         run.map_err(AgentError::from)?;
         let (revision, cause) = (failed.revision.number, failed.failure.cause());
         let what = format!("revision {revision} failed and was rolled back to revision {to}: {cause}");
@@ -73,7 +74,8 @@ impl Deployment<'_> {
             skips_hooks: self.policy.on_delete.disable_hooks,
             timeout: self.policy.on_delete.timeout,
         };
-        remove::uninstall(context, release, history, options).await?;
+        let stop = &self.running.deployment;
+        remove::uninstall(context, release, history, options, stop).await?;
         let what = format!("revision {revision} failed and was uninstalled: {cause}");
         context.reports.remediated(Remediation::Uninstall, release, &what);
         Ok(())

@@ -18,7 +18,10 @@ use crate::{
     context::Context,
     error::AgentError,
     events::Done,
-    helm::request::{self, Request, Uninstall},
+    helm::{
+        request::{self, Request, Uninstall},
+        stop::Stop,
+    },
     inputs, live,
     monitor::{Installed, MonitorError},
     upstream::Deleted,
@@ -55,6 +58,7 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
         let removed = remove_release(context, deployment, &release).await;
         let end = removed.inspect_err(|error| context.reports.failed(deployment, "", &release, error))?;
         keeps_copies |= end == End::Kept;
+        context.helm.forget(&release);
     }
     // They may be there without a release: the first deployment needed something else that was missing.
     if !keeps_copies {
@@ -122,7 +126,8 @@ async fn remove_release(
                 timeout: on_delete.timeout,
                 description: String::new(),
             };
-            uninstall(context, release, &history, options).await?;
+            let stop = Stop::of_agent(&context.stop);
+            uninstall(context, release, &history, options, &stop).await?;
             if !is_complete {
                 removal.complete(deletes_namespace).await?;
             }
@@ -275,6 +280,7 @@ pub async fn uninstall(
     release: &ReleaseKey,
     history: &History,
     options: Options,
+    stop: &Stop,
 ) -> Result<(), AgentError> {
     let newest = history
         .newest()
@@ -301,7 +307,7 @@ pub async fn uninstall(
         hook_timeout: options.timeout.unwrap_or(request::DEFAULT_HOOK_TIMEOUT),
     };
     let kubeconfig = context.kubeconfig()?;
-    let run = context.helm.run(request, kubeconfig, &context.stop).await;
+    let run = context.helm.run(request, kubeconfig, stop).await;
     run.map_err(AgentError::from)?;
     Ok(())
 }

@@ -22,6 +22,10 @@ pub const MAX_MESSAGE: usize = 4 << 10;
 const MAX_WARNINGS: usize = 20;
 const MAX_WARNING: usize = 512;
 
+/// Why a run whose result is of no use any more was ended, or did not start.
+pub(super) const SUPERSEDED: &str =
+    "Helm was interrupted because the BundleDeployment was changed or deleted";
+
 /// Helm did what was requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Success {
@@ -132,6 +136,7 @@ pub(super) fn outcome(output: &Output, post_render_error: Option<String>) -> Res
             FailureReason::Stopped,
             "Helm was interrupted because the agent stops",
         )),
+        End::Superseded => Err(Failure::new(FailureReason::Superseded, SUPERSEDED)),
     }
 }
 

@@ -2,8 +2,8 @@ use super::FailureReason::{
     AdmissionDenied, ChartInvalid, Conflict, Crashed, Deadline, DeletionFailed, FieldImmutable, Forbidden,
     HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid, NameInvalid, NamespaceMissing,
     NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, OtherHelm, QuotaExceeded,
-    ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed, Unknown, UnknownField, UnknownKind,
-    Unreachable, ValuesInvalid,
+    ReleaseTooLarge, SchemaViolation, Stopped, Superseded, TemplateFailed, Unknown, UnknownField,
+    UnknownKind, Unreachable, ValuesInvalid,
 };
 use super::*;
 
@@ -349,6 +349,12 @@ fn every_other_end_is_a_failure() {
             "",
             Stopped,
             "Helm was interrupted because the agent stops",
+        ),
+        (
+            End::Superseded,
+            "Error: UPGRADE FAILED: pre-upgrade hooks failed: context canceled\n",
+            Superseded,
+            "Helm was interrupted because the BundleDeployment was changed or deleted",
         ),
     ] {
         let output = Output {
