@@ -28,6 +28,7 @@ use crate::{
     reports::Reports,
     revision::RevisionId,
     rules::SetRules,
+    running::RunningWork,
     upstream::NamespaceGuard,
 };
 
@@ -72,6 +73,8 @@ pub struct Context {
     pub charts: Charts,
     /// Helm.
     pub helm: Helm,
+    /// What a change of a BundleDeployment ends.
+    pub running: RunningWork,
     /// What is known of the releases.
     pub releases: Releases,
     /// When failed deployments are tried again.

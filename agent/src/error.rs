@@ -42,6 +42,14 @@ pub enum AgentError {
     /// Something is missing.
     #[error(transparent)]
     Lacking(Box<Lacking>),
+    /// What is deployed is as desired, except that the objects next to it cannot be copied or compared with their sources.
+    #[error("{error}")]
+    Copies {
+        /// What is deployed.
+        deployed: Box<Deployed>,
+        /// Why they cannot be copied.
+        error: Box<AgentError>,
+    },
     /// Other Bundles have to be deployed first.
     #[error(transparent)]
     Unmet(#[from] Unmet),
@@ -202,6 +210,7 @@ impl AgentError {
                 },
             },
             Self::Unmet(unmet) => DeployOutcome::Blocked(Blocked::Dependencies(unmet.clone())),
+            Self::Copies { error, .. } => error.outcome(),
             Self::Helm(failure) if failure.is_captured() => DeployOutcome::Captured {
                 error: failure.to_string(),
             },
@@ -256,8 +265,10 @@ impl ClassifiedError for AgentError {
             Self::Call(error) | Self::Guard(GuardError::Call(error)) | Self::Kind(KindError::Call(error)) => {
                 error.classify()
             }
+            Self::Copies { error, .. } => error.classify(),
             Self::Record(error) => record_class(error),
-            Self::Lacking(_) | Self::Guard(_) => classified(Reason::DeploymentBlocked, Class::Absent),
+            Self::Lacking(_) => classified(Reason::DeploymentBlocked, Class::Absent),
+            Self::Guard(_) => classified(Reason::RemovalRefused, Class::Absent),
             // A change of a dependency enqueues those that depend on it.
             Self::Unmet(_) => classified(Reason::DeploymentBlocked, Class::Permanent),
             Self::Chart(error) => error.classify(),
@@ -330,6 +341,10 @@ impl From<ValuesFromError> for AgentError {
 
 impl From<Failure> for AgentError {
     fn from(failure: Failure) -> Self {
+        // No failure of the release: the next reconciliation has what is wanted now.
+        if failure.reason == FailureReason::Superseded {
+            return Self::Changed;
+        }
         Self::Helm(Box::new(failure))
     }
 }

@@ -33,12 +33,17 @@ pub enum Remediation {
 
 /// What the Events of a release regard.
 pub fn of_release(release: &ReleaseKey) -> ObjectReference {
+    of_namespace(&release.namespace)
+}
+
+/// What Events regard that concern a namespace.
+pub fn of_namespace(namespace: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Namespace".to_owned()),
-        name: Some(release.namespace.clone()),
+        name: Some(namespace.to_owned()),
         // Where the Event is.
-        namespace: Some(release.namespace.clone()),
+        namespace: Some(namespace.to_owned()),
         ..ObjectReference::default()
     }
 }
@@ -111,6 +116,11 @@ pub fn suspended(release: &ReleaseKey, is_suspended: bool) -> Event {
 /// A release could not be deployed or removed.
 pub fn failed(release: &ReleaseKey, reason: Reason, error: &str) -> Event {
     event(true, reason, "Deploy", format!("release {release}: {error}"))
+}
+
+/// Releases whose BundleDeployments are gone are not removed.
+pub fn removal_refused(why: &str) -> Event {
+    event(true, Reason::RemovalRefused, "Uninstall", why.to_owned())
 }
 
 /// An object has drifted.

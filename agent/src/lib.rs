@@ -32,6 +32,7 @@ mod reports;
 mod revision;
 mod rules;
 mod run;
+mod running;
 mod triggers;
 mod upstream;
 pub mod values_from;

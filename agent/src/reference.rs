@@ -13,7 +13,7 @@ use crate::{
     args::Args,
     charts::ChartMetrics,
     helm::{FailureReason, HelmMetrics},
-    metrics::{DriftMetrics, Metrics},
+    metrics::{DriftMetrics, Metrics, RemovalMetrics},
 };
 
 /// Flags and metrics of the agent in Markdown.
@@ -39,6 +39,7 @@ fn register(registry: &Registry) -> anyhow::Result<()> {
     HelmMetrics::register(registry)?;
     ChartMetrics::register(registry)?;
     DriftMetrics::register(registry)?;
+    RemovalMetrics::register(registry)?;
     FetchMetrics::register(registry)?;
     LeaseMetrics::register(registry)?;
     TraceMetrics::register(registry)?;

@@ -18,8 +18,9 @@ use helmops_runtime::{error_class::ClassifiedError, events::Events};
 use crate::{
     error::AgentError,
     events::{self, Done, Remediation},
-    metrics::{DriftCount, DriftMetrics},
+    metrics::{DriftCount, DriftMetrics, RemovalMetrics},
     monitor::Corrections,
+    upstream::{GuardError, Refusal},
 };
 
 /// How many objects of a release have an Event for their drift, as many as its status lists.
@@ -30,6 +31,7 @@ pub struct Reports {
     last: Mutex<HashMap<String, LastReport>>,
     events: Events,
     drift: DriftMetrics,
+    removals: RemovalMetrics,
 }
 
 /// What was last reported of a release.
@@ -39,6 +41,8 @@ struct LastReport {
     /// `None` if nothing was reported since the start of the agent.
     suspended: Option<bool>,
     drift: Drift,
+    /// Why its removal is refused.
+    refusal: Option<Refusal>,
 }
 
 /// A failure. One of another deployment is another failure, also with the same text: what was changed did not help.
@@ -66,11 +70,12 @@ enum DriftChange<'o> {
 
 impl Reports {
     /// No reports yet.
-    pub fn new(events: Events, drift: DriftMetrics) -> Self {
+    pub fn new(events: Events, drift: DriftMetrics, removals: RemovalMetrics) -> Self {
         Self {
             last: Mutex::default(),
             events,
             drift,
+            removals,
         }
     }
 
@@ -158,10 +163,34 @@ impl Reports {
         }
     }
 
+    /// The removal of the releases of a BundleDeployment is refused; `None` if it is not, or the BundleDeployment exists. The Event is one for
+    /// all that are refused for the same reason, in the namespace of the agent: each of them has the same text.
+    pub fn removal(&self, deployment: &str, agent_namespace: &str, refused: Option<&GuardError>) {
+        let refusal = refused.and_then(GuardError::refusal);
+        if refused.is_some() && refusal.is_none() {
+            // It is not known whether it would be refused.
+            return;
+        }
+        let mut last = lock(&self.last);
+        if refusal.is_none() && !last.contains_key(deployment) {
+            return;
+        }
+        let last = last.entry(deployment.to_owned()).or_default();
+        let before = std::mem::replace(&mut last.refusal, refusal);
+        if self.removals.changed(before, refusal)
+            && let Some(error) = refused
+        {
+            let event = events::removal_refused(&error.to_string());
+            self.events
+                .publish_for(events::of_namespace(agent_namespace), vec![event]);
+        }
+    }
+
     /// Forgets a BundleDeployment.
     pub fn forget(&self, deployment: &str) {
         if let Some(last) = lock(&self.last).remove(deployment) {
             self.drift.changed(last.drift.count(), DriftCount::default());
+            self.removals.changed(last.refusal, None);
         }
     }
 

@@ -27,11 +27,12 @@ use crate::{
     folders,
     helm::{Ends, Helm, HelmMetrics, workspace::Workspaces},
     live::{Kinds, LiveObjects},
-    metrics::{DriftMetrics, Metrics},
+    metrics::{DriftMetrics, Metrics, RemovalMetrics},
     owned::OwnedReleases,
     records::Records,
     reports::Reports,
     rules::SetRules,
+    running::RunningWork,
     triggers,
     upstream::{NamespaceGuard, Upstream, heartbeat},
 };
@@ -91,7 +92,8 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         .traces
         .start("helmops-agent", instance, &registry, &mut supervisor)?;
     let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
-    let reports = Reports::new(events, DriftMetrics::register(&registry)?);
+    let removals = RemovalMetrics::register(&registry)?;
+    let reports = Reports::new(events, DriftMetrics::register(&registry)?, removals);
     let this_cluster = Downstream {
         config,
         client: downstream,
@@ -209,6 +211,7 @@ fn context(
         ),
         charts: charts(args, work, registry, deployments.clone())?,
         helm,
+        running: RunningWork::default(),
         releases: Releases::default(),
         retries: RetryState::default(),
         tracer,

@@ -124,6 +124,7 @@ fn deployments(context: &Arc<Context>) -> impl Stream<Item = Key> + Send + use<>
         .flat_map(stream::iter)
         .flat_map(move |change| {
             let name = &change.name.name;
+            context.running.changed(name, change.after.as_deref());
             if context.rules.changed(name, change.after.as_deref()) {
                 context.live.refresh(name);
             }

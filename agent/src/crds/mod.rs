@@ -17,7 +17,6 @@ use std::{path::Path, time::Duration};
 use helmops_release::{lifecycle::CrdPolicy, names::ReleaseKey};
 use helmops_runtime::client::{CallError, bounded};
 use kube::Client;
-use tokio_util::sync::CancellationToken;
 
 pub use self::{
     apply::Applied,
@@ -26,6 +25,7 @@ pub use self::{
 use crate::helm::{
     Failure, Helm,
     request::{Action, Crds, Identity, Request},
+    stop::Stop,
 };
 
 /// Helm prints CRDs without templates or a cluster, so nothing of it takes long. This is no limit of its run.
@@ -40,8 +40,8 @@ pub struct ChartCrds<'c> {
     pub client: &'c Client,
     /// The release.
     pub release: &'c ReleaseKey,
-    /// Cancelled when the agent stops.
-    pub stop: &'c CancellationToken,
+    /// What ends Helm early.
+    pub stop: &'c Stop,
 }
 
 impl ChartCrds<'_> {

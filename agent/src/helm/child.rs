@@ -19,7 +19,8 @@ use tokio::{
     process::{Child, Command},
     time::{Instant, sleep, sleep_until, timeout},
 };
-use tokio_util::sync::CancellationToken;
+
+use super::stop::Stop;
 
 /// The environment variable that makes our Helm end with its standard input.
 pub const PARENT_PIPE: &str = "HELMOPS_PARENT_PIPE";
@@ -44,8 +45,10 @@ pub struct Limits {
 /// What ends a child before its own end.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending<'e> {
-    /// Cancelled when the agent stops.
-    pub stop: &'e CancellationToken,
+    /// Cancelled when the agent stops, or the result is of no use any more.
+    pub stop: &'e Stop,
+    /// How long a child may run at least although its result is of no use: to interrupt what ends soon would only do harm.
+    pub brief: Duration,
     /// The child ends when this replica is the leader no longer: another one continues its work.
     pub leadership: &'e Leadership,
     /// Time between the end of leadership and SIGKILL: another replica is not the leader yet.
@@ -53,10 +56,16 @@ pub struct Ending<'e> {
 }
 
 impl Ending<'_> {
-    async fn begins(&self) {
+    /// Waits for what ends a child that was started at this time.
+    async fn begins(&self, started: Instant) -> End {
+        let superseded = async {
+            self.stop.superseded.cancelled().await;
+            sleep_until(started + self.brief).await;
+        };
         tokio::select! {
-            () = self.stop.cancelled() => {}
-            () = self.leadership.until_lost() => {}
+            () = self.stop.agent.cancelled() => End::Stopped,
+            () = self.leadership.until_lost() => End::Stopped,
+            () = superseded => End::Superseded,
         }
     }
 
@@ -84,6 +93,8 @@ pub enum End {
     Deadline,
     /// It was ended because the agent stops, or is the leader no longer.
     Stopped,
+    /// It was ended because its result is of no use any more.
+    Superseded,
 }
 
 /// What is left of a child.
@@ -159,12 +170,13 @@ async fn wait(
     limits: Limits,
     ending: Ending<'_>,
 ) -> io::Result<(ExitStatus, Option<End>)> {
-    let deadline = Instant::now() + limits.deadline;
+    let started = Instant::now();
+    let deadline = started + limits.deadline;
     let cause = tokio::select! {
         biased;
         status = child.wait() => return Ok((status?, None)),
         () = sleep_until(deadline) => End::Deadline,
-        () = ending.begins() => End::Stopped,
+        cause = ending.begins(started) => cause,
     };
     group.signal(Signal::TERM);
     tokio::select! {

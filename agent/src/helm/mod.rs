@@ -19,6 +19,8 @@ pub mod outcome;
 mod permits;
 pub mod plugin;
 pub mod request;
+mod slow;
+pub mod stop;
 pub mod workspace;
 
 use std::{
@@ -29,6 +31,7 @@ use std::{
 };
 
 use helmops_kube::lease::Leadership;
+use helmops_release::names::ReleaseKey;
 use helmops_runtime::deadline;
 use helmops_trace::{in_span, set_attribute};
 use tokio::{process::Command, task::spawn_blocking};
@@ -37,9 +40,11 @@ use tokio_util::sync::CancellationToken;
 use self::{
     arguments::arguments,
     child::{Ending, Limits, PARENT_PIPE},
-    outcome::outcome,
+    outcome::{SUPERSEDED, outcome},
     permits::HelmPermits,
     request::{Action, Request},
+    slow::{SlowRuns, Work},
+    stop::Stop,
     workspace::{Workspace, Workspaces},
 };
 
@@ -81,6 +86,7 @@ pub struct Helm {
     /// What ends a run early.
     pub ends: Ends,
     permits: HelmPermits,
+    slow: SlowRuns,
     metrics: HelmMetrics,
 }
 
@@ -93,6 +99,8 @@ pub struct Ends {
     pub grace: Duration,
     /// The same after leadership has ended. It is over before another replica is the leader.
     pub lease_grace: Duration,
+    /// How long a run may take at least although its result is of no use any more.
+    pub brief: Duration,
 }
 
 impl Ends {
@@ -101,6 +109,9 @@ impl Ends {
     /// The part of the shutdown that is not for Helm: the status is written after it.
     const AFTER: Duration = Duration::from_secs(10);
 
+    /// Without hooks, Helm needs a second or a few. An upgrade that is interrupted leaves a part of the objects as they were.
+    const BRIEF: Duration = Duration::from_secs(10);
+
     /// Those of an agent whose shutdown may take this long, and that stops writing this long before another replica is the leader.
     pub fn of(leadership: Leadership, shutdown: Duration, lease: Duration) -> Self {
         Self {
@@ -108,6 +119,7 @@ impl Ends {
             grace: shutdown.saturating_sub(Self::AFTER),
             // The rest is for the process to end, and for clocks that do not run at the same speed.
             lease_grace: lease.mul_f64(0.8),
+            brief: Self::BRIEF,
         }
     }
 }
@@ -118,6 +130,7 @@ impl Default for Ends {
             leadership: Leadership::always(),
             grace: Self::GRACE,
             lease_grace: Self::GRACE,
+            brief: Self::BRIEF,
         }
     }
 }
@@ -156,22 +169,18 @@ impl Helm {
             environment: Vec::new(),
             ends: Ends::default(),
             permits: HelmPermits::new(processes),
+            slow: SlowRuns::default(),
             metrics,
         }
     }
 
-    /// Runs Helm, after a permit is free. Cancelling `stop` interrupts it: it records that the release has failed. So does the end of
+    /// Runs Helm, after a permit is free. [`Stop`] interrupts it: it records that the release has failed. So does the end of
     /// leadership, after which there is less time for that ([`Ends`]). If the future is dropped, it is killed, and a record may stay
     /// pending. So the deadline of a reconciliation does not count: each run has its own, and hooks and tests may take longer than that.
     ///
     /// # Errors
     /// If Helm fails or cannot be run.
-    pub async fn run(
-        &self,
-        request: Request,
-        kubeconfig: Vec<u8>,
-        stop: &CancellationToken,
-    ) -> Result<Success, Failure> {
+    pub async fn run(&self, request: Request, kubeconfig: Vec<u8>, stop: &Stop) -> Result<Success, Failure> {
         deadline::excluded(self.run_with_permit(request, kubeconfig, stop)).await
     }
 
@@ -179,15 +188,18 @@ impl Helm {
         &self,
         request: Request,
         kubeconfig: Vec<u8>,
-        stop: &CancellationToken,
+        stop: &Stop,
     ) -> Result<Success, Failure> {
+        let what = Work::of(&request);
+        let is_slow = slow::is_slow(&request.action, self.slow.has(&what));
         let acquired = tokio::select! {
             biased;
-            () = stop.cancelled() => return Err(Failure::new(FailureReason::Stopped, "the agent stops")),
+            () = stop.agent.cancelled() => return Err(Failure::new(FailureReason::Stopped, "the agent stops")),
+            () = stop.superseded.cancelled() => return Err(Failure::new(FailureReason::Superseded, SUPERSEDED)),
             () = self.ends.leadership.until_lost() => {
                 return Err(Failure::new(FailureReason::Stopped, "this replica is no longer the leader"));
             }
-            acquired = self.permits.acquire(&request.action) => acquired,
+            acquired = self.permits.acquire(is_slow) => acquired,
         };
         let _permit = acquired.map_err(|error| self.not_started(&error))?;
         let _running = self.metrics.running();
@@ -199,15 +211,11 @@ impl Helm {
         let result = Box::pin(in_span("run Helm", work)).await;
         let failure = result.as_ref().err().map(|failure| failure.reason);
         self.metrics.ended(action, failure, started.elapsed());
+        self.slow.ended(what, failure);
         result
     }
 
-    async fn run_now(
-        &self,
-        request: Request,
-        kubeconfig: Vec<u8>,
-        stop: &CancellationToken,
-    ) -> Result<Success, Failure> {
+    async fn run_now(&self, request: Request, kubeconfig: Vec<u8>, stop: &Stop) -> Result<Success, Failure> {
         let workspaces = self.workspaces.clone();
         let created = spawn_blocking(move || {
             let workspace = match &request.action {
@@ -238,6 +246,7 @@ impl Helm {
             stop,
             leadership: &self.ends.leadership,
             grace: self.ends.lease_grace,
+            brief: self.ends.brief,
         };
         let command = self.command(&request, &workspace);
         let output = child::run(command, limits, ending).await;
@@ -258,6 +267,16 @@ impl Helm {
         Ok(success)
     }
 
+    /// Whether the last attempt of this deployment did not end in time, so that the next one may take as long.
+    pub fn is_slow(&self, release: &ReleaseKey, deployment_id: &str) -> bool {
+        self.slow.has(&Work::deployment(release, deployment_id))
+    }
+
+    /// Forgets a release that was removed.
+    pub fn forget(&self, release: &ReleaseKey) {
+        self.slow.forget(release);
+    }
+
     /// The version of Helm, such as `v4.2`: whether the program is there, and is Helm.
     ///
     /// # Errors
@@ -270,9 +289,10 @@ impl Helm {
             ..LIMITS
         };
         let ending = Ending {
-            stop: &CancellationToken::new(),
+            stop: &Stop::of_agent(&CancellationToken::new()),
             leadership: &Leadership::always(),
             grace: LIMITS.grace,
+            brief: Ends::BRIEF,
         };
         let output = child::run(command, limits, ending).await;
         let output = output.map_err(|error| self.not_started(&error))?;

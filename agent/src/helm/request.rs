@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use helmops_api::options::BundleDeploymentOptions;
+use helmops_core::admit::MAX_HELM_RUN;
 use helmops_release::{
     chart_metadata::Origin,
     names::ReleaseKey,
@@ -236,13 +237,14 @@ impl Identity {
 }
 
 impl Request {
-    /// How long Helm may run altogether: hooks run one after the other.
+    /// How long Helm may run altogether: hooks run one after the other. Tests delay no deployment, so only each of them is limited.
     pub fn deadline(&self) -> Duration {
-        let slow_hooks = match &self.action {
-            Action::Test(test) => test.count.max(SLOW_HOOKS),
-            _ => SLOW_HOOKS,
+        let timeout = self.hook_timeout.min(MAX_HELM_RUN);
+        let all = match &self.action {
+            Action::Test(test) => timeout.saturating_mul(test.count.max(SLOW_HOOKS)),
+            _ => timeout.saturating_mul(SLOW_HOOKS).min(MAX_HELM_RUN),
         };
-        MIN_DEADLINE.max(self.hook_timeout.saturating_mul(slow_hooks))
+        all.max(MIN_DEADLINE)
     }
 }
 
@@ -428,6 +430,46 @@ mod tests {
         }
         for (history, kept) in [(-1, 2), (0, 2), (5, 5), (i64::MAX, 2)] {
             assert_eq!(settings(|helm| helm.max_history = history).max_history, kept);
+        }
+    }
+
+    #[test]
+    fn a_run_has_a_deadline_whatever_the_timeout_is() {
+        let deadline = |seconds, action| {
+            let request = Request {
+                release: ReleaseKey {
+                    namespace: "shop".to_owned(),
+                    name: "web".to_owned(),
+                },
+                identity: Identity::Agent,
+                action,
+                hook_timeout: Duration::from_secs(seconds),
+            };
+            request.deadline().as_secs()
+        };
+        let uninstall = || {
+            Action::Uninstall(Uninstall {
+                keeps_history: false,
+                description: String::new(),
+                runs_hooks: true,
+            })
+        };
+        let tests = |count| {
+            Action::Test(Test {
+                count,
+                ..Test::default()
+            })
+        };
+        let max = MAX_HELM_RUN.as_secs();
+        for (seconds, of_uninstall, of_tests) in [
+            (1, 600, 600),
+            (300, 1200, 3000),
+            (5400, max, 54_000),
+            (max, max, max * 10),
+            (u64::MAX, max, max * 10),
+        ] {
+            assert_eq!(deadline(seconds, uninstall()), of_uninstall, "{seconds}");
+            assert_eq!(deadline(seconds, tests(10)), of_tests, "{seconds}");
         }
     }
 }

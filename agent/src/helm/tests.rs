@@ -44,13 +44,17 @@ impl Fake {
         self.folder.path().join(name).display().to_string()
     }
 
-    async fn run(&self, stop: &CancellationToken) -> Result<Success, Failure> {
+    async fn run(&self, stop: &Stop) -> Result<Success, Failure> {
         self.helm.run(request(), b"secret".to_vec(), stop).await
     }
 
     fn has_no_workspace(&self) -> bool {
         fs::read_dir(self.folder.path().join("work")).unwrap().count() == 0
     }
+}
+
+fn no_stop() -> Stop {
+    Stop::of_agent(&CancellationToken::new())
 }
 
 fn request() -> Request {
@@ -85,7 +89,7 @@ async fn helm_sees_nothing_of_the_environment_of_the_agent() {
         "env -i sh -c true; env > $HOME/../../../env; cat $HOME/../kubeconfig",
         1,
     );
-    fake.run(&CancellationToken::new()).await.unwrap();
+    fake.run(&no_stop()).await.unwrap();
     let text = fs::read_to_string(fake.path("env")).unwrap();
     let mut names: Vec<_> = text
         .lines()
@@ -117,7 +121,7 @@ async fn at_most_some_run_at_a_time() {
     let script =
         "d=$(dirname $0); mkdir $d/run.$$; ls -d $d/run.* | wc -l >> $d/count; sleep 0.1; rmdir $d/run.$$";
     let fake = Fake::new(script, 2);
-    let stop = CancellationToken::new();
+    let stop = no_stop();
     let done = AtomicUsize::new(0);
     join_all((0..8).map(async |_| {
         fake.run(&stop).await.unwrap();
@@ -135,7 +139,7 @@ async fn at_most_some_run_at_a_time() {
 #[tokio::test]
 async fn the_files_of_a_run_that_is_dropped_are_removed() {
     let fake = Fake::new("touch $(dirname $0)/started; sleep 60", 1);
-    let stop = CancellationToken::new();
+    let stop = no_stop();
     let started = fake.path("started");
     tokio::select! {
         outcome = fake.run(&stop) => panic!("it ended: {outcome:?}"),
@@ -150,7 +154,7 @@ async fn the_files_of_a_run_that_is_dropped_are_removed() {
 #[tokio::test]
 async fn a_run_that_waits_for_a_permit_ends_with_the_agent() {
     let fake = Fake::new("touch $(dirname $0)/started; exec sleep 60", 1);
-    let (running, waiting) = (CancellationToken::new(), CancellationToken::new());
+    let (running, waiting) = (no_stop(), no_stop());
     let started = fake.path("started");
     let (first, second, ()) = tokio::join!(
         fake.run(&running),
@@ -160,8 +164,8 @@ async fn a_run_that_waits_for_a_permit_ends_with_the_agent() {
         },
         async {
             until_exists(&started).await;
-            waiting.cancel();
-            running.cancel();
+            waiting.agent.cancel();
+            running.agent.cancel();
         }
     );
     for outcome in [first, second] {
@@ -174,7 +178,7 @@ async fn a_missing_helm_is_reported_with_its_path() {
     let mut fake = Fake::new("", 1);
     fake.helm.program = fake.folder.path().join("other");
     for failure in [
-        fake.run(&CancellationToken::new()).await.unwrap_err(),
+        fake.run(&no_stop()).await.unwrap_err(),
         fake.helm.version().await.unwrap_err(),
     ] {
         assert_eq!(failure.reason, FailureReason::NotStarted);
@@ -194,7 +198,7 @@ async fn the_version_is_what_helm_prints() {
 #[tokio::test]
 async fn the_deadline_of_a_reconciliation_does_not_end_helm() {
     let fake = Fake::new("sleep 0.5", 1);
-    let stop = CancellationToken::new();
+    let stop = no_stop();
     let limit = Duration::from_millis(200);
     let runs = (0..3).map(|_| deadline::bounded(limit, fake.run(&stop)));
     for ended in join_all(runs).await {
@@ -218,7 +222,7 @@ async fn a_run_ends_with_the_leadership_of_its_agent() {
     fake.helm.ends = Ends::of(leadership, shutdown, Duration::from_secs(5));
     assert!(fake.helm.ends.lease_grace < Duration::from_secs(5) && fake.helm.ends.grace < shutdown);
     sender.set(Some(tokio::time::Instant::now() + Duration::from_mins(1)));
-    let stop = CancellationToken::new();
+    let stop = no_stop();
     let (running, waiting) = (fake.run(&stop), fake.run(&stop));
     let lost = async {
         until_exists(&fake.path("started")).await;
@@ -227,5 +231,77 @@ async fn a_run_ends_with_the_leadership_of_its_agent() {
     let (running, waiting, ()) = tokio::join!(running, waiting, lost);
     for ended in [running, waiting] {
         assert_eq!(ended.unwrap_err().reason, FailureReason::Stopped);
+    }
+}
+
+/// A Helm that waits until it is stopped, and says that it was.
+const ENDLESS: &str = "trap 'echo \"Error: context canceled\" >&2; exit 1' TERM; touch $(dirname $0)/started; while :; do sleep 0.05; done";
+
+#[tokio::test]
+async fn a_run_ends_when_its_result_is_of_no_use_any_more() {
+    let mut fake = Fake::new(ENDLESS, 1);
+    fake.helm.ends.brief = Duration::from_millis(300);
+    let (running, waiting) = (no_stop(), no_stop());
+    let started = Instant::now();
+    let (first, second, ()) = tokio::join!(
+        fake.run(&running),
+        async {
+            until_exists(&fake.path("started")).await;
+            fake.run(&waiting).await
+        },
+        async {
+            until_exists(&fake.path("started")).await;
+            waiting.superseded.cancel();
+            running.superseded.cancel();
+        }
+    );
+    for outcome in [first, second] {
+        assert_eq!(outcome.unwrap_err().reason, FailureReason::Superseded);
+    }
+    let taken = started.elapsed();
+    assert!(
+        taken >= fake.helm.ends.brief,
+        "what ends soon is not interrupted: {taken:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_run_that_ends_soon_is_not_interrupted() {
+    let fake = Fake::new("touch $(dirname $0)/started; sleep 0.5", 1);
+    let stop = no_stop();
+    let (outcome, ()) = tokio::join!(fake.run(&stop), async {
+        until_exists(&fake.path("started")).await;
+        stop.superseded.cancel();
+    });
+    outcome.unwrap();
+}
+
+/// Two releases whose hooks did not end in time hold one of two permits, so a third one runs.
+#[tokio::test]
+async fn runs_that_did_not_end_in_time_leave_a_permit_to_others() {
+    let script = "d=$(dirname $0); case \"$*\" in
+        *hang*) [ -e $d/again ] || { echo 'Error: INSTALLATION FAILED: timed out waiting for the condition' >&2; exit 1; }
+            trap 'exit 1' TERM; touch $d/started; while :; do sleep 0.05; done ;;
+        esac";
+    let fake = Fake::new(script, 2);
+    let stop = no_stop();
+    let run = async |name: &str| {
+        let mut request = request();
+        name.clone_into(&mut request.release.name);
+        fake.helm.run(request, b"secret".to_vec(), &stop).await
+    };
+    for name in ["hang-a", "hang-b"] {
+        assert_eq!(run(name).await.unwrap_err().reason, FailureReason::HookTimeout);
+    }
+    fs::write(fake.path("again"), "").unwrap();
+    let healthy = async {
+        until_exists(&fake.path("started")).await;
+        let ended = tokio::time::timeout(Duration::from_secs(20), run("web")).await;
+        stop.agent.cancel();
+        ended.expect("a permit is left").unwrap();
+    };
+    let (first, second, ()) = tokio::join!(run("hang-a"), run("hang-b"), healthy);
+    for outcome in [first, second] {
+        assert_eq!(outcome.unwrap_err().reason, FailureReason::Stopped);
     }
 }

@@ -9,10 +9,7 @@ use helmops_release::{
 use super::{deployment::Deployment, run::Prepared};
 use crate::{
     error::AgentError,
-    helm::{
-        FailureReason,
-        request::{Action, Render, Request},
-    },
+    helm::request::{Action, Render, Request},
 };
 
 impl Deployment<'_> {
@@ -87,9 +84,10 @@ impl Deployment<'_> {
             hook_timeout: prepared.settings.hook_timeout,
         };
         let kubeconfig = context.kubeconfig()?;
-        match context.helm.run(request, kubeconfig, &context.stop).await {
+        let run = context.helm.run(request, kubeconfig, &self.running.deployment);
+        match run.await {
             Ok(success) => Ok(Some(success.printed)),
-            Err(failure) if failure.reason == FailureReason::Stopped => Err(AgentError::from(failure)),
+            Err(failure) if failure.reason.is_interruption() => Err(AgentError::from(failure)),
             Err(failure) => {
                 tracing::info!(release = %self.release, %failure, "the chart cannot be rendered");
                 Ok(None)

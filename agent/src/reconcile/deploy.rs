@@ -61,9 +61,20 @@ impl Deployment<'_> {
             self.wanted,
             &release.namespace,
         )
-        .await?;
+        .await;
         // The cache may be behind: it only shows that nothing is to be done.
         let cached = context.records.cached_history(release).await?;
+        let copies = match (copies, self.current(&cached)) {
+            (Ok(copies), _) => copies,
+            // It is observed and corrected all the same.
+            (Err(error), Some(deployed)) => {
+                return Err(AgentError::Copies {
+                    deployed: Box::new(deployed),
+                    error: Box::new(error),
+                });
+            }
+            (Err(error), None) => return Err(error),
+        };
         let is_requested = copies || self.has_undeployed_copies(&cached) || self.requested(&cached).force;
         if let (Some(deployed), false) = (self.current(&cached), is_requested) {
             self.restore_namespace(&deployed).await?;

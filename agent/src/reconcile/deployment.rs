@@ -10,7 +10,7 @@ use helmops_release::{
 };
 
 use super::deployed::Deployed;
-use crate::{context::Context, helm::request::HelmSettings, revision::RevisionId};
+use crate::{context::Context, helm::request::HelmSettings, revision::RevisionId, running::Work};
 
 /// What Helm does.
 #[derive(Clone, Copy, Debug)]
@@ -35,11 +35,18 @@ pub struct Deployment<'d> {
     pub(super) release: ReleaseKey,
     pub(super) policy: Policy,
     pub(super) requested: Requested,
+    /// What ends the work for it early.
+    pub(super) running: &'d Work,
 }
 
 impl<'d> Deployment<'d> {
     /// `handled` are the requests that were handled already.
-    pub fn new(context: &'d Context, deployment: &'d BundleDeployment, handled: &Requests) -> Self {
+    pub fn new(
+        context: &'d Context,
+        deployment: &'d BundleDeployment,
+        running: &'d Work,
+        handled: &Requests,
+    ) -> Self {
         let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
         let requests = lifecycle.and_then(|lifecycle| lifecycle.requests.as_ref());
         Self {
@@ -48,6 +55,7 @@ impl<'d> Deployment<'d> {
             release: ReleaseKey::of(name(deployment), options),
             policy: Policy::of(options, lifecycle),
             requested: Requested::of(requests, handled),
+            running,
         }
     }
 

@@ -117,12 +117,15 @@ impl Reconciler for BundleDeployments<'_> {
     ) -> Result<Done, AgentError> {
         let context = self.0;
         context.guard.saw(&deployment.metadata);
+        context.reports.removal(&key.name, &context.namespace, None);
         let release = context.releases.of(&key.name);
         let mut guard = release.lock().await;
         let known = &mut *guard;
+        let cached = || context.deployments.get(key);
+        let running_work = context.running.begin(deployment, &context.stop, cached);
         if let Some(held) = Held::of(&deployment.spec) {
             tracing::debug!(?held, "held");
-            let work = Deployment::new(context, deployment, &Requests::default());
+            let work = Deployment::new(context, deployment, &running_work, &Requests::default());
             work.set_on_delete().await?;
             work.report_suspension(held == Held::Suspended);
             let outcome = DeployOutcome::Held(held);
@@ -138,9 +141,14 @@ impl Reconciler for BundleDeployments<'_> {
             return Ok(Done::UNTIL_CHANGE);
         }
         let mut handled = handled(deployment, known);
-        let work = Deployment::new(context, deployment, &handled.clone().unwrap_or_default());
+        let work = Deployment::new(
+            context,
+            deployment,
+            &running_work,
+            &handled.clone().unwrap_or_default(),
+        );
         work.report_suspension(false);
-        let mut result = work.deploy().await;
+        let mut result = deploy(&work, permit).await?;
         if is_attempt(&result) {
             handled = requests(deployment).cloned();
         }
@@ -201,6 +209,19 @@ impl Reconciler for BundleDeployments<'_> {
         let done = report(&work, known, step).await?;
         Ok(awaited.map_or(done, |(remaining, _)| until_ready(remaining)))
     }
+}
+
+/// Deploys what is wanted. If that did not end in time before, other releases are reconciled with the permit meanwhile: several such
+/// releases, which wait for each other, would use up the workers.
+async fn deploy(
+    work: &Deployment<'_>,
+    permit: &mut WorkerPermit,
+) -> Result<Result<Deployed, AgentError>, AgentError> {
+    let id = &work.wanted.spec.deployment_id;
+    if work.context.helm.is_slow(&work.release, id) {
+        return Ok(permit.release_during(Box::pin(work.deploy())).await?);
+    }
+    Ok(work.deploy().await)
 }
 
 /// Whether the wanted deployment is there and ready.
@@ -306,6 +327,7 @@ const fn is_attempt(result: &Result<Deployed, AgentError>) -> bool {
         Err(AgentError::Helm(failure)) => !matches!(
             failure.reason,
             FailureReason::Stopped
+                | FailureReason::Superseded
                 | FailureReason::NotStarted
                 | FailureReason::OtherHelm
                 | FailureReason::Crashed
@@ -430,6 +452,7 @@ fn running(result: &Result<Deployed, AgentError>) -> Option<&Deployed> {
     match result {
         Ok(deployed) => Some(deployed),
         Err(AgentError::Retry(next)) => next.running.as_ref(),
+        Err(AgentError::Copies { deployed, .. }) => Some(deployed),
         Err(_) => None,
     }
 }

@@ -43,7 +43,8 @@ impl Deployment<'_> {
         tracing::info!(%release, to, "rolling back");
         let kubeconfig = context.kubeconfig()?;
         self.make_room(history).await?;
-        let run = context.helm.run(request, kubeconfig, &context.stop).await;
+        let run = context.helm.run(request, kubeconfig, &self.running.deployment);
+        let run = run.await;
         run.map_err(AgentError::from)?;
         let (revision, cause) = (failed.revision.number, failed.failure.cause());
         let what = format!("revision {revision} failed and was rolled back to revision {to}: {cause}");
@@ -65,8 +66,7 @@ impl Deployment<'_> {
         let (revision, cause) = (failed.revision.number, failed.failure.cause());
         tracing::info!(%release, revision, "uninstalling what failed");
         let options = self.uninstallation(keeps_record.then(|| cause.clone()));
-        let account = &self.wanted.spec.options.service_account;
-        remove::uninstall(context, release, history, account, options).await?;
+        self.uninstall_release(history, options).await?;
         let what = format!("revision {revision} failed and was uninstalled: {cause}");
         context.reports.remediated(Remediation::Uninstall, release, &what);
         Ok(())
@@ -83,15 +83,14 @@ impl Deployment<'_> {
             lifecycle::is_remediation(history, &self.policy, &self.wanted.spec.deployment_id);
         tracing::info!(%release, is_remediation, "completing the uninstallation");
         let cause = is_remediation.then(|| "the uninstallation was interrupted".to_owned());
+        self.uninstall_release(history, self.uninstallation(cause)).await
+    }
+
+    /// Uninstalls the release as the account that deploys it: what its record says is no permission.
+    async fn uninstall_release(&self, history: &History, options: remove::Options) -> Result<(), AgentError> {
         let account = &self.wanted.spec.options.service_account;
-        remove::uninstall(
-            self.context,
-            release,
-            history,
-            account,
-            self.uninstallation(cause),
-        )
-        .await
+        let stop = &self.running.deployment;
+        remove::uninstall(self.context, &self.release, history, account, options, stop).await
     }
 
     /// How the release is uninstalled. With the cause of a failure, its record is kept.

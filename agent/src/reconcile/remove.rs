@@ -18,7 +18,10 @@ use crate::{
     context::Context,
     error::AgentError,
     events::Done,
-    helm::request::{self, Request, Uninstall},
+    helm::{
+        request::{self, Request, Uninstall},
+        stop::Stop,
+    },
     inputs,
     owned::OwnedRelease,
     upstream::Deleted,
@@ -38,7 +41,14 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
     }
     let release = context.releases.of(deployment);
     let mut known = release.lock().await;
-    match context.guard.is_deleted(deployment).await? {
+    let deleted = context.guard.is_deleted(deployment).await;
+    let refused = match &deleted {
+        Err(error) if !context.records.of_deployment(deployment).await?.is_empty() => Some(error),
+        _ => None,
+    };
+    let namespace = &context.namespace;
+    context.reports.removal(deployment, namespace, refused);
+    match deleted? {
         Deleted::No => return Ok(()),
         Deleted::NotYet(wait) => return Err(AgentError::Postponed(wait)),
         Deleted::Yes => {}
@@ -79,6 +89,7 @@ async fn remove_releases(
         let owned = owned.iter().find(|owned| owned.release == release);
         let removed = remove_release(context, deployment, &release, owned).await;
         let end = removed.inspect_err(|error| context.reports.failed(deployment, "", &release, error))?;
+        context.helm.forget(&release);
         ends.insert(release, end);
     }
     Ok(ends)
@@ -147,7 +158,8 @@ async fn remove_release(
                 timeout: on_delete.timeout,
                 description: String::new(),
             };
-            uninstall(context, release, &history, &owned.service_account, options).await?;
+            let (account, stop) = (&owned.service_account, Stop::of_agent(&context.stop));
+            uninstall(context, release, &history, account, options, &stop).await?;
             if !is_complete {
                 removal.complete(deletes_namespace).await?;
             }
@@ -265,6 +277,7 @@ pub async fn uninstall(
     history: &History,
     account: &str,
     options: Options,
+    stop: &Stop,
 ) -> Result<(), AgentError> {
     let newest = history.newest();
     if newest.is_none_or(|newest| newest.origin.owner == Owner::Other) {
@@ -282,7 +295,7 @@ pub async fn uninstall(
         hook_timeout: options.timeout.unwrap_or(request::DEFAULT_HOOK_TIMEOUT),
     };
     let kubeconfig = context.kubeconfig()?;
-    let run = context.helm.run(request, kubeconfig, &context.stop).await;
+    let run = context.helm.run(request, kubeconfig, stop).await;
     run.map_err(AgentError::from)?;
     Ok(())
 }

@@ -67,7 +67,7 @@ impl Deployment<'_> {
                 helm: &context.helm,
                 client: &deployer,
                 release,
-                stop: &context.stop,
+                stop: &self.running.deployment,
             };
             let applied = chart_crds.apply(policy, chart.path(), &deploy.values).await;
             let applied = applied.map_err(AgentError::from)?;
@@ -117,7 +117,7 @@ impl Deployment<'_> {
         let kubeconfig = context.kubeconfig()?;
         let success = context
             .helm
-            .run(request, kubeconfig, &context.stop)
+            .run(request, kubeconfig, &self.running.deployment)
             .await
             .map_err(AgentError::from)?;
         let after = context.records.current_history(release).await?;

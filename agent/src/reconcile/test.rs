@@ -97,7 +97,7 @@ impl Deployment<'_> {
             records: &context.records,
             client: &client,
             set: &set,
-            stop: &context.stop,
+            stop: &self.running.tests,
         };
         tracing::info!(%release, tests, "running the tests");
         let tested = Box::pin(run.run(self.test_run(deployed, policy, identity), context.kubeconfig()?));

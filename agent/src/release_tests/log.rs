@@ -2,6 +2,7 @@
 //!
 //! It goes into messages and events, which more people can read than logs, and a log can contain everything. So it is short.
 
+use helmops_core::chart::url::redacted_urls;
 use helmops_release::record::FailedTest;
 use helmops_runtime::client::{ApiError, bounded};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -114,9 +115,10 @@ fn reason(container: &ContainerStatus) -> Option<String> {
     (!texts.is_empty()).then(|| format!("container {}: {}", container.name, texts.join(": ")))
 }
 
-/// The end of a text, without control characters.
+/// The end of a text, without control characters and credentials of URLs.
 fn end(text: &str) -> String {
     let printable = printable(text);
+    let printable = redacted_urls(&printable);
     let lines: Vec<_> = printable.trim_end().lines().map(str::trim_end).collect();
     let lines = lines
         .get(lines.len().saturating_sub(MAX_LINES)..)

@@ -16,12 +16,12 @@ use helmops_release::{
 use helmops_runtime::client::CallError;
 use kube::Client;
 use thiserror::Error;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     helm::{
         Failure, FailureReason, Helm,
         request::{Action, Identity, Request, Test},
+        stop::Stop,
     },
     live::KindError,
     records::{RecordStoreError, Records},
@@ -53,8 +53,8 @@ pub struct ReleaseTests<'t> {
     pub client: &'t Client,
     /// The identity of the objects of the release.
     pub set: &'t SetId,
-    /// Cancelled when the agent stops.
-    pub stop: &'t CancellationToken,
+    /// What ends them early.
+    pub stop: &'t Stop,
 }
 
 /// How tests ended.
@@ -129,6 +129,8 @@ impl ReleaseTests<'_> {
         let state = self.record(&run).await?.tests(&run.filters);
         match (ended, state) {
             (Ok(_), state) => Ok(Tested { state, failure: None }),
+            // The next run finds in the record what has ended.
+            (Err(error), _) if error.reason.is_interruption() => Err(error.into()),
             // An earlier run does not count.
             (Err(error), TestState::Failed(test)) if was != TestState::Failed(test.clone()) => {
                 let log = log::excerpt(self.client, &test).await;

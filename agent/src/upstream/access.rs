@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    credential::{Credential, SECRET},
+    credential::{Credential, CredentialError, SECRET},
     token::Token,
 };
 
@@ -101,11 +101,11 @@ impl Access {
         Ok(Duration::try_from(until).unwrap_or_default().min(MAX_WAIT))
     }
 
-    /// Takes a changed Secret over.
+    /// Takes a changed Secret over. One that cannot be used changes nothing: the access that this process has still works.
     async fn changed(&mut self, secret: &Secret) -> anyhow::Result<()> {
-        let credential = match Credential::of(secret) {
-            Ok(credential) if credential == self.credential => return Ok(()),
-            Ok(credential) => credential,
+        let (credential, new) = match Self::read(secret).await {
+            Ok((credential, _)) if credential == self.credential => return Ok(()),
+            Ok(read) => read,
             Err(error) => {
                 tracing::warn!(
                     error = with_causes(&error),
@@ -114,7 +114,7 @@ impl Access {
                 return Ok(());
             }
         };
-        let (old, new) = (self.credential.token().await?, credential.token().await?);
+        let old = self.credential.token().await?;
         if self.credential.with_token(&old, &new) != credential {
             bail!(
                 "Secret {}/{SECRET} leads to another cluster now; starting again",
@@ -125,6 +125,13 @@ impl Access {
         self.credential = credential;
         tracing::info!("the token for the management cluster was changed");
         Ok(())
+    }
+
+    /// What a Secret grants, with its token.
+    async fn read(secret: &Secret) -> Result<(Credential, String), CredentialError> {
+        let credential = Credential::of(secret)?;
+        let token = credential.token().await?;
+        Ok((credential, token))
     }
 
     /// Requests another token with the same lifetime, for the same ServiceAccount.
@@ -178,4 +185,93 @@ pub async fn write_token(file: &Path, token: &str) -> anyhow::Result<()> {
     written
         .await
         .with_context(|| format!("cannot write {} (--work-dir)", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use helmops_api::NamespacedName;
+    use http::{Request, Response};
+    use k8s_openapi::ByteString;
+    use kube::client::Body;
+    use serde_json::Value;
+    use tempfile::TempDir;
+    use tower::service_fn;
+
+    use super::*;
+
+    const KUBECONFIG: &str = "
+apiVersion: v1
+kind: Config
+current-context: default
+clusters: [{ name: cluster, cluster: { server: 'https://127.0.0.1:6443' } }]
+users: [{ name: user, user: { token: first } }]
+contexts: [{ name: default, context: { cluster: cluster, user: user, namespace: cluster-a } }]
+";
+
+    fn secret(kubeconfig: &str) -> Secret {
+        let encoded = |text: &str| serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap();
+        let data = json!({
+            "kubeconfig": encoded(kubeconfig), "deploymentNamespace": encoded("cluster-a"),
+            "clusterNamespace": encoded("fleet-default"), "clusterName": encoded("edge"),
+        });
+        serde_json::from_value(json!({ "data": data })).unwrap()
+    }
+
+    /// An access whose clusters do not respond.
+    fn access(folder: &TempDir) -> Access {
+        let client = || {
+            let service = service_fn(async |_: Request<Body>| {
+                let response = Response::builder()
+                    .status(503)
+                    .body(Body::from(Value::Null.to_string().into_bytes()));
+                Ok::<_, Infallible>(response.unwrap())
+            });
+            Client::new(service, "default")
+        };
+        Access {
+            downstream: client(),
+            upstream: client(),
+            namespace: "cattle-fleet-system".to_owned(),
+            credential: Credential::of(&secret(KUBECONFIG)).unwrap(),
+            token_file: folder.path().join("token"),
+            renew_at: 0.5,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unusable_secret_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut access = access(&folder);
+        for unusable in [
+            "",
+            "{",
+            "kind: Config",
+            &KUBECONFIG.replace("current-context: default", "current-context: other"),
+            &KUBECONFIG.replace("token: first", "username: a"),
+            &KUBECONFIG.replace("token: first", "token: ''"),
+        ] {
+            access.changed(&secret(unusable)).await.unwrap();
+            assert_eq!(access.credential.token().await.unwrap(), "first", "{unusable}");
+            assert!(!access.token_file.exists(), "{unusable}");
+        }
+        let renewed = KUBECONFIG.replace("token: first", "token: second");
+        access.changed(&secret(&renewed)).await.unwrap();
+        assert_eq!(access.credential.token().await.unwrap(), "second");
+        assert_eq!(std::fs::read_to_string(&access.token_file).unwrap(), "second");
+    }
+
+    #[tokio::test]
+    async fn a_secret_of_another_cluster_ends_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut access = access(&folder);
+        let other = KUBECONFIG.replace("6443", "7443");
+        let error = access.changed(&secret(&other)).await.unwrap_err();
+        assert!(error.to_string().contains("another cluster"), "{error}");
+        assert_eq!(
+            access.credential.cluster,
+            NamespacedName::new("fleet-default", "edge")
+        );
+    }
 }

@@ -69,6 +69,7 @@ impl Credential {
     /// If the kubeconfig cannot be used, or has none.
     pub async fn token(&self) -> Result<String, CredentialError> {
         let token = self.config().await?.auth_info.token;
+        let token = token.filter(|token| !token.expose_secret().is_empty());
         let token = token.ok_or(CredentialError::NoToken)?;
         Ok(token.expose_secret().to_owned())
     }

@@ -115,6 +115,52 @@ pub enum GuardError {
     },
 }
 
+/// Why removals are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The management cluster was restored.
+    Restored,
+    /// The namespace is another one.
+    OtherNamespace,
+    /// No namespace is remembered.
+    NotRemembered,
+    /// The namespace is being deleted, or cannot be read.
+    NoNamespace,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Restored,
+        Self::OtherNamespace,
+        Self::NotRemembered,
+        Self::NoNamespace,
+    ];
+
+    /// A name for metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Restored => "Restored",
+            Self::OtherNamespace => "OtherNamespace",
+            Self::NotRemembered => "NotRemembered",
+            Self::NoNamespace => "NoNamespace",
+        }
+    }
+}
+
+impl GuardError {
+    /// Why a removal is refused; `None` if that is not known, because an API server could not be called.
+    pub const fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Call(_) => None,
+            Self::OtherNamespace { .. } => Some(Refusal::OtherNamespace),
+            Self::NotRemembered { .. } => Some(Refusal::NotRemembered),
+            Self::Restored { .. } => Some(Refusal::Restored),
+            Self::NoNamespace { .. } => Some(Refusal::NoNamespace),
+        }
+    }
+}
+
 impl NamespaceGuard {
     /// A guard for the BundleDeployments of a namespace.
     pub fn new(upstream: Client, namespace: &str, downstream: Client, agent_namespace: &str) -> Self {

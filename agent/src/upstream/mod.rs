@@ -10,5 +10,5 @@ mod token;
 
 pub use self::{
     find::Upstream,
-    guard::{Deleted, GuardError, NamespaceGuard},
+    guard::{Deleted, GuardError, NamespaceGuard, Refusal},
 };

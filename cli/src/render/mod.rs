@@ -16,6 +16,7 @@ use helmops_agent::helm::{
     Helm, HelmMetrics,
     kubeconfig::kubeconfig,
     request::{Action, Deploy, HelmSettings, Identity, Render, Request},
+    stop::Stop,
     workspace::Workspaces,
 };
 use helmops_api::BundleDeploymentOptions;
@@ -125,7 +126,9 @@ pub async fn render(
     };
     let kubeconfig =
         kubeconfig(config).map_err(|error| Failure::because("cannot write a kubeconfig for Helm", &error))?;
-    let success = helm.run(request, kubeconfig, &CancellationToken::new()).await;
+    let success = helm
+        .run(request, kubeconfig, &Stop::of_agent(&CancellationToken::new()))
+        .await;
     let success = success.map_err(|failure| {
         Failure::unable(format!("Helm cannot render the chart: {failure}"))
             .with_hint("it has to be Helm 4: helm version")

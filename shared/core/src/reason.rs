@@ -159,6 +159,8 @@ reasons! {
         HelmFailed: "Do what the message says; it is that of Helm. It is retried, more and more slowly.",
         /// Something that a deployment needs is missing: values, an object of `valuesFrom`, a ServiceAccount, a namespace.
         DeploymentBlocked: "Create what the message names. It is noticed by itself within minutes, immediately if it is in `dependsOn`.",
+        /// A BundleDeployment is gone, and it is not certain that it was deleted, so its release is not removed.
+        RemovalRefused: "Do what the message says; [agent.md](agent.md#behaviour) has the checks. If BundleDeployments are missing, restore them.",
         /// A release of the same name belongs to another owner, or the agent has not deployed it.
         ForeignRelease: "Choose another `releaseName`, or set `takeOwnership` to take the release over. If the BundleDeployment is gone, run the command that the message names.",
         /// Another client is changing the release.

@@ -119,6 +119,35 @@ async fn a_hook_that_fails_and_one_that_hangs_are_reported() {
     }
 }
 
+/// The hooks may take ten minutes and twenty seconds.
+#[tokio::test]
+async fn a_hook_that_hangs_does_not_delay_the_removal() {
+    let fixture = Fixture::new("failing-hang").await;
+    let endless = ENDLESS_HOOK.replace("name: hook", "name: {{ .Release.Name }}-hook");
+    fixture.charts.web("3.0.0", &[("hook", &endless)]).await;
+    let _agent = fixture.start().await;
+    let (fixed, gone) = (fixture.name("fixed"), fixture.name("gone"));
+    // They hold all permits.
+    for (name, seconds) in [("fixed", 20), ("gone", 600)] {
+        let slow = json!({ "options": { "helm": { "timeoutSeconds": seconds } } });
+        fixture.deploy(name, "3.0.0", &slow).await;
+        fixture
+            .until_status(&fixture.name(name), 1, "pending-install")
+            .await;
+    }
+    // The new version does not end a hook that may still work.
+    fixture.deploy("fixed", "1.0.0", &json!({})).await;
+    fixture.delete("gone").await;
+    fixture
+        .until_none(&format!("secret/sh.helm.release.v1.{gone}.v1"))
+        .await;
+    assert_eq!(fixture.helm_runs_of(&gone), ["install", "uninstall"]);
+    fixture.until_ready("fixed").await;
+    fixture.until_msg(&fixed, "hello").await;
+    let runs = fixture.helm_runs_of(&fixed);
+    assert_eq!(runs.len(), 2, "it is deployed once: {runs:?}");
+}
+
 #[tokio::test]
 async fn an_atomic_installation_that_is_late_is_uninstalled() {
     let fixture = Fixture::new("failing-atomic").await;

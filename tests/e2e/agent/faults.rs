@@ -51,14 +51,26 @@ async fn without_its_management_cluster_the_agent_keeps_what_is_deployed() {
         fixture.deploy(name, "1.0.0", &corrected).await;
         fixture.until_ready(name).await;
     }
+    // What is next to it cannot be compared with its source meanwhile.
+    let source = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "source" }, "data": { "a": "1" } });
+    let applied = fixture.upstream.kubectl().apply(&source.to_string()).await;
+    applied.unwrap().ok().unwrap();
+    let resources = json!([{ "kind": "ConfigMap", "name": "source" }]);
+    let copied = json!({
+        "options": { "correctDrift": { "enabled": true }, "downstreamResources": resources }, "downstreamResourcesGeneration": 1,
+    });
+    fixture.deploy("copied", "1.0.0", &copied).await;
+    fixture.until_ready("copied").await;
     let (runs, before) = (fixture.helm_runs(), lines(&agent));
     proxy.close().await;
     // All of this is unknown to the agent, and searches for releases without a BundleDeployment go on.
     fixture.delete("goes").await;
     fixture.deploy("new", "1.0.0", &json!({})).await;
     // Drift is corrected as before.
-    let object = delete_config(&fixture, "stays").await;
-    crate::harness::until(&fixture.apps, &object, |_| Ok(())).await;
+    for name in ["stays", "copied"] {
+        let object = delete_config(&fixture, name).await;
+        crate::harness::until(&fixture.apps, &object, |_| Ok(())).await;
+    }
     sleep(AWAY).await;
     for name in ["stays", "goes"] {
         assert_eq!(
@@ -84,9 +96,11 @@ async fn without_its_management_cluster_the_agent_keeps_what_is_deployed() {
     fixture.until_ready("new").await;
     let goes = fixture.name("goes");
     fixture.until_none(&format!("configmap/{goes}-config")).await;
-    fixture.until_ready("stays").await;
     assert_eq!(fixture.helm_runs_of(&goes), ["install", "uninstall"]);
-    assert_eq!(fixture.helm_runs_of(&fixture.name("stays")), ["install"]);
+    for name in ["stays", "copied"] {
+        fixture.until_ready(name).await;
+        assert_eq!(fixture.helm_runs_of(&fixture.name(name)), ["install"], "{name}");
+    }
 }
 
 /// Both clusters, and Helm's requests too.

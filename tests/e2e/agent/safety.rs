@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use helmops_bed::helm::Helm;
 use helmops_bed::namespace::TestNamespace;
+use helmops_bed::probe;
 use helmops_bed::wait::eventually;
 use helmops_release::{marks, record::Status};
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,6 +24,19 @@ async fn until_logged(agent: &Agent, text: &str) {
             "the log ends with\n{}",
             agent.process.tail()
         );
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits until the removal of the releases of so many BundleDeployments is refused because of a restore.
+async fn until_refused(agent: &Agent, number: u8) {
+    let client = probe::client(None).unwrap();
+    let expected = format!("helmops_agent_removals_refused{{reason=\"Restored\"}} {number}\n");
+    eventually("removals to be refused or not", SOON, async || {
+        let metrics = probe::get(&client, &format!("{}/metrics", agent.admin)).await?;
+        ensure!(metrics.contains(&expected), "there is no {expected}");
         Ok(())
     })
     .await
@@ -534,11 +548,25 @@ async fn nothing_is_uninstalled_after_a_restore_of_the_management_cluster() {
     drop(agent);
     let agent = fixture.start_with("agent", &flags).await.unwrap();
     until_logged(&agent, "was restored from a backup").await;
+    until_refused(&agent, 1).await;
+    let event = [
+        "get",
+        "events.events.k8s.io",
+        "--output=jsonpath={.items[*].reason}",
+    ];
+    eventually("the Event of the agent", SOON, async || {
+        let reasons = run(&fixture.system, &event).await;
+        ensure!(reasons.contains("RemovalRefused"), "there is {reasons}");
+        Ok(())
+    })
+    .await
+    .unwrap();
     assert_eq!(fixture.msg(&release).await.as_deref(), Some("hello"));
     // A person confirms it, without a restart.
     run(&fixture.system, &["delete", state]).await;
     fixture.until_none(&format!("configmap/{release}-config")).await;
     assert_eq!(fixture.helm_runs_of(&release), ["install", "uninstall"]);
+    until_refused(&agent, 0).await;
     assert_eq!(
         fixture.msg(&fixture.name("other")).await.as_deref(),
         Some("hello")

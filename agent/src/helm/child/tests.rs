@@ -1,6 +1,7 @@
 use std::{future::Future, path::Path};
 
 use tokio::fs;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 
@@ -19,18 +20,21 @@ fn shell(script: &str) -> Command {
 
 static ALWAYS: Leadership = Leadership::always();
 
-const fn ending(stop: &CancellationToken) -> Ending<'_> {
+const fn ending(stop: &Stop) -> Ending<'_> {
     Ending {
         stop,
         leadership: &ALWAYS,
         grace: LIMITS.grace,
+        brief: Duration::ZERO,
     }
 }
 
+fn no_stop() -> Stop {
+    Stop::of_agent(&CancellationToken::new())
+}
+
 async fn output(script: &str, limits: Limits) -> Output {
-    run(shell(script), limits, ending(&CancellationToken::new()))
-        .await
-        .unwrap()
+    run(shell(script), limits, ending(&no_stop())).await.unwrap()
 }
 
 /// Waits for something that takes milliseconds.
@@ -72,9 +76,7 @@ async fn the_start_of_stdout_and_the_end_of_stderr_are_kept() {
 #[tokio::test]
 async fn a_missing_program_is_an_error() {
     let missing = Command::new("/does/not/exist");
-    let error = run(missing, LIMITS, ending(&CancellationToken::new()))
-        .await
-        .unwrap_err();
+    let error = run(missing, LIMITS, ending(&no_stop())).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
 }
 
@@ -134,11 +136,11 @@ async fn a_child_of_the_child_that_holds_the_outputs_is_killed() {
 
 #[tokio::test]
 async fn a_stop_ends_the_child() {
-    let stop = CancellationToken::new();
+    let stop = no_stop();
     let running = run(shell("sleep 60"), LIMITS, ending(&stop));
     let (output, ()) = tokio::join!(running, async {
         sleep(Duration::from_millis(100)).await;
-        stop.cancel();
+        stop.agent.cancel();
     });
     assert_eq!(output.unwrap().end, End::Stopped);
 }
@@ -148,7 +150,7 @@ async fn a_dropped_run_kills_the_group() {
     let folder = tempfile::tempdir().unwrap();
     let pid = folder.path().join("pid");
     let script = format!("sleep 60 & echo $! > {}.new; mv {0}.new {0}; wait", pid.display());
-    let stop = CancellationToken::new();
+    let stop = no_stop();
     tokio::select! {
         _ = run(shell(&script), LIMITS, ending(&stop)) => panic!("it ended"),
         () = eventually(async || pid.exists()) => {}
@@ -172,11 +174,12 @@ async fn a_child_does_not_outlive_the_lease_of_its_agent() {
     let (sender, leadership) = Leadership::elected();
     let second = Duration::from_secs(1);
     sender.set(Some(Instant::now() + second));
-    let stop = CancellationToken::new();
+    let stop = no_stop();
     let ending = Ending {
         stop: &stop,
         leadership: &leadership,
         grace: second,
+        brief: Duration::ZERO,
     };
     let start = Instant::now();
     let ended = run(
@@ -191,7 +194,7 @@ async fn a_child_does_not_outlive_the_lease_of_its_agent() {
 
     // Leadership ends while the child records that the agent stops.
     sender.set(Some(Instant::now() + second));
-    stop.cancel();
+    stop.agent.cancel();
     let start = Instant::now();
     let ended = run(
         shell("trap '' TERM; while :; do sleep 0.05; done"),

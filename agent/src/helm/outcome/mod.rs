@@ -7,6 +7,7 @@ mod texts;
 
 use std::fmt;
 
+use helmops_core::chart::url::redacted_urls;
 use helmops_release::object::ObjectId;
 
 pub use self::{
@@ -20,6 +21,10 @@ pub const MAX_MESSAGE: usize = 4 << 10;
 /// Maximum number of warnings that are kept, and bytes of each.
 const MAX_WARNINGS: usize = 20;
 const MAX_WARNING: usize = 512;
+
+/// Why a run whose result is of no use any more was ended, or did not start.
+pub(super) const SUPERSEDED: &str =
+    "Helm was interrupted because the BundleDeployment was changed or deleted";
 
 /// Helm did what was requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,11 +51,13 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure that Helm's text does not explain.
-    pub(crate) fn new(reason: FailureReason, message: impl Into<String>) -> Self {
+    /// A failure. Its message is without the credentials of URLs, whatever wrote it: it goes into conditions, Events, logs and spans.
+    pub(crate) fn new(reason: FailureReason, message: impl AsRef<str>) -> Self {
+        // Before it is cut: the start of a password does not look like one.
+        let message = redacted_urls(message.as_ref()).into_owned();
         Self {
             reason,
-            message: bounded_text::cut(message.into(), MAX_MESSAGE),
+            message: bounded_text::cut(message, MAX_MESSAGE),
             object: None,
             conflicts: Vec::new(),
         }
@@ -129,6 +136,7 @@ pub(super) fn outcome(output: &Output, post_render_error: Option<String>) -> Res
             FailureReason::Stopped,
             "Helm was interrupted because the agent stops",
         )),
+        End::Superseded => Err(Failure::new(FailureReason::Superseded, SUPERSEDED)),
     }
 }
 
@@ -153,7 +161,8 @@ fn warnings(stderr: &str) -> Vec<String> {
         .lines()
         .filter_map(|line| line.split_once("] \"Warning: ")?.1.strip_suffix('"'));
     let mut warnings: Vec<_> = quoted
-        .map(|text| bounded_text::cut(text.replace("\\\"", "\""), MAX_WARNING))
+        .map(|text| redacted_urls(&text.replace("\\\"", "\"")).into_owned())
+        .map(|text| bounded_text::cut(text, MAX_WARNING))
         .collect();
     warnings.sort();
     warnings.dedup();
@@ -163,6 +172,8 @@ fn warnings(stderr: &str) -> Vec<String> {
 
 /// The end of an output without an error of Helm: of a panic, for example.
 fn last_lines(stderr: &str) -> String {
+    // Before it is cut: the end of a URL does not look like one.
+    let stderr = redacted_urls(stderr);
     let start = stderr.len().saturating_sub(MAX_MESSAGE / 2);
     let start = stderr.ceil_char_boundary(start);
     let text = stderr.get(start..).unwrap_or_default().trim();

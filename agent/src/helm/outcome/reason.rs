@@ -43,6 +43,11 @@ macro_rules! reasons {
                 match self { $(Self::$reason => Class::$class,)* }
             }
 
+            /// Whether the run was ended from outside, so that it says nothing of the release.
+            pub const fn is_interruption(self) -> bool {
+                matches!(self, Self::Stopped | Self::Superseded)
+            }
+
             /// Whether Fleet keeps such a failure until there is another deployment ID, with no release in the status.
             ///
             /// Fleet recognizes it by texts, some of which Helm 4 does not have any more. Here it depends on the reason.
@@ -126,6 +131,8 @@ reasons! {
     Deadline = "Deadline", Passing, false, None;
     /// The agent stops.
     Stopped = "Stopped", Passing, false, None;
+    /// The BundleDeployment was changed or deleted.
+    Superseded = "Superseded", Passing, false, None;
     /// Helm crashed or was killed.
     Crashed = "Crashed", Passing, false, None;
     /// Helm could not be started, or its files could not be written.

@@ -2,8 +2,8 @@ use super::FailureReason::{
     AdmissionDenied, ChartInvalid, Conflict, Crashed, Deadline, DeletionFailed, FieldImmutable, Forbidden,
     HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid, NameInvalid, NamespaceMissing,
     NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, OtherHelm, QuotaExceeded,
-    ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed, Unknown, UnknownField, UnknownKind,
-    Unreachable, ValuesInvalid,
+    ReleaseTooLarge, SchemaViolation, Stopped, Superseded, TemplateFailed, Unknown, UnknownField,
+    UnknownKind, Unreachable, ValuesInvalid,
 };
 use super::*;
 
@@ -350,6 +350,12 @@ fn every_other_end_is_a_failure() {
             Stopped,
             "Helm was interrupted because the agent stops",
         ),
+        (
+            End::Superseded,
+            "Error: UPGRADE FAILED: pre-upgrade hooks failed: context canceled\n",
+            Superseded,
+            "Helm was interrupted because the BundleDeployment was changed or deleted",
+        ),
     ] {
         let output = Output {
             end,
@@ -381,6 +387,47 @@ fn messages_contain_no_objects_and_no_values_of_secrets() {
     );
     let short = "Service \"s\" is invalid: metadata.name: Invalid value: \"A\\\"B\": not lower case";
     assert_eq!(Failure::of_text(short).message, short);
+}
+
+#[test]
+fn messages_contain_no_credentials_of_urls() {
+    let url = "https://u:geheim@h.example/x?token=geheim";
+    let long = format!("{url} {}", "x".repeat(MAX_MESSAGE / 2 - url.len() / 2));
+    for (end, stderr) in [
+        (
+            End::Exited(1),
+            format!("Error: UPGRADE FAILED: Get \"{url}\": EOF\n"),
+        ),
+        (End::Exited(2), format!("panic: {url}\n")),
+        (End::Exited(2), format!("panic: {long}\n")),
+        (End::Killed(9), long.clone()),
+        (End::Deadline, format!("Error: Get \"{url}\": context canceled\n")),
+    ] {
+        let output = Output {
+            end,
+            stdout: String::new(),
+            stderr,
+        };
+        let message = outcome(&output, None).unwrap_err().to_string();
+        assert!(!message.contains("geheim"), "{message}");
+    }
+    let of_post_renderer = outcome(
+        &failed("Error: error while running post render on files\n"),
+        Some(format!("object {url}")),
+    );
+    assert_eq!(
+        of_post_renderer.unwrap_err().message,
+        "object https://h.example/x?…"
+    );
+    let output = Output {
+        end: End::Exited(0),
+        stdout: String::new(),
+        stderr: format!("W1 warnings.go:107] \"Warning: see {url}\"\n"),
+    };
+    assert_eq!(
+        outcome(&output, None).unwrap().warnings,
+        ["see https://h.example/x?…"]
+    );
 }
 
 #[test]

@@ -27,6 +27,9 @@ use crate::{
     validation::{ErrorType, Path, names, selector},
 };
 
+/// The longest time that a run of Helm may take, with all its hooks, whatever the timeout of a hook is: until then it occupies a process.
+pub const MAX_HELM_RUN: Duration = Duration::from_hours(6);
+
 /// A valid HelmOp, and its parsed fields.
 #[derive(Clone, Debug)]
 pub struct ValidHelmOp<'a> {

@@ -186,6 +186,14 @@ fn questionable_settings_get_one_warning() {
             "timeoutSeconds: -1 is negative",
         ),
         (
+            json!({ "helm": { "timeoutSeconds": 21_601 } }),
+            "spec.helm.timeoutSeconds: 21601 is longer than the agent lets Helm run hooks: 21600 seconds, or 6 hours",
+        ),
+        (
+            json!({ "targets": [{ "clusterSelector": {}, "helm": { "timeoutSeconds": 21_601 } }] }),
+            "spec.targets[0].helm.timeoutSeconds: 21601 is longer",
+        ),
+        (
             json!({ "helm": { "maxHistory": -3 } }),
             "maxHistory: -3 is negative",
         ),
@@ -254,6 +262,7 @@ fn common_settings_get_no_warning() {
         json!({}),
         json!({ "helm": { "version": "" } }),
         json!({ "helm": { "version": "v1.2.3" } }),
+        json!({ "helm": { "timeoutSeconds": 21_600 } }),
         json!({ "helm": { "version": "1.x" }, "pollingInterval": "15s" }),
         json!({ "helm": { "version": "1.2.3-rc.1" }, "helmSecretName": "s" }),
         json!({ "targets": [{ "clusterSelector": {}, "helm": { "timeoutSeconds": -1 } }] }),

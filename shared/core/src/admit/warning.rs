@@ -7,7 +7,7 @@ use helm_index::{is_complete_version, is_strict_version};
 use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, rollout::RolloutStrategy};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::lifecycle;
+use super::{MAX_HELM_RUN, lifecycle};
 use crate::{
     chart::{
         request::{is_floating, or_inherited},
@@ -150,8 +150,21 @@ fn numbers(warnings: &mut Warnings, helm: &HelmOptions) {
     }
 }
 
+/// A timeout that is longer than a run of Helm may take. Fleet has no limit, so it is no error.
+fn long_timeout(warnings: &mut Warnings, path: &str, helm: &HelmOptions) {
+    let (seconds, max) = (helm.timeout_seconds, MAX_HELM_RUN.as_secs());
+    if u64::try_from(seconds).is_ok_and(|seconds| seconds > max) {
+        warnings.add(format!(
+            "{path}.timeoutSeconds: {seconds} is longer than the agent lets Helm run hooks: {max} seconds, or {} hours; objects that are \
+             no hooks are waited for as long as this says",
+            max / 3600
+        ));
+    }
+}
+
 /// Questionable settings of a chart, in `spec.helm` or in a target.
 fn chart(warnings: &mut Warnings, path: &str, helm: &HelmOptions) {
+    long_timeout(warnings, path, helm);
     let (field, text) = if is_archive(&helm.chart) {
         ("chart", &helm.chart)
     } else {

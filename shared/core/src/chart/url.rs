@@ -1,9 +1,13 @@
 //! URLs of repositories and charts as they are written, for admission, records and messages. Module `location` has those that
 //! are fetched.
 
+mod text;
+
 use bounded_text::hex;
 use gotmpl::url::Parts;
 use thiserror::Error;
+
+pub use self::text::redacted_urls;
 
 /// Why a text is not a URL from which a chart can be fetched.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]

@@ -13,7 +13,6 @@ mod filter;
 pub mod format;
 mod message;
 mod plan;
-mod redact;
 mod rejected;
 mod reported;
 mod state;

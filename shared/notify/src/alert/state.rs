@@ -6,12 +6,11 @@ use helmops_api::{
     status::{BundleSummary, ModifiedStatus, NonReadyResource, NonReadyStatus},
 };
 use helmops_core::{
+    chart::url::redacted_urls,
     reason::Reason,
     status::{DeploymentState, count},
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-
-use super::redact::redacted_urls;
 
 /// How long objects of a release may be on their way to readiness without any change before that is a failure: as long as a Deployment
 /// may take by default.

@@ -3,6 +3,8 @@
 //! Helm writes the error of an operation into the description of its record. What Helm does not wait for is the agent's to decide, and
 //! it writes that into the record in the same place. So `helm history` shows it, and a restart of the agent loses nothing.
 
+use helmops_core::chart::url::redacted_urls;
+
 use super::{Record, Status};
 
 const INTERRUPTED: &str = "The agent stopped while the release was in status ";
@@ -34,7 +36,8 @@ pub enum Failure {
 impl Failure {
     /// The failure of a record; `None` if it did not fail, or only because its Helm was stopped or killed.
     pub fn of(record: &Record) -> Option<Self> {
-        let text = &*record.info.description;
+        // Helm's errors have the URLs of charts, with their credentials.
+        let text = &*redacted_urls(&record.info.description);
         match record.info.status {
             Status::Failed | Status::Superseded if is_interrupted(text) => None,
             Status::Failed => Some(Self::marked(text).unwrap_or_else(|| Self::Helm(text.to_owned()))),
@@ -217,6 +220,21 @@ mod tests {
             "Upgrade \"web\" failed: context canceled",
         ] {
             assert_eq!(Failure::of(&record(Status::Superseded, text)), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn credentials_of_urls_are_no_part_of_a_failure() {
+        for text in [
+            "Upgrade \"web\" failed: Get \"https://u:geheim@h.example/x?token=geheim\": EOF",
+            "test failed: Pod shop/check failed: Error\ncurl https://u:geheim@h.example",
+        ] {
+            let failure = Failure::of(&record(Status::Failed, text)).unwrap();
+            let cause = failure.cause();
+            assert!(
+                cause.contains("https://h.example") && !cause.contains("geheim"),
+                "{cause}"
+            );
         }
     }
 

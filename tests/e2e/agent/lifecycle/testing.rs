@@ -160,5 +160,22 @@ async fn tests_that_run_are_reported_and_delay_no_other_release() {
     }
     fixture.deploy("other", "1.0.0", &json!({})).await;
     fixture.until_ready("other").await;
+    // They end when they are of no use any more, although each of them may take 10 minutes.
+    let mut suspended = with_exit("x", 0, &tests);
+    suspended["lifecycle"]["suspend"] = json!(true);
+    fixture.deploy("slow-a", "3.0.0", &suspended).await;
+    fixture
+        .until("slow-a", |found| {
+            let is_suspended = &found["status"]["lifecycle"]["suspended"];
+            ensure!(*is_suspended == json!(true), "it is {is_suspended}");
+            Ok(())
+        })
+        .await;
+    fixture
+        .deploy("slow-b", "1.0.0", &with_exit("fixed", 0, &json!({})))
+        .await;
+    fixture.until_msg(&fixture.name("slow-b"), "fixed").await;
+    let found = fixture.until_ready("slow-b").await;
+    assert_ne!(state(&found, "TestSuccess"), "False TestFailed");
     drop(agent);
 }

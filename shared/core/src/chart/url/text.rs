@@ -1,11 +1,11 @@
 //! Texts without the credentials of the URLs in them.
 //!
-//! Conditions of helmops have none. Those of other programs, and what Helm and charts print, may have: a message has more readers than a
-//! condition.
+//! What helmops writes itself has none. What Helm, charts and other programs print may have, and conditions, Events, logs, spans and
+//! messages have more readers than their output.
 
 use std::borrow::Cow;
 
-use helmops_core::chart::url::redacted;
+use super::redacted;
 
 /// The text with each URL as messages show URLs: without its user part and its query.
 pub fn redacted_urls(text: &str) -> Cow<'_, str> {
