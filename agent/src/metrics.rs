@@ -319,7 +319,7 @@ mod tests {
         assert!(!metrics.changed(restored, restored) && !metrics.changed(None, restored));
         assert_has(
             &registry,
-            &[r#"helmops_agent_removals_refused{reason="Restored"} 2"#],
+            &[r#"helmops_agent_removals_refused{reason="restored"} 2"#],
         );
         assert!(metrics.changed(restored, other));
         assert!(!metrics.changed(restored, None) && !metrics.changed(other, None));

@@ -6,7 +6,7 @@ use helmops_release::{
     record::{Attempt, AttemptAction, Cause},
 };
 
-use super::{deployment::Deployment, run::Prepared};
+use super::{deployment::Deployment, prepare::Prepared};
 use crate::{
     error::AgentError,
     helm::request::{Action, Render, Request},

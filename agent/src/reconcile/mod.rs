@@ -17,6 +17,7 @@ mod deployment;
 mod end;
 mod fields;
 mod namespace;
+mod prepare;
 mod progress;
 mod remediate;
 mod remove;

@@ -20,8 +20,8 @@ use serde_json::Value;
 
 use super::{
     deployment::{Deployment, name},
+    prepare::Prepared,
     remove::keeps_objects,
-    run::Prepared,
 };
 use crate::{
     context::Context,

@@ -140,10 +140,10 @@ impl Refusal {
     /// A name for metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Restored => "Restored",
-            Self::OtherNamespace => "OtherNamespace",
-            Self::NotRemembered => "NotRemembered",
-            Self::NoNamespace => "NoNamespace",
+            Self::Restored => "restored",
+            Self::OtherNamespace => "other_namespace",
+            Self::NotRemembered => "not_remembered",
+            Self::NoNamespace => "no_namespace",
         }
     }
 }

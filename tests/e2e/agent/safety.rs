@@ -33,7 +33,7 @@ async fn until_logged(agent: &Agent, text: &str) {
 /// Waits until the removal of the releases of so many BundleDeployments is refused because of a restore.
 async fn until_refused(agent: &Agent, number: u8) {
     let client = probe::client(None).unwrap();
-    let expected = format!("helmops_agent_removals_refused{{reason=\"Restored\"}} {number}\n");
+    let expected = format!("helmops_agent_removals_refused{{reason=\"restored\"}} {number}\n");
     eventually("removals to be refused or not", SOON, async || {
         let metrics = probe::get(&client, &format!("{}/metrics", agent.admin)).await?;
         ensure!(metrics.contains(&expected), "there is no {expected}");

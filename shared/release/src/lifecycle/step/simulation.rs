@@ -266,7 +266,7 @@ fn nothing_loops_and_nothing_is_given_up_whatever_the_policy_is() {
     }
 }
 
-/// An uninstallation that has begun shows no failure any more. Without its record, each would be followed by a first attempt.
+/// An uninstallation that has started shows no failure any more. Without its record, each would be followed by a first attempt.
 #[test]
 fn interrupted_uninstallations_lose_no_count() {
     for (was_deployed, upgrade) in [(false, Remediation::None), (true, Remediation::Uninstall)] {

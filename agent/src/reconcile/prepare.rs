@@ -1,0 +1,117 @@
+//! Reads what a deployment needs before Helm runs.
+
+use helmops_release::{
+    chart_metadata::Origin,
+    post_render::PostRender,
+    record::{Acceptance, Attempt, Cause},
+    scopes::Scopes,
+};
+use helmops_trace::in_span;
+use kube::Client;
+
+use super::deployment::{Deployment, name};
+use crate::{
+    charts::ChartFile,
+    error::AgentError,
+    helm::request::{Deploy, HelmSettings, Identity},
+    inputs,
+};
+
+/// What a deployment needs.
+pub(super) struct Prepared {
+    /// Who deploys.
+    pub identity: Identity,
+    /// The cluster, as this account.
+    pub deployer: Client,
+    /// The archive of the chart. It stays in the cache as long as this exists.
+    pub chart: ChartFile,
+    /// What the options mean.
+    pub settings: HelmSettings,
+    /// What Helm gets.
+    pub deploy: Deploy,
+}
+
+impl Deployment<'_> {
+    /// Reads what a deployment needs.
+    ///
+    /// # Errors
+    /// If something is missing.
+    pub(super) async fn prepare(&self, attempt: Attempt) -> Result<Prepared, AgentError> {
+        let context = self.context;
+        let options = &self.wanted.spec.options;
+        let identity =
+            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
+        let deployer = context.deployer(&identity)?;
+        let values =
+            inputs::values(&context.upstream, &deployer, self.wanted, &self.release.namespace).await?;
+        let chart = in_span("fetch chart", context.charts.get(&context.upstream, self.wanted)).await?;
+        let settings = self.settings();
+        let deploy = self.render(attempt, &chart, values, &identity, &settings).await?;
+        Ok(Prepared {
+            identity,
+            deployer,
+            chart,
+            settings,
+            deploy,
+        })
+    }
+
+    async fn render(
+        &self,
+        attempt: Attempt,
+        chart: &ChartFile,
+        values: Vec<Vec<u8>>,
+        identity: &Identity,
+        settings: &HelmSettings,
+    ) -> Result<Deploy, AgentError> {
+        let (context, deployment) = (self.context, self.wanted);
+        let options = &deployment.spec.options;
+        let is_moved = !options.namespace.is_empty();
+        let scopes = if is_moved {
+            context.kinds.scopes().await?
+        } else {
+            Scopes::default()
+        };
+        let labels = deployment.metadata.labels.as_ref();
+        let service_account = match identity {
+            Identity::ServiceAccount { .. } => options.service_account.clone(),
+            Identity::Agent => String::new(),
+        };
+        let is_awaited = self.policy.wait.is_some() || self.policy.test.is_some();
+        Ok(Deploy {
+            archive: chart.path().to_owned(),
+            origin: Origin {
+                bundle_deployment: name(deployment).to_owned(),
+                agent_namespace: context.namespace.clone(),
+                service_account,
+                keep_resources: options.keep_resources,
+                deletes_namespace: options.delete_namespace,
+                commit: labels
+                    .and_then(|labels| labels.get("fleet.cattle.io/commit"))
+                    .cloned()
+                    .unwrap_or_default(),
+                copies: (!options.downstream_resources.is_empty())
+                    .then_some(deployment.spec.downstream_resources_generation),
+                forced_by: if attempt.cause == Cause::Request {
+                    self.force_request().to_owned()
+                } else {
+                    String::new()
+                },
+                attempt: Some(attempt.clone()),
+            },
+            values,
+            post_render: PostRender {
+                set: context.set_of(name(deployment)).as_str().to_owned(),
+                namespace: is_moved.then(|| options.namespace.clone()),
+                deletes_crds: options.delete_crd_resources,
+                scopes,
+            },
+            enables_dns: settings.enables_dns,
+            skips_schema: settings.skips_schema,
+            description: attempt.to_string(),
+            skips_crds: false,
+            acceptance: is_awaited.then_some(Acceptance::Awaited),
+            on_delete: Some(self.policy.on_delete).filter(|on_delete| !on_delete.is_default()),
+        })
+    }
+}
