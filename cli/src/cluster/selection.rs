@@ -22,11 +22,10 @@ pub fn deployments_of(namespace: &str, name: &str) -> String {
 pub fn helmop_name(text: &str) -> Result<String, String> {
     let name = match text.split_once('/') {
         None => text,
-        Some((r#type, name)) if is_helmop(r#type) => name,
-        Some((r#type, _)) => {
+        Some((prefix, name)) if is_helmop(prefix) => name,
+        Some((prefix, _)) => {
             return Err(format!(
-                "{:?} is not a HelmOp; name it as NAME or helmop/NAME",
-                r#type
+                "{prefix:?} is not a HelmOp; name it as NAME or helmop/NAME"
             ));
         }
     };
