@@ -4,7 +4,7 @@ use super::{
     observed::{Depth, observe},
     patch::{self, PatchArgs},
     reconcile::token,
-    selection::Selection,
+    selection::{Selection, Target},
     verdict,
     waiting::{self, Awaited, WaitArgs},
 };
@@ -34,27 +34,26 @@ pub async fn run(args: &PollArgs, cluster: &ClusterArgs, console: &mut Console<'
     let cluster = cluster.connect().await?;
     let token = token();
     let mut requested = Vec::new();
-    for name in args.selection.names(&cluster).await? {
-        let before = observe(&cluster, &name, Depth::HelmOp).await?.helmop.status;
+    for target in args.selection.targets(&cluster).await? {
+        let Target { cluster, name, title } = &target;
+        let before = observe(cluster, name, Depth::HelmOp).await?.helmop.status;
         let annotation = patch::annotation(labels::POLL_REQUESTED_AT, &token);
-        patch::send(&cluster, &name, &annotation, args.patch).await?;
-        writeln!(
-            console.out,
-            "helmop {name}: poll requested{}",
-            args.patch.suffix()
-        )?;
-        requested.push((name, before.unwrap_or_default().version));
+        let stored = patch::send(cluster, name, &annotation, args.patch).await?;
+        let line = format!("helmop {title}: poll requested{}", args.patch.suffix());
+        args.patch.report(&line, stored, requested.is_empty(), console)?;
+        requested.push((target, before.unwrap_or_default().version));
     }
-    if args.wait.no_wait || args.patch.dry_run {
+    if args.wait.no_wait || args.patch.is_dry_run() {
         return Ok(());
     }
-    for (name, before) in &requested {
+    for (target, before) in &requested {
         let awaited = Awaited {
-            name,
+            target,
             depth: Depth::Bundle,
             verdict: &|observed| verdict::polled(observed, &token, before),
+            has_output: args.patch.prints_objects(),
         };
-        waiting::until(&cluster, &awaited, args.wait.timeout, console).await?;
+        waiting::until(&awaited, args.wait.timeout, console).await?;
     }
     Ok(())
 }

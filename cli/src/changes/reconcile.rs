@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{
     observed::Depth,
     patch::{self, PatchArgs},
-    selection::Selection,
+    selection::{Selection, Target},
     verdict::{self, Request},
     waiting::{self, Awaited, WaitArgs},
 };
@@ -51,26 +51,24 @@ pub async fn run(
         (false, false) => Request::Reconcile,
     };
     let token = token();
-    let names = args.selection.names(&cluster).await?;
-    for name in &names {
+    let targets = args.selection.targets(&cluster).await?;
+    for (index, Target { cluster, name, title }) in targets.iter().enumerate() {
         let annotation = patch::annotation(request.annotation(), &token);
-        patch::send(&cluster, name, &annotation, args.patch).await?;
-        writeln!(
-            console.out,
-            "helmop {name}: reconciliation requested{}",
-            args.patch.suffix()
-        )?;
+        let stored = patch::send(cluster, name, &annotation, args.patch).await?;
+        let line = format!("helmop {title}: reconciliation requested{}", args.patch.suffix());
+        args.patch.report(&line, stored, index == 0, console)?;
     }
-    if args.wait.no_wait || args.patch.dry_run {
+    if args.wait.no_wait || args.patch.is_dry_run() {
         return Ok(());
     }
-    for name in &names {
+    for target in &targets {
         let awaited = Awaited {
-            name,
+            target,
             depth: Depth::Deployments,
             verdict: &|observed| verdict::reconciled(observed, request, &token),
+            has_output: args.patch.prints_objects(),
         };
-        waiting::until(&cluster, &awaited, args.wait.timeout, console).await?;
+        waiting::until(&awaited, args.wait.timeout, console).await?;
     }
     Ok(())
 }

@@ -1,15 +1,22 @@
 //! `rollback`: back to an earlier version of the chart, on all clusters.
 
 use helmops_api::{BundleDeployment, HelmOp, labels};
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    observed::{Depth, Observed, observe},
+    observed::{Depth, Observed, command, observe},
     patch::{self, PatchArgs},
+    selection::Target,
     verdict::{self, cluster_of},
     waiting::{self, Awaited, WaitArgs},
 };
-use crate::{cluster::ClusterArgs, failure::Failure, terminal::Console};
+use crate::{
+    cluster::{ClusterArgs, selection::helmop_name},
+    failure::Failure,
+    state::history::{matches, no_such_cluster},
+    terminal::Console,
+};
 
 /// The arguments of `rollback`.
 #[derive(Debug, clap::Args)]
@@ -31,12 +38,12 @@ Examples:
   kubectl helmop rollback web --undo")]
 pub struct RollbackArgs {
     /// Name of the HelmOp
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = helmop_name)]
     name: String,
     /// Version of the chart, or revision of the release; by default the version that was deployed before the current one
     #[arg(long, value_name = "VERSION|REVISION", conflicts_with = "undo")]
     to: Option<String>,
-    /// The cluster whose revisions count; by default all clusters, which have to agree
+    /// The cluster whose revisions count, NAME or NAMESPACE/NAME; by default all clusters, which have to agree
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
     /// Restore the version or range that the HelmOp had before it was rolled back
@@ -62,19 +69,19 @@ pub async fn run(
         let to = target(&observed, args.to.as_deref(), args.cluster.as_deref())?;
         change(&observed.helmop, &to)?
     };
-    patch::send(&cluster, &args.name, &change.patch, args.patch).await?;
+    let stored = patch::send(&cluster, &args.name, &change.patch, args.patch).await?;
     let Change { from, to, .. } = &change;
     let suffix = args.patch.suffix();
-    writeln!(
-        console.out,
+    let line = format!(
         "helmop {}: spec.helm.version is {to:?} now, {from:?} before{suffix}",
         args.name
-    )?;
-    if args.wait.no_wait || args.patch.dry_run {
+    );
+    args.patch.report(&line, stored, true, console)?;
+    if args.wait.no_wait || args.patch.is_dry_run() {
         return Ok(());
     }
     let awaited = Awaited {
-        name: &args.name,
+        target: &Target::named(&cluster, &args.name),
         depth: Depth::HelmOp,
         verdict: &|observed| {
             if args.undo {
@@ -83,8 +90,9 @@ pub async fn run(
                 verdict::ready_in_version(observed, to)
             }
         },
+        has_output: args.patch.prints_objects(),
     };
-    waiting::until(&cluster, &awaited, args.wait.timeout, console).await
+    waiting::until(&awaited, args.wait.timeout, console).await
 }
 
 /// A change of the version.
@@ -146,6 +154,15 @@ fn requested(helmop: &HelmOp) -> String {
 
 /// The version that `to` names; without it, the one that was deployed before the current one.
 fn target(observed: &Observed, to: Option<&str>, cluster: Option<&str>) -> Result<String, Failure> {
+    if let Some(wanted) = cluster
+        && !observed
+            .deployments
+            .iter()
+            .any(|deployment| is_on(deployment, wanted))
+    {
+        let (namespace, name) = names(&observed.helmop);
+        return Err(no_such_cluster(&namespace, &name, wanted));
+    }
     match to {
         None => previous(observed, cluster),
         Some(to) => match to.parse::<i64>() {
@@ -164,7 +181,7 @@ fn previous(observed: &Observed, cluster: Option<&str>) -> Result<String, Failur
     let newest = deployed.max_by(|(_, a), (_, b)| a.time.cmp(&b.time));
     newest.map(|(_, attempt)| attempt.version.clone()).ok_or_else(|| {
         Failure::negative("no cluster reports an earlier version: the history has the last five attempts, with spec.lifecycle only")
-            .with_hint("name a version with --to; list them with: kubectl helmop versions NAME")
+            .with_hint(format!("name a version with --to; list them with: {}", command_of(observed, "versions")))
     })
 }
 
@@ -182,7 +199,10 @@ fn of_revision(observed: &Observed, revision: i64, cluster: Option<&str>) -> Res
         return Err(Failure::negative(format!(
             "no cluster reports revision {revision} among its last five attempts"
         ))
-        .with_hint("name a version with --to instead; see: kubectl helmop history NAME"));
+        .with_hint(format!(
+            "name a version with --to instead; see: {}",
+            command_of(observed, "history")
+        )));
     };
     if let Some((other, differs)) = found.iter().find(|(_, other)| other != version) {
         let (first, _) = found.first().copied().unwrap_or_default();
@@ -194,13 +214,28 @@ fn of_revision(observed: &Observed, revision: i64, cluster: Option<&str>) -> Res
     Ok((*version).to_owned())
 }
 
+/// Whether a deployment is on a cluster, which is named as `history` prints it, or without its namespace.
+fn is_on(deployment: &BundleDeployment, wanted: &str) -> bool {
+    let namespace = labels::of(&deployment.metadata, labels::CLUSTER_NAMESPACE).unwrap_or_default();
+    matches(&format!("{namespace}/{}", cluster_of(deployment)), wanted)
+}
+
+fn names(helmop: &HelmOp) -> (String, String) {
+    (helmop.namespace().unwrap_or_default(), helmop.name_any())
+}
+
+fn command_of(observed: &Observed, verb: &str) -> String {
+    let (namespace, name) = names(&observed.helmop);
+    command(verb, &namespace, &name)
+}
+
 fn attempts<'o>(
     observed: &'o Observed,
     cluster: Option<&'o str>,
 ) -> impl Iterator<Item = (&'o BundleDeployment, &'o helmops_api::lifecycle::ReleaseAttempt)> {
     let deployments = observed.deployments.iter();
     deployments
-        .filter(move |deployment| cluster.is_none_or(|cluster| cluster_of(deployment) == cluster))
+        .filter(move |deployment| cluster.is_none_or(|wanted| is_on(deployment, wanted)))
         .flat_map(|deployment| {
             let history = deployment
                 .status
@@ -217,7 +252,7 @@ mod tests {
 
     fn helmop(version: &str, before: Option<&str>) -> HelmOp {
         let object = json!({
-            "metadata": { "name": "web", "annotations": { labels::VERSION_BEFORE_ROLLBACK: before } },
+            "metadata": { "name": "web", "namespace": "shop", "annotations": { labels::VERSION_BEFORE_ROLLBACK: before } },
             "spec": { "helm": { "chart": "web", "version": version } },
             "status": { "version": "1.3.0" },
         });
@@ -238,7 +273,7 @@ mod tests {
             })
             .collect();
         let object = json!({
-            "metadata": { "name": "web", "namespace": "c", "labels": { labels::CLUSTER: cluster } },
+            "metadata": { "name": "web", "namespace": "c", "labels": { labels::CLUSTER: cluster, labels::CLUSTER_NAMESPACE: "fleet-default" } },
             "spec": {},
             "status": { "lifecycle": { "history": history } },
         });
@@ -269,6 +304,12 @@ mod tests {
         for (to, cluster, expected) in [
             (None, None, Ok("1.2.0")),
             (None, Some("b"), Ok("1.1.0")),
+            (None, Some("fleet-default/b"), Ok("1.1.0")),
+            (
+                None,
+                Some("other/b"),
+                Err(r#"HelmOp "web" in namespace "shop" has no BundleDeployment on cluster "other/b""#),
+            ),
             (Some("0.9.1"), None, Ok("0.9.1")),
             (Some("2"), None, Ok("1.2.0")),
             (Some("3"), Some("a"), Ok("1.2.5")),
@@ -287,6 +328,8 @@ mod tests {
             let found = found.as_deref().map_err(|failure| failure.message.as_str());
             assert_eq!(found, expected, "{to:?} {cluster:?}");
         }
+        let hint = target(&observed, Some("9"), None).unwrap_err().hint;
+        assert!(hint.ends_with("kubectl helmop history web -n shop"), "{hint}");
     }
 
     #[test]

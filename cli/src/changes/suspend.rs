@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{
     observed::{Depth, observe},
     patch::{self, PatchArgs},
-    selection::Selection,
+    selection::{Selection, Target},
 };
 use crate::{cluster::ClusterArgs, failure::Failure, terminal::Console};
 
@@ -16,6 +16,9 @@ use crate::{cluster::ClusterArgs, failure::Failure, terminal::Console};
 Examples:
   # Nothing is deployed, corrected or reported until the HelmOp is resumed; what runs keeps running
   kubectl helmop suspend web
+
+  # Those of a team in all namespaces, for a script
+  kubectl helmop suspend -A -l team=shop -o name
 
   # Go on
   kubectl helmop resume web")]
@@ -35,8 +38,9 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let cluster = cluster.connect().await?;
     let action = if suspend { "suspended" } else { "resumed" };
-    for name in args.selection.names(&cluster).await? {
-        let observed = observe(&cluster, &name, Depth::HelmOp).await?;
+    let targets = args.selection.targets(&cluster).await?;
+    for (index, Target { cluster, name, title }) in targets.iter().enumerate() {
+        let observed = observe(cluster, name, Depth::HelmOp).await?;
         if is_suspended(&observed.helmop) == suspend {
             // A patch would add an empty block to a HelmOp that has none.
             let state = if suspend {
@@ -44,16 +48,18 @@ pub async fn run(
             } else {
                 "not suspended"
             };
-            writeln!(console.out, "helmop {name}: {state}")?;
+            let line = format!("helmop {title}: {state}");
+            args.patch.report(&line, observed.helmop, index == 0, console)?;
             continue;
         }
         let value = if suspend { json!(true) } else { json!(null) };
         let patch = json!({ "spec": { "lifecycle": { "suspend": value } } });
-        let stored = patch::send(&cluster, &name, &patch, args.patch).await?;
+        let stored = patch::send(cluster, name, &patch, args.patch).await?;
         if suspend && !is_suspended(&stored) {
-            return Err(dropped(&name));
+            return Err(dropped(title));
         }
-        writeln!(console.out, "helmop {name}: {action}{}", args.patch.suffix())?;
+        let line = format!("helmop {title}: {action}{}", args.patch.suffix());
+        args.patch.report(&line, stored, index == 0, console)?;
     }
     Ok(())
 }
@@ -64,9 +70,9 @@ fn is_suspended(helmop: &HelmOp) -> bool {
 }
 
 /// The API server has dropped a field that its CRD does not have.
-fn dropped(name: &str) -> Failure {
+fn dropped(title: &str) -> Failure {
     Failure::negative(format!(
-        "helmop {name}: not suspended: the CRD of HelmOps on this cluster has no spec.lifecycle, as Fleet's own CRD"
+        "helmop {title}: not suspended: the CRD of HelmOps on this cluster has no spec.lifecycle, as Fleet's own CRD"
     ))
     .with_hint("install the CRDs of helmops, or set spec.paused to stop the roll-out")
 }

@@ -1,6 +1,6 @@
 //! Whether what a command waits for has been reached.
 
-use helmops_api::{BundleDeployment, Condition, HelmOp, labels, lifecycle::Requests};
+use helmops_api::{Bundle, BundleDeployment, Condition, HelmOp, labels, lifecycle::Requests};
 use helmops_core::status::ConditionType;
 
 use super::observed::Observed;
@@ -100,12 +100,19 @@ pub fn polled(observed: &Observed, token: &str, before: &str) -> Verdict {
             None => Verdict::Pending("the controller polls".into()),
         };
     }
-    let version = helmop.status.as_ref().map_or("", |status| &status.version);
-    Verdict::Reached(if version == before {
+    // The status of the HelmOp is written after the Bundle.
+    let version = observed.bundle.as_ref().map_or("", resolved);
+    Verdict::Reached(if version == before || before.is_empty() {
         format!("version {version} is the newest in the range")
     } else {
         format!("version {before} is replaced by {version}")
     })
+}
+
+/// The version of the chart that a Bundle deploys.
+fn resolved(bundle: &Bundle) -> &str {
+    let helm = bundle.spec.options.helm.as_ref();
+    helm.map_or("", |helm| &helm.version)
 }
 
 /// Which request is awaited.
@@ -293,12 +300,17 @@ mod tests {
             verdict(&polled, "1.1.0"),
             Verdict::Pending("FetchFailed: refused".into())
         );
-        let bundle = json!({ "metadata": { "annotations": { labels::LAST_HANDLED_POLL: "7" } }, "spec": {} });
-        polled.bundle = Some(serde_json::from_value(bundle).unwrap());
-        for (before, expected) in [
-            ("1.1.0", "version 1.1.0 is replaced by 1.2.0"),
-            ("1.2.0", "version 1.2.0 is the newest in the range"),
+        // The status still has version 1.2.0 when the Bundle has the next one.
+        for (version, before, expected) in [
+            ("1.2.0", "1.1.0", "version 1.1.0 is replaced by 1.2.0"),
+            ("1.2.0", "1.2.0", "version 1.2.0 is the newest in the range"),
+            ("1.3.0", "1.2.0", "version 1.2.0 is replaced by 1.3.0"),
+            ("1.2.0", "", "version 1.2.0 is the newest in the range"),
         ] {
+            let annotations = json!({ labels::LAST_HANDLED_POLL: "7" });
+            let helm = json!({ "chart": "web", "version": version });
+            let bundle = json!({ "metadata": { "annotations": annotations }, "spec": { "helm": helm } });
+            polled.bundle = Some(serde_json::from_value(bundle).unwrap());
             assert_eq!(verdict(&polled, before), Verdict::Reached(expected.into()));
         }
     }

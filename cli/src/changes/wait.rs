@@ -73,13 +73,14 @@ pub async fn run(
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
     let cluster = cluster.connect().await?;
-    for name in args.selection.names(&cluster).await? {
+    for target in args.selection.targets(&cluster).await? {
         let awaited = Awaited {
-            name: &name,
+            target: &target,
             depth: Depth::HelmOp,
             verdict: &|observed| args.goal.verdict(observed),
+            has_output: false,
         };
-        waiting::until(&cluster, &awaited, args.timeout, console).await?;
+        waiting::until(&awaited, args.timeout, console).await?;
     }
     Ok(())
 }

@@ -5,14 +5,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    observed::{Depth, Observed, observe},
+    observed::{Depth, Observed, command, observe},
+    selection::Target,
     verdict::Verdict,
 };
-use crate::{
-    cluster::{Cluster, duration::timeout},
-    failure::Failure,
-    terminal::Console,
-};
+use crate::{cluster::duration::timeout, failure::Failure, terminal::Console};
 
 /// How often the objects are read.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -30,44 +27,50 @@ pub struct WaitArgs {
 
 /// What is awaited.
 pub struct Awaited<'a> {
-    /// The name of the HelmOp.
-    pub name: &'a str,
+    /// The HelmOp.
+    pub target: &'a Target,
     /// Which objects `verdict` needs.
     pub depth: Depth,
     /// Whether it is reached.
     pub verdict: &'a dyn Fn(&Observed) -> Verdict,
+    /// Whether the lines go to standard error, since standard output has objects.
+    pub has_output: bool,
 }
 
 /// Waits. A failure ends it immediately, the timeout with a failure that says what was awaited last.
 pub async fn until(
-    cluster: &Cluster,
     awaited: &Awaited<'_>,
     timeout: Duration,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
     let deadline = Instant::now() + timeout;
-    let name = awaited.name;
+    let Target { cluster, name, title } = awaited.target;
+    let out = if awaited.has_output {
+        &mut *console.err
+    } else {
+        &mut *console.out
+    };
+    let failed = |text: String| {
+        let status = command("status", &cluster.namespace, name);
+        Failure::negative(format!("helmop {title}: {text}")).with_hint(format!("see more with: {status}"))
+    };
     let mut last = String::new();
     loop {
         let pending = match (awaited.verdict)(&observe(cluster, name, awaited.depth).await?) {
-            Verdict::Reached(text) => return Ok(writeln!(console.out, "helmop {name}: {text}")?),
-            Verdict::Failed(text) => {
-                return Err(Failure::negative(format!("helmop {name}: {text}"))
-                    .with_hint(format!("see more with: kubectl helmop status {name}")));
-            }
+            Verdict::Reached(text) => return Ok(writeln!(out, "helmop {title}: {text}")?),
+            Verdict::Failed(text) => return Err(failed(text)),
             Verdict::Pending(text) => text,
         };
         if pending != last {
-            writeln!(console.out, "helmop {name}: waiting: {pending}")?;
-            console.out.flush()?;
+            writeln!(out, "helmop {title}: waiting: {pending}")?;
+            out.flush()?;
             last = pending;
         }
         if Instant::now() + INTERVAL > deadline {
-            let seconds = timeout.as_secs();
-            return Err(
-                Failure::negative(format!("helmop {name}: not reached within {seconds} s: {last}"))
-                    .with_hint(format!("see more with: kubectl helmop status {name}")),
-            );
+            return Err(failed(format!(
+                "not reached within {} s: {last}",
+                timeout.as_secs()
+            )));
         }
         sleep(INTERVAL).await;
     }

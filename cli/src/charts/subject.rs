@@ -18,7 +18,11 @@ use helmops_release::manifest;
 use kube::{Client, Config, api::ListParams};
 
 use crate::{
-    cluster::{Cluster, ClusterArgs, request::Request, selection::Scope},
+    cluster::{
+        Cluster, ClusterArgs,
+        request::Request,
+        selection::{Scope, helmop_name},
+    },
     failure::Failure,
     terminal::{Console, table::one_line},
 };
@@ -27,7 +31,7 @@ use crate::{
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SubjectArgs {
     /// The HelmOp
-    #[arg(required_unless_present_any = ["repo", "chart", "file"], conflicts_with_all = ["repo", "chart", "version", "secret", "file"])]
+    #[arg(value_parser = helmop_name, required_unless_present_any = ["repo", "chart", "file"], conflicts_with_all = ["repo", "chart", "version", "secret", "file"])]
     pub name: Option<String>,
     /// A file with a HelmOp, or - for standard input
     #[arg(short, long = "filename", id = "file", value_name = "FILE", conflicts_with_all = ["repo", "chart", "version", "secret"])]

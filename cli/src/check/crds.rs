@@ -26,19 +26,30 @@ enum Comparison {
     HasMore(usize),
 }
 
-/// Checks the CRDs. Those for clusters are needed if this cluster `delivers` to others.
-pub async fn check(client: &Client, delivers: bool, now: Timestamp) -> Result<Vec<Finding>, Failure> {
+/// Checks the CRDs. Those for clusters are needed if this cluster `delivers` to others, those of notifications if it `notifies`.
+pub async fn check(
+    client: &Client,
+    delivers: bool,
+    notifies: bool,
+    now: Timestamp,
+) -> Result<Vec<Finding>, Failure> {
     let decode =
         |error: serde_json::Error| Failure::because("the CRDs of this program do not decode", &error);
     let mut findings = Vec::new();
     for (_, expected) in crds::all().map_err(decode)? {
         findings.push(one(client, &expected, true, now).await);
     }
-    for (_, expected) in crds::of_clusters().map_err(decode)? {
-        let finding = one(client, &expected, delivers, now).await;
-        // Without clusters they are of no use, but Fleet may have them.
-        if delivers || finding.level == super::finding::Level::Ok {
-            findings.push(finding);
+    let optional = [
+        (crds::of_clusters().map_err(decode)?, delivers),
+        (crds::of_notifications().map_err(decode)?, notifies),
+    ];
+    for (definitions, is_needed) in optional {
+        for (_, expected) in definitions {
+            let finding = one(client, &expected, is_needed, now).await;
+            // Without what needs them they are of no use, but Fleet may have those for clusters.
+            if is_needed || finding.level == super::finding::Level::Ok {
+                findings.push(finding);
+            }
         }
     }
     Ok(findings)
@@ -68,12 +79,7 @@ fn judge(
     is_needed: bool,
     now: Timestamp,
 ) -> Finding {
-    let folder = if is_of_clusters(name) {
-        "manifests/standalone/crds"
-    } else {
-        "manifests/crd/bases"
-    };
-    let apply = format!("kubectl apply --server-side --filename {folder}");
+    let apply = format!("kubectl apply --server-side {}", source(name));
     let Some(found) = found else {
         // Without the CRD of Policies, HelmOps are not restricted.
         return if is_needed && !name.starts_with("policies.") {
@@ -122,10 +128,13 @@ fn judge(
     }
 }
 
-fn is_of_clusters(name: &str) -> bool {
-    !["helmops.", "bundles.", "policies."]
-        .iter()
-        .any(|always| name.starts_with(always))
+/// The manifests that have a CRD, as kubectl takes them.
+fn source(name: &str) -> &'static str {
+    match name.split('.').next().unwrap_or_default() {
+        "helmops" | "bundles" | "policies" => "--filename manifests/crd/bases",
+        "alertproviders" | "alerts" | "receivers" => "--kustomize manifests/crd/notifications",
+        _ => "--filename manifests/standalone/crds",
+    }
 }
 
 fn is_established(definition: &CustomResourceDefinition) -> bool {
@@ -283,6 +292,21 @@ mod tests {
             let finding = judged(found.as_ref());
             assert_eq!(finding.level, level, "{finding:?}");
             assert!(finding.message.contains(text), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn a_crd_is_applied_from_the_folder_that_has_it() {
+        let folder = |name: &str| {
+            let source = source(name).rsplit_once(' ').unwrap().1;
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("..")
+                .join(source)
+        };
+        let notifications = crds::of_notifications().unwrap();
+        for (file, definition) in crds::all().unwrap().into_iter().chain(notifications) {
+            let path = folder(&definition.name_any()).join(file);
+            assert!(path.is_file(), "{}", path.display());
         }
     }
 

@@ -24,6 +24,10 @@ pub enum Process {
     Webhook,
     /// An agent.
     Agent,
+    /// The notifier, which is optional.
+    Notifier,
+    /// The receiver, which is optional.
+    Receiver,
 }
 
 impl Process {
@@ -33,6 +37,8 @@ impl Process {
             Self::Controller => "controller",
             Self::Webhook => "webhook",
             Self::Agent => "agent",
+            Self::Notifier => "notifier",
+            Self::Receiver => "receiver",
         }
     }
 
@@ -41,6 +47,8 @@ impl Process {
         match label.strip_prefix("helmops-")? {
             "webhook" => Some(Self::Webhook),
             "agent" => Some(Self::Agent),
+            "notifier" => Some(Self::Notifier),
+            "receiver" => Some(Self::Receiver),
             name if name == "controller" || name.starts_with("controller-") => Some(Self::Controller),
             _ => None,
         }
@@ -117,6 +125,11 @@ impl Installed {
             .setting("HELMOPS_CONTROLLERS", "--controllers")
             .unwrap_or_default();
         self.process == Process::Controller && controllers.split(',').any(|one| one == "bundle")
+    }
+
+    /// Whether it is a process of notifications, which needs their CRDs.
+    pub const fn notifies(&self) -> bool {
+        matches!(self.process, Process::Notifier | Process::Receiver)
     }
 
     fn judge(&self) -> Finding {
@@ -266,6 +279,22 @@ mod tests {
         assert_eq!(findings.len(), 2);
         assert_eq!(findings[1].message, "no Deployment of the webhook found");
         assert_eq!(findings[1].level, Level::Error);
+    }
+
+    #[test]
+    fn optional_processes_are_judged_if_they_are_installed() {
+        for (name, process) in [
+            ("helmops-notifier", Process::Notifier),
+            ("helmops-receiver", Process::Receiver),
+        ] {
+            let installed = deployment(name, "a", 1, &json!([]));
+            assert_eq!((installed.process, installed.notifies()), (process, true));
+            let findings = check(&[installed]);
+            assert_eq!(findings[0].level, Level::Error, "{findings:?}");
+            assert!(findings[0].message.contains("1 of 2 replicas"), "{findings:?}");
+            // Those that are missing are the processes that every installation has.
+            assert_eq!(findings.len(), 3);
+        }
     }
 
     #[test]

@@ -90,11 +90,12 @@ async fn of_installation(cluster: &Cluster, installed: &[Installed]) -> Result<V
     let controller = installed.iter().find(|one| one.process == Process::Controller);
     let namespace = controller.map_or(NAMESPACE, |one| one.namespace.as_str());
     let delivers = installed.iter().any(Installed::delivers);
+    let notifies = installed.iter().any(Installed::notifies);
     let configurations = webhook::read(client).await;
     let is_limited = configurations.hooks.iter().any(|hook| hook.is_limited);
     let (kubernetes, crds, hooks, probe, certificate, leaders, permissions) = tokio::join!(
         prerequisites::kubernetes(client),
-        crds::check(client, delivers, now),
+        crds::check(client, delivers, notifies, now),
         webhook::check(client, &configurations, now.as_second()),
         webhook::probe(client, &cluster.namespace, is_limited),
         certificates::check(client, configurations.hooks.last(), now),

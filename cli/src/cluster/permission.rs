@@ -6,7 +6,10 @@ use futures::future::try_join_all;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
+};
 use serde::Serialize;
 
 /// A permission: a verb on a resource.
@@ -33,6 +36,19 @@ impl Permission {
             resource: resource.to_owned(),
             namespace: None,
             name: None,
+        }
+    }
+
+    /// A permission on an object.
+    pub fn on_object(verb: &str, object: &DynamicObject) -> Self {
+        let types = object.types.clone().unwrap_or_default();
+        let kind = GroupVersionKind::try_from(&types).unwrap_or_else(|_| GroupVersionKind::gvk("", "", ""));
+        let resource = ApiResource::from_gvk(&kind);
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let permission = Self::new(verb, &resource.group, &resource.plural).on(name);
+        match &object.metadata.namespace {
+            Some(namespace) => permission.within(namespace),
+            None => permission,
         }
     }
 

@@ -15,6 +15,33 @@ pub fn deployments_of(namespace: &str, name: &str) -> String {
     )
 }
 
+/// The name of a HelmOp in an argument: alone, or with its type as kubectl and `-o name` print it.
+///
+/// # Errors
+/// If it is empty, or names another type.
+pub fn helmop_name(text: &str) -> Result<String, String> {
+    let name = match text.split_once('/') {
+        None => text,
+        Some((prefix, name)) if is_helmop(prefix) => name,
+        Some((prefix, _)) => {
+            return Err(format!(
+                "{prefix:?} is not a HelmOp; name it as NAME or helmop/NAME"
+            ));
+        }
+    };
+    match name {
+        "" => Err("must have a name".to_owned()),
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// As kubectl takes types: in the singular or plural, with or without version and group.
+fn is_helmop(r#type: &str) -> bool {
+    let (name, group) = r#type.split_once('.').unwrap_or((r#type, ""));
+    matches!(name.to_ascii_lowercase().as_str(), "helmop" | "helmops")
+        && ["", "fleet.cattle.io", "v1alpha1.fleet.cattle.io"].contains(&group)
+}
+
 /// The flags that select objects of a list.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SelectionArgs {
@@ -61,6 +88,28 @@ impl fmt::Display for Scope<'_> {
         match self {
             Self::All => f.write_str("any namespace"),
             Self::Namespace(namespace) => write!(f, "namespace {namespace:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_taken_with_its_type() {
+        for (text, expected) in [
+            ("web", Some("web")),
+            ("helmop/web", Some("web")),
+            ("HelmOps/web", Some("web")),
+            ("helmop.fleet.cattle.io/web", Some("web")),
+            ("helmops.v1alpha1.fleet.cattle.io/web", Some("web")),
+            ("bundle/web", None),
+            ("helmop.example.com/web", None),
+            ("helmop/", None),
+            ("", None),
+        ] {
+            assert_eq!(helmop_name(text).ok().as_deref(), expected, "{text}");
         }
     }
 }

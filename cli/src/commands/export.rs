@@ -7,7 +7,7 @@ use crate::{
     cluster::{
         ClusterArgs,
         objects::{all_valid, report_nothing},
-        selection::Scope,
+        selection::{Scope, helmop_name},
     },
     create::yaml,
     failure::Failure,
@@ -35,13 +35,20 @@ Examples:
   kubectl helmop export web > web.yaml
 
   # All HelmOps of all namespaces
-  kubectl helmop export --all-namespaces > helmops.yaml")]
+  kubectl helmop export --all-namespaces > helmops.yaml
+
+  # Those of a team
+  kubectl helmop export -l team=shop")]
 pub struct ExportArgs {
     /// Name of the HelmOp; all of the namespace without one
+    #[arg(value_parser = helmop_name)]
     pub name: Option<String>,
     /// All namespaces
     #[arg(short = 'A', long, conflicts_with = "name")]
     pub all_namespaces: bool,
+    /// Only HelmOps with these labels, such as app=web
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
+    pub selector: Option<String>,
     /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "yaml")]
     pub output: Format,
@@ -67,12 +74,13 @@ pub async fn run(args: &ExportArgs, cluster: &ClusterArgs, console: &mut Console
     } else {
         Scope::Namespace(&cluster.namespace)
     };
+    let selector = args.selector.as_deref();
     let helmops = match &args.name {
         Some(name) => vec![cluster.get::<HelmOp>(&cluster.namespace, name).await?],
-        None => all_valid(cluster.list::<HelmOp>(scope, None).await?)?,
+        None => all_valid(cluster.list::<HelmOp>(scope, selector).await?)?,
     };
     if helmops.is_empty() {
-        return report_nothing::<HelmOp>(console, scope, None);
+        return report_nothing::<HelmOp>(console, scope, selector);
     }
     for (index, helmop) in helmops.into_iter().enumerate() {
         let exported = exported(helmop);

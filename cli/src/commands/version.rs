@@ -54,7 +54,7 @@ pub struct Versions {
 /// The version of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessVersion {
-    /// `controller`, `webhook` or `agent`.
+    /// `controller`, `webhook`, `agent`, `notifier` or `receiver`.
     pub process: String,
     /// Namespace and name of its Deployment.
     pub deployment: String,

@@ -19,7 +19,7 @@ use helmops_api::HelmOp;
 
 use self::{changes::Change, manifests::Manifests, read::Workspace};
 use crate::{
-    cluster::ClusterArgs,
+    cluster::{ClusterArgs, selection::helmop_name},
     create::read_helmops,
     failure::{Failure, NEGATIVE, UNABLE},
     render::HelmFlag,
@@ -42,7 +42,7 @@ Examples:
 Exit codes: 0 without a difference, 1 with one, 2 after an error.")]
 pub struct DiffArgs {
     /// Name of the HelmOp
-    #[arg(required_unless_present = "file", conflicts_with = "file")]
+    #[arg(value_parser = helmop_name, required_unless_present = "file", conflicts_with = "file")]
     pub name: Option<String>,
     /// File with HelmOps; - for standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE")]

@@ -11,7 +11,11 @@ use super::{
     read::{Parts, events_of, observed},
 };
 use crate::{
-    cluster::{Cluster, ClusterArgs, selection::Scope, watch::Change},
+    cluster::{
+        Cluster, ClusterArgs,
+        selection::{Scope, helmop_name},
+        watch::Change,
+    },
     failure::Failure,
     output::{Format, OutputArgs, write_json, write_yaml},
     terminal::{
@@ -33,6 +37,7 @@ Examples:
 An agent writes its Events on its own cluster, into the namespace of the release: kubectl events -n NAMESPACE there.")]
 pub struct EventsArgs {
     /// Name of the HelmOp
+    #[arg(value_parser = helmop_name)]
     pub name: String,
     /// Print new Events as they are written
     #[arg(short, long)]

@@ -16,7 +16,7 @@ use super::{
     times::relative,
 };
 use crate::{
-    cluster::ClusterArgs,
+    cluster::{ClusterArgs, selection::helmop_name},
     failure::Failure,
     output::{Format, OutputArgs, write_json, write_yaml},
     terminal::{
@@ -39,6 +39,7 @@ Examples:
 The agent keeps the last five attempts of a release with spec.lifecycle. Without it, only what runs now is known.")]
 pub struct HistoryArgs {
     /// Name of the HelmOp
+    #[arg(value_parser = helmop_name)]
     pub name: String,
     /// Only this cluster: NAME, or NAMESPACE/NAME
     #[arg(long, value_name = "NAME")]
@@ -118,7 +119,7 @@ impl HistoryReport {
         };
         let selected: Vec<_> = deployments.iter().filter(is_selected).collect();
         if let (Some(cluster), true) = (cluster, selected.is_empty()) {
-            return Err(no_such_cluster(&summary, cluster));
+            return Err(no_such_cluster(&summary.namespace, &summary.name, cluster));
         }
         let mut attempts: Vec<_> = selected.into_iter().flat_map(attempts).collect();
         attempts.sort_by(|one, other| (&other.time, &one.cluster).cmp(&(&one.time, &other.cluster)));
@@ -213,12 +214,12 @@ pub async fn run(
 }
 
 /// Whether a cluster is the wanted one, with or without its namespace.
-fn matches(cluster: &str, wanted: &str) -> bool {
+pub fn matches(cluster: &str, wanted: &str) -> bool {
     cluster == wanted || cluster.split_once('/').is_some_and(|(_, name)| name == wanted)
 }
 
-fn no_such_cluster(summary: &HelmOpSummary, cluster: &str) -> Failure {
-    let HelmOpSummary { namespace, name, .. } = summary;
+/// The failure for a cluster to which a HelmOp is not deployed.
+pub fn no_such_cluster(namespace: &str, name: &str, cluster: &str) -> Failure {
     Failure::negative(format!(
         "HelmOp {name:?} in namespace {namespace:?} has no BundleDeployment on cluster {cluster:?}"
     ))

@@ -16,7 +16,7 @@ use crate::{
     cluster::{
         Cluster, ClusterArgs,
         objects::report_nothing,
-        selection::{Scope, SelectionArgs},
+        selection::{Scope, SelectionArgs, helmop_name},
     },
     failure::Failure,
     output::{Format, OutputArgs, write_json, write_yaml},
@@ -40,6 +40,7 @@ Examples:
   kubectl helmop status web --watch")]
 pub struct StatusArgs {
     /// Name of a HelmOp; all are listed without one
+    #[arg(value_parser = helmop_name)]
     pub name: Option<String>,
     /// Which HelmOps are listed.
     #[command(flatten)]

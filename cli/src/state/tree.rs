@@ -16,7 +16,7 @@ use super::{
     summary::HelmOpSummary,
 };
 use crate::{
-    cluster::ClusterArgs,
+    cluster::{ClusterArgs, selection::helmop_name},
     failure::Failure,
     output::{Format, OutputArgs, write_json, write_yaml},
     terminal::{
@@ -40,6 +40,7 @@ Examples:
   kubectl helmop tree web --clusters all --limit 0")]
 pub struct TreeArgs {
     /// Name of the HelmOp
+    #[arg(value_parser = helmop_name)]
     pub name: String,
     /// Which clusters are shown; by default all, or only those that are not ready if there are more than 10
     #[arg(

@@ -119,6 +119,9 @@ keys! {
     /// Set by `kubectl helmop cluster leave --delete-releases`, and removed by it when the agent has uninstalled the releases: until
     /// then the agent needs its account.
     LEAVE_FINALIZER: Finalizer on "Cluster" = "helmops.fleet.cattle.io/leave";
+    // With the BundleDeployments, the cluster has no other record of what its agent uninstalls.
+    /// The releases that `kubectl helmop cluster leave --delete-releases` waits for, as JSON, so that it can be repeated.
+    LEAVE_RELEASES: Annotation on "Cluster" = "helmops.fleet.cattle.io/leave-releases";
     /// Left by Fleet's own controller; helmops removes it from deleted HelmOps.
     HELMOP_FINALIZER: Finalizer on "HelmOp" = "fleet.cattle.io/helmop-finalizer";
 }

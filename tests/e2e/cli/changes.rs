@@ -1,6 +1,6 @@
 //! `reconcile`, `poll`, `suspend`, `resume`, `rollback` and `wait`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::until;
 use crate::harness::whole::{Whole, whole};
@@ -99,7 +99,13 @@ async fn a_suspended_helmop_deploys_nothing_until_it_is_resumed() {
     whole.succeeds(&["wait", &name]).await;
     let resumed = whole.succeeds(&["resume", &name]).await;
     assert_eq!(resumed, format!("helmop {name}: not suspended\n"));
-    whole.succeeds(&["suspend", &name]).await;
+    // As `status -o name | xargs` has it.
+    let printed = format!("helmop.fleet.cattle.io/{name}");
+    let tried = ["suspend", &printed, "--dry-run=server", "-o", "json"];
+    let tried: Value = serde_json::from_str(&whole.succeeds(&tried).await).unwrap();
+    assert_eq!(tried["spec"]["lifecycle"]["suspend"], true, "{tried}");
+    let suspended = whole.succeeds(&["suspend", &printed, "-o", "name"]).await;
+    assert_eq!(suspended, format!("{printed}\n"));
     until(whole.kubectl(), &format!("helmop/{name}"), |found| {
         anyhow::ensure!(
             found["status"]["lifecycle"]["suspended"] == 1,

@@ -105,6 +105,7 @@ async fn leaves_without_its_releases(clusters: &TwoClusters, agent: Agent) {
     let before = shop.get("deployment/web").await.unwrap().unwrap();
     let refused = clusters.fails("cluster leave edge-1 --to-context edge", 2).await;
     assert!(refused.contains("confirm with --yes"), "{refused}");
+    refuses_a_context_without_the_agent(clusters).await;
     let leave = clusters.succeeds("cluster leave edge-1 --to-context edge --yes");
     let (printed, ()) = tokio::join!(leave, clusters.end_with_its_pod(agent));
     assert!(
@@ -157,8 +158,52 @@ async fn leaves_without_its_releases(clusters: &TwoClusters, agent: Agent) {
     leaves_with_its_releases(clusters, agent).await;
 }
 
+/// The agent would stay, and take the deletion of its BundleDeployments for a request.
+async fn refuses_a_context_without_the_agent(clusters: &TwoClusters) {
+    let elsewhere = clusters
+        .fails("cluster leave edge-1 --to-context management --yes", 1)
+        .await;
+    assert!(
+        elsewhere.contains("context management has no agent of Cluster fleet-default/edge-1"),
+        "{elsewhere}"
+    );
+    let cluster = clusters.workspace().get("cluster/edge-1").await.unwrap().unwrap();
+    assert_eq!(cluster["metadata"]["deletionTimestamp"], Value::Null);
+}
+
+/// The BundleDeployment outlasts the time limit of the first run, and is gone before the second.
+async fn is_interrupted_while_it_withdraws(clusters: &TwoClusters) {
+    let deployments = clusters.management.kubectl().in_namespace(&deployments_of_edge());
+    let names = run(&deployments, &["get", "bundledeployments", "--output=name"]).await;
+    let hold = json!([{ "op": "add", "path": "/metadata/finalizers/-", "value": "example.com/hold" }]);
+    let hold = hold.to_string();
+    run(
+        &deployments,
+        &["patch", names.trim(), "--type=json", "--patch", &hold],
+    )
+    .await;
+    let interrupted = clusters
+        .fails(
+            "cluster leave edge-1 --to-context edge --delete-releases --timeout 2s --yes",
+            2,
+        )
+        .await;
+    assert!(
+        interrupted.contains("there are still BundleDeployments in namespace"),
+        "{interrupted}"
+    );
+    let free = json!({ "metadata": { "finalizers": null } }).to_string();
+    run(
+        &deployments,
+        &["patch", names.trim(), "--type=merge", "--patch", &free],
+    )
+    .await;
+    until_none(&deployments, names.trim()).await;
+}
+
 async fn leaves_with_its_releases(clusters: &TwoClusters, agent: Agent) {
     let shop = clusters.workload.kubectl().in_namespace("shop");
+    is_interrupted_while_it_withdraws(clusters).await;
     let leave = clusters.succeeds("cluster leave edge-1 --to-context edge --delete-releases --yes");
     let (printed, ()) = tokio::join!(leave, clusters.end_with_its_pod(agent));
     assert!(printed.contains("✔ releases uninstalled: 1"), "{printed}");
@@ -264,6 +309,17 @@ async fn a_join_that_cannot_succeed_changes_nothing() {
         assert!(lacking.contains(line), "{line:?} is not in {lacking}");
     }
     assert!(!lacking.contains("in the management cluster:"), "{lacking}");
+    let lacking = clusters
+        .fails(
+            &format!("cluster leave edge-1 --to-kubeconfig {kubeconfig} --yes"),
+            2,
+        )
+        .await;
+    let delete = "  delete deployments.apps helmops-agent in namespace cattle-fleet-system";
+    assert!(
+        lacking.contains("nothing was changed") && lacking.contains(delete),
+        "{lacking}"
+    );
     untouched().await;
 
     let dry = clusters
@@ -362,4 +418,14 @@ async fn fleets_agent_is_not_replaced_by_mistake() {
         other.contains("is that of Cluster fleet-default/edge-1, not of fleet-default/edge-2"),
         "{other}"
     );
+
+    // No agent has reported, so none is warned of; and nothing is promised about releases.
+    let left = clusters
+        .succeeds("cluster leave edge-1 --without-agent --yes")
+        .await;
+    assert!(
+        left.contains("Cluster fleet-default/edge-1 has left.") && !left.contains("Its releases stay"),
+        "{left}"
+    );
+    assert_eq!(clusters.workspace().get("cluster/edge-1").await.unwrap(), None);
 }

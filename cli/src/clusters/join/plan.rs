@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use helmops_api::NamespacedName;
 use helmops_core::{agents::ACCOUNT, targeting::names::cluster_namespace};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::api::DynamicObject;
 
 use crate::{
     cluster::permission::Permission,
@@ -99,22 +99,9 @@ pub fn workload_permissions(objects: &[DynamicObject], namespace: &str, stops: b
     needed
 }
 
-fn to_apply(object: &DynamicObject) -> Vec<Permission> {
-    let types = object.types.clone().unwrap_or_default();
-    let kind = GroupVersionKind::try_from(&types).unwrap_or_else(|_| GroupVersionKind::gvk("", "", ""));
-    let resource = ApiResource::from_gvk(&kind);
-    let name = object.metadata.name.as_deref().unwrap_or_default();
-    let permission = |verb: &str| {
-        let permission = Permission::new(verb, &resource.group, &resource.plural);
-        match &object.metadata.namespace {
-            Some(namespace) => permission.within(namespace),
-            None => permission,
-        }
-    };
+fn to_apply(object: &DynamicObject) -> [Permission; 3] {
     // The name of an object that is created by an application is known.
-    ["get", "create", "patch"]
-        .map(|verb| permission(verb).on(name))
-        .into()
+    ["get", "create", "patch"].map(|verb| Permission::on_object(verb, object))
 }
 
 /// The failure for permissions that are missing.

@@ -12,7 +12,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, ListParams, PropagationPolicy},
+    api::{DeleteParams, DynamicObject, ListParams, PropagationPolicy},
 };
 use serde::de::DeserializeOwned;
 
@@ -26,9 +26,9 @@ use crate::{
 };
 
 /// The Lease of the agent, and of Fleet's.
-const LEASE: &str = "fleet-agent";
+pub const LEASE: &str = "fleet-agent";
 /// The ConfigMaps in which the agent remembers the management cluster, and its releases.
-const STATE: [&str; 2] = ["helmops-agent", "helmops-agent-releases"];
+pub const STATE: [&str; 2] = ["helmops-agent", "helmops-agent-releases"];
 
 /// Deletes the Deployment of the agent, and waits until its pods have ended: only then nothing can be uninstalled any more.
 ///
@@ -75,11 +75,11 @@ pub async fn stop(client: &Client, namespace: &str, timeout: Duration) -> Result
     }
 }
 
-/// Deletes everything else that the agent had. The namespace stays, and, if Fleet's agent is installed too, so does their Secret.
+/// The objects of the agent that are deleted, in this order.
 ///
 /// # Errors
-/// If an object cannot be deleted.
-pub async fn delete(client: &Client, namespace: &str, keeps_access: bool) -> Result<((), String), Failure> {
+/// Never in practice: the manifests are part of the program.
+pub fn objects(namespace: &str) -> Result<Vec<DynamicObject>, Failure> {
     let scope = if namespace == agent_objects::NAMESPACE {
         ""
     } else {
@@ -88,12 +88,20 @@ pub async fn delete(client: &Client, namespace: &str, keeps_access: bool) -> Res
     let options = AgentOptions::in_scope(scope);
     let objects = agent_objects::objects(&options).map_err(|error| Failure::unable(error.to_string()))?;
     // In reverse, so that permissions end last. The namespace comes first, and stays.
-    for object in objects.iter().skip(1).rev() {
+    Ok(objects.into_iter().skip(1).rev().collect())
+}
+
+/// Deletes everything else that the agent had. The namespace stays, and, if Fleet's agent is installed too, so does their Secret.
+///
+/// # Errors
+/// If an object cannot be deleted.
+pub async fn delete(client: &Client, namespace: &str, keeps_access: bool) -> Result<((), String), Failure> {
+    for object in objects(namespace)? {
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let deleted = apply::api_of(client, object)
+        let deleted = apply::api_of(client, &object)
             .delete(name, &DeleteParams::background())
             .await;
-        tolerate(deleted.map(drop), || apply::name_of(object))?;
+        tolerate(deleted.map(drop), || apply::name_of(&object))?;
     }
     for name in STATE {
         remove::<ConfigMap>(client, namespace, name).await?;

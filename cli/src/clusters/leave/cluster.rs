@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use helmops_api::{BundleDeployment, Cluster, MetadataOnly, NamespacedName, labels::LEAVE_FINALIZER};
+use helmops_api::{
+    BundleDeployment, Cluster, MetadataOnly, NamespacedName,
+    labels::{LEAVE_FINALIZER, LEAVE_RELEASES},
+};
 use helmops_runtime::writes::without_finalizer;
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     cluster::{api_error, apply::FIELD_MANAGER, until::until},
@@ -25,6 +28,7 @@ fn api(client: &Client, cluster: &NamespacedName) -> Api<Cluster> {
 }
 
 /// Deletes the Cluster, but holds it with a finalizer: the controller deletes its BundleDeployments, and leaves its agent the account.
+/// `record` is what a repeated run needs to know; it is written before anything is deleted.
 ///
 /// # Errors
 /// If the BundleDeployments are not gone in time.
@@ -32,11 +36,12 @@ pub async fn withdraw(
     client: &Client,
     cluster: &Cluster,
     name: &NamespacedName,
+    record: &str,
     timeout: Duration,
 ) -> Result<((), String), Failure> {
     // One that is being deleted already accepts no new finalizers.
     if cluster.metadata.deletion_timestamp.is_none() {
-        change_finalizers(client, name, with_hold).await?;
+        change(client, name, |cluster| with_hold(cluster, record)).await?;
         request_deletion(client, name).await?;
     }
     let namespace = &cluster.status.namespace;
@@ -76,8 +81,8 @@ pub async fn delete(
     if cluster.metadata.deletion_timestamp.is_none() {
         request_deletion(client, name).await?;
     }
-    let others = without_hold(&cluster).unwrap_or_else(|| cluster.finalizers().to_vec());
-    change_finalizers(client, name, without_hold).await?;
+    let others = others(&cluster).unwrap_or_else(|| cluster.finalizers().to_vec());
+    change(client, name, without_hold).await?;
     let gone = until(timeout, async || match api.get_metadata_opt(&name.name).await {
         Ok(found) => Ok(found.is_none().then_some(())),
         Err(error) => Err(api_error::failed(format!("cannot read Cluster {name}"), &error)),
@@ -107,24 +112,43 @@ async fn request_deletion(client: &Client, name: &NamespacedName) -> Result<(), 
     }
 }
 
-/// The finalizers with the hold; `None` if it is there.
-fn with_hold(cluster: &Cluster) -> Option<Vec<String>> {
-    let finalizers = cluster.finalizers();
-    let has_hold = finalizers.iter().any(|one| one == LEAVE_FINALIZER);
-    (!has_hold).then(|| [finalizers, &[LEAVE_FINALIZER.to_owned()]].concat())
+/// Whether the Cluster has the hold.
+pub fn is_held(cluster: &Cluster) -> bool {
+    cluster.finalizers().iter().any(|one| one == LEAVE_FINALIZER)
+}
+
+/// The metadata with the hold and the record; `None` if both are there.
+fn with_hold(cluster: &Cluster, record: &str) -> Option<Value> {
+    let is_recorded = cluster
+        .annotations()
+        .get(LEAVE_RELEASES)
+        .is_some_and(|found| found == record);
+    if is_held(cluster) && is_recorded {
+        return None;
+    }
+    let mut finalizers = cluster.finalizers().to_vec();
+    if !is_held(cluster) {
+        finalizers.push(LEAVE_FINALIZER.to_owned());
+    }
+    Some(json!({ "finalizers": finalizers, "annotations": { LEAVE_RELEASES: record } }))
+}
+
+/// The metadata without the hold; `None` if it is not there.
+fn without_hold(cluster: &Cluster) -> Option<Value> {
+    others(cluster).map(|finalizers| json!({ "finalizers": finalizers }))
 }
 
 /// The finalizers without the hold; `None` if it is not there.
-fn without_hold(cluster: &Cluster) -> Option<Vec<String>> {
+fn others(cluster: &Cluster) -> Option<Vec<String>> {
     without_finalizer(cluster, LEAVE_FINALIZER)
 }
 
-/// Changes the finalizers of the Cluster. The list is written as a whole, so it is that of the version that was read: if another client
-/// changes the Cluster at the same time, it is read again.
-async fn change_finalizers(
+/// Changes the metadata of the Cluster. Finalizers are written as a whole, so they are those of the version that was read: if another
+/// client changes the Cluster at the same time, it is read again.
+async fn change(
     client: &Client,
     name: &NamespacedName,
-    change: impl Fn(&Cluster) -> Option<Vec<String>>,
+    metadata_of: impl Fn(&Cluster) -> Option<Value>,
 ) -> Result<(), Failure> {
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -140,12 +164,13 @@ async fn change_finalizers(
         let Some(cluster) = api.get_opt(&name.name).await.map_err(|error| failed(&error))? else {
             return Ok(());
         };
-        let Some(finalizers) = change(&cluster) else {
+        let Some(mut metadata) = metadata_of(&cluster) else {
             return Ok(());
         };
-        let metadata = json!({
-            "finalizers": finalizers, "uid": cluster.uid(), "resourceVersion": cluster.resource_version(),
-        });
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.insert("uid".to_owned(), json!(cluster.uid()));
+            metadata.insert("resourceVersion".to_owned(), json!(cluster.resource_version()));
+        }
         let patch = Patch::Merge(json!({ "metadata": metadata }));
         match api.patch(&name.name, &params, &patch).await {
             Ok(_) => return Ok(()),
@@ -166,7 +191,6 @@ mod tests {
     use helmops_process::lock;
     use http::{Method, Request, Response, StatusCode};
     use kube::client::Body;
-    use serde_json::Value;
     use tower::service_fn;
 
     use super::*;
@@ -196,7 +220,9 @@ mod tests {
                         .get("resourceVersion")
                         .is_none_or(|of| of == version)
                     {
-                        cluster["metadata"]["finalizers"] = patch["metadata"]["finalizers"].clone();
+                        for (key, value) in patch["metadata"].as_object().unwrap() {
+                            cluster["metadata"][key] = value.clone();
+                        }
                         response = cluster.clone();
                     } else {
                         code = StatusCode::CONFLICT;
@@ -214,24 +240,39 @@ mod tests {
     #[tokio::test]
     async fn a_finalizer_that_another_client_adds_at_the_same_time_stays() {
         let name = NamespacedName::new("fleet", "c1");
-        for (before, change, after) in [
+        let hold = |cluster: &Cluster| with_hold(cluster, "{}");
+        let record = json!({ LEAVE_RELEASES: "{}" });
+        for (before, metadata_of, after, annotations) in [
             (
                 json!([]),
-                with_hold as fn(&Cluster) -> _,
+                hold as fn(&Cluster) -> _,
                 json!(["example.com/theirs", LEAVE_FINALIZER]),
+                &record,
+            ),
+            // An earlier run was interrupted before it has deleted the Cluster.
+            (
+                json!([LEAVE_FINALIZER]),
+                hold,
+                json!([LEAVE_FINALIZER, "example.com/theirs"]),
+                &record,
             ),
             (
                 json!([LEAVE_FINALIZER]),
                 without_hold,
                 json!(["example.com/theirs"]),
+                &Value::Null,
             ),
         ] {
             let metadata = json!({ "namespace": "fleet", "name": "c1", "uid": "u", "resourceVersion": "1", "finalizers": before });
             let cluster = Arc::new(Mutex::new(
                 json!({ "metadata": metadata, "spec": {}, "status": {} }),
             ));
-            change_finalizers(&client(&cluster), &name, change).await.unwrap();
-            assert_eq!(lock(&cluster)["metadata"]["finalizers"], after);
+            change(&client(&cluster), &name, metadata_of).await.unwrap();
+            let metadata = lock(&cluster)["metadata"].clone();
+            assert_eq!(
+                (&metadata["finalizers"], &metadata["annotations"]),
+                (&after, annotations)
+            );
         }
     }
 }

@@ -10,6 +10,7 @@
 
 pub mod agent;
 pub mod cluster;
+pub mod plan;
 pub mod releases;
 
 use std::{
@@ -19,14 +20,19 @@ use std::{
 
 use helmops_api::NamespacedName;
 
+use self::plan::Fate;
 use super::{
-    agent_objects,
-    join::management,
+    agent_objects::AgentOptions,
+    join::{management, plan::lacking},
     steps::Steps,
     workload::{self, Workload, WorkloadArgs},
 };
 use crate::{
-    cluster::{Cluster, ClusterArgs, duration::duration},
+    cluster::{
+        Cluster, ClusterArgs, api_error,
+        duration::duration,
+        permission::{self, Permission},
+    },
     failure::Failure,
     terminal::{Console, marks::Marks},
 };
@@ -54,9 +60,9 @@ pub struct LeaveArgs {
     #[arg(long, conflicts_with = "without_agent")]
     pub delete_releases: bool,
     /// Keep what HelmOps have deployed there, which is the default
-    #[arg(long, conflicts_with = "delete_releases")]
+    #[arg(long, conflicts_with_all = ["delete_releases", "without_agent"])]
     pub keep_releases: bool,
-    /// Remove the Cluster only, because the workload cluster does not exist any more or cannot be reached
+    /// Remove the Cluster only, because the workload cluster does not exist any more; an agent that still runs uninstalls its releases
     #[arg(long, conflicts_with_all = ["to_context", "to_kubeconfig"])]
     pub without_agent: bool,
     /// Skip the confirmation
@@ -117,12 +123,27 @@ struct Known {
 
 impl Leave<'_> {
     async fn run(&self, console: &mut Console<'_>) -> Result<(), Failure> {
+        let what = "Checking your permissions";
+        let step = Box::pin(self.check_permissions());
+        let cluster = self.steps.run(console, what, step).await?;
+        let what = if self.workload.is_some() {
+            "Reading both clusters"
+        } else {
+            "Reading the Cluster"
+        };
         let known = self
             .steps
-            .run(console, "Reading both clusters", Box::pin(self.observe()))
+            .run(console, what, Box::pin(self.observe(cluster)))
             .await?;
+        let fate = self.fate(&known);
+        if let Some(text) = plan::warning(&self.name, known.cluster.as_ref(), fate) {
+            self.steps.warn(console, &text)?;
+        }
         if !self.args.yes {
-            confirm(&self.question(&known), console)?;
+            let context = self.workload.as_ref().map(|_| self.args.workload.shown());
+            let count = known.releases.len();
+            let question = plan::question(&self.name, context.as_deref(), fate, count);
+            confirm(&question, console)?;
         }
         if self.args.delete_releases {
             self.uninstall(&known, console).await?;
@@ -157,77 +178,66 @@ impl Leave<'_> {
         self.conclude(&known, console)
     }
 
-    async fn observe(&self) -> Result<(Known, String), Failure> {
-        let cluster = management::get(&self.management.client, &self.name).await?;
-        let scope = cluster
-            .as_ref()
-            .map(|cluster| cluster.spec.agent_namespace.clone())
-            .unwrap_or_default();
-        let agent_namespace = if scope.is_empty() {
-            agent_objects::NAMESPACE.to_owned()
+    fn fate(&self, known: &Known) -> Fate {
+        let (deletes, has_agent) = (self.args.delete_releases, self.workload.is_some());
+        Fate::of(deletes, has_agent, known.cluster.as_ref())
+    }
+
+    /// Reads the Cluster if that is possible, and checks the permissions of all steps before the first one: an agent that is stopped
+    /// for a Cluster that stays would leave its releases alone.
+    async fn check_permissions(&self) -> Result<(Option<helmops_api::Cluster>, String), Failure> {
+        let client = &self.management.client;
+        let failed = |error: kube::Error| api_error::failed("cannot check permissions", &error);
+        let get = Permission::new("get", "fleet.cattle.io", "clusters").within(&self.name.namespace);
+        let may_get = get.on(&self.name.name).is_granted(client).await;
+        let cluster = if may_get.map_err(failed)? {
+            management::get(client, &self.name).await?
         } else {
-            scope
+            // It is listed with the other permissions that are missing.
+            None
         };
+        let deletes = self.args.delete_releases;
+        let needed = plan::management_permissions(&self.name, cluster.as_ref(), deletes);
+        let in_management = permission::missing(client, &needed).await.map_err(failed)?;
+        let in_workload = match &self.workload {
+            Some(workload) => {
+                let namespace = agent_namespace(cluster.as_ref());
+                let objects = agent::objects(&namespace)?;
+                let needed = plan::workload_permissions(&objects, &namespace, deletes);
+                let missing = permission::missing(&workload.client, &needed).await;
+                missing.map_err(failed)?
+            }
+            None => Vec::new(),
+        };
+        match lacking(&in_management, &in_workload) {
+            Some(failure) => Err(failure),
+            None => Ok((cluster, "you have all permissions that are needed".to_owned())),
+        }
+    }
+
+    async fn observe(&self, cluster: Option<helmops_api::Cluster>) -> Result<(Known, String), Failure> {
+        let agent_namespace = agent_namespace(cluster.as_ref());
         let found = match &self.workload {
-            Some(workload) => workload::observe(&workload.client, &agent_namespace).await?,
-            None => Workload::default(),
+            Some(workload) => Some(workload::observe(&workload.client, &agent_namespace).await?),
+            None => None,
         };
-        self.admit(cluster.is_some(), &found)?;
+        let context = self.args.workload.shown();
+        plan::admit(&self.name, cluster.as_ref(), &context, found.as_ref())?;
         let releases = match &cluster {
-            Some(cluster) => releases::of(&self.management.client, &cluster.status.namespace).await?,
+            Some(cluster) => {
+                let current = releases::of(&self.management.client, &cluster.status.namespace).await?;
+                releases::merged(releases::recorded(cluster)?, current)
+            }
             None => Vec::new(),
         };
         let done = format!("Cluster {}, releases on it: {}", self.name, releases.len());
         let known = Known {
             cluster,
             agent_namespace,
-            found,
+            found: found.unwrap_or_default(),
             releases,
         };
         Ok((known, done))
-    }
-
-    /// Whether this is the cluster that is to leave.
-    fn admit(&self, exists: bool, found: &Workload) -> Result<(), Failure> {
-        let name = &self.name;
-        if let Some(joined) = &found.joined
-            && joined.cluster != *name
-        {
-            let message = format!(
-                "the agent on {} is that of Cluster {}, not of {name}; nothing was changed",
-                self.args.workload.shown(),
-                joined.cluster
-            );
-            return Err(Failure::negative(message)
-                .with_hint("select the workload cluster of this Cluster with --to-context"));
-        }
-        if found.has_fleets_agent {
-            return Err(Failure::negative("Fleet's agent runs on this cluster: it would uninstall all releases").with_hint(
-                "to keep them, scale it to zero first: kubectl --namespace cattle-fleet-system scale deployment fleet-agent --replicas=0",
-            ));
-        }
-        if !exists && found.joined.is_none() && found.image.is_none() {
-            let message = format!("there is no Cluster {name}");
-            return Err(Failure::negative(message).with_hint(
-                "list those of all namespaces with: kubectl helmop cluster list --all-namespaces",
-            ));
-        }
-        Ok(())
-    }
-
-    fn question(&self, known: &Known) -> String {
-        let name = &self.name;
-        let count = known.releases.len();
-        let releases = if self.args.delete_releases {
-            format!("The agent UNINSTALLS its releases ({count}) first.")
-        } else {
-            format!("Its releases ({count}) stay and keep running.")
-        };
-        let from = match &self.workload {
-            Some(_) => format!(" and the agent on {}", self.args.workload.shown()),
-            None => String::new(),
-        };
-        format!("Remove Cluster {name}{from}? {releases}")
     }
 
     /// Has the agent uninstall all releases while it still has its account.
@@ -237,7 +247,9 @@ impl Leave<'_> {
         };
         let client = &self.management.client;
         let what = format!("Withdrawing what is deployed to Cluster {}", self.name);
-        let step = Box::pin(cluster::withdraw(client, cluster, &self.name, self.args.timeout));
+        let record = releases::record(&known.releases)?;
+        let timeout = self.args.timeout;
+        let step = Box::pin(cluster::withdraw(client, cluster, &self.name, &record, timeout));
         self.steps.run(console, &what, step).await?;
         let what = "Waiting for the agent to uninstall the releases";
         let step = Box::pin(releases::until_gone(
@@ -260,7 +272,7 @@ impl Leave<'_> {
                 "Its namespace stays, since it may contain other objects. To delete it: kubectl delete namespace {namespace}"
             )?;
         }
-        if !self.args.delete_releases && !known.releases.is_empty() {
+        if self.fate(known) == Fate::Kept && !known.releases.is_empty() {
             writeln!(
                 console.out,
                 "Its releases stay on the workload cluster: helm list --all-namespaces shows them. If the cluster joins again under \
@@ -269,6 +281,12 @@ impl Leave<'_> {
         }
         Ok(())
     }
+}
+
+/// The namespace of the agent of a Cluster.
+fn agent_namespace(cluster: Option<&helmops_api::Cluster>) -> String {
+    let scope = cluster.map_or("", |cluster| &cluster.spec.agent_namespace);
+    AgentOptions::in_scope(scope).namespace().to_owned()
 }
 
 /// Waits for the confirmation at the terminal.

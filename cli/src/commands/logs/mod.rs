@@ -63,6 +63,10 @@ pub enum LoggingProcess {
     Webhook,
     /// The agent on the cluster of the context
     Agent,
+    /// The notifier
+    Notifier,
+    /// The receiver
+    Receiver,
 }
 
 /// The most that is read of the log of a pod.
@@ -73,10 +77,13 @@ impl LoggingProcess {
     const fn selector(self) -> &'static str {
         match self {
             Self::Controller => {
-                "app.kubernetes.io/part-of=helmops,app.kubernetes.io/name notin (helmops-webhook, helmops-agent)"
+                "app.kubernetes.io/part-of=helmops,app.kubernetes.io/name notin (helmops-webhook, helmops-agent, \
+                 helmops-notifier, helmops-receiver)"
             }
             Self::Webhook => "app.kubernetes.io/name=helmops-webhook",
             Self::Agent => "app.kubernetes.io/name=helmops-agent",
+            Self::Notifier => "app.kubernetes.io/name=helmops-notifier",
+            Self::Receiver => "app.kubernetes.io/name=helmops-receiver",
         }
     }
 
@@ -85,6 +92,8 @@ impl LoggingProcess {
             Self::Controller => "controller",
             Self::Webhook => "webhook",
             Self::Agent => "agent",
+            Self::Notifier => "notifier",
+            Self::Receiver => "receiver",
         }
     }
 }
@@ -216,5 +225,22 @@ impl Printer {
             line.rendered(self.has_pods, console.styles)
         };
         Ok(writeln!(console.out, "{text}")?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_other_process_is_among_the_controllers() {
+        let controllers = LoggingProcess::Controller.selector();
+        for process in LoggingProcess::value_variants() {
+            let own = process.selector().rsplit_once('=').map_or("", |(_, name)| name);
+            assert!(
+                *process == LoggingProcess::Controller || controllers.contains(own),
+                "{own} is not in {controllers}"
+            );
+        }
     }
 }

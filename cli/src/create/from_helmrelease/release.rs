@@ -1,6 +1,6 @@
 //! The names and the life cycle of a HelmRelease, and all of its other fields.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use helmops_api::{
     Lifecycle,
@@ -23,6 +23,11 @@ const HASH: usize = 12;
 /// As often as a HelmOp can have it.
 const MAX_RETRIES: i64 = 1_000;
 
+/// That of Flux and of Helm.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
+
+const SUSPENDED: &str =
+    "the HelmOp is suspended too, and deploys nothing until it is resumed: kubectl helmop resume NAME";
 const HOOKS: &str = "hooks always run; remove them from the chart";
 const APPLY: &str =
     "objects are applied as in the revision before, server-side first; helm.force replaces objects";
@@ -65,13 +70,9 @@ fn metadata(fields: &mut Fields<'_>, draft: &mut Draft) {
         let Some(Value::Object(entries)) = metadata.take(name) else {
             continue;
         };
-        let is_kept = |key: &str| {
-            let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
-            !prefix.ends_with("fluxcd.io") && prefix != "kubectl.kubernetes.io"
-        };
         let kept: BTreeMap<_, _> = entries
             .iter()
-            .filter(|(key, _)| is_kept(key))
+            .filter(|(key, _)| is_of_user(key))
             .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
             .collect();
         if !kept.is_empty() {
@@ -87,6 +88,12 @@ fn metadata(fields: &mut Fields<'_>, draft: &mut Draft) {
             }
         }
     }
+}
+
+/// Whether a label or an annotation is neither of Flux nor of kubectl.
+pub fn is_of_user(key: &str) -> bool {
+    let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
+    !prefix.ends_with("fluxcd.io") && prefix != "kubectl.kubernetes.io"
 }
 
 /// Where the release is, and under which name.
@@ -132,6 +139,9 @@ fn lifecycle(spec: &mut Fields<'_>, own: &str, draft: &mut Draft) -> Lifecycle {
         suspend: spec.flag("suspend").filter(|suspend| *suspend),
         ..Lifecycle::default()
     };
+    if lifecycle.suspend == Some(true) {
+        draft.notes.push(spec.note("suspend", SUSPENDED));
+    }
     let timeout = spec.text("timeout");
     let mut wait = WaitPolicy {
         timeout,
@@ -143,7 +153,9 @@ fn lifecycle(spec: &mut Fields<'_>, own: &str, draft: &mut Draft) -> Lifecycle {
     let mut upgrade = spec.mapping("upgrade");
     lifecycle.install = action(&mut install, true, &mut test, draft);
     lifecycle.upgrade = action(&mut upgrade, false, &mut test, draft);
-    waiting(&mut install, &mut upgrade, &mut wait, draft);
+    let longest = waiting(&mut install, &mut upgrade, &mut wait, draft);
+    let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
+    helm.timeout_seconds = hook_timeout(longest);
     deployment(&mut install, &mut upgrade, draft);
     install.finish(&mut draft.notes);
     upgrade.finish(&mut draft.notes);
@@ -212,8 +224,31 @@ fn action(
     (policy != ActionPolicy::default()).then_some(policy)
 }
 
-/// What is awaited, and for how long.
-fn waiting<'d>(install: &mut Fields<'d>, upgrade: &mut Fields<'d>, wait: &mut WaitPolicy, draft: &mut Draft) {
+/// The seconds of `helm.timeoutSeconds`, which is about hooks if there is a `lifecycle.wait.timeout`; 0 for its default.
+fn hook_timeout(timeout: Duration) -> i64 {
+    let started = u64::from(timeout.subsec_nanos() > 0);
+    let seconds = timeout.as_secs().saturating_add(started);
+    if timeout == DEFAULT_TIMEOUT {
+        return 0;
+    }
+    i64::try_from(seconds).unwrap_or(i64::MAX)
+}
+
+/// What is awaited, and for how long. Returns the longest time that Flux gives an installation or an upgrade.
+fn waiting<'d>(
+    install: &mut Fields<'d>,
+    upgrade: &mut Fields<'d>,
+    wait: &mut WaitPolicy,
+    draft: &mut Draft,
+) -> Duration {
+    // One that does not parse is reported with the HelmOp.
+    let parsed = |text: &str| go_duration::parse(text).ok();
+    let own = wait
+        .timeout
+        .as_deref()
+        .and_then(parsed)
+        .unwrap_or(DEFAULT_TIMEOUT);
+    let mut longest = Duration::ZERO;
     let disabled = [install.flag("disableWait"), upgrade.flag("disableWait")].map(|flag| flag == Some(true));
     match disabled {
         [true, true] => wait.disable = true,
@@ -235,7 +270,9 @@ fn waiting<'d>(install: &mut Fields<'d>, upgrade: &mut Fields<'d>, wait: &mut Wa
     let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
     helm.wait_for_jobs = waits_for_jobs;
     for fields in [install, upgrade] {
-        if let Some(timeout) = fields.text("timeout")
+        let timeout = fields.text("timeout");
+        longest = longest.max(timeout.as_deref().and_then(parsed).unwrap_or(own));
+        if let Some(timeout) = timeout
             && wait.timeout.as_ref() != Some(&timeout)
         {
             if wait.timeout.is_none() {
@@ -245,6 +282,7 @@ fn waiting<'d>(install: &mut Fields<'d>, upgrade: &mut Fields<'d>, wait: &mut Wa
             }
         }
     }
+    longest
 }
 
 /// How Helm deploys.

@@ -5,7 +5,7 @@ use helmops_api::{HelmOp, HelmOptions};
 use helmops_core::{admit::ValidHelmOp, chart::source::is_oci};
 use serde_json::{Map, Value, json};
 
-use super::{Document, Fields, FromHelmRelease, SOURCE, Used, texts::Texts};
+use super::{Document, Fields, FromHelmRelease, SOURCE, Used, release::is_of_user, texts::Texts};
 use crate::create::{Draft, Gap, Note};
 
 /// What a HelmOp needs to know about verification.
@@ -336,13 +336,20 @@ impl<'d> Source<'_, 'd> {
 }
 
 impl FromHelmRelease {
-    /// An object in the namespace of the HelmOp.
+    /// An object in the namespace of the HelmOp: of its metadata only what a user gives it. Its identity and its owners are those of
+    /// another object, on another cluster perhaps.
     pub fn placed(&self, mut object: Value) -> Value {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            match &self.namespace {
-                Some(namespace) => metadata.insert("namespace".to_owned(), json!(namespace)),
-                None => metadata.remove("namespace"),
-            };
+            metadata.retain(|field, _| matches!(field.as_str(), "name" | "labels" | "annotations"));
+            for field in ["labels", "annotations"] {
+                if let Some(entries) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+                    entries.retain(|key, _| is_of_user(key));
+                }
+            }
+            metadata.retain(|_, value| value.as_object().is_none_or(|entries| !entries.is_empty()));
+            if let Some(namespace) = &self.namespace {
+                metadata.insert("namespace".to_owned(), json!(namespace));
+            }
         }
         object
     }

@@ -247,3 +247,84 @@ fn a_secret_that_a_later_configmap_overrides_is_noted() {
         ["spec.valuesFrom[0]"]
     );
 }
+
+#[test]
+fn hooks_have_the_longest_timeout_of_installation_and_upgrade() {
+    for (more, expected) in [
+        ("", 0),
+        ("  timeout: 30m\n", 1_800),
+        ("  timeout: 5m\n", 0),
+        ("  timeout: 1500ms\n", 2),
+        ("  install: {timeout: 2m}\n", 0),
+        ("  timeout: 1m\n  install: {timeout: 2m}\n", 120),
+        ("  timeout: 10m\n  upgrade: {timeout: 20m}\n", 1_200),
+    ] {
+        let found = drafts(&release("shop", "web", more));
+        let helm = found[0].helmop.spec.bundle.options.helm.as_ref().unwrap();
+        assert_eq!(helm.timeout_seconds, expected, "{more}");
+    }
+}
+
+#[test]
+fn a_suspended_helmrelease_becomes_a_suspended_helmop_with_a_note() {
+    let notes = |more: &str| {
+        let found = drafts(&release("shop", "web", more));
+        let about = found[0].notes.iter().find(|note| note.path == "spec.suspend");
+        about.map(|note| note.text.clone())
+    };
+    let text = notes("  suspend: true\n").unwrap();
+    assert!(text.contains("kubectl helmop resume"), "{text}");
+    assert_eq!(notes("  suspend: false\n"), None);
+}
+
+/// As `kubectl get secret -o yaml` prints it.
+#[test]
+fn an_object_of_a_cluster_can_be_created_again() {
+    let printed = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: shop\n  uid: 1-2\n  resourceVersion: '7'\n  \
+                   creationTimestamp: 2026-01-01T00:00:00Z\n  managedFields: [{manager: kubectl}]\n  ownerReferences: [{uid: 3-4}]\n  \
+                   labels: {team: shop, kustomize.toolkit.fluxcd.io/name: apps}\n  \
+                   annotations: {kubectl.kubernetes.io/last-applied-configuration: '{}'}\nstringData: {values.yaml: 'a: 1'}\n---\n";
+    let more = "  valuesFrom: [{kind: Secret, name: s}]\n";
+    let found = drafts(&(printed.to_owned() + &release("shop", "web", more)));
+    let metadata = &found[0].objects[0]["metadata"];
+    let expected =
+        serde_json::json!({ "name": "s", "namespace": "fleet-default", "labels": { "team": "shop" } });
+    assert_eq!(*metadata, expected);
+}
+
+#[test]
+fn an_inline_value_of_the_first_level_overrides_a_target_path() {
+    let config =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: shop}\ndata: {count: '3'}\n---\n";
+    for (path, inline, expected, is_noted) in [
+        ("replicas", "{replicas: 5}", r#"{"replicas":5}"#, false),
+        ("replicas", "{other: 5}", r#"{"other":5,"replicas":3}"#, false),
+        (
+            "web.replicas",
+            "{web: {replicas: 5}}",
+            r#"{"web":{"replicas":3}}"#,
+            true,
+        ),
+        (
+            "web.replicas",
+            "{web: {other: 5}}",
+            r#"{"web":{"other":5,"replicas":3}}"#,
+            false,
+        ),
+    ] {
+        let from = format!("{{kind: ConfigMap, name: c, valuesKey: count, targetPath: {path}}}");
+        let more = format!("  valuesFrom: [{from}]\n  values: {inline}\n");
+        let found = drafts(&(config.to_owned() + &release("shop", "web", &more)));
+        let helm = found[0].helmop.spec.bundle.options.helm.as_ref().unwrap();
+        assert_eq!(
+            helm.values.as_ref().unwrap().as_str(),
+            expected,
+            "{path} {inline}"
+        );
+        let notes = found[0]
+            .notes
+            .iter()
+            .any(|note| note.text.contains("inline values set"));
+        assert_eq!(notes, is_noted, "{path} {inline}");
+    }
+}

@@ -76,14 +76,50 @@ pub fn convert(
         entry.finish(&mut draft.notes);
     }
     let mut values = known.values;
-    deep_merge(&mut values, inline);
+    deep_merge(&mut values, inline.clone());
     for (path, value, mut note) in known.single {
+        match precedence(&inline, &path) {
+            Precedence::Inline => continue,
+            Precedence::Unclear => {
+                draft.notes.push(Note {
+                    text: format!("inline values set {path} too; here the value of this entry is used, in Flux that depends on the other \
+                                   entries: remove one of them"),
+                    ..note.clone()
+                });
+            }
+            Precedence::Entry => {}
+        }
         if let Err(error) = set::insert(&mut values, &path, value) {
             note.text = format!("targetPath cannot be converted: {error}");
             draft.notes.push(note);
         }
     }
     set_values(values, draft);
+}
+
+/// Which value Flux uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Precedence {
+    /// That of the entry with a `targetPath`.
+    Entry,
+    /// The inline one.
+    Inline,
+    /// That of the entry, unless an entry before it has the mapping around it: then the inline one.
+    Unclear,
+}
+
+/// Flux merges the inline values again after the entries, but a value within a mapping that only they have is set in place.
+fn precedence(inline: &Map<String, Value>, path: &str) -> Precedence {
+    let mut single = Map::new();
+    // One that cannot be set has a note.
+    if set::insert(&mut single, path, Value::Bool(true)).is_err() || !overlaps(inline, &single) {
+        return Precedence::Entry;
+    }
+    if single.values().any(|value| value.is_object() || value.is_array()) {
+        Precedence::Unclear
+    } else {
+        Precedence::Inline
+    }
 }
 
 /// An entry of `valuesFrom`, what it refers to, the object in the file, and its text.
