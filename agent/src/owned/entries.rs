@@ -86,10 +86,10 @@ impl Plan {
             bytes = total;
             all.insert(name, after);
         }
-        let changed = all
+        let patch = all
             .into_iter()
             .filter(|(name, after)| data.get(*name) != after.as_ref());
-        plan.patch = changed.map(|(name, after)| (name.clone(), after)).collect();
+        plan.patch = patch.map(|(name, after)| (name.clone(), after)).collect();
         plan
     }
 }

@@ -3,6 +3,7 @@
 use helmops_api::BundleDeploymentOptions;
 use helmops_release::{
     history::History,
+    lifecycle::CrdPolicy,
     record::{Attempt, Status},
 };
 use kube::Client;
@@ -14,6 +15,7 @@ use super::{
     prepare::Prepared,
 };
 use crate::{
+    charts::ChartFile,
     crds::ChartCrds,
     error::AgentError,
     events::Done,
@@ -45,15 +47,7 @@ impl Deployment<'_> {
         } = prepared;
         let crds = self.policy.for_action(run.action()).crds;
         if let Some(policy) = crds {
-            let chart_crds = ChartCrds {
-                helm: &context.helm,
-                client: &deployer,
-                release,
-                stop: &self.running.deployment,
-            };
-            let applied = chart_crds.apply(policy, chart.path(), &deploy.values).await;
-            let applied = applied.map_err(AgentError::from)?;
-            tracing::debug!(%release, ?applied, "applied the CRDs of the chart");
+            self.apply_crds(policy, &deployer, &chart, &deploy).await?;
         }
         let deploy = Deploy {
             skips_crds: crds.is_some(),
@@ -128,6 +122,26 @@ impl Deployment<'_> {
             applied.map_err(|error| namespace_error(&current, error))?;
         }
         Ok(current)
+    }
+
+    /// Applies the CRDs of the chart in place of Helm.
+    async fn apply_crds(
+        &self,
+        policy: CrdPolicy,
+        deployer: &Client,
+        chart: &ChartFile,
+        deploy: &Deploy,
+    ) -> Result<(), AgentError> {
+        let chart_crds = ChartCrds {
+            helm: &self.context.helm,
+            client: deployer,
+            release: &self.release,
+            stop: &self.running.deployment,
+        };
+        let applied = chart_crds.apply(policy, chart.path(), &deploy.values).await;
+        let applied = applied.map_err(AgentError::from)?;
+        tracing::debug!(release = %self.release, ?applied, "applied the CRDs of the chart");
+        Ok(())
     }
 
     /// Prepares what was deployed before for the next revision, once nothing that this one needs is missing.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use helmops_bed::helmops;
+use helmops_bed::{helmops, test_bed::TestBed};
 use serde_json::{Value, json};
 
 use super::two_clusters::{Agent, SYSTEM, TwoClusters, WORKSPACE};
@@ -222,6 +222,47 @@ fn deployments_of_edge() -> String {
     helmops_core::targeting::names::cluster_namespace(WORKSPACE, "edge-1")
 }
 
+/// The kubeconfig of a user who may only look.
+async fn viewer(workload: &TestBed) -> String {
+    let user = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "viewer", "namespace": "default" },
+    });
+    workload
+        .kubectl()
+        .apply(&user.to_string())
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    let view = [
+        "create",
+        "clusterrolebinding",
+        "viewer",
+        "--clusterrole=view",
+        "--serviceaccount=default:viewer",
+    ];
+    run(&workload.kubectl(), &view).await;
+    let read = [
+        "create",
+        "clusterrole",
+        "reader",
+        "--verb=get,list",
+        "--resource=secrets,clusterrolebindings.rbac.authorization.k8s.io,namespaces",
+    ];
+    run(&workload.kubectl(), &read).await;
+    let bind = [
+        "create",
+        "clusterrolebinding",
+        "reader",
+        "--clusterrole=reader",
+        "--serviceaccount=default:viewer",
+    ];
+    run(&workload.kubectl(), &bind).await;
+    let kubeconfig =
+        helmops_bed::service_account::service_account_kubeconfig(workload, "default", "viewer").await;
+    kubeconfig.unwrap().display().to_string()
+}
+
 /// Nothing is written before everything is checked.
 #[tokio::test]
 async fn a_join_that_cannot_succeed_changes_nothing() {
@@ -257,46 +298,7 @@ async fn a_join_that_cannot_succeed_changes_nothing() {
         .await;
     assert!(unknown.contains("kubectl config get-contexts"), "{unknown}");
 
-    // A user who may only look.
-    let user = json!({
-        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "viewer", "namespace": "default" },
-    });
-    clusters
-        .workload
-        .kubectl()
-        .apply(&user.to_string())
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
-    let view = [
-        "create",
-        "clusterrolebinding",
-        "viewer",
-        "--clusterrole=view",
-        "--serviceaccount=default:viewer",
-    ];
-    run(&clusters.workload.kubectl(), &view).await;
-    let read = [
-        "create",
-        "clusterrole",
-        "reader",
-        "--verb=get,list",
-        "--resource=secrets,clusterrolebindings.rbac.authorization.k8s.io,namespaces",
-    ];
-    run(&clusters.workload.kubectl(), &read).await;
-    let bind = [
-        "create",
-        "clusterrolebinding",
-        "reader",
-        "--clusterrole=reader",
-        "--serviceaccount=default:viewer",
-    ];
-    run(&clusters.workload.kubectl(), &bind).await;
-    let kubeconfig =
-        helmops_bed::service_account::service_account_kubeconfig(&clusters.workload, "default", "viewer")
-            .await;
-    let kubeconfig = kubeconfig.unwrap().display().to_string();
+    let kubeconfig = viewer(&clusters.workload).await;
     let lacking = clusters
         .fails(&format!("cluster join edge-1 --to-kubeconfig {kubeconfig}"), 2)
         .await;
