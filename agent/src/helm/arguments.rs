@@ -157,6 +157,8 @@ impl Arguments {
         self.text("--dry-run=server");
         self.text("--skip-crds");
         self.switch(render.is_upgrade, "--is-upgrade");
+        // Helm would refuse objects that exist and are of another release. Nothing is applied.
+        self.text("--take-ownership");
         self.text("--disable-openapi-validation");
     }
 
@@ -452,11 +454,11 @@ mod tests {
         let end = END.replace(" --wait=hookOnly", "");
         assert_eq!(
             render(false),
-            format!("{start} --disable-openapi-validation{end}")
+            format!("{start} --take-ownership --disable-openapi-validation{end}")
         );
         assert_eq!(
             render(true),
-            format!("{start} --is-upgrade --disable-openapi-validation{end}")
+            format!("{start} --is-upgrade --take-ownership --disable-openapi-validation{end}")
         );
     }
 

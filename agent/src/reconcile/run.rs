@@ -56,9 +56,9 @@ impl Deployment<'_> {
         self.remember().await?;
         if matches!(run, Run::Install { .. }) {
             context.guard.remember_version().await?;
-        }
-        if matches!(run, Run::Install { .. }) && settings.creates_namespace {
-            inputs::create_namespace(&context.downstream, &deployer, &release.namespace).await?;
+            if settings.creates_namespace {
+                inputs::create_namespace(&context.downstream, &deployer, &release.namespace).await?;
+            }
         }
         if !matches!(run, Run::Install { replaces: false }) {
             self.follow(run, &deployer).await?;

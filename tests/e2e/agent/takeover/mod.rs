@@ -95,8 +95,14 @@ async fn starts_without_a_deployment(fixture: &Fixture, charts: &[Deployed]) {
         fixture.until_ready(chart.name).await;
     }
     assert_eq!((records(fixture).await, fixture.helm_runs()), before);
+    forget(fixture).await;
+}
+
+/// Deletes what the agent remembers.
+async fn forget(fixture: &Fixture) {
     let state = ["configmap", "helmops-agent", "helmops-agent-releases"];
-    run(&fixture.system, &[&["delete"], &state[..]].concat()).await;
+    let delete = [&["delete", "--ignore-not-found"], &state[..]].concat();
+    run(&fixture.system, &delete).await;
 }
 
 /// Drift is corrected, and changes are deployed.
@@ -147,11 +153,7 @@ async fn releases_move_from_fleets_agent_to_this_one_and_back_without_a_deployme
         let live = fleet.live().await;
         fleet.report(chart, &over, revision + 2, &live).await;
     }
-    run(
-        &fixture.system,
-        &["delete", "configmap", "helmops-agent", "--ignore-not-found"],
-    )
-    .await;
+    forget(&fixture).await;
     starts_without_a_deployment(&fixture, &charts).await;
     assert_eq!(problems(&fleet, &charts).await, none);
 }
