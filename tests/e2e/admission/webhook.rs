@@ -213,13 +213,13 @@ async fn the_shipped_examples_are_accepted() {
     let namespace = namespace().await;
     for file in std::fs::read_dir(helmops::manifests().join("examples")).unwrap() {
         let path = file.unwrap().path();
-        let example = std::fs::read_to_string(&path)
-            .unwrap()
-            .replace("fleet-default", namespace.name())
-            .replace(
-                "namespace: helmops-system",
-                &format!("namespace: {}", namespace.name()),
-            );
+        let example = std::fs::read_to_string(&path).unwrap();
+        let in_namespace = |example: String, other: &str| {
+            let namespace = format!("namespace: {}", namespace.name());
+            example.replace(&format!("namespace: {other}"), &namespace)
+        };
+        let namespaces = ["fleet-default", "fleet-local", "helmops-system"];
+        let example = namespaces.into_iter().fold(example, in_namespace);
         // Its CRD is part of a standalone installation, whose tests apply it, or of the Gateway API.
         if ["Cluster", "HTTPRoute"]
             .iter()
