@@ -10,6 +10,12 @@ use crate::{
     validate::{documents, locate::locate_field, source::Source},
 };
 
+/// Whether a label or an annotation is neither of Flux nor of kubectl.
+pub fn is_of_user(key: &str) -> bool {
+    let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
+    !prefix.ends_with("fluxcd.io") && prefix != "kubectl.kubernetes.io"
+}
+
 /// An object of a file.
 #[derive(Clone, Debug)]
 pub struct Document {

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
-use super::{Document, Fields, FromHelmRelease, Used, source, values};
+use super::{Document, Fields, FromHelmRelease, Used, documents::is_of_user, source, values};
 use crate::create::{Draft, Note};
 
 /// The longest name of a release, and what Flux keeps of a longer one before its hash.
@@ -88,12 +88,6 @@ fn metadata(fields: &mut Fields<'_>, draft: &mut Draft) {
             }
         }
     }
-}
-
-/// Whether a label or an annotation is neither of Flux nor of kubectl.
-pub fn is_of_user(key: &str) -> bool {
-    let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
-    !prefix.ends_with("fluxcd.io") && prefix != "kubectl.kubernetes.io"
 }
 
 /// Where the release is, and under which name.

@@ -5,7 +5,7 @@ use helmops_api::{HelmOp, HelmOptions};
 use helmops_core::{admit::ValidHelmOp, chart::source::is_oci};
 use serde_json::{Map, Value, json};
 
-use super::{Document, Fields, FromHelmRelease, SOURCE, Used, release::is_of_user, texts::Texts};
+use super::{Document, Fields, FromHelmRelease, SOURCE, Used, documents::is_of_user, texts::Texts};
 use crate::create::{Draft, Gap, Note};
 
 /// What a HelmOp needs to know about verification.
