@@ -193,31 +193,13 @@ mod tests {
 
     use helmops_api::NamespacedName;
     use http::{Request, Response};
-    use k8s_openapi::ByteString;
     use kube::client::Body;
     use serde_json::Value;
     use tempfile::TempDir;
     use tower::service_fn;
 
     use super::*;
-
-    const KUBECONFIG: &str = "
-apiVersion: v1
-kind: Config
-current-context: default
-clusters: [{ name: cluster, cluster: { server: 'https://127.0.0.1:6443' } }]
-users: [{ name: user, user: { token: first } }]
-contexts: [{ name: default, context: { cluster: cluster, user: user, namespace: cluster-a } }]
-";
-
-    fn secret(kubeconfig: &str) -> Secret {
-        let encoded = |text: &str| serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap();
-        let data = json!({
-            "kubeconfig": encoded(kubeconfig), "deploymentNamespace": encoded("cluster-a"),
-            "clusterNamespace": encoded("fleet-default"), "clusterName": encoded("edge"),
-        });
-        serde_json::from_value(json!({ "data": data })).unwrap()
-    }
+    use crate::upstream::credential::tests::{KUBECONFIG, secret_with};
 
     /// An access whose clusters do not respond.
     fn access(folder: &TempDir) -> Access {
@@ -234,7 +216,7 @@ contexts: [{ name: default, context: { cluster: cluster, user: user, namespace: 
             downstream: client(),
             upstream: client(),
             namespace: "cattle-fleet-system".to_owned(),
-            credential: Credential::of(&secret(KUBECONFIG)).unwrap(),
+            credential: Credential::of(&secret_with(KUBECONFIG)).unwrap(),
             token_file: folder.path().join("token"),
             renew_at: 0.5,
         }
@@ -252,12 +234,12 @@ contexts: [{ name: default, context: { cluster: cluster, user: user, namespace: 
             &KUBECONFIG.replace("token: first", "username: a"),
             &KUBECONFIG.replace("token: first", "token: ''"),
         ] {
-            access.changed(&secret(unusable)).await.unwrap();
+            access.changed(&secret_with(unusable)).await.unwrap();
             assert_eq!(access.credential.token().await.unwrap(), "first", "{unusable}");
             assert!(!access.token_file.exists(), "{unusable}");
         }
         let renewed = KUBECONFIG.replace("token: first", "token: second");
-        access.changed(&secret(&renewed)).await.unwrap();
+        access.changed(&secret_with(&renewed)).await.unwrap();
         assert_eq!(access.credential.token().await.unwrap(), "second");
         assert_eq!(std::fs::read_to_string(&access.token_file).unwrap(), "second");
     }
@@ -267,7 +249,7 @@ contexts: [{ name: default, context: { cluster: cluster, user: user, namespace: 
         let folder = tempfile::tempdir().unwrap();
         let mut access = access(&folder);
         let other = KUBECONFIG.replace("6443", "7443");
-        let error = access.changed(&secret(&other)).await.unwrap_err();
+        let error = access.changed(&secret_with(&other)).await.unwrap_err();
         assert!(error.to_string().contains("another cluster"), "{error}");
         assert_eq!(
             access.credential.cluster,

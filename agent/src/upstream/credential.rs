@@ -112,12 +112,13 @@ impl fmt::Debug for Credential {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
 
-    const KUBECONFIG: &str = "
+    /// A kubeconfig with the token `first`.
+    pub const KUBECONFIG: &str = "
 apiVersion: v1
 kind: Config
 current-context: default
@@ -130,16 +131,20 @@ contexts: [{ name: default, context: { cluster: cluster, user: user, namespace: 
         serde_json::from_value(json!({ "stringData": {}, "data": data })).unwrap()
     }
 
+    /// The Secret that grants access with a kubeconfig.
+    pub fn secret_with(kubeconfig: &str) -> Secret {
+        secret(&json!({
+            "kubeconfig": encoded(kubeconfig), "deploymentNamespace": encoded("cluster-a"),
+            "clusterNamespace": encoded("fleet-default"), "clusterName": encoded("edge"),
+        }))
+    }
+
     fn encoded(text: &str) -> Value {
         serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap()
     }
 
     fn credential() -> Credential {
-        let data = json!({
-            "kubeconfig": encoded(KUBECONFIG), "deploymentNamespace": encoded("cluster-a"),
-            "clusterNamespace": encoded("fleet-default"), "clusterName": encoded("edge"),
-        });
-        Credential::of(&secret(&data)).unwrap()
+        Credential::of(&secret_with(KUBECONFIG)).unwrap()
     }
 
     #[tokio::test]

@@ -21,11 +21,6 @@ pub struct Observed {
     pub deployments: Vec<BundleDeployment>,
 }
 
-/// A command about a HelmOp, as a hint has it.
-pub fn command(verb: &str, namespace: &str, name: &str) -> String {
-    format!("kubectl helmop {verb} {name} -n {namespace}")
-}
-
 /// Which objects are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    observed::{Depth, Observed, command, observe},
+    observed::{Depth, Observed, observe},
     patch::{self, PatchArgs},
     selection::Target,
     verdict::{self, cluster_of},
@@ -14,7 +14,10 @@ use super::{
 use crate::{
     cluster::{ClusterArgs, selection::helmop_name},
     failure::Failure,
-    state::history::{matches, no_such_cluster},
+    state::{
+        history::{matches, no_such_cluster},
+        next_command,
+    },
     terminal::Console,
 };
 
@@ -226,7 +229,7 @@ fn names(helmop: &HelmOp) -> (String, String) {
 
 fn command_of(observed: &Observed, verb: &str) -> String {
     let (namespace, name) = names(&observed.helmop);
-    command(verb, &namespace, &name)
+    next_command::about(verb, &namespace, &name)
 }
 
 fn attempts<'o>(

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    observed::{Depth, Observed, command, observe},
+    observed::{Depth, Observed, observe},
     selection::Target,
     verdict::Verdict,
 };
-use crate::{cluster::duration::timeout, failure::Failure, terminal::Console};
+use crate::{cluster::duration::timeout, failure::Failure, state::next_command, terminal::Console};
 
 /// How often the objects are read.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -51,7 +51,7 @@ pub async fn until(
         &mut *console.out
     };
     let failed = |text: String| {
-        let status = command("status", &cluster.namespace, name);
+        let status = next_command::about("status", &cluster.namespace, name);
         Failure::negative(format!("helmop {title}: {text}")).with_hint(format!("see more with: {status}"))
     };
     let mut last = String::new();

@@ -18,7 +18,7 @@ pub mod events;
 pub mod fixture;
 pub mod history;
 pub mod live;
-mod next_command;
+pub mod next_command;
 pub mod page;
 mod polling;
 pub mod read;

@@ -14,6 +14,11 @@ pub struct NextCommand {
     pub purpose: &'static str,
 }
 
+/// A command about a HelmOp, as a hint has it.
+pub fn about(command: &str, namespace: &str, name: &str) -> String {
+    format!("kubectl helmop {command} {name} -n {namespace}")
+}
+
 /// What to run next, if anything is worth it.
 pub fn next(
     summary: &HelmOpSummary,
@@ -22,10 +27,7 @@ pub fn next(
 ) -> Option<NextCommand> {
     let of = |command: &str, purpose| {
         Some(NextCommand {
-            command: format!(
-                "kubectl helmop {command} {} -n {}",
-                summary.name, summary.namespace
-            ),
+            command: about(command, &summary.namespace, &summary.name),
             purpose,
         })
     };
@@ -60,8 +62,9 @@ pub fn next(
     if let Some(failed) = clusters.iter().find(failed) {
         return Some(NextCommand {
             command: format!(
-                "kubectl helmop history {} -n {} --cluster {}",
-                summary.name, summary.namespace, failed.cluster
+                "{} --cluster {}",
+                about("history", &summary.namespace, &summary.name),
+                failed.cluster
             ),
             purpose: "shows the attempts on this cluster and their errors",
         });
