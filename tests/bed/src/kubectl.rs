@@ -15,22 +15,48 @@ use crate::command::{Output, run};
 /// Much longer than the slowest call of the tests, the deletion of a namespace while other tests use all CPUs.
 const DEADLINE: Duration = Duration::from_mins(3);
 
+const FLEET: &str = "apis/fleet.cattle.io/v1alpha1";
+const HELMOPS: &str = "apis/helmops.fleet.cattle.io/v1alpha1";
+const ADMISSION: &str = "apis/admissionregistration.k8s.io/v1";
+const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";
+
 /// Kinds that [`Kubectl::get`] reads without the program: its name, the path of its API version, the resource, and whether objects
 /// have a namespace.
-const KINDS: [(&str, &str, &str, bool); 8] = [
-    ("bundle", "apis/fleet.cattle.io/v1alpha1", "bundles", true),
-    (
-        "bundledeployment",
-        "apis/fleet.cattle.io/v1alpha1",
-        "bundledeployments",
-        true,
-    ),
-    ("cluster", "apis/fleet.cattle.io/v1alpha1", "clusters", true),
+const KINDS: [(&str, &str, &str, bool); 19] = [
+    ("alert", HELMOPS, "alerts", true),
+    ("alertprovider", HELMOPS, "alertproviders", true),
+    ("bundle", FLEET, "bundles", true),
+    ("bundledeployment", FLEET, "bundledeployments", true),
+    ("cluster", FLEET, "clusters", true),
     ("configmap", "api/v1", "configmaps", true),
-    ("helmop", "apis/fleet.cattle.io/v1alpha1", "helmops", true),
+    (
+        "crd",
+        "apis/apiextensions.k8s.io/v1",
+        "customresourcedefinitions",
+        false,
+    ),
+    ("deployment", "apis/apps/v1", "deployments", true),
+    ("helmop", FLEET, "helmops", true),
     ("lease", "apis/coordination.k8s.io/v1", "leases", true),
+    (
+        "mutatingwebhookconfiguration",
+        ADMISSION,
+        "mutatingwebhookconfigurations",
+        false,
+    ),
     ("namespace", "api/v1", "namespaces", false),
+    ("pod", "api/v1", "pods", true),
+    ("receiver", HELMOPS, "receivers", true),
+    ("role", RBAC, "roles", true),
+    ("rolebinding", RBAC, "rolebindings", true),
     ("secret", "api/v1", "secrets", true),
+    ("serviceaccount", "api/v1", "serviceaccounts", true),
+    (
+        "validatingwebhookconfiguration",
+        ADMISSION,
+        "validatingwebhookconfigurations",
+        false,
+    ),
 ];
 
 /// kubectl for one kubeconfig and, optionally, one namespace.
@@ -107,6 +133,14 @@ impl Kubectl {
             return Ok(None);
         }
         serde_json::from_str(&json).with_context(|| format!("kubectl printed no JSON for {object}"))
+    }
+
+    /// A client of the API server, with the credentials of its administrator: for what is repeated until it succeeds.
+    ///
+    /// # Errors
+    /// With the credentials of another kubeconfig.
+    pub fn api(&self) -> Result<Api> {
+        Api::new(self.cluster.as_ref().context("these are other credentials")?)
     }
 
     /// The path of an object of one of [`KINDS`] at the API server.

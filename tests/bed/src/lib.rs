@@ -44,6 +44,7 @@ pub mod leader;
 pub mod namespace;
 pub mod node;
 pub mod service_account;
+pub mod shared;
 pub mod test_bed;
 
 pub mod kubelet;

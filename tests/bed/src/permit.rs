@@ -4,8 +4,7 @@ use anyhow::Result;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A control plane is busy for three seconds while it starts; then it and its test mostly wait. With more of them at the same time,
-/// deadlines of seconds would be missed on two processors. Those that tests share count until the end of the program: there are seven
-/// of them, which are idle most of the time.
+/// deadlines of seconds would be missed on two processors.
 const CONTROL_PLANES: usize = 13;
 
 /// A test with this may run a control plane.

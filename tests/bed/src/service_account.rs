@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use reqwest::Method;
+use serde_json::{Value, json};
 
+use crate::api::{Api, value_at};
 use crate::cluster::Cluster;
 use crate::helmops::NAMESPACE;
 use crate::kubeconfig;
@@ -11,9 +14,13 @@ use crate::kubectl::Kubectl;
 
 /// Writes a kubeconfig with a new token of this ServiceAccount; the file is removed with the control plane.
 pub async fn service_account_kubeconfig(cluster: &Cluster, namespace: &str, name: &str) -> Result<PathBuf> {
-    let kubectl = cluster.kubectl().in_namespace(namespace);
-    let token = kubectl.run(&["create", "token", name]).await?.ok()?;
-    let content = kubeconfig::render(&cluster.url, &cluster.ca()?, token.trim());
+    let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+    let path = format!("api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+    let created = Api::new(cluster)?.call(Method::POST, &path, request).await?;
+    let created: Value = serde_json::from_str(&created)?;
+    let token = value_at(&created, "/status/token");
+    let token = token.as_str().context("no token")?;
+    let content = kubeconfig::render(&cluster.url, &cluster.ca()?, token);
     let path = cluster.directory.join(format!("{namespace}-{name}.kubeconfig"));
     std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)

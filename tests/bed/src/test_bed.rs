@@ -5,11 +5,11 @@ use std::ops::Deref;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::cluster::Cluster;
@@ -21,12 +21,17 @@ use crate::tools::Tools;
 const START_DEADLINE: Duration = Duration::from_secs(150);
 const STOP_PAUSE: Duration = Duration::from_millis(20);
 
-/// A control plane that stops when this value is dropped, or when its process ends for any reason.
-#[derive(Debug)]
+/// A control plane that stops when the last clone of this value is dropped, or when its process ends for any reason.
+#[derive(Clone, Debug)]
 pub struct TestBed {
     cluster: Cluster,
+    server: Arc<Server>,
+}
+
+#[derive(Debug)]
+struct Server {
     /// Holds the write end of the pipe; the server stops when it is closed.
-    server: Child,
+    child: Child,
     /// `None` if it belongs to the test of another one, which has the permit.
     _permit: Option<Permit>,
 }
@@ -71,21 +76,17 @@ impl TestBed {
         }
         Ok(Self {
             cluster: serde_json::from_str(&line).with_context(|| format!("testbed serve printed {line}"))?,
-            server,
-            _permit: permit,
+            server: Arc::new(Server {
+                child: server,
+                _permit: permit,
+            }),
         })
-    }
-
-    /// The control plane that all tests of a program share; the first call starts it with its options.
-    pub async fn shared(options: &Options) -> Result<&'static Self> {
-        static SHARED: OnceCell<TestBed> = OnceCell::const_new();
-        SHARED.get_or_try_init(|| Self::start(options)).await
     }
 
     /// A command for [`crate::process::Process`], whose process ends with the test too.
     pub fn command(&self, program: &Path) -> tokio::process::Command {
         let mut command = Command::new(program);
-        command.process_group(self.server.id().cast_signed());
+        command.process_group(self.server.child.id().cast_signed());
         command.into()
     }
 }
@@ -98,9 +99,9 @@ impl Deref for TestBed {
     }
 }
 
-impl Drop for TestBed {
+impl Drop for Server {
     fn drop(&mut self) {
-        stop(&mut self.server);
+        stop(&mut self.child);
     }
 }
 

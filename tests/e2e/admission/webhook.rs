@@ -1,17 +1,44 @@
 //! What kubectl shows to users: defaults, denials and warnings, through the API server.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 
 use helmops_bed::helmops;
+use helmops_bed::kubectl::Kubectl;
 use helmops_bed::metrics::Metrics;
 use helmops_bed::namespace::TestNamespace;
+use helmops_bed::shared::InUse;
 use serde_json::{Value, json};
 
-use crate::harness::beside_fleet::suite;
+use crate::harness::beside_fleet::{Suite, suite};
 use crate::harness::{helmop, run};
 
-async fn namespace() -> TestNamespace {
-    TestNamespace::create(&suite().await.bed, "admit").await.unwrap()
+/// A namespace of the suite, which runs as long as the test uses it.
+struct Namespace {
+    namespace: TestNamespace,
+    _suite: InUse<Suite>,
+}
+
+impl Deref for Namespace {
+    type Target = TestNamespace;
+
+    fn deref(&self) -> &TestNamespace {
+        &self.namespace
+    }
+}
+
+impl AsRef<Kubectl> for Namespace {
+    fn as_ref(&self) -> &Kubectl {
+        self.namespace.kubectl()
+    }
+}
+
+async fn namespace() -> Namespace {
+    let suite = suite().await;
+    Namespace {
+        namespace: TestNamespace::create(&suite.bed, "admit").await.unwrap(),
+        _suite: suite,
+    }
 }
 
 fn valid_spec() -> Value {

@@ -12,6 +12,7 @@ use helmops_agent::helm::workspace::Workspaces;
 use helmops_agent::helm::{Failure, Helm, HelmMetrics, Success};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::namespace::TestNamespace;
+use helmops_bed::shared::InUse;
 use helmops_bed::test_bed::{TestBed, binary};
 use helmops_bed::tools::agent_helm;
 use helmops_bed::wait::eventually;
@@ -43,7 +44,7 @@ pub struct Engine {
     pub namespace: TestNamespace,
     pub files: TempDir,
     pub kubeconfig: PathBuf,
-    bed: &'static TestBed,
+    bed: InUse<TestBed>,
 }
 
 impl Engine {
@@ -52,7 +53,7 @@ impl Engine {
     }
 
     /// The same on another control plane.
-    pub async fn on(bed: &'static TestBed, prefix: &str) -> Self {
+    pub async fn on(bed: InUse<TestBed>, prefix: &str) -> Self {
         let files = TempDir::new_in(&bed.directory).unwrap();
         let workspaces = Workspaces::open(&files.path().join("work")).unwrap();
         let program = agent_helm().await.unwrap();
@@ -61,7 +62,7 @@ impl Engine {
         let helm = Helm::new(program, post_renderer, workspaces, PROCESSES, metrics);
         Self {
             helm,
-            namespace: TestNamespace::create(bed, prefix).await.unwrap(),
+            namespace: TestNamespace::create(&bed, prefix).await.unwrap(),
             files,
             kubeconfig: bed.kubeconfig.clone(),
             bed,

@@ -13,7 +13,7 @@ use helmops_bed::wait::eventually;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::harness::agent::{Agent, CONFIG, Fixture, Server, bed};
+use crate::harness::agent::{Agent, CONFIG, Fixture, Server};
 use crate::harness::{SOON, run};
 
 /// How long the management cluster is away. Whatever the agent repeats without a pause is noticed in less.
@@ -29,7 +29,7 @@ fn lines(agent: &Agent) -> usize {
 /// A fixture whose agent reaches the management cluster through a proxy.
 async fn behind_a_proxy(prefix: &str) -> (Fixture, ApiProxy) {
     let mut fixture = Fixture::new(prefix).await;
-    let proxy = ApiProxy::start(bed().await).await.unwrap();
+    let proxy = ApiProxy::start(&fixture.bed).await.unwrap();
     fixture.management = Server::of(&proxy);
     fixture.join_namespace(fixture.upstream.name()).await.unwrap();
     (fixture, proxy)
@@ -107,7 +107,7 @@ async fn without_its_management_cluster_the_agent_keeps_what_is_deployed() {
 #[tokio::test]
 async fn an_overloaded_api_server_delays_deployments_and_repeats_none() {
     let (mut fixture, management) = behind_a_proxy("faults-overload").await;
-    let workload = ApiProxy::start(bed().await).await.unwrap();
+    let workload = ApiProxy::start(&fixture.bed).await.unwrap();
     fixture.workload = Server::of(&workload);
     let agent = fixture.start().await;
     let busy = Load {

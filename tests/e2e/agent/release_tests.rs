@@ -8,11 +8,11 @@ use helmops_agent::helm::stop::Stop;
 use helmops_agent::records::Records;
 use helmops_agent::release_tests::{ReleaseTests, TestError, TestRun, Tested};
 use helmops_bed::control_plane::Options;
+use helmops_bed::shared::{InUse, Shared};
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 use helmops_release::names::SetId;
 use helmops_release::record::{HookPhase, TestFilters, TestState};
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use super::engine::{AGENT, CONFIG_MAP, Engine, SHORT, install, upgrade};
@@ -49,15 +49,13 @@ metadata:
   annotations: {helm.sh/hook: pre-delete}
 "#;
 
-async fn bed_with_node() -> &'static TestBed {
-    static BED: OnceCell<TestBed> = OnceCell::const_new();
+async fn bed_with_node() -> InUse<TestBed> {
+    static BED: Shared<TestBed> = Shared::new();
     let options = Options {
         nodes: true,
         ..Options::default()
     };
-    BED.get_or_try_init(async || TestBed::start(&options).await)
-        .await
-        .unwrap()
+    BED.get(async || TestBed::start(&options).await).await.unwrap()
 }
 
 /// A release `web` with tests.

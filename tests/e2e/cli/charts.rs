@@ -64,7 +64,7 @@ async fn recorded(whole: &Whole, name: &str) -> Value {
 #[tokio::test]
 async fn resolve_agrees_with_the_controller() {
     let whole = &whole().await;
-    let registry = OciRegistry::private(whole.bed).await.unwrap();
+    let registry = OciRegistry::private(&whole.bed).await.unwrap();
     for version in VERSIONS {
         registry.push("web", version).await.unwrap();
     }

@@ -28,7 +28,7 @@ impl Environment {
     pub async fn new(prefix: &str) -> Self {
         let helmops = standalone::Fixture::new(prefix, 1).await;
         let bed = &helmops.suite.bed;
-        let cluster = agent::Fixture::on(bed, prefix, Permissions::ClusterAdmin).await;
+        let cluster = agent::Fixture::on(bed.clone().into(), prefix, Permissions::ClusterAdmin).await;
         let cluster = cluster.unwrap();
         let (namespace, workspace) = (&helmops.clusters[0], helmops.namespace.name());
         eventually("the account of the agent", SOON, async || {

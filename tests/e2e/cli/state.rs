@@ -155,7 +155,7 @@ async fn a_helmop_without_a_version_shows_the_reason_and_the_remedy() {
 
 /// A namespace with the HelmOp `web` on three clusters without agents, and the namespace of the cluster `c1`.
 async fn three_clusters(whole: &Whole) -> (TestNamespace, Kubectl) {
-    let namespace = TestNamespace::create(whole.bed, "rollout").await.unwrap();
+    let namespace = TestNamespace::create(&whole.bed, "rollout").await.unwrap();
     let kubectl = namespace.kubectl();
     for number in 0..3 {
         let cluster = json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Cluster", "metadata": { "name": format!("c{number}") } });

@@ -6,9 +6,9 @@ use anyhow::{Context, Result, ensure};
 use helmops_bed::charts::ChartRepo;
 use helmops_bed::helmops::{self, Running, Webhook};
 use helmops_bed::namespace::TestNamespace;
+use helmops_bed::shared::{InUse, Shared};
 use helmops_bed::test_bed::TestBed;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use super::{condition, helmop, message, until, until_none};
 
@@ -21,10 +21,10 @@ pub struct Suite {
     pub charts: ChartRepo,
 }
 
-/// The suite; the first call starts it.
-pub async fn suite() -> &'static Suite {
-    static SUITE: OnceCell<Suite> = OnceCell::const_new();
-    SUITE.get_or_try_init(start).await.unwrap()
+/// The suite. It ends soon after the last test that uses it.
+pub async fn suite() -> InUse<Suite> {
+    static SUITE: Shared<Suite> = Shared::new();
+    SUITE.get(start).await.unwrap()
 }
 
 async fn start() -> Result<Suite> {

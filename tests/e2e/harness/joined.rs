@@ -8,25 +8,25 @@ use anyhow::Result;
 use helmops_bed::collector::Collector;
 use helmops_bed::control_plane::Options;
 use helmops_bed::helmops::{self, Webhook, manifests};
+use helmops_bed::shared::{InUse, Shared};
 use helmops_bed::test_bed::TestBed;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use super::agent::{self, Agent, Membership};
 use super::{helmop, standalone};
 
 /// The control plane and its processes.
 pub struct Suite {
-    pub controllers: standalone::Suite,
+    pub controllers: InUse<standalone::Suite>,
     /// Receives the traces of all processes.
     pub collector: Collector,
     _webhook: Webhook,
 }
 
-/// The suite; the first call starts it.
-pub async fn suite() -> &'static Suite {
-    static SUITE: OnceCell<Suite> = OnceCell::const_new();
-    SUITE.get_or_try_init(start).await.unwrap()
+/// The suite. It ends soon after the last test that uses it.
+pub async fn suite() -> InUse<Suite> {
+    static SUITE: Shared<Suite> = Shared::new();
+    SUITE.get(start).await.unwrap()
 }
 
 async fn start() -> Result<Suite> {
@@ -52,7 +52,7 @@ async fn start() -> Result<Suite> {
         ("HELMOPS_OTLP_ENDPOINT", &collector.endpoint),
     ];
     Ok(Suite {
-        controllers: standalone::Suite::on(bed, &flags).await?,
+        controllers: standalone::Suite::on(bed, &flags).await?.into(),
         collector,
         _webhook: webhook,
     })
@@ -64,16 +64,18 @@ pub struct Fixture {
     /// In the order of their names.
     pub clusters: Vec<agent::Fixture>,
     _agents: Vec<Agent>,
+    _suite: InUse<Suite>,
 }
 
 impl Fixture {
     pub async fn new(prefix: &str, clusters: usize) -> Self {
+        let whole = suite().await;
         let Suite {
             controllers: suite,
             collector,
             ..
-        } = suite().await;
-        let workspace = standalone::Fixture::in_suite(suite, prefix, clusters).await;
+        } = &*whole;
+        let workspace = standalone::Fixture::in_suite(suite.clone(), prefix, clusters).await;
         let (mut joined, mut agents) = (Vec::new(), Vec::new());
         for (number, deployments) in workspace.clusters.iter().enumerate() {
             let name = format!("c{number}");
@@ -90,6 +92,7 @@ impl Fixture {
             workspace,
             clusters: joined,
             _agents: agents,
+            _suite: whole.clone(),
         }
     }
 

@@ -9,10 +9,10 @@ use helmops_bed::api::Api;
 use helmops_bed::helmops::{self, Running};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::namespace::TestNamespace;
+use helmops_bed::shared::{InUse, Shared};
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use super::{SOON, condition, message, run, until, until_none};
 
@@ -22,10 +22,10 @@ pub struct Suite {
     _controller: Running,
 }
 
-/// The suite; the first call starts it.
-pub async fn suite() -> &'static Suite {
-    static SUITE: OnceCell<Suite> = OnceCell::const_new();
-    SUITE.get_or_try_init(start).await.unwrap()
+/// The suite. It ends soon after the last test that uses it.
+pub async fn suite() -> InUse<Suite> {
+    static SUITE: Shared<Suite> = Shared::new();
+    SUITE.get(start).await.unwrap()
 }
 
 async fn start() -> Result<Suite> {
@@ -53,7 +53,7 @@ impl Suite {
 
 /// A namespace with clusters `c0`, `c1` and so on, and the group `all` of them.
 pub struct Fixture {
-    pub suite: &'static Suite,
+    pub suite: InUse<Suite>,
     /// Each test has a client of its own: a connection ends with the runtime of the test that opened it.
     pub api: Api,
     pub namespace: TestNamespace,
@@ -67,12 +67,11 @@ impl Fixture {
     }
 
     /// The same on another control plane.
-    pub async fn in_suite(suite: &'static Suite, prefix: &str, clusters: usize) -> Self {
-        let namespace = TestNamespace::create(&suite.bed, prefix).await.unwrap();
+    pub async fn in_suite(suite: InUse<Suite>, prefix: &str, clusters: usize) -> Self {
         let mut fixture = Self {
-            suite,
             api: Api::new(&suite.bed).unwrap(),
-            namespace,
+            namespace: TestNamespace::create(&suite.bed, prefix).await.unwrap(),
+            suite,
             clusters: Vec::new(),
         };
         let group =

@@ -12,10 +12,10 @@ use helmops_bed::command::{self, Output};
 use helmops_bed::helmops::{self, Running, Webhook};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::random;
+use helmops_bed::shared::{InUse, Shared};
 use helmops_bed::test_bed::{TestBed, binary};
 use serde_json::{Value, json};
 use tokio::process::Command;
-use tokio::sync::OnceCell;
 
 /// The namespace of the HelmOps.
 pub const NAMESPACE: &str = "fleet-local";
@@ -26,9 +26,10 @@ const DEADLINE: Duration = Duration::from_mins(2);
 
 /// The control plane and its processes, and a chart repository of the test.
 pub struct Whole {
-    pub bed: &'static TestBed,
+    pub bed: TestBed,
     /// A server ends with the runtime of the test that started it.
     pub server: ChartServer,
+    _suite: InUse<Suite>,
 }
 
 struct Suite {
@@ -39,13 +40,14 @@ struct Suite {
     _agent: Running,
 }
 
-/// The suite for one test; the first call starts it.
+/// The suite for one test. It ends soon after the last one that uses it.
 pub async fn whole() -> Whole {
-    static SUITE: OnceCell<Suite> = OnceCell::const_new();
-    let suite = SUITE.get_or_init(Suite::start).await;
+    static SUITE: Shared<Suite> = Shared::new();
+    let suite = SUITE.get(async || Ok(Suite::start().await)).await.unwrap();
     Whole {
-        bed: &suite.bed,
+        bed: suite.bed.clone(),
         server: ChartServer::http(suite.charts.folder()).await.unwrap(),
+        _suite: suite,
     }
 }
 

@@ -6,11 +6,11 @@ use anyhow::{Context, Result, ensure};
 use helmops_bed::helmops::{self, ReceiverProcess, Running, Webhook};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::metrics::Metrics;
+use helmops_bed::shared::{InUse, Shared};
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use super::google::KeyServer;
 use crate::harness::{SOON, condition, until};
@@ -29,10 +29,10 @@ pub struct Suite {
     _agent: Running,
 }
 
-/// The suite; the first call starts it.
-pub async fn suite() -> &'static Suite {
-    static SUITE: OnceCell<Suite> = OnceCell::const_new();
-    SUITE.get_or_try_init(Suite::start).await.unwrap()
+/// The suite. It ends soon after the last test that uses it.
+pub async fn suite() -> InUse<Suite> {
+    static SUITE: Shared<Suite> = Shared::new();
+    SUITE.get(Suite::start).await.unwrap()
 }
 
 impl Suite {

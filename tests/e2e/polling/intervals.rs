@@ -4,11 +4,12 @@ use anyhow::{Context, Result, ensure};
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::charts::ChartRepo;
 use helmops_bed::namespace::TestNamespace;
+use helmops_bed::shared::InUse;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::beside_fleet::{apply, secret, suite, until_accepted};
+use crate::harness::beside_fleet::{Suite, apply, secret, suite, until_accepted};
 use crate::harness::{SOON, condition, helmop, until, until_version};
 
 /// A namespace with a repository of its own, whose versions can change: `web` 0.1.0.
@@ -17,6 +18,7 @@ struct Fixture {
     server: ChartServer,
     charts: ChartRepo,
     _folder: TempDir,
+    _suite: InUse<Suite>,
 }
 
 impl Fixture {
@@ -33,6 +35,7 @@ impl Fixture {
             server,
             charts,
             _folder: folder,
+            _suite: suite,
         }
     }
 

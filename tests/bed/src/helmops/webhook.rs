@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -17,6 +18,8 @@ use crate::wait::eventually;
 
 /// The API server loads a new webhook configuration within a second.
 const REGISTERED_DEADLINE: Duration = Duration::from_secs(30);
+/// The HelmOps of a namespace that exists.
+const HELMOPS: &str = "apis/fleet.cattle.io/v1alpha1/namespaces/default/helmops";
 /// The webhook configurations of the manifests.
 pub const CONFIGURATIONS: [&str; 2] = ["mutatingwebhook.yaml", "validatingwebhook.yaml"];
 const WEBHOOK: Program = Program {
@@ -132,15 +135,12 @@ pub async fn ensure_called(kubectl: &Kubectl) -> Result<()> {
         "kind": "HelmOp",
         "metadata": { "name": "never-stored", "namespace": "default" },
     });
-    let create = ["create", "--dry-run=server", "--filename=-"];
-    let output = kubectl
-        .in_namespace("default")
-        .run_with_input(&create, &invalid.to_string())
-        .await?;
+    let path = format!("{HELMOPS}?dryRun=All");
+    let denied = kubectl.api()?.call(Method::POST, &path, invalid).await;
+    let response = denied.unwrap_or_else(|error| format!("{error:#}"));
     ensure!(
-        output.stderr.contains("helm options are empty"),
-        "the API server responded {:?}",
-        output.stderr
+        response.contains("helm options are empty"),
+        "the API server responded {response:?}"
     );
     Ok(())
 }

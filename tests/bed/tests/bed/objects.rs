@@ -8,23 +8,25 @@ use helmops_bed::control_plane::Options;
 use helmops_bed::metrics::api_requests;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::service_account::service_account_kubeconfig;
+use helmops_bed::shared::{InUse, Shared};
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
-async fn bed() -> Result<&'static TestBed> {
+async fn bed() -> Result<InUse<TestBed>> {
+    static BED: Shared<TestBed> = Shared::new();
     let widgets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bed/widget.yaml");
     let options = Options {
         audit_log: true,
         crds: vec![widgets],
         ..Options::default()
     };
-    TestBed::shared(&options).await
+    BED.get(async || TestBed::start(&options).await).await
 }
 
 #[tokio::test]
 async fn objects_are_applied_and_read_back() {
-    let namespace = TestNamespace::create(bed().await.unwrap(), "objects")
+    let namespace = TestNamespace::create(&bed().await.unwrap(), "objects")
         .await
         .unwrap();
     let kubectl = namespace.kubectl();
@@ -57,7 +59,7 @@ async fn objects_are_applied_and_read_back() {
 #[tokio::test]
 async fn the_namespace_is_deleted_when_the_test_ends() {
     let bed = bed().await.unwrap();
-    let namespace = TestNamespace::create(bed, "brief").await.unwrap();
+    let namespace = TestNamespace::create(&bed, "brief").await.unwrap();
     let object = format!("namespace/{}", namespace.name());
     assert!(bed.kubectl().get(&object).await.unwrap().is_some());
     drop(namespace);
@@ -75,7 +77,7 @@ async fn the_namespace_is_deleted_when_the_test_ends() {
 #[tokio::test]
 async fn a_service_account_has_only_the_permissions_of_its_role() {
     let bed = bed().await.unwrap();
-    let namespace = TestNamespace::create(bed, "permissions").await.unwrap();
+    let namespace = TestNamespace::create(&bed, "permissions").await.unwrap();
     let subject = format!("--serviceaccount={}:reader", namespace.name());
     for arguments in [
         ["create", "serviceaccount", "reader"].as_slice(),
@@ -84,7 +86,7 @@ async fn a_service_account_has_only_the_permissions_of_its_role() {
     ] {
         namespace.kubectl().run(arguments).await.unwrap().ok().unwrap();
     }
-    let kubeconfig = service_account_kubeconfig(bed, namespace.name(), "reader")
+    let kubeconfig = service_account_kubeconfig(&bed, namespace.name(), "reader")
         .await
         .unwrap();
     let reader = namespace.kubectl().with_kubeconfig(&kubeconfig);
@@ -102,7 +104,7 @@ async fn a_service_account_has_only_the_permissions_of_its_role() {
 
 #[tokio::test]
 async fn dependents_are_garbage_collected_with_their_owner() {
-    let namespace = TestNamespace::create(bed().await.unwrap(), "owners")
+    let namespace = TestNamespace::create(&bed().await.unwrap(), "owners")
         .await
         .unwrap();
     let kubectl = namespace.kubectl();
@@ -154,11 +156,11 @@ async fn dependents_are_garbage_collected_with_their_owner() {
 #[tokio::test]
 async fn requests_to_the_api_server_are_counted_and_audited() {
     let bed = bed().await.unwrap();
-    let before = api_requests(bed, "ingressclasses", "GET").await.unwrap();
+    let before = api_requests(&bed, "ingressclasses", "GET").await.unwrap();
     bed.kubectl().get("ingressclass/none").await.unwrap();
     // The server counts a request shortly after its response.
     eventually("the count", Duration::from_secs(5), async || {
-        let after = api_requests(bed, "ingressclasses", "GET").await?;
+        let after = api_requests(&bed, "ingressclasses", "GET").await?;
         ensure!(after == before + 1, "{before} before, {after} after");
         Ok(())
     })

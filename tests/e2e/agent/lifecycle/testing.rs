@@ -1,9 +1,9 @@
 //! Helm tests after an installation and an upgrade, with a simulated node that runs them.
 
 use anyhow::{Context, ensure};
+use helmops_bed::shared::Shared;
 use helmops_bed::test_bed::TestBed;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use super::{spec, state, until_state};
 use crate::harness::agent::{CONFIG, Fixture, Permissions, start_bed_with};
@@ -24,11 +24,8 @@ spec:
 ";
 
 pub(super) async fn fixture(prefix: &str) -> Fixture {
-    static BED: OnceCell<TestBed> = OnceCell::const_new();
-    let bed = BED
-        .get_or_try_init(async || start_bed_with(true).await)
-        .await
-        .unwrap();
+    static BED: Shared<TestBed> = Shared::new();
+    let bed = BED.get(async || start_bed_with(true).await).await.unwrap();
     let fixture = Fixture::on(bed, prefix, Permissions::ClusterAdmin).await.unwrap();
     fixture
         .charts

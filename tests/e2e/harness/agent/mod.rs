@@ -18,10 +18,10 @@ use helmops_bed::metrics::Metrics;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::process::Process;
 use helmops_bed::random;
+use helmops_bed::shared::{InUse, Shared};
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 use tempfile::TempDir;
-use tokio::sync::OnceCell;
 
 pub use self::charts::{CONFIG, Charts, DEPLOYMENT, POD};
 use self::release::helm_that_counts;
@@ -31,10 +31,10 @@ use super::SOON;
 /// The account of the agent, in both clusters.
 pub const ACCOUNT: &str = "helmops-agent";
 
-/// The control plane; the first call starts it.
-pub async fn bed() -> &'static TestBed {
-    static BED: OnceCell<TestBed> = OnceCell::const_new();
-    BED.get_or_try_init(start_bed).await.unwrap()
+/// The control plane. It ends soon after the last test that uses it.
+pub async fn bed() -> InUse<TestBed> {
+    static BED: Shared<TestBed> = Shared::new();
+    BED.get(start_bed).await.unwrap()
 }
 
 /// A control plane for agents, with an audit log.
@@ -90,7 +90,7 @@ pub struct Membership {
 
 /// A cluster of a test.
 pub struct Fixture {
-    pub bed: &'static TestBed,
+    pub bed: InUse<TestBed>,
     pub api: Api,
     /// The namespace of the cluster in the management cluster, with its BundleDeployments.
     pub upstream: TestNamespace,
@@ -128,8 +128,8 @@ impl Fixture {
     }
 
     /// The same on another control plane.
-    pub async fn on(bed: &'static TestBed, prefix: &str, permissions: Permissions) -> Result<Self> {
-        let upstream = TestNamespace::create(bed, &format!("{prefix}-cluster")).await?;
+    pub async fn on(bed: InUse<TestBed>, prefix: &str, permissions: Permissions) -> Result<Self> {
+        let upstream = TestNamespace::create(&bed, &format!("{prefix}-cluster")).await?;
         let cluster = Membership {
             namespace: upstream.name().to_owned(),
             name: "edge".to_owned(),
@@ -141,12 +141,13 @@ impl Fixture {
 
     /// A cluster that the controller has given a namespace and an account.
     pub async fn of_cluster(
-        bed: &'static TestBed,
+        bed: &TestBed,
         prefix: &str,
         cluster: Membership,
         deployments: &str,
     ) -> Result<Self> {
         let upstream = TestNamespace::existing(bed, deployments);
+        let bed = bed.clone().into();
         let fixture = Self::installed(bed, prefix, Permissions::ClusterAdmin, upstream, cluster).await?;
         eventually("the account of the cluster", SOON, async || {
             fixture.join_namespace(deployments).await
@@ -156,7 +157,7 @@ impl Fixture {
     }
 
     async fn installed(
-        bed: &'static TestBed,
+        bed: InUse<TestBed>,
         prefix: &str,
         permissions: Permissions,
         upstream: TestNamespace,
@@ -167,14 +168,14 @@ impl Fixture {
             url: bed.url.clone(),
             ca: bed.ca()?,
         };
-        let namespace = async |kind: &str| TestNamespace::create(bed, &format!("{prefix}-{kind}")).await;
+        let namespace = async |kind: &str| TestNamespace::create(&bed, &format!("{prefix}-{kind}")).await;
         let fixture = Self {
-            api: Api::new(bed)?,
+            api: Api::new(&bed)?,
             upstream,
             cluster,
             system: namespace("agent").await?,
             apps: namespace("apps").await?,
-            charts: Charts::start(bed, &files).await?,
+            charts: Charts::start(&bed, &files).await?,
             management: server.clone(),
             workload: server,
             word: random::word(),
