@@ -28,9 +28,22 @@ pub enum ChartError {
         /// The cause.
         source: Box<ArchiveError>,
     },
+    /// Helm would create Secrets, or something unknown, from its folders `crds`.
+    #[error("{}", with_policy(.0))]
+    Crds(Box<ArchiveError>),
     /// It could be stored neither in the cache nor elsewhere.
     #[error("cannot store the archive of the chart: {0}")]
     Storage(#[from] io::Error),
+}
+
+/// What the author of the chart can do, and what its user can do.
+fn with_policy(error: &ArchiveError) -> String {
+    if error.is_io() {
+        return error.to_string();
+    }
+    format!(
+        "{error}; or set lifecycle.install.crds: then only the CRDs are created, and nothing else from the folders crds"
+    )
 }
 
 impl From<DownloadError> for ChartError {
@@ -45,11 +58,11 @@ impl ClassifiedError for ChartError {
             Self::NoChart => classified(Reason::ChartRequired, Class::Permanent),
             Self::CaBundle(_) => classified(Reason::CertificateError, Class::Permanent),
             Self::Download(error) => error.classify(),
-            Self::Archive { source, .. } if source.is_io() => {
+            Self::Archive { source, .. } | Self::Crds(source) if source.is_io() => {
                 classified(Reason::StorageError, Class::TRANSIENT)
             }
             // It may be published again.
-            Self::Archive { .. } => classified(Reason::InvalidChart, Class::Absent),
+            Self::Archive { .. } | Self::Crds(_) => classified(Reason::InvalidChart, Class::Absent),
             Self::Storage(_) => classified(Reason::StorageError, Class::TRANSIENT),
         }
     }
@@ -61,7 +74,7 @@ impl ChartError {
         match self {
             Self::Storage(_) => true,
             Self::Download(error) => matches!(**error, DownloadError::Write(_)),
-            Self::Archive { source, .. } => source.is_io(),
+            Self::Archive { source, .. } | Self::Crds(source) => source.is_io(),
             Self::NoChart | Self::CaBundle(_) => false,
         }
     }
@@ -77,6 +90,7 @@ mod tests {
             url: "https://h/web.tgz".to_owned(),
             source: Box::new(source),
         };
+        let crds = |source| ChartError::Crds(Box::new(source));
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let digest = "not base64!";
         let encoding =
@@ -97,6 +111,18 @@ mod tests {
             ),
             (
                 archive(ArchiveError::Input(full())),
+                Reason::StorageError,
+                Class::TRANSIENT,
+                true,
+            ),
+            (
+                crds(ArchiveError::NoChartYaml),
+                Reason::InvalidChart,
+                Class::Absent,
+                false,
+            ),
+            (
+                crds(ArchiveError::Input(full())),
                 Reason::StorageError,
                 Class::TRANSIENT,
                 true,

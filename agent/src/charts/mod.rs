@@ -6,6 +6,9 @@
 //!                            a time)      └─► download ─► digest ─► archive ───┘
 //! ```
 //!
+//! Whether the folders `crds` have Secrets is checked for each deployment: it matters only if these are left to Helm, and the
+//! file may be from an earlier process.
+//!
 //! A download goes to a file in the folder of the cache. If that fails, such as on a full disk, it goes to a temporary file in the
 //! work folder: what can be deployed is deployed, and the cache stays as it is.
 
@@ -22,7 +25,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helm_archive::{Expected, Limits, check};
+use helm_archive::{Expected, Limits, check, check_crds};
 use helm_index::ChartFilter;
 use helmops_api::{BundleDeployment, Decoded, bundle::BundleHelmOptions, labels};
 use helmops_core::{
@@ -33,6 +36,7 @@ use helmops_fetch::{
     AccessSource, CaCertificate, ChartDownload, MAX_ARCHIVE, Resolver, normalized_index_url,
 };
 use helmops_kube::ObjectCache;
+use helmops_release::lifecycle::Policy;
 use kube::Client;
 use tempfile::NamedTempFile;
 
@@ -82,12 +86,24 @@ impl Charts {
     /// The archive of the chart of a deployment. Its Secret is in the namespace of the deployment, in the management cluster.
     ///
     /// # Errors
-    /// If it cannot be fetched, has another digest than recorded, is not the chart, or contains what no chart needs.
+    /// If it cannot be fetched, has another digest than recorded, is not the chart, or contains what no chart needs. Also if Helm would
+    /// create Secrets from its folders `crds`.
     pub async fn get(
         &self,
         upstream: &Client,
         deployment: &BundleDeployment,
     ) -> Result<ChartFile, ChartError> {
+        let file = self.fetch(upstream, deployment).await?;
+        if leaves_crds_to_helm(deployment) {
+            let path = file.path().to_owned();
+            let checked = blocking(move || Ok(check_crds_of(&path))).await?;
+            checked.map_err(|error| ChartError::Crds(Box::new(error)))?;
+        }
+        Ok(file)
+    }
+
+    /// The archive from the cache, or downloaded and checked.
+    async fn fetch(&self, upstream: &Client, deployment: &BundleDeployment) -> Result<ChartFile, ChartError> {
         let key = ChartKey::of(deployment);
         let _flight = self.flights.enter(&key).await;
         let Some(cache) = &self.cache else {
@@ -229,6 +245,20 @@ fn check_file(path: &Path, expected: &Owned) -> Result<(), helm_archive::Archive
     };
     check(BufReader::new(file), expected, Limits::default())?;
     Ok(())
+}
+
+/// Whether an installation creates whatever is in the folders `crds`. With a policy for installations Helm does not read them, and the
+/// agent applies only the CRDs ([`crate::crds`]). An upgrade never reads them, but which charts are refused does not depend on what is
+/// deployed.
+fn leaves_crds_to_helm(deployment: &BundleDeployment) -> bool {
+    let spec = &deployment.spec;
+    let policy = Policy::of(&spec.options, spec.lifecycle.as_deref());
+    policy.install.crds.is_none()
+}
+
+fn check_crds_of(path: &Path) -> Result<(), helm_archive::ArchiveError> {
+    let file = File::open(path).map_err(helm_archive::ArchiveError::Input)?;
+    check_crds(BufReader::new(file), Limits::default())
 }
 
 fn access<'a>(

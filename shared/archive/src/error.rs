@@ -87,6 +87,14 @@ pub enum ArchiveError {
     /// A subchart is missing.
     #[error(transparent)]
     MissingDependency(#[from] MissingDependency),
+    /// A file in a folder `crds` has a Secret, or may have one.
+    #[error("{path} in the archive {problem}")]
+    Crds {
+        /// Its path, cut.
+        path: String,
+        /// What is wrong with it.
+        problem: CrdProblem,
+    },
     /// The archive of a subchart is refused.
     #[error("{path} in the archive: {source}")]
     Nested {
@@ -184,5 +192,51 @@ impl fmt::Display for PathProblem {
             Self::TooLong => "is too long",
             Self::NoFolder => "is not in the folder of the chart",
         })
+    }
+}
+
+/// What is wrong with a file in a folder `crds`. Texts of the file are cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CrdProblem {
+    /// It is not UTF-8 text.
+    NotText,
+    /// It has a Secret, a list, or an object without a kind.
+    Kind {
+        /// The API version of the object; empty if there is none.
+        api_version: String,
+        /// Its kind; empty if there is none.
+        kind: String,
+    },
+    /// It has an object with a field that makes it a list.
+    Field {
+        /// The field.
+        field: String,
+    },
+    /// It is not written as objects usually are, so that programs could read it in different ways.
+    Line {
+        /// The first line of that kind, counted from 1.
+        line: usize,
+    },
+}
+
+impl fmt::Display for CrdProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotText => f.write_str("is not UTF-8 text; save it in this encoding"),
+            Self::Kind { api_version, kind } => write!(
+                f,
+                "contains an object of kind {kind:?} and apiVersion {api_version:?}; a folder crds is for \
+                 CustomResourceDefinitions, and must not have Secrets or lists, so move it to the folder templates of the chart"
+            ),
+            Self::Field { field } => write!(
+                f,
+                "contains an object with the field {field:?}, which makes it a list; write each object as a document of its own"
+            ),
+            Self::Line { line } => write!(
+                f,
+                "cannot be read with certainty from line {line} on; write each object as JSON, or with apiVersion, kind, metadata \
+                 and spec at the start of lines, and everything else indented"
+            ),
+        }
     }
 }

@@ -7,7 +7,10 @@
 //!         (bytes)  (headers)  (names)          ├─► metadata: Chart.yaml, edited
 //!                                              └─► nested: the archives of subcharts
 //! ```
+//!
+//! `crds` reads the folders of CRDs in the same way.
 
+mod crds;
 mod entries;
 mod error;
 mod files;
@@ -19,7 +22,8 @@ mod path;
 mod reader;
 mod sink;
 
-pub use error::{ArchiveError, Mismatch, MissingDependency, PathProblem};
+pub use crds::check_crds;
+pub use error::{ArchiveError, CrdProblem, Mismatch, MissingDependency, PathProblem};
 pub use limits::Limits;
 
 use std::io::{Read, Write};

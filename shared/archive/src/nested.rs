@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The folder of subcharts.
-const CHARTS: &str = "charts/";
+pub const CHARTS: &str = "charts/";
 
 /// The part of a path below a folder of subcharts that Helm reads, at any depth.
 fn in_charts(in_chart: &str) -> Option<&str> {
@@ -59,7 +59,12 @@ pub fn check<R: Read>(
     }
     // The type of a reader within a reader within a reader would have no end.
     let archive: Box<dyn Read + '_> = Box::new(archive);
-    read(archive, limits, remaining, depth).map_err(|source| match source {
+    read(archive, limits, remaining, depth).map_err(|source| within(path, source))
+}
+
+/// What is wrong with the archive of a subchart.
+pub fn within(path: String, source: ArchiveError) -> ArchiveError {
+    match source {
         // These concern the archive as a whole.
         ArchiveError::TooLarge { .. }
         | ArchiveError::TooManyFiles { .. }
@@ -69,7 +74,7 @@ pub fn check<R: Read>(
             path,
             source: Box::new(source),
         },
-    })
+    }
 }
 
 fn read(

@@ -85,7 +85,7 @@ pub fn read<S: Sink>(
 }
 
 /// The content of a file, whose size was checked.
-fn bytes<R: Read>(mut file: File<'_, '_, R>) -> Result<Vec<u8>, ArchiveError> {
+pub fn bytes<R: Read>(mut file: File<'_, '_, R>) -> Result<Vec<u8>, ArchiveError> {
     let mut content = Vec::new();
     let read = file.content.read_to_end(&mut content);
     match read {

@@ -12,7 +12,7 @@ use helmops_runtime::error_class::ClassifiedError;
 use kube::{Client, Config};
 use prometheus::Registry;
 use ring::digest::{SHA256, digest};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::server::{CHART_YAML, Repository, archive};
@@ -183,6 +183,44 @@ async fn what_is_refused_leaves_nothing_behind() {
         );
         agent.assert_files(0, 0);
     }
+}
+
+/// Also if the archive is in the cache already: for a deployment with a policy, or from an earlier version of the agent.
+#[tokio::test]
+async fn secrets_in_a_folder_crds_are_refused_unless_the_agent_applies_the_crds() {
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: sh.helm.release.v1.victim.v9}\n";
+    let archive = archive(&[
+        ("web/Chart.yaml", CHART_YAML),
+        ("web/charts/db/Chart.yaml", "name: db\nversion: 1.0.0"),
+        ("web/charts/db/crds/record.yaml", secret),
+    ]);
+    let repository = Repository::start(archive.clone()).await;
+    let agent = Agent::new();
+    let with = |lifecycle: Value| {
+        let mut deployment = deployment(&repository, Some(&archive));
+        deployment.spec.lifecycle = serde_json::from_str(&lifecycle.to_string()).unwrap();
+        deployment
+    };
+    for policy in ["Skip", "Create", "CreateReplace"] {
+        let lifecycle = json!({ "install": { "crds": policy } });
+        agent.get(&with(lifecycle)).await.unwrap();
+    }
+    agent.assert_files(1, 0);
+    for lifecycle in [
+        Value::Null,
+        json!({ "upgrade": { "crds": "Create" } }),
+        json!({ "install": { "crds": "Other" } }),
+    ] {
+        let error = agent.get(&with(lifecycle.clone())).await.unwrap_err();
+        assert_eq!(error.reason(), Reason::InvalidChart, "{lifecycle}");
+        assert_eq!(
+            error.to_string(),
+            "web/charts/db/crds/record.yaml in the archive contains an object of kind \"Secret\" and apiVersion \"v1\"; a folder \
+             crds is for CustomResourceDefinitions, and must not have Secrets or lists, so move it to the folder templates of the chart; or set \
+             lifecycle.install.crds: then only the CRDs are created, and nothing else from the folders crds"
+        );
+    }
+    assert_eq!(repository.downloads(), 1);
 }
 
 #[tokio::test]

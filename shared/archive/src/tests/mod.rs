@@ -2,4 +2,5 @@
 
 mod build;
 mod canonical;
+mod crds;
 mod hostile;
