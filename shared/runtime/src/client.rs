@@ -105,11 +105,6 @@ impl ApiError {
             .is_some_and(|status| status.reason == "AlreadyExists")
     }
 
-    /// Whether it is not worth a warning: another client has changed the object, or another replica is the leader.
-    pub fn is_benign(&self) -> bool {
-        self.is_conflict() || matches!(self, Self::NotLeading(_))
-    }
-
     /// Whether there is no such object.
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(|status| status.code == 404)
@@ -136,7 +131,8 @@ impl ApiError {
 
 impl ClassifiedError for ApiError {
     fn classify(&self) -> Classified {
-        let class = if self.is_benign() {
+        let class = if self.is_conflict() || matches!(self, Self::NotLeading(_)) {
+            // Another client has changed the object, or another replica is the leader.
             Class::Conflict
         } else if self.is_permanent() {
             // No watch reports that a webhook, a policy or a CRD was corrected.

@@ -57,7 +57,11 @@ pub trait Reconciler: Sync {
     ///
     /// # Errors
     /// If a part of it has to be done again.
-    fn deleted(&self, _key: &KeyOf<Self>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+    fn deleted(
+        &self,
+        _key: &KeyOf<Self>,
+        _permit: &mut WorkerPermit,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send {
         ready(Ok(()))
     }
 
@@ -101,23 +105,22 @@ pub async fn reconcile<R: Reconciler>(
 ) -> RequeueAfter {
     let object = reconciler.get(key);
     let span = reconciler.span(key, object.as_deref().map(Resource::meta));
-    match object {
-        Some(object) => {
-            let existing = reconcile_existing(reconciler, key, &object, &mut permit);
-            Box::pin(existing).instrument(span).await
-        }
-        None => Box::pin(clean_up(reconciler, key)).instrument(span).await,
+    if let Some(object) = object {
+        let existing = reconcile_existing(reconciler, key, &object, &mut permit);
+        return Box::pin(existing).instrument(span).await;
     }
+    let clean_up = clean_up(reconciler, key, &mut permit);
+    Box::pin(clean_up).instrument(span).await
 }
 
 /// Cleans up after an object that does not exist.
-async fn clean_up<R: Reconciler>(reconciler: &R, key: &KeyOf<R>) -> RequeueAfter {
+async fn clean_up<R: Reconciler>(reconciler: &R, key: &KeyOf<R>, permit: &mut WorkerPermit) -> RequeueAfter {
     let retry_state = reconciler.retry_state();
     // Its failures as an object that existed have another retry key, so only those of this clean-up count.
     retry_state.pending_writes.forget(key);
     reconciler.forget(key);
     let started = Instant::now();
-    let result = reconciler.deleted(key).await;
+    let result = reconciler.deleted(key, permit).await;
     // Most objects leave nothing behind: only what fails is a reconciliation that someone looks for.
     if let Err(error) = &result {
         let metrics = reconciler.metrics();
@@ -257,7 +260,7 @@ mod tests {
             self.call("forget");
         }
 
-        async fn deleted(&self, _: &HelmOpKey) -> Result<(), ReconcileError> {
+        async fn deleted(&self, _: &HelmOpKey, _: &mut WorkerPermit) -> Result<(), ReconcileError> {
             self.call("deleted");
             (self.result)().map(|_| ())
         }
@@ -372,11 +375,13 @@ mod tests {
         assert_eq!(state.backoff.remaining(&key(), &retry_key), None);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_clean_up_after_a_deleted_object_is_retried_with_backoff_and_counted() {
         let recorder = Recorder::new(fails);
-        assert!(is_first_transient_delay(recorder.reconcile_once().await));
+        let first = recorder.reconcile_once().await;
+        assert!(is_first_transient_delay(first));
         assert!(recorder.counted("APIError", "error"));
+        tokio::time::advance(first.unwrap()).await;
         let second = recorder.reconcile_once().await;
         assert!(second > Some(backoff::TRANSIENT.initial_delay), "{second:?}");
     }
@@ -450,7 +455,7 @@ mod tests {
     }
 
     /// A user who fixed something that no watch reports need not wait for the end of the backoff.
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_changed_request_annotation_starts_the_backoff_again() {
         let recorder = Recorder::new(fails);
         for (value, is_first) in [("1", true), ("1", false), ("2", true), ("2", false)] {
@@ -458,6 +463,7 @@ mod tests {
             recorder.cache(&json!({ "annotations": annotations }), &json!({}));
             let delay = recorder.reconcile_once().await;
             assert_eq!(is_first_transient_delay(delay), is_first, "{value}: {delay:?}");
+            tokio::time::advance(delay.unwrap()).await;
         }
     }
 
