@@ -3,16 +3,11 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
+use helmops_kube::watch_one;
 use helmops_notify::push::SECRET;
-use helmops_process::{Gate, OnChange, exit::with_causes};
+use helmops_process::Gate;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api, Client,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, watch_object},
-    },
-};
+use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -30,16 +25,9 @@ pub async fn follow(
     stop: CancellationToken,
 ) {
     let api = Api::<Secret>::namespaced(client, &namespace);
-    let mut secrets = watch_object(api, SECRET).default_backoff().boxed();
-    let mut logged = OnChange::default();
-    while let Some(Some(observed)) = stop.run_until_cancelled(secrets.next()).await {
-        if let Some(error) = observe(&table, observed) {
-            if logged.record(Some(error.clone())) {
-                tracing::warn!(error, "cannot watch the Secret {SECRET}; retrying");
-            }
-            continue;
-        }
-        logged.record(None);
+    let mut secrets = watch_one(api, SECRET).boxed();
+    while let Some(Some(secret)) = stop.run_until_cancelled(secrets.next()).await {
+        replace(&table, secret);
         ready.open();
         let receivers = table.borrow().as_ref().map_or(0, |table| table.len());
         metrics.set_receivers(receivers);
@@ -47,15 +35,9 @@ pub async fn follow(
     }
 }
 
-/// Replaces the table. Returns the error, if it is one.
-fn observe(table: &SharedTable, observed: watcher::Result<Option<Secret>>) -> Option<String> {
-    let secret = match observed {
-        Ok(secret) => secret,
-        Err(error) => return Some(with_causes(&error)),
-    };
+fn replace(table: &SharedTable, secret: Option<Secret>) {
     // Without the Secret there are no Receivers: the notifier creates it with the first one.
     let data = secret.and_then(|secret| secret.data).unwrap_or_default();
     let previous = table.borrow().clone().unwrap_or_default();
     table.send_replace(Some(Arc::new(Table::of(&data, &previous))));
-    None
 }

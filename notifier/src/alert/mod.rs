@@ -13,7 +13,11 @@ mod status;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use helmops_api::{Alert, Decoded, notifications::AlertStatus, timestamp::timestamp};
+use helmops_api::{
+    Alert, Decoded,
+    notifications::AlertStatus,
+    timestamp::{timestamp, until},
+};
 use helmops_kube::{key, name_of};
 use helmops_notify::{
     admit::Format,
@@ -125,7 +129,8 @@ impl Reconciler for Alerts<'_> {
         if matches!(slot, Slot::Delivered(_)) {
             context.outbox.clear(key);
         }
-        let mut requeue_after = plan.due.map(|due| until(due, now));
+        // Not too early: a plan that is made some microseconds before would be made again.
+        let mut requeue_after = plan.due.map(|due| until(now, due) + Duration::from_millis(1));
         if slot != Slot::Busy && !messages.is_empty() {
             let wait = self.hand_over(key, &standing, messages);
             requeue_after = requeue_after.into_iter().chain(wait).min();
@@ -244,12 +249,6 @@ fn record_all(messages: &[Message], next: &mut AlertStatus, reported: &mut Repor
             next.last_delivered = timestamp(now);
         }
     }
-}
-
-fn until(due: Timestamp, now: Timestamp) -> Duration {
-    let wait = due.duration_since(now);
-    // Not too early: a plan that is made some microseconds before would be made again.
-    Duration::try_from(wait).unwrap_or_default() + Duration::from_millis(1)
 }
 
 /// Forgets the failures of an Alert: something has changed that may be the cause.

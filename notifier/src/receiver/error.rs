@@ -35,27 +35,72 @@ impl ReceiverError {
     pub const fn is_of_user(&self) -> bool {
         !matches!(self, Self::Call(_))
     }
-
-    /// The reason of the condition.
-    pub fn reason(&self) -> Reason {
-        match self {
-            Self::Invalid(errors) => errors.reason().unwrap_or(Reason::InvalidNotification),
-            Self::NoSecret(_) => Reason::SecretNotFound,
-            Self::Secret(..) => Reason::InvalidSecret,
-            Self::TooMany => Reason::LimitExceeded,
-            Self::Call(_) => Reason::APIError,
-        }
-    }
 }
 
 impl ClassifiedError for ReceiverError {
     fn classify(&self) -> Classified {
         match self {
-            Self::Call(error) => error.classify(),
+            // Until the Receiver or its Secret changes.
+            Self::Invalid(errors) => {
+                let reason = errors.reason().unwrap_or(Reason::InvalidNotification);
+                classified(reason, Class::Permanent)
+            }
+            Self::NoSecret(_) => classified(Reason::SecretNotFound, Class::Permanent),
+            Self::Secret(..) => classified(Reason::InvalidSecret, Class::Permanent),
             // Another Receiver may be deleted, which is no change of this one.
-            Self::TooMany => classified(self.reason(), Class::Absent),
-            // The Receiver or its Secret changes.
-            _ => classified(self.reason(), Class::Permanent),
+            Self::TooMany => classified(Reason::LimitExceeded, Class::Absent),
+            Self::Call(error) => error.classify(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, iter::successors};
+
+    use helmops_runtime::client::ApiError;
+
+    use super::*;
+    use crate::metrics::RECEIVERS;
+
+    /// An error of each variant: what follows on each of them. A new variant does not compile until it is there.
+    fn errors() -> impl Iterator<Item = ReceiverError> {
+        use ReceiverError as Error;
+        let name = || "token".to_owned();
+        successors(Some(Error::Invalid(FieldErrors::default())), move |error| {
+            Some(match error {
+                Error::Invalid(_) => Error::NoSecret(name()),
+                Error::NoSecret(_) => Error::Secret(name(), TokenError::Missing("token")),
+                Error::Secret(..) => Error::TooMany,
+                Error::TooMany => Error::Call(CallError::of("read", "it")(ApiError::Timeout)),
+                Error::Call(_) => return None,
+            })
+        })
+    }
+
+    #[test]
+    fn every_error_has_a_reason_and_a_class() {
+        let found: Vec<_> = errors().map(|error| error.classify()).collect();
+        let expected = [
+            classified(Reason::InvalidNotification, Class::Permanent),
+            classified(Reason::SecretNotFound, Class::Permanent),
+            classified(Reason::InvalidSecret, Class::Permanent),
+            classified(Reason::LimitExceeded, Class::Absent),
+            classified(Reason::APIError, Class::TRANSIENT),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_loop_has_exactly_the_reasons_of_its_errors() {
+        // An invalid Receiver has the reason of its admission.
+        let of_admission = [
+            Reason::InvalidName,
+            Reason::InvalidSelector,
+            Reason::NamespaceForbidden,
+        ];
+        let expected: BTreeSet<_> = errors().map(|error| error.reason()).chain(of_admission).collect();
+        let listed: BTreeSet<_> = (RECEIVERS.failures)().into_iter().collect();
+        assert_eq!(listed, expected);
     }
 }

@@ -25,6 +25,7 @@ use helmops_notify::{
 use helmops_process::lock;
 use helmops_runtime::{
     client::{CallError, bounded},
+    error_class::ClassifiedError,
     metrics::{Controller, ReconcileMetrics},
     reconciler::Reconciler,
     retry_state::{Done, Failures, RetryState},
@@ -76,7 +77,7 @@ impl Reconciler for Receivers<'_> {
         lock(&self.context.polled_all).remove(key);
     }
 
-    async fn deleted(&self, key: &ReceiverKey) -> Result<(), ReceiverError> {
+    async fn deleted(&self, key: &ReceiverKey, _: &mut WorkerPermit) -> Result<(), ReceiverError> {
         self.withdraw(&name_of(key)).await
     }
 

@@ -18,7 +18,7 @@ use helmops_notify::{
     },
 };
 use helmops_process::lock;
-use helmops_runtime::error_class::ClassifiedError;
+use helmops_runtime::error_class::{Class, ClassifiedError};
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -108,7 +108,7 @@ async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term
     let result = match result {
         Ok(()) => Delivery::Delivered,
         Err((subject, failure)) => {
-            let retried = if failure.is_transient {
+            let retried = if failure.class.is_transient() {
                 Delivery::Retried
             } else {
                 Delivery::Rejected
@@ -162,21 +162,14 @@ async fn attempt(
     (job, message): (&Job, &Message),
 ) -> Result<(), (Subject, Failure)> {
     let [of_provider, of_alert] = subjects(job);
-    let failed = |message: String, is_transient: bool| Failure {
-        message,
-        is_transient,
-        at_least: Duration::ZERO,
-    };
+    let failed = |message: String, class: Class| Failure { message, class };
     let endpoint = match endpoint(&context.client, provider).await {
         Ok(endpoint) => endpoint,
-        Err(error) => {
-            let failure = failed(error.to_string(), error.class().is_transient());
-            return Err((of_provider, failure));
-        }
+        Err(error) => return Err((of_provider, failed(error.to_string(), error.class()))),
     };
     let request = match request(context, alert, provider, (job, message), &endpoint) {
         Ok(request) => request,
-        Err(error) => return Err((of_alert, failed(error, false))),
+        Err(error) => return Err((of_alert, failed(error, Class::Absent))),
     };
     let response = context.poster.post(request).await;
     if let Err(error) = &response
@@ -191,17 +184,12 @@ async fn attempt(
         } else {
             of_provider.clone()
         };
-        let failure = Failure {
-            message: error.to_string(),
-            is_transient: error.is_transient(),
-            at_least: error.retry_after().unwrap_or_default(),
-        };
-        (subject, failure)
+        (subject, failed(error.to_string(), error.class()))
     })?;
     endpoint
         .format
         .check_response(&endpoint.address, &response)
-        .map_err(|error| (of_provider, failed(error.to_string(), false)))
+        .map_err(|error| (of_provider, failed(error.to_string(), Class::Absent)))
 }
 
 /// Whether a receiver of events has responded that it has this one already: a process that has ended before it could record a delivery

@@ -7,6 +7,7 @@ use std::{
 };
 
 use helmops_process::{ExponentialBackoff, lock};
+use helmops_runtime::error_class::Class;
 
 use crate::work::{AlertKey, ProviderKey};
 
@@ -36,10 +37,8 @@ pub enum Subject {
 pub struct Failure {
     /// What has failed.
     pub message: String,
-    /// Whether the same request may be accepted later.
-    pub is_transient: bool,
-    /// Minimum delay until the next attempt, which the server has named.
-    pub at_least: Duration,
+    /// Whether the same request may be accepted later, and when.
+    pub class: Class,
 }
 
 #[derive(Debug)]
@@ -58,11 +57,11 @@ impl Failures {
     pub fn failed(&self, subject: Subject, failure: &Failure, random: f64) -> Duration {
         let mut entries = lock(&self.0);
         let count = entries.get(&subject).map_or(0, |entry| entry.count);
-        let delay = if failure.is_transient {
-            let delay = BACKOFF.after_with_jitter(count, random);
-            delay.max(failure.at_least.min(BACKOFF.max_delay))
-        } else {
-            REJECTED
+        let backoff = BACKOFF.after_with_jitter(count, random);
+        let delay = match failure.class {
+            Class::RateLimited(least) => backoff.max(least.min(BACKOFF.max_delay)),
+            class if class.is_transient() => backoff,
+            _ => REJECTED,
         };
         let entry = Entry {
             count: count.saturating_add(1),
@@ -114,15 +113,19 @@ impl Failures {
 #[cfg(test)]
 mod tests {
     use helmops_kube::key;
+    use helmops_runtime::error_class::Scope;
 
     use super::*;
 
-    fn failure(is_transient: bool, at_least: u64) -> Failure {
+    fn failure(class: Class) -> Failure {
         Failure {
             message: "m".to_owned(),
-            is_transient,
-            at_least: Duration::from_secs(at_least),
+            class,
         }
+    }
+
+    fn rate_limited(seconds: u64) -> Failure {
+        failure(Class::RateLimited(Duration::from_secs(seconds)))
     }
 
     #[test]
@@ -130,17 +133,15 @@ mod tests {
         let failures = Failures::default();
         let provider = || Subject::Provider(key("a", "p"));
         let delay = |failure| failures.failed(provider(), &failure, 0.0).as_secs();
+        let transient = || failure(Class::Transient(Scope::Host));
         assert_eq!(
-            [
-                delay(failure(true, 0)),
-                delay(failure(true, 0)),
-                delay(failure(true, 0))
-            ],
+            [delay(transient()), delay(transient()), delay(transient())],
             [5, 10, 20]
         );
-        assert_eq!(delay(failure(true, 100)), 100, "Retry-After");
-        assert_eq!(delay(failure(true, 100_000)), 900);
-        assert_eq!(delay(failure(false, 0)), 900);
+        assert_eq!(delay(rate_limited(100)), 100, "Retry-After");
+        assert_eq!(delay(rate_limited(100_000)), 900);
+        assert_eq!(delay(failure(Class::Absent)), 900);
+        assert_eq!(delay(failure(Class::Permanent)), 900);
         let alert = Subject::Alert(key("a", "x"));
         let (message, left) = failures.of(&provider()).unwrap();
         assert!(message == "m" && left > Duration::from_mins(14));
@@ -148,16 +149,18 @@ mod tests {
         failures.forget(&provider());
         assert_eq!(failures.of(&provider()), None);
         assert_eq!(
-            failures.failed(provider(), &failure(true, 0), 1.0),
+            failures.failed(provider(), &transient(), 1.0),
             Duration::from_millis(3750)
         );
+        failures.forget(&provider());
+        assert_eq!(delay(failure(Class::Absent)), 900, "not even the first time");
     }
 
     #[test]
     fn an_alert_waits_when_an_endpoint_rejects_all_of_its_messages() {
         let (failures, alert) = (Failures::default(), Subject::Alert(key("a", "x")));
         let reject = || {
-            failures.rejected(key("a", "x"), &failure(false, 0));
+            failures.rejected(key("a", "x"), &failure(Class::Absent));
             failures.of(&alert).unwrap().1
         };
         for _ in 1..MAX_IN_A_ROW {

@@ -16,12 +16,11 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_api::{Alert, AlertProvider, Decoded, Receiver};
-use helmops_kube::{Change, ObjectCache, identity, key};
+use helmops_kube::{Change, ObjectCache, ObservedVersion, identity, key};
 use helmops_notify::source::Privileged;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
 use kube::{
     Api, Client, Resource,
-    api::ObjectMeta,
     runtime::{reflector::ObjectRef, watcher},
 };
 use serde::de::DeserializeOwned;
@@ -58,18 +57,14 @@ pub struct Watches {
 impl Default for Stores {
     fn default() -> Self {
         Self {
-            alerts: ObjectCache::ignoring_older(|alert, known| is_older(alert.meta(), known.meta())),
+            alerts: ObjectCache::ignoring_older(|alert, known| {
+                ObservedVersion::of(alert.meta()).is_older(&ObservedVersion::of(known.meta()))
+            }),
             providers: ObjectCache::new(),
             receivers: ObjectCache::new(),
             objects: Objects::default(),
         }
     }
-}
-
-/// Whether it is an earlier version of the same object. The watch can be behind what was just written.
-fn is_older(metadata: &ObjectMeta, than: &ObjectMeta) -> bool {
-    let version = |metadata: &ObjectMeta| metadata.resource_version.as_deref()?.parse::<u64>().ok();
-    metadata.uid == than.uid && version(metadata) < version(than)
 }
 
 impl Stores {

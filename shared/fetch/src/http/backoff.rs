@@ -13,7 +13,7 @@ use super::{error::FetchErrorKind, retry_after::MAX_RETRY_AFTER};
 
 /// Maximum number of entries. An evicted entry costs one more failing request.
 const MAX_ENTRIES: usize = 4096;
-/// Backoff after most failures: a recovery is noticed within `longest`.
+/// Backoff after most failures: a recovery is noticed within `max_delay`.
 const DEFAULT_BACKOFF: ExponentialBackoff = ExponentialBackoff {
     initial_delay: Duration::from_secs(1),
     max_delay: Duration::from_secs(30),

@@ -6,7 +6,8 @@ use std::{
 };
 
 use bounded_text::cut;
-use helmops_core::chart::location::without_credentials;
+use helmops_core::{chart::location::without_credentials, reason::Reason};
+use helmops_runtime::error_class::{Class, Classified, ClassifiedError, Scope, classified};
 use reqwest::{
     Body, Client, Method, Request, Response, StatusCode, Url,
     header::{HeaderMap, LOCATION, RETRY_AFTER},
@@ -17,7 +18,7 @@ use super::{
     addresses::Addresses,
     client::{ClientKey, Clients, Timeouts},
     error::FetchErrorKind,
-    retry_after,
+    retry_after::{self, MAX_RETRY_AFTER},
     tls::{ProxyConfig, TlsConfig, origin},
 };
 
@@ -79,37 +80,31 @@ pub enum PostError {
     TooLarge,
 }
 
-impl PostError {
-    /// Whether the same request can be accepted later. Others wait for a change of its URL, its credentials or its content.
-    pub fn is_transient(&self) -> bool {
+impl ClassifiedError for PostError {
+    fn classify(&self) -> Classified {
         match self {
-            Self::NoResponse(
-                FetchErrorKind::Url(_)
-                | FetchErrorKind::CaCertificates(_)
-                | FetchErrorKind::ClientCertificate(_)
-                | FetchErrorKind::Address(_),
-            )
-            | Self::Redirect(_)
-            | Self::TooLarge => false,
-            Self::NoResponse(_) => true,
-            Self::Status { status, .. } => {
-                let again = [
-                    StatusCode::REQUEST_TIMEOUT,
-                    StatusCode::TOO_EARLY,
-                    StatusCode::TOO_MANY_REQUESTS,
-                ];
-                again.contains(status) || !status.is_client_error()
+            Self::NoResponse(error) => error.classify(),
+            Self::Status { status, after } if is_temporary(*status) => {
+                let class = after.map_or(Class::Transient(Scope::Repository), |after| {
+                    Class::RateLimited(after.min(MAX_RETRY_AFTER))
+                });
+                classified(Reason::DeliveryFailed, class)
             }
+            // Such a request waits for a change of its URL, its credentials or its content.
+            Self::Status { .. } | Self::Redirect(_) => classified(Reason::DeliveryFailed, Class::Absent),
+            Self::TooLarge => classified(Reason::ResponseTooLarge, Class::Absent),
         }
     }
+}
 
-    /// The time that the server wants to have peace for.
-    pub const fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Status { after, .. } => *after,
-            Self::NoResponse(_) | Self::Redirect(_) | Self::TooLarge => None,
-        }
-    }
+/// Whether a server that responds with this status may accept the same request later.
+fn is_temporary(status: StatusCode) -> bool {
+    let again = [
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::TOO_EARLY,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    again.contains(&status) || status.is_server_error()
 }
 
 impl Poster {
@@ -251,4 +246,66 @@ async fn read(mut response: Response) -> Result<Vec<u8>, PostError> {
     // The request was accepted, whatever becomes of the rest of the response.
     let _ = tokio::time::timeout(READING, reading).await;
     Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_a_reason_and_a_class() {
+        let failed = |class| classified(Reason::DeliveryFailed, class);
+        let status = |code, after: Option<u64>| PostError::Status {
+            status: StatusCode::from_u16(code).unwrap(),
+            after: after.map(Duration::from_secs),
+        };
+        let transient = failed(Class::Transient(Scope::Repository));
+        let limited = |after| failed(Class::RateLimited(after));
+        let absent = failed(Class::Absent);
+        for (error, expected) in [
+            (status(408, None), transient),
+            (status(425, None), transient),
+            (status(429, None), transient),
+            (status(503, None), transient),
+            (status(429, Some(7)), limited(Duration::from_secs(7))),
+            (status(500, Some(7)), limited(Duration::from_secs(7))),
+            (status(429, Some(u64::MAX)), limited(MAX_RETRY_AFTER)),
+            (status(304, None), absent),
+            (status(400, None), absent),
+            (status(404, Some(7)), absent),
+            (PostError::Redirect("nowhere".to_owned()), absent),
+            (
+                PostError::TooLarge,
+                classified(Reason::ResponseTooLarge, Class::Absent),
+            ),
+        ] {
+            assert_eq!(error.classify(), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn without_a_response_the_class_is_that_of_a_request_to_a_repository() {
+        let text = || "x".to_owned();
+        for (kind, class) in [
+            (FetchErrorKind::Url(text()), Class::Absent),
+            (FetchErrorKind::Certificate(text()), Class::Absent),
+            (FetchErrorKind::InvalidResponse(text()), Class::Absent),
+            (
+                FetchErrorKind::TooLarge {
+                    limit: 1,
+                    measured: "",
+                },
+                Class::Absent,
+            ),
+            (FetchErrorKind::ConnectionRefused, Class::Transient(Scope::Host)),
+            (
+                FetchErrorKind::Timeout(text()),
+                Class::Transient(Scope::Repository),
+            ),
+        ] {
+            let expected = kind.classify();
+            assert_eq!(expected.class, class, "{kind}");
+            assert_eq!(PostError::from(kind).classify(), expected);
+        }
+    }
 }

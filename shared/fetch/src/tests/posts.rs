@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use helmops_core::reason::Reason;
+use helmops_runtime::error_class::{Class, ClassifiedError, classified};
 use reqwest::{
     Url,
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
@@ -73,8 +75,12 @@ async fn a_status_decides_whether_the_same_request_is_repeated() {
     ] {
         let (_, posted) = served(move || response(code, &[("Retry-After", "7")], "geheim")).await;
         let error = posted.unwrap_err();
-        assert_eq!(error.is_transient(), is_transient, "{code}");
-        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+        let class = if is_transient {
+            Class::RateLimited(Duration::from_secs(7))
+        } else {
+            Class::Absent
+        };
+        assert_eq!(error.class(), class, "{code}");
         let text = error.to_string();
         assert!(
             text.contains(&code.to_string()) && !text.contains("geheim"),
@@ -93,15 +99,15 @@ async fn a_server_that_hangs_or_resets_is_retried() {
     };
     let error = poster().post(short).await.unwrap_err();
     assert!(
-        error.is_transient() && error.to_string().contains("within 0.2 s"),
+        error.class().is_transient() && error.to_string().contains("within 0.2 s"),
         "{error}"
     );
     assert!(started.elapsed() < Duration::from_secs(10));
     let (_, posted) = served(|| vec![Action::Close]).await;
-    assert!(posted.unwrap_err().is_transient());
+    assert!(posted.unwrap_err().class().is_transient());
     let error = poster().post(request("http://127.0.0.1:1")).await.unwrap_err();
     assert!(
-        error.is_transient() && error.to_string().contains("connection refused"),
+        error.class().is_transient() && error.to_string().contains("connection refused"),
         "{error}"
     );
 }
@@ -134,7 +140,7 @@ async fn redirects_are_followed_on_the_same_host_only() {
     for path in ["/other", "/get", "/loop", "/nowhere"] {
         let error = post(path).await.unwrap_err();
         assert!(
-            matches!(error, PostError::Redirect(_)) && !error.is_transient(),
+            matches!(error, PostError::Redirect(_)) && !error.class().is_transient(),
             "{path}: {error}"
         );
         assert!(!error.to_string().contains("geheim"), "{error}");
@@ -152,7 +158,7 @@ async fn denied_addresses_get_no_request() {
         format!("http://localhost:{}", server.port()),
     ] {
         let error = poster.post(request(&url)).await.unwrap_err();
-        assert!(!error.is_transient(), "{error}");
+        assert_eq!(error.class(), Class::Absent, "{error}");
     }
     assert_eq!(server.connections(), 0);
 }
@@ -171,6 +177,8 @@ async fn the_certificate_of_the_server_is_verified_and_one_of_the_client_is_sent
         error.to_string().contains("signed by unknown authority"),
         "{error}"
     );
+    let waits_for_a_change = classified(Reason::CertificateError, Class::Absent);
+    assert_eq!(error.classify(), waits_for_a_change, "{error}");
     let trusting = |identity| TlsConfig {
         ca_certificates: vec![(ca.pem.clone().into_bytes(), "here")],
         identity,
@@ -214,7 +222,7 @@ async fn a_proxy_with_a_denied_address_gets_nothing() {
         };
         let error = poster.post(proxied).await.unwrap_err();
         let is_denied = matches!(&error, PostError::NoResponse(FetchErrorKind::Address(_)));
-        assert!(is_denied && !error.is_transient(), "{host}: {error}");
+        assert!(is_denied && error.class() == Class::Absent, "{host}: {error}");
     }
     assert_eq!(proxy.lines(), [] as [&str; 0]);
 }
@@ -290,7 +298,7 @@ async fn a_document_that_arrives_byte_by_byte_has_the_time_of_the_request_only()
     let (server, read) = document(drip).await;
     let error = read.unwrap_err();
     assert!(
-        error.is_transient() && error.to_string().contains("within 2 s"),
+        error.class().is_transient() && error.to_string().contains("within 2 s"),
         "{error}"
     );
     assert!(started.elapsed() < Duration::from_secs(10));
@@ -300,12 +308,7 @@ async fn a_document_that_arrives_byte_by_byte_has_the_time_of_the_request_only()
     assert!(error.to_string().contains("connection refused"), "{error}");
     let denied = Poster::new(Addresses::default());
     let url = Url::parse(&server.url()).unwrap();
-    assert!(
-        !denied
-            .get(url, Duration::from_secs(2))
-            .await
-            .unwrap_err()
-            .is_transient()
-    );
+    let error = denied.get(url, Duration::from_secs(2)).await.unwrap_err();
+    assert_eq!(error.class(), Class::Absent, "{error}");
     assert_eq!(server.connections(), 1, "a denied address gets no connection");
 }
