@@ -1,6 +1,6 @@
 //! What a reconciliation uses: caches, clients, limits and retry state.
 
-use std::{sync::atomic::AtomicBool, time::Duration};
+use std::time::Duration;
 
 use helmops_fetch::Resolver;
 use helmops_runtime::{compute::Compute, events::Events, retry_state::RetryState, workers::Workers};
@@ -10,6 +10,7 @@ use kube::Client;
 use crate::{
     helmop::Interest,
     metrics::Metrics,
+    own_status::OwnStatus,
     pruned::Pruned,
     watch::{Scope, Stores},
     work::{BundleKey, ClusterKey, HelmOpKey},
@@ -41,9 +42,9 @@ pub struct Context {
     pub retries: Retries,
     /// The minimum polling interval.
     pub min_polling_interval: Duration,
-    /// Whether the CRD of HelmOp in the cluster has the status fields that helmops adds to Fleet's. If it lacks them, the API
-    /// server drops them, and they must not count as a difference.
-    pub stores_own_status_fields: AtomicBool,
+    /// The fields of the status of HelmOps that Fleet's CRD does not have: the API server drops them there, and then they must not
+    /// count as a difference.
+    pub own_status: OwnStatus,
     /// The unknown fields that the CRD of Bundle in the cluster lacks.
     pub pruned_bundle_fields: Pruned,
     /// The unknown fields that the CRD of BundleDeployment in the cluster lacks.

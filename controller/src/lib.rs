@@ -24,6 +24,7 @@ mod fleet_metrics;
 mod helmop;
 mod loops;
 mod metrics;
+mod own_status;
 mod pruned;
 mod reference;
 mod run;

@@ -24,7 +24,7 @@ pub const BUNDLES: Controller = Controller {
 /// The loop of Clusters, which creates their namespaces.
 pub const CLUSTERS: Controller = Controller {
     label: "cluster",
-    failures: || vec![Reason::NamespaceConflict, Reason::APIError],
+    failures: || vec![Reason::APIError],
 };
 
 /// The controller's metrics.
@@ -66,5 +66,108 @@ impl Metrics {
     pub fn polled(&self, failure: Option<Reason>, lag: Duration) {
         self.polls.with_label_values(&result_labels(failure)).inc();
         self.poll_lag.observe(lag.as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, iter::successors};
+
+    use helmops_core::bundle::{Lookup, MissingVersion, OwnershipConflict};
+    use helmops_fetch::ResolveError;
+    use helmops_runtime::{
+        client::{ApiError, CallError},
+        error_class::ClassifiedError,
+        workers::Interrupted,
+    };
+
+    use super::*;
+    use crate::{bundle::DeliveryError, cluster::ClusterError, helmop::ReconcileError, watch::MissingKey};
+
+    fn call() -> CallError {
+        CallError::of("read", "it")(ApiError::Timeout)
+    }
+
+    /// An error of each variant: what follows on each of them. A new variant does not compile until it is there.
+    fn of_helmops() -> impl Iterator<Item = ReconcileError> {
+        use ReconcileError as Error;
+        let text = String::new;
+        let first = Error::OwnershipConflict(OwnershipConflict { name: text() });
+        successors(Some(first), move |error| {
+            Some(match error {
+                Error::OwnershipConflict(_) => Error::InvalidBundle {
+                    name: text(),
+                    error: text(),
+                },
+                Error::InvalidBundle { .. } => Error::UnknownPolicies,
+                Error::UnknownPolicies => Error::Resolve(Box::new(ResolveError::Deadline {
+                    limit: Duration::ZERO,
+                })),
+                Error::Resolve(_) => Error::RancherCa(MissingKey {
+                    secret: "tls-ca",
+                    key: "cacerts.pem",
+                }),
+                Error::RancherCa(_) => Error::Interrupted(Interrupted::Stopping),
+                Error::Interrupted(_) => Error::Superseded,
+                Error::Superseded => Error::TooSoon(Duration::ZERO),
+                Error::TooSoon(_) => Error::Unresolved(MissingVersion(Lookup {
+                    repo: text(),
+                    chart: text(),
+                    constraint: text(),
+                })),
+                Error::Unresolved(_) => Error::Bundle(call()),
+                Error::Bundle(_) => Error::HelmOp(call()),
+                Error::HelmOp(_) => return None,
+            })
+        })
+    }
+
+    fn of_bundles() -> impl Iterator<Item = DeliveryError> {
+        use DeliveryError as Error;
+        let text = String::new;
+        successors(Some(Error::UnknownPolicies), move |error| {
+            Some(match error {
+                Error::UnknownPolicies => Error::Interrupted(Interrupted::Stopping),
+                Error::Interrupted(_) => Error::SourceUnreadable(text()),
+                Error::SourceUnreadable(_) => Error::NameConflict(text()),
+                Error::NameConflict(_) => {
+                    let limit = Duration::ZERO;
+                    Error::RenderTimeout(gotmpl::Exceeded::Time { limit }.into())
+                }
+                Error::RenderTimeout(_) => Error::Stale(text()),
+                Error::Stale(_) => Error::Api(call()),
+                Error::Api(_) => return None,
+            })
+        })
+    }
+
+    fn of_clusters() -> impl Iterator<Item = ClusterError> {
+        successors(
+            Some(ClusterError::StaleNamespace(String::new())),
+            |error| match error {
+                ClusterError::StaleNamespace(_) => Some(ClusterError::Api(call())),
+                ClusterError::Api(_) => None,
+            },
+        )
+    }
+
+    /// The reasons of errors, without that of a reconciliation that is retried because something changed.
+    fn reasons(errors: impl Iterator<Item = impl ClassifiedError>) -> BTreeSet<Reason> {
+        let reasons = errors.map(|error| error.reason());
+        reasons.filter(|reason| *reason != Reason::Progressing).collect()
+    }
+
+    fn listed(controller: Controller) -> BTreeSet<Reason> {
+        (controller.failures)().into_iter().collect()
+    }
+
+    /// A reason that is missing has no series before its first error, so that a rate misses it.
+    #[test]
+    fn each_loop_has_exactly_the_reasons_of_its_errors() {
+        let mut of_helmops = reasons(of_helmops());
+        of_helmops.extend(resolution_failures());
+        assert_eq!(listed(HELMOPS), of_helmops);
+        assert_eq!(listed(BUNDLES), reasons(of_bundles()));
+        assert_eq!(listed(CLUSTERS), reasons(of_clusters()));
     }
 }

@@ -1,6 +1,6 @@
 //! Assembles and runs the process.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use helmops_fetch::{FetchMetrics, MemoryBounds, Resolver};
@@ -22,6 +22,7 @@ use crate::{
     helmop::Interest,
     loops,
     metrics::Metrics,
+    own_status::OwnStatus,
     pruned::Pruned,
     watch::{StoreBudget, Stores},
     writes::FIELD_MANAGER,
@@ -96,7 +97,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         metrics,
         retries: Retries::default(),
         min_polling_interval: args.min_polling_interval,
-        stores_own_status_fields: AtomicBool::new(true),
+        own_status: OwnStatus::new(lists.helmops),
         pruned_bundle_fields: Pruned::new(lists.bundles),
         pruned_deployment_fields: Pruned::new(lists.deployments),
     });

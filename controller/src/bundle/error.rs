@@ -87,7 +87,8 @@ impl BundleBlocked {
     }
 }
 
-/// Rejects Bundles that Policies forbid, whose version is not exact, or that contain files instead of a chart.
+/// Rejects Bundles that Policies forbid, whose version is not exact, or that contain files instead of a chart. The version of a target
+/// concerns its clusters only: see [`TargetError::Version`](helmops_core::targeting::TargetError::Version).
 pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), BundleBlocked> {
     policies
         .check_bundle(bundle)

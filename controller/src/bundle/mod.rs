@@ -75,7 +75,7 @@ impl Reconciler for Bundles<'_> {
         tracing::error_span!("reconcile", bundle = name_of(key).to_string(), trace_id = Empty)
     }
 
-    async fn deleted(&self, key: &BundleKey) -> Result<(), DeliveryError> {
+    async fn deleted(&self, key: &BundleKey, _: &mut WorkerPermit) -> Result<(), DeliveryError> {
         prune::delete_leftovers(self.context, &self.stores.copies, key).await
     }
 

@@ -121,7 +121,7 @@ impl Reconciler for Clusters<'_> {
         })
     }
 
-    async fn deleted(&self, key: &ClusterKey) -> Result<(), ClusterError> {
+    async fn deleted(&self, key: &ClusterKey, _: &mut WorkerPermit) -> Result<(), ClusterError> {
         match self.accounts() {
             Some(accounts) => Ok(accounts.delete(&name_of(key)).await?),
             None => Ok(()),

@@ -1,19 +1,14 @@
 //! Writes Bundles and the status of HelmOps, publishes Events, and cleans up after Fleet's own controller when a HelmOp is
 //! deleted: its finalizer and its Bundle.
 
-use std::sync::atomic::Ordering;
-
 use helmops_api::{Bundle, Decoded, HelmOp, HelmOpStatus, NamespacedName, labels};
-use helmops_core::{
-    bundle::Plan,
-    status::{events, without_extras},
-};
+use helmops_core::{bundle::Plan, status::events};
 use helmops_kube::name_of;
 use helmops_runtime::{
     client::{ApiError, CallError, bounded},
     writes::{delete_exactly, without_finalizer},
 };
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource as _};
 
 use super::{error::ReconcileError, observe, trace};
 use crate::{context::Context, watch::same_name_as, work::HelmOpKey, writes::MANAGER};
@@ -57,11 +52,7 @@ pub async fn status(
     helmop: &HelmOp,
     next: HelmOpStatus,
 ) -> Result<(), ReconcileError> {
-    let next = if context.stores_own_status_fields.load(Ordering::Relaxed) {
-        next
-    } else {
-        without_extras(next)
-    };
+    let next = context.own_status.storable(next);
     let stored = helmop.status.clone().unwrap_or_default();
     let written = MANAGER
         .write_status(
@@ -86,18 +77,7 @@ pub async fn status(
             Err(error) => tracing::warn!(%error, "the trace has no root: cannot read when it started"),
         }
     }
-    let keeps = written
-        .status
-        .is_some_and(|status| status.observed_generation.is_some());
-    if next.observed_generation.is_some()
-        && context.stores_own_status_fields.swap(keeps, Ordering::Relaxed)
-        && !keeps
-    {
-        tracing::info!(
-            "the CRD of HelmOp in the cluster lacks status.observedGeneration: it is Fleet's own. The status is written \
-             without the fields that it lacks; install the CRDs of helmops to get them"
-        );
-    }
+    context.own_status.learn(&next, written.status.as_ref());
     Ok(())
 }
 
@@ -126,17 +106,53 @@ pub async fn cleanup(
 }
 
 async fn delete_bundle(context: &Context, key: &HelmOpKey, name: &NamespacedName) -> Result<(), ApiError> {
-    let cached = context.stores.bundles.get(&same_name_as(key));
-    let Some(Decoded::Valid(bundle)) = cached.as_deref() else {
+    let Some(bundle) = context.stores.bundles.get(&same_name_as(key)) else {
         return Ok(());
     };
-    let is_of_helmop = bundle.labels().get(labels::HELM_NAME) == Some(&key.name);
-    if !is_of_helmop || bundle.spec.helm_op_options.is_none() {
+    if !is_of_helmop(&bundle, &key.name) {
         return Ok(());
     }
     let api = Api::<Bundle>::namespaced(context.client.clone(), &name.namespace);
-    match bounded(api.delete(&name.name, &delete_exactly(bundle.as_ref()))).await {
+    match bounded(api.delete(&name.name, &delete_exactly(&*bundle))).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// Whether a Bundle was made from the HelmOp of this name. The label decides about one whose content is unknown: it does not decode, or
+/// the memory budget has no room for it. Nothing else would ever delete it, since such a Bundle of Fleet has no owner reference.
+fn is_of_helmop(bundle: &Decoded<Bundle>, name: &str) -> bool {
+    let labels = bundle.meta().labels.as_ref();
+    let is_named = labels
+        .and_then(|labels| labels.get(labels::HELM_NAME))
+        .map(String::as_str)
+        == Some(name);
+    let content = bundle.valid();
+    is_named && content.is_none_or(|bundle| bundle.spec.helm_op_options.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_bundle_of_the_helmop_is_known_without_its_content_too() {
+        let bundle = |helmop: &str, spec: Value| {
+            let metadata =
+                json!({ "name": "web", "namespace": "team", "labels": { labels::HELM_NAME: helmop } });
+            let bundle = json!({ "metadata": metadata, "spec": spec });
+            serde_json::from_str::<Decoded<Bundle>>(&bundle.to_string()).unwrap()
+        };
+        for (helmop, spec, expected) in [
+            ("web", json!({ "helmOpOptions": {} }), true),
+            ("web", json!({}), false),
+            ("web", json!({ "helmOpOptions": {}, "targets": "none" }), true),
+            ("other", json!({ "helmOpOptions": {} }), false),
+            ("other", json!({ "targets": "none" }), false),
+        ] {
+            assert_eq!(is_of_helmop(&bundle(helmop, spec), "web"), expected);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_api::Bundle;
+use helmops_api::{Bundle, timestamp::until};
 use helmops_core::{
     admit::ValidHelmOp,
     poll::{Due, PollHistory, PollRequest, Schedule, due},
@@ -15,7 +15,7 @@ use helmops_runtime::{
     error_class::ClassifiedError,
     retry_state::{Done, Failures},
 };
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
 use super::{error::ReconcileError, versions::PollOutcome};
 
@@ -223,11 +223,6 @@ fn note(valid: &ValidHelmOp<'_>, min_interval: Duration) -> String {
         ),
         _ => String::new(),
     }
-}
-
-fn until(now: Timestamp, then: Timestamp) -> Duration {
-    let wait: SignedDuration = then.duration_since(now);
-    Duration::try_from(wait).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,17 +8,44 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{MetadataWithManagers, NamespacedName};
 use helmops_core::targeting::copies::{Copy, CopyKind, CopyRef, ObservedCopy};
-use helmops_kube::{Cache, Change, Fold, Index, key};
+use helmops_kube::{Cache, Change, Fold, Index, ObservedVersion, key};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
 use crate::{work::BundleKey, writes::FIELD_MANAGER};
 
 /// All copies, as last observed. Clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Copies {
-    secrets: Cache<Arc<ObservedCopy>, Unowned>,
-    config_maps: Cache<Arc<ObservedCopy>, Unowned>,
+    secrets: Cache<CachedCopy, Unowned>,
+    config_maps: Cache<CachedCopy, Unowned>,
+}
+
+/// A copy, and the version of the object that shows it: two versions with the same copy are no change.
+#[derive(Clone, Debug)]
+struct CachedCopy {
+    version: ObservedVersion,
+    copy: Arc<ObservedCopy>,
+}
+
+impl CachedCopy {
+    fn new(copy: ObservedCopy, metadata: &ObjectMeta) -> Self {
+        Self {
+            version: ObservedVersion::of(metadata),
+            copy: Arc::new(copy),
+        }
+    }
+}
+
+impl Default for Copies {
+    fn default() -> Self {
+        let empty =
+            || Cache::ignoring_older(|copy: &CachedCopy, known| copy.version.is_older(&known.version));
+        Self {
+            secrets: empty(),
+            config_maps: empty(),
+        }
+    }
 }
 
 impl Copies {
@@ -37,7 +64,7 @@ impl Copies {
         let mut selected = BTreeMap::new();
         for kind in KINDS {
             self.of(kind).read(|copies, _| {
-                for (name, copy) in copies.in_namespace(namespace) {
+                for (name, CachedCopy { copy, .. }) in copies.in_namespace(namespace) {
                     if is_selected(kind, name, copy) {
                         let name = name.clone();
                         selected.insert(CopyRef { kind, name }, Arc::clone(copy));
@@ -67,7 +94,8 @@ impl Copies {
     /// Records a copy that was just written.
     pub fn wrote(&self, kind: CopyKind, metadata: &ObjectMeta) {
         if let Some(copy) = ObservedCopy::of(metadata, FIELD_MANAGER) {
-            self.of(kind).wrote(NamespacedName::of(metadata), Arc::new(copy));
+            let copy = CachedCopy::new(copy, metadata);
+            self.of(kind).wrote(NamespacedName::of(metadata), copy);
         }
     }
 
@@ -75,7 +103,7 @@ impl Copies {
     pub fn record_unchanged(&self, copy: &Copy, metadata: &ObjectMeta) {
         if let Some(known) = ObservedCopy::unchanged(copy, metadata) {
             let copies = self.of(copy.object.kind());
-            copies.wrote(NamespacedName::of(metadata), Arc::new(known));
+            copies.wrote(NamespacedName::of(metadata), CachedCopy::new(known, metadata));
         }
     }
 
@@ -102,14 +130,14 @@ impl Copies {
             let namespace = metadata.namespace.as_deref().unwrap_or_default();
             ObservedCopy::of(metadata, FIELD_MANAGER)
                 .filter(|_| is_cluster_namespace(namespace))
-                .map(Arc::new)
+                .map(|copy| CachedCopy::new(copy, metadata))
         };
         self.of(kind)
             .follow(vec![(None, events)], copy)
             .flat_map(|changes| stream::iter(changes.into_iter().flat_map(affected)))
     }
 
-    const fn of(&self, kind: CopyKind) -> &Cache<Arc<ObservedCopy>, Unowned> {
+    const fn of(&self, kind: CopyKind) -> &Cache<CachedCopy, Unowned> {
         match kind {
             CopyKind::Secret => &self.secrets,
             CopyKind::ConfigMap => &self.config_maps,
@@ -121,7 +149,8 @@ impl Copies {
 const KINDS: [CopyKind; 2] = [CopyKind::Secret, CopyKind::ConfigMap];
 
 /// The Bundles whose copy has changed.
-fn affected(Change { before, after, .. }: Change<Arc<ObservedCopy>>) -> Vec<BundleKey> {
+fn affected(change: Change<CachedCopy>) -> Vec<BundleKey> {
+    let [before, after] = [change.before, change.after].map(|cached| cached.map(|cached| cached.copy));
     if before == after {
         return Vec::new();
     }
@@ -139,9 +168,9 @@ fn bundles(copy: &ObservedCopy) -> impl Iterator<Item = BundleKey> {
 #[derive(Debug, Default)]
 struct Unowned(Index<BundleKey>);
 
-impl Fold<Arc<ObservedCopy>> for Unowned {
-    fn apply(&mut self, change: &Change<Arc<ObservedCopy>>) {
-        let bundle = |copy: &Option<Arc<ObservedCopy>>| unowned_of(copy.as_ref()?);
+impl Fold<CachedCopy> for Unowned {
+    fn apply(&mut self, change: &Change<CachedCopy>) {
+        let bundle = |cached: &Option<CachedCopy>| unowned_of(&cached.as_ref()?.copy);
         self.0
             .change(&change.name, bundle(&change.before), bundle(&change.after));
     }
@@ -246,6 +275,32 @@ mod tests {
         assert_eq!(get(&copies), None);
         copies.wrote(CopyKind::Secret, object("a@1", &own).meta());
         assert_eq!(followed.list(Vec::new()), web, "it was deleted unobserved");
+    }
+
+    #[test]
+    fn an_older_version_does_not_replace_a_written_one() {
+        let version = |version: u32, source: &str, uid: &str| {
+            let mut object = object(source, &[managed_fields(FIELD_MANAGER, "Apply", &["a"])]);
+            object.meta_mut().resource_version = Some(version.to_string());
+            object.meta_mut().uid = Some(uid.to_owned());
+            object
+        };
+        let mut followed = Followed::new(|_| true);
+        let copies = followed.copies.clone();
+        let source = || get(&copies).and_then(|copy| copy.copied_from.clone());
+        followed.list(vec![version(8, "a@1", "u")]);
+        copies.wrote(CopyKind::Secret, version(10, "a@3", "u").meta());
+        assert_eq!(followed.observe(Event::Apply(version(9, "a@2", "u"))), []);
+        assert_eq!(followed.list(vec![version(9, "a@2", "u")]), []);
+        assert_eq!(source().as_deref(), Some("a@3"));
+        // A version that shows the same is no change.
+        assert_eq!(followed.observe(Event::Apply(version(11, "a@3", "u"))), []);
+        let changed = followed.observe(Event::Apply(version(12, "a@4", "u")));
+        assert!(changed.contains(&key("fleet", WEB)), "{changed:?}");
+        assert_eq!(source().as_deref(), Some("a@4"));
+        // Another object of the same name is no older version.
+        followed.observe(Event::Apply(version(7, "a@5", "another")));
+        assert_eq!(source().as_deref(), Some("a@5"));
     }
 
     /// Any tenant can set the label on a Secret.

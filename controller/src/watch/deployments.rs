@@ -5,7 +5,9 @@ use std::sync::Arc;
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, NamespacedName, labels};
 use helmops_core::{status::helmop_of, targeting::delivery::CachedDeployment};
-use helmops_kube::{Cache, Change, Fold, Index, Presence, key, without_absent, without_errors};
+use helmops_kube::{
+    Cache, Change, Fold, Index, ObservedVersion, Presence, key, without_absent, without_errors,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
@@ -35,7 +37,7 @@ impl Deployments {
     /// An empty cache.
     pub fn new() -> Self {
         Self(Cache::ignoring_older(|deployment: &CachedDeployment, known| {
-            is_older(deployment.meta(), known.meta())
+            ObservedVersion::of(deployment.meta()).is_older(&ObservedVersion::of(known.meta()))
         }))
     }
 
@@ -175,15 +177,6 @@ fn bundle_key(metadata: &ObjectMeta) -> Option<BundleKey> {
 
 fn helmop_key(metadata: &ObjectMeta) -> Option<HelmOpKey> {
     helmop_of(metadata).map(|(namespace, name)| key(namespace, name))
-}
-
-/// Whether it is an earlier version of the same object. A watch can be behind what was just written.
-fn is_older(metadata: &ObjectMeta, than: &ObjectMeta) -> bool {
-    let parsed = |metadata: &ObjectMeta| metadata.resource_version.as_ref()?.parse::<u64>().ok();
-    metadata.uid == than.uid
-        && parsed(metadata)
-            .zip(parsed(than))
-            .is_some_and(|(version, known)| version < known)
 }
 
 #[cfg(test)]

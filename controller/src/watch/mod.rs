@@ -94,13 +94,15 @@ pub struct Stores {
     pub delivery: Option<DeliveryStores>,
     /// The memory budget of the objects in the stores.
     pub budget: StoreBudget,
-    /// How often Bundles and BundleDeployments were listed.
+    /// How often HelmOps, Bundles and BundleDeployments were listed.
     pub lists: Lists,
 }
 
 /// How often kinds were listed: at the start, and when a watch has ended. An API server ends the watches of a kind when its CRD changes.
 #[derive(Clone, Debug, Default)]
 pub struct Lists {
+    /// The lists of HelmOps.
+    pub helmops: ListCount,
     /// The lists of Bundles.
     pub bundles: ListCount,
     /// The lists of BundleDeployments.
@@ -264,7 +266,8 @@ where
 fn helmops(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item = Work> + Send + use<> {
     let config = scope.watch_config();
     let watches = scope.watches(client, |api| {
-        budgeted(client, api, &config, &stores.budget, |_| ())
+        let lists = stores.lists.helmops.clone();
+        budgeted(client, api, &config, &stores.budget, |_| ()).inspect(move |event| lists.observe(event))
     });
     changes(&stores.helmops, watches)
         .filter(|change| ready(is_relevant(change)))

@@ -46,6 +46,31 @@ pub fn identity(metadata: &ObjectMeta) -> impl PartialEq + use<'_> {
     )
 }
 
+/// Which version of which object a value shows: a watch can be behind what this process has just written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservedVersion {
+    uid: Option<String>,
+    /// The resource version, as the number that API servers use.
+    number: Option<u64>,
+}
+
+impl ObservedVersion {
+    /// The version that metadata show.
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        let number = metadata.resource_version.as_ref();
+        Self {
+            uid: metadata.uid.clone(),
+            number: number.and_then(|number| number.parse().ok()),
+        }
+    }
+
+    /// Whether it is an earlier version of the same object.
+    pub fn is_older(&self, than: &Self) -> bool {
+        let numbers = self.number.zip(than.number);
+        self.uid == than.uid && numbers.is_some_and(|(number, known)| number < known)
+    }
+}
+
 /// An object of a watch: its name, and the value that is kept of it; `None` if the object is ignored.
 pub type Item<V> = (NamespacedName, Option<V>);
 

@@ -12,10 +12,12 @@ mod uncached;
 mod watch;
 
 pub use cache::{Cache, Fold, ObjectCache, Presence};
-pub use changes::{Change, Item, WatchedObjects, identity};
+pub use changes::{Change, Item, ObservedVersion, WatchedObjects, identity};
 pub use connect::{ConnectError, configuration, connect, set_user_agent};
 pub use index::Index;
 pub use keys::{key, key_of, name_of};
 pub use policies::{PolicyCache, PolicyChange};
 pub use uncached::{NOT_RELEASES, uncached_changes};
-pub use watch::{WatchResult, paged, watch, watch_results, with_backoff, without_absent, without_errors};
+pub use watch::{
+    WatchResult, paged, watch, watch_one, watch_results, with_backoff, without_absent, without_errors,
+};

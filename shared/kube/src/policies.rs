@@ -8,21 +8,17 @@ use std::{
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{Decoded, NamespacedName, Policy};
 use helmops_core::policy::Policies;
-use helmops_process::{OnChange, exit::with_causes};
 use kube::{
     Api, Client, Resource,
-    runtime::watcher::{self, Event, watcher},
+    runtime::watcher::{self, Event},
 };
 use tokio::sync::watch;
 
 use super::{
     cache::{Cache, Presence},
     changes::Change,
-    watch::{is_absent, with_backoff},
+    watch::{empty_if_absent, watch_results, without_errors},
 };
-
-/// Policies per page of a list, which limits the memory for a response.
-const PAGE: u32 = 500;
 
 /// The Policies as last observed. Clones share one cache.
 ///
@@ -84,8 +80,7 @@ impl PolicyCache {
     /// Watches Policies while the stream is polled. The stream has each change, after the cache is updated.
     pub fn watch(&self, client: &Client) -> impl Stream<Item = PolicyChange> + Send + use<> {
         let api = Api::<Decoded<Policy>>::all(client.clone());
-        let config = watcher::Config::default().page_size(PAGE);
-        self.follow(vec![(None, with_backoff(watcher(api, config)))])
+        self.follow(vec![(None, watch_results(api, watcher::Config::default()))])
     }
 
     /// As [`Self::watch`], with other watches, each given with its namespace.
@@ -97,35 +92,13 @@ impl PolicyCache {
         S: Stream<Item = watcher::Result<Event<Decoded<Policy>>>> + Send + 'static,
     {
         let (cache, policies) = (self.clone(), Cache::<Decoded<Policy>>::new());
-        let watches = watches.into_iter();
-        let watches = watches.map(|(namespace, events)| (namespace, self.without_errors(events)));
+        let kind = Policy::kind(&());
+        let watches = watches.into_iter().map(|(namespace, events)| {
+            let events = empty_if_absent(&kind, "so nothing is restricted", events);
+            (namespace, without_errors(&kind, events))
+        });
         let changes = policies.follow(watches.collect(), Some);
         changes.flat_map(move |changes| stream::iter(cache.publish(&policies, &changes)))
-    }
-
-    /// The events of a watch without its errors, which are logged. After an error the list starts again. If the CRD is not
-    /// installed, the list is empty.
-    fn without_errors<S>(&self, events: S) -> impl Stream<Item = Event<Decoded<Policy>>> + Send + use<S>
-    where
-        S: Stream<Item = watcher::Result<Event<Decoded<Policy>>>> + Send + 'static,
-    {
-        let (cache, mut failing) = (self.clone(), OnChange::new(false));
-        events.flat_map(move |event| {
-            stream::iter(match event {
-                // The start of a list is no success yet.
-                Ok(Event::Init) => vec![Event::Init],
-                Ok(event) => {
-                    failing.record(false);
-                    vec![event]
-                }
-                Err(error) => {
-                    let is_absent = is_absent(&error);
-                    cache.log_failure(&error, is_absent, failing.record(true));
-                    let end = is_absent.then_some(Event::InitDone);
-                    [Event::Init].into_iter().chain(end).collect()
-                }
-            })
-        })
     }
 
     /// Updates the combined Policies of the namespaces that changes affect, from all Policies.
@@ -163,22 +136,6 @@ impl PolicyCache {
         } else {
             tracing::info!(namespaces = ?affected, "Policies affected");
             affected.into_iter().map(PolicyChange::Namespace).collect()
-        }
-    }
-
-    /// Logs the first of consecutive failures as a warning, and the next ones only for debugging.
-    fn log_failure(&self, error: &watcher::Error, is_absent: bool, is_first: bool) {
-        if !is_first {
-            tracing::debug!(error = with_causes(error), "watch of Policies still fails");
-        } else if is_absent {
-            tracing::info!("the CRD of Policies is not installed: nothing is restricted");
-        } else {
-            let is_synced = self.namespaces.borrow().is_some();
-            tracing::warn!(
-                error = with_causes(error),
-                is_synced,
-                "watch of Policies failed; restarting"
-            );
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Watches: pages of their lists, their backoff and errors, and kinds whose CRD may not be installed.
 //!
 //! ```text
-//! watcher ─► with_backoff ─► without_absent ─► without_errors ─► the events that a cache applies
+//! watcher ─► with_backoff ─► without_absent ──┬─► without_errors ─► the events that a cache applies
+//!                          or empty_if_absent ┘
 //! ```
 
 use std::{
@@ -78,6 +79,28 @@ pub fn with_backoff<K: Send>(
         })
 }
 
+/// One object, each time that it changes, and `None` while it does not exist. The watch never ends: it backs off after errors, and each
+/// error is logged when it is new.
+pub fn watch_one<K>(api: Api<K>, name: &str) -> impl Stream<Item = Option<K>> + Send + use<K>
+where
+    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    let mut errors = ErrorLog::new(format!("{} {name}", K::kind(&())));
+    let results = watcher::watch_object(api, name).default_backoff();
+    results.filter_map(move |result| {
+        ready(match result {
+            Ok(object) => {
+                errors.succeeded();
+                Some(object)
+            }
+            Err(error) => {
+                errors.failed(&error);
+                None
+            }
+        })
+    })
+}
+
 /// The events of a watch of a kind that the API server may not have: the cache is not waited for then. `consequence` is logged.
 pub fn without_absent<K, V, F, S>(
     kind: &str,
@@ -102,9 +125,36 @@ where
     })
 }
 
+/// The events of a watch of a kind that the API server may not have: its list is empty then. `consequence` is logged.
+///
+/// Unlike with [`without_absent`], objects that were known are gone when the CRD is deleted, and the kind counts as listed.
+pub(crate) fn empty_if_absent<K, S>(
+    kind: &str,
+    consequence: &'static str,
+    events: S,
+) -> impl Stream<Item = WatchResult<K>> + use<K, S>
+where
+    S: Stream<Item = WatchResult<K>>,
+{
+    let kind = kind.to_string();
+    let mut was_absent = OnChange::default();
+    events.flat_map(move |event| {
+        let is_absent = event.as_ref().is_err_and(is_absent);
+        if was_absent.record(is_absent) && is_absent {
+            tracing::info!(kind, "the API server does not have this kind; {consequence}");
+        }
+        let (event, end) = if is_absent {
+            (Ok(watcher::Event::Init), Some(Ok(watcher::Event::InitDone)))
+        } else {
+            (event, None)
+        };
+        stream::iter([event].into_iter().chain(end))
+    })
+}
+
 /// Whether the CRD is not installed: the API server responds with 404. An API server that has not loaded its CRDs yet
 /// responds with another error.
-pub(crate) fn is_absent(error: &watcher::Error) -> bool {
+fn is_absent(error: &watcher::Error) -> bool {
     use watcher::Error::{InitialListFailed, WatchStartFailed};
     matches!(
         error,
@@ -117,25 +167,48 @@ pub fn without_errors<K, S>(kind: &str, events: S) -> impl Stream<Item = watcher
 where
     S: Stream<Item = WatchResult<K>>,
 {
-    let kind = kind.to_string();
-    let mut failing = OnChange::default();
+    let mut errors = ErrorLog::new(kind.to_string());
     events.map(move |event| match event {
         // The start of a list is no success yet.
         Ok(watcher::Event::Init) => watcher::Event::Init,
         Ok(event) => {
-            failing.record(None);
+            errors.succeeded();
             event
         }
         Err(error) => {
-            let error = with_causes(&error);
-            if failing.record(Some(error.clone())) {
-                tracing::warn!(kind, error, "watch failed; restarting");
-            } else {
-                tracing::debug!(kind, error, "watch still fails");
-            }
+            errors.failed(&error);
             watcher::Event::Init
         }
     })
+}
+
+/// Logs the errors of a watch, each when it is new.
+struct ErrorLog {
+    /// What is watched.
+    kind: String,
+    last: OnChange<Option<String>>,
+}
+
+impl ErrorLog {
+    fn new(kind: String) -> Self {
+        Self {
+            kind,
+            last: OnChange::default(),
+        }
+    }
+
+    fn succeeded(&mut self) {
+        self.last.record(None);
+    }
+
+    fn failed(&mut self, error: &watcher::Error) {
+        let (kind, error) = (&self.kind, with_causes(error));
+        if self.last.record(Some(error.clone())) {
+            tracing::warn!(kind, error, "watch failed; restarting");
+        } else {
+            tracing::debug!(kind, error, "watch still fails");
+        }
+    }
 }
 
 #[cfg(test)]

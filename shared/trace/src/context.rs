@@ -38,11 +38,6 @@ impl TraceContext {
         }
     }
 
-    /// Whether both are in the same trace.
-    pub fn is_same_trace(&self, other: &Self) -> bool {
-        self.trace == other.trace
-    }
-
     /// Whether the trace belongs to the part `ratio` of all traces, from 0 to 1. All processes decide the same.
     pub(crate) fn is_sampled(&self, ratio: f64) -> bool {
         let [.., a, b, c, d] = self.trace;
@@ -114,7 +109,7 @@ mod tests {
             TraceContext::root("4f3c", 1, 1),
             TraceContext::root("4f3c", 11, 0),
         ] {
-            assert!(!root.is_same_trace(&other), "{other:?}");
+            assert_ne!(root.trace, other.trace, "{other:?}");
         }
     }
 
@@ -124,7 +119,7 @@ mod tests {
         assert_eq!(TraceContext::parse(&root.to_string()), Some(root));
         let child = root.child(7);
         assert_eq!(TraceContext::parse(&child.to_string()), Some(child));
-        assert!(child.is_same_trace(&root) && child != root);
+        assert!(child.trace == root.trace && child != root);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 
 mod text;
 
-use bounded_text::hex;
 use gotmpl::url::Parts;
 use thiserror::Error;
 
 pub use self::text::redacted_urls;
+use super::digest::short_sha256_hex;
 
 /// Why a text is not a URL from which a chart can be fetched.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -135,7 +135,8 @@ fn redacted_text(text: &str) -> String {
 pub fn identity(text: &str) -> String {
     let shown = redacted(text);
     match Url::parse(text).ok().and_then(|url| url.query) {
-        Some(query) => format!("{shown}#{}", short_digest(query)),
+        // 64 bits are enough to distinguish a few queries, and a token cannot be recovered from them.
+        Some(query) => format!("{shown}#{}", short_sha256_hex(query.as_bytes(), 16)),
         None => shown,
     }
 }
@@ -143,13 +144,6 @@ pub fn identity(text: &str) -> String {
 /// An [`identity`] as it was recorded before it had a digest of the query.
 pub fn identity_without_digest(identity: &str) -> &str {
     identity.split_once('#').map_or(identity, |(shown, _)| shown)
-}
-
-/// 64 bits of SHA-256: enough to distinguish a few queries, and a token cannot be recovered from it.
-fn short_digest(text: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    let (short, _) = digest.as_ref().split_at(8);
-    hex(short)
 }
 
 fn check_host(host: &str) -> Result<(), UrlError> {

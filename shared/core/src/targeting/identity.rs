@@ -5,7 +5,6 @@
 
 use std::io;
 
-use bounded_text::hex;
 use gotmpl::go_json;
 use helmops_api::{
     BundleDeploymentOptions,
@@ -13,9 +12,10 @@ use helmops_api::{
     unknown_fields::{FieldPath, UnknownFields, VisitUnknown},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter};
+
+use crate::chart::digest::sha256_hex;
 
 /// The ID of a deployment: what is deployed, and how.
 ///
@@ -46,7 +46,7 @@ pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions, values: 
     // Go's encoder ends its output with a line feed.
     format!(
         "{contents}:{}",
-        sha256(format!("{}\n", encode(&ordered)).as_bytes())
+        sha256_hex(format!("{}\n", encode(&ordered)).as_bytes())
     )
 }
 
@@ -63,7 +63,7 @@ pub fn values_hash(values: &[u8], staged: &[u8]) -> String {
     if is_empty_json(values) && is_empty_json(staged) {
         return String::new();
     }
-    sha256(&[values, staged].concat())
+    sha256_hex(&[values, staged].concat())
 }
 
 fn is_empty_json(values: &[u8]) -> bool {
@@ -120,10 +120,6 @@ impl Formatter for GoStrings {
         let inner = escaped.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         CompactFormatter.write_string_fragment(writer, inner.unwrap_or_default())
     }
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    hex(digest(&SHA256, bytes).as_ref())
 }
 
 #[cfg(test)]

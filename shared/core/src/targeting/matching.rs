@@ -1,7 +1,9 @@
 //! Which targets match a cluster, and the resulting options.
 
+use helm_index::is_complete_version;
 use helmops_api::{BundleDeploymentOptions, BundleSpec, BundleTarget};
 use ring::digest::{Context, SHA256};
+use thiserror::Error;
 
 use super::{
     criteria::{Criteria, Member},
@@ -35,6 +37,22 @@ type IndexedTarget<'a> = (usize, &'a BundleTarget);
 /// because thousands of targets may apply to each of thousands of clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatchedTargets([u8; 32]);
+
+/// A target of the Bundle of a HelmOp has a range in place of a version, as Fleet's own controller writes it: each agent would resolve
+/// it by itself.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "chart version of target {name:?} cannot be deployed; check HelmOp status for more details, or set an exact version in this target: \
+     spec.targets[{index}].helm.version: Invalid value: {version:?}: expected one exact version, such as 1.2.3"
+)]
+pub struct InexactVersion {
+    /// The name of the target.
+    pub name: String,
+    /// Its index in `spec.targets`.
+    pub index: usize,
+    /// Its version.
+    pub version: String,
+}
 
 /// Matches clusters against the targets of a Bundle.
 ///
@@ -92,6 +110,26 @@ impl<'a> Matcher<'a> {
             combine(&own, &other.options)
         });
         Some(merge(base, &own))
+    }
+
+    /// Why the options of a cluster have no exact version, if that is because of one of its targets. That of the Bundle itself concerns
+    /// all clusters.
+    pub fn inexact_version(&self, member: &Member<'_>) -> Option<InexactVersion> {
+        self.spec.helm_op_options.as_ref()?;
+        // Of several versions, the merged options have the last one.
+        let (index, target, version) =
+            self.applicable(member)?
+                .into_iter()
+                .rev()
+                .find_map(|(index, target)| {
+                    let version = &*target.options.helm.as_ref()?.version;
+                    (!version.is_empty()).then_some((index, target, version))
+                })?;
+        (!is_complete_version(version)).then(|| InexactVersion {
+            name: target.name.clone(),
+            index,
+            version: version.to_owned(),
+        })
     }
 
     /// The targets whose options a cluster gets; later ones override earlier ones.

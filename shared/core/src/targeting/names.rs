@@ -1,6 +1,6 @@
 //! Names of cluster namespaces, of copies of access Secrets, and of the Roles of agents.
 
-use ring::digest::{SHA256, digest};
+use crate::chart::digest::short_sha256_hex;
 
 /// Maximum length of the name of a namespace.
 const MAX: usize = 63;
@@ -10,7 +10,7 @@ pub fn cluster_namespace(namespace: &str, name: &str) -> String {
     let whole = format!("{namespace}::{name}");
     // Fleet hashes the first 100 bytes.
     let hashed = whole.as_bytes().get(..100).unwrap_or(whole.as_bytes());
-    safe_concat(&["cluster", namespace, name, &hex(hashed, 12)])
+    safe_concat(&["cluster", namespace, name, &short_sha256_hex(hashed, 12)])
 }
 
 /// Joins the parts of a name with dashes, and truncates it to 63 bytes with a hash at the end: as Fleet's `SafeConcatName`.
@@ -19,7 +19,7 @@ pub fn safe_concat(parts: &[&str]) -> String {
     if joined.len() <= MAX {
         return joined;
     }
-    let digest = hex(joined.as_bytes(), 6);
+    let digest = short_sha256_hex(joined.as_bytes(), 6);
     let is_alphanumeric = |c: &u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     // The kept part must not end in a dash.
     let (kept, digits) = match joined.as_bytes().get(56) {
@@ -48,17 +48,9 @@ pub fn agent_role(cluster_namespace: &str, cluster: &str) -> String {
 /// The first part of a name, with a hash of what identifies the object. The hash keeps it distinct from names that users choose.
 fn hashed(name: &str, identity: &str) -> String {
     const MAX_PREFIX: usize = 40;
-    let digest = hex(identity.as_bytes(), 12);
+    let digest = short_sha256_hex(identity.as_bytes(), 12);
     let kept = name.get(..MAX_PREFIX).unwrap_or(name);
     format!("{}-{digest}", kept.trim_end_matches(['-', '.']))
-}
-
-/// The first digits of a hash.
-fn hex(bytes: &[u8], digits: usize) -> String {
-    let digest = digest(&SHA256, bytes);
-    let mut hex = bounded_text::hex(digest.as_ref());
-    hex.truncate(digits);
-    hex
 }
 
 #[cfg(test)]

@@ -10,8 +10,14 @@ use helmops_api::{Bundle, BundleDeployment, labels};
 use thiserror::Error;
 
 use super::{
-    batch::ClusterBatch, blocked::Blocked, cluster_namespace::NamespaceRefused, criteria::Member,
-    desired::DesiredTarget, interner::Interner, matching::Matcher, selector::InvalidSelector,
+    batch::ClusterBatch,
+    blocked::Blocked,
+    cluster_namespace::NamespaceRefused,
+    criteria::Member,
+    desired::DesiredTarget,
+    interner::Interner,
+    matching::{InexactVersion, Matcher},
+    selector::InvalidSelector,
     values::ValuesError,
 };
 
@@ -64,6 +70,9 @@ pub enum TargetError {
     /// No namespace certainly belongs to this cluster.
     #[error(transparent)]
     Namespace(#[from] NamespaceRefused),
+    /// The version of its chart is a range.
+    #[error(transparent)]
+    Version(#[from] InexactVersion),
     /// It is known, and cannot be delivered.
     #[error(transparent)]
     Blocked(#[from] Blocked),
@@ -138,11 +147,13 @@ pub fn targets<'a>(
             }
             Some(options)
         };
+        let inexact = first.as_ref().and_then(|first| matcher.inexact_version(first));
         let mut batch = ClusterBatch::new(&bundle.spec.contents_id, &options);
         for member in members {
-            let result = match member.refused() {
-                Some(refused) => Err(refused.clone().into()),
-                None => batch
+            let result = match (member.refused(), &inexact) {
+                (Some(refused), _) => Err(refused.clone().into()),
+                (None, Some(inexact)) => Err(inexact.clone().into()),
+                (None, None) => batch
                     .desired(member.cluster, &mut interner)
                     .map_err(TargetError::Values),
             };

@@ -143,6 +143,27 @@ fn what_was_just_written_is_not_replaced_by_an_older_version() {
     assert_eq!(lines(objects.remove(name("a/x"))), ["a/x 4>"]);
 }
 
+#[test]
+fn only_a_version_of_the_same_object_can_be_older() {
+    let version = |uid: &str, number: &str| {
+        ObservedVersion::of(&ObjectMeta {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(number.to_owned()),
+            ..ObjectMeta::default()
+        })
+    };
+    let known = version("u", "10");
+    assert!(version("u", "9").is_older(&known));
+    for other in [
+        version("u", "10"),
+        version("u", "11"),
+        version("other", "9"),
+        version("u", "opaque"),
+    ] {
+        assert!(!other.is_older(&known), "{other:?}");
+    }
+}
+
 /// What a watch has listed, in the simplest way: the content of its last complete list with all later changes.
 #[derive(Default)]
 struct ModelledWatch {

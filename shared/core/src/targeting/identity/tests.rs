@@ -37,7 +37,7 @@ fn an_id_is_the_hash_of_the_json_that_go_writes() {
         let values = helm.values.take().unwrap();
         helm.values = FreeForm::from_text(go_json::encode(&values.to_value().unwrap()));
     }
-    let expected = sha256(format!("{ALL}\n").as_bytes());
+    let expected = sha256_hex(format!("{ALL}\n").as_bytes());
     assert_eq!(id_of("", &options), format!(":{expected}"));
     assert_eq!(id_of("s-abc", &options), format!("s-abc:{expected}"));
 }
@@ -69,7 +69,7 @@ fn only_values_that_are_not_empty_have_a_hash() {
         assert_eq!(values_hash(values.as_bytes(), staged.as_bytes()), "");
     }
     let both = values_hash(br#"{"a":1}"#, b"{}");
-    assert_eq!(both, sha256(br#"{"a":1}{}"#));
+    assert_eq!(both, sha256_hex(br#"{"a":1}{}"#));
     assert_ne!(both, values_hash(b"{}", br#"{"a":1}"#));
 }
 
@@ -91,7 +91,7 @@ fn unknown_fields_are_the_last_ones_of_their_struct_in_an_id() {
             r#""disableDependencyUpdate":true,"newer":true}"#,
         );
     let text = text.strip_suffix('}').unwrap().to_owned() + r#","aNewer":1,"zNewer":{"a":"\u003c","b":1}}"#;
-    let expected = format!(":{}", sha256(format!("{text}\n").as_bytes()));
+    let expected = format!(":{}", sha256_hex(format!("{text}\n").as_bytes()));
     assert_eq!(id_of("", &options(&newer)), expected);
     assert_ne!(id_of("", &options(&known)), expected);
     // The notation does not matter.

@@ -220,3 +220,46 @@ fn an_invalid_selector_is_reported_with_its_path() {
         assert!(error.starts_with(path), "{error}");
     }
 }
+
+#[test]
+fn the_version_that_is_checked_is_that_of_the_merged_options() {
+    let cluster = cluster("c1", &json!({}));
+    // Two customizations, and the target that they apply to.
+    for (versions, inexact) in [
+        (["", "", ""], None),
+        (["", "", "2.0.0"], None),
+        (["", "", "1.x"], Some(2)),
+        (["2.0.0", "", "1.x"], None),
+        (["1.x", "2.0.0", ""], None),
+        (["2.0.0", "^2", ""], Some(1)),
+        (["^2", "", ">=1"], Some(0)),
+    ] {
+        let targets = versions.map(|version| {
+            let name = format!("with {version}");
+            json!({ "name": name, "clusterSelector": {}, "helm": { "version": version } })
+        });
+        let mut spec = json!({
+            "helmOpOptions": {}, "helm": { "chart": "web", "version": "1.2.3" },
+            "targetCustomizationMode": "AllMatches",
+            "targetRestrictions": [{ "clusterSelector": {} }],
+            "targets": targets,
+        });
+        let found = |spec: &Value| {
+            let spec: BundleSpec = serde_json::from_str(&spec.to_string()).unwrap();
+            let (matcher, member) = (Matcher::new(&spec).unwrap(), Member::new(&cluster, []));
+            let merged = matcher.options(&member).unwrap().helm.unwrap().version;
+            (merged, matcher.inexact_version(&member))
+        };
+        let (merged, error) = found(&spec);
+        assert_eq!(error.is_some(), !is_complete_version(&merged), "{versions:?}");
+        let expected = inexact.map(|index: usize| InexactVersion {
+            name: format!("with {}", versions[index]),
+            index,
+            version: merged,
+        });
+        assert_eq!(error, expected, "{versions:?}");
+        // Nothing resolves the versions of other Bundles.
+        spec["helmOpOptions"] = Value::Null;
+        assert_eq!(found(&spec).1, None);
+    }
+}

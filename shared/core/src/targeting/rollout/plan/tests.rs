@@ -4,7 +4,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::targeting::{criteria::Member, target::targets};
+use crate::targeting::{
+    criteria::Member,
+    target::{TargetError, targets},
+};
 
 /// The state of a cluster before a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -301,6 +304,46 @@ fn configured_partitions_are_used() {
     // A cluster in no partition keeps its deployment.
     let rollout = planned(&strategy, false, &[Old, Done, Old]).unwrap();
     assert_eq!(rollout.steps, [Hold, Stage, Promote]);
+}
+
+/// Fleet's own controller leaves the ranges of targets in a Bundle.
+#[test]
+fn a_cluster_whose_target_has_a_range_is_blocked_alone() {
+    let states = [New, New, Old];
+    let clusters = [0, 1, 2].map(|index| cluster(index, states[index]));
+    let target = |name: &str, cluster: &str, version: &str| json!({ "name": name, "clusterName": cluster, "helm": { "version": version } });
+    let object = json!({
+        "metadata": { "name": "web", "namespace": "fleet" },
+        "spec": {
+            "rolloutStrategy": { "maxNew": 1 },
+            "helmOpOptions": {}, "helm": { "chart": "web", "version": "1.2.3" },
+            "targets": [target("edge", "c0000", "1.x"), target("exact", "c0001", "1.3.0"), target("old", "c0002", ">=1")],
+        }
+    });
+    let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+    let existing = deployment(&clusters[2], ":new", Old).unwrap();
+    let members = clusters.iter().map(|cluster| Member::new(cluster, []));
+    let targets = targets(&bundle, members, &[&existing], false, &Budget::default()).unwrap();
+    let rollout = plan(&bundle.spec, &targets).unwrap();
+    assert_eq!(rollout.steps, [Wait, Promote, Hold]);
+    assert_eq!(
+        rollout.newly_created, 1,
+        "the blocked cluster does not use up the limit"
+    );
+    let errors = [&targets[0], &targets[2]].map(|target| match &target.desired {
+        Err(TargetError::Version(error)) => error.to_string(),
+        desired => panic!("{desired:?}"),
+    });
+    let [edge, old] = &errors;
+    for part in [
+        "target \"edge\"",
+        "spec.targets[0].helm.version",
+        "\"1.x\"",
+        "set an exact version",
+    ] {
+        assert!(edge.contains(part), "{edge}");
+    }
+    assert!(old.contains("target \"old\"") && old.contains("\">=1\""), "{old}");
 }
 
 #[test]
