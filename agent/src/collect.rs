@@ -55,7 +55,10 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
     let remembered = context.owned.all().await?;
     let news = owned.iter().filter_map(|(name, releases)| {
         let deployment = context.deployments.get(&context.key(name))?;
-        news(&remembered, name, &deployment.valid()?.spec.options, releases)
+        let spec = &deployment.valid()?.spec;
+        let is_fleets_own = reconcile::is_fleets_own(name) && spec.helm_chart_options.is_none();
+        let news = || news(&remembered, name, &spec.options, releases);
+        (!is_fleets_own).then(news).flatten()
     });
     let news: Vec<_> = news.collect();
     if !news.is_empty() {
@@ -69,6 +72,7 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
         }
     }
     for (name, releases) in &owned {
+        let releases = &of_this_agent(&remembered, name, releases);
         if let Some(deployment) = context.deployments.get(&context.key(name))
             && let Some(deployment) = deployment.valid()
             && reconcile::is_renamed(deployment, releases)
@@ -82,6 +86,18 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
         }
     }
     Ok(())
+}
+
+/// The releases that this agent has deployed.
+fn of_this_agent(remembered: &Entries, name: &str, releases: &[ReleaseKey]) -> Vec<ReleaseKey> {
+    let (own, others): (Vec<_>, Vec<_>) = releases
+        .iter()
+        .cloned()
+        .partition(|release| remembered.get(name, release).is_some());
+    for release in others {
+        tracing::warn!(bundledeployment = name, %release, "its record names the BundleDeployment, but this agent has not deployed it");
+    }
+    own
 }
 
 /// The release of a BundleDeployment that is not remembered, such as one of Fleet's agent. Only the BundleDeployment itself says what its

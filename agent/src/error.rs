@@ -10,7 +10,7 @@ use helmops_release::{
     state::{ForeignOwner, Pending},
 };
 use helmops_runtime::{
-    client::CallError,
+    client::{ApiError, CallError},
     error_class::{Class, Classified, ClassifiedError, classified},
     workers::Interrupted,
 };
@@ -93,6 +93,9 @@ pub enum AgentError {
         /// The namespace of the agent.
         agent_namespace: String,
     },
+    /// The account that deploys may not take over the release of a user's Helm.
+    #[error(transparent)]
+    AdoptionForbidden(Box<AdoptionForbidden>),
     /// The release is deployed, but its namespace may not be changed.
     #[error("{error}")]
     NamespaceForbidden {
@@ -150,6 +153,25 @@ pub struct NextAttempt {
     pub exhausted: Option<u32>,
     /// Whether the failed revision counts as deployed as soon as its objects are ready.
     pub may_recover: bool,
+}
+
+/// The account that deploys may not take over the release of a user's Helm.
+#[derive(Debug, Error)]
+#[error(
+    "release {release} exists and was not made by this agent, and {account} may not take it over: it lacks the permission to update \
+     Secret {secret}, the record of the release; grant it the verb update for secrets in namespace {}, or choose another \
+     helm.releaseName: {source}",
+    .release.namespace
+)]
+pub struct AdoptionForbidden {
+    /// The release.
+    pub release: ReleaseKey,
+    /// The account that deploys.
+    pub account: String,
+    /// The Secret of its record, with the namespace.
+    pub secret: String,
+    /// What the API server says.
+    pub source: ApiError,
 }
 
 /// Something that a deployment needs, and that is missing.
@@ -275,7 +297,9 @@ impl ClassifiedError for AgentError {
             Self::Helm(failure) => classified(Reason::HelmFailed, class_of(failure.class())),
             Self::NotReady(_) => classified(Reason::HelmFailed, Class::Absent),
             Self::Busy { .. } => classified(Reason::ReleaseBusy, Class::Absent),
-            Self::Foreign { .. } | Self::NotOwned { .. } => classified(Reason::ForeignRelease, Class::Absent),
+            Self::Foreign { .. } | Self::NotOwned { .. } | Self::AdoptionForbidden(_) => {
+                classified(Reason::ForeignRelease, Class::Absent)
+            }
             Self::NamespaceForbidden { .. } | Self::Client(_) => classified(Reason::APIError, Class::Absent),
             Self::Kind(KindError::Unknown { .. }) => classified(Reason::MonitorFailed, Class::Absent),
             Self::Monitor(error) => monitor_class(error),
@@ -327,6 +351,12 @@ fn monitor_class(error: &MonitorError) -> Classified {
 impl From<Lacking> for AgentError {
     fn from(lacking: Lacking) -> Self {
         Self::Lacking(Box::new(lacking))
+    }
+}
+
+impl From<AdoptionForbidden> for AgentError {
+    fn from(error: AdoptionForbidden) -> Self {
+        Self::AdoptionForbidden(Box::new(error))
     }
 }
 

@@ -16,7 +16,6 @@ pub const BUNDLE_DEPLOYMENTS: Controller = Controller {
     failures: || {
         let mut failures = chart_failures();
         failures.extend(Reason::AGENT);
-        failures.push(Reason::DecodeError);
         failures
     },
 };
@@ -225,9 +224,24 @@ fn gauges(
 mod tests {
     use std::collections::HashSet;
 
+    use helmops_release::{
+        names::ReleaseKey,
+        record::{RecordError, Status},
+        state::{ForeignOwner, Pending},
+    };
+    use helmops_runtime::{
+        client::{ApiError, CallError},
+        error_class::ClassifiedError,
+    };
     use prometheus::TextEncoder;
 
     use super::*;
+    use crate::{
+        error::{AgentError, Lacking},
+        live::KindError,
+        records::RecordStoreError,
+        upstream::GuardError,
+    };
 
     fn text(registry: &Registry) -> String {
         TextEncoder::new().encode_to_string(&registry.gather()).unwrap()
@@ -330,12 +344,49 @@ mod tests {
     }
 
     #[test]
-    fn the_reasons_of_failures_are_a_list_without_duplicates() {
+    fn the_reasons_of_failures_are_exactly_those_of_the_errors_without_duplicates() {
+        let release = || ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+        };
+        let damaged = RecordStoreError::Damaged {
+            release: release(),
+            revision: 1,
+            secret: String::new(),
+            source: std::sync::Arc::new(RecordError::TooLarge),
+        };
+        let refused = GuardError::NoNamespace {
+            namespace: String::new(),
+        };
+        let unknown = KindError::Unknown {
+            api_version: "v1".to_owned(),
+            kind: "K".to_owned(),
+        };
+        let pending = Pending {
+            revision: 1,
+            status: Status::PendingInstall,
+        };
+        let errors: [AgentError; 8] = [
+            CallError::of("read", "it")(ApiError::Timeout).into(),
+            damaged.into(),
+            Lacking::Content.into(),
+            refused.into(),
+            unknown.into(),
+            AgentError::NotReady(String::new()),
+            AgentError::Busy {
+                release: release(),
+                pending,
+            },
+            AgentError::Foreign {
+                release: release(),
+                owner: ForeignOwner::Unmanaged,
+            },
+        ];
+        let of_errors = errors.iter().map(ClassifiedError::reason);
+        let of_errors: HashSet<_> = of_errors.chain(chart_failures()).collect();
         let failures = (BUNDLE_DEPLOYMENTS.failures)();
-        let distinct: HashSet<_> = failures.iter().collect();
+        let distinct: HashSet<_> = failures.iter().copied().collect();
         assert_eq!(distinct.len(), failures.len(), "{failures:?}");
-        for reason in [Reason::HelmFailed, Reason::APIError, Reason::DigestMismatch] {
-            assert!(failures.contains(&reason), "{reason}");
-        }
+        assert_eq!(distinct, of_errors);
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use helmops_core::{reason::Reason, status::Event};
+use helmops_kube::lease::Leadership;
 use helmops_process::lock;
 use helmops_release::{
     drift::ObjectDrift,
@@ -186,12 +187,29 @@ impl Reports {
         }
     }
 
+    /// Forgets all reports whenever a term of leadership ends: another replica reports from then on, and what this one exposes would be
+    /// outdated. Never ends.
+    pub async fn follow(&self, leadership: Leadership) {
+        while leadership.wait_until_held().await.is_ok() {
+            leadership.until_lost().await;
+            let all = std::mem::take(&mut *lock(&self.last));
+            for last in all.into_values() {
+                self.end(&last);
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
     /// Forgets a BundleDeployment.
     pub fn forget(&self, deployment: &str) {
         if let Some(last) = lock(&self.last).remove(deployment) {
-            self.drift.changed(last.drift.count(), DriftCount::default());
-            self.removals.changed(last.refusal, None);
+            self.end(&last);
         }
+    }
+
+    fn end(&self, last: &LastReport) {
+        self.drift.changed(last.drift.count(), DriftCount::default());
+        self.removals.changed(last.refusal, None);
     }
 
     fn publish(&self, release: &ReleaseKey, event: Event) {
@@ -258,9 +276,41 @@ impl Drift {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
     use helmops_release::drift::Change;
+    use helmops_runtime::events;
+    use prometheus::{IntCounter, Registry, TextEncoder};
+    use tokio::time::Instant;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_replica_that_is_no_leader_any_more_reports_nothing() {
+        let registry = Registry::new();
+        let (events, _writer) = events::queue(IntCounter::new("dropped", "dropped").unwrap());
+        let removals = RemovalMetrics::register(&registry).unwrap();
+        let reports = Reports::new(events, DriftMetrics::register(&registry).unwrap(), removals);
+        let (sender, leadership) = Leadership::elected();
+        let mut following = Box::pin(reports.follow(leadership));
+        let has = |number: u8| {
+            let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+            text.contains(&format!(
+                "helmops_agent_removals_refused{{reason=\"no_namespace\"}} {number}\n"
+            ))
+        };
+        sender.set(Some(Instant::now() + Duration::from_hours(1)));
+        assert_eq!(following.as_mut().now_or_never(), None);
+        let error = GuardError::NoNamespace {
+            namespace: "cluster".to_owned(),
+        };
+        reports.removal("web", "agent", Some(&error));
+        assert!(has(1));
+        sender.set(None);
+        assert_eq!(following.as_mut().now_or_never(), None);
+        assert!(has(0));
+    }
 
     fn id(name: &str) -> ObjectId {
         ObjectId {

@@ -200,7 +200,7 @@ fn context(
             downstream.clone(),
             &args.namespace,
         ),
-        owned: OwnedReleases::new(downstream.clone(), &args.namespace),
+        owned: OwnedReleases::new(downstream.clone(), leadership.clone(), &args.namespace),
         records: Records::new(downstream.clone(), &args.namespace),
         kinds: Kinds::new(downstream.clone()),
         live: LiveObjects::new(

@@ -99,6 +99,7 @@ pub async fn run(
         // In the same task as the loops, so that it stops if they hang.
         () = signals.beat() => {}
         () = context.live.run(live_sender) => {}
+        () = context.reports.follow(context.leadership.clone()) => {}
     }
 }
 

@@ -41,7 +41,7 @@ use self::{
     arguments::arguments,
     child::{Ending, Limits, PARENT_PIPE},
     outcome::{SUPERSEDED, outcome},
-    permits::HelmPermits,
+    permits::{HelmPermits, Preparation},
     request::{Action, Request},
     slow::{SlowRuns, Work},
     stop::Stop,
@@ -174,6 +174,28 @@ impl Helm {
         }
     }
 
+    /// Waits until a run may be prepared. That may take as long as the runs of others, so the deadline of a reconciliation does not count.
+    ///
+    /// # Errors
+    /// If the run is not to take place any more.
+    pub async fn prepare(&self, stop: &Stop) -> Result<Preparation, Failure> {
+        let prepared = deadline::excluded(self.unless_stopped(stop, self.permits.prepare())).await?;
+        prepared.map_err(|error| self.not_started(&error))
+    }
+
+    /// Waits for something, unless [`Stop`] or the end of leadership comes first.
+    async fn unless_stopped<T>(&self, stop: &Stop, wait: impl Future<Output = T>) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            () = stop.agent.cancelled() => Err(Failure::new(FailureReason::Stopped, "the agent stops")),
+            () = stop.superseded.cancelled() => Err(Failure::new(FailureReason::Superseded, SUPERSEDED)),
+            () = self.ends.leadership.until_lost() => {
+                Err(Failure::new(FailureReason::Stopped, "this replica is no longer the leader"))
+            }
+            waited = wait => Ok(waited),
+        }
+    }
+
     /// Runs Helm, after a permit is free. [`Stop`] interrupts it: it records that the release has failed. So does the end of
     /// leadership, after which there is less time for that ([`Ends`]). If the future is dropped, it is killed, and a record may stay
     /// pending. So the deadline of a reconciliation does not count: each run has its own, and hooks and tests may take longer than that.
@@ -192,15 +214,7 @@ impl Helm {
     ) -> Result<Success, Failure> {
         let what = Work::of(&request);
         let is_slow = slow::is_slow(&request.action, self.slow.has(&what));
-        let acquired = tokio::select! {
-            biased;
-            () = stop.agent.cancelled() => return Err(Failure::new(FailureReason::Stopped, "the agent stops")),
-            () = stop.superseded.cancelled() => return Err(Failure::new(FailureReason::Superseded, SUPERSEDED)),
-            () = self.ends.leadership.until_lost() => {
-                return Err(Failure::new(FailureReason::Stopped, "this replica is no longer the leader"));
-            }
-            acquired = self.permits.acquire(is_slow) => acquired,
-        };
+        let acquired = self.unless_stopped(stop, self.permits.acquire(is_slow)).await?;
         let _permit = acquired.map_err(|error| self.not_started(&error))?;
         let _running = self.metrics.running();
         let (action, started) = (request.action.name(), Instant::now());

@@ -42,7 +42,12 @@ pub(super) struct Work {
 impl Work {
     /// The work of a request.
     pub(super) fn of(request: &Request) -> Self {
-        let attempt = request.action.deploy().and_then(attempt_of);
+        let attempt = match &request.action {
+            Action::Install(install) => attempt_of(&install.deploy),
+            Action::Upgrade(upgrade) => attempt_of(&upgrade.deploy),
+            // To render a chart runs no hooks: it says nothing of how long a deployment takes.
+            _ => None,
+        };
         match attempt {
             Some(deployment_id) => Self::deployment(&request.release, deployment_id),
             None => Self::new(&request.release, request.action.name(), ""),

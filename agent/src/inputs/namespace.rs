@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use helmops_api::BundleDeploymentOptions;
 use helmops_core::targeting::selector::Selector;
-use helmops_release::{names::ReleaseKey, record::SECRET_SELECTOR, report::Blocked};
+use helmops_release::{
+    names::ReleaseKey,
+    record::{SECRET_SELECTOR, SECRET_TYPE},
+    report::Blocked,
+};
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{
     api::core::v1::{Namespace, Secret},
@@ -49,12 +53,14 @@ pub async fn create_namespace(agent: &Client, deployer: &Client, name: &str) -> 
     }
 }
 
-/// Deletes the namespace of a removed release, unless it has other releases or belongs to the cluster or the agent.
+/// Deletes the namespace of a removed release as the account that has deployed it, unless it has other releases or belongs to the cluster
+/// or the agent.
 ///
 /// # Errors
 /// If it cannot be read or deleted.
 pub async fn delete_namespace(
     client: &Client,
+    deployer: &Client,
     release: &ReleaseKey,
     agent_namespace: &str,
 ) -> Result<(), CallError> {
@@ -63,6 +69,7 @@ pub async fn delete_namespace(
     let records = Api::<Secret>::namespaced(client.clone(), name);
     let params = ListParams::default()
         .labels(&format!("{SECRET_SELECTOR},name!={}", release.name))
+        .fields(&format!("type={SECRET_TYPE}"))
         .limit(1);
     let listed = bounded(records.list_metadata(&params)).await;
     let listed = listed.map_err(CallError::of(
@@ -76,7 +83,7 @@ pub async fn delete_namespace(
         );
         return Ok(());
     }
-    let api = Api::<Namespace>::all(client.clone());
+    let api = Api::<Namespace>::all(deployer.clone());
     match bounded(api.delete(name, &DeleteParams::default())).await {
         Ok(_) => Ok(()),
         Err(error) if ApiError::is_not_found(&error) => Ok(()),

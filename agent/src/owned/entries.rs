@@ -43,7 +43,7 @@ struct Stored {
 }
 
 impl Entries {
-    /// From the data of the ConfigMap. What cannot be read is no proof of a release.
+    /// From the data of the ConfigMap.
     pub fn of(data: &BTreeMap<String, String>) -> Self {
         let entries = data.iter().map(|(name, text)| (name.clone(), read(text)));
         Self(entries.collect())
@@ -111,7 +111,8 @@ fn changed(entry: Option<&str>, release: &ReleaseKey, to: Option<&str>) -> Optio
     (!stored.is_empty()).then(|| serde_json::to_string(&stored).unwrap_or_default())
 }
 
-fn read(text: &str) -> Vec<OwnedRelease> {
+/// The releases of an entry. What cannot be read is no proof of a release.
+pub(super) fn read(text: &str) -> Vec<OwnedRelease> {
     let stored: Vec<Stored> = serde_json::from_str(text).unwrap_or_default();
     stored.into_iter().filter_map(Stored::owned).collect()
 }

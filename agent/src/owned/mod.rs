@@ -2,7 +2,7 @@
 //! is gone.
 //!
 //! ```text
-//! remember, forget ─► pending changes ─► plan (entries, their size) ─► one write for all of them
+//! remember, forget ─► pending changes ─► plan (content of this term, or read) ─► one write for all of them
 //! ```
 //!
 //! A record is no proof: everyone who may write Secrets in a namespace can write one there, with hooks, for a BundleDeployment that never
@@ -12,6 +12,7 @@ mod entries;
 
 use std::{collections::BTreeMap, sync::Mutex};
 
+use helmops_kube::lease::{Leadership, Term};
 use helmops_process::lock;
 use helmops_release::names::ReleaseKey;
 use helmops_runtime::client::{ApiError, CallError, bounded};
@@ -29,34 +30,68 @@ pub use self::entries::{Entries, OwnedRelease};
 /// The ConfigMap of the agent's namespace with an entry for each BundleDeployment.
 pub const OWNED: &str = "helmops-agent-releases";
 
-/// The releases that this agent has deployed. Each use reads the ConfigMap, so that an agent that was no leader for a while is not
-/// mistaken.
+/// What is to be written in a term: at most one change for each release. What was not written in an earlier term is outdated, since another
+/// replica may have deployed or removed the release.
+#[derive(Default)]
+struct Pending {
+    term: Option<Term>,
+    changes: Changes,
+}
+
+/// The data of the ConfigMap; `None` if there is no ConfigMap.
+type Content = Option<BTreeMap<String, String>>;
+
+/// The releases that this agent has deployed.
 pub struct OwnedReleases {
     client: Client,
+    leadership: Leadership,
     agent_namespace: String,
-    /// What is to be written: at most one change for each release.
-    pending: Mutex<Changes>,
-    /// Locked while the ConfigMap is written. Those that wait have their changes in the next write.
-    writing: AsyncMutex<()>,
+    /// What is to be written.
+    pending: Mutex<Pending>,
+    /// The content after the last request of a term, in which this replica alone writes it. Locked while the ConfigMap is read or written:
+    /// those that wait have their changes in the next write.
+    known: AsyncMutex<Option<(Term, Content)>>,
 }
 
 impl OwnedReleases {
     /// Those of the agent in a namespace.
-    pub fn new(client: Client, agent_namespace: &str) -> Self {
+    pub fn new(client: Client, leadership: Leadership, agent_namespace: &str) -> Self {
         Self {
             client,
+            leadership,
             agent_namespace: agent_namespace.to_owned(),
             pending: Mutex::default(),
-            writing: AsyncMutex::default(),
+            known: AsyncMutex::default(),
         }
     }
 
-    /// All of them, by BundleDeployment.
+    /// All of them, by BundleDeployment. They are always read, so that what a person has changed counts from then on.
     ///
     /// # Errors
     /// If they cannot be read.
     pub async fn all(&self) -> Result<Entries, CallError> {
-        Ok(Entries::of(&self.read().await?.unwrap_or_default()))
+        let mut known = self.known.lock().await;
+        let (term, content) = (self.leadership.term(), self.read().await?);
+        let entries = content.as_ref().map(Entries::of).unwrap_or_default();
+        *known = term.map(|term| (term, content));
+        Ok(entries)
+    }
+
+    /// Those of a BundleDeployment, as this agent has written them in the present term, or read them.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub async fn of_deployment(&self, deployment: &str) -> Result<Vec<OwnedRelease>, CallError> {
+        let mut known = self.known.lock().await;
+        let term = self.leadership.term();
+        let content = match known.take() {
+            Some((of, content)) if term == Some(of) => content,
+            _ => self.read().await?,
+        };
+        let entry = content.as_ref().and_then(|data| data.get(deployment));
+        let releases = entry.map(|entry| entries::read(entry)).unwrap_or_default();
+        *known = term.map(|term| (term, content));
+        Ok(releases)
     }
 
     /// Remembers releases with the accounts that deploy them, before anything is deployed.
@@ -69,8 +104,7 @@ impl OwnedReleases {
     ) -> Result<(), CallError> {
         let changes = releases.into_iter();
         let changes = changes.map(|(name, owned)| ((name, owned.release), Some(owned.service_account)));
-        lock(&self.pending).extend(changes);
-        self.write_pending().await
+        self.write(changes).await
     }
 
     /// Forgets releases of a BundleDeployment that do not exist any more.
@@ -83,18 +117,28 @@ impl OwnedReleases {
         releases: impl IntoIterator<Item = ReleaseKey>,
     ) -> Result<(), CallError> {
         let changes = releases.into_iter();
-        lock(&self.pending).extend(changes.map(|release| ((deployment.to_owned(), release), None)));
-        self.write_pending().await
+        let changes = changes.map(|release| ((deployment.to_owned(), release), None));
+        self.write(changes).await
     }
 
-    async fn write_pending(&self) -> Result<(), CallError> {
-        let _writing = self.writing.lock().await;
-        let changes = lock(&self.pending).clone();
+    /// Writes changes, with those of others that wait.
+    async fn write(
+        &self,
+        changes: impl Iterator<Item = ((String, ReleaseKey), Option<String>)>,
+    ) -> Result<(), CallError> {
+        let term = self.leadership.term();
+        lock(&self.pending).add(term, changes);
+        let mut known = self.known.lock().await;
+        let changes = lock(&self.pending).changes.clone();
         if changes.is_empty() {
             return Ok(());
         }
-        let data = self.read().await?;
-        let Plan { patch, refused } = Plan::of(data.as_ref().unwrap_or(&BTreeMap::new()), &changes);
+        // Until it is set again: after an error, the content is unknown.
+        let mut content = match known.take() {
+            Some((of, content)) if term == Some(of) => content,
+            _ => self.read().await?,
+        };
+        let Plan { patch, refused } = Plan::of(content.as_ref().unwrap_or(&BTreeMap::new()), &changes);
         for (deployment, release) in &refused {
             let config_map = self.name();
             tracing::warn!(
@@ -103,21 +147,31 @@ impl OwnedReleases {
             );
         }
         if !patch.is_empty() {
-            self.write(data.is_some(), &patch).await?;
+            content = Some(self.patch(content.is_some(), &patch).await?);
         }
+        *known = term.map(|term| (term, content));
         // A newer change of the same release stays.
-        lock(&self.pending).retain(|release, change| changes.get(release) != Some(change));
+        let mut pending = lock(&self.pending);
+        pending
+            .changes
+            .retain(|release, change| changes.get(release) != Some(change));
         Ok(())
     }
 
-    async fn read(&self) -> Result<Option<BTreeMap<String, String>>, CallError> {
+    async fn read(&self) -> Result<Content, CallError> {
         let found = bounded(self.config_maps().get_opt(OWNED)).await;
         let found = found.map_err(CallError::of("read", self.name()))?;
         Ok(found.map(|found| found.data.unwrap_or_default()))
     }
 
-    async fn write(&self, exists: bool, patch: &BTreeMap<String, Option<String>>) -> Result<(), CallError> {
+    /// Writes these entries, and returns all that the ConfigMap has then.
+    async fn patch(
+        &self,
+        exists: bool,
+        patch: &BTreeMap<String, Option<String>>,
+    ) -> Result<BTreeMap<String, String>, CallError> {
         let api = self.config_maps();
+        let data = |written: ConfigMap| written.data.unwrap_or_default();
         if !exists {
             let mut all = ConfigMap::default();
             all.metadata.name = Some(OWNED.to_owned());
@@ -126,12 +180,12 @@ impl OwnedReleases {
             all.data = Some(values.collect());
             match bounded(api.create(&PostParams::default(), &all)).await {
                 Err(error) if ApiError::exists_already(&error) => {}
-                created => return created.map(drop).map_err(CallError::of("create", self.name())),
+                created => return created.map(data).map_err(CallError::of("create", self.name())),
             }
         }
         let (params, patch) = (PatchParams::default(), Patch::Merge(json!({ "data": patch })));
         let patched = bounded(api.patch(OWNED, &params, &patch)).await;
-        patched.map(drop).map_err(CallError::of("write", self.name()))
+        patched.map(data).map_err(CallError::of("write", self.name()))
     }
 
     fn config_maps(&self) -> Api<ConfigMap> {
@@ -140,6 +194,20 @@ impl OwnedReleases {
 
     fn name(&self) -> String {
         format!("ConfigMap {}/{OWNED}", self.agent_namespace)
+    }
+}
+
+impl Pending {
+    fn add(
+        &mut self,
+        term: Option<Term>,
+        changes: impl Iterator<Item = ((String, ReleaseKey), Option<String>)>,
+    ) {
+        if self.term != term {
+            self.term = term;
+            self.changes.clear();
+        }
+        self.changes.extend(changes);
     }
 }
 

@@ -1,9 +1,10 @@
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use serde_json::Value;
+use tokio::time::Instant;
 use tower::service_fn;
 
 use super::*;
@@ -53,6 +54,11 @@ impl Server {
         }
     }
 
+    fn reads(&self) -> usize {
+        let requests = lock(&self.requests);
+        requests.iter().filter(|method| *method == Method::GET).count()
+    }
+
     fn writes(&self) -> Vec<Method> {
         let mut requests = lock(&self.requests).clone();
         requests.retain(|method| method != Method::GET);
@@ -60,7 +66,7 @@ impl Server {
     }
 }
 
-fn owned() -> (OwnedReleases, Arc<Server>) {
+fn owned(leadership: Leadership) -> (OwnedReleases, Arc<Server>) {
     let server = Arc::new(Server::default());
     let of_service = Arc::clone(&server);
     let service = service_fn(move |request: Request<Body>| {
@@ -75,7 +81,7 @@ fn owned() -> (OwnedReleases, Arc<Server>) {
         }
     });
     (
-        OwnedReleases::new(Client::new(service, "helmops"), "helmops"),
+        OwnedReleases::new(Client::new(service, "helmops"), leadership, "helmops"),
         server,
     )
 }
@@ -92,7 +98,7 @@ fn release(name: &str) -> OwnedRelease {
 
 #[tokio::test]
 async fn concurrent_changes_are_few_writes_and_what_is_known_is_none() {
-    let (owned, server) = owned();
+    let (owned, server) = owned(Leadership::always());
     let names: Vec<_> = (0..50).map(|number| format!("web{number}")).collect();
     let remember = async |name: &String| owned.remember([(name.clone(), release(name))]).await;
     for result in join_all(names.iter().map(remember)).await {
@@ -112,11 +118,62 @@ async fn concurrent_changes_are_few_writes_and_what_is_known_is_none() {
 
 #[tokio::test]
 async fn what_could_not_be_written_is_an_error_and_is_written_with_the_next_change() {
-    let (owned, server) = owned();
+    let (owned, server) = owned(Leadership::always());
     *lock(&server.errors) = 1;
     let remember = async |name: &str| owned.remember([(name.to_owned(), release(name))]).await;
     remember("a").await.unwrap_err();
     remember("b").await.unwrap();
     assert_eq!(owned.all().await.unwrap().names().collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(server.writes().len(), 1);
+}
+
+#[tokio::test]
+async fn the_content_is_read_once_in_a_term() {
+    let (sender, leadership) = Leadership::elected();
+    let (owned, server) = owned(leadership);
+    let hour = Some(Instant::now() + Duration::from_hours(1));
+    sender.set(hour);
+    let remember = async |name: &str| owned.remember([(name.to_owned(), release(name))]).await.unwrap();
+    for name in ["a", "b", "a"] {
+        remember(name).await;
+    }
+    owned.forget("a", [release("a").release]).await.unwrap();
+    assert_eq!((server.reads(), server.writes().len()), (1, 3));
+    // Another leader has written since.
+    sender.set(None);
+    let others = BTreeMap::from([("c".to_owned(), r#"[{"release":"shop/c"}]"#.to_owned())]);
+    *lock(&server.data) = Some(others);
+    sender.set(hour);
+    remember("c").await;
+    assert_eq!((server.reads(), server.writes().len()), (2, 3));
+    remember("b").await;
+    assert_eq!((server.reads(), server.writes().len()), (2, 4));
+}
+
+#[tokio::test]
+async fn what_a_person_has_removed_is_remembered_again_after_it_was_read() {
+    let (owned, server) = owned(Leadership::always());
+    let remember = async || owned.remember([("a".to_owned(), release("a"))]).await.unwrap();
+    remember().await;
+    *lock(&server.data) = None;
+    assert_eq!(owned.all().await.unwrap().names().count(), 0);
+    remember().await;
+    assert_eq!(owned.all().await.unwrap().names().collect::<Vec<_>>(), ["a"]);
+}
+
+#[tokio::test]
+async fn what_was_not_written_in_a_term_is_not_written_in_another_one() {
+    let (sender, leadership) = Leadership::elected();
+    let (owned, server) = owned(leadership);
+    let hour = Some(Instant::now() + Duration::from_hours(1));
+    sender.set(hour);
+    owned.remember([("a".to_owned(), release("a"))]).await.unwrap();
+    *lock(&server.errors) = 1;
+    owned.forget("a", [release("a").release]).await.unwrap_err();
+    // Another leader has deployed it again meanwhile.
+    sender.set(None);
+    sender.set(hour);
+    owned.remember([("b".to_owned(), release("b"))]).await.unwrap();
+    assert_eq!(owned.of_deployment("a").await.unwrap(), [release("a")]);
+    assert_eq!(owned.of_deployment("c").await.unwrap(), []);
 }

@@ -1,22 +1,26 @@
 //! Takes over the release of a user's Helm as it is: if a deployment would change no object, only the record is changed.
+//!
+//! The record is changed as the account that deploys, so one that is restricted to some namespaces takes over no release in another.
 
 use helmops_core::chart::source::is_oci;
 use helmops_release::{
     adoption,
+    names::ReleaseKey,
     record::{Attempt, AttemptAction, Cause},
 };
 
 use super::{deployment::Deployment, prepare::Prepared};
 use crate::{
-    error::AgentError,
-    helm::request::{Action, Render, Request},
+    error::{AdoptionForbidden, AgentError},
+    helm::request::{Action, Identity, Render, Request},
+    records::AdoptError,
 };
 
 impl Deployment<'_> {
     /// Makes a revision that of this BundleDeployment. Returns whether it was: if anything differs, an upgrade takes it over.
     ///
     /// # Errors
-    /// If something is missing that an upgrade needs too, or the record cannot be written.
+    /// If something is missing that an upgrade needs too, or the record cannot be written, also if the account that deploys may not.
     pub(super) async fn adopt(&self, revision: u64) -> Result<bool, AgentError> {
         let (context, release) = (self.context, &self.release);
         let Some(record) = context.records.read(release, revision).await? else {
@@ -42,26 +46,44 @@ impl Deployment<'_> {
             number: 1,
         };
         let prepared = self.prepare(attempt).await?;
-        let (origin, post_render) = (
-            prepared.deploy.origin.clone(),
-            prepared.deploy.post_render.clone(),
-        );
-        let rendered = self.rendered(&prepared, revision > 1).await?;
-        drop(prepared);
         // An upgrade fails too, and reports it.
-        let Some(rendered) = rendered else {
+        let Some(rendered) = self.rendered(&prepared, revision > 1).await? else {
             return Ok(false);
         };
-        if let Err(obstacle) = adoption::check(&record, &rendered, &post_render) {
+        if let Err(obstacle) = adoption::check(&record, &rendered, &prepared.deploy.post_render) {
             tracing::info!(%release, revision, %obstacle, "upgrading to take over the release");
             return Ok(false);
         }
+        // What is remembered counts as deployed by this agent, so the API server decides before that.
+        if !self.write_adopted(&prepared, revision, true).await? {
+            return Ok(false);
+        }
         self.remember().await?;
-        let is_adopted = context.records.adopt(release, revision, &origin).await?;
+        let is_adopted = self.write_adopted(&prepared, revision, false).await?;
         if is_adopted {
             tracing::info!(%release, revision, "took over the release as it is");
         }
         Ok(is_adopted)
+    }
+
+    /// Changes the record of a revision as the account that deploys. Returns whether the revision was still deployed.
+    async fn write_adopted(
+        &self,
+        prepared: &Prepared,
+        revision: u64,
+        dry_run: bool,
+    ) -> Result<bool, AgentError> {
+        let (records, release) = (&self.context.records, &self.release);
+        let Prepared {
+            identity,
+            deployer,
+            deploy,
+            ..
+        } = prepared;
+        let adopted = records.adopt(deployer, release, revision, &deploy.origin, dry_run);
+        adopted
+            .await
+            .map_err(|error| not_adopted(release, identity, error))
     }
 
     /// The objects and hooks of the chart before the post-renderer; `None` if it cannot be rendered.
@@ -93,5 +115,79 @@ impl Deployment<'_> {
                 Ok(None)
             }
         }
+    }
+}
+
+/// Why a release is not adopted. If a permission is missing, the error names the account that needs it.
+fn not_adopted(release: &ReleaseKey, identity: &Identity, error: AdoptError) -> AgentError {
+    match error {
+        AdoptError::Record(error) => error.into(),
+        AdoptError::Forbidden { secret, source } => {
+            let account = match identity {
+                Identity::ServiceAccount { namespace, name } => format!("ServiceAccount {namespace}/{name}"),
+                Identity::Agent => "the ServiceAccount of the agent".to_owned(),
+            };
+            let release = release.clone();
+            AgentError::from(AdoptionForbidden {
+                release,
+                account,
+                secret,
+                source,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_core::reason::Reason;
+    use helmops_runtime::{
+        client::{ApiError, CallError},
+        error_class::{Class, ClassifiedError, classified},
+    };
+    use kube::core::Status;
+
+    use super::*;
+    use crate::records::RecordStoreError;
+
+    fn rejected(code: u16) -> ApiError {
+        let status = Status::failure("secrets is forbidden", "Forbidden").with_code(code);
+        ApiError::from(kube::Error::Api(status.boxed()))
+    }
+
+    #[test]
+    fn a_missing_permission_is_reported_with_the_account_and_the_secret() {
+        let release = ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+        };
+        let account = Identity::ServiceAccount {
+            namespace: "fleet".to_owned(),
+            name: "tenant".to_owned(),
+        };
+        for (identity, account) in [
+            (account, "ServiceAccount fleet/tenant"),
+            (Identity::Agent, "the ServiceAccount of the agent"),
+        ] {
+            let forbidden = AdoptError::Forbidden {
+                secret: "shop/sh.helm.release.v1.web.v1".to_owned(),
+                source: rejected(403),
+            };
+            let error = not_adopted(&release, &identity, forbidden);
+            let expected = format!(
+                "release shop/web exists and was not made by this agent, and {account} may not take it over: it lacks the permission \
+                 to update Secret shop/sh.helm.release.v1.web.v1, the record of the release; grant it the verb update for secrets in \
+                 namespace shop, or choose another helm.releaseName: secrets is forbidden (403)"
+            );
+            assert_eq!(error.to_string(), expected);
+            assert_eq!(
+                error.classify(),
+                classified(Reason::ForeignRelease, Class::Absent)
+            );
+        }
+        let call = CallError::of("adopt", "Secret shop/a")(rejected(500));
+        let error = AdoptError::Record(RecordStoreError::from(call));
+        let error = not_adopted(&release, &Identity::Agent, error);
+        assert!(matches!(error, AgentError::Record(_)), "{error}");
     }
 }

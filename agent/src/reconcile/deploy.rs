@@ -8,6 +8,8 @@
 //!              └──────────────────────────────────────────────────────┘ until nothing is to be done, or an attempt has failed and is remediated
 //! ```
 
+use std::convert::Infallible;
+
 use helmops_release::{
     action::Action,
     dependencies,
@@ -24,6 +26,7 @@ use kube::runtime::reflector::ObjectRef;
 use super::{
     deployed::Deployed,
     deployment::{Deployment, Run, name},
+    renamed::own_releases,
     wait::Watched,
 };
 use crate::{
@@ -36,6 +39,17 @@ use crate::{
 /// between.
 const MAX_ACTIONS: usize = 7;
 
+/// Whether actions are needed.
+pub enum Check {
+    /// None: this is deployed.
+    Settled(Deployed),
+    /// Some are, or may be.
+    Due {
+        /// Whether copies of Secrets or ConfigMaps were changed.
+        copies: bool,
+    },
+}
+
 /// Whether this reconciliation has had a failure, which the status does not show yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failures {
@@ -44,11 +58,11 @@ enum Failures {
 }
 
 impl Deployment<'_> {
-    /// Takes the actions that are needed, one after the other.
+    /// Whether actions are needed, and what they need besides Helm.
     ///
     /// # Errors
-    /// If one of them fails, or something is missing, or the next attempt is due later.
-    pub async fn deploy(&self) -> Result<Deployed, AgentError> {
+    /// If something is missing, or the next attempt is due later.
+    pub async fn check(&self) -> Result<Check, AgentError> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
         if self.wanted.spec.helm_chart_options.is_none() {
@@ -75,13 +89,24 @@ impl Deployment<'_> {
             }
             (Err(error), None) => return Err(error),
         };
-        let is_requested = copies || self.has_undeployed_copies(&cached) || self.requested(&cached).force;
+        let is_requested = copies
+            || self.has_undeployed_copies(&cached)
+            || self.requested(&cached).force
+            || self.was_renamed_since(&cached).await?;
         if let (Some(deployed), false) = (self.current(&cached), is_requested) {
             self.restore_namespace(&deployed).await?;
-            return Ok(deployed);
+            return Ok(Check::Settled(deployed));
         }
         self.check_backoff()?;
         self.check_dependencies()?;
+        Ok(Check::Due { copies })
+    }
+
+    /// Takes the actions that are needed, one after the other. `copies`: whether copies were changed.
+    ///
+    /// # Errors
+    /// If one of them fails, or something is missing.
+    pub async fn deploy(&self, copies: bool) -> Result<Deployed, AgentError> {
         self.take_steps(copies, Failures::Reported).await
     }
 
@@ -111,14 +136,14 @@ impl Deployment<'_> {
         }
     }
 
-    /// An attempt failed although Helm succeeded. The record gets the failure, and the remediation follows. Returns what is to be
-    /// reported.
-    pub async fn fail(&self, deployed: &Deployed, failure: Failure) -> AgentError {
+    /// An attempt failed although Helm succeeded. The record gets the failure, and the remediation follows.
+    ///
+    /// # Errors
+    /// Always: what is to be reported.
+    pub async fn fail(&self, deployed: &Deployed, failure: Failure) -> Result<Infallible, AgentError> {
         tracing::warn!(release = %self.release, revision = deployed.id.number, cause = failure.cause(), "the deployment failed");
         let records = &self.context.records;
-        if let Err(error) = records.fail(&self.release, deployed.id.number, &failure).await {
-            return error.into();
-        }
+        records.fail(&self.release, deployed.id.number, &failure).await?;
         // The request had its effect with the attempt that failed.
         let unrequested = Deployment {
             requested: Requested::default(),
@@ -126,9 +151,9 @@ impl Deployment<'_> {
             policy: self.policy.clone(),
             ..*self
         };
-        let step = unrequested.take_steps(false, Failures::New).await;
+        unrequested.take_steps(false, Failures::New).await?;
         // Another client has deployed it meanwhile.
-        step.err().unwrap_or(AgentError::Changed)
+        Err(AgentError::Changed)
     }
 
     /// A revision that was not ready in time is ready now.
@@ -155,7 +180,7 @@ impl Deployment<'_> {
         let records = &self.context.records;
         records.accept(&self.release, deployed.id.number).await?;
         watched.is_accepted = true;
-        let releases = records.of_deployment(name(self.wanted)).await?;
+        let releases = own_releases(self.context, name(self.wanted)).await?;
         super::remove_renamed(self.context, self.wanted, &releases).await;
         Ok(())
     }
@@ -174,9 +199,10 @@ impl Deployment<'_> {
             } else {
                 Requested::default()
             };
-            let copies = copies || self.has_undeployed_copies(&history);
+            let is_repeated =
+                copies || self.has_undeployed_copies(&history) || self.was_renamed_since(&history).await?;
             let mut step = self.next(&policy, &history, requested, failures);
-            if copies && last.is_none() && !is_adopted && step == Step::Act(Action::None) {
+            if is_repeated && last.is_none() && !is_adopted && step == Step::Act(Action::None) {
                 step = Step::Act(Action::Upgrade { discard: None });
             }
             if failures == Failures::New && is_attempt(&step) {
@@ -346,7 +372,7 @@ impl Deployment<'_> {
     }
 
     /// The deployed revision, if it is what is wanted and no attempt is to follow.
-    fn current(&self, history: &History) -> Option<Deployed> {
+    pub(super) fn current(&self, history: &History) -> Option<Deployed> {
         let id = &self.wanted.spec.deployment_id;
         let revision = lifecycle::completed(&self.state(history), history, id)?;
         Some(self.deployed(history, revision))

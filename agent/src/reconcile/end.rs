@@ -1,6 +1,9 @@
 //! What happens with a release when its BundleDeployment is gone. It has to be known then, so it is a label of its records.
 
-use helmops_release::{history::Owner, record::OnDelete};
+use helmops_release::{
+    history::{History, Owner},
+    record::OnDelete,
+};
 
 use super::deployment::{Deployment, name};
 use crate::{error::AgentError, owned::OwnedRelease};
@@ -27,18 +30,29 @@ impl Deployment<'_> {
         Ok(self.context.owned.remember([owned]).await?)
     }
 
-    /// Sets the label on the newest record, if it differs.
+    /// What the label of a record says, if that is not the default. `keeps_objects`: the record itself says that the objects stay.
+    pub(super) fn on_delete(&self, keeps_objects: bool) -> Option<OnDelete> {
+        let keep_resources = self.wanted.spec.options.keep_resources && !keeps_objects;
+        let on_delete = self.policy.on_delete.with_keep_resources(keep_resources);
+        Some(on_delete).filter(|on_delete| !on_delete.is_default())
+    }
+
+    /// Sets the label on the newest record, if it differs: also if what is wanted was not deployed yet.
     ///
     /// # Errors
     /// If a record cannot be read or written.
     pub(super) async fn set_on_delete(&self) -> Result<(), AgentError> {
         let (records, release) = (&self.context.records, &self.release);
-        let wanted = Some(self.policy.on_delete).filter(|on_delete| !OnDelete::is_default(on_delete));
-        if records.on_delete(release) == wanted {
+        let wanted = |history: &History| {
+            let newest = history.newest()?;
+            Some((newest.clone(), self.on_delete(newest.keeps_objects)))
+        };
+        let cached = records.cached_history(release).await?;
+        if wanted(&cached).is_none_or(|(_, wanted)| records.on_delete(release) == wanted) {
             return Ok(());
         }
-        let history = records.current_history(release).await?;
-        let Some(newest) = history.newest() else {
+        let current = records.current_history(release).await?;
+        let Some((newest, wanted)) = wanted(&current) else {
             return Ok(());
         };
         if newest.origin.owner == Owner::BundleDeployment(name(self.wanted).to_owned()) {

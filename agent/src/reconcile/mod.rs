@@ -16,6 +16,7 @@ mod deployed;
 mod deployment;
 mod end;
 mod fields;
+mod foreign;
 mod namespace;
 mod prepare;
 mod progress;
@@ -50,12 +51,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use tracing::{Span, field::Empty};
 
+use self::{deploy::Check, deployment::Deployment, test::Tests, wait::Wait};
 pub use self::{
     deployed::Deployed,
+    remove::is_fleets_own,
     renamed::{is_renamed, remove_renamed},
     wait::Watched,
 };
-use self::{deployment::Deployment, test::Tests, wait::Wait};
 use crate::{
     context::{Context, Key, Known},
     error::{AgentError, until},
@@ -97,8 +99,8 @@ impl Reconciler for BundleDeployments<'_> {
     }
 
     /// Uninstalls what a deleted BundleDeployment has installed.
-    async fn deleted(&self, key: &Key) -> Result<(), AgentError> {
-        remove::remove(self.0, &key.name).await
+    async fn deleted(&self, key: &Key, permit: &mut WorkerPermit) -> Result<(), AgentError> {
+        remove::remove(self.0, &key.name, permit).await
     }
 
     /// The trace of the last change, until the release is ready.
@@ -195,7 +197,8 @@ impl Reconciler for BundleDeployments<'_> {
                     observed = Ok(None);
                 }
                 Phase::Failed(deployed, failure) => {
-                    result = Err(work.fail(&deployed, failure).await);
+                    let failed = with_helm(&work, permit, || work.fail(&deployed, failure)).await?;
+                    result = failed.map(|never| match never {});
                     observed = observe(context, deployment, &result, &mut known.installed).await;
                 }
             }
@@ -212,17 +215,38 @@ impl Reconciler for BundleDeployments<'_> {
     }
 }
 
-/// Deploys what is wanted. If that did not end in time before, other releases are reconciled with the permit meanwhile: several such
-/// releases, which wait for each other, would use up the workers.
+/// Deploys what is wanted, if it is not deployed.
 async fn deploy(
     work: &Deployment<'_>,
     permit: &mut WorkerPermit,
 ) -> Result<Result<Deployed, AgentError>, AgentError> {
-    let id = &work.wanted.spec.deployment_id;
-    if work.context.helm.is_slow(&work.release, id) {
-        return Ok(permit.release_during(Box::pin(work.deploy())).await?);
+    match work.check().await {
+        Ok(Check::Settled(deployed)) => Ok(Ok(deployed)),
+        Ok(Check::Due { copies }) => with_helm(work, permit, || work.deploy(copies)).await,
+        Err(error) => Ok(Err(error)),
     }
-    Ok(work.deploy().await)
+}
+
+/// Does something that runs Helm. Other releases are reconciled with the permit meanwhile: those that wait for Helm would use up the
+/// workers, and nothing would be observed, corrected or reported. Work that did not end in time before waits for others of its kind, so
+/// it is no part of those that are prepared.
+async fn with_helm<T, W: Future<Output = Result<T, AgentError>>>(
+    work: &Deployment<'_>,
+    permit: &mut WorkerPermit,
+    run: impl FnOnce() -> W,
+) -> Result<Result<T, AgentError>, AgentError> {
+    let helm = &work.context.helm;
+    let is_slow = helm.is_slow(&work.release, &work.wanted.spec.deployment_id);
+    let result = permit.release_during(async {
+        let _preparation = if is_slow {
+            None
+        } else {
+            Some(helm.prepare(&work.running.deployment).await?)
+        };
+        // On the heap only from here on: many may wait.
+        Box::pin(run()).await
+    });
+    Ok(result.await?)
 }
 
 /// Whether the wanted deployment is there and ready.
@@ -615,8 +639,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn attempts_that_only_fail_after_a_wait_are_retried_more_and_more_slowly() {
+    #[tokio::test(start_paused = true)]
+    async fn attempts_that_only_fail_after_a_wait_are_retried_more_and_more_slowly() {
         let retries = RetryState::<Key>::default();
         let key = ObjectRef::new("web").within("cluster");
         let wait = Duration::from_secs(5);
@@ -626,11 +650,9 @@ mod tests {
                 retries.requeue_after(&key, RetryKey::default(), Ok::<_, AgentError>(until_ready(wait)));
             assert_eq!(waiting, Some(wait));
             let failed = AgentError::NotReady("not ready in time".to_owned());
-            delays.push(
-                retries
-                    .requeue_after(&key, RetryKey::default(), Err(failed))
-                    .unwrap(),
-            );
+            let delay = retries.requeue_after(&key, RetryKey::default(), Err(failed));
+            delays.extend(delay);
+            tokio::time::advance(delay.unwrap()).await;
         }
         assert!(delays.is_sorted() && delays[3] > 4 * delays[0], "{delays:?}");
     }

@@ -111,7 +111,7 @@ impl Deployment<'_> {
             description: attempt.to_string(),
             skips_crds: false,
             acceptance: is_awaited.then_some(Acceptance::Awaited),
-            on_delete: Some(self.policy.on_delete).filter(|on_delete| !on_delete.is_default()),
+            on_delete: self.on_delete(options.keep_resources),
         })
     }
 }

@@ -13,7 +13,9 @@ use helmops_release::{
     record::{OnDeletePolicy, Record},
     state::{ReleaseState, Wanted},
 };
+use helmops_runtime::workers::WorkerPermit;
 
+use super::foreign::keep_objects_of_others;
 use crate::{
     context::Context,
     error::AgentError,
@@ -30,12 +32,23 @@ use crate::{
 /// BundleDeployments with which Fleet deploys its own agent start with this.
 const FLEETS_OWN: &str = "fleet-agent";
 
-/// Removes the releases of a BundleDeployment, if it certainly does not exist any more.
+/// Whether Fleet deploys its own agent with a BundleDeployment of this name. What this agent has deployed is none of these, whatever its
+/// name.
+pub fn is_fleets_own(deployment: &str) -> bool {
+    deployment.starts_with(FLEETS_OWN)
+}
+
+/// Removes the releases of a BundleDeployment, if it certainly does not exist any more. Other releases are reconciled with the permit
+/// meanwhile: it waits for Helm.
 ///
 /// # Errors
 /// If that is not certain, or a release cannot be removed.
-pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentError> {
-    if deployment.starts_with(FLEETS_OWN) {
+pub async fn remove(
+    context: &Context,
+    deployment: &str,
+    permit: &mut WorkerPermit,
+) -> Result<(), AgentError> {
+    if is_fleets_own(deployment) && context.owned.of_deployment(deployment).await?.is_empty() {
         tracing::warn!("the release of Fleet's own agent is never uninstalled by this one");
         return Ok(());
     }
@@ -55,7 +68,11 @@ pub async fn remove(context: &Context, deployment: &str) -> Result<(), AgentErro
     }
     let all = context.owned.all().await?;
     let owned = all.of_deployment(deployment);
-    let ends = remove_releases(context, deployment, owned).await?;
+    let removed = permit.release_during(async {
+        let _preparation = context.helm.prepare(&Stop::of_agent(&context.stop)).await?;
+        Box::pin(remove_releases(context, deployment, owned)).await
+    });
+    let ends = removed.await??;
     // They may be there without a release: the first deployment needed something else that was missing.
     if ends.values().all(|end| *end == End::Removed) {
         inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
@@ -139,10 +156,12 @@ async fn remove_release(
         context,
         deployment,
         release,
+        account: &owned.service_account,
         keeps_history: on_delete.keep_history,
     };
     let record = context.records.read(release, newest.number).await?;
-    let keep = record.as_ref().is_some_and(keeps_objects);
+    // What was wanted last may not have been deployed.
+    let keep = on_delete.policy == OnDeletePolicy::Forget || newest.keeps_objects;
     // Records that are to stay keep their namespace.
     let deletes_namespace = !on_delete.keep_history && record.as_ref().is_some_and(deletes_namespace);
     match action::to_remove(&state, keep) {
@@ -183,6 +202,11 @@ async fn remove_release(
             let release = release.clone();
             Err(AgentError::Busy { release, pending })
         }
+        // It belongs to another owner now, with the copies that its objects may use.
+        Action::None if history.newest().is_some() => {
+            inputs::keep_copies(&context.downstream, deployment, &context.release_namespaces).await?;
+            Ok(End::Kept)
+        }
         Action::None
         | Action::Refuse(_)
         | Action::Unlock { .. }
@@ -222,6 +246,8 @@ struct Removal<'r> {
     context: &'r Context,
     deployment: &'r str,
     release: &'r ReleaseKey,
+    /// The account that has deployed it; empty for the agent itself.
+    account: &'r str,
     keeps_history: bool,
 }
 
@@ -231,11 +257,15 @@ impl Removal<'_> {
             context,
             deployment,
             release,
+            account,
             keeps_history,
         } = *self;
         inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
         if deletes_namespace {
-            inputs::delete_namespace(&context.downstream, release, &context.namespace).await?;
+            // As the account: who may deploy in a namespace may not always delete it.
+            let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
+            let deployer = context.deployer(&identity)?;
+            inputs::delete_namespace(&context.downstream, &deployer, release, &context.namespace).await?;
         }
         if !keeps_history {
             let history = context.records.current_history(release).await?;
@@ -247,10 +277,6 @@ impl Removal<'_> {
 
 fn deletes_namespace(record: &Record) -> bool {
     record.chart_annotation(marks::DELETE_NAMESPACE) == Some("true")
-}
-
-pub(super) fn keeps_objects(record: &Record) -> bool {
-    record.chart_annotation(marks::KEEP_RESOURCES) == Some("true")
 }
 
 /// How a release is uninstalled.
@@ -282,6 +308,9 @@ pub async fn uninstall(
     let newest = history.newest();
     if newest.is_none_or(|newest| newest.origin.owner == Owner::Other) {
         return Ok(());
+    }
+    if let Some(newest) = newest {
+        keep_objects_of_others(context, release, newest.number).await?;
     }
     let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
     let request = Request {

@@ -2,6 +2,8 @@
 //!
 //! The release of the new name takes over what both have. The one of the old name stays until the new one is settled: deployed, ready
 //! and tested. Until then nothing is uninstalled, since objects may be those of both.
+//!
+//! Only what this agent has deployed counts: a record alone is no proof, as at the end of a BundleDeployment ([`crate::owned`]).
 
 use std::collections::BTreeMap;
 
@@ -21,7 +23,6 @@ use serde_json::Value;
 use super::{
     deployment::{Deployment, name},
     prepare::Prepared,
-    remove::keeps_objects,
 };
 use crate::{
     context::Context,
@@ -50,12 +51,26 @@ impl End {
         let keeps_history = on_delete.keep_history;
         match on_delete.policy {
             OnDeletePolicy::Keep => Self::Stay,
+            OnDeletePolicy::Forget => Self::Forget,
             OnDeletePolicy::Uninstall if keeps_objects => Self::Forget,
             OnDeletePolicy::Uninstall if is_uninstalled && keeps_history => Self::Stay,
             OnDeletePolicy::Uninstall if is_uninstalled => Self::Forget,
             OnDeletePolicy::Uninstall => Self::Prune { keeps_history },
         }
     }
+}
+
+/// The releases with records that a BundleDeployment has under any name, as far as this agent has deployed them.
+///
+/// # Errors
+/// If a record or the ConfigMap of the agent cannot be read.
+pub(super) async fn own_releases(context: &Context, deployment: &str) -> Result<Vec<ReleaseKey>, AgentError> {
+    let mut releases = context.records.of_deployment(deployment).await?;
+    if !releases.is_empty() {
+        let owned = context.owned.of_deployment(deployment).await?;
+        releases.retain(|release| owned.iter().any(|owned| owned.release == *release));
+    }
+    Ok(releases)
 }
 
 /// Whether a BundleDeployment has a release of another name.
@@ -125,10 +140,12 @@ async fn remove(
     let Some(newest) = newest_of(&history, deployment) else {
         return Ok(());
     };
-    let record = context.records.read(release, newest.number).await?;
-    let keeps_objects = record.as_ref().is_some_and(keeps_objects);
     let is_uninstalled = newest.status == Status::Uninstalled;
-    let end = End::of(on_delete.unwrap_or_default(), keeps_objects, is_uninstalled);
+    let end = End::of(
+        on_delete.unwrap_or_default(),
+        newest.keeps_objects,
+        is_uninstalled,
+    );
     if end == End::Stay {
         return Ok(());
     }
@@ -175,17 +192,41 @@ async fn prune(
 }
 
 impl Deployment<'_> {
+    /// Whether a release of another name was made after the present one: a change of the name that was taken back. What both releases have
+    /// may be as that one wanted it.
+    ///
+    /// # Errors
+    /// If a record or the ConfigMap of the agent cannot be read.
+    pub(super) async fn was_renamed_since(&self, history: &History) -> Result<bool, AgentError> {
+        let present = self.current(history).and_then(|deployed| deployed.id.made_at);
+        // Not by the records of all releases: this happens in each reconciliation.
+        for other in self.context.owned.of_deployment(name(self.wanted)).await? {
+            if other.release == self.release {
+                continue;
+            }
+            let history = self.context.records.cached_history(&other.release).await?;
+            let made_at = newest_of(&history, name(self.wanted)).and_then(|newest| newest.made_at);
+            if present.is_some() && made_at > present {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The policy, without uninstallations while there is a release of another name.
     ///
     /// # Errors
     /// If a record cannot be read.
     pub(super) async fn policy_beside_others(&self) -> Result<Policy, AgentError> {
-        let records = &self.context.records;
-        for release in records.of_deployment(name(self.wanted)).await? {
+        let releases = self.context.records.of_deployment(name(self.wanted)).await?;
+        if !is_renamed(self.wanted, &releases) {
+            return Ok(self.policy.clone());
+        }
+        for release in own_releases(self.context, name(self.wanted)).await? {
             if release == self.release {
                 continue;
             }
-            let history = records.cached_history(&release).await?;
+            let history = self.context.records.cached_history(&release).await?;
             if history
                 .newest()
                 .is_some_and(|newest| newest.status != Status::Uninstalled)
@@ -243,7 +284,7 @@ impl Deployment<'_> {
         prepared: &Prepared,
         object: &Value,
     ) -> Result<Option<(ObjectId, BTreeMap<String, String>)>, AgentError> {
-        let Some(mut id) = ObjectId::of(object) else {
+        let Some(id) = ObjectId::in_release(object, &self.release.namespace) else {
             return Ok(None);
         };
         let kind = match self.context.kinds.get(&id.api_version, &id.kind).await {
@@ -252,9 +293,6 @@ impl Deployment<'_> {
             Err(KindError::Unknown { .. }) => return Ok(None),
             Err(error @ KindError::Call(_)) => return Err(error.into()),
         };
-        if id.namespace.is_empty() {
-            id.namespace.clone_from(&self.release.namespace);
-        }
         let found = live::metadata(&prepared.deployer, &kind, &id).await?;
         Ok(found.map(|found| (id, found.metadata.annotations.unwrap_or_default())))
     }
@@ -302,6 +340,7 @@ mod tests {
             (history(true), true, false, End::Forget),
             (keep, false, false, End::Stay),
             (keep, true, false, End::Stay),
+            (history(true).with_keep_resources(true), false, false, End::Forget),
         ] {
             let end = End::of(on_delete, keeps_objects, is_uninstalled);
             assert_eq!(end, expected, "{on_delete} {keeps_objects} {is_uninstalled}");

@@ -2,7 +2,7 @@
 
 use helmops_api::BundleDeploymentOptions;
 use helmops_release::{
-    history::History,
+    history::{History, Owner},
     lifecycle::CrdPolicy,
     record::{Attempt, Status},
 };
@@ -13,6 +13,7 @@ use super::{
     deployment::{Deployment, Run, name},
     namespace::namespace_error,
     prepare::Prepared,
+    renamed::own_releases,
 };
 use crate::{
     charts::ChartFile,
@@ -32,7 +33,7 @@ impl Deployment<'_> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
         let prepared = self.prepare(attempt).await?;
-        let releases = context.records.of_deployment(name(self.wanted)).await?;
+        let releases = own_releases(context, name(self.wanted)).await?;
         let is_renamed = super::is_renamed(self.wanted, &releases);
         // Objects that do not have the name of the release in theirs pass from the old release to the new one.
         let takes_over = is_renamed
@@ -148,12 +149,20 @@ impl Deployment<'_> {
     async fn follow(&self, run: Run, deployer: &Client) -> Result<(), AgentError> {
         let (records, release) = (&self.context.records, &self.release);
         let mut history = records.current_history(release).await?;
-        if let Run::Upgrade { discard } = run {
+        let own = Owner::BundleDeployment(name(self.wanted).to_owned());
+        if let Run::Upgrade { .. } = run {
             self.take_fields(deployer, &history).await?;
-            if let Some(revision) = discard {
-                records.delete(release, revision, Status::Failed).await?;
-                history = records.current_history(release).await?;
-            }
+        }
+        if history.newest().is_none_or(|newest| newest.origin.owner != own) {
+            // Helm takes it over first, with the permissions of the account that deploys: these records belong to another owner.
+            return Ok(());
+        }
+        if let Run::Upgrade {
+            discard: Some(revision),
+        } = run
+        {
+            records.delete(release, revision, Status::Failed).await?;
+            history = records.current_history(release).await?;
         }
         self.make_room(&history).await
     }

@@ -13,10 +13,12 @@ use helmops_release::{
     adoption,
     chart_metadata::Origin,
     history::{History, Owner, Revision},
-    marks,
+    manifest, marks,
     names::ReleaseKey,
+    object::ObjectId,
     record::{
-        self, Acceptance, DATA_KEY, Failure, Hook, OnDelete, Record, RecordError, SECRET_SELECTOR, Status,
+        self, Acceptance, DATA_KEY, Failure, Hook, OnDelete, Record, RecordError, SECRET_SELECTOR,
+        SECRET_TYPE, Status,
     },
 };
 use helmops_runtime::client::{ApiError, CallError, bounded};
@@ -50,8 +52,11 @@ pub struct Records {
 
 struct Decoded {
     resource_version: String,
-    revision: Revision,
+    content: Content,
 }
+
+/// What a record shows, or why it is damaged: that is remembered too, so that each version of a record is read and logged once.
+type Content = Result<Revision, Arc<RecordError>>;
 
 /// Why a record cannot be used.
 #[derive(Debug, Error)]
@@ -71,7 +76,23 @@ pub enum RecordStoreError {
         /// The Secret.
         secret: String,
         /// Why.
-        source: RecordError,
+        source: Arc<RecordError>,
+    },
+}
+
+/// Why a revision is not adopted.
+#[derive(Debug, Error)]
+pub enum AdoptError {
+    /// The record cannot be read or written.
+    #[error(transparent)]
+    Record(#[from] RecordStoreError),
+    /// The account that deploys may not write the record.
+    #[error("the account that deploys may not update Secret {secret}: {source}")]
+    Forbidden {
+        /// The Secret, with its namespace.
+        secret: String,
+        /// What the API server says.
+        source: ApiError,
     },
 }
 
@@ -149,8 +170,11 @@ impl Records {
 
     async fn current(&self, release: &ReleaseKey) -> Result<Vec<StoredRecord>, RecordStoreError> {
         let api = Api::<MetadataOnly<Secret>>::namespaced(self.client.clone(), &release.namespace);
-        let selector = format!("{SECRET_SELECTOR},name={}", release.name);
-        let listed = bounded(api.list(&ListParams::default().labels(&selector))).await;
+        // The type as well, as in the watch: labels alone are not enough to be a record.
+        let params = ListParams::default()
+            .labels(&format!("{SECRET_SELECTOR},name={}", release.name))
+            .fields(&format!("type={SECRET_TYPE}"));
+        let listed = bounded(api.list(&params)).await;
         let listed = listed.map_err(CallError::of(
             "list",
             format_args!("the records of release {release}"),
@@ -181,10 +205,8 @@ impl Records {
         for (release, record) in newest {
             let revision = match self.revision(&record).await {
                 Ok(revision) => revision,
-                Err(error @ RecordStoreError::Damaged { .. }) => {
-                    tracing::warn!(error = with_causes(&error), "ignoring a release");
-                    continue;
-                }
+                // Reported when it was read.
+                Err(RecordStoreError::Damaged { .. }) => continue,
                 Err(error) => return Err(error),
             };
             if let Some(Owner::BundleDeployment(name)) = revision.map(|revision| revision.origin.owner) {
@@ -219,25 +241,41 @@ impl Records {
     /// What a record shows; `None` if it does not exist any more.
     async fn revision(&self, stored: &StoredRecord) -> Result<Option<Revision>, RecordStoreError> {
         let name = NamespacedName::new(&*stored.key.namespace, &*stored.secret);
-        if let Some(decoded) = lock(&self.decoded).get(&name)
-            && decoded.resource_version == stored.resource_version
-        {
-            return Ok(Some(decoded.revision.clone()));
-        }
-        let Some((secret, record)) = self
-            .read_secret(&stored.key, stored.revision, &stored.secret)
-            .await?
-        else {
-            return Ok(None);
+        let known = lock(&self.decoded)
+            .get(&name)
+            .filter(|decoded| decoded.resource_version == stored.resource_version)
+            .map(|decoded| decoded.content.clone());
+        let content = match known {
+            Some(known) => Some(known),
+            None => self.read_content(stored).await?,
         };
-        let acceptance = acceptance_of(&secret);
-        let revision = Revision::of(&record, &self.agent_namespace, changed_at(&secret)).labelled(acceptance);
+        let of = |source| damaged(&stored.key, stored.revision, &stored.secret, source);
+        content.transpose().map_err(of)
+    }
+
+    /// Reads a record, and remembers what it shows; `None` if it does not exist any more.
+    async fn read_content(&self, stored: &StoredRecord) -> Result<Option<Content>, RecordStoreError> {
+        let (release, secret) = (&stored.key, &stored.secret);
+        let content = match self.read_secret(release, stored.revision, secret).await {
+            Ok(None) => return Ok(None),
+            Ok(Some((secret, record))) => {
+                let revision = Revision::of(&record, &self.agent_namespace, changed_at(&secret));
+                Ok(revision.labelled(acceptance_of(&secret)))
+            }
+            Err(RecordStoreError::Damaged { source, .. }) => {
+                let error = damaged(release, stored.revision, secret, Arc::clone(&source));
+                tracing::warn!(error = with_causes(&error), "a record is damaged");
+                Err(source)
+            }
+            Err(error) => return Err(error),
+        };
         let decoded = Decoded {
             resource_version: stored.resource_version.clone(),
-            revision: revision.clone(),
+            content: content.clone(),
         };
+        let name = NamespacedName::new(&*release.namespace, &**secret);
         lock(&self.decoded).insert(name, decoded);
-        Ok(Some(revision))
+        Ok(Some(content))
     }
 
     /// A record; `None` if it does not exist.
@@ -267,12 +305,8 @@ impl Records {
         };
         let data = secret.data.as_ref().and_then(|data| data.get(DATA_KEY));
         let data = data.map_or(&[][..], |data| &data.0);
-        let record = Record::decode(data).map_err(|source| RecordStoreError::Damaged {
-            release: release.clone(),
-            revision,
-            secret: name.to_owned(),
-            source,
-        })?;
+        let record = Record::decode(data);
+        let record = record.map_err(|source| damaged(release, revision, name, Arc::new(source)))?;
         Ok(Some((secret, record)))
     }
 
@@ -354,19 +388,60 @@ impl Records {
 
     /// Makes a revision of a user's Helm one of a BundleDeployment, without a deployment. Returns whether it was still deployed.
     ///
+    /// It is written as the account that deploys, so that the API server decides whether this account may take over the release. A dry
+    /// run only lets it decide.
+    ///
     /// # Errors
-    /// As of [`Records::unlock`].
+    /// As of [`Records::unlock`], and if the account may not write the record.
     pub async fn adopt(
         &self,
+        deployer: &Client,
         release: &ReleaseKey,
         revision: u64,
         origin: &Origin,
-    ) -> Result<bool, RecordStoreError> {
+        dry_run: bool,
+    ) -> Result<bool, AdoptError> {
         let change = |record: Record| {
             let is_deployed = record.info.status == Status::Deployed;
             is_deployed.then(|| adoption::adopted(record, origin))
         };
-        self.change(release, revision, "adopt", change).await
+        let Some(secret) = self.changed(release, revision, change).await? else {
+            return Ok(false);
+        };
+        let params = PostParams {
+            dry_run,
+            ..PostParams::default()
+        };
+        let (name, secrets) = (secret.name_any(), secrets_of(deployer, release));
+        match bounded(secrets.replace(&name, &params, &secret)).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_forbidden() => Err(AdoptError::Forbidden {
+                secret: format!("{}/{name}", release.namespace),
+                source: error,
+            }),
+            Err(error) => {
+                let error = CallError::of("adopt", secret_of(release, &name))(error);
+                Err(RecordStoreError::from(error).into())
+            }
+        }
+    }
+
+    /// Records that Helm keeps these objects of a revision when it uninstalls the release. Returns whether there are any.
+    ///
+    /// # Errors
+    /// As of [`Records::unlock`].
+    pub async fn keep_objects(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        objects: &BTreeSet<ObjectId>,
+    ) -> Result<bool, RecordStoreError> {
+        let change = |mut record: Record| {
+            let is_kept = |id: &ObjectId| objects.contains(id);
+            record.manifest = manifest::keep(&record.manifest, &release.namespace, is_kept).ok()?;
+            Some(record)
+        };
+        self.change(release, revision, "keep objects of", change).await
     }
 
     /// Adds hooks of a revision that are missing in its record. Returns whether there were any.
@@ -392,33 +467,38 @@ impl Records {
         operation: &'static str,
         change: impl FnOnce(Record) -> Option<Record>,
     ) -> Result<bool, RecordStoreError> {
+        let Some(secret) = self.changed(release, revision, change).await? else {
+            return Ok(false);
+        };
+        let (name, params) = (secret.name_any(), PostParams::default());
+        let written = bounded(self.secrets(release).replace(&name, &params, &secret)).await;
+        written.map_err(CallError::of(operation, secret_of(release, &name)))?;
+        Ok(true)
+    }
+
+    /// The Secret of a record with a change; `None` if there is no such record, or nothing is to be changed. It has the version that was
+    /// read, so that it is not written if another client has changed the record since.
+    async fn changed(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        change: impl FnOnce(Record) -> Option<Record>,
+    ) -> Result<Option<Secret>, RecordStoreError> {
         let name = record::secret_name(&release.name, revision);
         let Some((mut secret, record)) = self.read_secret(release, revision, &name).await? else {
-            return Ok(false);
+            return Ok(None);
         };
         let Some(record) = change(record) else {
-            return Ok(false);
+            return Ok(None);
         };
         secret.metadata.labels = Some(record.labels(secret.labels(), Timestamp::now().as_second()));
-        let damaged = |source| RecordStoreError::Damaged {
-            release: release.clone(),
-            revision,
-            secret: name.clone(),
-            source,
-        };
-        let data = record.encode().map_err(damaged)?;
+        let data = record.encode();
+        let data = data.map_err(|source| damaged(release, revision, &name, Arc::new(source)))?;
         secret
             .data
             .get_or_insert_default()
             .insert(DATA_KEY.to_owned(), ByteString(data));
-        // With the version that was read: it fails if another client has changed the record.
-        let written = bounded(
-            self.secrets(release)
-                .replace(&name, &PostParams::default(), &secret),
-        )
-        .await;
-        written.map_err(CallError::of(operation, secret_of(release, &name)))?;
-        Ok(true)
+        Ok(Some(secret))
     }
 
     /// Sets what happens with a release when its BundleDeployment is gone: on the record of this revision, which should be the newest
@@ -510,7 +590,20 @@ impl Records {
     }
 
     fn secrets(&self, release: &ReleaseKey) -> Api<Secret> {
-        Api::namespaced(self.client.clone(), &release.namespace)
+        secrets_of(&self.client, release)
+    }
+}
+
+fn secrets_of(client: &Client, release: &ReleaseKey) -> Api<Secret> {
+    Api::namespaced(client.clone(), &release.namespace)
+}
+
+fn damaged(release: &ReleaseKey, revision: u64, secret: &str, source: Arc<RecordError>) -> RecordStoreError {
+    RecordStoreError::Damaged {
+        release: release.clone(),
+        revision,
+        secret: secret.to_owned(),
+        source,
     }
 }
 
@@ -533,7 +626,8 @@ fn secret_of(release: &ReleaseKey, name: &str) -> String {
     format!("Secret {}/{name}", release.namespace)
 }
 
-/// All records of the releases that may belong to a BundleDeployment: it has made one of their records, or one is not decoded.
+/// All records of the releases that may belong to a BundleDeployment: it has made one of their records, or one is not decoded. Of
+/// damaged ones no owner is known.
 fn candidates(
     all: &WatchedObjects<StoredRecord>,
     by_release: &ByRelease,
@@ -544,9 +638,10 @@ fn candidates(
         let known = decoded
             .get(name)
             .filter(|decoded| decoded.resource_version == record.resource_version);
-        known.is_none_or(|decoded| match &decoded.revision.origin.owner {
-            Owner::BundleDeployment(owner) => owner == deployment,
-            Owner::Other => false,
+        let owner = known.map(|decoded| decoded.content.as_ref().map(|revision| &revision.origin.owner));
+        owner.is_none_or(|owner| match owner {
+            Ok(Owner::BundleDeployment(owner)) => owner == deployment,
+            Ok(Owner::Other) | Err(_) => false,
         })
     };
     let releases: BTreeSet<&ReleaseKey> = all
@@ -577,7 +672,17 @@ fn affected(
 
 #[cfg(test)]
 mod tests {
-    use helmops_release::history::{self, Chart};
+    use std::{convert::Infallible, future::ready};
+
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use helmops_release::{
+        history::{self, Chart},
+        record::Info,
+    };
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::Value;
+    use tower::service_fn;
 
     use super::*;
 
@@ -598,11 +703,81 @@ mod tests {
         (NamespacedName::new("shop", &*secret), stored)
     }
 
+    fn key(release: &str) -> ReleaseKey {
+        ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: release.to_owned(),
+        }
+    }
+
+    /// The record of a deployed revision, of a BundleDeployment or of a user's Helm.
+    fn deployed(release: &str, deployment: Option<&str>) -> Record {
+        let annotations = json!({ marks::BUNDLE_ID: deployment, marks::AGENT_NAMESPACE: "agent" });
+        Record {
+            name: release.to_owned(),
+            namespace: "shop".to_owned(),
+            revision: 1,
+            info: Info {
+                status: Status::Deployed,
+                ..Info::default()
+            },
+            chart: json!({ "metadata": { "name": "web", "annotations": annotations } }),
+            ..Record::default()
+        }
+    }
+
+    /// The Secret of a record; a damaged one for `None`.
+    fn secret(name: &str, record: Option<&Record>) -> Value {
+        let data = record.map_or_else(|| b"%".to_vec(), |record| record.encode().unwrap());
+        json!({
+            "metadata": { "namespace": "shop", "name": name, "resourceVersion": "5" },
+            "type": SECRET_TYPE, "data": { DATA_KEY: STANDARD.encode(data) },
+        })
+    }
+
+    fn origin() -> Origin {
+        Origin {
+            bundle_deployment: "web".to_owned(),
+            agent_namespace: "agent".to_owned(),
+            service_account: "deployer".to_owned(),
+            keep_resources: false,
+            deletes_namespace: false,
+            commit: String::new(),
+            attempt: None,
+            copies: None,
+            forced_by: String::new(),
+        }
+    }
+
+    /// A client of an API server, and the requests that this gets.
+    fn server(
+        respond: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static,
+    ) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let of_service = Arc::clone(&requests);
+        let service = service_fn(move |request: Request<Body>| {
+            lock(&of_service).push(format!("{} {}", request.method(), request.uri()));
+            let (status, found) = respond(request.method(), request.uri().path());
+            let response = Response::builder().status(status);
+            let response = response.body(Body::from(found.to_string().into_bytes()));
+            ready(Ok::<_, Infallible>(response.unwrap()))
+        });
+        (Client::new(service, "shop"), requests)
+    }
+
+    fn damaged_in(version: &str) -> Decoded {
+        let error = Record::decode(b"%").unwrap_err();
+        Decoded {
+            resource_version: version.to_owned(),
+            content: Err(Arc::new(error)),
+        }
+    }
+
     fn decoded(version: &str, owner: Owner) -> Decoded {
         let origin = history::Origin { owner, attempt: None };
         Decoded {
             resource_version: version.to_owned(),
-            revision: Revision {
+            content: Ok(Revision {
                 number: 1,
                 status: Status::Deployed,
                 origin,
@@ -612,11 +787,12 @@ mod tests {
                 acceptance: None,
                 copies: None,
                 forced_by: None,
+                keeps_objects: false,
                 failure: None,
                 made_at: None,
                 changed_at: None,
                 chart: Chart::default(),
-            },
+            }),
         }
     }
 
@@ -632,6 +808,8 @@ mod tests {
             ("new", 1, None),
             ("other", 1, Some(decoded("5", of("other")))),
             ("by-hand", 1, Some(decoded("5", Owner::Other))),
+            ("damaged", 1, Some(damaged_in("5"))),
+            ("repaired", 1, Some(damaged_in("4"))),
         ];
         let (cache, mut known) = (Cache::<_, ByRelease>::new(), HashMap::new());
         for (release, revision, decoded) in cases {
@@ -651,8 +829,120 @@ mod tests {
             ("outdated", 1),
             ("passed", 1),
             ("passed", 2),
+            ("repaired", 1),
             ("web", 1),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_record_is_read_once_for_each_version() {
+        let (client, requests) = server(|_, path| {
+            let name = path.rsplit('/').next().unwrap();
+            let record = (!name.contains("damaged")).then(|| deployed("web", Some("web")));
+            (200, secret(name, record.as_ref()))
+        });
+        let records = Records::new(client, "agent");
+        for (release, revision) in [("web", 1), ("damaged", 1), ("damaged", 2), ("damaged-too", 1)] {
+            let (name, stored) = record(release, revision, "5");
+            records.stored.apply(0, Event::InitApply((name, Some(stored))));
+        }
+        records.stored.apply(0, Event::InitDone);
+        let reads = async |expected: usize| {
+            for _ in 0..3 {
+                assert_eq!(records.of_deployment("web").await.unwrap(), [key("web")]);
+                assert_eq!(lock(&requests).len(), expected);
+            }
+        };
+        // The newest of each release.
+        reads(3).await;
+        let (name, newer) = record("damaged", 2, "6");
+        let newer = Event::Apply((name.clone(), Some(newer)));
+        records.stored.apply(0, newer);
+        reads(4).await;
+        for _ in 0..2 {
+            let error = records.cached_history(&key("damaged")).await.unwrap_err();
+            assert!(
+                matches!(error, RecordStoreError::Damaged { revision: 1, .. }),
+                "{error}"
+            );
+            assert_eq!(lock(&requests).len(), 5);
+        }
+        // It is forgotten with its Secret.
+        assert!(lock(&records.decoded).contains_key(&name));
+        let changes = records.stored.apply(0, Event::Delete((name.clone(), None)));
+        let affected: Vec<_> = changes
+            .into_iter()
+            .filter_map(|change| affected(change, &records.decoded))
+            .collect();
+        assert_eq!(affected, [key("damaged")]);
+        assert!(!lock(&records.decoded).contains_key(&name));
+    }
+
+    /// Helm itself finds Secrets by their labels only.
+    #[tokio::test]
+    async fn only_secrets_with_the_type_of_records_are_listed() {
+        let (client, requests) = server(|_, _| {
+            let list = json!({ "apiVersion": "v1", "kind": "SecretList", "metadata": {}, "items": [] });
+            (200, list)
+        });
+        let records = Records::new(client, "agent");
+        let history = records.current_history(&key("web")).await.unwrap();
+        assert_eq!(history.newest(), None);
+        let requests = lock(&requests).clone();
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        for part in [
+            "labelSelector=owner%3Dhelm%2Cname%3Dweb",
+            "fieldSelector=type%3Dhelm.sh%2Frelease.v1",
+        ] {
+            assert!(requests[0].contains(part), "{requests:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_release_is_adopted_with_the_permissions_of_the_account_that_deploys() {
+        let name = record::secret_name("web", 1);
+        let stored = secret(&name, Some(&deployed("web", None)));
+        let of_agent = stored.clone();
+        let (agent, reads) = server(move |_, _| (200, of_agent.clone()));
+        let records = Records::new(agent, "agent");
+        for (status, dry_run) in [(200, true), (200, false), (403, true), (403, false), (500, false)] {
+            let written = stored.clone();
+            let (deployer, writes) = server(move |_, _| match status {
+                200 => (200, written.clone()),
+                code => (code, json!({ "kind": "Status", "code": code, "message": "no" })),
+            });
+            let adopted = records.adopt(&deployer, &key("web"), 1, &origin(), dry_run).await;
+            match (status, adopted) {
+                (200, adopted) => assert!(adopted.unwrap()),
+                (403, Err(AdoptError::Forbidden { secret, source })) => {
+                    assert_eq!(secret, format!("shop/{name}"));
+                    assert_eq!(source.to_string(), "no (403)");
+                }
+                (500, Err(AdoptError::Record(RecordStoreError::Call(_)))) => {}
+                (status, adopted) => panic!("{status}: {adopted:?}"),
+            }
+            let writes = lock(&writes).clone();
+            let start = format!("PUT /api/v1/namespaces/shop/secrets/{name}?");
+            assert!(writes.len() == 1 && writes[0].starts_with(&start), "{writes:?}");
+            assert_eq!(writes[0].contains("dryRun=All"), dry_run, "{writes:?}");
+        }
+        // The agent itself only reads.
+        let reads = lock(&reads).clone();
+        assert!(
+            reads.len() == 5 && reads.iter().all(|read| read.starts_with("GET ")),
+            "{reads:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_not_deployed_any_more_is_not_adopted() {
+        let superseded = deployed("web", None).with_status(Status::Superseded, String::new());
+        let stored = secret(&record::secret_name("web", 1), Some(&superseded));
+        let (client, requests) = server(move |_, _| (200, stored.clone()));
+        let records = Records::new(client.clone(), "agent");
+        let adopted = records.adopt(&client, &key("web"), 1, &origin(), false).await;
+        assert!(!adopted.unwrap());
+        assert_eq!(lock(&requests).len(), 1);
     }
 }

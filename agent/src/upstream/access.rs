@@ -6,7 +6,8 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
+use helmops_kube::{lease::Leadership, watch_one};
 use helmops_process::{OnChange, exit::with_causes};
 use helmops_runtime::client::{CallError, bounded};
 use k8s_openapi::{
@@ -19,7 +20,6 @@ use k8s_openapi::{
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
-    runtime::{WatchStreamExt, watcher::watch_object},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
@@ -41,6 +41,8 @@ pub struct Access {
     pub downstream: Client,
     /// The management cluster.
     pub upstream: Client,
+    /// Only the leader renews the token.
+    pub leadership: Leadership,
     /// The namespace of the agent.
     pub namespace: String,
     /// The Secret, as it was read last.
@@ -58,16 +60,16 @@ impl Access {
     /// If the Secret leads to another cluster: then the process has to start again.
     pub async fn keep(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let api = Api::<Secret>::namespaced(self.downstream.clone(), &self.namespace);
-        let mut secrets = watch_object(api, SECRET).default_backoff().boxed();
+        let mut secrets = watch_one(api, SECRET).boxed();
         let mut logged = OnChange::default();
-        // A time, and no wait that each event of the watch would start again: errors of the watch are events, too.
+        // A time, and no wait that each event of the watch would start again.
         let mut due = Instant::now() + self.until_renewal().await?;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                secret = secrets.try_next() => {
+                secret = secrets.next() => {
                     // A Secret that is deleted, or cannot be watched, is no reason to give up a working access.
-                    if let Ok(Some(Some(secret))) = secret {
+                    if let Some(Some(secret)) = secret {
                         self.changed(&secret).await?;
                         due = Instant::now() + self.until_renewal().await?;
                     }
@@ -76,6 +78,11 @@ impl Access {
                     let wait = self.until_renewal().await?;
                     due = Instant::now() + wait;
                     if !wait.is_zero() {
+                        continue;
+                    }
+                    if self.leadership.remaining().is_none() {
+                        // The leader renews it, and the watch brings it here.
+                        due = Instant::now() + RETRY;
                         continue;
                     }
                     let error = self.renew().await.err().map(|error| format!("{error:#}"));
@@ -213,6 +220,7 @@ mod tests {
             Client::new(service, "default")
         };
         Access {
+            leadership: Leadership::always(),
             downstream: client(),
             upstream: client(),
             namespace: "cattle-fleet-system".to_owned(),

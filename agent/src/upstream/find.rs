@@ -62,6 +62,7 @@ impl Upstream {
             access: Some(Access {
                 downstream: downstream.clone(),
                 upstream: client,
+                leadership: leadership.clone(),
                 namespace: args.namespace.clone(),
                 credential,
                 token_file,

@@ -14,9 +14,10 @@ use serde_json::{Map, Value};
 use crate::{
     chart_metadata::Origin,
     manifest::{self, ManifestError},
+    mapping::entries,
     marks,
     object::ObjectId,
-    post_render::{PostRender, PostRenderError, mapping},
+    post_render::{PostRender, PostRenderError},
     record::Record,
     scopes::CRD,
 };
@@ -184,10 +185,6 @@ fn remove(metadata: &mut Map<String, Value>, field: &str, keys: &[&str]) {
     if is_empty {
         metadata.remove(field);
     }
-}
-
-fn entries<'v>(value: &'v mut Value, field: &str) -> &'v mut Map<String, Value> {
-    mapping(mapping(value).entry(field).or_insert(Value::Null))
 }
 
 impl fmt::Display for Obstacle {

@@ -21,6 +21,7 @@ pub fn revision(number: u64, status: Status, attempt: Option<Attempt>) -> Revisi
         failure: None,
         copies: None,
         forced_by: None,
+        keeps_objects: false,
         made_at: None,
         changed_at: None,
         chart: Chart::default(),

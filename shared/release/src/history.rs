@@ -40,6 +40,7 @@ pub struct Chart {
 
 /// A revision of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Revision {
     /// Its number; the next one is higher.
     pub number: u64,
@@ -62,6 +63,8 @@ pub struct Revision {
     pub copies: Option<i64>,
     /// The request that forced it.
     pub forced_by: Option<String>,
+    /// Whether it was deployed with `keepResources`: its objects stay when the release is removed.
+    pub keeps_objects: bool,
     /// When it was made.
     pub made_at: Option<Timestamp>,
     /// When its record was changed last.
@@ -103,6 +106,7 @@ impl Revision {
                 .chart_annotation(marks::COPIES)
                 .and_then(|text| text.parse().ok()),
             forced_by: record.chart_annotation(marks::FORCED_BY).map(ToOwned::to_owned),
+            keeps_objects: record.chart_annotation(marks::KEEP_RESOURCES) == Some("true"),
             made_at,
             changed_at: changed_at.or(made_at),
             chart: Chart::of(record),

@@ -14,6 +14,7 @@ pub mod health;
 pub mod history;
 pub mod lifecycle;
 pub mod manifest;
+mod mapping;
 pub mod marks;
 pub mod names;
 pub mod object;

@@ -47,10 +47,17 @@ impl ReleaseKey {
         })
     }
 
+    /// The release for which Helm has made an object with these annotations, or has taken it over; `None` if Helm has not.
+    pub fn that_has_made(annotations: &BTreeMap<String, String>) -> Option<Self> {
+        Some(Self {
+            namespace: annotations.get(marks::RELEASE_NAMESPACE)?.clone(),
+            name: annotations.get(marks::RELEASE_NAME)?.clone(),
+        })
+    }
+
     /// Whether Helm has made an object with these annotations for this release.
     pub fn has_made(&self, annotations: &BTreeMap<String, String>) -> bool {
-        let is = |key, value: &str| annotations.get(key).is_some_and(|found| found == value);
-        is(marks::RELEASE_NAME, &self.name) && is(marks::RELEASE_NAMESPACE, &self.namespace)
+        Self::that_has_made(annotations).as_ref() == Some(self)
     }
 }
 

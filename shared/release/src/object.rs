@@ -31,6 +31,16 @@ impl ObjectId {
         Some(id)
     }
 
+    /// The identity of an object of a release. One without a namespace is in that of the release, unless it is an object of the whole
+    /// cluster, for which the namespace does not count.
+    pub fn in_release(object: &Value, namespace: &str) -> Option<Self> {
+        let mut id = Self::of(object)?;
+        if id.namespace.is_empty() {
+            namespace.clone_into(&mut id.namespace);
+        }
+        Some(id)
+    }
+
     /// The API group; empty for the core group.
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)

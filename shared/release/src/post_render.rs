@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::{
     manifest::{self, ManifestError},
+    mapping::{entries, set_entry},
     marks,
     names::SetId,
     object::ObjectId,
@@ -65,13 +66,13 @@ pub enum PostRenderError {
     },
     /// A record of a release. The agent takes what is in it for what Helm has deployed.
     #[error(
-        "{object} is a record of a Helm release (type {type}, or a name that starts with {prefix}), which only Helm may write: remove \
-         it from the chart",
-        type = record::SECRET_TYPE, prefix = record::SECRET_PREFIX
+        "{object} is a record of a Helm release (type {type}, a name that starts with {prefix}, or the label {label}), which only Helm \
+         may write: remove it from the chart",
+        type = record::SECRET_TYPE, prefix = record::SECRET_PREFIX, label = record::SECRET_SELECTOR
     )]
     Record {
-        /// The object.
-        object: Box<ObjectId>,
+        /// The object, or its template.
+        object: String,
     },
     /// A document without kind or name.
     #[error("an object of {file} has no kind or no name")]
@@ -212,14 +213,25 @@ fn check_texts(object: &Value) -> Result<(), PostRenderError> {
     Ok(())
 }
 
-/// No chart makes a record of a release.
+/// No chart makes a record of a release. Helm finds records by their labels, whatever the type of the Secret is.
 fn check_record(object: &Value) -> Result<(), PostRenderError> {
-    let Some(id) = ObjectId::of(object).filter(|id| id.group().is_empty() && id.kind == "Secret") else {
-        return Ok(());
-    };
-    let is_typed = object.get("type").and_then(Value::as_str) == Some(record::SECRET_TYPE);
-    if is_typed || id.name.starts_with(record::SECRET_PREFIX) {
-        return Err(PostRenderError::Record { object: Box::new(id) });
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+    // Not by `ObjectId`: the name of a hook can be generated.
+    let group = text("/apiVersion").and_then(|version| Some(version.split_once('/')?.0));
+    let is_secret = text("/kind") == Some("Secret") && group.is_none_or(str::is_empty);
+    let is_typed = text("/type") == Some(record::SECRET_TYPE);
+    let is_named = ["/metadata/name", "/metadata/generateName"]
+        .into_iter()
+        .filter_map(text)
+        .any(|name| name.starts_with(record::SECRET_PREFIX));
+    let label = record::SECRET_SELECTOR.split_once('=');
+    let is_labelled = label.is_some_and(|(key, value)| {
+        let labels = object.pointer("/metadata/labels");
+        labels.and_then(|labels| labels.get(key)?.as_str()) == Some(value)
+    });
+    if is_secret && (is_typed || is_named || is_labelled) {
+        let object = shown(object);
+        return Err(PostRenderError::Record { object });
     }
     Ok(())
 }
@@ -234,28 +246,6 @@ fn file(object: &Value) -> String {
     let annotations = object.pointer("/metadata/annotations");
     let file = annotations.and_then(|all| all.get(FILE)).and_then(Value::as_str);
     file.unwrap_or("the chart").to_owned()
-}
-
-/// Sets a label or annotation.
-fn set_entry(object: &mut Value, field: &str, key: &str, value: &str) {
-    let metadata = entries(object, "metadata");
-    let of_field = metadata.entry(field).or_insert(Value::Null);
-    mapping(of_field).insert(key.to_owned(), value.into());
-}
-
-fn entries<'o>(object: &'o mut Value, field: &str) -> &'o mut Map<String, Value> {
-    mapping(mapping(object).entry(field).or_insert(Value::Null))
-}
-
-/// The entries of a mapping. What is none becomes an empty one: nothing else can be there.
-pub(crate) fn mapping(value: &mut Value) -> &mut Map<String, Value> {
-    match value {
-        Value::Object(entries) => entries,
-        other => {
-            *other = Value::Object(Map::new());
-            mapping(other)
-        }
-    }
 }
 
 #[cfg(test)]
@@ -449,20 +439,53 @@ mod tests {
     fn a_record_of_a_release_is_refused_also_in_a_list() {
         let typed = document("Secret", "a", "type: helm.sh/release.v1\n");
         let named = document("Secret", "sh.helm.release.v1.web.v2", "");
-        let listed = document(
-            "SecretList",
-            "x",
-            "items:\n- metadata: {name: a}\n  type: helm.sh/release.v1\n",
+        // Helm reads only the labels.
+        let labelled = document(
+            "Secret",
+            "a",
+            "  labels: {owner: helm, name: victim, version: \"99\", status: deployed}\ntype: Opaque\n",
         );
-        for text in [typed, named, listed] {
+        let listed = |item: &str| document("SecretList", "x", &format!("items:\n- {item}\n"));
+        let hook = |metadata: &str, more: &str| {
+            let hook = "annotations: {helm.sh/hook: pre-install}";
+            format!("apiVersion: v1\nkind: Secret\nmetadata: {{{metadata}, {hook}}}\n{more}")
+        };
+        for text in [
+            typed,
+            named,
+            labelled,
+            listed("{metadata: {name: a}, type: helm.sh/release.v1}"),
+            listed("{metadata: {name: a, labels: {owner: helm}}}"),
+            hook("generateName: sh.helm.release.v1.web.v", ""),
+            hook("generateName: a", "type: helm.sh/release.v1\n"),
+            hook("generateName: a, labels: {owner: helm}", ""),
+            "apiVersion: /v1\nkind: Secret\nmetadata: {name: a, labels: {owner: helm}}\n".to_owned(),
+        ] {
             let error = step(None).render(&text).unwrap_err();
-            assert!(matches!(error, PostRenderError::Record { .. }), "{error}");
+            assert!(matches!(error, PostRenderError::Record { .. }), "{error}\n{text}");
         }
         let others = [
             document("Secret", "a", "type: Opaque\n"),
-            document("ConfigMap", "sh.helm.release.v1.web.v2", ""),
+            document("Secret", "b", "  labels: {owner: helmsman, name: web}\n"),
+            document(
+                "ConfigMap",
+                "sh.helm.release.v1.web.v2",
+                "  labels: {owner: helm}\n",
+            ),
+            hook("generateName: a", ""),
         ];
         assert!(step(None).render(&others.join("---\n")).is_ok());
+    }
+
+    #[test]
+    fn a_refused_record_is_named_with_what_makes_it_one() {
+        let message = |text: &str| step(None).render(text).unwrap_err().to_string();
+        let why = "is a record of a Helm release (type helm.sh/release.v1, a name that starts with sh.helm.release.v1., or the label \
+            owner=helm), which only Helm may write: remove it from the chart";
+        let labelled = document("Secret", "a", "  labels: {owner: helm}\n");
+        assert_eq!(message(&labelled), format!("secret.v1 a {why}"));
+        let generated = labelled.replace("  name: a", "  generateName: a");
+        assert_eq!(message(&generated), format!("web/templates/a.yaml {why}"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use anyhow::ensure;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
+use super::safety::user_helm;
 use crate::harness::SOON;
 use crate::harness::agent::{Fixture, POD, bed};
 use crate::harness::denial::{Denial, Rule};
@@ -255,6 +256,39 @@ async fn copies_of_a_release_whose_objects_are_kept_stay() {
     );
     fixture.delete("web").await;
     fixture.until_none(COPY).await;
+}
+
+/// It belongs to the user now, and so do the copies that it uses.
+#[tokio::test]
+async fn copies_of_a_release_that_a_user_has_taken_over_stay() {
+    let fixture = Fixture::new("copies-user").await;
+    let _agent = fixture.start().await;
+    write_source(&fixture, "Opaque", "one").await;
+    fixture.deploy("web", "1.0.0", &copied(1, &json!({}))).await;
+    fixture.until_ready("web").await;
+    let (release, url) = (fixture.name("web"), fixture.charts.url());
+    let upgrade = [
+        "upgrade",
+        &release,
+        "web",
+        "--repo",
+        &url,
+        "--version=1.0.0",
+        "--force-conflicts",
+    ];
+    user_helm(&fixture, &upgrade).await.unwrap();
+    fixture
+        .until_error("web", "Deployed", &["was not made by this agent"])
+        .await;
+    fixture.delete("web").await;
+    let known = "configmap/helmops-agent-releases";
+    until(&fixture.system, known, |known| {
+        ensure!(known["data"].get(&release).is_none(), "it is {known}");
+        Ok(())
+    })
+    .await;
+    assert!(fixture.object(COPY).await.is_some());
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("hello"));
 }
 
 /// The record stays until all is deleted, so an agent that cannot delete something tries again, also after a restart.

@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use flate2::{Compression, write::GzEncoder};
 use helmops_bed::wait::eventually;
 use helmops_release::marks;
+use helmops_release::record::{SECRET_TYPE, secret_name};
 use serde_json::{Value, json};
 use tar::{EntryType, Header};
 
@@ -16,6 +17,8 @@ use crate::harness::SOON;
 use crate::harness::agent::{CONFIG, Fixture};
 
 const CHART_YAML: &str = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
+/// A release of another user.
+const VICTIM: &str = "victim";
 
 /// An archive, written entry by entry.
 struct Archive(GzEncoder<Vec<u8>>);
@@ -99,6 +102,50 @@ fn archives() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     ]
 }
 
+/// The record of a release that does not exist, as an object of a chart.
+fn record(name: &str, r#type: &str) -> String {
+    let labels = json!({ "owner": "helm", "name": VICTIM, "version": "9", "status": "deployed" });
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": r#type, "metadata": { "name": name, "labels": labels },
+        "stringData": { "release": "H4sIAAAAAAAA" },
+    })
+    .to_string()
+}
+
+/// Charts with records of another release, each in a way of its own: Helm creates what is in folders `crds` without the post-renderer,
+/// and finds records by their labels alone.
+fn records() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let record_of_helm = record(&secret_name(VICTIM, 9), SECRET_TYPE);
+    let labelled = record("settings", "Opaque");
+    let chart = |path: &str, content: &str| Archive::chart().file(path, content.as_bytes());
+    // Behind what is allowed there.
+    let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: as.b.example.com}\n";
+    let second = format!("{crd}---\n{record_of_helm}\n");
+    let packed = chart("web/crds/record.json", &record_of_helm);
+    let is_secret = "kind \"Secret\" and apiVersion \"v1\"; a folder crds is for CustomResourceDefinitions";
+    let only_helm = "only Helm may write";
+    vec![
+        ("crds", chart("web/crds/record.yaml", &second).bytes(), is_secret),
+        (
+            "subcrds",
+            Archive::chart()
+                .file("web/charts/sub-1.0.0.tgz", &packed.bytes())
+                .bytes(),
+            "web/charts/sub-1.0.0.tgz in the archive: web/crds/record.json in the archive contains an object of kind \"Secret\"",
+        ),
+        (
+            "named",
+            chart("web/templates/record.yaml", &record_of_helm).bytes(),
+            only_helm,
+        ),
+        (
+            "labelled",
+            chart("web/templates/record.yaml", &labelled).bytes(),
+            only_helm,
+        ),
+    ]
+}
+
 /// An index with one version of the chart `web`.
 fn index(more: &str) -> String {
     format!(
@@ -169,7 +216,7 @@ fn of_archive(fixture: &Fixture, file: &str) -> Value {
 /// Deploys everything that has to be refused, and returns the parts of the messages.
 async fn deploy_refused(fixture: &Fixture) -> Vec<(&'static str, &'static str)> {
     let mut expected = Vec::new();
-    for (name, archive, part) in archives() {
+    for (name, archive, part) in archives().into_iter().chain(records()) {
         let file = format!("{name}.tgz");
         fixture.charts.file(&file, &archive);
         fixture.deploy(name, "", &of_archive(fixture, &file)).await;
@@ -241,6 +288,18 @@ fn forged(fixture: &Fixture, of: &str, live: &Value) -> Vec<u8> {
         .bytes()
 }
 
+/// Also not if the agent is to apply the CRDs in place of Helm: then the chart is deployed without what is in its folder.
+async fn assert_no_record_of_a_chart(fixture: &Fixture) {
+    let victim = format!("secret/{}", secret_name(VICTIM, 9));
+    let mut skips_crds = of_archive(fixture, "crds.tgz");
+    skips_crds["lifecycle"] = json!({ "install": { "crds": "Skip" } });
+    fixture.deploy("crds", "", &skips_crds).await;
+    fixture.until_ready("crds").await;
+    for secret in [&*victim, "secret/settings"] {
+        assert_eq!(fixture.object(secret).await, None, "{secret}");
+    }
+}
+
 #[tokio::test]
 async fn hostile_charts_and_values_are_refused_or_contained() {
     let fixture = Fixture::new("hostile").await;
@@ -298,6 +357,7 @@ async fn hostile_charts_and_values_are_refused_or_contained() {
         records.len() == 3 && records.iter().all(is_expected),
         "{records:?}"
     );
+    assert_no_record_of_a_chart(&fixture).await;
     let status = agent
         .process
         .pid()

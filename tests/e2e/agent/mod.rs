@@ -11,6 +11,7 @@ mod inputs;
 mod interruptions;
 mod life;
 mod lifecycle;
+mod ownership;
 mod permissions;
 mod records;
 mod release_tests;

@@ -78,6 +78,38 @@ async fn work(fixture: &Fixture) {
     fixture.until_none("secret/copied").await;
 }
 
+/// Refuses a removal twice. The second Event counts in the series of the first one.
+async fn refuse_removals(fixture: &Fixture) {
+    let state = "configmap/helmops-agent";
+    let remembered = fixture.system.kubectl().get(state).await.unwrap().unwrap();
+    let remember = async |data: &Value| {
+        let patch = json!({ "data": data }).to_string();
+        run(&fixture.system, &["patch", state, "--type=merge", "-p", &patch]).await;
+    };
+    for name in ["first", "second"] {
+        fixture
+            .deploy(name, "1.0.0", &json!({ "options": { "createNamespace": false } }))
+            .await;
+        fixture.until_ready(name).await;
+        remember(&json!({ "deploymentNamespace": "namespace/other" })).await;
+        fixture.delete(name).await;
+        let count = if name == "first" { "" } else { "2" };
+        eventually("the Event", SOON, async || {
+            let path = "--output=jsonpath={.items[?(@.reason==\"RemovalRefused\")].series.count}";
+            let found = run(&fixture.system, &["get", "events.events.k8s.io", path]).await;
+            ensure!(found.trim() == count, "the count is {found}");
+            let all = run(&fixture.system, &["get", "events.events.k8s.io"]).await;
+            ensure!(all.contains("RemovalRefused"), "{all}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+        remember(&remembered["data"]).await;
+        let secret = format!("secret/sh.helm.release.v1.{}.v1", fixture.name(name));
+        fixture.until_none(&secret).await;
+    }
+}
+
 #[tokio::test]
 async fn each_permission_of_the_agent_is_used_and_no_other_is_needed() {
     let fixture = Fixture::with_permissions("permissions", Permissions::Namespaced).await;
@@ -93,6 +125,7 @@ async fn each_permission_of_the_agent_is_used_and_no_other_is_needed() {
     run(&fixture.system, &["create", "configmap", "helmops-agent"]).await;
     let _agent = fixture.start_with("agent", &flags).await.unwrap();
     work(&fixture).await;
+    refuse_removals(&fixture).await;
     until(&fixture.system, "secret/fleet-agent", |secret| {
         ensure!(
             decoded(secret, "kubeconfig") != decoded(&before, "kubeconfig"),

@@ -17,7 +17,7 @@ use crate::harness::agent::{Agent, CONFIG, DEPLOYMENT, Fixture};
 use crate::harness::{SOON, run, until};
 
 /// Waits until the log of an agent contains this.
-async fn until_logged(agent: &Agent, text: &str) {
+pub(super) async fn until_logged(agent: &Agent, text: &str) {
     eventually(&format!("{text} in the log"), SOON, async || {
         ensure!(
             agent.process.log().contains(text),
@@ -44,7 +44,7 @@ async fn until_refused(agent: &Agent, number: u8) {
 }
 
 /// The uid of an object of the namespace of the releases.
-async fn uid(fixture: &Fixture, object: &str) -> Value {
+pub(super) async fn uid(fixture: &Fixture, object: &str) -> Value {
     fixture.object(object).await.unwrap()["metadata"]["uid"].clone()
 }
 
@@ -102,7 +102,7 @@ async fn a_release_completes_although_the_agent_was_killed_while_helm_ran() {
 }
 
 /// The charts of a user's Helm, and Helm itself.
-async fn user_helm(fixture: &Fixture, arguments: &[&str]) -> Result<String> {
+pub(super) async fn user_helm(fixture: &Fixture, arguments: &[&str]) -> Result<String> {
     let folder = fixture.bed.directory.clone();
     let kubeconfig = fixture.bed.kubeconfig.to_str().context("no UTF-8")?;
     let mut all = arguments.to_vec();
@@ -285,7 +285,7 @@ async fn the_objects_of_a_renamed_release_survive() {
 
 const FIXED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fixed}\n";
 
-fn renamed(name: &str, options: &Value) -> Value {
+pub(super) fn renamed(name: &str, options: &Value) -> Value {
     let mut spec = json!({ "options": { "helm": { "releaseName": name } } });
     json_patch::merge(&mut spec, options);
     spec
@@ -396,6 +396,17 @@ async fn a_long_deployment_delays_no_collection_of_another_renamed_release() {
     fixture.until_none("secret/sh.helm.release.v1.old-web.v1").await;
     // As after an agent that was killed between the installation and the removal.
     fixture.write_record(&old).await;
+    let apps = fixture.apps.name();
+    let owned = json!([{ "release": format!("{apps}/new-web") }, { "release": format!("{apps}/old-web") }]);
+    let patch = json!({ "data": { fixture.name("web"): owned.to_string() } }).to_string();
+    let arguments = [
+        "patch",
+        "configmap/helmops-agent-releases",
+        "--type=merge",
+        "-p",
+        &patch,
+    ];
+    run(&fixture.system, &arguments).await;
     fixture.until_none("secret/sh.helm.release.v1.old-web.v1").await;
     fixture.until_status("new-busy", 1, "pending-install").await;
 }
@@ -611,7 +622,7 @@ async fn nothing_is_uninstalled_because_of_an_empty_wrong_namespace() {
     agent.process.kill().await.unwrap();
     // As at the first start of this agent after Fleet's.
     run(&fixture.system, &["delete", "configmap", "helmops-agent"]).await;
-    let wrong = TestNamespace::create(fixture.bed, "safety-empty").await.unwrap();
+    let wrong = TestNamespace::create(&fixture.bed, "safety-empty").await.unwrap();
     let binding = ["create", "rolebinding", "agent", "--clusterrole=helmops-agent"];
     let account = format!("--serviceaccount={}:helmops-agent", fixture.upstream.name());
     run(&wrong, &[&binding[..], &[&account]].concat()).await;

@@ -36,9 +36,12 @@ pub enum OnDeletePolicy {
     Uninstall,
     /// It stays as it is, with its records.
     Keep,
+    /// Its objects stay, and its records are deleted (`keepResources`).
+    Forget,
 }
 
 const KEEP: &str = "Keep";
+const FORGET: &str = "Forget";
 const UNINSTALL: &str = "Uninstall";
 const KEEP_HISTORY: &str = "keepHistory";
 const DISABLE_HOOKS: &str = "disableHooks";
@@ -51,6 +54,7 @@ impl OnDelete {
         for part in text.split('.') {
             match part {
                 KEEP => read.policy = OnDeletePolicy::Keep,
+                FORGET => read.policy = OnDeletePolicy::Forget,
                 KEEP_HISTORY => read.keep_history = true,
                 DISABLE_HOOKS => read.disable_hooks = true,
                 part => {
@@ -60,6 +64,18 @@ impl OnDelete {
             }
         }
         read
+    }
+
+    /// What happens if the BundleDeployment has `keepResources`. Nothing is uninstalled then, so that nothing else counts.
+    #[must_use]
+    pub fn with_keep_resources(self, keep_resources: bool) -> Self {
+        if keep_resources && self.policy == OnDeletePolicy::Uninstall {
+            return Self {
+                policy: OnDeletePolicy::Forget,
+                ..Self::default()
+            };
+        }
+        self
     }
 
     /// Whether it is what happens without the label.
@@ -73,6 +89,7 @@ impl fmt::Display for OnDelete {
         f.write_str(match self.policy {
             OnDeletePolicy::Uninstall => UNINSTALL,
             OnDeletePolicy::Keep => KEEP,
+            OnDeletePolicy::Forget => FORGET,
         })?;
         if self.keep_history {
             write!(f, ".{KEEP_HISTORY}")?;
@@ -99,17 +116,21 @@ mod tests {
             Some(Duration::from_millis(1)),
             Some(Duration::from_millis(u64::MAX)),
         ];
-        for bits in 0..8_u8 {
+        let policies = [
+            OnDeletePolicy::Uninstall,
+            OnDeletePolicy::Keep,
+            OnDeletePolicy::Forget,
+        ];
+        for (policy, bits) in policies
+            .into_iter()
+            .flat_map(|policy| (0..4_u8).map(move |bits| (policy, bits)))
+        {
             for timeout in timeouts {
                 let on_delete = OnDelete {
-                    policy: if bits & 1 == 0 {
-                        OnDeletePolicy::Uninstall
-                    } else {
-                        OnDeletePolicy::Keep
-                    },
-                    keep_history: bits & 2 != 0,
+                    policy,
+                    keep_history: bits & 1 != 0,
                     timeout,
-                    disable_hooks: bits & 4 != 0,
+                    disable_hooks: bits & 2 != 0,
                 };
                 let text = on_delete.to_string();
                 assert_eq!(OnDelete::parse(&text), on_delete, "{text}");
@@ -122,6 +143,19 @@ mod tests {
                 assert_eq!(on_delete.is_default(), text == UNINSTALL);
             }
         }
+    }
+
+    #[test]
+    fn kept_resources_are_not_uninstalled() {
+        let uninstall = OnDelete {
+            keep_history: true,
+            timeout: Some(Duration::from_secs(90)),
+            ..OnDelete::default()
+        };
+        assert_eq!(uninstall.with_keep_resources(false), uninstall);
+        assert_eq!(uninstall.with_keep_resources(true).to_string(), "Forget");
+        let keep = OnDelete::parse("Keep.keepHistory");
+        assert_eq!(keep.with_keep_resources(true), keep);
     }
 
     #[test]
