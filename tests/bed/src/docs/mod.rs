@@ -4,7 +4,7 @@
 //! sources ─┬──────────────────────► words: terms that the glossary in CONTRIBUTING.md replaces, also in Go, scripts and workflows
 //!          └──────────────────────► imports: no cycles, and the order of modules in ARCHITECTURE.md
 //! pages (Markdown, manifests) ─┬─► words
-//!                              ├─► modules: the files and modules in ARCHITECTURE.md, and rows that are there twice
+//!                              ├─► modules: the files and modules in ARCHITECTURE.md, those that it does not name, and rows that are there twice
 //!                              ├─► crates: the dependencies in ARCHITECTURE.md
 //!                              ├─► links: files, headings and tests that exist
 //!                              └─► names: metrics, flags, alerts, reasons and labels that exist in the reference pages and the alerts

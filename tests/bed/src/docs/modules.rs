@@ -1,7 +1,8 @@
 //! The files and modules that ARCHITECTURE.md names.
 //!
 //! A path in backticks must end one of the repository, with or without `src` and `.rs`. In the table of folders, a single
-//! name in backticks must be that of a module, a file or a folder below the folder of its row.
+//! name in backticks must be that of a module, a file or a folder below the folder of its row. In the other direction, the rows of a
+//! crate name each module that is directly in its sources.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -15,13 +16,26 @@ const TABLE: &str = "## Modules";
 /// Names in the table that are those of programs.
 const PROGRAMS: [&str; 1] = ["testbed"];
 
+/// Crates whose rows say what their modules have in common: parts of an API or of a language, tools of tests.
+const AS_A_WHOLE: [&str; 6] = [
+    "fuzz",
+    "shared/api",
+    "shared/gotmpl",
+    "tests/bed",
+    "tests/bench",
+    "tests/mistakes",
+];
+
+/// Modules that are the same in each crate: flags, errors, metrics, the reference pages, tests.
+const COMMON: [&str; 7] = ["args", "error", "lib", "main", "metrics", "reference", "tests"];
+
 /// Folders that are not part of the sources.
 const OUTPUT: [&str; 2] = ["target", "node_modules"];
 
 /// The components of a path, without `src`, `mod` and `.rs`.
 type Components = Vec<String>;
 
-/// Files and modules that do not exist.
+/// Files and modules that do not exist, and modules that are not named.
 ///
 /// # Errors
 /// If a folder cannot be listed.
@@ -30,7 +44,10 @@ pub fn check(pages: &[Page], root: &Path) -> Result<Vec<Problem>> {
     collect(root, &[], &mut paths)?;
     let page = pages.iter().find(|page| page.path == ARCHITECTURE);
     Ok(page
-        .map(|page| [missing(page, &paths), repeated(page)].concat())
+        .map(|page| {
+            let unnamed = unnamed(page, |of_crate| modules(root, of_crate));
+            [missing(page, &paths), repeated(page), unnamed].concat()
+        })
         .unwrap_or_default())
 }
 
@@ -118,6 +135,53 @@ fn missing(page: &Page, paths: &[Components]) -> Vec<Problem> {
             };
             if !exists {
                 problems.push(problem(page, line, format!("there is no {name}")));
+            }
+        }
+    }
+    problems
+}
+
+/// The modules directly in the sources of a crate; none if there is no such crate.
+fn modules(root: &Path, of_crate: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(root.join(of_crate).join("src"));
+    let entries = entries.into_iter().flatten().filter_map(Result::ok);
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.flat_map(|name| components(&name)).collect()
+}
+
+/// The modules that the rows of their crate do not name.
+fn unnamed(page: &Page, modules: impl Fn(&str) -> BTreeSet<String>) -> Vec<Problem> {
+    let mut rows = Rows::default();
+    let (mut crates, mut described) = (Vec::new(), Vec::new());
+    let mut is_table = false;
+    for line in page.prose() {
+        if line.1.starts_with('#') {
+            is_table = line.1 == TABLE;
+        }
+        let row = line.1.strip_prefix('|').filter(|_| is_table);
+        let Some((cell, text)) = row.and_then(|row| row.split_once('|')) else {
+            continue;
+        };
+        crates.extend(rows.enter(cell).into_iter().map(|(_, path)| (line, path)));
+        let named: BTreeSet<_> = names(text).flat_map(components).collect();
+        described.push((rows.folders.clone(), named));
+    }
+    let is_named = |of_crate: &[String], module: &String| {
+        described.iter().any(|(folders, named)| {
+            let mut below = folders.iter().filter_map(|folder| folder.strip_prefix(of_crate));
+            below.any(|below| below.first() == Some(module) || named.contains(module))
+        })
+    };
+    let mut problems = Vec::new();
+    for (line, path) in crates {
+        let name = path.join("/");
+        if AS_A_WHOLE.contains(&&*name) {
+            continue;
+        }
+        for module in modules(&name) {
+            if !COMMON.contains(&&*module) && !is_named(&path, &module) {
+                let message = format!("the rows of {name} do not name {module}");
+                problems.push(problem(page, line, message));
             }
         }
     }
@@ -213,6 +277,30 @@ mod tests {
                 "ARCHITECTURE.md:5: there is no pair",
                 "ARCHITECTURE.md:7: there is no tags",
                 "ARCHITECTURE.md:8: there is no url"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_modules_of_a_crate_are_named_in_one_of_its_rows() {
+        let table = "## Modules\n| Folder | Content |\n|---|---|\n| `shared/` | |\n| `  api/` | types |\n| `  core/` | `url` |\n\
+                     | | `pair.rs` |\n| `    chart/` | `tags` |\n| `certs/src` | |\n## Next\n`run`";
+        let modules = |of_crate: &str| -> BTreeSet<String> {
+            let modules: &[&str] = match of_crate {
+                "shared/api" => &["kind"],
+                "shared/core" => &["lib", "chart", "url", "pair", "tags", "poll"],
+                "certs" => &["main", "args", "run"],
+                _ => &[],
+            };
+            modules.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let problems = unnamed(&Page::new(ARCHITECTURE, table), modules);
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            problems,
+            [
+                "ARCHITECTURE.md:6: the rows of shared/core do not name poll",
+                "ARCHITECTURE.md:9: the rows of certs do not name run"
             ]
         );
     }
