@@ -1,6 +1,7 @@
 //! Runs Helm to install or upgrade a release.
 
 use helmops_api::BundleDeploymentOptions;
+use helmops_process::exit::with_causes;
 use helmops_release::{
     history::{History, Owner},
     lifecycle::CrdPolicy,
@@ -92,11 +93,18 @@ impl Deployment<'_> {
         };
         tracing::info!(%release, action = request.action.name(), "running Helm");
         let kubeconfig = context.kubeconfig()?;
-        let success = context
+        let run = context
             .helm
             .run(request, kubeconfig, &self.running.deployment)
-            .await
-            .map_err(AgentError::from)?;
+            .await;
+        if let Err(failure) = &run
+            && failure.reason.is_interruption()
+            // Another replica does that.
+            && context.leadership.remaining().is_some()
+        {
+            self.end_pending().await;
+        }
+        let success = run.map_err(AgentError::from)?;
         let after = context.records.current_history(release).await?;
         for replaced in after.replaced() {
             context
@@ -123,6 +131,24 @@ impl Deployment<'_> {
             applied.map_err(|error| namespace_error(&current, error))?;
         }
         Ok(current)
+    }
+
+    /// Marks the newest revision as failed if it is pending. Helm does that itself when it is interrupted, but its hooks write the same
+    /// record at the same time, and may write the status from before. What fails here is done before the next operation.
+    async fn end_pending(&self) {
+        let (records, release) = (&self.context.records, &self.release);
+        let ended = async {
+            let history = records.current_history(release).await?;
+            let own = Owner::BundleDeployment(name(self.wanted).to_owned());
+            match history.newest() {
+                Some(newest) if newest.origin.owner == own => records.unlock(release, newest.number).await,
+                _ => Ok(()),
+            }
+        };
+        if let Err(error) = ended.await {
+            let error = with_causes(&error);
+            tracing::warn!(%release, error, "cannot record that Helm was interrupted");
+        }
     }
 
     /// Applies the CRDs of the chart in place of Helm.
