@@ -66,13 +66,17 @@ pub async fn remove(
         Deleted::NotYet(wait) => return Err(AgentError::Postponed(wait)),
         Deleted::Yes => {}
     }
-    let all = context.owned.all().await?;
-    let owned = all.of_deployment(deployment);
     let removed = permit.release_during(async {
         let _preparation = context.helm.prepare(&Stop::of_agent(&context.stop)).await?;
-        Box::pin(remove_releases(context, deployment, owned)).await
+        // In memory only from here on: many may wait.
+        Box::pin(async {
+            let owned = context.owned.of_deployment(deployment).await?;
+            let ends = remove_releases(context, deployment, &owned).await?;
+            Ok::<_, AgentError>((owned, ends))
+        })
+        .await
     });
-    let ends = removed.await??;
+    let (owned, ends) = removed.await??;
     // They may be there without a release: the first deployment needed something else that was missing.
     if ends.values().all(|end| *end == End::Removed) {
         inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
