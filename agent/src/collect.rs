@@ -56,9 +56,10 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
     let news = owned.iter().filter_map(|(name, releases)| {
         let deployment = context.deployments.get(&context.key(name))?;
         let spec = &deployment.valid()?.spec;
-        let is_fleets_own = reconcile::is_fleets_own(name) && spec.helm_chart_options.is_none();
-        let news = || news(&remembered, name, &spec.options, releases);
-        (!is_fleets_own).then(news).flatten()
+        if reconcile::is_fleets_own(name) && spec.helm_chart_options.is_none() {
+            return None;
+        }
+        news(&remembered, name, &spec.options, releases)
     });
     let news: Vec<_> = news.collect();
     if !news.is_empty() {

@@ -57,13 +57,7 @@ mod tests {
         Origin {
             bundle_deployment: "web".to_owned(),
             agent_namespace: "agent".to_owned(),
-            service_account: String::new(),
-            keep_resources: false,
-            deletes_namespace: false,
-            commit: String::new(),
-            attempt: None,
-            copies: None,
-            forced_by: String::new(),
+            ..Origin::default()
         }
     }
 

@@ -8,18 +8,18 @@ use kube::{
     core::{DynamicObject, PartialObjectMeta},
 };
 
-use super::kinds::ResourceKind;
+use super::kinds::{KindError, Kinds, ResourceKind};
 
-/// The metadata of a live object; `None` if it does not exist.
+/// The metadata of a live object; `None` if it does not exist, or the cluster does not have its kind: without the CRD there is no object.
 ///
 /// # Errors
 /// If it cannot be read.
-pub async fn metadata(
-    client: &Client,
-    kind: &ResourceKind,
-    id: &ObjectId,
-) -> Result<Option<Metadata>, CallError> {
-    metadata_of(&api(client, kind, id), id).await
+pub async fn find(kinds: &Kinds, client: &Client, id: &ObjectId) -> Result<Option<Metadata>, CallError> {
+    match kinds.get(&id.api_version, &id.kind).await {
+        Ok(kind) => metadata_of(&api(client, &kind, id), id).await,
+        Err(KindError::Unknown { .. }) => Ok(None),
+        Err(KindError::Call(error)) => Err(error),
+    }
 }
 
 /// The metadata of an object of any kind.

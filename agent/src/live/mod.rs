@@ -13,7 +13,7 @@ mod observed;
 mod streams;
 
 pub use self::{
-    delete::{delete, metadata},
+    delete::{delete, find},
     kinds::{KindError, Kinds, ResourceKind},
     observed::{Observed, Rules, RulesOf, content, whole},
     streams::{LiveObjects, NotSynced},

@@ -84,10 +84,7 @@ impl OwnedReleases {
     pub async fn of_deployment(&self, deployment: &str) -> Result<Vec<OwnedRelease>, CallError> {
         let mut known = self.known.lock().await;
         let term = self.leadership.term();
-        let content = match known.take() {
-            Some((of, content)) if term == Some(of) => content,
-            _ => self.read().await?,
-        };
+        let content = self.known_or_read(&mut known, term).await?;
         let entry = content.as_ref().and_then(|data| data.get(deployment));
         let releases = entry.map(|entry| entries::read(entry)).unwrap_or_default();
         *known = term.map(|term| (term, content));
@@ -133,11 +130,7 @@ impl OwnedReleases {
         if changes.is_empty() {
             return Ok(());
         }
-        // Until it is set again: after an error, the content is unknown.
-        let mut content = match known.take() {
-            Some((of, content)) if term == Some(of) => content,
-            _ => self.read().await?,
-        };
+        let mut content = self.known_or_read(&mut known, term).await?;
         let Plan { patch, refused } = Plan::of(content.as_ref().unwrap_or(&BTreeMap::new()), &changes);
         for (deployment, release) in &refused {
             let config_map = self.name();
@@ -156,6 +149,18 @@ impl OwnedReleases {
             .changes
             .retain(|release, change| changes.get(release) != Some(change));
         Ok(())
+    }
+
+    /// The content as it is known of this term, or read. The caller sets it again: after an error, it is unknown.
+    async fn known_or_read(
+        &self,
+        known: &mut Option<(Term, Content)>,
+        term: Option<Term>,
+    ) -> Result<Content, CallError> {
+        match known.take() {
+            Some((of, content)) if term == Some(of) => Ok(content),
+            _ => self.read().await,
+        }
     }
 
     async fn read(&self) -> Result<Content, CallError> {

@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use helmops_release::{
     action::Action,
     dependencies,
-    history::{FailedAttempt, History, Owner},
+    history::{FailedAttempt, History},
     lifecycle::{self, Policy, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step},
     names::ReleaseKey,
     record::{Acceptance, Attempt, Cause, Failure},
@@ -89,10 +89,7 @@ impl Deployment<'_> {
             }
             (Err(error), None) => return Err(error),
         };
-        let is_requested = copies
-            || self.has_undeployed_copies(&cached)
-            || self.requested(&cached).force
-            || self.was_renamed_since(&cached).await?;
+        let is_requested = self.requested(&cached).force || self.is_repeated(copies, &cached).await?;
         if let (Some(deployed), false) = (self.current(&cached), is_requested) {
             self.restore_namespace(&deployed).await?;
             return Ok(Check::Settled(deployed));
@@ -108,6 +105,12 @@ impl Deployment<'_> {
     /// If one of them fails, or something is missing.
     pub async fn deploy(&self, copies: bool) -> Result<Deployed, AgentError> {
         self.take_steps(copies, Failures::Reported).await
+    }
+
+    /// Whether an upgrade follows although what is wanted is deployed: with other copies than now, which may have been changed just now, or
+    /// before a release of another name.
+    async fn is_repeated(&self, copies: bool, history: &History) -> Result<bool, AgentError> {
+        Ok(copies || self.has_undeployed_copies(history) || self.was_renamed_since(history).await?)
     }
 
     /// Whether what is deployed was deployed with other copies. They are no part of the deployment ID, and may have been changed for an
@@ -199,10 +202,9 @@ impl Deployment<'_> {
             } else {
                 Requested::default()
             };
-            let is_repeated =
-                copies || self.has_undeployed_copies(&history) || self.was_renamed_since(&history).await?;
             let mut step = self.next(&policy, &history, requested, failures);
-            if is_repeated && last.is_none() && !is_adopted && step == Step::Act(Action::None) {
+            let is_settled = step == Step::Act(Action::None) && last.is_none() && !is_adopted;
+            if is_settled && self.is_repeated(copies, &history).await? {
                 step = Step::Act(Action::Upgrade { discard: None });
             }
             if failures == Failures::New && is_attempt(&step) {
@@ -264,8 +266,7 @@ impl Deployment<'_> {
         }
         let (records, release) = (&self.context.records, &self.release);
         let history = records.current_history(release).await?;
-        let own = Owner::BundleDeployment(name(self.wanted).to_owned());
-        if let Some(newest) = history.newest().filter(|newest| newest.origin.owner == own) {
+        if let Some(newest) = history.newest_of(name(self.wanted)) {
             records.fail_at_deadline(release, newest.number).await?;
         }
         Ok(())

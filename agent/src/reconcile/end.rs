@@ -1,9 +1,6 @@
 //! What happens with a release when its BundleDeployment is gone. It has to be known then, so it is a label of its records.
 
-use helmops_release::{
-    history::{History, Owner},
-    record::OnDelete,
-};
+use helmops_release::{history::History, record::OnDelete};
 
 use super::deployment::{Deployment, name};
 use crate::{error::AgentError, owned::OwnedRelease};
@@ -44,8 +41,8 @@ impl Deployment<'_> {
     pub(super) async fn set_on_delete(&self) -> Result<(), AgentError> {
         let (records, release) = (&self.context.records, &self.release);
         let wanted = |history: &History| {
-            let newest = history.newest()?;
-            Some((newest.clone(), self.on_delete(newest.keeps_objects)))
+            let newest = history.newest_of(name(self.wanted))?;
+            Some((newest.number, self.on_delete(newest.keeps_objects)))
         };
         let cached = records.cached_history(release).await?;
         if wanted(&cached).is_none_or(|(_, wanted)| records.on_delete(release) == wanted) {
@@ -55,12 +52,8 @@ impl Deployment<'_> {
         let Some((newest, wanted)) = wanted(&current) else {
             return Ok(());
         };
-        if newest.origin.owner == Owner::BundleDeployment(name(self.wanted).to_owned()) {
-            tracing::info!(%release, on_delete = wanted.map(tracing::field::display), "recording what happens at the end");
-            records
-                .set_on_delete(release, newest.number, wanted.as_ref())
-                .await?;
-        }
+        tracing::info!(%release, on_delete = wanted.map(tracing::field::display), "recording what happens at the end");
+        records.set_on_delete(release, newest, wanted.as_ref()).await?;
         Ok(())
     }
 }

@@ -8,11 +8,7 @@ use std::collections::BTreeSet;
 use futures::{StreamExt, TryStreamExt, stream};
 use helmops_release::{manifest, names::ReleaseKey, object::ObjectId};
 
-use crate::{
-    context::Context,
-    error::AgentError,
-    live::{self, KindError},
-};
+use crate::{context::Context, error::AgentError, live};
 
 /// How many objects are read at the same time.
 const CONCURRENCY: usize = 8;
@@ -58,12 +54,6 @@ pub(super) async fn keep_objects_of_others(
 
 /// The release that owns a live object, as Helm records it; `None` if there is no such object, or it has no owner.
 async fn owner(context: &Context, id: &ObjectId) -> Result<Option<ReleaseKey>, AgentError> {
-    let kind = match context.kinds.get(&id.api_version, &id.kind).await {
-        Ok(kind) => kind,
-        // Its CRD is gone, and the object with it.
-        Err(KindError::Unknown { .. }) => return Ok(None),
-        Err(error @ KindError::Call(_)) => return Err(error.into()),
-    };
-    let found = live::metadata(&context.downstream, &kind, id).await?;
+    let found = live::find(&context.kinds, &context.downstream, id).await?;
     Ok(found.and_then(|found| ReleaseKey::that_has_made(&found.metadata.annotations.unwrap_or_default())))
 }

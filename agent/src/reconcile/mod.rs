@@ -61,7 +61,7 @@ pub use self::{
 use crate::{
     context::{Context, Key, Known},
     error::{AgentError, until},
-    helm::outcome::FailureReason,
+    helm::{Helm, outcome::FailureReason, stop::Stop},
     inputs,
     metrics::BUNDLE_DEPLOYMENTS,
     monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
@@ -227,9 +227,8 @@ async fn deploy(
     }
 }
 
-/// Does something that runs Helm. Other releases are reconciled with the permit meanwhile: those that wait for Helm would use up the
-/// workers, and nothing would be observed, corrected or reported. Work that did not end in time before waits for others of its kind, so
-/// it is no part of those that are prepared.
+/// Does something that runs Helm for a deployment. Work that did not end in time before waits for others of its kind, so it is no part of
+/// those that are prepared.
 async fn with_helm<T, W: Future<Output = Result<T, AgentError>>>(
     work: &Deployment<'_>,
     permit: &mut WorkerPermit,
@@ -237,11 +236,21 @@ async fn with_helm<T, W: Future<Output = Result<T, AgentError>>>(
 ) -> Result<Result<T, AgentError>, AgentError> {
     let helm = &work.context.helm;
     let is_slow = helm.is_slow(&work.release, &work.wanted.spec.deployment_id);
+    without_worker(helm, (!is_slow).then_some(&work.running.deployment), permit, run).await
+}
+
+/// Does something that runs Helm, after a preparation is free, unless there is no `stop` for that wait. Other releases are reconciled with
+/// the permit meanwhile: those that wait for Helm would use up the workers, and nothing would be observed, corrected or reported.
+async fn without_worker<T, W: Future<Output = Result<T, AgentError>>>(
+    helm: &Helm,
+    stop: Option<&Stop>,
+    permit: &mut WorkerPermit,
+    run: impl FnOnce() -> W,
+) -> Result<Result<T, AgentError>, AgentError> {
     let result = permit.release_during(async {
-        let _preparation = if is_slow {
-            None
-        } else {
-            Some(helm.prepare(&work.running.deployment).await?)
+        let _preparation = match stop {
+            Some(stop) => Some(helm.prepare(stop).await?),
+            None => None,
         };
         // On the heap only from here on: many may wait.
         Box::pin(run()).await

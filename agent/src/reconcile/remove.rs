@@ -8,9 +8,8 @@ use std::{
 use helmops_release::{
     action::{self, Action},
     history::{History, Owner},
-    marks,
     names::ReleaseKey,
-    record::{OnDeletePolicy, Record},
+    record::OnDeletePolicy,
     state::{ReleaseState, Wanted},
 };
 use helmops_runtime::workers::WorkerPermit;
@@ -66,17 +65,13 @@ pub async fn remove(
         Deleted::NotYet(wait) => return Err(AgentError::Postponed(wait)),
         Deleted::Yes => {}
     }
-    let removed = permit.release_during(async {
-        let _preparation = context.helm.prepare(&Stop::of_agent(&context.stop)).await?;
-        // In memory only from here on: many may wait.
-        Box::pin(async {
-            let owned = context.owned.of_deployment(deployment).await?;
-            let ends = remove_releases(context, deployment, &owned).await?;
-            Ok::<_, AgentError>((owned, ends))
-        })
-        .await
-    });
-    let (owned, ends) = removed.await??;
+    let stop = Stop::of_agent(&context.stop);
+    let removal = || async {
+        let owned = context.owned.of_deployment(deployment).await?;
+        let ends = remove_releases(context, deployment, &owned).await?;
+        Ok((owned, ends))
+    };
+    let (owned, ends) = super::without_worker(&context.helm, Some(&stop), permit, removal).await??;
     // They may be there without a release: the first deployment needed something else that was missing.
     if ends.values().all(|end| *end == End::Removed) {
         inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
@@ -163,11 +158,10 @@ async fn remove_release(
         account: &owned.service_account,
         keeps_history: on_delete.keep_history,
     };
-    let record = context.records.read(release, newest.number).await?;
     // What was wanted last may not have been deployed.
     let keep = on_delete.policy == OnDeletePolicy::Forget || newest.keeps_objects;
     // Records that are to stay keep their namespace.
-    let deletes_namespace = !on_delete.keep_history && record.as_ref().is_some_and(deletes_namespace);
+    let deletes_namespace = !on_delete.keep_history && newest.deletes_namespace;
     match action::to_remove(&state, keep) {
         Action::Uninstall => {
             tracing::info!(%release, "uninstalling");
@@ -207,12 +201,11 @@ async fn remove_release(
             Err(AgentError::Busy { release, pending })
         }
         // It belongs to another owner now, with the copies that its objects may use.
-        Action::None if history.newest().is_some() => {
+        Action::None => {
             inputs::keep_copies(&context.downstream, deployment, &context.release_namespaces).await?;
             Ok(End::Kept)
         }
-        Action::None
-        | Action::Refuse(_)
+        Action::Refuse(_)
         | Action::Unlock { .. }
         | Action::Install { .. }
         | Action::Upgrade { .. }
@@ -279,10 +272,6 @@ impl Removal<'_> {
     }
 }
 
-fn deletes_namespace(record: &Record) -> bool {
-    record.chart_annotation(marks::DELETE_NAMESPACE) == Some("true")
-}
-
 /// How a release is uninstalled.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -310,12 +299,10 @@ pub async fn uninstall(
     stop: &Stop,
 ) -> Result<(), AgentError> {
     let newest = history.newest();
-    if newest.is_none_or(|newest| newest.origin.owner == Owner::Other) {
+    let Some(newest) = newest.filter(|newest| newest.origin.owner != Owner::Other) else {
         return Ok(());
-    }
-    if let Some(newest) = newest {
-        keep_objects_of_others(context, release, newest.number).await?;
-    }
+    };
+    keep_objects_of_others(context, release, newest.number).await?;
     let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
     let request = Request {
         release: release.clone(),

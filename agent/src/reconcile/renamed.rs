@@ -11,7 +11,7 @@ use helmops_api::BundleDeployment;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     gate::Held,
-    history::{History, Owner, Revision},
+    history::{History, Revision},
     lifecycle::{KEPT, Policy, Remediation},
     manifest, marks,
     names::ReleaseKey,
@@ -27,7 +27,7 @@ use super::{
 use crate::{
     context::Context,
     error::AgentError,
-    live::{self, KindError},
+    live,
     monitor::{Installed, MonitorError},
 };
 
@@ -137,7 +137,7 @@ async fn remove(
 ) -> Result<(), AgentError> {
     // What the cache shows may be older.
     let (history, on_delete) = context.records.current_end(release).await?;
-    let Some(newest) = newest_of(&history, deployment) else {
+    let Some(newest) = history.newest_of(deployment) else {
         return Ok(());
     };
     let is_uninstalled = newest.status == Status::Uninstalled;
@@ -161,12 +161,6 @@ async fn remove(
     }
     context.owned.forget(deployment, [release.clone()]).await?;
     Ok(())
-}
-
-/// The newest revision, if it is one of the BundleDeployment.
-fn newest_of<'h>(history: &'h History, deployment: &str) -> Option<&'h Revision> {
-    let is_its = |owner: &Owner| matches!(owner, Owner::BundleDeployment(name) if name == deployment);
-    history.newest().filter(|newest| is_its(&newest.origin.owner))
 }
 
 /// Deletes the objects of a revision that another one does not have, as far as they belong to the BundleDeployment.
@@ -199,14 +193,17 @@ impl Deployment<'_> {
     /// If a record or the ConfigMap of the agent cannot be read.
     pub(super) async fn was_renamed_since(&self, history: &History) -> Result<bool, AgentError> {
         let present = self.current(history).and_then(|deployed| deployed.id.made_at);
+        if present.is_none() {
+            return Ok(false);
+        }
         // Not by the records of all releases: this happens in each reconciliation.
         for other in self.context.owned.of_deployment(name(self.wanted)).await? {
             if other.release == self.release {
                 continue;
             }
             let history = self.context.records.cached_history(&other.release).await?;
-            let made_at = newest_of(&history, name(self.wanted)).and_then(|newest| newest.made_at);
-            if present.is_some() && made_at > present {
+            let newest = history.newest_of(name(self.wanted));
+            if newest.and_then(|newest| newest.made_at) > present {
                 return Ok(true);
             }
         }
@@ -218,10 +215,6 @@ impl Deployment<'_> {
     /// # Errors
     /// If a record cannot be read.
     pub(super) async fn policy_beside_others(&self) -> Result<Policy, AgentError> {
-        let releases = self.context.records.of_deployment(name(self.wanted)).await?;
-        if !is_renamed(self.wanted, &releases) {
-            return Ok(self.policy.clone());
-        }
         for release in own_releases(self.context, name(self.wanted)).await? {
             if release == self.release {
                 continue;
@@ -287,13 +280,7 @@ impl Deployment<'_> {
         let Some(id) = ObjectId::in_release(object, &self.release.namespace) else {
             return Ok(None);
         };
-        let kind = match self.context.kinds.get(&id.api_version, &id.kind).await {
-            Ok(kind) => kind,
-            // Its CRD does not exist yet.
-            Err(KindError::Unknown { .. }) => return Ok(None),
-            Err(error @ KindError::Call(_)) => return Err(error.into()),
-        };
-        let found = live::metadata(&prepared.deployer, &kind, &id).await?;
+        let found = live::find(&self.context.kinds, &prepared.deployer, &id).await?;
         Ok(found.map(|found| (id, found.metadata.annotations.unwrap_or_default())))
     }
 }

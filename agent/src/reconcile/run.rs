@@ -3,7 +3,7 @@
 use helmops_api::BundleDeploymentOptions;
 use helmops_process::exit::with_causes;
 use helmops_release::{
-    history::{History, Owner},
+    history::History,
     lifecycle::CrdPolicy,
     record::{Attempt, Status},
 };
@@ -139,10 +139,9 @@ impl Deployment<'_> {
         let (records, release) = (&self.context.records, &self.release);
         let ended = async {
             let history = records.current_history(release).await?;
-            let own = Owner::BundleDeployment(name(self.wanted).to_owned());
-            match history.newest() {
-                Some(newest) if newest.origin.owner == own => records.unlock(release, newest.number).await,
-                _ => Ok(()),
+            match history.newest_of(name(self.wanted)) {
+                Some(newest) => records.unlock(release, newest.number).await,
+                None => Ok(()),
             }
         };
         if let Err(error) = ended.await {
@@ -175,11 +174,10 @@ impl Deployment<'_> {
     async fn follow(&self, run: Run, deployer: &Client) -> Result<(), AgentError> {
         let (records, release) = (&self.context.records, &self.release);
         let mut history = records.current_history(release).await?;
-        let own = Owner::BundleDeployment(name(self.wanted).to_owned());
         if let Run::Upgrade { .. } = run {
             self.take_fields(deployer, &history).await?;
         }
-        if history.newest().is_none_or(|newest| newest.origin.owner != own) {
+        if history.newest_of(name(self.wanted)).is_none() {
             // Helm takes it over first, with the permissions of the account that deploys: these records belong to another owner.
             return Ok(());
         }

@@ -740,12 +740,7 @@ mod tests {
             bundle_deployment: "web".to_owned(),
             agent_namespace: "agent".to_owned(),
             service_account: "deployer".to_owned(),
-            keep_resources: false,
-            deletes_namespace: false,
-            commit: String::new(),
-            attempt: None,
-            copies: None,
-            forced_by: String::new(),
+            ..Origin::default()
         }
     }
 
@@ -788,6 +783,7 @@ mod tests {
                 copies: None,
                 forced_by: None,
                 keeps_objects: false,
+                deletes_namespace: false,
                 failure: None,
                 made_at: None,
                 changed_at: None,

@@ -97,14 +97,7 @@ pub async fn render(
         archive: archive.to_owned(),
         origin: Origin {
             bundle_deployment: rendered.name.to_owned(),
-            agent_namespace: String::new(),
-            service_account: String::new(),
-            keep_resources: false,
-            deletes_namespace: false,
-            commit: String::new(),
-            attempt: None,
-            copies: None,
-            forced_by: String::new(),
+            ..Origin::default()
         },
         values: rendered.values.to_vec(),
         post_render: unmarked(rendered.options),

@@ -17,10 +17,9 @@ use serde_json::{Deserializer, value::RawValue};
 
 use crate::{
     ArchiveError, CrdProblem, Limits,
-    entries::for_each_file,
-    files::Files,
-    meter::{Decompressed, Remaining},
-    nested,
+    entries::File,
+    meter::Remaining,
+    nested::{self, Visitor},
     path::shown,
     reader::bytes,
 };
@@ -56,43 +55,20 @@ const MAX_SHOWN: usize = 200;
 /// here.
 pub fn check_crds(archive: impl Read, limits: Limits) -> Result<(), ArchiveError> {
     let remaining = Remaining::new(limits.total, limits.files);
-    check_archive(Box::new(archive), limits, &remaining, 0)
+    nested::visit(Box::new(archive), limits, &remaining, 0, &mut FoldersOfCrds)
 }
 
-/// Checks an archive that is `depth` deep in others.
-fn check_archive(
-    archive: Box<dyn Read + '_>,
-    limits: Limits,
-    remaining: &Remaining,
-    depth: usize,
-) -> Result<(), ArchiveError> {
-    let mut files = Files::new(limits, remaining.clone());
-    for_each_file(
-        Decompressed::new(archive, remaining.clone()),
-        limits.total,
-        |mut file| {
-            files.add(&file.path, file.size)?;
-            let path = file.path.clone();
-            let shown = || shown(path.as_str().as_bytes());
-            if nested::is_archive(path.in_chart()) {
-                if depth >= limits.depth {
-                    return Err(ArchiveError::TooDeep {
-                        path: shown(),
-                        limit: limits.depth,
-                    });
-                }
-                let checked = check_archive(Box::new(&mut file.content), limits, remaining, depth + 1);
-                return checked.map_err(|source| file.content.cause(nested::within(shown(), source)));
-            }
-            if !is_of_crds(path.in_chart()) {
-                return Ok(());
-            }
-            check_file(&bytes(file)?).map_err(|problem| ArchiveError::Crds {
-                path: shown(),
-                problem,
-            })
-        },
-    )
+/// Checks the files in folders of CRDs.
+struct FoldersOfCrds;
+
+impl Visitor for FoldersOfCrds {
+    fn file<R: Read>(&mut self, file: File<'_, '_, R>) -> Result<(), ArchiveError> {
+        if !is_of_crds(file.path.in_chart()) {
+            return Ok(());
+        }
+        let path = shown(file.path.as_str().as_bytes());
+        check_file(&bytes(file)?).map_err(|problem| ArchiveError::Crds { path, problem })
+    }
 }
 
 /// Whether Helm creates what is in a file.

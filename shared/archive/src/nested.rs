@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use crate::{
     ArchiveError, Limits,
-    entries::for_each_file,
+    entries::{File, for_each_file},
     files::Files,
     meter::{Decompressed, Remaining},
     path::{EntryPath, shown},
@@ -42,6 +42,25 @@ fn has_extension(name: &str) -> bool {
     name.ends_with(".tgz")
 }
 
+/// Gets the files of a chart and of the archives of its subcharts.
+pub trait Visitor {
+    /// A file that is no archive of a subchart.
+    fn file<R: Read>(&mut self, file: File<'_, '_, R>) -> Result<(), ArchiveError>;
+}
+
+/// Reads each file to its end.
+struct Reader;
+
+impl Visitor for Reader {
+    fn file<R: Read>(&mut self, file: File<'_, '_, R>) -> Result<(), ArchiveError> {
+        let mut content = file.content;
+        match io::copy(&mut content, &mut io::sink()) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(content.cause(ArchiveError::Output(error))),
+        }
+    }
+}
+
 /// Checks the archive of a subchart, which is `depth` deep.
 pub fn check<R: Read>(
     archive: R,
@@ -49,6 +68,17 @@ pub fn check<R: Read>(
     limits: Limits,
     remaining: &Remaining,
     depth: usize,
+) -> Result<(), ArchiveError> {
+    visit_nested(archive, path, limits, remaining, depth, &mut Reader)
+}
+
+fn visit_nested<R: Read>(
+    archive: R,
+    path: &EntryPath,
+    limits: Limits,
+    remaining: &Remaining,
+    depth: usize,
+    visitor: &mut impl Visitor,
 ) -> Result<(), ArchiveError> {
     let path = shown(path.as_str().as_bytes());
     if depth > limits.depth {
@@ -59,12 +89,7 @@ pub fn check<R: Read>(
     }
     // The type of a reader within a reader within a reader would have no end.
     let archive: Box<dyn Read + '_> = Box::new(archive);
-    read(archive, limits, remaining, depth).map_err(|source| within(path, source))
-}
-
-/// What is wrong with the archive of a subchart.
-pub fn within(path: String, source: ArchiveError) -> ArchiveError {
-    match source {
+    visit(archive, limits, remaining, depth, visitor).map_err(|source| match source {
         // These concern the archive as a whole.
         ArchiveError::TooLarge { .. }
         | ArchiveError::TooManyFiles { .. }
@@ -74,14 +99,16 @@ pub fn within(path: String, source: ArchiveError) -> ArchiveError {
             path,
             source: Box::new(source),
         },
-    }
+    })
 }
 
-fn read(
+/// Visits the files of a chart that is `depth` deep in others, and those of its subcharts.
+pub fn visit(
     archive: Box<dyn Read + '_>,
     limits: Limits,
     remaining: &Remaining,
     depth: usize,
+    visitor: &mut impl Visitor,
 ) -> Result<(), ArchiveError> {
     let mut files = Files::new(limits, remaining.clone());
     for_each_file(
@@ -90,14 +117,17 @@ fn read(
         |mut file| {
             files.add(&file.path, file.size)?;
             if is_archive(file.path.in_chart()) {
-                let checked = check(&mut file.content, &file.path, limits, remaining, depth + 1);
-                return checked.map_err(|error| file.content.cause(error));
+                let visited = visit_nested(
+                    &mut file.content,
+                    &file.path,
+                    limits,
+                    remaining,
+                    depth + 1,
+                    visitor,
+                );
+                return visited.map_err(|error| file.content.cause(error));
             }
-            let mut content = file.content;
-            match io::copy(&mut content, &mut io::sink()) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(content.cause(ArchiveError::Output(error))),
-            }
+            visitor.file(file)
         },
     )?;
     if files.contains("Chart.yaml") {

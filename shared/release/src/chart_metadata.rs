@@ -12,7 +12,7 @@ use crate::{marks, record::Attempt};
 pub const MAX_BYTES: usize = 1 << 20;
 
 /// What a release records of its BundleDeployment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The name of the BundleDeployment.
     pub bundle_deployment: String,
@@ -121,13 +121,7 @@ mod tests {
         Origin {
             bundle_deployment: "shop-web".to_owned(),
             agent_namespace: "cattle-fleet-system".to_owned(),
-            service_account: String::new(),
-            keep_resources: false,
-            deletes_namespace: false,
-            commit: String::new(),
-            attempt: None,
-            copies: None,
-            forced_by: String::new(),
+            ..Origin::default()
         }
     }
 

@@ -65,6 +65,8 @@ pub struct Revision {
     pub forced_by: Option<String>,
     /// Whether it was deployed with `keepResources`: its objects stay when the release is removed.
     pub keeps_objects: bool,
+    /// Whether it was deployed with `deleteNamespace`: the namespace is deleted with the release.
+    pub deletes_namespace: bool,
     /// When it was made.
     pub made_at: Option<Timestamp>,
     /// When its record was changed last.
@@ -107,6 +109,7 @@ impl Revision {
                 .and_then(|text| text.parse().ok()),
             forced_by: record.chart_annotation(marks::FORCED_BY).map(ToOwned::to_owned),
             keeps_objects: record.chart_annotation(marks::KEEP_RESOURCES) == Some("true"),
+            deletes_namespace: record.chart_annotation(marks::DELETE_NAMESPACE) == Some("true"),
             made_at,
             changed_at: changed_at.or(made_at),
             chart: Chart::of(record),
@@ -172,6 +175,13 @@ impl History {
     /// The newest revision.
     pub fn newest(&self) -> Option<&Revision> {
         self.0.first()
+    }
+
+    /// The newest revision, if it is one of this BundleDeployment.
+    pub fn newest_of(&self, bundle_deployment: &str) -> Option<&Revision> {
+        let is_its =
+            |owner: &Owner| matches!(owner, Owner::BundleDeployment(name) if name == bundle_deployment);
+        self.newest().filter(|newest| is_its(&newest.origin.owner))
     }
 
     /// The revision that is deployed: the base of the next upgrade. Helm has at most one; of several, the newest counts.

@@ -22,7 +22,8 @@ const STREAM: Duration = Duration::from_hours(2);
 const PAGE: u32 = 500;
 /// The pause before a rejected request is repeated.
 const RETRY: Duration = Duration::from_millis(200);
-const GROUP: &str = "apis/fleet.cattle.io/v1alpha1";
+/// The path of Fleet's API version.
+pub(crate) const GROUP: &str = "apis/fleet.cattle.io/v1alpha1";
 
 /// The API server, with the credentials of its administrator.
 #[derive(Clone)]

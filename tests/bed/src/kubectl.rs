@@ -8,14 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::api::Api;
+use crate::api::{Api, GROUP as FLEET};
 use crate::cluster::Cluster;
 use crate::command::{Output, run};
 
 /// Much longer than the slowest call of the tests, the deletion of a namespace while other tests use all CPUs.
 const DEADLINE: Duration = Duration::from_mins(3);
 
-const FLEET: &str = "apis/fleet.cattle.io/v1alpha1";
 const HELMOPS: &str = "apis/helmops.fleet.cattle.io/v1alpha1";
 const ADMISSION: &str = "apis/admissionregistration.k8s.io/v1";
 const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";

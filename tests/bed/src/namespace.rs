@@ -19,7 +19,6 @@ const SHOWN_ON_FAILURE: [&str; 3] = ["helmops", "bundles", "events"];
 #[derive(Debug)]
 pub struct TestNamespace {
     name: String,
-    cluster: Cluster,
     kubectl: Kubectl,
     /// Whether it was there before.
     is_foreign: bool,
@@ -39,7 +38,6 @@ impl TestNamespace {
         api.call(Method::POST, "api/v1/namespaces", namespace).await?;
         Ok(Self {
             name,
-            cluster: cluster.clone(),
             kubectl,
             is_foreign: false,
         })
@@ -49,7 +47,6 @@ impl TestNamespace {
     pub fn existing(cluster: &Cluster, name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            cluster: cluster.clone(),
             kubectl: cluster.kubectl().in_namespace(name),
             is_foreign: true,
         }
@@ -69,7 +66,7 @@ impl TestNamespace {
     fn delete(&self) -> Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let path = format!("api/v1/namespaces/{}", self.name);
-        runtime.block_on(Api::new(&self.cluster)?.call(Method::DELETE, &path, Value::Null))?;
+        runtime.block_on(self.kubectl.api()?.call(Method::DELETE, &path, Value::Null))?;
         Ok(())
     }
 

@@ -189,13 +189,7 @@ pub fn deploy(archive: &Path) -> Deploy {
         origin: Origin {
             bundle_deployment: "web-bundle".to_owned(),
             agent_namespace: AGENT.to_owned(),
-            service_account: String::new(),
-            keep_resources: false,
-            deletes_namespace: false,
-            commit: String::new(),
-            attempt: None,
-            copies: None,
-            forced_by: String::new(),
+            ..Origin::default()
         },
         values: Vec::new(),
         post_render: PostRender {

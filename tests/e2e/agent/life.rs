@@ -11,7 +11,7 @@ fn values(hash: &str) -> Value {
 }
 
 /// Changes the value in the ConfigMap of a release, as a user.
-async fn edit(fixture: &Fixture, release: &str, msg: &str) {
+pub(super) async fn edit(fixture: &Fixture, release: &str, msg: &str) {
     let object = format!("configmap/{release}-config");
     let patch = json!({ "data": { "msg": msg } }).to_string();
     let arguments = [

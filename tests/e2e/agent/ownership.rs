@@ -1,4 +1,4 @@
-//! What belongs to whom: objects, records and namespaces that the agent must not touch, although a release names them.
+//! Owners: objects, records and namespaces that the agent must not touch, although a release names them.
 
 use anyhow::ensure;
 use helmops_bed::wait::eventually;
@@ -6,6 +6,7 @@ use helmops_release::marks;
 use serde_json::{Value, json};
 
 use super::engine::ENDLESS_HOOK;
+use super::life::edit;
 use super::lifecycle::attempts::INVALID;
 use super::safety::{renamed, uid, until_logged};
 use crate::harness::agent::{CONFIG, Fixture};
@@ -191,18 +192,7 @@ async fn releases_are_observed_and_corrected_while_others_wait_for_helm() {
     for name in ["three", "four", "five", "six"] {
         fixture.deploy(name, "1.0.0", &json!({})).await;
     }
-    let patch = json!({ "data": { "msg": "edited" } }).to_string();
-    let object = format!("configmap/{release}-config");
-    fixture
-        .kubectl(&[
-            "patch",
-            &object,
-            "--type=merge",
-            "--field-manager=by-hand",
-            "-p",
-            &patch,
-        ])
-        .await;
+    edit(&fixture, &release, "edited").await;
     fixture.until_msg(&release, "hello").await;
     assert_eq!(fixture.helm_runs().len(), 3);
     for name in ["one", "two"] {

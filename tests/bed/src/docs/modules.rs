@@ -111,21 +111,26 @@ fn contain(path: &[String], name: &[String]) -> bool {
     name.is_empty() || path.windows(name.len()).any(|part| part == name)
 }
 
-fn missing(page: &Page, paths: &[Components]) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let mut rows = Rows::default();
+/// The lines of a page, and the first cell and the rest of those that are rows of the table of folders.
+fn lines(page: &Page) -> impl Iterator<Item = ((usize, &str), Option<(&str, &str)>)> {
     let mut is_table = false;
-    for line in page.prose() {
+    page.prose().map(move |line| {
         if line.1.starts_with('#') {
             is_table = line.1 == TABLE;
         }
         let row = line.1.strip_prefix('|').filter(|_| is_table);
-        let text = row
-            .and_then(|row| row.split_once('|'))
-            .map_or(line.1, |(folders, text)| {
-                rows.enter(folders);
-                text
-            });
+        (line, row.and_then(|row| row.split_once('|')))
+    })
+}
+
+fn missing(page: &Page, paths: &[Components]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut rows = Rows::default();
+    for (line, row) in lines(page) {
+        let text = row.map_or(line.1, |(folders, text)| {
+            rows.enter(folders);
+            text
+        });
         for name in names(text) {
             let parts = components(name);
             let exists = if parts.len() > 1 || name.contains('.') {
@@ -153,13 +158,8 @@ fn modules(root: &Path, of_crate: &str) -> BTreeSet<String> {
 fn unnamed(page: &Page, modules: impl Fn(&str) -> BTreeSet<String>) -> Vec<Problem> {
     let mut rows = Rows::default();
     let (mut crates, mut described) = (Vec::new(), Vec::new());
-    let mut is_table = false;
-    for line in page.prose() {
-        if line.1.starts_with('#') {
-            is_table = line.1 == TABLE;
-        }
-        let row = line.1.strip_prefix('|').filter(|_| is_table);
-        let Some((cell, text)) = row.and_then(|row| row.split_once('|')) else {
+    for (line, row) in lines(page) {
+        let Some((cell, text)) = row else {
             continue;
         };
         crates.extend(rows.enter(cell).into_iter().map(|(_, path)| (line, path)));

@@ -11,6 +11,7 @@ use tokio::process::Command;
 
 use super::manifests::{NAMESPACE, manifests};
 use super::processes::{Program, Running, alive, local, ready};
+use crate::api::GROUP;
 use crate::cluster::Cluster;
 use crate::kubectl::Kubectl;
 use crate::private_ca::PrivateCa;
@@ -18,8 +19,6 @@ use crate::wait::eventually;
 
 /// The API server loads a new webhook configuration within a second.
 const REGISTERED_DEADLINE: Duration = Duration::from_secs(30);
-/// The HelmOps of a namespace that exists.
-const HELMOPS: &str = "apis/fleet.cattle.io/v1alpha1/namespaces/default/helmops";
 /// The webhook configurations of the manifests.
 pub const CONFIGURATIONS: [&str; 2] = ["mutatingwebhook.yaml", "validatingwebhook.yaml"];
 const WEBHOOK: Program = Program {
@@ -135,7 +134,7 @@ pub async fn ensure_called(kubectl: &Kubectl) -> Result<()> {
         "kind": "HelmOp",
         "metadata": { "name": "never-stored", "namespace": "default" },
     });
-    let path = format!("{HELMOPS}?dryRun=All");
+    let path = format!("{GROUP}/namespaces/default/helmops?dryRun=All");
     let denied = kubectl.api()?.call(Method::POST, &path, invalid).await;
     let response = denied.unwrap_or_else(|error| format!("{error:#}"));
     ensure!(
