@@ -20,6 +20,9 @@ const DEADLINE: Duration = Duration::from_mins(1);
 /// The first path at which programs look for CA certificates.
 const CA_CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
 
+/// A process sees the `/proc` of its own PID namespace only.
+const WITH_PROC: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+
 /// An image, unpacked into a folder that is removed with this value.
 #[derive(Debug)]
 pub struct Image {
@@ -46,6 +49,7 @@ impl Image {
         {
             untar(&blob(&layout, Some(layer))?, &root).await?;
         }
+        std::fs::create_dir_all(root.join("proc"))?;
         Ok(Self {
             folder,
             user: config
@@ -71,9 +75,11 @@ impl Image {
         unshare.args(["--wd=/", program]);
     }
 
-    /// The same as the user of the image, without the capabilities of root.
+    /// The same as the user of the image, without the capabilities of root, and with `/proc`, which every container runtime mounts. The
+    /// process itself is a child of `unshare` then.
     pub fn enter_as_user(&self, unshare: &mut Command, program: &str, volume: &Volume) {
-        unshare.args(volume.unshare).arg("--root").arg(self.root());
+        unshare.args(volume.unshare).args(WITH_PROC);
+        unshare.arg("--root").arg(self.root());
         unshare.args(["--wd=/", program]);
     }
 
