@@ -14,6 +14,7 @@ const CONTROLLER: &str = "system:serviceaccount:helmops-system:helmops-controlle
 /// Identifies the token of a request.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 const READS: [&str; 3] = ["get", "list", "watch"];
+const DELETE: &str = "delete";
 const LEASES: &str = "leases";
 
 /// A write of a process, successful or not.
@@ -33,6 +34,17 @@ pub struct Write {
     pub code: u16,
     /// The request body; recorded for Bundles only.
     pub body: Option<Value>,
+    /// When the API server received it: RFC 3339, in microseconds.
+    pub received: String,
+}
+
+/// A successful deletion of an object.
+#[derive(Clone, Debug)]
+pub struct Deletion {
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
     /// When the API server received it: RFC 3339, in microseconds.
     pub received: String,
 }
@@ -89,6 +101,27 @@ pub fn writes_of(log: &Path, user: &str) -> Result<Vec<Write>> {
     // Writes with the same timestamp stay in the order of their responses.
     writes.sort_by(|one, other| one.received.cmp(&other.received));
     Ok(writes)
+}
+
+/// When objects of a resource were deleted, by whatever user, in the order in which the API server received the requests.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn deletions(log: &Path, resource: &str) -> Result<Vec<Deletion>> {
+    let mut deletions = Vec::new();
+    event::read(log, |event| {
+        let object = event.object_ref.unwrap_or_default();
+        if event.verb == DELETE && object.resource == resource && event.response_status.code == 200 {
+            deletions.push(Deletion {
+                namespace: object.namespace,
+                name: object.name,
+                received: event.request_received_timestamp,
+            });
+        }
+        Ok(())
+    })?;
+    deletions.sort_by(|one, other| one.received.cmp(&other.received));
+    Ok(deletions)
 }
 
 fn write(event: Event, user: &str) -> Result<Option<Write>> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use helmops_bed::api_proxy::{ApiProxy, Load};
 use helmops_bed::probe;
 use helmops_bed::wait::eventually;
@@ -18,6 +18,9 @@ use crate::harness::{SOON, run};
 
 /// How long the management cluster is away. Whatever the agent repeats without a pause is noticed in less.
 const AWAY: Duration = Duration::from_mins(1);
+/// How long it may take after that until a change is seen: watches wait for up to 30 s before they try again, and up to as long once more
+/// at random.
+const RESTORED: Duration = Duration::from_mins(2);
 /// Lines in the log for each second of a fault, at most.
 const LINES: usize = 5;
 
@@ -93,6 +96,12 @@ async fn without_its_management_cluster_the_agent_keeps_what_is_deployed() {
     );
 
     proxy.reopen().await.unwrap();
+    let new = format!("configmap/{}-config", fixture.name("new"));
+    eventually(&new, RESTORED, async || {
+        fixture.object(&new).await.context("it is not deployed")
+    })
+    .await
+    .unwrap();
     fixture.until_ready("new").await;
     let goes = fixture.name("goes");
     fixture.until_none(&format!("configmap/{goes}-config")).await;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, ensure};
-use helmops_bed::audit::Write;
+use helmops_bed::audit::{Deletion, Write};
 use serde::Deserialize;
 
 use super::desired::PollClass;
@@ -29,16 +29,24 @@ struct VersionHistory {
 /// before. Pinned HelmOps are not polled, so their version stays as long as their range does. Returns the number of written
 /// versions.
 ///
+/// The history of a HelmOp ends with its deletion: a reconciliation that started before may create its Bundle once more after the
+/// garbage collector has deleted it, which then deletes that one too.
+///
 /// # Errors
 /// With the first write that violates this.
-pub fn check(writes: &[Write]) -> Result<usize> {
-    let mut histories = HashMap::<String, VersionHistory>::new();
+pub fn check(writes: &[Write], deletions: &[Deletion]) -> Result<usize> {
+    let mut histories = HashMap::<(&str, &str), HashMap<String, VersionHistory>>::new();
+    let mut deletions = deletions.iter().peekable();
     let mut count = 0;
     let of_bundles = writes.iter().filter(|write| write.resource == "bundles");
     for write in of_bundles.filter(|write| write.is_accepted() || write.is_undetermined()) {
+        while let Some(deleted) = deletions.next_if(|deleted| deleted.received < write.received) {
+            histories.remove(&(&*deleted.namespace, &*deleted.name));
+        }
         let (owner, versions) = read(write).with_context(|| format!("{write:?}"))?;
         let is_pinned = write.name.starts_with(PollClass::Pinned.prefix());
-        let history = histories.entry(owner).or_default();
+        let of_name = histories.entry((&write.namespace, &write.name)).or_default();
+        let history = of_name.entry(owner).or_default();
         history.check(&versions, is_pinned).with_context(|| {
             format!(
                 "{write:?}\nwrites of the Bundle:\n{}",
@@ -153,15 +161,34 @@ mod tests {
     #[test]
     fn a_pinned_version_stays_unless_its_range_was_removed() {
         let (first, newer) = (write(201, "*", "1.1.2"), write(200, "*", "1.1.4"));
-        let changed = check(&[first.clone(), newer.clone()]).unwrap_err();
+        let changed = check(&[first.clone(), newer.clone()], &[]).unwrap_err();
         assert!(
             format!("{changed:#}").contains("although it is pinned"),
             "{changed:#}"
         );
         for code in [200, 500, 504] {
             let removed = write(code, "1.x", "1.1.3");
-            check(&[first.clone(), removed, newer.clone()]).unwrap();
+            check(&[first.clone(), removed, newer.clone()], &[]).unwrap();
         }
-        check(&[first, write(409, "1.x", "1.1.3"), newer]).unwrap_err();
+        check(&[first, write(409, "1.x", "1.1.3"), newer], &[]).unwrap_err();
+    }
+
+    #[test]
+    fn a_pinned_version_may_change_after_the_deletion_of_the_helmop() {
+        let at = |mut write: Write, second: &str| {
+            write.received = second.to_owned();
+            write
+        };
+        let first = at(write(201, "*", "1.1.2"), "1");
+        let newer = at(write(201, "*", "1.1.4"), "3");
+        let deletion = |name: &str, second: &str| Deletion {
+            namespace: String::new(),
+            name: name.to_owned(),
+            received: second.to_owned(),
+        };
+        let writes = [first.clone(), newer];
+        check(&writes, &[deletion(&first.name, "2")]).unwrap();
+        check(&writes, &[deletion(&first.name, "4")]).unwrap_err();
+        check(&writes, &[deletion("another", "2")]).unwrap_err();
     }
 }

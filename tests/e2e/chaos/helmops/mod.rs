@@ -72,7 +72,8 @@ async fn desired_state_is_reached_although_leaders_are_killed() -> Result<()> {
 
     let writes = audit::writes(&bed.audit_log())?;
     let terms = audit::check_terms(&writes)?;
-    let versions = history::check(&writes)?;
+    let deletions = audit::deletions(&bed.audit_log(), "helmops")?;
+    let versions = history::check(&writes, &deletions)?;
     println!(
         "chaos: {kills} kills, {} terms; {}; {bundles} HelmOps at the end; {} versions published; {}; {versions} versions \
          written, none lower than before; settled in {after:.1?}, {:.0?} in total",
