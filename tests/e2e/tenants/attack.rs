@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::cleanup::clear;
-use crate::environment::{ENVIRONMENTS, Environment, FLEET, Mode, RUNTIME, WITHOUT_WEBHOOK};
+use crate::environment::{Environment, FLEET, Mode, RUNTIME, WITHOUT_WEBHOOK};
 use crate::leaks;
 use crate::neighbour::create_cluster;
 use crate::watchdog::{Observations, Watchdog};
@@ -56,8 +56,8 @@ pub struct Attack<'b> {
 /// Runs an attack and fails if it affected the neighbour or a process.
 pub fn run(mode: Mode, name: &'static str, play: impl AsyncFnOnce(&mut Attack<'_>) -> Result<()>) {
     let outcome: Result<_> = RUNTIME.block_on(async {
-        let mut environments = ENVIRONMENTS.lock().await;
-        let mut attack = Attack::start(environments.of(mode).await?, name).await?;
+        let mut environment = mode.lock().await?;
+        let mut attack = Attack::start(&mut environment, name).await?;
         let result = play(&mut attack).await;
         attack.finish(result).await
     });

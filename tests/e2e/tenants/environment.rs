@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use helmops_bed::api::Api;
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::charts::ChartRepo;
-use helmops_bed::helmops::{self, Running, Webhook};
+use helmops_bed::helmops::{self, Part, Running, Webhook};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::leader::LEASE;
 use helmops_bed::test_bed::TestBed;
@@ -16,7 +16,7 @@ use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::runtime::Runtime;
-use tokio::sync::Mutex;
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::attack::SOON;
 use crate::leaks::PlantedSecret;
@@ -36,11 +36,10 @@ const BOUNDS: [&str; 3] = ["maxItems", "maxLength", "x-kubernetes-validations"];
 
 /// All processes and connections live as long as the program. The runtime of one test would end before the next test.
 pub static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
-/// The control planes. Only one attack runs at a time, or one would disturb what the other measures.
-pub static ENVIRONMENTS: Mutex<Environments> = Mutex::const_new(Environments {
-    beside_fleet: None,
-    standalone: None,
-});
+/// The control plane of each mode, once it is needed. In one mode only one attack runs at a time, or it would disturb what another one
+/// measures.
+static BESIDE_FLEET: Mutex<Option<Environment>> = Mutex::const_new(None);
+static STANDALONE: Mutex<Option<Environment>> = Mutex::const_new(None);
 
 /// How helmops is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,23 +50,20 @@ pub enum Mode {
     Standalone,
 }
 
-/// The control plane of each mode, once it is needed.
-pub struct Environments {
-    beside_fleet: Option<Environment>,
-    standalone: Option<Environment>,
-}
-
-impl Environments {
-    /// The control plane of a mode; the first call starts it.
-    pub async fn of(&mut self, mode: Mode) -> Result<&mut Environment> {
-        let env = match mode {
-            Mode::BesideFleet => &mut self.beside_fleet,
-            Mode::Standalone => &mut self.standalone,
+impl Mode {
+    /// Waits for the control plane of this mode, and starts it for the first attack.
+    pub async fn lock(self) -> Result<MappedMutexGuard<'static, Environment>> {
+        let environment = match self {
+            Self::BesideFleet => &BESIDE_FLEET,
+            Self::Standalone => &STANDALONE,
         };
-        if env.is_none() {
-            *env = Some(Environment::start(mode).await?);
+        let mut guard = environment.lock().await;
+        if guard.is_none() {
+            *guard = Some(Environment::start(self).await?);
         }
-        env.as_mut().context("no control plane")
+        MutexGuard::try_map(guard, Option::as_mut)
+            .ok()
+            .context("no control plane")
     }
 }
 
@@ -198,7 +194,7 @@ async fn start_webhook(testbed: &TestBed, number: u32) -> Result<Webhook> {
 
 async fn install(kubectl: &Kubectl, mode: Mode) -> Result<()> {
     match mode {
-        Mode::Standalone => helmops::apply_standalone(kubectl).await,
+        Mode::Standalone => helmops::apply(kubectl, &[Part::Standalone]).await,
         Mode::BesideFleet => {
             let crds = helmops::manifests().join("standalone/crds");
             let crds = crds.to_str().context("a path that is not UTF-8")?;

@@ -1,7 +1,7 @@
 //! One tenant attacks while another creates HelmOps: nothing that a tenant, a repository, a registry or a downstream cluster
 //! sends may delay the other tenant, exceed the memory limit of the pod, or show the other tenant's secrets.
 //!
-//! The suite starts one control plane for each mode and runs one attack at a time. During an attack it measures three things:
+//! The suite starts one control plane for each mode and runs one attack at a time in it. During an attack it measures three things:
 //! the time until a HelmOp of the other tenant is deployed, the responses of `/livez`, and the peak memory of both processes.
 //! The memory limits and the probes are those of the manifests. A process that exceeds its limit is killed, as the kernel does.
 //! Afterwards the suite searches logs, objects, events and metrics for the secrets of the other tenant.

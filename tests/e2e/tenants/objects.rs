@@ -12,7 +12,7 @@ const HELMOPS: usize = 140;
 /// Slightly less than the largest spec of a HelmOp, in bytes.
 const VALUES: usize = 900 << 10;
 /// Enough Secrets for several pages of a list.
-const SECRETS: usize = 100;
+const SECRETS: usize = 70;
 /// Nearly as much as the API server stores of one object, in bytes.
 const MANAGED_FIELDS: usize = 1_200 << 10;
 /// Placeholder for the name of each Secret.
@@ -32,7 +32,7 @@ fn many_large_helmops_standalone() {
 
 #[test]
 fn many_large_managed_fields() {
-    run(Mode::BesideFleet, "100 large managedFields", async |attack| {
+    run(Mode::BesideFleet, "70 large managedFields", async |attack| {
         let fields: serde_json::Map<String, Value> = (0..MANAGED_FIELDS / 16)
             .map(|number| (format!("f:{number:010}"), json!({})))
             .collect();
