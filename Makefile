@@ -40,8 +40,7 @@ lint: tools ## Check format, lints, documentation, generated files and dependenc
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items --quiet
-	tests/lint/structure
-	tests/lint/chart
+	tests/lint/chart & chart=$$!; tests/lint/structure && wait $$chart
 	# Advisories want their database from the network; CI checks those too. To build cargo-deny takes minutes, so it is not
 	# built here.
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked check licenses bans sources; \
