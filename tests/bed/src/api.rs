@@ -1,5 +1,8 @@
 //! A minimal, fast client of the API server.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -25,6 +28,12 @@ const RETRY: Duration = Duration::from_millis(200);
 /// The path of Fleet's API version.
 pub(crate) const GROUP: &str = "apis/fleet.cattle.io/v1alpha1";
 
+thread_local! {
+    /// The clients that this thread has used, by address and folder of the control plane: to connect takes more of the processor than most
+    /// requests. Not those of all threads, since a connection ends with the runtime of the test that opened it.
+    static CLIENTS: RefCell<HashMap<(String, PathBuf), Api>> = RefCell::default();
+}
+
 /// The API server, with the credentials of its administrator.
 #[derive(Clone)]
 pub struct Api {
@@ -34,13 +43,19 @@ pub struct Api {
 }
 
 impl Api {
-    /// Connects to a control plane.
+    /// The client of this thread for a control plane.
     pub fn new(cluster: &Cluster) -> Result<Self> {
-        Ok(Self {
+        let key = (cluster.url.clone(), cluster.directory.clone());
+        if let Some(known) = CLIENTS.with_borrow(|clients| clients.get(&key).cloned()) {
+            return Ok(known);
+        }
+        let api = Self {
             client: probe::client(Some(&cluster.ca()?))?,
             base: cluster.url.trim_end_matches('/').to_owned(),
             token: credentials::admin_token(&cluster.directory)?,
-        })
+        };
+        CLIENTS.with_borrow_mut(|clients| clients.insert(key, api.clone()));
+        Ok(api)
     }
 
     /// Creates objects of a resource (`bundles`) in a namespace.
