@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use helmops_bed::audit::{self, Terms};
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::charts::ChartRepo;
-use helmops_bed::helmops::{self, Running};
+use helmops_bed::helmops::{self, Part, Running};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::leader::{LEASE, until_holder};
 use helmops_bed::metrics::Metrics;
@@ -225,7 +225,7 @@ async fn a_leader_without_the_permission_to_renew_stops_until_it_is_restored() {
     assert_eq!(log.matches("failed to renew the Lease").count(), 1, "{log}");
     assert_eq!(log.matches("was not renewed in time").count(), 1, "{log}");
     assert!(log.contains("manifests/base/rbac.yaml"), "{log}");
-    helmops::apply_manifests(&pair.kubectl).await.unwrap();
+    helmops::apply(&pair.kubectl, &[Part::Base]).await.unwrap();
     pair.until_bundles(5, "0.1.0").await;
     pair.audit();
 }

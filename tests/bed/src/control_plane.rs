@@ -8,12 +8,13 @@ use futures::future::{FutureExt, select_all};
 use tempfile::TempDir;
 
 use crate::cluster::Cluster;
+use crate::helmops::Part;
 use crate::kubelet::Kubelet;
 use crate::permissions::usage::UsageRecorder;
 use crate::process::Process;
 use crate::tools::Tools;
 use crate::wait::eventually;
-use crate::{credentials, helmops, kubeconfig, probe, programs};
+use crate::{credentials, kubeconfig, prepared, probe, programs};
 
 /// Three seconds on an idle machine; twenty times that for a busy one.
 const START_DEADLINE: Duration = Duration::from_mins(1);
@@ -44,17 +45,30 @@ const AUDIT_POLICY: &str = r#"{
     ]
 }"#;
 
+/// The data that etcd starts with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Data {
+    /// None.
+    #[default]
+    Empty,
+    /// That of a control plane with the same manifests, made if there is none yet: a start takes half of the time. UIDs are the same too.
+    Prepared,
+}
+
 /// Options of a control plane.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {
     /// Write an audit log to audit.log in the folder of the control plane: all requests, and the bodies of those for Bundles.
     #[arg(long)]
     pub audit_log: bool,
-    /// Apply the CRDs of this file or folder before the controllers start; can be given several times.
+    /// The data that etcd starts with.
+    #[arg(long, value_enum, default_value_t)]
+    pub data: Data,
+    /// Apply the objects in this file or folder before the controllers start; can be given several times.
     ///
     /// The garbage collector discovers new kinds only every 30 seconds. It knows these from the start.
     #[arg(long, value_name = "PATH")]
-    pub crds: Vec<PathBuf>,
+    pub manifests: Vec<PathBuf>,
     /// Install helmops from its manifests, and run its processes and the agent of this cluster.
     #[arg(long)]
     pub helmops: bool,
@@ -64,14 +78,25 @@ pub struct Options {
 }
 
 impl Options {
+    /// Everything that is applied before the controllers start.
+    fn all_manifests(&self) -> Vec<PathBuf> {
+        let mut manifests = self.manifests.clone();
+        if self.helmops {
+            manifests.extend(Part::paths(&[Part::Base, Part::Standalone]));
+        }
+        manifests
+    }
+
     /// These options as arguments of `testbed`.
     pub fn arguments(&self) -> Vec<String> {
         let audit_log = self.audit_log.then(|| "--audit-log".to_owned());
-        let crds = self.crds.iter().map(|path| format!("--crds={}", path.display()));
+        let manifests = self.manifests.iter();
+        let manifests = manifests.map(|path| format!("--manifests={}", path.display()));
         let helmops = self.helmops.then(|| "--helmops".to_owned());
         let nodes = self.nodes.then(|| "--nodes".to_owned());
-        let flags = helmops.into_iter().chain(nodes);
-        audit_log.into_iter().chain(crds).chain(flags).collect()
+        let prepared = (self.data == Data::Prepared).then(|| "--data=prepared".to_owned());
+        let flags = helmops.into_iter().chain(nodes).chain(prepared);
+        audit_log.into_iter().chain(manifests).chain(flags).collect()
     }
 }
 
@@ -122,19 +147,27 @@ impl ControlPlane {
     /// # Errors
     /// With the name of the program that failed and the end of its log. [`ControlPlane::stop`] must still be called.
     pub async fn start(&mut self, options: &Options) -> Result<()> {
-        let etcd = self.start_etcd().await?;
-        self.start_api_server(&etcd, options).await?;
-        self.install(&options.crds).await?;
-        if options.helmops {
-            let folders = ["crd/bases", "crd/notifications", "standalone/crds"];
-            let folders = folders.map(|folder| helmops::manifests().join(folder));
-            self.install(&folders).await?;
+        let manifests = options.all_manifests();
+        if options.data == Data::Prepared {
+            prepared::copy(&self.cluster.tools, &manifests, &self.data()).await?;
+            self.start_api_server(options).await?;
+        } else {
+            self.start_api_server(options).await?;
+            self.install(&manifests).await?;
         }
         self.start_controllers()?;
         if options.nodes {
             self.kubelet = Some(Kubelet::start(&self.cluster).await?);
         }
         Ok(())
+    }
+
+    /// Installs manifests without the controllers, stops the programs, and returns the folder with the data of etcd.
+    pub(crate) async fn fill(&mut self, manifests: &[PathBuf]) -> Result<PathBuf> {
+        self.start_api_server(&Options::default()).await?;
+        self.install(manifests).await?;
+        self.kill().await?;
+        Ok(self.data())
     }
 
     /// Its address and credentials.
@@ -168,12 +201,22 @@ impl ControlPlane {
     pub async fn stop(mut self) -> Result<()> {
         // In reverse order, so that no program logs the loss of another one.
         drop(self.kubelet.take());
-        for process in self.processes.iter_mut().rev() {
-            process.kill().await?;
-        }
+        self.kill().await?;
         let recorded = self.record_permissions();
         let removed = self.remove_folder().await;
         recorded.and(removed)
+    }
+
+    async fn kill(&mut self) -> Result<()> {
+        for process in self.processes.iter_mut().rev() {
+            process.kill().await?;
+        }
+        Ok(())
+    }
+
+    /// The folder with the data of etcd.
+    fn data(&self) -> PathBuf {
+        programs::data(&self.cluster.directory)
     }
 
     fn record_permissions(&mut self) -> Result<()> {
@@ -213,7 +256,8 @@ impl ControlPlane {
         Ok(format!("http://127.0.0.1:{port}"))
     }
 
-    async fn start_api_server(&mut self, etcd: &str, options: &Options) -> Result<()> {
+    async fn start_api_server(&mut self, options: &Options) -> Result<()> {
+        let etcd = &self.start_etcd().await?;
         let Cluster { tools, directory, .. } = &self.cluster;
         let token = credentials::write(directory)?;
         let policy = directory.join("audit-policy.json");
@@ -248,15 +292,12 @@ impl ControlPlane {
         std::fs::write(&self.cluster.kubeconfig, admin).context("cannot write a kubeconfig")
     }
 
-    async fn install(&self, crds: &[PathBuf]) -> Result<()> {
-        let kubectl = self.cluster.kubectl();
-        for path in crds {
-            let file = helmops::source(path);
-            kubectl.run(&["apply", "--server-side", &file]).await?.ok()?;
-        }
-        if crds.is_empty() {
+    async fn install(&self, manifests: &[PathBuf]) -> Result<()> {
+        if manifests.is_empty() {
             return Ok(());
         }
+        let kubectl = self.cluster.kubectl();
+        kubectl.apply_files(manifests).await?;
         let established = [
             "wait",
             "--for=condition=Established",

@@ -16,10 +16,7 @@ use crate::control_plane::Options;
 use crate::serve::{Started, Step};
 use crate::test_bed::TestBed;
 
-pub use self::manifests::{
-    LOCAL_AGENT, NAMESPACE, apply_local, apply_manifests, apply_notifications, apply_standalone, manifests,
-    objects, source,
-};
+pub use self::manifests::{LOCAL_AGENT, NAMESPACE, Part, apply, apply_local_agent, manifests, objects};
 pub use self::processes::{
     ReceiverProcess, Running, alive, start_controller, start_local_agent, start_notifier, start_receiver,
     start_standalone_controller,
@@ -35,45 +32,40 @@ const EXAMPLES_NAMESPACE: &str = "fleet-default";
 /// Versions of the chart `web` in the repository that [`step`] serves, as documented in README.md.
 const EXAMPLE_VERSIONS: [&str; 3] = ["0.1.0", "0.2.0", "1.0.0"];
 
-/// A control plane with the CRDs, namespace and roles of helmops.
+/// A control plane with the CRDs, namespace and roles of helmops beside Fleet.
 pub async fn control_plane(audit_log: bool) -> Result<TestBed> {
+    control_plane_with(&[], audit_log).await
+}
+
+/// The same, with more parts of helmops.
+pub async fn control_plane_with(parts: &[Part], audit_log: bool) -> Result<TestBed> {
     let options = Options {
         audit_log,
-        // The garbage collector knows only the kinds immediately that exist when it starts.
-        crds: vec![
-            manifests().join("crd/bases"),
-            manifests().join("crd/notifications"),
-        ],
+        manifests: Part::paths(&[&[Part::Base], parts].concat()),
         ..Options::default()
     };
-    let bed = TestBed::start(&options).await?;
-    apply_manifests(&bed.kubectl()).await?;
-    Ok(bed)
+    TestBed::start(&options).await
 }
 
 /// A control plane with a simulated node, and with the CRDs, namespaces and roles of helmops without Fleet and of its agent.
 pub async fn local_control_plane(audit_log: bool) -> Result<TestBed> {
     let options = Options {
         audit_log,
-        crds: vec![
-            manifests().join("crd/bases"),
-            manifests().join("crd/notifications"),
-            manifests().join("standalone/crds"),
-        ],
+        manifests: Part::paths(&[Part::Base, Part::Standalone]),
         nodes: true,
         ..Options::default()
     };
     let bed = TestBed::start(&options).await?;
-    apply_local(&bed).await?;
+    apply_local_agent(&bed).await?;
     Ok(bed)
 }
 
-/// Installs helmops, and starts its processes, the agent and a chart repository, which run as long as the control plane.
+/// Installs the agent, and starts the processes of helmops, the agent and a chart repository, which run as long as the control plane.
 pub fn step() -> Step {
     Box::new(|cluster| {
         async move {
             let command = |program: &Path| Command::new(program);
-            apply_local(cluster).await?;
+            apply_local_agent(cluster).await?;
             let create = ["create", "namespace", EXAMPLES_NAMESPACE];
             cluster.kubectl().run(&create).await?.ok()?;
             let webhook = start_webhook(cluster, "webhook", &command).await?;

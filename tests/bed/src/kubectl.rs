@@ -116,6 +116,19 @@ impl Kubectl {
         self.run_with_input(&["apply", "--filename=-"], yaml).await
     }
 
+    /// `kubectl apply --server-side` of the objects in files and folders, which applies the kustomization of a folder as its files.
+    ///
+    /// # Errors
+    /// If one of them is rejected.
+    pub async fn apply_files(&self, paths: &[PathBuf]) -> Result<()> {
+        let files = files(paths)?;
+        let names = files.iter().map(|file| format!("--filename={}", file.display()));
+        let names: Vec<_> = names.collect();
+        let arguments = ["apply", "--server-side"].into_iter();
+        let arguments: Vec<_> = arguments.chain(names.iter().map(String::as_str)).collect();
+        self.run(&arguments).await?.ok().map(drop)
+    }
+
     /// An object such as `helmop/nginx`, or `None` if it does not exist.
     ///
     /// Tests wait for the state of objects with this. A run of kubectl costs a tenth of a second of CPU time, so frequent kinds are
@@ -169,6 +182,31 @@ impl Kubectl {
         command.env("GOGC", "off").args(arguments);
         command
     }
+}
+
+/// The files, and those with objects in the folders.
+pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            files.extend(files_of(path)?);
+        } else {
+            files.push(path.clone());
+        }
+    }
+    Ok(files)
+}
+
+fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let files = entries.map(|entry| Ok(entry?.path()));
+    let mut files: Vec<_> = files.collect::<Result<_>>()?;
+    files.retain(|file| {
+        let is_yaml = file.extension().is_some_and(|extension| extension == "yaml");
+        is_yaml && !file.ends_with("kustomization.yaml")
+    });
+    files.sort();
+    Ok(files)
 }
 
 impl AsRef<Self> for Kubectl {

@@ -33,6 +33,7 @@ pub mod serve;
 
 mod credentials;
 mod kubeconfig;
+mod prepared;
 mod programs;
 
 pub mod api;

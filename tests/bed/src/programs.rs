@@ -1,6 +1,6 @@
 //! The command lines of the control plane's programs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
@@ -25,13 +25,18 @@ pub(crate) fn etcd(tools: &Tools, directory: &Path, port: u16, peer_port: u16) -
             "--election-timeout=250",
         ])
         .arg("--data-dir")
-        .arg(directory.join("etcd"))
+        .arg(data(directory))
         .arg(format!("--listen-client-urls={client}"))
         .arg(format!("--advertise-client-urls={client}"))
         .arg(format!("--listen-peer-urls={peer}"))
         .arg(format!("--initial-advertise-peer-urls={peer}"))
         .arg(format!("--initial-cluster=testbed={peer}"));
     command
+}
+
+/// The folder of its data.
+pub(crate) fn data(directory: &Path) -> PathBuf {
+    directory.join("etcd")
 }
 
 /// kube-apiserver on a port of 127.0.0.1, with the [`credentials`] in the folder.

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::time::timeout;
 
 use crate::cluster::Cluster;
-use crate::control_plane::{Options, STOP_DEADLINE};
+use crate::control_plane::{Data, Options, STOP_DEADLINE};
 use crate::permit::{Permit, acquire_permit};
 use crate::tools::Tools;
 
@@ -43,11 +43,15 @@ impl TestBed {
         // Without a deadline: this may compile Kubernetes.
         Tools::prepare().await?;
         let permit = acquire_permit().await?;
-        Self::serve(options, &testbed, Some(permit)).await
+        let prepared = Options {
+            data: Data::Prepared,
+            ..options.clone()
+        };
+        Self::serve(&prepared, &testbed, Some(permit)).await
     }
 
     /// Starts a second control plane for the test that has this one, without a permit of its own: two tests that wait for the second
-    /// permit of each other would wait forever.
+    /// permit of each other would wait forever. It starts empty: tools identify a cluster by the UID of its namespace `kube-system`.
     pub async fn start_beside(&self, options: &Options) -> Result<Self> {
         Self::serve(options, &binary("testbed")?, None).await
     }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use helmops_bed::api::{Api, value_at};
 use helmops_bed::chart_server::ChartServer;
-use helmops_bed::helmops::{self, Running};
+use helmops_bed::helmops::{self, Part, Running};
 use helmops_bed::metrics::api_requests;
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::usage;
@@ -189,9 +189,8 @@ fn namespace(object: &Value) -> String {
 
 impl Environment {
     async fn new(size: Size) -> Result<Self> {
-        let bed = helmops::control_plane(false).await?;
+        let bed = helmops::control_plane_with(&[Part::Standalone], false).await?;
         let kubectl = bed.kubectl();
-        helmops::apply_standalone(&kubectl).await?;
         kubectl.run(&["create", "namespace", NAMESPACE]).await?.ok()?;
         let folder = TempDir::new()?;
         std::fs::write(folder.path().join("index.yaml"), INDEX)?;

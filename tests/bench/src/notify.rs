@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use helmops_bed::api::Api;
-use helmops_bed::helmops::{self, Running};
+use helmops_bed::helmops::{self, Part, Running};
 use helmops_bed::sink::Sink;
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::usage;
@@ -73,9 +73,7 @@ fn row(what: &str, phase: &Phase) -> String {
 
 impl Environment {
     async fn start() -> Result<Self> {
-        let bed = helmops::control_plane(false).await?;
-        helmops::apply_standalone(&bed.kubectl()).await?;
-        helmops::apply_notifications(&bed.kubectl()).await?;
+        let bed = helmops::control_plane_with(&[Part::Standalone, Part::Notifications], false).await?;
         let environment = Self {
             api: Api::new(&bed)?,
             sink: Sink::start().await?,

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use helmops_bed::api::Api;
-use helmops_bed::helmops;
+use helmops_bed::helmops::{self, Part};
 use helmops_bed::test_bed::TestBed;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -42,9 +42,10 @@ async fn until_ready_is(bed: &TestBed, cluster: &str, status: &str, reason: &str
 
 #[tokio::test]
 async fn a_cluster_is_unknown_while_its_agent_is_silent() {
-    let bed = helmops::control_plane(false).await.unwrap();
+    let bed = helmops::control_plane_with(&[Part::Standalone], false)
+        .await
+        .unwrap();
     let kubectl = bed.kubectl();
-    helmops::apply_standalone(&kubectl).await.unwrap();
     let mut controller = start_controller(&bed, "controller", &FLAGS).await.unwrap();
     for name in ["edge", "new"] {
         let cluster = json!({

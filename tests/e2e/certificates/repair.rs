@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use helmops_bed::helmops::{self, Part};
 use helmops_bed::private_ca::PrivateCa;
 use helmops_bed::service_account::may;
 use helmops_bed::wait::eventually;
@@ -198,7 +199,7 @@ async fn a_replica_without_permissions_keeps_serving_and_logs_it() {
         .await
         .unwrap();
     assert!(failed > 0.5);
-    helmops_bed::helmops::apply_manifests(&bed.cluster.kubectl())
+    helmops::apply(&bed.cluster.kubectl(), &[Part::Base])
         .await
         .unwrap();
     bed.until_injected().await.unwrap();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use helmops_bed::api::Api;
-use helmops_bed::helmops::{self, Running};
+use helmops_bed::helmops::{self, Part, Running};
 use helmops_bed::random::Rng;
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
@@ -64,9 +64,8 @@ struct Fixture {
 
 impl Fixture {
     async fn start() -> Result<Self> {
-        let bed = helmops::control_plane(false).await?;
+        let bed = helmops::control_plane_with(&[Part::Standalone], false).await?;
         let kubectl = bed.kubectl();
-        helmops::apply_standalone(&kubectl).await?;
         kubectl.run(&["create", "namespace", NAMESPACE]).await?.ok()?;
         let api = Api::new(&bed)?;
         let clusters = (0..CLUSTERS).map(|number| {

@@ -10,7 +10,7 @@ use helmops_bed::chart_server::ChartServer;
 use helmops_bed::charts::ChartRepo;
 use helmops_bed::command::{self, Output};
 use helmops_bed::control_plane::Options;
-use helmops_bed::helmops::{self, Running};
+use helmops_bed::helmops::{self, Part, Running};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::node::{self, Pod};
 use helmops_bed::test_bed::{TestBed, binary};
@@ -47,14 +47,15 @@ pub struct Agent {
 impl TwoClusters {
     /// Both clusters. The first one has the controller, a workspace, and a chart repository with the chart `web`.
     pub async fn start() -> Self {
-        let management = helmops::control_plane(false).await.unwrap();
+        let management = helmops::control_plane_with(&[Part::Standalone], false)
+            .await
+            .unwrap();
         let nodes = Options {
             nodes: true,
             ..Options::default()
         };
         let workload = management.start_beside(&nodes).await.unwrap();
         let kubectl = management.kubectl();
-        helmops::apply_standalone(&kubectl).await.unwrap();
         run(&kubectl, &["create", "namespace", WORKSPACE]).await;
         let command = |program: &Path| management.command(program);
         let controller = helmops::start_standalone_controller(&management, "controller", &command).await;

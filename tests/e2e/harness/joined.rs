@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use helmops_bed::collector::Collector;
 use helmops_bed::control_plane::Options;
-use helmops_bed::helmops::{self, Webhook, manifests};
+use helmops_bed::helmops::{self, Part, Webhook};
 use helmops_bed::shared::{InUse, Shared};
 use helmops_bed::test_bed::TestBed;
 use serde_json::{Value, json};
@@ -32,12 +32,10 @@ pub async fn suite() -> InUse<Suite> {
 async fn start() -> Result<Suite> {
     let options = Options {
         nodes: true,
-        crds: vec![manifests().join("crd/bases"), manifests().join("standalone/crds")],
+        manifests: Part::paths(&[Part::Base, Part::Standalone]),
         ..Options::default()
     };
     let bed = TestBed::start(&options).await?;
-    helmops::apply_manifests(&bed.kubectl()).await?;
-    helmops::apply_standalone(&bed.kubectl()).await?;
     let collector = Collector::start(&bed).await?;
     let traced = |program: &Path| {
         let mut command = bed.command(program);

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_bed::api::Api;
-use helmops_bed::helmops::{self, Running};
+use helmops_bed::helmops::{self, Part, Running};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::shared::{InUse, Shared};
@@ -29,8 +29,7 @@ pub async fn suite() -> InUse<Suite> {
 }
 
 async fn start() -> Result<Suite> {
-    let bed = helmops::control_plane(false).await?;
-    helmops::apply_standalone(&bed.kubectl()).await?;
+    let bed = helmops::control_plane_with(&[Part::Standalone], false).await?;
     Suite::on(bed, &[]).await
 }
 

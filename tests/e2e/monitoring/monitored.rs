@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::charts::ChartRepo;
-use helmops_bed::helmops::{self, ManagedWebhook, ReceiverProcess, Running};
+use helmops_bed::helmops::{self, ManagedWebhook, Part, ReceiverProcess, Running};
 use helmops_bed::random;
 use helmops_bed::sink::Sink;
 use helmops_bed::test_bed::TestBed;
@@ -36,8 +36,8 @@ impl Monitored {
     /// Starts all processes, deploys a HelmOp to a cluster, and gets another one denied.
     pub async fn start() -> Result<Self> {
         let monitoring = Monitoring::prepare().await?;
-        let bed = helmops::control_plane(false).await?;
-        helmops::apply_local(&bed).await?;
+        let bed = helmops::control_plane_with(&[Part::Standalone, Part::Notifications], false).await?;
+        helmops::apply_local_agent(&bed).await?;
         let folder = bed.directory.join("charts");
         let charts = ChartRepo::build(&bed.tools, &folder, &[("alpine", &["0.1.0"])]).await?;
         let server = ChartServer::http(charts.folder()).await?;
@@ -46,7 +46,6 @@ impl Monitored {
         helmops::register_managed_webhook(&bed.kubectl(), &webhook).await?;
         let controller = helmops::start_standalone_controller(&bed, "controller", &command).await?;
         let agent = helmops::start_local_agent(&bed, "agent", &command).await?;
-        helmops::apply_notifications(&bed.kubectl()).await?;
         let notifier = helmops::start_notifier(&bed, "notifier", &command).await?;
         let receiver = helmops::start_receiver(&bed, "receiver", &command).await?;
         let monitored = Self {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use helmops_bed::api::Api;
-use helmops_bed::helmops::{self, Running};
+use helmops_bed::helmops::{self, Part, Running};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::test_bed::TestBed;
 use serde_json::{Value, json};
@@ -24,14 +24,11 @@ pub struct Fixture {
 
 impl Fixture {
     pub async fn start() -> Result<Self> {
-        let bed = helmops::control_plane(true).await?;
-        let kubectl = bed.kubectl();
-        helmops::apply_standalone(&kubectl).await?;
-        helmops::apply_notifications(&kubectl).await?;
+        let bed = helmops::control_plane_with(&[Part::Standalone, Part::Notifications], true).await?;
         Ok(Self {
             notifier: start_notifier(&bed, "notifier").await?,
             api: Api::new(&bed)?,
-            kubectl,
+            kubectl: bed.kubectl(),
             bed,
         })
     }

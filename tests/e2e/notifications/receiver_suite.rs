@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use helmops_bed::helmops::{self, ReceiverProcess, Running, Webhook};
+use helmops_bed::helmops::{self, Part, ReceiverProcess, Running, Webhook};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::metrics::Metrics;
 use helmops_bed::shared::{InUse, Shared};
@@ -38,7 +38,7 @@ pub async fn suite() -> InUse<Suite> {
 impl Suite {
     async fn start() -> Result<Self> {
         let bed = helmops::local_control_plane(true).await?;
-        helmops::apply_notifications(&bed.kubectl()).await?;
+        helmops::apply(&bed.kubectl(), &[Part::Notifications]).await?;
         let command = |program: &Path| bed.command(program);
         let webhook = helmops::start_webhook(&bed, "webhook", &command).await?;
         helmops::register_webhook(&bed.kubectl(), &webhook).await?;

@@ -1,7 +1,7 @@
 //! CRDs without `spec.lifecycle`, as Fleet's own are.
 
 use anyhow::{Context, ensure};
-use helmops_bed::helmops;
+use helmops_bed::helmops::{self, Part};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
@@ -52,9 +52,10 @@ async fn change_crd(kubectl: &Kubectl, plural: &str, kind: &str, op: &str, field
 impl Fixture {
     /// A control plane in which the CRDs of Bundles and BundleDeployments are without `lifecycle`.
     async fn start_without_lifecycle() -> Self {
-        let bed = helmops::control_plane(true).await.unwrap();
+        let bed = helmops::control_plane_with(&[Part::Standalone], true)
+            .await
+            .unwrap();
         let kubectl = bed.kubectl();
-        helmops::apply_standalone(&kubectl).await.unwrap();
         change_crd(&kubectl, "bundles", "Bundle", "remove", &OF_BUNDLE).await;
         change_crd(
             &kubectl,

@@ -1,7 +1,7 @@
 //! CRDs of a newer version, with fields that helmops does not know.
 
 use anyhow::{Context, ensure};
-use helmops_bed::helmops;
+use helmops_bed::helmops::{self, Part};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::metrics::{Metrics, api_requests};
 use helmops_bed::wait::eventually;
@@ -122,9 +122,10 @@ async fn upgrade_crds(kubectl: &Kubectl) {
 impl Fixture {
     /// A control plane with newer CRDs, in which the controller brings Bundles to clusters.
     async fn start_with_newer_crds() -> Self {
-        let bed = helmops::control_plane(true).await.unwrap();
+        let bed = helmops::control_plane_with(&[Part::Standalone], true)
+            .await
+            .unwrap();
         let kubectl = bed.kubectl();
-        helmops::apply_standalone(&kubectl).await.unwrap();
         upgrade_crds(&kubectl).await;
         Self::on(bed, &FLAGS).await.unwrap()
     }

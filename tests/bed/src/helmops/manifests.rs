@@ -28,56 +28,63 @@ const AGENT_OBJECTS: [&str; 6] = [
     "ClusterRoleBinding",
 ];
 
+/// A part of helmops, as its manifests install it, without the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What all installations have: CRDs, the namespace and roles.
+    Base,
+    /// The additional CRDs and roles for the delivery of Bundles to clusters.
+    Standalone,
+    /// The roles of the notifier and the receiver.
+    Notifications,
+}
+
+impl Part {
+    const fn files(self) -> &'static [&'static str] {
+        match self {
+            Self::Base => &[
+                "crd/bases",
+                "crd/notifications",
+                "base/namespace.yaml",
+                "base/rbac.yaml",
+            ],
+            Self::Standalone => &[
+                "standalone/crds",
+                "standalone/rbac.yaml",
+                "standalone/agents.yaml",
+            ],
+            Self::Notifications => &["notifications/rbac.yaml", "notifications/receiver/rbac.yaml"],
+        }
+    }
+
+    /// The files and folders of parts, in the order in which they are applied.
+    pub fn paths(parts: &[Self]) -> Vec<PathBuf> {
+        let files = parts.iter().flat_map(|part| part.files());
+        files.map(|file| manifests().join(file)).collect()
+    }
+}
+
 /// Folder of the manifests.
 pub fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests")
 }
 
-/// Applies what `manifests/local` installs, besides the processes, and the Cluster of the example.
-pub async fn apply_local(cluster: &Cluster) -> Result<()> {
+/// Applies what `manifests/agent/local` installs, besides the process, and the Cluster of the example.
+pub async fn apply_local_agent(cluster: &Cluster) -> Result<()> {
     let kubectl = cluster.kubectl();
-    apply_manifests(&kubectl).await?;
-    apply_standalone(&kubectl).await?;
     for object in objects(&cluster.tools, "agent/local").await? {
         let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
         if AGENT_OBJECTS.contains(&kind) {
             kubectl.apply(&object.to_string()).await?.ok()?;
         }
     }
-    apply_files(&kubectl, &["examples/local-cluster.yaml"]).await
+    let cluster = manifests().join("examples/local-cluster.yaml");
+    kubectl.apply_files(&[cluster]).await
 }
 
-/// Applies the CRDs, the namespace and the roles.
-pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
-    apply_files(
-        kubectl,
-        &[
-            "crd/bases",
-            "crd/notifications",
-            "base/namespace.yaml",
-            "base/rbac.yaml",
-        ],
-    )
-    .await
-}
-
-/// Applies the additional CRDs and roles for the delivery of Bundles to clusters.
-pub async fn apply_standalone(kubectl: &Kubectl) -> Result<()> {
-    let files = [
-        "standalone/crds",
-        "standalone/rbac.yaml",
-        "standalone/agents.yaml",
-    ];
-    apply_files(kubectl, &files).await
-}
-
-/// Applies what `manifests/notifications` installs, besides the processes.
-pub async fn apply_notifications(kubectl: &Kubectl) -> Result<()> {
-    apply_files(
-        kubectl,
-        &["notifications/rbac.yaml", "notifications/receiver/rbac.yaml"],
-    )
-    .await
+/// Applies parts to a control plane that runs.
+pub async fn apply(kubectl: &Kubectl, parts: &[Part]) -> Result<()> {
+    kubectl.apply_files(&Part::paths(parts)).await
 }
 
 /// The objects that a folder of the manifests installs.
@@ -86,24 +93,6 @@ pub async fn objects(tools: &Tools, folder: &str) -> Result<Vec<Value>> {
     command.arg("kustomize").arg(manifests().join(folder));
     let built = run(command, "", BUILD_DEADLINE).await?.ok()?;
     Ok(serde_saphyr::from_multiple(&built)?)
-}
-
-async fn apply_files(kubectl: &Kubectl, files: &[&str]) -> Result<()> {
-    for file in files {
-        let source = source(&manifests().join(file));
-        kubectl.run(&["apply", "--server-side", &source]).await?.ok()?;
-    }
-    Ok(())
-}
-
-/// The flag of kubectl for a file, a folder of files, or a kustomization.
-pub fn source(path: &Path) -> String {
-    let flag = if path.join("kustomization.yaml").exists() {
-        "kustomize"
-    } else {
-        "filename"
-    };
-    format!("--{flag}={}", path.display())
 }
 
 /// The Deployment in a file of the manifests.

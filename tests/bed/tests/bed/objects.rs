@@ -18,7 +18,7 @@ async fn bed() -> Result<InUse<TestBed>> {
     let widgets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bed/widget.yaml");
     let options = Options {
         audit_log: true,
-        crds: vec![widgets],
+        manifests: vec![widgets],
         ..Options::default()
     };
     BED.get(async || TestBed::start(&options).await).await

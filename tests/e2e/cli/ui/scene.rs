@@ -2,7 +2,7 @@
 
 use helmops_bed::api::Api;
 use helmops_bed::control_plane::Options;
-use helmops_bed::helmops::manifests;
+use helmops_bed::helmops::Part;
 use helmops_bed::test_bed::TestBed;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ pub fn ago(seconds: i64) -> String {
 impl Scene {
     pub async fn start() -> Self {
         let options = Options {
-            crds: vec![manifests().join("crd/bases"), manifests().join("standalone/crds")],
+            manifests: Part::paths(&[Part::Base, Part::Standalone]),
             ..Options::default()
         };
         let bed = TestBed::start(&options).await.unwrap();

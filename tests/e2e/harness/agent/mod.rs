@@ -13,7 +13,7 @@ use anyhow::{Result, ensure};
 use helmops_bed::api::Api;
 use helmops_bed::api_proxy::ApiProxy;
 use helmops_bed::control_plane::Options;
-use helmops_bed::helmops::{self, manifests};
+use helmops_bed::helmops::Part;
 use helmops_bed::metrics::Metrics;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::process::Process;
@@ -47,12 +47,10 @@ pub async fn start_bed_with(nodes: bool) -> Result<TestBed> {
     let options = Options {
         audit_log: true,
         nodes,
-        crds: vec![manifests().join("standalone/crds")],
+        manifests: Part::paths(&[Part::Standalone]),
         ..Options::default()
     };
-    let bed = TestBed::start(&options).await?;
-    helmops::apply_standalone(&bed.kubectl()).await?;
-    Ok(bed)
+    TestBed::start(&options).await
 }
 
 /// What the agent may do on the workload cluster.
