@@ -1,6 +1,8 @@
 //! The Helm command line.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,6 +13,16 @@ use crate::tools::Tools;
 
 /// Helm packages or pushes a chart in a tenth of a second.
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The name and version of a chart.
+const METADATA: &str = "Chart.yaml";
+
+/// Name, version and files of a chart; one that `helm create` makes has no files here.
+type ChartKey = (String, String, Vec<(String, String)>);
+
+/// The charts that this process has packaged. Many tests have the same ones, and each run of Helm takes more of the processor than all else
+/// that such a test does to start.
+static PACKAGED: Mutex<Option<HashMap<ChartKey, Vec<u8>>>> = Mutex::new(None);
 
 /// Helm in a folder that also holds its caches and settings.
 #[derive(Clone, Debug)]
@@ -46,18 +58,22 @@ impl Helm {
     /// # Errors
     /// If Helm fails.
     pub async fn package(&self, chart: &str, version: &str, destination: &str) -> Result<()> {
-        if !self.folder.join(chart).exists() {
-            self.run(&["create", chart]).await?;
-        }
-        let arguments = [
-            "package",
-            chart,
-            "--version",
-            version,
-            "--destination",
-            destination,
-        ];
-        self.run(&arguments).await.map(drop)
+        let archive = self.folder.join(destination).join(archive_name(chart, version));
+        let package = async {
+            if !self.folder.join(chart).exists() {
+                self.run(&["create", chart]).await?;
+            }
+            let arguments = [
+                "package",
+                chart,
+                "--version",
+                version,
+                "--destination",
+                destination,
+            ];
+            self.run(&arguments).await.map(drop)
+        };
+        once(key(chart, version, &[]), &archive, package).await
     }
 
     /// Packages a version of a chart that has these files into the folder, and writes the index of all charts in it. `Chart.yaml` need
@@ -66,21 +82,32 @@ impl Helm {
     /// # Errors
     /// If a file cannot be written, or Helm fails.
     pub async fn publish(&self, chart: &str, version: &str, files: &[(&str, &str)]) -> Result<()> {
+        let package = self.package_files(chart, version, files);
+        if files.iter().any(|(path, _)| *path == METADATA) {
+            // It may have another name or version, and so has its archive.
+            package.await?;
+        } else {
+            let archive = self.folder.join(archive_name(chart, version));
+            once(key(chart, version, files), &archive, package).await?;
+        }
+        self.run(&["repo", "index", "."]).await.map(drop)
+    }
+
+    async fn package_files(&self, chart: &str, version: &str, files: &[(&str, &str)]) -> Result<()> {
         let sources = self.folder.join(format!("{chart}-{version}"));
         if sources.exists() {
             std::fs::remove_dir_all(&sources)?;
         }
         let folder = sources.join(chart);
         let metadata = format!("apiVersion: v2\nname: {chart}\nversion: {version}\n");
-        for (path, content) in [("Chart.yaml", &*metadata)].iter().chain(files) {
+        for (path, content) in [(METADATA, &*metadata)].iter().chain(files) {
             let path = folder.join(path);
             std::fs::create_dir_all(path.parent().unwrap_or(&folder))?;
             std::fs::write(path, content)?;
         }
         let folder = folder.to_str().context("the path of the chart is not UTF-8")?;
         self.run(&["package", folder]).await?;
-        std::fs::remove_dir_all(&sources)?;
-        self.run(&["repo", "index", "."]).await.map(drop)
+        Ok(std::fs::remove_dir_all(&sources)?)
     }
 
     /// The version that Helm resolves for a chart and a range, which `arguments` name.
@@ -92,4 +119,32 @@ impl Helm {
         let line = shown.lines().find_map(|line| line.strip_prefix("version: "));
         line.map(str::to_owned).context("the chart has no version")
     }
+}
+
+fn archive_name(chart: &str, version: &str) -> String {
+    format!("{chart}-{version}.tgz")
+}
+
+fn key(chart: &str, version: &str, files: &[(&str, &str)]) -> ChartKey {
+    let files = files
+        .iter()
+        .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
+    (chart.to_owned(), version.to_owned(), files.collect())
+}
+
+/// Writes an archive that is known, or runs `package`, which writes it.
+async fn once(key: ChartKey, archive: &Path, package: impl Future<Output = Result<()>>) -> Result<()> {
+    let known = with_packaged(|packaged| packaged.get(&key).cloned());
+    if let Some(known) = known {
+        return Ok(std::fs::write(archive, known)?);
+    }
+    package.await?;
+    let content = std::fs::read(archive).with_context(|| format!("cannot read {}", archive.display()))?;
+    with_packaged(|packaged| packaged.insert(key, content));
+    Ok(())
+}
+
+fn with_packaged<T>(f: impl FnOnce(&mut HashMap<ChartKey, Vec<u8>>) -> T) -> T {
+    let mut packaged = PACKAGED.lock().unwrap_or_else(PoisonError::into_inner);
+    f(packaged.get_or_insert_default())
 }

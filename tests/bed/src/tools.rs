@@ -1,12 +1,14 @@
 //! The programs that the tests run, built from `tests/tools` and `agent/helm`: the control plane, Helm, a registry, Prometheus,
 //! Alertmanager and a collector of traces.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
+use tokio::sync::Mutex;
 
 /// The folder that holds the programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,8 +105,19 @@ pub async fn collector() -> Result<PathBuf> {
     Ok(build("collector").await?.join("otlp-collector"))
 }
 
-/// Builds the missing programs of a set, and returns their folder.
-async fn build(set: &str) -> Result<PathBuf> {
+/// Builds the missing programs of a set, and returns their folder: once in this process.
+async fn build(set: &'static str) -> Result<PathBuf> {
+    static BUILT: Mutex<BTreeMap<&str, PathBuf>> = Mutex::const_new(BTreeMap::new());
+    let mut built = BUILT.lock().await;
+    if let Some(directory) = built.get(set) {
+        return Ok(directory.clone());
+    }
+    let directory = run_build(set).await?;
+    built.insert(set, directory.clone());
+    Ok(directory)
+}
+
+async fn run_build(set: &str) -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/build");
     let output = Command::new(&script)
         .arg(set)
