@@ -1,5 +1,7 @@
 //! Many objects of nearly the largest size that the API server stores.
 
+use std::sync::{Mutex, PoisonError};
+
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
@@ -20,19 +22,22 @@ const NAME: &str = "NAME";
 /// Objects that are created at a time.
 const AT_A_TIME: usize = 4;
 
+/// Only one of these attacks runs at a time, in whatever mode: each of them occupies both processors with the API server.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn many_large_helmops_beside_fleet() {
-    run(Mode::BesideFleet, "140 large HelmOps", large_helmops);
+    run_alone(Mode::BesideFleet, "140 large HelmOps", large_helmops);
 }
 
 #[test]
 fn many_large_helmops_standalone() {
-    run(Mode::Standalone, "140 large HelmOps", large_helmops);
+    run_alone(Mode::Standalone, "140 large HelmOps", large_helmops);
 }
 
 #[test]
 fn many_large_managed_fields() {
-    run(Mode::BesideFleet, "70 large managedFields", async |attack| {
+    run_alone(Mode::BesideFleet, "70 large managedFields", async |attack| {
         let fields: serde_json::Map<String, Value> = (0..MANAGED_FIELDS / 16)
             .map(|number| (format!("f:{number:010}"), json!({})))
             .collect();
@@ -49,6 +54,11 @@ fn many_large_managed_fields() {
         created.try_collect::<Vec<()>>().await?;
         with_a_new_controller(attack).await
     });
+}
+
+fn run_alone(mode: Mode, name: &'static str, play: impl AsyncFnOnce(&mut Attack<'_>) -> Result<()>) {
+    let _guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    run(mode, name, play);
 }
 
 async fn large_helmops(attack: &mut Attack<'_>) -> Result<()> {
