@@ -122,3 +122,37 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_loses_only_its_empty_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        let entries = [vec![1; PAGE], vec![0; 100], vec![2]].concat();
+        std::fs::write(file("0.wal"), [&entries[..], &vec![0; 64 * PAGE]].concat()).unwrap();
+        std::fs::write(file("1.tmp"), [0; 10]).unwrap();
+        shrink(folder.path()).unwrap();
+        let mut content = std::fs::read(file("0.wal")).unwrap();
+        assert_eq!(content.len(), 2 * PAGE);
+        content.truncate(entries.len());
+        assert_eq!(content, entries);
+        assert!(!file("1.tmp").exists(), "etcd allocates its next log itself");
+    }
+
+    #[test]
+    fn data_belongs_to_the_content_of_its_manifests() {
+        let folder = tempfile::tempdir().unwrap();
+        let tools: Tools = serde_json::from_str("\"tools\"").unwrap();
+        let manifests = [folder.path().to_owned()];
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("one.yaml", "kind: A");
+        let before = key(&tools, &manifests).unwrap();
+        write("kustomization.yaml", "resources: []");
+        assert_eq!(key(&tools, &manifests).unwrap(), before, "it is not applied");
+        write("one.yaml", "kind: B");
+        assert_ne!(key(&tools, &manifests).unwrap(), before);
+    }
+}

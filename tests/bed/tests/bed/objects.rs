@@ -175,3 +175,14 @@ async fn requests_to_the_api_server_are_counted_and_audited() {
         (&json!("get"), &json!("admin"))
     );
 }
+
+#[tokio::test]
+async fn a_control_plane_beside_another_one_is_another_cluster() {
+    let bed = bed().await.unwrap();
+    let beside = bed.start_beside(&Options::default()).await.unwrap();
+    let system = async |bed: &TestBed| {
+        let found = bed.kubectl().get("namespace/kube-system").await.unwrap().unwrap();
+        found["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    assert_ne!(system(&bed).await, system(&beside).await);
+}
