@@ -51,6 +51,14 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// What of helmops is installed besides what all installations have.
+    const fn parts(self) -> &'static [Part] {
+        match self {
+            Self::BesideFleet => &[],
+            Self::Standalone => &[Part::Standalone],
+        }
+    }
+
     /// Waits for the control plane of this mode, and starts it for the first attack.
     pub async fn lock(self) -> Result<MappedMutexGuard<'static, Environment>> {
         let environment = match self {
@@ -90,9 +98,13 @@ pub struct Environment {
 
 impl Environment {
     async fn start(mode: Mode) -> Result<Self> {
-        let testbed = helmops::control_plane(false).await?;
+        let testbed = helmops::control_plane_with(mode.parts(), false).await?;
         let kubectl = testbed.kubectl();
-        install(&kubectl, mode).await?;
+        if mode == Mode::BesideFleet {
+            let crds = helmops::manifests().join("standalone/crds");
+            kubectl.apply_files(&[crds]).await?;
+            remove_crd_bounds(&kubectl).await?;
+        }
         let webhook = start_webhook(&testbed, 1).await?;
         let folder = testbed.directory.join("charts");
         let charts = ChartRepo::build(&testbed.tools, &folder, &[("web", &["1.1.0", "1.2.0"])]).await?;
@@ -190,21 +202,6 @@ async fn start_webhook(testbed: &TestBed, number: u32) -> Result<Webhook> {
     helmops::register_webhook(&kubectl, &webhook).await?;
     exempt_namespaces(&kubectl).await?;
     Ok(webhook)
-}
-
-async fn install(kubectl: &Kubectl, mode: Mode) -> Result<()> {
-    match mode {
-        Mode::Standalone => helmops::apply(kubectl, &[Part::Standalone]).await,
-        Mode::BesideFleet => {
-            let crds = helmops::manifests().join("standalone/crds");
-            let crds = crds.to_str().context("a path that is not UTF-8")?;
-            kubectl
-                .run(&["apply", "--server-side", "--filename", crds])
-                .await?
-                .ok()?;
-            remove_crd_bounds(kubectl).await
-        }
-    }
 }
 
 /// Removes the bounds that Fleet's CRDs do not have.
