@@ -1,8 +1,8 @@
 //! The Helm command line.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -22,7 +22,7 @@ type ChartKey = (String, String, Vec<(String, String)>);
 
 /// The charts that this process has packaged. Many tests have the same ones, and each run of Helm takes more of the processor than all else
 /// that such a test does to start.
-static PACKAGED: Mutex<Option<HashMap<ChartKey, Vec<u8>>>> = Mutex::new(None);
+static PACKAGED: Mutex<BTreeMap<ChartKey, Vec<u8>>> = Mutex::new(BTreeMap::new());
 
 /// Helm in a folder that also holds its caches and settings.
 #[derive(Clone, Debug)]
@@ -134,17 +134,16 @@ fn key(chart: &str, version: &str, files: &[(&str, &str)]) -> ChartKey {
 
 /// Writes an archive that is known, or runs `package`, which writes it.
 async fn once(key: ChartKey, archive: &Path, package: impl Future<Output = Result<()>>) -> Result<()> {
-    let known = with_packaged(|packaged| packaged.get(&key).cloned());
+    let known = packaged().get(&key).cloned();
     if let Some(known) = known {
         return Ok(std::fs::write(archive, known)?);
     }
     package.await?;
     let content = std::fs::read(archive).with_context(|| format!("cannot read {}", archive.display()))?;
-    with_packaged(|packaged| packaged.insert(key, content));
+    packaged().insert(key, content);
     Ok(())
 }
 
-fn with_packaged<T>(f: impl FnOnce(&mut HashMap<ChartKey, Vec<u8>>) -> T) -> T {
-    let mut packaged = PACKAGED.lock().unwrap_or_else(PoisonError::into_inner);
-    f(packaged.get_or_insert_default())
+fn packaged() -> MutexGuard<'static, BTreeMap<ChartKey, Vec<u8>>> {
+    PACKAGED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -124,8 +124,8 @@ impl Kubectl {
         let files = files(paths)?;
         let names = files.iter().map(|file| format!("--filename={}", file.display()));
         let names: Vec<_> = names.collect();
-        let arguments = ["apply", "--server-side"].into_iter();
-        let arguments: Vec<_> = arguments.chain(names.iter().map(String::as_str)).collect();
+        let mut arguments = vec!["apply", "--server-side"];
+        arguments.extend(names.iter().map(String::as_str));
         self.run(&arguments).await?.ok().map(drop)
     }
 

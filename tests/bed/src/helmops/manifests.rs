@@ -72,12 +72,13 @@ pub fn manifests() -> PathBuf {
 /// Applies what `manifests/agent/local` installs, besides the process, and the Cluster of the example.
 pub async fn apply_local_agent(cluster: &Cluster) -> Result<()> {
     let kubectl = cluster.kubectl();
-    for object in objects(&cluster.tools, "agent/local").await? {
-        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-        if AGENT_OBJECTS.contains(&kind) {
-            kubectl.apply(&object.to_string()).await?.ok()?;
-        }
-    }
+    let mut objects = objects(&cluster.tools, "agent/local").await?;
+    objects.retain(|object| {
+        let kind = object.get("kind").and_then(Value::as_str);
+        kind.is_some_and(|kind| AGENT_OBJECTS.contains(&kind))
+    });
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
+    kubectl.apply(&list.to_string()).await?.ok()?;
     let cluster = manifests().join("examples/local-cluster.yaml");
     kubectl.apply_files(&[cluster]).await
 }
