@@ -3,7 +3,7 @@
 //! Its `testbed serve` holds a lock on a file with its process id as long as it runs, so leftovers of an earlier one are
 //! never mistaken for a running control plane.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::cluster::Cluster;
 use crate::control_plane::STOP_DEADLINE;
+use crate::files;
 use crate::tools::Tools;
 use crate::wait::eventually;
 
@@ -165,14 +166,7 @@ impl Detached {
     }
 
     fn open_lock(&self) -> Result<File> {
-        let path = self.folder.join("lock");
-        OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .with_context(|| format!("cannot open {}", path.display()))
+        files::open_lock(&self.folder.join("lock"))
     }
 
     fn description(&self) -> PathBuf {

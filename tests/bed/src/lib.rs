@@ -12,6 +12,7 @@
 
 pub mod collector;
 pub mod command;
+pub mod files;
 pub mod probe;
 pub mod process;
 pub mod prometheus;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::control_plane::ControlPlane;
+use crate::files;
 use crate::kubectl;
 use crate::tools::Tools;
 use crate::wait::eventually;
@@ -27,7 +28,7 @@ const PAGE: usize = 4096;
 /// # Errors
 /// If a manifest is rejected, or a folder cannot be written.
 pub(crate) async fn copy(tools: &Tools, manifests: &[PathBuf], to: &Path) -> Result<()> {
-    let store = store()?;
+    let store = files::target()?.join(STORE);
     std::fs::create_dir_all(&store).with_context(|| format!("cannot create {}", store.display()))?;
     let data = store.join(key(tools, manifests)?);
     let lock = lock(&data.with_extension("lock")).await?;
@@ -36,15 +37,6 @@ pub(crate) async fn copy(tools: &Tools, manifests: &[PathBuf], to: &Path) -> Res
     }
     drop(lock);
     copy_folder(&data, to)
-}
-
-fn store() -> Result<PathBuf> {
-    let this = std::env::current_exe()?;
-    let target = this
-        .ancestors()
-        .nth(2)
-        .context("this program is not in a folder of cargo")?;
-    Ok(target.join(STORE))
 }
 
 /// The name of data: a hash of all that it is made of.
@@ -61,12 +53,7 @@ fn key(tools: &Tools, manifests: &[PathBuf]) -> Result<String> {
 
 /// Waits until no other process makes the same data.
 async fn lock(path: &Path) -> Result<File> {
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path);
-    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    let file = files::open_lock(path)?;
     eventually("the data of a control plane", DEADLINE, async || {
         file.try_lock().context("another process is making it")
     })

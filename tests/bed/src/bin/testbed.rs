@@ -11,7 +11,7 @@ use helmops_bed::control_plane::Options;
 use helmops_bed::detached::{Detached, Status};
 use helmops_bed::serve::{self, Step, Until};
 use helmops_bed::tools::Tools;
-use helmops_bed::{demo, docs, helmops, permissions};
+use helmops_bed::{demo, docs, files, helmops, permissions};
 
 /// A Kubernetes control plane on this machine, without nodes or with a simulated one.
 #[derive(Parser)]
@@ -228,12 +228,7 @@ fn say(line: &str) -> Result<()> {
     writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")
 }
 
-/// This program is at `target/<profile>/testbed`.
 fn default_state() -> Result<PathBuf> {
-    let this = std::env::current_exe()?;
-    let target = this
-        .ancestors()
-        .nth(2)
-        .context("this program is not in a target folder; set --state")?;
+    let target = files::target().context("no folder for the state; set --state")?;
     Ok(target.join("testbed"))
 }

@@ -3,7 +3,7 @@
 //! Some control planes stop only after their tests, so the reader of the folder waits for them.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::{UsedPermission, used};
+use crate::files;
 use crate::wait::eventually;
 
 /// The environment variable with the folder; nothing is recorded without it.
@@ -38,7 +39,7 @@ impl UsageRecorder {
 
     fn new(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        let lock = open_lock(folder)?;
+        let lock = files::open_lock(&folder.join(LOCK))?;
         lock.lock_shared()?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -69,7 +70,7 @@ pub async fn read(folder: &Path) -> Result<BTreeSet<UsedPermission>> {
 }
 
 async fn read_within(folder: &Path, deadline: Duration) -> Result<BTreeSet<UsedPermission>> {
-    let lock = open_lock(folder)?;
+    let lock = files::open_lock(&folder.join(LOCK))?;
     eventually("all control planes to stop", deadline, async || {
         lock.try_lock().context("a control plane still holds the lock")
     })
@@ -83,16 +84,6 @@ async fn read_within(folder: &Path, deadline: Duration) -> Result<BTreeSet<UsedP
         }
     }
     Ok(used)
-}
-
-fn open_lock(folder: &Path) -> Result<File> {
-    let path = folder.join(LOCK);
-    OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .with_context(|| format!("cannot open {}", path.display()))
 }
 
 #[cfg(test)]
