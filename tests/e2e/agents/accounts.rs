@@ -162,6 +162,24 @@ async fn the_account_of_another_cluster_is_replaced() {
     );
 }
 
+/// Such as the objects of a version that named them differently. No owner goes, so the garbage collector does not delete them.
+#[tokio::test]
+async fn objects_of_an_account_that_are_not_desired_are_deleted() {
+    let fixture = Fixture::new("accounts", 1).await;
+    let before = account(&fixture, 0).await;
+    let role = role(&fixture, 0);
+    for kind in ["role", "rolebinding"] {
+        let mut surplus = fixture.until(&format!("{kind}/{role}"), |_| Ok(())).await;
+        let metadata = &surplus["metadata"];
+        surplus["metadata"] = json!({
+            "name": "surplus", "labels": metadata["labels"], "annotations": metadata["annotations"],
+        });
+        fixture.apply(&surplus).await;
+        until_none(&fixture.namespace, &format!("{kind}/surplus")).await;
+    }
+    assert_eq!(versions(&before), versions(&account(&fixture, 0).await));
+}
+
 /// The namespace of a cluster is created again, with a new account.
 #[tokio::test]
 async fn a_deleted_namespace_gets_its_account_again() {
