@@ -4,6 +4,7 @@
 //! address of the peer is the first criterion. API servers may all have the same address (a load balancer, konnectivity), so
 //! an address has no limit of its own: its share counts only while the server is full.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -83,9 +84,10 @@ impl ConnectionSlots {
     /// Closes a connection in favor of a new one from `newcomer`. Returns whether there was one to close.
     ///
     /// The order is: connections of addresses above their share, then connections without a request so far, then idle ones,
-    /// and the oldest first among equals. A connection with a request in flight is closed only for an address with fewer
-    /// connections, and only at the address that has the most. For an address above its share, only its own connections are
-    /// closed.
+    /// and the oldest first among equals. Without a request so far, those of the address with the most of them are first: of a burst of
+    /// silent connections, as many as the limit may arrive before the request of another client is read. A connection with a request
+    /// in flight is closed only for an address with fewer connections, and only at the address that has the most. For an address above
+    /// its share, only its own connections are closed.
     pub(super) fn evict_for(&mut self, newcomer: IpAddr) -> bool {
         let Some(task) = self.eviction_candidate(newcomer) else {
             return false;
@@ -100,6 +102,7 @@ impl ConnectionSlots {
         let share = (self.limit / SHARE).max(1);
         let own = self.connections_of(newcomer);
         let most = self.addresses.values().map(|state| state.connections).max();
+        let silent = self.silent_connections();
         self.open
             .iter()
             .filter(|(_, slot)| own < share || slot.address == newcomer)
@@ -108,11 +111,26 @@ impl ConnectionSlots {
                 let (state, since) = slot.activity.state();
                 let is_evictable =
                     state != ConnectionState::Active || (count > own + 1 && Some(count) == most);
-                let rank = (count <= share, state, since, slot.number);
+                let silent = match state {
+                    ConnectionState::New => silent.get(&slot.address).copied(),
+                    ConnectionState::Idle | ConnectionState::Active => None,
+                };
+                let rank = (count <= share, state, Reverse(silent), since, slot.number);
                 is_evictable.then_some((rank, *id))
             })
             .min_by_key(|(rank, _)| *rank)
             .map(|(_, id)| id)
+    }
+
+    /// How many connections of each address had no request so far.
+    fn silent_connections(&self) -> HashMap<IpAddr, usize> {
+        let mut silent = HashMap::new();
+        for slot in self.open.values() {
+            if slot.activity.state().0 == ConnectionState::New {
+                *silent.entry(slot.address).or_default() += 1;
+            }
+        }
+        silent
     }
 
     fn connections_of(&self, address: IpAddr) -> usize {
@@ -208,6 +226,18 @@ mod tests {
             None,
             "a request in flight is not aborted"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_outlives_newer_silent_connections_of_addresses_with_more_of_them() {
+        let mut fixture = Fixture::new();
+        fixture.open("client", 1, address(1)).await;
+        fixture.open("silent", LIMIT / SHARE, address(2)).await;
+        fixture.open("silent too", LIMIT / SHARE - 1, address(3)).await;
+        assert_eq!(fixture.evicted_for(address(9)), Some("silent"));
+        for _ in 0..2 {
+            assert_ne!(fixture.evicted_for(address(9)), Some("client"));
+        }
     }
 
     #[tokio::test(start_paused = true)]
