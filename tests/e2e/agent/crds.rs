@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::engine::{CONFIG_MAP, Engine, install, upgrade};
+use crate::harness::run;
 
 struct Charts {
     engine: Engine,
@@ -116,6 +117,10 @@ async fn create_leaves_a_crd_of_others_alone_where_helm_fails() {
     others["spec"]["names"]["shortNames"] = json!(["wi"]);
     let applied = charts.engine.kubectl().apply(&others.to_string()).await.unwrap();
     applied.ok().unwrap();
+    // The API server writes the status of a new CRD, which changes its version.
+    let established = "--for=condition=Established";
+    let name = format!("crd/widgets.{}", charts.group);
+    run(charts.engine.kubectl(), &["wait", established, &name]).await;
     let before = charts.live("widgets").await.unwrap();
     let chart = charts.widgets("1.0.0", &["v1"]).await;
     let failure = charts
