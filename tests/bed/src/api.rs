@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
+use reqwest::header::WARNING;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -217,11 +218,11 @@ impl Api {
             .header("content-type", content_type)
     }
 
-    /// The text of a list by its path, such as `api/v1/events`.
+    /// The text at a path, such as `api/v1/events` or `metrics`.
     ///
     /// # Errors
     /// With the status and the body of a response without a 2xx status.
-    pub async fn list_text(&self, path: &str) -> Result<String> {
+    pub async fn text(&self, path: &str) -> Result<String> {
         let (status, text) = self.read(path).await?;
         ensure!(status.is_success(), "{path}: {status}: {text}");
         Ok(text)
@@ -265,21 +266,86 @@ impl Api {
 
     /// The same, with a body that is JSON already.
     pub async fn call_with_text(&self, method: Method, path: &str, body: String) -> Result<String> {
-        let url = format!("{}/{path}", self.base);
+        let response = self.respond(method, path, body).await?;
+        accepted(path, response.status, response.body)
+    }
+
+    /// Sends a write, and returns the texts of the warnings.
+    ///
+    /// # Errors
+    /// With the status and the body of a response without a 2xx status.
+    pub async fn write(&self, method: Method, path: &str, object: &Value) -> Result<Vec<String>> {
+        let response = self.respond(method, path, object.to_string()).await?;
+        accepted(path, response.status, response.body)?;
+        Ok(response.warnings)
+    }
+
+    /// Sends a write, and returns why it is rejected; empty if it is accepted.
+    ///
+    /// # Errors
+    /// If there is no response, or none of the API server.
+    pub async fn rejection(&self, method: Method, path: &str, object: &Value) -> Result<String> {
+        let response = self.respond(method, path, object.to_string()).await?;
+        if response.status.is_success() {
+            return Ok(String::new());
+        }
+        let status: Value = serde_json::from_str(&response.body)?;
+        let message = status.get("message").and_then(Value::as_str);
+        Ok(message.context("an error without a message")?.to_owned())
+    }
+
+    async fn respond(&self, method: Method, path: &str, body: String) -> Result<Written> {
         let request = self.request(method, path).timeout(TIMEOUT).body(body);
         let response = request
             .send()
             .await
-            .with_context(|| format!("no response from {url}"))?;
-        let status = response.status();
-        // The body is read to its end even if it is not used: an aborted stream costs both sides more.
-        let text = response.text().await?;
-        ensure!(status.is_success(), "{url}: {status}: {text}");
-        Ok(text)
+            .with_context(|| format!("{path}: no response from {}", self.base))?;
+        let headers = response.headers().get_all(WARNING).into_iter();
+        let warnings = headers.filter_map(|header| warning(header.to_str().ok()?));
+        Ok(Written {
+            status: response.status(),
+            warnings: warnings.collect(),
+            // It is read to its end even if it is not used: an aborted stream costs both sides more.
+            body: response.text().await?,
+        })
     }
+}
+
+/// The response to a write.
+struct Written {
+    status: StatusCode,
+    /// The texts of its `Warning` headers.
+    warnings: Vec<String>,
+    body: String,
+}
+
+fn accepted(path: &str, status: StatusCode, body: String) -> Result<String> {
+    ensure!(status.is_success(), "{path}: {status}: {body}");
+    Ok(body)
+}
+
+/// The text of a `Warning` header of the API server, such as `299 - "it is \"deprecated\""`.
+fn warning(header: &str) -> Option<String> {
+    let quoted = header.strip_prefix("299 ")?.split_once(' ')?.1;
+    // Go quotes the text as JSON does, but for characters that no message has.
+    serde_json::from_str(quoted).ok()
 }
 
 /// The value at a JSON pointer; null if there is none.
 pub fn value_at(object: &Value, pointer: &str) -> Value {
     object.pointer(pointer).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_warning_is_read() {
+        assert_eq!(
+            warning(r#"299 - "a \"quoted\" text""#).unwrap(),
+            "a \"quoted\" text"
+        );
+        assert_eq!(warning("110 anderson/1.3.37 \"Response is stale\""), None);
+    }
 }

@@ -22,6 +22,16 @@ pub struct Output {
 }
 
 impl Output {
+    /// The output of a program that succeeded and printed these warnings.
+    pub(crate) fn succeeded(command: String, stderr: String) -> Self {
+        Self {
+            command,
+            status: ExitStatus::default(),
+            stdout: String::new(),
+            stderr,
+        }
+    }
+
     /// The standard output of a program that succeeded.
     ///
     /// # Errors

@@ -1,11 +1,14 @@
 //! kubectl, as users and scripts run it.
 
+mod apply;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use reqwest::Method;
 use serde_json::Value;
 
 use crate::api::{Api, GROUP as FLEET};
@@ -21,12 +24,13 @@ const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";
 
 /// Kinds that [`Kubectl::get`] reads without the program: its name, the path of its API version, the resource, and whether objects
 /// have a namespace.
-const KINDS: [(&str, &str, &str, bool); 19] = [
+const KINDS: [(&str, &str, &str, bool); 21] = [
     ("alert", HELMOPS, "alerts", true),
     ("alertprovider", HELMOPS, "alertproviders", true),
     ("bundle", FLEET, "bundles", true),
     ("bundledeployment", FLEET, "bundledeployments", true),
     ("cluster", FLEET, "clusters", true),
+    ("clustergroup", FLEET, "clustergroups", true),
     ("configmap", "api/v1", "configmaps", true),
     (
         "crd",
@@ -45,6 +49,7 @@ const KINDS: [(&str, &str, &str, bool); 19] = [
     ),
     ("namespace", "api/v1", "namespaces", false),
     ("pod", "api/v1", "pods", true),
+    ("policy", FLEET, "policies", true),
     ("receiver", HELMOPS, "receivers", true),
     ("role", RBAC, "roles", true),
     ("rolebinding", RBAC, "rolebindings", true),
@@ -112,8 +117,34 @@ impl Kubectl {
     }
 
     /// `kubectl apply` of one or more YAML documents.
+    ///
+    /// One object of a frequent kind that the API server accepts is written without the program, with the same result. Whatever it rejects
+    /// is given to kubectl.
     pub async fn apply(&self, yaml: &str) -> Result<Output> {
+        if let Some(cluster) = &self.cluster
+            && let Ok(object) = serde_json::from_str(yaml)
+            && let Some(path) = self.path_of_new(&object)
+            && let Ok(warnings) = apply::apply(&Api::new(cluster)?, &path, &object).await
+        {
+            let warnings = warnings.iter().map(|text| format!("Warning: {text}\n"));
+            return Ok(Output::succeeded(
+                format!("kubectl apply {path}"),
+                warnings.collect(),
+            ));
+        }
         self.run_with_input(&["apply", "--filename=-"], yaml).await
+    }
+
+    /// Has the API server check a new object of a frequent kind without storing it, and returns its error; empty if it accepts the object.
+    /// `kubectl create --dry-run=server` does the same.
+    ///
+    /// # Errors
+    /// If the kind is not frequent, the object belongs in another namespace, or there is no response.
+    pub async fn rejection(&self, object: &Value) -> Result<String> {
+        let path = self.path_of_new(object).context("kubectl has to create this")?;
+        let (collection, _) = path.rsplit_once('/').context("the path has no name")?;
+        let path = format!("{collection}?dryRun=All&fieldValidation=Strict");
+        self.api()?.rejection(Method::POST, &path, object).await
     }
 
     /// `kubectl apply --server-side` of the objects in files and folders, which applies the kustomization of a folder as its files.
@@ -153,6 +184,18 @@ impl Kubectl {
     /// With the credentials of another kubeconfig.
     pub fn api(&self) -> Result<Api> {
         Api::new(self.cluster.as_ref().context("these are other credentials")?)
+    }
+
+    /// The path of an object where kubectl would create it, if it is of one of [`KINDS`].
+    fn path_of_new(&self, object: &Value) -> Option<String> {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+        let kind = text("/kind")?.to_lowercase();
+        let (_, path, ..) = KINDS.into_iter().find(|known| known.0 == kind)?;
+        let version = path.trim_start_matches("apis/").trim_start_matches("api/");
+        let namespace = text("/metadata/namespace");
+        let is_here = namespace.is_none() || namespace == self.namespace.as_deref();
+        let path = self.path_of(&format!("{kind}/{}", text("/metadata/name")?))?;
+        (text("/apiVersion")? == version && is_here).then_some(path)
     }
 
     /// The path of an object of one of [`KINDS`] at the API server.
@@ -217,6 +260,8 @@ impl AsRef<Self> for Kubectl {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -235,5 +280,23 @@ mod tests {
         );
         assert_eq!(path("ingressclass/web"), None);
         assert_eq!(path("secrets"), None, "a list is printed by kubectl");
+    }
+
+    #[test]
+    fn new_objects_have_the_path_where_kubectl_would_create_them() {
+        let cluster = r#"{"kubeconfig":"k","url":"u","directory":"d","tools":"t","pid":1}"#;
+        let kubectl = Kubectl::new(&serde_json::from_str(cluster).unwrap()).in_namespace("team");
+        let path = |version: &str, metadata: Value| {
+            kubectl.path_of_new(&json!({ "apiVersion": version, "kind": "Bundle", "metadata": metadata }))
+        };
+        let fleet = "fleet.cattle.io/v1alpha1";
+        let expected = "apis/fleet.cattle.io/v1alpha1/namespaces/team/bundles/web";
+        assert_eq!(path(fleet, json!({ "name": "web" })).unwrap(), expected);
+        let here = json!({ "name": "web", "namespace": "team" });
+        assert_eq!(path(fleet, here).unwrap(), expected);
+        let elsewhere = json!({ "name": "web", "namespace": "other" });
+        assert_eq!(path(fleet, elsewhere), None, "kubectl reports this");
+        assert_eq!(path("fleet.cattle.io/v2", json!({ "name": "web" })), None);
+        assert_eq!(path(fleet, json!({ "generateName": "web-" })), None);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::api::Api;
 use crate::cluster::Cluster;
 use crate::probe;
 
@@ -57,7 +58,7 @@ impl Metrics {
 /// `PUT`, `PATCH`, `APPLY`, `DELETE`), from all clients. A write that was rejected with a conflict changes nothing and does
 /// not count.
 pub async fn api_requests(cluster: &Cluster, resource: &str, verb: &str) -> Result<u64> {
-    let text = cluster.kubectl().run(&["get", "--raw=/metrics"]).await?.ok()?;
+    let text = Api::new(cluster)?.text("metrics").await?;
     let metrics = Metrics::parse(&text)?;
     let count = |labels: &[(&str, &str)]| metrics.sum("apiserver_request_total", labels).unwrap_or_default();
     let all = count(&[("resource", resource), ("verb", verb)]);

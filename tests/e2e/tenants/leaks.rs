@@ -37,7 +37,7 @@ pub async fn search(env: &mut Environment) -> Result<Vec<String>> {
         text.drain(..read);
     }
     for kind in KINDS {
-        sources.push((kind.to_owned(), env.api.list_text(kind).await?));
+        sources.push((kind.to_owned(), env.api.text(kind).await?));
     }
     for (name, admin) in env.admin_ports() {
         let metrics = probe::get(&probe::client(None)?, &format!("{admin}/metrics")).await;

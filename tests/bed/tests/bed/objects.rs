@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use helmops_bed::control_plane::Options;
+use helmops_bed::kubectl::Kubectl;
 use helmops_bed::metrics::api_requests;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::service_account::service_account_kubeconfig;
@@ -54,6 +55,55 @@ async fn objects_are_applied_and_read_back() {
         refused.stderr.contains("metadata.name: Invalid value"),
         "{refused:?}"
     );
+}
+
+/// What is applied without the program becomes the same object, down to the fields that its manager owns.
+#[tokio::test]
+async fn apply_writes_what_the_program_writes() {
+    let namespace = TestNamespace::create(&bed().await.unwrap(), "apply")
+        .await
+        .unwrap();
+    let kubectl = namespace.kubectl();
+    let object = |name: &str, labels: Value, data: Value| {
+        let metadata = json!({ "name": name, "labels": labels });
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data }).to_string()
+    };
+    for (labels, data) in [
+        (json!({ "app": "web" }), json!({ "a": "1", "b": "2" })),
+        (json!({ "app": "web" }), json!({ "a": "1", "b": "2" })),
+        (json!({ "tier": "x" }), json!({ "a": "3", "c": "4" })),
+    ] {
+        let applied = kubectl
+            .apply(&object("direct", labels.clone(), data.clone()))
+            .await;
+        applied.unwrap().ok().unwrap();
+        let program = ["apply", "--filename=-"];
+        let applied = kubectl
+            .run_with_input(&program, &object("program", labels, data))
+            .await;
+        applied.unwrap().ok().unwrap();
+        assert_eq!(
+            written(kubectl, "direct").await.unwrap(),
+            written(kubectl, "program").await.unwrap()
+        );
+    }
+}
+
+/// Everything of a ConfigMap that does not differ between two of the same content.
+async fn written(kubectl: &Kubectl, name: &str) -> Result<Value> {
+    let show = ["get", "configmap", name, "--show-managed-fields", "--output=json"];
+    let text = kubectl.run(&show).await?.ok()?;
+    let mut object: Value = serde_json::from_str(&text.replace(name, "NAME"))?;
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let metadata = metadata.context("no metadata")?;
+    for field in ["uid", "resourceVersion", "creationTimestamp"] {
+        metadata.remove(field).context(field)?;
+    }
+    let managed = metadata.get_mut("managedFields").and_then(Value::as_array_mut);
+    for entry in managed.context("no managedFields")? {
+        entry.as_object_mut().context("no entry")?.remove("time");
+    }
+    Ok(object)
 }
 
 #[tokio::test]
