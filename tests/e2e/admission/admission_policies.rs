@@ -38,10 +38,7 @@ async fn apply_error(kubectl: &Kubectl, name: &str, spec: &Value) -> String {
 /// The error for a dry run. An accepted HelmOp must not be stored: the policies do not apply to unchanged specs of existing
 /// objects.
 async fn dry_run_error(kubectl: &Kubectl, spec: &Value) -> String {
-    let create = ["create", "--dry-run=server", "--filename=-"];
-    let probe = helmop("probe", spec);
-    let output = kubectl.run_with_input(&create, &probe).await;
-    output.unwrap().stderr
+    dry_run_error_of(kubectl, "HelmOp", spec).await
 }
 
 #[tokio::test]
@@ -165,11 +162,9 @@ async fn ambiguous_paths_are_denied(kubectl: &Kubectl) {
 async fn dry_run_error_of(kubectl: &Kubectl, kind: &str, spec: &Value) -> String {
     let object = json!({
         "apiVersion": "fleet.cattle.io/v1alpha1", "kind": kind,
-        "metadata": { "name": "probe", "namespace": "default" }, "spec": spec,
+        "metadata": { "name": "probe" }, "spec": spec,
     });
-    let create = ["create", "--dry-run=server", "--filename=-"];
-    let output = kubectl.run_with_input(&create, &object.to_string()).await;
-    output.unwrap().stderr
+    kubectl.rejection(&object).await.unwrap()
 }
 
 /// HelmOps, Bundles and their targets may copy only the listed Secrets and ConfigMaps to clusters.

@@ -1,19 +1,20 @@
 //! `validate`: without a cluster, and in agreement with the API server.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use helmops_bed::command::{self, Output};
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::test_bed::binary;
-use helmops_mistakes::Mistake;
-use serde_json::Value;
+use helmops_mistakes::{Mistake, NotificationMistake};
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::harness::beside_fleet::suite;
 
 /// Runs `kubectl helmop validate` with an empty kubeconfig and without any other variable than `PATH`.
-async fn validate(kubectl: &std::path::Path, arguments: &[&str], input: &str) -> Output {
+async fn validate(kubectl: &Path, arguments: &[&str], input: &str) -> Output {
     let plugin = binary("kubectl-helmop").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(kubectl);
@@ -73,33 +74,56 @@ fn different() -> Vec<Mistake> {
     found.into_values().collect()
 }
 
+/// What `validate` reports of each object. They get different names, since two with the same name are an error too.
+async fn problems(kubectl: &Path, objects: impl Iterator<Item = Value>) -> Vec<Vec<Value>> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = BTreeMap::new();
+    for (number, mut object) in objects.enumerate() {
+        if object["metadata"]["name"]
+            .as_str()
+            .is_some_and(|name| name.len() < 10)
+        {
+            object["metadata"]["name"] = json!(format!("wrong-{number}"));
+        }
+        let file = folder.path().join(format!("{number:03}.json"));
+        std::fs::write(&file, object.to_string()).unwrap();
+        files.insert(file.display().to_string(), Vec::new());
+    }
+    let folder = folder.path().display().to_string();
+    let output = validate(kubectl, &["-o", "json", "-f", &folder], "").await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
+    for problem in report["problems"].as_array().unwrap() {
+        let file = files.get_mut(problem["file"].as_str().unwrap()).unwrap();
+        file.push(problem.clone());
+    }
+    files.into_values().collect()
+}
+
 #[tokio::test]
 async fn what_validate_rejects_is_rejected_by_the_api_server() {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "validate").await.unwrap();
     let mistakes = different();
     assert!(mistakes.len() > 60, "{}", mistakes.len());
-    for mistake in mistakes {
+    let object = |mistake: &Mistake| {
         let mut object = mistake.manifest();
         object["metadata"].as_object_mut().unwrap().remove("namespace");
-        let text = object.to_string();
-        let path = &mistake.errors[0].path;
-
-        let dry = ["create", "--dry-run=server", "--filename=-"];
-        let denied = namespace.kubectl().run_with_input(&dry, &text).await.unwrap();
-        assert!(!denied.status.success(), "{text} was accepted");
+        object
+    };
+    let reported = problems(&suite.bed.tools.kubectl(), mistakes.iter().map(object)).await;
+    for (mistake, problems) in mistakes.iter().zip(reported) {
+        let (expected, object) = (&mistake.errors[0], object(mistake));
+        let error = namespace.kubectl().rejection(&object).await.unwrap();
+        assert_ne!(error, "", "{object} was accepted");
         // A rule in CEL is reported for the block that it is about.
-        let mut blocks = std::iter::successors(Some(path.as_str()), |path| Some(path.rsplit_once('.')?.0));
-        let is_named = blocks.any(|block| denied.stderr.contains(&format!("{block}:")));
-        assert!(is_named, "{path}: {}", denied.stderr);
+        let path = expected.path.as_str();
+        let mut blocks = std::iter::successors(Some(path), |path| Some(path.rsplit_once('.')?.0));
+        let is_named = blocks.any(|block| error.contains(&format!("{block}:")));
+        assert!(is_named, "{path}: {error}");
 
-        let output = validate(&suite.bed.tools.kubectl(), &["-o", "json", "-f", "-"], &text).await;
-        let report: Value = serde_json::from_str(&output.stdout).unwrap();
-        assert_eq!(report["problems"][0]["field"], **path, "{report}");
-        assert_eq!(
-            report["problems"][0]["reason"], mistake.errors[0].reason,
-            "{report}"
-        );
+        assert_eq!(problems[0]["field"], path, "{problems:?}");
+        assert_eq!(problems[0]["reason"], expected.reason, "{problems:?}");
     }
 }
 
@@ -113,34 +137,29 @@ async fn what_validate_rejects_of_notifications_is_rejected_by_the_api_server() 
     for kind in ["AlertProvider", "Alert", "Receiver"] {
         assert!(mistakes.iter().any(|mistake| mistake.kind == kind), "{kind}");
     }
-    for mistake in mistakes {
-        let text = mistake.manifest().to_string();
-        let path = mistake.path();
-        let dry = ["create", "--dry-run=server", "--filename=-"];
-        let denied = namespace.kubectl().run_with_input(&dry, &text).await.unwrap();
-        assert!(!denied.status.success(), "{text} was accepted");
+    let objects = mistakes.iter().map(NotificationMistake::manifest);
+    let reported = problems(&suite.bed.tools.kubectl(), objects).await;
+    for (mistake, problems) in mistakes.iter().zip(reported) {
+        let (path, object) = (mistake.path(), mistake.manifest());
+        let error = namespace.kubectl().rejection(&object).await.unwrap();
         assert!(
-            denied.stderr.contains(&format!("{path}: ")),
-            "{path}: {}",
-            denied.stderr
+            error.contains(&format!("{path}: ")),
+            "{path}: {error:?} for {object}"
         );
 
-        let output = validate(&suite.bed.tools.kubectl(), &["-o", "json", "-f", "-"], &text).await;
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let report: Value = serde_json::from_str(&output.stdout).unwrap();
-        let [problem] = &**report["problems"].as_array().unwrap() else {
-            panic!("{report}");
+        let [problem] = &*problems else {
+            panic!("{path}: {problems:?}");
         };
         let (field, message) = (
             problem["field"].as_str().unwrap(),
             problem["message"].as_str().unwrap(),
         );
-        assert_eq!(field, path, "{report}");
+        assert_eq!(field, path, "{problem}");
         assert!(
             format!("{field}: {message}").starts_with(&mistake.error),
-            "{report}"
+            "{problem}"
         );
-        assert!(problem["line"].as_u64().is_some_and(|line| line > 0), "{report}");
+        assert!(problem["line"].as_u64().is_some_and(|line| line > 0), "{problem}");
     }
 }
 

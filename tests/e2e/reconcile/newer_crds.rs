@@ -109,9 +109,8 @@ async fn upgrade_crds(kubectl: &Kubectl) {
             "apiVersion": "fleet.cattle.io/v1alpha1", "kind": kind, "metadata": { "name": "probe" }, "spec": spec
         });
         eventually("the fields in the CRD", SOON, async || {
-            let create = ["create", "--dry-run=server", "--validate=strict", "--filename=-"];
-            let created = kubectl.run_with_input(&create, &object.to_string()).await?;
-            created.ok()?;
+            let error = kubectl.rejection(&object).await?;
+            ensure!(error.is_empty(), "{error}");
             Ok(())
         })
         .await

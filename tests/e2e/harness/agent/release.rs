@@ -35,8 +35,8 @@ const DELAY: &str = "delay";
 impl Fixture {
     /// The Events of the agent in the namespace of the releases: reason and text.
     pub async fn events(&self) -> Vec<(String, String)> {
-        let get = ["get", "events.events.k8s.io", "--output=json"];
-        let list: Value = serde_json::from_str(&self.kubectl(&get).await).unwrap();
+        let path = format!("apis/events.k8s.io/v1/namespaces/{}/events", self.apps.name());
+        let list = self.apps.kubectl().api().unwrap().get(&path).await.unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let events = list["items"].as_array().unwrap().iter();
         events
