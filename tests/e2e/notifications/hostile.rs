@@ -1,5 +1,6 @@
 //! Hostile requests to the receiver.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -186,7 +187,13 @@ async fn flood(client: Client, url: String, next: Arc<AtomicUsize>, stop: Cancel
     statuses
 }
 
-/// More valid requests to one Receiver than there are connections, from the address of the others, as through an Ingress.
+/// A client at the address of an Ingress. It is not that of other tests: where one address fills the port, its own connections are closed.
+fn behind_an_ingress() -> Client {
+    let ingress = IpAddr::from([127, 0, 7, 1]);
+    Client::builder().local_address(ingress).build().unwrap()
+}
+
+/// More valid requests to one Receiver than there are connections, from the same address as genuine ones, as through an Ingress.
 #[tokio::test]
 async fn a_flood_to_one_receiver_delays_no_push_of_another() {
     const FLOOD: usize = 300;
@@ -204,7 +211,7 @@ async fn a_flood_to_one_receiver_delays_no_push_of_another() {
         let before = poll_of(kubectl, "web").await;
         let started = Instant::now();
         let send = || {
-            Client::new()
+            behind_an_ingress()
                 .post(&honest)
                 .bearer_auth(TOKEN)
                 .body(quay(number))
@@ -225,7 +232,7 @@ async fn a_flood_to_one_receiver_delays_no_push_of_another() {
     for number in 0..PUSHES {
         before = before.max(push(number).await);
     }
-    let (client, next, stop) = (Client::new(), Arc::default(), CancellationToken::new());
+    let (client, next, stop) = (behind_an_ingress(), Arc::default(), CancellationToken::new());
     let mut requests = JoinSet::new();
     let started = Instant::now();
     for _ in 0..FLOOD {
