@@ -132,8 +132,10 @@ impl Fixture {
                 "kubeconfig": kubeconfig(&self.management, token, namespace),
             },
         });
-        self.system.kubectl().apply(&secret.to_string()).await?.ok()?;
-        Ok(())
+        let apply = ["apply", "--filename=-"];
+        let kubectl = self.system.kubectl();
+        let applied = kubectl.run_with_input(&apply, &secret.to_string()).await?;
+        applied.ok().map(drop)
     }
 
     /// Starts the only replica of the agent, which needs no Lease.
