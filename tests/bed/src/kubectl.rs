@@ -22,8 +22,7 @@ const HELMOPS: &str = "apis/helmops.fleet.cattle.io/v1alpha1";
 const ADMISSION: &str = "apis/admissionregistration.k8s.io/v1";
 const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";
 
-/// Kinds that [`Kubectl::get`] reads without the program: its name, the path of its API version, the resource, and whether objects
-/// have a namespace.
+/// Kinds that need no process of kubectl: the name, the path of the API version, the resource, and whether objects have a namespace.
 const KINDS: [(&str, &str, &str, bool); 21] = [
     ("alert", HELMOPS, "alerts", true),
     ("alertprovider", HELMOPS, "alertproviders", true),
@@ -123,14 +122,12 @@ impl Kubectl {
     pub async fn apply(&self, yaml: &str) -> Result<Output> {
         if let Some(cluster) = &self.cluster
             && let Ok(object) = serde_json::from_str(yaml)
-            && let Some(path) = self.path_of_new(&object)
-            && let Ok(warnings) = apply::apply(&Api::new(cluster)?, &path, &object).await
+            && let Some((collection, name)) = self.place_of_new(&object)
+            && let Ok(warnings) = apply::apply(&Api::new(cluster)?, &collection, name, &object).await
         {
             let warnings = warnings.iter().map(|text| format!("Warning: {text}\n"));
-            return Ok(Output::succeeded(
-                format!("kubectl apply {path}"),
-                warnings.collect(),
-            ));
+            let command = format!("kubectl apply {}", collection.object(name));
+            return Ok(Output::succeeded(command, warnings.collect()));
         }
         self.run_with_input(&["apply", "--filename=-"], yaml).await
     }
@@ -141,9 +138,8 @@ impl Kubectl {
     /// # Errors
     /// If the kind is not frequent, the object belongs in another namespace, or there is no response.
     pub async fn rejection(&self, object: &Value) -> Result<String> {
-        let path = self.path_of_new(object).context("kubectl has to create this")?;
-        let (collection, _) = path.rsplit_once('/').context("the path has no name")?;
-        let path = format!("{collection}?dryRun=All&fieldValidation=Strict");
+        let (collection, _) = self.place_of_new(object).context("kubectl has to create this")?;
+        let path = format!("{}?dryRun=All&fieldValidation=Strict", collection.path());
         self.api()?.rejection(Method::POST, &path, object).await
     }
 
@@ -186,27 +182,29 @@ impl Kubectl {
         Api::new(self.cluster.as_ref().context("these are other credentials")?)
     }
 
-    /// The path of an object where kubectl would create it, if it is of one of [`KINDS`].
-    fn path_of_new(&self, object: &Value) -> Option<String> {
+    /// Where kubectl would create an object of one of [`KINDS`], and its name.
+    fn place_of_new<'o>(&'o self, object: &'o Value) -> Option<(Collection<'o>, &'o str)> {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
-        let kind = text("/kind")?.to_lowercase();
-        let (_, path, ..) = KINDS.into_iter().find(|known| known.0 == kind)?;
-        let version = path.trim_start_matches("apis/").trim_start_matches("api/");
+        let collection = self.collection(&text("/kind")?.to_lowercase())?;
         let namespace = text("/metadata/namespace");
         let is_here = namespace.is_none() || namespace == self.namespace.as_deref();
-        let path = self.path_of(&format!("{kind}/{}", text("/metadata/name")?))?;
-        (text("/apiVersion")? == version && is_here).then_some(path)
+        let name = text("/metadata/name")?;
+        (text("/apiVersion")? == collection.api_version() && is_here).then_some((collection, name))
     }
 
     /// The path of an object of one of [`KINDS`] at the API server.
     fn path_of(&self, object: &str) -> Option<String> {
         let (kind, name) = object.split_once('/')?;
+        Some(self.collection(kind)?.object(name))
+    }
+
+    fn collection(&self, kind: &str) -> Option<Collection<'_>> {
         let (_, version, resource, is_namespaced) = KINDS.into_iter().find(|known| known.0 == kind)?;
         let namespace = self.namespace.as_deref().unwrap_or("default");
-        Some(if is_namespaced {
-            format!("{version}/namespaces/{namespace}/{resource}/{name}")
-        } else {
-            format!("{version}/{resource}/{name}")
+        Some(Collection {
+            version,
+            resource,
+            namespace: is_namespaced.then_some(namespace),
         })
     }
 
@@ -224,6 +222,43 @@ impl Kubectl {
         // It ends before it has much garbage to collect.
         command.env("GOGC", "off").args(arguments);
         command
+    }
+}
+
+/// The objects of a kind in a namespace, or of one without namespaces.
+struct Collection<'n> {
+    /// The path of the API version.
+    version: &'static str,
+    resource: &'static str,
+    namespace: Option<&'n str>,
+}
+
+impl Collection<'_> {
+    fn path(&self) -> String {
+        let Self {
+            version, resource, ..
+        } = self;
+        match self.namespace {
+            Some(namespace) => format!("{version}/namespaces/{namespace}/{resource}"),
+            None => format!("{version}/{resource}"),
+        }
+    }
+
+    /// The path of an object in it.
+    fn object(&self, name: &str) -> String {
+        format!("{}/{name}", self.path())
+    }
+
+    /// The version as objects have it, such as `v1`.
+    fn api_version(&self) -> &str {
+        self.version
+            .trim_start_matches("apis/")
+            .trim_start_matches("api/")
+    }
+
+    /// Whether the lists of its objects have no keys for kubectl: then a JSON merge patch changes what kubectl changes.
+    fn has_no_keys(&self) -> bool {
+        matches!(self.version, FLEET | HELMOPS) || matches!(self.resource, "secrets" | "configmaps")
     }
 }
 
@@ -287,7 +322,9 @@ mod tests {
         let cluster = r#"{"kubeconfig":"k","url":"u","directory":"d","tools":"t","pid":1}"#;
         let kubectl = Kubectl::new(&serde_json::from_str(cluster).unwrap()).in_namespace("team");
         let path = |version: &str, metadata: Value| {
-            kubectl.path_of_new(&json!({ "apiVersion": version, "kind": "Bundle", "metadata": metadata }))
+            let object = json!({ "apiVersion": version, "kind": "Bundle", "metadata": metadata });
+            let (collection, name) = kubectl.place_of_new(&object)?;
+            Some(collection.object(name))
         };
         let fleet = "fleet.cattle.io/v1alpha1";
         let expected = "apis/fleet.cattle.io/v1alpha1/namespaces/team/bundles/web";

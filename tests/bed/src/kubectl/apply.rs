@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
+use super::Collection;
 use crate::api::Api;
 
 /// The annotation with what was applied last.
@@ -11,44 +12,37 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// As kubectl writes: unknown fields are an error.
 const PARAMETERS: &str = "fieldManager=kubectl-client-side-apply&fieldValidation=Strict";
 
-/// Creates the object at this path, or gives it the desired content, and returns the warnings of the API server.
+/// Creates the object of this name, or gives it the desired content, and returns the warnings of the API server.
 ///
 /// # Errors
 /// If the API server rejects it. Also if kubectl would do something else: for an object that was not created by it, and for one whose
 /// lists have keys.
-pub(super) async fn apply(api: &Api, path: &str, desired: &Value) -> Result<Vec<String>> {
-    let desired = completed(desired, path);
-    let Some(existing) = api.find(path).await? else {
-        let (collection, _) = path.rsplit_once('/').context("the path has no name")?;
-        let path = format!("{collection}?{PARAMETERS}");
+pub(super) async fn apply(
+    api: &Api,
+    collection: &Collection<'_>,
+    name: &str,
+    desired: &Value,
+) -> Result<Vec<String>> {
+    let (path, desired) = (collection.object(name), completed(desired, collection.namespace));
+    let Some(existing) = api.find(&path).await? else {
+        let path = format!("{}?{PARAMETERS}", collection.path());
         return api.write(Method::POST, &path, &annotated(&desired)).await;
     };
     let change = patch(&desired, &existing)?.context("it was not created by kubectl apply")?;
     if change.is_empty() {
         return Ok(Vec::new());
     }
-    ensure!(has_no_keys(path), "kubectl sends a strategic merge patch");
-    api.write(
-        Method::PATCH,
-        &format!("{path}?{PARAMETERS}"),
-        &Value::Object(change),
-    )
-    .await
-}
-
-/// Whether the lists of the kind at this path have no keys: then a JSON merge patch changes what kubectl changes.
-fn has_no_keys(path: &str) -> bool {
-    let is_custom = path.contains(".cattle.io/");
-    is_custom || path.contains("/secrets/") || path.contains("/configmaps/")
+    ensure!(collection.has_no_keys(), "kubectl sends a strategic merge patch");
+    let path = format!("{path}?{PARAMETERS}");
+    api.write(Method::PATCH, &path, &Value::Object(change)).await
 }
 
 /// The desired object with what kubectl adds to it: its namespace, and annotations even if there are none.
-fn completed(desired: &Value, path: &str) -> Value {
+fn completed(desired: &Value, namespace: Option<&str>) -> Value {
     let mut completed = desired.clone();
-    let mut folders = path.rsplit('/').skip(2);
     if let Some(metadata) = completed.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.entry("annotations").or_insert_with(|| json!({}));
-        if let (Some(namespace), Some("namespaces")) = (folders.next(), folders.next()) {
+        if let Some(namespace) = namespace {
             metadata.insert("namespace".to_owned(), namespace.into());
         }
     }
@@ -149,12 +143,9 @@ mod tests {
     fn an_object_gets_its_namespace_and_annotations() {
         let desired = json!({ "metadata": { "name": "web" } });
         let expected = json!({ "metadata": { "name": "web", "namespace": "team", "annotations": {} } });
-        assert_eq!(
-            completed(&desired, "api/v1/namespaces/team/secrets/web"),
-            expected
-        );
+        assert_eq!(completed(&desired, Some("team")), expected);
         let expected = json!({ "metadata": { "name": "web", "annotations": {} } });
-        assert_eq!(completed(&desired, "api/v1/namespaces/web"), expected);
+        assert_eq!(completed(&desired, None), expected);
     }
 
     #[test]
