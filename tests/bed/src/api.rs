@@ -161,7 +161,7 @@ impl Api {
         if status == StatusCode::NOT_FOUND && value_at(&object, "/details/name").is_string() {
             return Ok(None);
         }
-        ensure!(status.is_success(), "{path}: {status}: {text}");
+        ensure_success(path, status, &text)?;
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
@@ -189,12 +189,7 @@ impl Api {
     /// # Errors
     /// If there is no response.
     pub async fn status_of(&self, method: Method, path: &str, body: &Value) -> Result<StatusCode> {
-        let request = self.request(method, path).timeout(TIMEOUT).body(body.to_string());
-        let response = request.send().await?;
-        let status = response.status();
-        // The body is read to its end, so that the connection can be used again.
-        response.bytes().await?;
-        Ok(status)
+        Ok(self.respond(method, path, body.to_string()).await?.status)
     }
 
     /// Opens a stream, such as a watch, that ends when the API server ends it.
@@ -224,7 +219,7 @@ impl Api {
     /// With the status and the body of a response without a 2xx status.
     pub async fn text(&self, path: &str) -> Result<String> {
         let (status, text) = self.read(path).await?;
-        ensure!(status.is_success(), "{path}: {status}: {text}");
+        ensure_success(path, status, &text)?;
         Ok(text)
     }
 
@@ -267,7 +262,8 @@ impl Api {
     /// The same, with a body that is JSON already.
     pub async fn call_with_text(&self, method: Method, path: &str, body: String) -> Result<String> {
         let response = self.respond(method, path, body).await?;
-        accepted(path, response.status, response.body)
+        ensure_success(path, response.status, &response.body)?;
+        Ok(response.body)
     }
 
     /// Sends a write, and returns the texts of the warnings.
@@ -276,7 +272,7 @@ impl Api {
     /// With the status and the body of a response without a 2xx status.
     pub async fn write(&self, method: Method, path: &str, object: &Value) -> Result<Vec<String>> {
         let response = self.respond(method, path, object.to_string()).await?;
-        accepted(path, response.status, response.body)?;
+        ensure_success(path, response.status, &response.body)?;
         Ok(response.warnings)
     }
 
@@ -319,9 +315,9 @@ struct Written {
     body: String,
 }
 
-fn accepted(path: &str, status: StatusCode, body: String) -> Result<String> {
+fn ensure_success(path: &str, status: StatusCode, body: &str) -> Result<()> {
     ensure!(status.is_success(), "{path}: {status}: {body}");
-    Ok(body)
+    Ok(())
 }
 
 /// The text of a `Warning` header of the API server, such as `299 - "it is \"deprecated\""`.
