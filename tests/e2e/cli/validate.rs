@@ -74,17 +74,12 @@ fn different() -> Vec<Mistake> {
     found.into_values().collect()
 }
 
-/// What `validate` reports of each object. They get different names, since two with the same name are an error too.
+/// What `validate` reports of each object. They get different namespaces, since two of the same name in one are an error too.
 async fn problems(kubectl: &Path, objects: impl Iterator<Item = Value>) -> Vec<Vec<Value>> {
     let folder = tempfile::tempdir().unwrap();
     let mut files = BTreeMap::new();
     for (number, mut object) in objects.enumerate() {
-        if object["metadata"]["name"]
-            .as_str()
-            .is_some_and(|name| name.len() < 10)
-        {
-            object["metadata"]["name"] = json!(format!("wrong-{number}"));
-        }
+        object["metadata"]["namespace"] = json!(format!("team-{number}"));
         let file = folder.path().join(format!("{number:03}.json"));
         std::fs::write(&file, object.to_string()).unwrap();
         files.insert(file.display().to_string(), Vec::new());
