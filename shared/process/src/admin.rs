@@ -90,13 +90,14 @@ mod tests {
     async fn a_closed_gate_is_named_by_readyz() {
         let health = Health::default();
         let app = router(registry().unwrap(), Vec::new(), health.clone());
+        health.set_started();
         let (certificate, _cache) = (health.gate("certificate"), health.gate("cache"));
         certificate.open();
         let (status, _, body) = get_from(&app, "/readyz").await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(
             body,
-            "[+]not stopping ok\n[+]certificate ok\n[-]cache failed: not ready yet\nreadyz check failed\n"
+            "[+]running ok\n[+]certificate ok\n[-]cache failed: not ready yet\nreadyz check failed\n"
         );
     }
 
@@ -104,14 +105,12 @@ mod tests {
     async fn verbose_lists_every_check() {
         let health = Health::default();
         let app = router(registry().unwrap(), Vec::new(), health.clone());
+        health.set_started();
         health.gate("certificate").open();
         for uri in ["/readyz?verbose", "/readyz?a=b&verbose=1"] {
             let (status, _, body) = get_from(&app, uri).await;
             assert_eq!(status, StatusCode::OK);
-            assert_eq!(
-                body,
-                "[+]not stopping ok\n[+]certificate ok\nreadyz check passed\n"
-            );
+            assert_eq!(body, "[+]running ok\n[+]certificate ok\nreadyz check passed\n");
         }
         assert_eq!(get_from(&app, "/readyz?verbosely").await.2, "ok");
     }

@@ -1,6 +1,7 @@
 //! What `/livez` and `/readyz` report.
 //!
-//! A process is ready when every gate is open and it is not stopping. It is live while every loop sends heartbeats: a loop
+//! A process is ready when it runs and every gate is open: not while it starts, when some gates do not exist yet, and not
+//! while it stops. It is live while every loop sends heartbeats: a loop
 //! without them is named in the report, and the kubelet restarts the process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,7 @@ pub struct Health(Arc<State>);
 struct State {
     gates: Mutex<Vec<(String, Arc<AtomicBool>)>>,
     beats: Mutex<Vec<Beat>>,
+    started: AtomicBool,
     stopping: AtomicBool,
 }
 
@@ -108,6 +110,11 @@ impl Health {
         Heartbeat(last)
     }
 
+    /// The process has started: it has every gate. Until then it is unready.
+    pub fn set_started(&self) {
+        self.0.started.store(true, Ordering::Release);
+    }
+
     /// The process is shutting down: it stays unready, and missing heartbeats no longer fail `/livez`.
     pub fn set_stopping(&self) {
         self.0.stopping.store(true, Ordering::Release);
@@ -126,20 +133,25 @@ impl Health {
         )
     }
 
-    /// Whether every gate is open and the process is not stopping.
+    /// Whether the process runs and every gate is open.
     pub fn ready(&self) -> Report {
-        let stopping = Check {
-            name: "not stopping".to_owned(),
-            failure: self
-                .is_stopping()
-                .then(|| "the process is shutting down".to_owned()),
+        let failure = if self.is_stopping() {
+            Some("the process is shutting down")
+        } else if !self.0.started.load(Ordering::Acquire) {
+            Some("the process is starting")
+        } else {
+            None
+        };
+        let running = Check {
+            name: "running".to_owned(),
+            failure: failure.map(str::to_owned),
         };
         let gates = lock(&self.0.gates);
         let gates = gates.iter().map(|(name, open)| Check {
             name: name.clone(),
             failure: (!open.load(Ordering::Acquire)).then(|| "not ready yet".to_owned()),
         });
-        Report(std::iter::once(stopping).chain(gates).collect())
+        Report(std::iter::once(running).chain(gates).collect())
     }
 
     /// Whether the process is shutting down.
@@ -179,9 +191,21 @@ mod tests {
             .collect()
     }
 
+    /// A gate is added after another was opened: the process must not be ready in between.
+    #[test]
+    fn the_process_is_unready_until_it_has_started() {
+        let health = Health::default();
+        assert_eq!(failing(&health.ready()), ["running"]);
+        health.gate("certificate").open();
+        assert_eq!(failing(&health.ready()), ["running"]);
+        health.set_started();
+        assert!(health.ready().ok());
+    }
+
     #[test]
     fn the_process_is_ready_only_while_every_gate_is_open() {
         let health = Health::default();
+        health.set_started();
         assert!(health.ready().ok());
         let (certificate, cache) = (health.gate("certificate"), health.gate("cache"));
         assert_eq!(failing(&health.ready()), ["certificate", "cache"]);
@@ -219,11 +243,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stopping_process_is_unready_but_live() {
         let health = Health::default();
+        health.set_started();
         health.gate("certificate").open();
         let _beat = health.heartbeat("helmop loop", Duration::from_secs(30));
         health.set_stopping();
         tokio::time::advance(Duration::from_mins(1)).await;
-        assert_eq!(failing(&health.ready()), ["not stopping"]);
+        assert_eq!(failing(&health.ready()), ["running"]);
         assert!(health.live().ok());
     }
 }

@@ -129,7 +129,7 @@ mod tests {
             assert!(
                 get_from(address, "/readyz?verbose")
                     .await
-                    .contains("[+]not stopping ok")
+                    .contains("[-]running failed: the process is starting")
             );
             assert!(get_from(address, "/metrics").await.starts_with("HTTP/1.1 404"));
             stop.cancel();

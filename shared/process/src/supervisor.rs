@@ -117,7 +117,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// A supervisor without tasks. It reports the start of the shutdown to `health`.
+    /// A supervisor without tasks. It reports to `health` when the process has started, and when the shutdown starts.
     pub fn new(health: Health, shutdown: Shutdown) -> Self {
         let (tasks, names) = (JoinSet::new(), HashMap::new());
         Self {
@@ -144,7 +144,7 @@ impl Supervisor {
         self.names.insert(handle.id(), name);
     }
 
-    /// Waits for a signal or the end of a task, then shuts down: unready, delay (only after a
+    /// The process has started: waits for a signal or the end of a task, then shuts down: unready, delay (only after a
     /// signal), cancel, wait for the tasks. `signals` are installed first in a process, so that one that arrives while it starts
     /// is not lost.
     ///
@@ -152,6 +152,7 @@ impl Supervisor {
     /// A task ended unexpectedly, failed or panicked, also during the shutdown (the first error is returned, the
     /// others are logged); tasks did not stop within the timeout; a second signal arrived.
     pub async fn run(mut self, mut signals: impl Signals) -> Result<(), ProcessError> {
+        self.health.set_started();
         let error = tokio::select! {
             biased;
             error = self.unexpected_end() => Some(error),

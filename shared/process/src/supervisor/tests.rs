@@ -67,6 +67,7 @@ async fn a_signal_makes_the_process_unready_then_after_the_delay_tasks_are_stopp
         at_stop.store(!task_health.ready().ok(), Ordering::SeqCst);
         sleep_seconds(4).await;
     });
+    assert!(!health.ready().ok(), "unready while the process starts");
     let sending = async {
         sleep_seconds(3).await;
         assert!(health.ready().ok());
