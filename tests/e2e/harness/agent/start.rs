@@ -132,9 +132,7 @@ impl Fixture {
                 "kubeconfig": kubeconfig(&self.management, token, namespace),
             },
         });
-        let apply = ["apply", "--filename=-"];
-        let kubectl = self.system.kubectl();
-        let applied = kubectl.run_with_input(&apply, &secret.to_string()).await?;
+        let applied = self.system.kubectl().apply(&secret.to_string()).await?;
         applied.ok().map(drop)
     }
 
