@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Job, Subject,
-    failures::{Failure, REJECTED},
+    failures::{Attempt, Failure},
     outbox::Delivered,
 };
 use crate::{
@@ -84,6 +84,7 @@ async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term
     let _permit = context.sends.acquire(namespace, has_failed).await;
     // If another replica is the leader, that one sends it.
     let term = context.leadership.term()?;
+    let progress = context.failures.attempt(subjects(job));
     let (alert, provider) = (
         context.stores.alerts.get(&job.alert)?,
         context.stores.providers.get(&job.provider)?,
@@ -114,8 +115,8 @@ async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term
                 Delivery::Rejected
             };
             let delay = match subject {
-                Subject::Alert(alert) => reject(context, alert, message, &failure),
-                Subject::Provider(_) => context.failures.failed(subject, &failure, fastrand::f64()),
+                Subject::Alert(alert) => reject(context, &progress, &alert, message, &failure),
+                Subject::Provider(_) => progress.failed(subject, &failure, fastrand::f64()),
             };
             tracing::warn!(
                 alert = name_of(&job.alert).to_string(),
@@ -137,14 +138,22 @@ async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term
 }
 
 /// The endpoint has rejected the content of a message: the other messages of its Alert are sent first. Returns when it is sent again.
-fn reject(context: &Context, alert: AlertKey, message: &Message, failure: &Failure) -> Duration {
-    let until = Timestamp::now().checked_add(REJECTED).unwrap_or(Timestamp::MAX);
+fn reject(
+    context: &Context,
+    attempt: &Attempt<'_>,
+    alert: &AlertKey,
+    message: &Message,
+    failure: &Failure,
+) -> Duration {
+    let delay = attempt.rejected(alert.clone(), failure);
+    let until = Timestamp::now().checked_add(delay).unwrap_or(Timestamp::MAX);
     // There is no memory of an Alert that was deleted meanwhile.
-    if let Some(memory) = lock(&context.memories).get_mut(&alert) {
+    if let Some(memory) = lock(&context.memories).get_mut(alert)
+        && !delay.is_zero()
+    {
         memory.plan.rejected.add(message, until, &failure.message);
     }
-    context.failures.rejected(alert, failure);
-    REJECTED
+    delay
 }
 
 /// What a failure of a job can concern.

@@ -1,7 +1,7 @@
 //! The failures of deliveries: when the next attempt is due, and what is reported of them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -50,13 +50,59 @@ struct Entry {
 
 /// The failures of all endpoints. An entry is removed when a message is delivered, or when something changes that may be the cause.
 #[derive(Debug, Default)]
-pub struct Failures(Mutex<HashMap<Subject, Entry>>);
+pub struct Failures(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    entries: HashMap<Subject, Entry>,
+    /// Those of an attempt in progress that have not changed since it began.
+    unchanged: HashSet<Subject>,
+}
+
+/// An attempt in progress: to deliver one message. It ends when dropped.
+#[derive(Debug)]
+pub struct Attempt<'f> {
+    failures: &'f Failures,
+    subjects: [Subject; 2],
+}
 
 impl Failures {
+    /// An attempt begins, which reads what it needs after this. What changes from now on may be the cause of its failure, which is not
+    /// recorded then: the next attempt would wait although nothing else changes.
+    pub fn attempt(&self, subjects: [Subject; 2]) -> Attempt<'_> {
+        lock(&self.0).unchanged.extend(subjects.iter().cloned());
+        Attempt {
+            failures: self,
+            subjects,
+        }
+    }
+
+    /// What has failed, and the time until the next attempt.
+    pub fn of(&self, subject: &Subject) -> Option<(String, Duration)> {
+        let state = lock(&self.0);
+        let entry = state.entries.get(subject)?;
+        Some((
+            entry.message.clone(),
+            entry.until.saturating_duration_since(Instant::now()),
+        ))
+    }
+
+    /// The next attempt is due immediately, also after one in progress.
+    pub fn forget(&self, subject: &Subject) {
+        let mut state = lock(&self.0);
+        state.entries.remove(subject);
+        state.unchanged.remove(subject);
+    }
+}
+
+impl Attempt<'_> {
     /// Records a failure, and returns the delay until the next attempt. `random` is between 0 and 1.
     pub fn failed(&self, subject: Subject, failure: &Failure, random: f64) -> Duration {
-        let mut entries = lock(&self.0);
-        let count = entries.get(&subject).map_or(0, |entry| entry.count);
+        let mut state = lock(&self.failures.0);
+        if !state.unchanged.contains(&subject) {
+            return Duration::ZERO;
+        }
+        let count = state.entries.get(&subject).map_or(0, |entry| entry.count);
         let backoff = BACKOFF.after_with_jitter(count, random);
         let delay = match failure.class {
             Class::RateLimited(least) => backoff.max(least.min(BACKOFF.max_delay)),
@@ -68,16 +114,21 @@ impl Failures {
             until: Instant::now() + delay,
             message: failure.message.clone(),
         };
-        entries.insert(subject, entry);
+        state.entries.insert(subject, entry);
         delay
     }
 
-    /// Records that the content of a message was rejected. Its Alert goes on with the next message, unless too many are rejected in a row.
-    pub fn rejected(&self, alert: AlertKey, failure: &Failure) {
-        let (mut entries, now) = (lock(&self.0), Instant::now());
+    /// Records that the content of a message was rejected, and returns when that message is sent again. Its Alert goes on with the next
+    /// message, unless too many are rejected in a row.
+    pub fn rejected(&self, alert: AlertKey, failure: &Failure) -> Duration {
+        let (mut state, now) = (lock(&self.failures.0), Instant::now());
         let subject = Subject::Alert(alert);
+        if !state.unchanged.contains(&subject) {
+            return Duration::ZERO;
+        }
         // Those that are repeated after the delay are in no row with those of before.
-        let recent = entries
+        let recent = state
+            .entries
             .get(&subject)
             .filter(|entry| now < entry.until + REJECTED / 2);
         let count = recent.map_or(0, |entry| entry.count).saturating_add(1);
@@ -91,22 +142,17 @@ impl Failures {
             until: now + delay,
             message: failure.message.clone(),
         };
-        entries.insert(subject, entry);
+        state.entries.insert(subject, entry);
+        REJECTED
     }
+}
 
-    /// What has failed, and the time until the next attempt.
-    pub fn of(&self, subject: &Subject) -> Option<(String, Duration)> {
-        let entries = lock(&self.0);
-        let entry = entries.get(subject)?;
-        Some((
-            entry.message.clone(),
-            entry.until.saturating_duration_since(Instant::now()),
-        ))
-    }
-
-    /// The next attempt is due immediately.
-    pub fn forget(&self, subject: &Subject) {
-        lock(&self.0).remove(subject);
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.failures.0);
+        for subject in &self.subjects {
+            state.unchanged.remove(subject);
+        }
     }
 }
 
@@ -132,7 +178,8 @@ mod tests {
     fn transient_failures_are_retried_more_and_more_slowly() {
         let failures = Failures::default();
         let provider = || Subject::Provider(key("a", "p"));
-        let delay = |failure| failures.failed(provider(), &failure, 0.0).as_secs();
+        let attempt = || failures.attempt([provider(), Subject::Alert(key("a", "x"))]);
+        let delay = |failure| attempt().failed(provider(), &failure, 0.0).as_secs();
         let transient = || failure(Class::Transient(Scope::Host));
         assert_eq!(
             [delay(transient()), delay(transient()), delay(transient())],
@@ -149,18 +196,40 @@ mod tests {
         failures.forget(&provider());
         assert_eq!(failures.of(&provider()), None);
         assert_eq!(
-            failures.failed(provider(), &transient(), 1.0),
+            attempt().failed(provider(), &transient(), 1.0),
             Duration::from_millis(3750)
         );
         failures.forget(&provider());
         assert_eq!(delay(failure(Class::Absent)), 900, "not even the first time");
     }
 
+    /// The attempt has used the token of before.
+    #[test]
+    fn what_changes_during_an_attempt_is_tried_immediately() {
+        let failures = Failures::default();
+        let subjects = [Subject::Provider(key("a", "p")), Subject::Alert(key("a", "x"))];
+        let rejected = failure(Class::Absent);
+        let attempt = failures.attempt(subjects.clone());
+        for subject in &subjects {
+            failures.forget(subject);
+        }
+        let [provider, alert] = &subjects;
+        assert_eq!(attempt.failed(provider.clone(), &rejected, 0.0), Duration::ZERO);
+        assert_eq!(attempt.rejected(key("a", "x"), &rejected), Duration::ZERO);
+        assert_eq!((failures.of(provider), failures.of(alert)), (None, None));
+        drop(attempt);
+        let next = failures.attempt(subjects.clone());
+        assert_eq!(next.failed(provider.clone(), &rejected, 0.0), REJECTED);
+        drop(next);
+        assert!(lock(&failures.0).unchanged.is_empty());
+    }
+
     #[test]
     fn an_alert_waits_when_an_endpoint_rejects_all_of_its_messages() {
         let (failures, alert) = (Failures::default(), Subject::Alert(key("a", "x")));
         let reject = || {
-            failures.rejected(key("a", "x"), &failure(Class::Absent));
+            let attempt = failures.attempt([Subject::Provider(key("a", "p")), alert.clone()]);
+            attempt.rejected(key("a", "x"), &failure(Class::Absent));
             failures.of(&alert).unwrap().1
         };
         for _ in 1..MAX_IN_A_ROW {
@@ -172,10 +241,10 @@ mod tests {
         assert_eq!(reject(), Duration::ZERO);
         // Some that are rejected again, after the delay, are not all.
         for _ in 0..2 * MAX_IN_A_ROW {
-            let mut entries = lock(&failures.0);
-            let entry = entries.get_mut(&alert).unwrap();
+            let mut state = lock(&failures.0);
+            let entry = state.entries.get_mut(&alert).unwrap();
             entry.until = entry.until.checked_sub(REJECTED).unwrap();
-            drop(entries);
+            drop(state);
             assert_eq!(reject(), Duration::ZERO);
         }
     }

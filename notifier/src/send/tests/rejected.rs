@@ -57,6 +57,28 @@ async fn a_rejected_message_keeps_no_other_one_back() {
     assert_eq!(names_in(&server).last().unwrap(), "web-0001");
 }
 
+/// A token or an Alert is corrected while a request with the wrong one is on its way.
+#[tokio::test]
+async fn a_correction_during_a_request_is_used_immediately() {
+    for (status, corrected) in [(401, provider("x")), (422, alert("x"))] {
+        let rig = Rig::start();
+        let server = Endpoint::start(Reply::Hang).await;
+        rig.fail();
+        let spec = json!({ "type": "generic", "address": server.url(), "timeout": "5m" });
+        rig.api.apply("alertproviders", "x", &spec);
+        rig.alert("x", "x").await;
+        until("the request", || (!server.received().is_empty()).then_some(())).await;
+        server.behave(Reply::status(200));
+        rig.changed(&corrected);
+        let response = format!("HTTP/1.1 {status} \r\nContent-Length: 0\r\n\r\n");
+        server.respond(&response).await;
+        rig.delivered("x").await;
+        rig.alert_is("x", "Ready").await;
+        rig.stop().await;
+        assert_eq!(server.received().len(), 2, "{status}");
+    }
+}
+
 /// An endpoint that rejects everything is not sent everything.
 #[tokio::test]
 async fn an_endpoint_that_rejects_all_messages_gets_few_of_them() {
