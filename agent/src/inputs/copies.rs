@@ -68,7 +68,7 @@ impl Copied for ConfigMap {
 }
 
 /// Copies the downstream resources of a deployment into the namespace of its release. Returns whether the content of an existing copy
-/// was changed: then the release has to be deployed again.
+/// was changed: a release that was deployed with an unknown generation of them has to be deployed again.
 ///
 /// # Errors
 /// If a source is missing, or a copy cannot be written.

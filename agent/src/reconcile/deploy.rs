@@ -107,15 +107,16 @@ impl Deployment<'_> {
         self.take_steps(copies, Failures::Reported).await
     }
 
-    /// Whether an upgrade follows although what is wanted is deployed: with other copies than now, which may have been changed just now, or
-    /// before a release of another name.
+    /// Whether an upgrade follows although what is wanted is deployed: with other copies than now, or before a release of another name.
+    /// `copies`: whether copies were changed just now.
     async fn is_repeated(&self, copies: bool, history: &History) -> Result<bool, AgentError> {
-        Ok(copies || self.has_undeployed_copies(history) || self.was_renamed_since(history).await?)
+        Ok(self.has_undeployed_copies(copies, history) || self.was_renamed_since(history).await?)
     }
 
-    /// Whether what is deployed was deployed with other copies. They are no part of the deployment ID, and may have been changed for an
-    /// attempt that did not begin.
-    fn has_undeployed_copies(&self, history: &History) -> bool {
+    /// Whether what is deployed was deployed with other copies. They are no part of the deployment ID. Their generation counts, and not
+    /// that they were changed just now: a reconciliation may change them before the controller has written the new generation, and
+    /// after an attempt that did not begin they are changed already.
+    fn has_undeployed_copies(&self, copies: bool, history: &History) -> bool {
         let (spec, status) = (&self.wanted.spec, &self.wanted.status);
         let ReleaseState::Current { revision } = self.state(history) else {
             return false;
@@ -126,9 +127,9 @@ impl Deployment<'_> {
         let recorded = history.get(revision).and_then(|revision| revision.copies);
         // Fleet's agent records nothing of them.
         let reported = Some(status.downstream_resources_generation).filter(|_| !status.release.is_empty());
-        recorded
-            .or(reported)
-            .is_some_and(|deployed| deployed != spec.downstream_resources_generation)
+        recorded.or(reported).map_or(copies, |deployed| {
+            deployed != spec.downstream_resources_generation
+        })
     }
 
     /// What is requested and was not handled yet: also if the agent was stopped before it could report that.

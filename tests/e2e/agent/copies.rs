@@ -97,6 +97,27 @@ async fn what_others_add_to_a_copy_stays_and_deploys_nothing() {
     );
 }
 
+/// The controller writes the sources first. A reconciliation in between copies the new content.
+#[tokio::test]
+async fn copies_that_change_before_their_generation_are_deployed_once() {
+    let fixture = Fixture::new("copies-early").await;
+    let _agent = fixture.start().await;
+    write_source(&fixture, "Opaque", "one").await;
+    fixture.deploy("web", "1.0.0", &copied(1, &json!({}))).await;
+    fixture.until_ready("web").await;
+    write_source(&fixture, "Opaque", "two").await;
+    let reconciled = json!({ "correctDrift": { "enabled": true } });
+    fixture.deploy("web", "1.0.0", &copied(1, &reconciled)).await;
+    until_password(&fixture, "two").await;
+    fixture.barrier().await;
+    let release = fixture.name("web");
+    assert_eq!(fixture.helm_runs_of(&release), ["install"]);
+    fixture.deploy("web", "1.0.0", &copied(2, &reconciled)).await;
+    fixture.until_revision("web", 2).await;
+    fixture.barrier().await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install", "upgrade"]);
+}
+
 /// The copy shows its new content, and no record shows that nothing was deployed with it.
 #[tokio::test]
 async fn a_changed_copy_is_deployed_although_the_first_attempt_does_not_begin() {
