@@ -48,12 +48,16 @@ async fn the_access_secret_follows_its_source() {
             copy["metadata"]["labels"]["fleet.cattle.io/bundle-internal-secret"],
             "true"
         );
-        let owner = &copy["metadata"]["ownerReferences"][0];
+        // The copy is written before the deployment, and gets its owner after it.
         let deployment = fixture.deployment(cluster, "web").await;
-        assert_eq!(
-            (&owner["uid"], &owner["controller"]),
-            (&deployment["metadata"]["uid"], &json!(true))
-        );
+        let expected = (&deployment["metadata"]["uid"], &json!(true));
+        fixture
+            .until_on(cluster, &format!("secret/{name}"), |copy| {
+                let owner = &copy["metadata"]["ownerReferences"][0];
+                ensure!((&owner["uid"], &owner["controller"]) == expected, "it is {owner}");
+                Ok(())
+            })
+            .await;
         assert_ne!(name, fixture.access_name(cluster, "db").await);
     }
     fixture
