@@ -67,7 +67,7 @@ impl ChartRepo {
     }
 
     async fn publish(&self) -> Result<()> {
-        self.helm.run(&["repo", "index", PACKAGES]).await?;
+        self.helm.index(PACKAGES).await?;
         for entry in std::fs::read_dir(self.packages())? {
             let name = entry?.file_name();
             if name != INDEX && !self.folder.join(&name).exists() {

@@ -19,10 +19,15 @@ const METADATA: &str = "Chart.yaml";
 
 /// Name, version and files of a chart; one that `helm create` makes has no files here.
 type ChartKey = (String, String, Vec<(String, String)>);
+/// The names and the contents of archives.
+type Archives = BTreeMap<PathBuf, Vec<u8>>;
 
-/// The charts that this process has packaged. Many tests have the same ones, and each run of Helm takes more of the processor than all else
-/// that such a test does to start.
-static PACKAGED: Mutex<BTreeMap<ChartKey, Vec<u8>>> = Mutex::new(BTreeMap::new());
+/// Files that Helm has written in this process, by what it has made them of. Many tests have the same ones, and each run of Helm takes more
+/// of the processor than all else that such a test does to start.
+type Written<K> = Mutex<BTreeMap<K, Vec<u8>>>;
+
+static PACKAGES: Written<ChartKey> = Mutex::new(BTreeMap::new());
+static INDEXES: Written<Archives> = Mutex::new(BTreeMap::new());
 
 /// Helm in a folder that also holds its caches and settings.
 #[derive(Clone, Debug)]
@@ -73,7 +78,7 @@ impl Helm {
             ];
             self.run(&arguments).await.map(drop)
         };
-        once(key(chart, version, &[]), &archive, package).await
+        once(&PACKAGES, key(chart, version, &[]), &archive, package).await
     }
 
     /// Packages a version of a chart that has these files into the folder, and writes the index of all charts in it. `Chart.yaml` need
@@ -88,9 +93,20 @@ impl Helm {
             package.await?;
         } else {
             let archive = self.folder.join(archive_name(chart, version));
-            once(key(chart, version, files), &archive, package).await?;
+            once(&PACKAGES, key(chart, version, files), &archive, package).await?;
         }
-        self.run(&["repo", "index", "."]).await.map(drop)
+        self.index(".").await
+    }
+
+    /// Writes the index of the archives in `folder`.
+    ///
+    /// # Errors
+    /// If an archive cannot be read, or Helm fails.
+    pub async fn index(&self, folder: &str) -> Result<()> {
+        let path = self.folder.join(folder);
+        let archives = archives(&path)?;
+        let index = async { self.run(&["repo", "index", folder]).await.map(drop) };
+        once(&INDEXES, archives, &path.join("index.yaml"), index).await
     }
 
     async fn package_files(&self, chart: &str, version: &str, files: &[(&str, &str)]) -> Result<()> {
@@ -132,18 +148,48 @@ fn key(chart: &str, version: &str, files: &[(&str, &str)]) -> ChartKey {
     (chart.to_owned(), version.to_owned(), files.collect())
 }
 
-/// Writes an archive that is known, or runs `package`, which writes it.
-async fn once(key: ChartKey, archive: &Path, package: impl Future<Output = Result<()>>) -> Result<()> {
-    let known = packaged().get(&key).cloned();
-    if let Some(known) = known {
-        return Ok(std::fs::write(archive, known)?);
+/// The archives that `helm repo index` finds in a folder: those in it, and those in its folders.
+fn archives(folder: &Path) -> Result<Archives> {
+    let mut archives = Archives::new();
+    let mut add = |path: &Path| -> Result<()> {
+        if path.extension().is_some_and(|extension| extension == "tgz") {
+            let content = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            archives.insert(path.strip_prefix(folder)?.to_owned(), content);
+        }
+        Ok(())
+    };
+    for path in entries(folder)? {
+        if path.is_dir() {
+            entries(&path)?.iter().try_for_each(|path| add(path))?;
+        } else {
+            add(&path)?;
+        }
     }
-    package.await?;
-    let content = std::fs::read(archive).with_context(|| format!("cannot read {}", archive.display()))?;
-    packaged().insert(key, content);
+    Ok(archives)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Writes a file that is known, or runs `write`, which writes it.
+async fn once<K: Ord>(
+    known: &Written<K>,
+    key: K,
+    file: &Path,
+    write: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let content = locked(known).get(&key).cloned();
+    if let Some(content) = content {
+        return Ok(std::fs::write(file, content)?);
+    }
+    write.await?;
+    let content = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    locked(known).insert(key, content);
     Ok(())
 }
 
-fn packaged() -> MutexGuard<'static, BTreeMap<ChartKey, Vec<u8>>> {
-    PACKAGED.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<K>(known: &Written<K>) -> MutexGuard<'_, BTreeMap<K, Vec<u8>>> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::SOON;
-use crate::harness::agent::bed;
+use crate::harness::agent::{bed, records_in};
 
 /// The namespace of the agent.
 pub const AGENT: &str = "fleet-agent-system";
@@ -156,9 +156,7 @@ impl Engine {
 
     /// The Secrets of all records.
     pub async fn records(&self) -> Vec<String> {
-        let arguments = ["get", "secrets", "--selector=owner=helm", "--output=name"];
-        let names = self.run_kubectl(&arguments).await;
-        names.lines().map(str::to_owned).collect()
+        records_in(&self.kubectl().api().unwrap(), self.namespace.name()).await
     }
 
     /// An object, if it exists.

@@ -17,6 +17,7 @@ use helmops_bed::node::{self, Pod};
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 use tokio::process::Command;
+use tokio::time::sleep;
 
 use super::empty;
 use crate::harness::SOON;
@@ -33,6 +34,8 @@ const REPOSITORY: &str = "https://stefanprodan.github.io/podinfo";
 
 /// Helm waits for deletions, and the API server for those of CRDs.
 const DEADLINE: Duration = Duration::from_mins(1);
+/// Between two writes during an upgrade.
+const BETWEEN_WRITES: Duration = Duration::from_millis(50);
 /// The controller manager creates the default objects of a namespace within a second.
 const CREATED: Duration = Duration::from_mins(1);
 /// The garbage collector deletes pods and other dependents within seconds after their owners.
@@ -234,24 +237,25 @@ async fn upgrade(bed: &TestBed, command: &str, webhook: &mut Pod) {
         replace_webhook(bed, webhook).await;
         printed
     });
-    let create = ["create", "--dry-run=server", "--filename=-"];
+    // A run of kubectl for each of them would slow down what is upgraded.
+    let (written, namespace) = (
+        serde_saphyr::from_str(&probe).unwrap(),
+        kubectl.in_namespace("default"),
+    );
     loop {
         let write = async {
-            kubectl
-                .run_with_input(&create, &probe)
-                .await
-                .unwrap()
-                .ok()
-                .unwrap()
+            assert_eq!(namespace.rejection(&written).await.unwrap(), "");
+            sleep(BETWEEN_WRITES).await;
         };
         tokio::select! {
             biased;
             printed = &mut upgrading => break assert!(!printed.contains("conflict"), "{printed}"),
-            _ = write => writes += 1,
+            () = write => writes += 1,
         }
     }
     assert!(writes > 0);
     assert_eq!(ca_bundle().await, before);
+    let create = ["create", "--dry-run=server", "--filename=-"];
     kubectl
         .run_with_input(&create, &probe)
         .await

@@ -25,6 +25,7 @@ use tempfile::TempDir;
 
 pub use self::charts::{CONFIG, Charts, DEPLOYMENT, POD};
 use self::release::helm_that_counts;
+pub use self::release::records_in;
 pub use self::start::kubeconfig;
 use super::SOON;
 

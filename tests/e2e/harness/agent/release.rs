@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use helmops_bed::api::Api;
 use helmops_bed::audit::{self, Write};
 use helmops_bed::tools::agent_helm;
 use helmops_bed::wait::eventually;
@@ -153,10 +154,16 @@ impl Fixture {
         applied.unwrap().ok().unwrap();
     }
 
-    /// The names of the Secrets of all records.
+    /// The Secrets of all records.
     pub async fn records(&self) -> Vec<String> {
-        let arguments = ["get", "secrets", "--selector=owner=helm", "--output=name"];
-        let names = self.kubectl(&arguments).await;
-        names.lines().map(str::to_owned).collect()
+        records_in(&self.api, self.apps.name()).await
     }
+}
+
+/// The Secrets of all records in a namespace.
+pub async fn records_in(api: &Api, namespace: &str) -> Vec<String> {
+    let path = format!("api/v1/namespaces/{namespace}/secrets?labelSelector=owner=helm");
+    let secrets = api.get(&path).await.unwrap();
+    let name = |secret: &Value| format!("secret/{}", secret["metadata"]["name"].as_str().unwrap());
+    secrets["items"].as_array().unwrap().iter().map(name).collect()
 }
