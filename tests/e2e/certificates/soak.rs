@@ -22,7 +22,7 @@ const SECONDS: u64 = 75;
 const LONG: u64 = 300;
 const WRITERS: usize = 4;
 /// Between two writes of a writer.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(100);
 /// After a CA bundle was emptied, requests may fail for this time.
 const REPAIR_TIME: Duration = Duration::from_secs(1);
 
