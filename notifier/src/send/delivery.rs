@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Job, Subject,
-    failures::{Attempt, Failure},
+    failures::{Attempt, Failure, REJECTED},
     outbox::Delivered,
 };
 use crate::{
@@ -122,7 +122,7 @@ async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term
                 alert = name_of(&job.alert).to_string(),
                 provider = job.provider.name,
                 error = failure.message,
-                retry_after_seconds = delay.as_secs(),
+                retry_after_seconds = delay.unwrap_or_default().as_secs(),
                 "a message was not delivered"
             );
             retried
@@ -137,23 +137,24 @@ async fn deliver(context: &Context, job: &Job, message: &Message) -> Option<Term
     (result == Delivery::Delivered).then_some(term)
 }
 
-/// The endpoint has rejected the content of a message: the other messages of its Alert are sent first. Returns when it is sent again.
+/// The endpoint has rejected the content of a message: the other messages of its Alert are sent first. Returns when it is sent again;
+/// `None` if the Alert was changed meanwhile.
 fn reject(
     context: &Context,
     attempt: &Attempt<'_>,
     alert: &AlertKey,
     message: &Message,
     failure: &Failure,
-) -> Duration {
-    let delay = attempt.rejected(alert.clone(), failure);
-    let until = Timestamp::now().checked_add(delay).unwrap_or(Timestamp::MAX);
+) -> Option<Duration> {
+    // Locked before the Alert is known to be unchanged: a change after that clears what is added here.
+    let mut memories = lock(&context.memories);
+    attempt.rejected(alert.clone(), failure)?;
+    let until = Timestamp::now().checked_add(REJECTED).unwrap_or(Timestamp::MAX);
     // There is no memory of an Alert that was deleted meanwhile.
-    if let Some(memory) = lock(&context.memories).get_mut(alert)
-        && !delay.is_zero()
-    {
+    if let Some(memory) = memories.get_mut(alert) {
         memory.plan.rejected.add(message, until, &failure.message);
     }
-    delay
+    Some(REJECTED)
 }
 
 /// What a failure of a job can concern.

@@ -96,54 +96,56 @@ impl Failures {
 }
 
 impl Attempt<'_> {
-    /// Records a failure, and returns the delay until the next attempt. `random` is between 0 and 1.
-    pub fn failed(&self, subject: Subject, failure: &Failure, random: f64) -> Duration {
-        let mut state = lock(&self.failures.0);
-        if !state.unchanged.contains(&subject) {
-            return Duration::ZERO;
-        }
-        let count = state.entries.get(&subject).map_or(0, |entry| entry.count);
-        let backoff = BACKOFF.after_with_jitter(count, random);
-        let delay = match failure.class {
-            Class::RateLimited(least) => backoff.max(least.min(BACKOFF.max_delay)),
-            class if class.is_transient() => backoff,
-            _ => REJECTED,
-        };
-        let entry = Entry {
-            count: count.saturating_add(1),
-            until: Instant::now() + delay,
-            message: failure.message.clone(),
-        };
-        state.entries.insert(subject, entry);
-        delay
+    /// Records a failure, and returns the delay until the next attempt; `None` if what has failed was changed meanwhile. `random` is
+    /// between 0 and 1.
+    pub fn failed(&self, subject: Subject, failure: &Failure, random: f64) -> Option<Duration> {
+        self.record(subject, failure, |last, _| {
+            let count = last.map_or(0, |entry| entry.count);
+            let backoff = BACKOFF.after_with_jitter(count, random);
+            let delay = match failure.class {
+                Class::RateLimited(least) => backoff.max(least.min(BACKOFF.max_delay)),
+                class if class.is_transient() => backoff,
+                _ => REJECTED,
+            };
+            (count.saturating_add(1), delay)
+        })
     }
 
-    /// Records that the content of a message was rejected, and returns when that message is sent again. Its Alert goes on with the next
-    /// message, unless too many are rejected in a row.
-    pub fn rejected(&self, alert: AlertKey, failure: &Failure) -> Duration {
+    /// Records that the content of a message was rejected, and returns when its Alert goes on with the next message: immediately, unless
+    /// too many are rejected in a row; `None` if the Alert was changed meanwhile.
+    pub fn rejected(&self, alert: AlertKey, failure: &Failure) -> Option<Duration> {
+        self.record(Subject::Alert(alert), failure, |last, now| {
+            // Those that are repeated after the delay are in no row with those of before.
+            let recent = last.filter(|entry| now < entry.until + REJECTED / 2);
+            let count = recent.map_or(0, |entry| entry.count).saturating_add(1);
+            let delay = if count < MAX_IN_A_ROW {
+                Duration::ZERO
+            } else {
+                REJECTED
+            };
+            (count, delay)
+        })
+    }
+
+    /// Records a failure, unless its subject was changed. `next` is the number of failures and the delay, after those of the last one.
+    fn record(
+        &self,
+        subject: Subject,
+        failure: &Failure,
+        next: impl FnOnce(Option<&Entry>, Instant) -> (u32, Duration),
+    ) -> Option<Duration> {
         let (mut state, now) = (lock(&self.failures.0), Instant::now());
-        let subject = Subject::Alert(alert);
         if !state.unchanged.contains(&subject) {
-            return Duration::ZERO;
+            return None;
         }
-        // Those that are repeated after the delay are in no row with those of before.
-        let recent = state
-            .entries
-            .get(&subject)
-            .filter(|entry| now < entry.until + REJECTED / 2);
-        let count = recent.map_or(0, |entry| entry.count).saturating_add(1);
-        let delay = if count < MAX_IN_A_ROW {
-            Duration::ZERO
-        } else {
-            REJECTED
-        };
+        let (count, delay) = next(state.entries.get(&subject), now);
         let entry = Entry {
             count,
             until: now + delay,
             message: failure.message.clone(),
         };
         state.entries.insert(subject, entry);
-        REJECTED
+        Some(delay)
     }
 }
 
@@ -179,7 +181,7 @@ mod tests {
         let failures = Failures::default();
         let provider = || Subject::Provider(key("a", "p"));
         let attempt = || failures.attempt([provider(), Subject::Alert(key("a", "x"))]);
-        let delay = |failure| attempt().failed(provider(), &failure, 0.0).as_secs();
+        let delay = |failure| attempt().failed(provider(), &failure, 0.0).unwrap().as_secs();
         let transient = || failure(Class::Transient(Scope::Host));
         assert_eq!(
             [delay(transient()), delay(transient()), delay(transient())],
@@ -197,7 +199,7 @@ mod tests {
         assert_eq!(failures.of(&provider()), None);
         assert_eq!(
             attempt().failed(provider(), &transient(), 1.0),
-            Duration::from_millis(3750)
+            Some(Duration::from_millis(3750))
         );
         failures.forget(&provider());
         assert_eq!(delay(failure(Class::Absent)), 900, "not even the first time");
@@ -214,12 +216,12 @@ mod tests {
             failures.forget(subject);
         }
         let [provider, alert] = &subjects;
-        assert_eq!(attempt.failed(provider.clone(), &rejected, 0.0), Duration::ZERO);
-        assert_eq!(attempt.rejected(key("a", "x"), &rejected), Duration::ZERO);
+        assert_eq!(attempt.failed(provider.clone(), &rejected, 0.0), None);
+        assert_eq!(attempt.rejected(key("a", "x"), &rejected), None);
         assert_eq!((failures.of(provider), failures.of(alert)), (None, None));
         drop(attempt);
         let next = failures.attempt(subjects.clone());
-        assert_eq!(next.failed(provider.clone(), &rejected, 0.0), REJECTED);
+        assert_eq!(next.failed(provider.clone(), &rejected, 0.0), Some(REJECTED));
         drop(next);
         assert!(lock(&failures.0).unchanged.is_empty());
     }
@@ -229,7 +231,7 @@ mod tests {
         let (failures, alert) = (Failures::default(), Subject::Alert(key("a", "x")));
         let reject = || {
             let attempt = failures.attempt([Subject::Provider(key("a", "p")), alert.clone()]);
-            attempt.rejected(key("a", "x"), &failure(Class::Absent));
+            attempt.rejected(key("a", "x"), &failure(Class::Absent)).unwrap();
             failures.of(&alert).unwrap().1
         };
         for _ in 1..MAX_IN_A_ROW {
