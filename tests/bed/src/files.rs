@@ -16,6 +16,12 @@ pub fn target() -> Result<PathBuf> {
     Ok(target.to_owned())
 }
 
+/// The paths of what is in a folder.
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
 /// Opens a file to lock it, and creates it if it does not exist.
 pub(crate) fn open_lock(path: &Path) -> Result<File> {
     OpenOptions::new()

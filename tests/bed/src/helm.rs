@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use tokio::process::Command;
 
 use crate::command::run;
+use crate::files::entries;
 use crate::tools::Tools;
 
 /// Helm packages or pushes a chart in a tenth of a second.
@@ -150,27 +151,17 @@ fn key(chart: &str, version: &str, files: &[(&str, &str)]) -> ChartKey {
 
 /// The archives that `helm repo index` finds in a folder: those in it, and those in its folders.
 fn archives(folder: &Path) -> Result<Archives> {
-    let mut archives = Archives::new();
-    let mut add = |path: &Path| -> Result<()> {
-        if path.extension().is_some_and(|extension| extension == "tgz") {
-            let content = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            archives.insert(path.strip_prefix(folder)?.to_owned(), content);
-        }
-        Ok(())
-    };
-    for path in entries(folder)? {
-        if path.is_dir() {
-            entries(&path)?.iter().try_for_each(|path| add(path))?;
-        } else {
-            add(&path)?;
-        }
+    let mut paths = entries(folder)?;
+    let folders: Vec<_> = paths.iter().filter(|path| path.is_dir()).cloned().collect();
+    for inner in folders {
+        paths.extend(entries(&inner)?);
     }
-    Ok(archives)
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    entries.map(|entry| Ok(entry?.path())).collect()
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "tgz"));
+    let archive = |path: PathBuf| {
+        let content = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok((path.strip_prefix(folder)?.to_owned(), content))
+    };
+    paths.into_iter().map(archive).collect()
 }
 
 /// Writes a file that is known, or runs `write`, which writes it.

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::api::{Api, GROUP as FLEET};
 use crate::cluster::Cluster;
 use crate::command::{Output, run};
+use crate::files::entries;
 
 /// Much longer than the slowest call of the tests, the deletion of a namespace while other tests use all CPUs.
 const DEADLINE: Duration = Duration::from_mins(3);
@@ -276,9 +277,7 @@ pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let files = entries.map(|entry| Ok(entry?.path()));
-    let mut files: Vec<_> = files.collect::<Result<_>>()?;
+    let mut files = entries(folder)?;
     files.retain(|file| {
         let is_yaml = file.extension().is_some_and(|extension| extension == "yaml");
         is_yaml && !file.ends_with("kustomization.yaml")
