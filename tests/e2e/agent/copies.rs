@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::safety::user_helm;
 use crate::harness::SOON;
-use crate::harness::agent::{Fixture, POD, bed};
+use crate::harness::agent::{Agent, Fixture, POD, bed};
 use crate::harness::denial::{Denial, Rule};
 use crate::harness::{condition, run, until};
 
@@ -20,6 +20,16 @@ async fn write_source(fixture: &Fixture, r#type: &str, password: &str) {
     });
     let applied = fixture.upstream.kubectl().apply(&source.to_string()).await;
     applied.unwrap().ok().unwrap();
+}
+
+/// An agent that has deployed `web` with the first copy.
+async fn deployed(prefix: &str) -> (Fixture, Agent) {
+    let fixture = Fixture::new(prefix).await;
+    let agent = fixture.start().await;
+    write_source(&fixture, "Opaque", "one").await;
+    fixture.deploy("web", "1.0.0", &copied(1, &json!({}))).await;
+    fixture.until_ready("web").await;
+    (fixture, agent)
 }
 
 /// A deployment with the copy.
@@ -44,11 +54,7 @@ async fn until_password(fixture: &Fixture, password: &str) {
 
 #[tokio::test]
 async fn what_others_add_to_a_copy_stays_and_deploys_nothing() {
-    let fixture = Fixture::new("copies-others").await;
-    let _agent = fixture.start().await;
-    write_source(&fixture, "Opaque", "one").await;
-    fixture.deploy("web", "1.0.0", &copied(1, &json!({}))).await;
-    fixture.until_ready("web").await;
+    let (fixture, _agent) = deployed("copies-others").await;
     let others = json!({ "metadata": { "annotations": { "tool": "x" }, "labels": { "tool": "x" }, "finalizers": ["tool.test/x"] } });
     let patch = ["patch", COPY, "--type=merge", "-p", &others.to_string()];
     fixture.kubectl(&patch).await;
@@ -100,11 +106,7 @@ async fn what_others_add_to_a_copy_stays_and_deploys_nothing() {
 /// The controller writes the sources first. A reconciliation in between copies the new content.
 #[tokio::test]
 async fn copies_that_change_before_their_generation_are_deployed_once() {
-    let fixture = Fixture::new("copies-early").await;
-    let _agent = fixture.start().await;
-    write_source(&fixture, "Opaque", "one").await;
-    fixture.deploy("web", "1.0.0", &copied(1, &json!({}))).await;
-    fixture.until_ready("web").await;
+    let (fixture, _agent) = deployed("copies-early").await;
     write_source(&fixture, "Opaque", "two").await;
     let reconciled = json!({ "correctDrift": { "enabled": true } });
     fixture.deploy("web", "1.0.0", &copied(1, &reconciled)).await;
@@ -121,12 +123,8 @@ async fn copies_that_change_before_their_generation_are_deployed_once() {
 /// The copy shows its new content, and no record shows that nothing was deployed with it.
 #[tokio::test]
 async fn a_changed_copy_is_deployed_although_the_first_attempt_does_not_begin() {
-    let fixture = Fixture::new("copies-later").await;
-    let _agent = fixture.start().await;
-    write_source(&fixture, "Opaque", "one").await;
-    fixture.deploy("web", "1.0.0", &copied(1, &json!({}))).await;
+    let (fixture, _agent) = deployed("copies-later").await;
     fixture.until_revision("web", 1).await;
-    fixture.until_ready("web").await;
     write_source(&fixture, "Opaque", "two").await;
     let depends = json!({ "dependsOn": [{ "name": "missing" }] });
     fixture.deploy("web", "1.0.0", &copied(2, &depends)).await;
@@ -188,11 +186,7 @@ async fn a_release_with_changed_copies_that_becomes_ready_late_is_upgraded_once(
 /// An immutable copy has to be replaced. Pods use the old one meanwhile.
 #[tokio::test]
 async fn a_copy_whose_replacement_is_denied_stays() {
-    let fixture = Fixture::new("copies-denied").await;
-    let _agent = fixture.start().await;
-    write_source(&fixture, "Opaque", "one").await;
-    fixture.deploy("web", "1.0.0", &copied(1, &json!({}))).await;
-    fixture.until_ready("web").await;
+    let (fixture, _agent) = deployed("copies-denied").await;
     let immutable = ["patch", COPY, "--type=merge", "-p", r#"{"immutable":true}"#];
     fixture.kubectl(&immutable).await;
     let before = fixture.object(COPY).await.unwrap();
