@@ -10,7 +10,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 COMMIT = $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test ui-test chaos soak lint fmt up down manifests truth bench image fuzz tools monitoring build
+.PHONY: help demo test parity ui-test chaos soak lint fmt up down manifests truth bench image fuzz tools monitoring build
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ manifests: build ## Generate the CRDs in manifests from the types, and the refer
 truth: ## Generate the truth tables of shared/semver, shared/index and shared/gotmpl from the Go modules that they are about
 	cd tests/truth && go run . semver ../../shared/semver/tests/truth && go run . index ../../shared/index/tests/truth && \
 	go run . tags ../../shared/index/tests/truth && go run . gotmpl ../../shared/gotmpl/tests/truth
+
+parity: build tools ## Deploy each chart archive of the folder CHARTS= with Helm and with helmops, and compare the results (docs/parity.md)
+	$(TARGET)/debug/parity $(or $(CHARTS),$(error CHARTS=FOLDER is the folder with the archives)) $(PARITY_FLAGS)
 
 bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, the delivery to clusters, the agent beside Helm by hand, kubectl helmop, and the messages of Alerts
 	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --workspace --bins --locked

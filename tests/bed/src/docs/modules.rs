@@ -17,13 +17,14 @@ const TABLE: &str = "## Modules";
 const PROGRAMS: [&str; 1] = ["testbed"];
 
 /// Crates whose rows say what their modules have in common: parts of an API or of a language, tools of tests.
-const AS_A_WHOLE: [&str; 6] = [
+const AS_A_WHOLE: [&str; 7] = [
     "fuzz",
     "shared/api",
     "shared/gotmpl",
     "tests/bed",
     "tests/bench",
     "tests/mistakes",
+    "tests/parity",
 ];
 
 /// Modules that are the same in each crate: flags, errors, metrics, the reference pages, tests.

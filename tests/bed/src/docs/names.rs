@@ -107,6 +107,9 @@ const CERTS_FLAGS: [&str; 9] = [
     "--out",
 ];
 
+/// Flags of `make parity`, which docs/parity.md documents.
+const PARITY_FLAGS: [&str; 4] = ["--crds", "--only", "--parallel", "--results"];
+
 /// Crates, by which the log can be filtered.
 const CRATES: [&str; 9] = [
     "helmops_agent",
@@ -146,6 +149,7 @@ impl Known {
             flags: FOREIGN_FLAGS
                 .iter()
                 .chain(&CERTS_FLAGS)
+                .chain(&PARITY_FLAGS)
                 .map(ToString::to_string)
                 .collect(),
             alerts: HashSet::new(),

@@ -1,0 +1,94 @@
+//! Objects of manifests, and their identity.
+
+use std::fmt;
+
+use gotmpl::yaml::{Quota, read_exact};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The identity of an object, without the version of its API.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ObjectId {
+    /// The API group; empty for the core.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace; empty without one.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            group,
+            kind,
+            namespace,
+            name,
+        } = self;
+        let dot = if group.is_empty() { "" } else { "." };
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        write!(f, "{kind}{dot}{group} {namespace}{slash}{name}")
+    }
+}
+
+impl ObjectId {
+    /// The identity of an object; one without a namespace has none.
+    pub fn of(object: &Value) -> Self {
+        let text = |pointer| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
+        Self {
+            group: group.to_owned(),
+            kind: text("/kind").to_owned(),
+            namespace: text("/metadata/namespace").to_owned(),
+            name: text("/metadata/name").to_owned(),
+        }
+    }
+}
+
+/// The objects of a manifest, those of lists included. A document that cannot be read is a text.
+pub fn documents(manifest: &str) -> Vec<Value> {
+    let mut documents = vec![String::new()];
+    for line in manifest.split_inclusive('\n') {
+        if line.starts_with("---") {
+            documents.push(String::new());
+        } else if let Some(last) = documents.last_mut() {
+            last.push_str(line);
+        }
+    }
+    let mut objects = Vec::new();
+    for document in documents {
+        match read_exact(&document, &mut Quota::new(usize::MAX, usize::MAX)) {
+            Ok(Value::Null) => {}
+            Ok(mut list) if list.get("items").is_some_and(Value::is_array) => {
+                if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {
+                    objects.extend(items);
+                }
+            }
+            Ok(object) => objects.push(object),
+            Err(_) => objects.push(Value::String(document)),
+        }
+    }
+    objects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_of_lists_are_objects() {
+        let text = "kind: A\nmetadata: {name: x}\n---\n# nothing\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: b/v1, kind: B, metadata: {name: y, namespace: n}}\n";
+        let ids: Vec<_> = documents(text)
+            .iter()
+            .map(|object| ObjectId::of(object).to_string())
+            .collect();
+        assert_eq!(ids, ["A x", "B.b n/y"]);
+    }
+}
