@@ -148,6 +148,7 @@ impl Deployment<'_> {
         tracing::warn!(release = %self.release, revision = deployed.id.number, cause = failure.cause(), "the deployment failed");
         let records = &self.context.records;
         records.fail(&self.release, deployed.id.number, &failure).await?;
+        self.clear_repeated().await?;
         // The request had its effect with the attempt that failed.
         let unrequested = Deployment {
             requested: Requested::default(),
@@ -249,6 +250,7 @@ impl Deployment<'_> {
                 Err(error) => error,
             };
             self.record_deadline(&error).await?;
+            self.clear_repeated().await?;
             if !self.is_decided_by_records(&history, run).await? {
                 return Err(error);
             }

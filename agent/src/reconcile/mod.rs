@@ -17,6 +17,7 @@ mod deployment;
 mod end;
 mod fields;
 mod foreign;
+mod leftovers;
 mod namespace;
 mod prepare;
 mod progress;
@@ -185,7 +186,11 @@ impl Reconciler for BundleDeployments<'_> {
                 }
             }
             match phase {
-                Phase::Over => {}
+                Phase::Over => {
+                    if let Ok(deployed) = &result {
+                        work.clear_leftovers(deployed, watched).await?;
+                    }
+                }
                 Phase::Recovered(deployed) => {
                     work.recover(&deployed).await?;
                     return Err(AgentError::Changed);

@@ -28,6 +28,7 @@ impl Deployment<'_> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
         let settings = self.settings();
+        let max_history = self.make_room(history).await?;
         let request = Request {
             release: release.clone(),
             identity: inputs::identity(&context.downstream, &context.namespace, &options.service_account)
@@ -35,14 +36,13 @@ impl Deployment<'_> {
             action: request::Action::Rollback(Rollback {
                 revision: to,
                 apply: settings.upgrade,
-                max_history: self.policy.history,
+                max_history,
                 runs_hooks: true,
             }),
             hook_timeout: settings.hook_timeout,
         };
         tracing::info!(%release, to, "rolling back");
         let kubeconfig = context.kubeconfig()?;
-        self.make_room(history).await?;
         let run = context.helm.run(request, kubeconfig, &self.running.deployment);
         let run = run.await;
         run.map_err(AgentError::from)?;

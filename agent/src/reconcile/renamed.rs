@@ -11,7 +11,7 @@ use helmops_api::BundleDeployment;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     gate::Held,
-    history::{History, Revision},
+    history::History,
     lifecycle::{KEPT, Policy, Remediation},
     manifest, marks,
     names::ReleaseKey,
@@ -22,14 +22,10 @@ use serde_json::Value;
 
 use super::{
     deployment::{Deployment, name},
+    leftovers::{objects_of, prune},
     prepare::Prepared,
 };
-use crate::{
-    context::Context,
-    error::AgentError,
-    live,
-    monitor::{Installed, MonitorError},
-};
+use crate::{context::Context, error::AgentError, live, monitor::Installed};
 
 /// What becomes of a release of another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,15 +116,6 @@ async fn settled(
     }
 }
 
-async fn objects_of(
-    context: &Context,
-    release: &ReleaseKey,
-    revision: &Revision,
-) -> Result<Installed, AgentError> {
-    let read = Installed::read(&context.records, &context.kinds, release, revision.number, None);
-    Ok(read.await.map_err(MonitorError::from)?)
-}
-
 async fn remove(
     context: &Context,
     deployment: &str,
@@ -160,28 +147,6 @@ async fn remove(
         context.records.delete_all(release, &history).await?;
     }
     context.owned.forget(deployment, [release.clone()]).await?;
-    Ok(())
-}
-
-/// Deletes the objects of a revision that another one does not have, as far as they belong to the BundleDeployment.
-async fn prune(
-    context: &Context,
-    deployment: &str,
-    old: &Installed,
-    kept: &Installed,
-) -> Result<(), AgentError> {
-    let set = context.set_of(deployment);
-    let is_kept = |id: &ObjectId| {
-        kept.desired.iter().any(|kept| {
-            (kept.id.group(), &kept.id.kind, &kept.id.namespace, &kept.id.name)
-                == (id.group(), &id.kind, &id.namespace, &id.name)
-        })
-    };
-    for object in old.desired.iter().rev().filter(|object| !is_kept(&object.id)) {
-        if let Some(kind) = &object.kind {
-            live::delete(&context.downstream, kind, &object.id, &set).await?;
-        }
-    }
     Ok(())
 }
 

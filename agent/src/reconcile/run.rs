@@ -25,6 +25,9 @@ use crate::{
     inputs,
 };
 
+/// Attempts without a deployed revision whose records are kept beside those of the policy.
+const MAX_UNFINISHED: usize = 10;
+
 impl Deployment<'_> {
     /// Runs Helm to install or upgrade.
     ///
@@ -62,9 +65,10 @@ impl Deployment<'_> {
                 inputs::create_namespace(&context.downstream, &deployer, &release.namespace).await?;
             }
         }
-        if !matches!(run, Run::Install { replaces: false }) {
-            self.follow(run, &deployer).await?;
-        }
+        let max_history = match run {
+            Run::Install { replaces: false } => self.policy.history,
+            Run::Install { .. } | Run::Upgrade { .. } => self.follow(run, &deployer).await?,
+        };
         let done = match run {
             Run::Install { .. } => Done::Installed,
             Run::Upgrade { .. } => Done::Upgraded,
@@ -82,7 +86,7 @@ impl Deployment<'_> {
                 deploy,
                 apply: settings.upgrade,
                 takes_ownership: true,
-                max_history: self.policy.history,
+                max_history,
             }),
         };
         let request = Request {
@@ -106,12 +110,6 @@ impl Deployment<'_> {
         }
         let success = run.map_err(AgentError::from)?;
         let after = context.records.current_history(release).await?;
-        for replaced in after.replaced() {
-            context
-                .records
-                .delete(release, replaced.number, replaced.status)
-                .await?;
-        }
         let revision = success
             .revision
             .or_else(|| after.deployed().map(|deployed| deployed.number));
@@ -170,8 +168,9 @@ impl Deployment<'_> {
         Ok(())
     }
 
-    /// Prepares what was deployed before for the next revision, once nothing that this one needs is missing.
-    async fn follow(&self, run: Run, deployer: &Client) -> Result<(), AgentError> {
+    /// Prepares what was deployed before for the next revision, once nothing that this one needs is missing. Returns how many revisions Helm
+    /// keeps.
+    async fn follow(&self, run: Run, deployer: &Client) -> Result<u32, AgentError> {
         let (records, release) = (&self.context.records, &self.release);
         let mut history = records.current_history(release).await?;
         if let Run::Upgrade { .. } = run {
@@ -179,7 +178,7 @@ impl Deployment<'_> {
         }
         if history.newest_of(name(self.wanted)).is_none() {
             // Helm takes it over first, with the permissions of the account that deploys: these records belong to another owner.
-            return Ok(());
+            return Ok(self.policy.history);
         }
         if let Run::Upgrade {
             discard: Some(revision),
@@ -191,13 +190,29 @@ impl Deployment<'_> {
         self.make_room(&history).await
     }
 
-    /// Deletes records that nothing needs before Helm makes another one: also after failures, which may be many.
+    /// Deletes records that nothing needs before Helm makes another one: also after failures, which may be many. Returns how many Helm keeps.
+    /// Attempts that did not end with a deployed revision are kept beside those of the policy until one does: only their records have what
+    /// they have created.
     ///
     /// # Errors
     /// If a record cannot be deleted.
-    pub(super) async fn make_room(&self, history: &History) -> Result<(), AgentError> {
-        let kept = usize::try_from(self.policy.history).unwrap_or(usize::MAX);
-        for unneeded in history.unneeded(kept.saturating_sub(1)) {
+    pub(super) async fn make_room(&self, history: &History) -> Result<u32, AgentError> {
+        let unfinished = history.unfinished_before(u64::MAX).take(MAX_UNFINISHED).count();
+        let kept = self
+            .policy
+            .history
+            .saturating_add(u32::try_from(unfinished).unwrap_or_default());
+        self.keep(history, kept.saturating_sub(1)).await?;
+        Ok(kept)
+    }
+
+    /// Deletes records that nothing needs, so that no more than `kept` stay if failed ones are enough for that.
+    ///
+    /// # Errors
+    /// If a record cannot be deleted.
+    pub(super) async fn keep(&self, history: &History, kept: u32) -> Result<(), AgentError> {
+        let kept = usize::try_from(kept).unwrap_or(usize::MAX);
+        for unneeded in history.unneeded(kept) {
             let records = &self.context.records;
             records
                 .delete(&self.release, unneeded.number, unneeded.status)

@@ -39,6 +39,8 @@ pub struct Watched {
     pub was_ready: bool,
     /// Its record shows that it was accepted; the cache may be behind.
     pub is_accepted: bool,
+    /// What only failed attempts before it had is deleted.
+    pub is_cleared: bool,
 }
 
 impl Watched {
@@ -49,6 +51,7 @@ impl Watched {
             first: now,
             was_ready: false,
             is_accepted: false,
+            is_cleared: false,
         }
     }
 

@@ -133,6 +133,13 @@ impl Revision {
         self.failure.is_some() || self.is_interrupted
     }
 
+    /// Whether it is an installation that failed, or was uninstalled: another installation replaces it, and Helm never deletes its record.
+    pub fn is_replaceable(&self) -> bool {
+        let attempt = self.origin.attempt.as_ref();
+        let is_installation = attempt.is_some_and(|attempt| attempt.action == AttemptAction::Install);
+        self.is_replaced || (is_installation && self.has_failed())
+    }
+
     /// Whether a rollback can restore it: Helm has deployed it, and it was not superseded before it was ready.
     fn is_good(&self) -> bool {
         (self.status == Status::Deployed || self.was_deployed())
@@ -276,9 +283,11 @@ impl History {
             .any(|revision| revision.forced_by.as_deref() == Some(request))
     }
 
-    /// The records of replaced revisions: nothing needs them, and Helm does not limit their number.
-    pub fn replaced(&self) -> impl Iterator<Item = &Revision> {
-        self.0.iter().skip(1).filter(|revision| revision.is_replaced)
+    /// The attempts before a revision that did not end with a deployed revision, newest first, until one that did. What only they have created
+    /// is in no manifest that Helm compares with: Helm upgrades from the revision that was deployed last, and installs without any.
+    pub fn unfinished_before(&self, number: u64) -> impl Iterator<Item = &Revision> {
+        let before = self.0.iter().filter(move |revision| revision.number < number);
+        before.take_while(|revision| !revision.is_good())
     }
 
     /// The record of a rollback that failed last. It is deleted before the next revision is made: Helm would compare with the revision
@@ -466,6 +475,20 @@ mod tests {
             assert_eq!(history.base().map(|base| base.number), expected, "{status:?}");
             assert_eq!(history.before(4).map(|good| good.number), expected, "{status:?}");
         }
+    }
+
+    #[test]
+    fn what_did_not_end_with_a_deployed_revision_is_unfinished() {
+        let failed = |number| revision(number, Status::Failed, "new", 1);
+        let good = |number| revision(number, Status::Superseded, "old", 1);
+        let numbers = |revisions: Vec<Revision>, number| {
+            let history = History::new(revisions);
+            let unfinished = history.unfinished_before(number);
+            unfinished.map(|one| one.number).collect::<Vec<u64>>()
+        };
+        assert_eq!(numbers(vec![good(1), failed(2), failed(3), good(4)], 4), [3, 2]);
+        assert_eq!(numbers(vec![failed(1), good(2), good(3)], 3), [0; 0]);
+        assert_eq!(numbers(vec![failed(1), failed(2)], 2), [1]);
     }
 
     #[test]

@@ -45,6 +45,12 @@ impl ObjectId {
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
+
+    /// Whether it is the same object: each version of its API has an identity for it.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.group(), &self.kind, &self.namespace, &self.name)
+            == (other.group(), &other.kind, &other.namespace, &other.name)
+    }
 }
 
 /// As Fleet shows an object, [`ObjectName`]: `deployment.apps shop/web`.

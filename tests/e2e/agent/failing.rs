@@ -204,6 +204,96 @@ async fn an_atomic_upgrade_that_is_late_is_rolled_back() {
     fixture.until_ready("web").await;
 }
 
+/// A Job that never ends, since there is no node.
+const ENDLESS_JOB: &str = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: late}\nspec:\n  template:\n    spec: {restartPolicy: Never, containers: [{name: a, image: a}]}\n";
+
+/// As with Fleet's agent, but without a run of Helm for each timeout, and with one record of all attempts.
+#[tokio::test]
+async fn a_timeout_waits_for_the_objects() {
+    let fixture = Fixture::new("failing-timeout").await;
+    fixture.charts.late(DEPLOYMENT).await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let spec = json!({ "options": { "helm": { "timeoutSeconds": 3 } } });
+    fixture.deploy("web", "2.0.0", &spec).await;
+    let message = fixture
+        .until_error("web", "Deployed", &["deployment.apps", "late", "after 3 s"])
+        .await;
+    assert!(!message.contains("rolled back"), "{message}");
+    let found = fixture.until("web", |_| Ok(())).await;
+    assert_ne!(
+        found["status"]["appliedDeploymentID"],
+        found["spec"]["deploymentID"]
+    );
+    // The second attempt has the only record.
+    fixture.until_status(&release, 2, "failed").await;
+    fixture
+        .until_none(&format!("secret/sh.helm.release.v1.{release}.v1"))
+        .await;
+    assert_eq!(fixture.helm_runs_of(&release), ["install", "install"]);
+    // What is late is there, and stays.
+    assert!(fixture.object("deployment/late").await.is_some());
+}
+
+#[tokio::test]
+async fn jobs_are_waited_for_within_the_timeout() {
+    let fixture = Fixture::new("failing-jobs").await;
+    fixture.charts.late(ENDLESS_JOB).await;
+    let _agent = fixture.start().await;
+    let spec = json!({ "options": { "helm": { "timeoutSeconds": 3, "waitForJobs": true } } });
+    fixture.deploy("web", "2.0.0", &spec).await;
+    fixture
+        .until_error("web", "Deployed", &["job.batch", "late", "after 3 s"])
+        .await;
+}
+
+/// Helm compares an installation with nothing, so it does not remove what a failed one before it has created.
+#[tokio::test]
+async fn objects_that_only_a_failed_installation_had_are_removed() {
+    let fixture = Fixture::new("failing-leftover").await;
+    let hook = FAILING_HOOK.replace("pre-install", "post-install");
+    let both = format!(
+        "{CONFIG}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: leftover}}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kept\n  annotations: {{helm.sh/resource-policy: keep}}\n"
+    );
+    fixture
+        .charts
+        .web("2.0.0", &[("config", &both), ("hook", &hook)])
+        .await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_error("web", "Deployed", &["hook"]).await;
+    assert!(fixture.object("configmap/leftover").await.is_some());
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    fixture.until_none("configmap/leftover").await;
+    assert!(fixture.object("configmap/kept").await.is_some());
+    assert_eq!(fixture.msg(&release).await.as_deref(), Some("hello"));
+    assert_eq!(fixture.records().await.len(), 1);
+}
+
+/// The same for an upgrade: Helm compares the next one with the revision before both.
+#[tokio::test]
+async fn objects_that_only_a_failed_upgrade_had_are_removed() {
+    let fixture = Fixture::new("failing-added").await;
+    let hook = FAILING_HOOK.replace("pre-install", "post-upgrade");
+    let both = format!("{CONFIG}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: leftover}}\n");
+    fixture
+        .charts
+        .web("2.0.0", &[("config", &both), ("hook", &hook)])
+        .await;
+    fixture.charts.web("3.0.0", &[("config", CONFIG)]).await;
+    let _agent = fixture.start().await;
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_error("web", "Deployed", &["hook"]).await;
+    assert!(fixture.object("configmap/leftover").await.is_some());
+    fixture.deploy("web", "3.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    fixture.until_none("configmap/leftover").await;
+}
+
 /// After a failure, whatever happens around the release does not lead to another attempt before it is due.
 #[tokio::test]
 async fn a_failure_is_not_repeated_in_a_storm() {

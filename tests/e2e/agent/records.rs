@@ -154,7 +154,7 @@ async fn an_uninstalled_release_with_a_history_is_installed_again() {
         );
         // What the reconciliation does after each installation.
         let history = records.current_history(&release).await.unwrap();
-        for replaced in history.replaced() {
+        for replaced in history.unfinished_before(revision + 1) {
             records
                 .delete(&release, replaced.number, replaced.status)
                 .await

@@ -18,6 +18,8 @@ use crate::{archive::Archive, record};
 const WORKSPACE: &str = "fleet-local";
 /// Longer than Helm waits for a hook.
 const DEADLINE: Duration = Duration::from_mins(6);
+/// Helm removes the largest chart in seconds; what stays longer stays for good.
+const GONE: Duration = Duration::from_mins(2);
 /// Simulated pods are ready within a second; what is not after this time stays so.
 const READY: Duration = Duration::from_secs(5);
 
@@ -150,7 +152,7 @@ impl HelmOp<'_> {
             self.name
         );
         self.api.status_of(Method::DELETE, &path, &Value::Null).await?;
-        eventually("the end of the release", DEADLINE, async || {
+        eventually("the end of the release", GONE, async || {
             if let Some(deployment) = self.deployment().await? {
                 bail!("BundleDeployment: {}", conditions(&deployment));
             }

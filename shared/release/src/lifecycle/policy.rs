@@ -105,17 +105,18 @@ pub struct TestPolicy {
 }
 
 impl Policy {
-    /// The policy of a BundleDeployment. Without `lifecycle`, it is that of Fleet: attempts are repeated with a backoff, and
-    /// `helm.atomic` alone restores what was before.
+    /// The policy of a BundleDeployment. Without `lifecycle`, it is that of Fleet: `helm.timeoutSeconds` or `helm.atomic` wait for the objects,
+    /// attempts are repeated with a backoff, and `helm.atomic` alone restores what was before.
     pub fn of(options: &BundleDeploymentOptions, lifecycle: Option<&Lifecycle>) -> Self {
         let helm = options.helm.as_ref();
         let seconds = helm.and_then(|helm| u64::try_from(helm.timeout_seconds).ok());
         let seconds = seconds.filter(|seconds| *seconds > 0);
-        let timeout = seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+        let seconds = seconds.map(Duration::from_secs);
+        let timeout = seconds.unwrap_or(DEFAULT_TIMEOUT);
         let own = helm.and_then(|helm| u32::try_from(helm.max_history).ok());
         let own = own.filter(|history| *history > 0);
         let is_atomic = helm.is_some_and(|helm| helm.atomic);
-        let fleet = Self::of_fleet(is_atomic, timeout, own.unwrap_or(FLEET_HISTORY));
+        let fleet = Self::of_fleet(is_atomic, seconds, own.unwrap_or(FLEET_HISTORY));
         // Requests are no policy.
         let policy = lifecycle.filter(|lifecycle| {
             let requests = lifecycle.requests.clone();
@@ -154,11 +155,11 @@ impl Policy {
                 .as_ref()
                 .filter(|test| test.enable)
                 .map(|test| tests(test, timeout)),
-            on_delete: on_delete(lifecycle, seconds.map(Duration::from_secs)),
+            on_delete: on_delete(lifecycle, seconds),
         }
     }
 
-    fn of_fleet(is_atomic: bool, timeout: Duration, history: u32) -> Self {
+    fn of_fleet(is_atomic: bool, timeout: Option<Duration>, history: u32) -> Self {
         let action = |remediation| ActionPolicy {
             schedule: Schedule::Backoff,
             remediation,
@@ -174,7 +175,7 @@ impl Policy {
         Self {
             install: action(install),
             upgrade: action(upgrade),
-            wait: if is_atomic { Some(timeout) } else { None },
+            wait: timeout.or(is_atomic.then_some(DEFAULT_TIMEOUT)),
             test: None,
             history,
             on_delete: OnDelete::default(),
@@ -326,6 +327,15 @@ mod tests {
         assert_eq!(atomic.install.remediation_of(9), Remediation::Uninstall);
         assert_eq!(atomic.upgrade.remediation_of(9), Remediation::Rollback);
         assert_eq!((none.history, atomic.history), (FLEET_HISTORY, ROLLBACK_HISTORY));
+        let timed = policy(&json!({ "helm": { "timeoutSeconds": 7 } }), &Value::Null);
+        assert_eq!(timed.wait, Some(Duration::from_secs(7)));
+        assert_eq!((timed.install, timed.history), (none.install, none.history));
+        // As in Fleet, Jobs are waited for within the timeout, and without one nothing is.
+        let jobs = policy(
+            &json!({ "helm": { "waitForJobs": true, "timeoutSeconds": 0 } }),
+            &Value::Null,
+        );
+        assert_eq!(jobs.wait, None);
     }
 
     #[test]
