@@ -6,7 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::{deployed::Deployed, deployment::Deployment};
 use crate::error::AgentError;
 
-/// The records of a release with a life cycle; `None` for others. After an attempt, the cache may be behind.
+/// The records of a release with a life cycle, or of one whose status does not show what runs; `None` for others. After an attempt, the cache
+/// may be behind.
 ///
 /// # Errors
 /// If they cannot be read.
@@ -15,7 +16,9 @@ pub async fn history(
     result: &Result<Deployed, AgentError>,
 ) -> Result<Option<History>, AgentError> {
     let (spec, status) = (&work.wanted.spec, &work.wanted.status);
-    if spec.lifecycle.is_none() {
+    let is_captured = matches!(result, Err(AgentError::Helm(failure)) if failure.is_captured())
+        || status.lifecycle.is_some();
+    if spec.lifecycle.is_none() && !is_captured {
         return Ok(None);
     }
     let is_reported = |deployed: &Deployed| status.release == deployed.id.to_string();

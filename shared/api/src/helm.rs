@@ -37,7 +37,7 @@ wire! {
         /// ConfigMaps and Secrets on the target cluster whose content overrides `values`; later ones override earlier
         /// ones.
         "valuesFrom" | nullable => values_from: Vec<ValuesFrom>,
-        /// Replace objects that cannot be patched instead of failing.
+        /// Replace each object in place of applying it, which overwrites fields of other managers. It cannot change immutable fields.
         "force" => force: bool,
         /// Take ownership of existing objects that belong to no release or to another one.
         "takeOwnership" => take_ownership: bool,

@@ -9,6 +9,7 @@ pub mod dependencies;
 pub mod drift;
 #[cfg(test)]
 mod fixture;
+pub mod error_text;
 pub mod gate;
 pub mod health;
 pub mod history;

@@ -294,6 +294,42 @@ async fn objects_that_only_a_failed_upgrade_had_are_removed() {
     fixture.until_none("configmap/leftover").await;
 }
 
+/// The template of the Job, which comes before the cause, is longer than the message of a condition.
+#[tokio::test]
+async fn an_immutable_field_is_the_first_thing_that_is_shown_and_then_what_runs() {
+    let fixture = Fixture::new("failing-immutable").await;
+    let job = |image: &str| ENDLESS_JOB.replace("image: a", &format!("image: {image}"));
+    fixture.charts.web("2.0.0", &[("job", &job("a"))]).await;
+    fixture.charts.web("3.0.0", &[("job", &job("b"))]).await;
+    let _agent = fixture.start().await;
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture
+        .until("web", |found| {
+            ensure!(reason(found, "Installed")["status"] == "True", "not installed");
+            Ok(())
+        })
+        .await;
+    fixture.deploy("web", "3.0.0", &json!({})).await;
+    let parts = [
+        "spec.template: Invalid value: {…}: field is immutable",
+        "A Job cannot be changed",
+        "Revision 1 runs: chart web 2.0.0.",
+    ];
+    let message = fixture.until_error("web", "Installed", &parts).await;
+    assert!(message.len() < 600, "{message}");
+    let found = fixture.until("web", |_| Ok(())).await;
+    let attempts = found
+        .pointer("/status/lifecycle/history")
+        .and_then(Value::as_array);
+    let mut attempts = attempts.into_iter().flatten();
+    let deployed = attempts.find(|one| one["outcome"] == "deployed");
+    assert_eq!(
+        deployed.map(|one| &one["version"]),
+        Some(&json!("2.0.0")),
+        "{found}"
+    );
+}
+
 /// After a failure, whatever happens around the release does not lead to another attempt before it is due.
 #[tokio::test]
 async fn a_failure_is_not_repeated_in_a_storm() {

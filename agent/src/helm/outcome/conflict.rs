@@ -17,7 +17,22 @@ pub struct Conflict {
 
 /// The object that a text is about.
 pub(super) fn object(text: &str) -> Option<ObjectId> {
-    applied(text).or_else(|| existing(text))
+    applied(text).or_else(|| existing(text)).or_else(|| invalid(text))
+}
+
+/// `Job.batch "migrate" is invalid: ...`
+fn invalid(text: &str) -> Option<ObjectId> {
+    let (before, _) = text.split_once("\" is invalid: ")?;
+    let (before, name) = before.rsplit_once(" \"")?;
+    let resource = before.rsplit([' ', '\n']).next()?;
+    let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
+    Some(ObjectId {
+        // The text does not name the version.
+        api_version: group.to_owned(),
+        kind: kind.to_owned(),
+        namespace: String::new(),
+        name: name.to_owned(),
+    })
 }
 
 /// `... object shop/web apps/v1, Kind=Deployment: ...`

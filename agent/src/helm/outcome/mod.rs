@@ -78,6 +78,25 @@ impl Failure {
         }
     }
 
+    /// What to do. A deletion is suggested for nothing but kinds that have no data of their own: the next attempt creates them again.
+    fn fix(&self) -> Option<&'static str> {
+        let kind = self.object.as_ref().map_or("", |object| &*object.kind);
+        match (self.reason, kind) {
+            (FailureReason::FieldImmutable, "Job") => Some(
+                "A Job cannot be changed, also not with force. Give it another name with each version, or make it a hook. Or delete this one \
+                 once it has ended: the next attempt creates it again.",
+            ),
+            (
+                FailureReason::FieldImmutable,
+                "Deployment" | "DaemonSet" | "Service" | "RoleBinding" | "ClusterRoleBinding"
+                | "StorageClass",
+            ) => Some(
+                "Undo the change of this field in the chart or its values, or delete the object: the next attempt creates it again.",
+            ),
+            _ => self.reason.fix(),
+        }
+    }
+
     /// Its class.
     pub const fn class(&self) -> Class {
         self.reason.class()
@@ -93,7 +112,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        match self.reason.fix() {
+        match self.fix() {
             Some(fix) => write!(f, "\n{fix}"),
             None => Ok(()),
         }

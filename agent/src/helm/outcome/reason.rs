@@ -55,7 +55,7 @@ macro_rules! reasons {
                 match self { $(Self::$reason => $captured,)* }
             }
 
-            /// What to do, unless Helm's text says it.
+            /// What to do about it with any object, unless Helm's text says it. Nothing here leads to the loss of data.
             pub const fn fix(self) -> Option<&'static str> {
                 match self { $(Self::$reason => $fix,)* }
             }
@@ -82,23 +82,28 @@ reasons! {
     /// The name of the release is invalid.
     NameInvalid = "NameInvalid", Chart, false, None;
     /// An object has a field that its kind does not have.
-    UnknownField = "UnknownField", Chart, true, Some("Correct the template of this object.");
+    UnknownField = "UnknownField", Chart, true,
+        Some("Correct the values that this field comes from, or the template of the object.");
     /// A field of an object has a value of another type.
-    SchemaViolation = "SchemaViolation", Chart, true, Some("Correct the template of this object.");
+    SchemaViolation = "SchemaViolation", Chart, true,
+        Some("Correct the values that this field comes from, or the template of the object.");
+    /// A list has two entries with the same key, such as two environment variables of the same name.
+    DuplicateEntry = "DuplicateEntry", Chart, true,
+        Some("Remove one of the two entries: often one is in the template of the chart, and the other in its values.");
     /// The API server finds a value invalid.
     ObjectInvalid = "ObjectInvalid", Cluster, false, None;
     /// A field that cannot be changed any more would change.
     FieldImmutable = "FieldImmutable", Cluster, true,
-        Some("Delete the object, or undo the change of this field in the chart or its values.");
+        Some("Undo the change of this field in the chart or its values.");
     /// The API server does not have the kind of an object.
     UnknownKind = "UnknownKind", Cluster, false, Some("Install the CRD of this kind first, or correct the apiVersion.");
     /// The namespace of an object does not exist.
     NamespaceMissing = "NamespaceMissing", Cluster, false, Some("Create the namespace, or set createNamespace.");
     /// An object exists that belongs to no release, or to another one.
-    NotOwned = "NotOwned", Cluster, true, Some("Delete the object, or set takeOwnership.");
+    NotOwned = "NotOwned", Cluster, true, Some("Set takeOwnership to take the object over, or give one of the two another name.");
     /// Another field manager has changed a field that would change.
     Conflict = "Conflict", Cluster, false,
-        Some("Undo the change of the other manager, or set force to overwrite it.");
+        Some("Remove the field from the values of the chart, or set lifecycle.drift.mode to enabled to overwrite it.");
     /// The identity lacks a permission.
     Forbidden = "Forbidden", Cluster, false, Some("Grant the permission to the ServiceAccount.");
     /// A quota is exceeded.

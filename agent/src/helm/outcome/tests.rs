@@ -1,9 +1,9 @@
 use super::FailureReason::{
-    AdmissionDenied, ChartInvalid, Conflict, Crashed, Deadline, DeletionFailed, FieldImmutable, Forbidden,
-    HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid, NameInvalid, NamespaceMissing,
-    NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, OtherHelm, QuotaExceeded,
-    ReleaseTooLarge, SchemaViolation, Stopped, Superseded, TemplateFailed, Unknown, UnknownField,
-    UnknownKind, Unreachable, ValuesInvalid,
+    AdmissionDenied, ChartInvalid, Conflict, Crashed, Deadline, DeletionFailed, DuplicateEntry,
+    FieldImmutable, Forbidden, HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid,
+    NameInvalid, NamespaceMissing, NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused,
+    OtherHelm, QuotaExceeded, ReleaseTooLarge, SchemaViolation, Stopped, Superseded, TemplateFailed, Unknown,
+    UnknownField, UnknownKind, Unreachable, ValuesInvalid,
 };
 use super::*;
 
@@ -82,6 +82,10 @@ const TEXTS: &[(&str, FailureReason)] = &[
     (
         "server-side apply failed for object shop/j batch/v1, Kind=Job: Job.batch \"j\" is invalid: spec.template: Invalid value: {}: field is immutable",
         FieldImmutable,
+    ),
+    (
+        "server-side apply failed for object shop/d apps/v1, Kind=Deployment: failed to create typed patch object (shop/d; apps/v1, Kind=Deployment): .spec.template.spec.containers[name=\"main\"].env: duplicate entries for key [name=\"MODE\"]",
+        DuplicateEntry,
     ),
     (
         "chart requires kubeVersion: >=99 which is incompatible with Kubernetes v1.36.3",
@@ -202,6 +206,7 @@ fn fleet_captures_some_of_them() {
         &ManifestInvalid,
         &UnknownField,
         &SchemaViolation,
+        &DuplicateEntry,
         &FieldImmutable,
         &NotOwned,
     ];
@@ -246,7 +251,9 @@ fn a_conflict_names_the_object_the_fields_and_their_managers() {
         ]
     );
     assert!(
-        failure.to_string().ends_with("or set force to overwrite it."),
+        failure
+            .to_string()
+            .ends_with("set lifecycle.drift.mode to enabled to overwrite it."),
         "{failure}"
     );
 }
@@ -436,4 +443,58 @@ fn messages_are_bounded() {
     assert!(failure.message.len() <= MAX_MESSAGE);
     let output = failed(&"ä".repeat(MAX_MESSAGE));
     assert!(outcome(&output, None).unwrap_err().message.len() <= MAX_MESSAGE);
+}
+
+/// The template of a Job is thousands of bytes, and what is wrong comes after it.
+#[test]
+fn the_cause_of_an_invalid_object_is_not_behind_its_content() {
+    let content = format!(
+        "{{\"labels\":{{\"a\":\"}}\\\"\"}},\"Spec\":{{\"Volumes\":[{}]}}}}",
+        "null,".repeat(2_000)
+    );
+    let text = format!(
+        "server-side apply failed for object shop/migrate batch/v1, Kind=Job: Job.batch \"migrate\" is invalid: spec.template: Invalid \
+         value: {content}: field is immutable"
+    );
+    let failure = Failure::of_text(&text);
+    assert_eq!(
+        failure.message,
+        "server-side apply failed for object shop/migrate batch/v1, Kind=Job: Job.batch \"migrate\" is invalid: spec.template: Invalid \
+         value: {…}: field is immutable"
+    );
+    let several = "Job.batch \"a\" is invalid: [spec.selector: Invalid value: null: field is immutable, spec.x: Invalid value: [1]: no]";
+    assert_eq!(Failure::of_text(several).message, several);
+}
+
+/// Data is lost with the object, and a hint that is followed at night must not do that.
+#[test]
+fn no_hint_deletes_an_object_that_may_have_data() {
+    for kind in [
+        "PersistentVolumeClaim",
+        "StatefulSet",
+        "CustomResourceDefinition",
+        "Namespace",
+        "Secret",
+        "Database",
+    ] {
+        for reason in FailureReason::ALL {
+            let failure = Failure {
+                object: Some(Box::new(ObjectId {
+                    api_version: "v1".to_owned(),
+                    kind: kind.to_owned(),
+                    namespace: String::new(),
+                    name: "a".to_owned(),
+                })),
+                ..Failure::new(*reason, "x")
+            };
+            let text = failure.to_string().to_lowercase();
+            assert!(!text.contains("delete"), "{kind}: {text}");
+        }
+    }
+    let job = "failed to replace object: Job.batch \"migrate\" is invalid: spec.template: Invalid value: {}: field is immutable";
+    let hint = Failure::of_text(job).to_string();
+    assert!(
+        hint.contains("A Job cannot be changed, also not with force."),
+        "{hint}"
+    );
 }

@@ -1,11 +1,11 @@
 //! From Helm's texts to reasons. They are those of Helm 4.2 and of the API server; the tests have them verbatim.
 
 use super::FailureReason::{
-    self, AdmissionDenied, ChangedMeanwhile, ChartInvalid, Conflict, DeletionFailed, FieldImmutable,
-    Forbidden, HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid, NameInvalid,
-    NamespaceMissing, NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, OtherHelm,
-    QuotaExceeded, ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed, Unauthorized, Unknown,
-    UnknownField, UnknownKind, Unreachable, ValuesInvalid,
+    self, AdmissionDenied, ChangedMeanwhile, ChartInvalid, Conflict, DeletionFailed, DuplicateEntry,
+    FieldImmutable, Forbidden, HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid,
+    NameInvalid, NamespaceMissing, NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused,
+    OtherHelm, QuotaExceeded, ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed, Unauthorized,
+    Unknown, UnknownField, UnknownKind, Unreachable, ValuesInvalid,
 };
 
 /// A failure of the post-renderer.
@@ -75,6 +75,7 @@ const TEXTS: &[(&str, FailureReason)] = &[
     ("because it is being terminated", NamespaceTerminating),
     ("field not declared in schema", UnknownField),
     ("unknown field", UnknownField),
+    (": duplicate entries for key [", DuplicateEntry),
     ("error validating data", SchemaViolation),
     ("failed to create typed patch object", SchemaViolation),
     ("field is immutable", FieldImmutable),

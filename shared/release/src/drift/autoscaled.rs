@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::text;
 
-/// The horizontal autoscalers of a release.
+/// The autoscalers of a release: each object with a `scaleTargetRef`, such as a `HorizontalPodAutoscaler`, a `ScaledObject` of KEDA, or those of
+/// cloud providers. What they create at run time is in no release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Autoscalers {
     ranges: Vec<Range>,
@@ -26,13 +27,9 @@ impl Autoscalers {
         Self { ranges }
     }
 
-    /// Whether a Deployment or StatefulSet has a number of replicas that an autoscaler may have set.
+    /// Whether a workload has a number of replicas that an autoscaler may have set.
     pub(super) fn allow(&self, live: &Value) -> bool {
         let kind = text(live, "/kind");
-        let is_scalable = matches!(kind, "Deployment" | "StatefulSet");
-        if !is_scalable || !text(live, "/apiVersion").starts_with("apps/") {
-            return false;
-        }
         let Some(replicas) = live.pointer("/spec/replicas").and_then(Value::as_i64) else {
             return false;
         };
@@ -48,19 +45,32 @@ impl Autoscalers {
 
 impl Range {
     fn of(object: &Value) -> Option<Self> {
-        let version = text(object, "/apiVersion");
-        let is_autoscaler = text(object, "/kind") == "HorizontalPodAutoscaler"
-            && matches!(version, "autoscaling/v2" | "autoscaling/v1");
-        if !is_autoscaler {
-            return None;
-        }
-        let bound = |pointer| object.pointer(pointer).and_then(Value::as_i64);
+        let target = object.pointer("/spec/scaleTargetRef")?;
+        let bound = |names: [&str; 2]| {
+            let spec = object.get("spec")?;
+            names.iter().find_map(|name| spec.get(name)?.as_i64())
+        };
+        let is_horizontal = text(object, "/kind") == "HorizontalPodAutoscaler"
+            && text(object, "/apiVersion").starts_with("autoscaling/");
+        let (min, max) = (
+            bound(["minReplicas", "minReplicaCount"]),
+            bound(["maxReplicas", "maxReplicaCount"]),
+        );
         Some(Self {
-            kind: text(object, "/spec/scaleTargetRef/kind").to_owned(),
+            // Where it may be omitted, it is a Deployment.
+            kind: Some(text(target, "/kind"))
+                .filter(|kind| !kind.is_empty())
+                .unwrap_or("Deployment")
+                .to_owned(),
             namespace: text(object, "/metadata/namespace").to_owned(),
-            name: text(object, "/spec/scaleTargetRef/name").to_owned(),
-            min: bound("/spec/minReplicas").unwrap_or(1),
-            max: bound("/spec/maxReplicas")?,
+            name: text(target, "/name").to_owned(),
+            // Others scale to zero while nothing is to be done, whatever their minimum is.
+            min: if is_horizontal { min.unwrap_or(1) } else { 0 },
+            max: if is_horizontal {
+                max?
+            } else {
+                max.unwrap_or(i64::MAX)
+            },
         })
     }
 }

@@ -315,6 +315,10 @@ fn replicas_in_the_range_of_an_autoscaler_are_no_drift() {
         let base = json!({ "apiVersion": version, "kind": "HorizontalPodAutoscaler", "metadata": { "name": "h", "namespace": "shop" }, "spec": spec });
         merged(&base, &fields)
     };
+    let keda = |fields: Value| {
+        let spec = json!({ "scaleTargetRef": { "name": "web" }, "minReplicaCount": 1, "triggers": [] });
+        json!({ "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": { "name": "k", "namespace": "shop" }, "spec": merged(&spec, &fields) })
+    };
     let v2 = autoscaler("autoscaling/v2", json!({}));
     for (autoscaler, kind, replicas, is_drift) in [
         (&v2, "Deployment", json!(1), false),
@@ -349,11 +353,27 @@ fn replicas_in_the_range_of_an_autoscaler_are_no_drift() {
             json!(3),
             true,
         ),
+        // Of a cloud provider.
         (
             &autoscaler("example.com/v1", json!({})),
             "Deployment",
             json!(3),
+            false,
+        ),
+        (&keda(json!({})), "Deployment", json!(0), false),
+        (&keda(json!({})), "Deployment", json!(4), false),
+        (
+            &keda(json!({ "maxReplicaCount": 3 })),
+            "Deployment",
+            json!(4),
             true,
+        ),
+        (&keda(json!({})), "StatefulSet", json!(4), true),
+        (
+            &keda(json!({ "scaleTargetRef": { "kind": "StatefulSet" } })),
+            "StatefulSet",
+            json!(4),
+            false,
         ),
     ] {
         let predicted = merged(&deployment(), &json!({ "kind": kind }));

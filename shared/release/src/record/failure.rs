@@ -6,6 +6,7 @@
 use helmops_core::chart::url::redacted_urls;
 
 use super::{Record, Status};
+use crate::error_text::without_long_values;
 
 const INTERRUPTED: &str = "The agent stopped while the release was in status ";
 /// What Helm writes when the agent has stopped it.
@@ -37,7 +38,7 @@ impl Failure {
     /// The failure of a record; `None` if it did not fail, or only because its Helm was stopped or killed.
     pub fn of(record: &Record) -> Option<Self> {
         // Helm's errors have the URLs of charts, with their credentials.
-        let text = &*redacted_urls(&record.info.description);
+        let text = &*without_long_values(&redacted_urls(&record.info.description));
         match record.info.status {
             Status::Failed | Status::Superseded if is_interrupted(text) => None,
             Status::Failed => Some(Self::marked(text).unwrap_or_else(|| Self::Helm(text.to_owned()))),

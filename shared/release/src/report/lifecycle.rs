@@ -75,8 +75,22 @@ pub fn apply(
     progress: &Progress<'_>,
     now: &str,
 ) {
+    let none = History::default();
+    let history = progress.history.unwrap_or(&none);
     if spec.lifecycle.is_none() {
-        if status.lifecycle.take().is_some() {
+        // Then no other field shows what runs.
+        let is_captured = match outcome {
+            DeployOutcome::Captured { .. } | DeployOutcome::StillCaptured => true,
+            DeployOutcome::Unchanged => status.release.is_empty(),
+            _ => false,
+        };
+        let running = (is_captured && history.deployed().is_some()).then(|| {
+            Box::new(LifecycleStatus {
+                history: last_attempts(&[], history),
+                ..LifecycleStatus::default()
+            })
+        });
+        if std::mem::replace(&mut status.lifecycle, running).is_some() {
             let mut conditions = Conditions::new(&mut status.conditions, now);
             for own in [
                 ConditionType::Released,
@@ -88,8 +102,6 @@ pub fn apply(
         }
         return;
     }
-    let none = History::default();
-    let history = progress.history.unwrap_or(&none);
     let own = status.lifecycle.get_or_insert_default();
     counts(own, spec, history, progress);
     let mut conditions = Conditions::new(&mut status.conditions, now);

@@ -47,7 +47,7 @@ pub struct Inputs<'a> {
     pub is_copied: bool,
     /// What the monitor observed. It is used only if [`is_monitored`].
     pub observation: &'a Observation,
-    /// The life cycle of the release; used only if the spec has one.
+    /// The revisions of the release, and its life cycle if the spec has one.
     pub progress: &'a Progress<'a>,
 }
 
@@ -62,7 +62,8 @@ pub fn next(inputs: Inputs<'_>, now: Timestamp) -> BundleDeploymentStatus {
     if inputs.is_copied {
         status.downstream_resources_generation = inputs.spec.downstream_resources_generation;
     }
-    outcome::apply(&mut status, inputs.spec, inputs.outcome, &now);
+    let history = inputs.progress.history;
+    outcome::apply(&mut status, inputs.spec, inputs.outcome, history, &now);
     let is_restored = matches!(inputs.outcome, DeployOutcome::RolledBack { .. });
     if is_restored || is_monitored(&status, inputs.spec) {
         monitored::apply(&mut status, inputs.spec, inputs.observation, &now);

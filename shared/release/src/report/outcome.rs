@@ -1,6 +1,6 @@
 //! The outcome of the deployment step, and what it changes in the status.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use helmops_api::bundle_deployment::{BundleDeploymentSpec, BundleDeploymentStatus};
 
@@ -9,7 +9,7 @@ use super::{
     conditions::{ConditionType, Conditions},
     set_false,
 };
-use crate::gate::Held;
+use crate::{gate::Held, history::History};
 
 /// The outcome of the deployment step of a reconciliation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,8 @@ impl fmt::Display for Conflict {
             let separator = if index == 0 { "" } else { ", " };
             write!(f, "{separator}{path} is owned by {manager:?}")?;
         }
-        f.write_str("; remove the field from the chart's values, make the other manager give it up, or set helm.force")
+        // Not helm.force: it replaces every object of the release, and fails for those that cannot be replaced, such as bound volumes.
+        f.write_str("; remove the field from the chart's values, make the other manager give it up, or set lifecycle.drift.mode to enabled, which overwrites it")
     }
 }
 
@@ -96,6 +97,7 @@ pub fn apply(
     status: &mut BundleDeploymentStatus,
     spec: &BundleDeploymentSpec,
     outcome: &DeployOutcome,
+    history: Option<&History>,
     now: &str,
 ) {
     match outcome {
@@ -111,7 +113,7 @@ pub fn apply(
         }
         DeployOutcome::Captured { error } => {
             applied(status, spec, "");
-            not_installed(status, error, now);
+            not_installed(status, &with_running(error, history), now);
         }
         DeployOutcome::StillCaptured => {
             Conditions::new(&mut status.conditions, now).set_true(ConditionType::Deployed);
@@ -137,6 +139,18 @@ pub fn apply(
 fn applied(status: &mut BundleDeploymentStatus, spec: &BundleDeploymentSpec, release: &str) {
     release.clone_into(&mut status.release);
     status.applied_deployment_id.clone_from(&spec.deployment_id);
+}
+
+/// An error of an upgrade, and what runs still.
+fn with_running<'e>(error: &'e str, history: Option<&History>) -> Cow<'e, str> {
+    let Some(running) = history.and_then(History::deployed) else {
+        return Cow::Borrowed(error);
+    };
+    let (number, chart) = (running.number, &running.chart);
+    Cow::Owned(format!(
+        "{error}\nRevision {number} runs: chart {} {}.",
+        chart.name, chart.version
+    ))
 }
 
 /// The deployment is not ready, and its objects are not monitored: what was reported of them is about an earlier one.

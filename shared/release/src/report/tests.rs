@@ -11,8 +11,10 @@ use super::*;
 use crate::{
     dependencies::Unmet,
     drift::{Change, Drift, ObjectDrift},
+    fixture,
     gate::Held,
     health::Health,
+    history::{Chart, History, Revision},
     object::ObjectId,
     record::Status,
     state::{ForeignOwner, Pending},
@@ -362,7 +364,7 @@ fn each_outcome_has_its_conditions() {
         (
             conflict,
             vec!["Deployed False conflict on configmap.v1 shop/web: .data.key is owned by \"kubectl-edit\"; remove the field from the \
-                  chart's values, make the other manager give it up, or set helm.force"
+                  chart's values, make the other manager give it up, or set lifecycle.drift.mode to enabled, which overwrites it"
                 .to_owned()],
         ),
         (failed("no such host"), vec!["Deployed False no such host".to_owned()]),
@@ -1039,4 +1041,66 @@ proptest! {
             status = next;
         }
     }
+}
+
+/// The status of a captured failure has no release, as with Fleet's agent.
+#[test]
+fn after_a_captured_upgrade_it_is_known_what_runs() {
+    let spec = spec();
+    let running = Revision {
+        chart: Chart {
+            name: "web".to_owned(),
+            version: "1.0.0".to_owned(),
+        },
+        ..fixture::revision(1, Status::Deployed, None)
+    };
+    let history = History::new(vec![running]);
+    let error = "Job.batch \"migrate\" is invalid".to_owned();
+    let shown = |outcome: &DeployOutcome, previous: &BundleDeploymentStatus| {
+        let progress = Progress {
+            history: Some(&history),
+            ..Progress::default()
+        };
+        next(
+            Inputs {
+                previous,
+                spec: &spec,
+                outcome,
+                is_copied: false,
+                observation: &Observation::None,
+                progress: &progress,
+            },
+            T1.parse().unwrap(),
+        )
+    };
+    let failed = shown(
+        &DeployOutcome::Captured { error },
+        &BundleDeploymentStatus::default(),
+    );
+    assert_eq!(failed.release, "");
+    let installed = failed
+        .conditions
+        .iter()
+        .find(|condition| condition.r#type == "Installed")
+        .unwrap();
+    assert_eq!(
+        installed.message,
+        "not installed: Job.batch \"migrate\" is invalid\nRevision 1 runs: chart web 1.0.0."
+    );
+    let mut again = failed;
+    for outcome in [DeployOutcome::StillCaptured, DeployOutcome::Unchanged] {
+        again = shown(&outcome, &again);
+        let own = again.lifecycle.as_ref().unwrap();
+        assert_eq!(
+            (own.history[0].revision, &*own.history[0].outcome),
+            (1, "deployed")
+        );
+    }
+    let repaired = shown(
+        &DeployOutcome::Deployed {
+            release: "shop/web:2".to_owned(),
+        },
+        &again,
+    );
+    assert_eq!(repaired.lifecycle, None);
 }

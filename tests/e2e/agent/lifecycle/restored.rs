@@ -124,7 +124,7 @@ async fn failing_installations_do_not_add_records() {
         .await;
     assert_eq!(state(&found, "Released"), "False InstallFailed");
     let records = fixture.records().await;
-    assert_eq!(records.len(), 2, "{records:?}");
+    assert_eq!(records.len(), 1, "{records:?}");
 }
 
 /// As after a backup that was restored without its status, or `onDelete: Keep` and another HelmOp of the name.
