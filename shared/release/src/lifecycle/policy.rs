@@ -136,9 +136,14 @@ impl Policy {
         let none = WaitPolicy::default();
         let wait = lifecycle.wait.as_ref().unwrap_or(&none);
         let history = own.unwrap_or(DEFAULT_HISTORY);
-        let upgrade = action(lifecycle.upgrade.as_ref(), AttemptAction::Upgrade, fleet.upgrade);
+        let install = lifecycle.install.as_ref();
+        let upgrade = lifecycle.upgrade.as_ref();
+        // A policy for one of them is one for both: the other has the defaults, not Fleet's attempts without end.
+        let other = lifecycle::ActionPolicy::default();
+        let other = (install.is_some() || upgrade.is_some()).then_some(&other);
+        let upgrade = action(upgrade.or(other), AttemptAction::Upgrade, fleet.upgrade);
         Self {
-            install: action(lifecycle.install.as_ref(), AttemptAction::Install, fleet.install),
+            install: action(install.or(other), AttemptAction::Install, fleet.install),
             upgrade,
             history: if upgrade.remediation == Remediation::Rollback {
                 history.max(ROLLBACK_HISTORY)
@@ -365,6 +370,30 @@ mod tests {
             Some(DEFAULT_TIMEOUT)
         );
         assert_eq!(atomic(&json!({ "wait": { "disable": true } })), None);
+    }
+
+    #[test]
+    fn a_policy_for_one_action_is_one_for_both() {
+        let backoff = Schedule::Backoff;
+        let once = Schedule::Intervals {
+            retries: 0,
+            interval: DEFAULT_INTERVAL,
+        };
+        for (lifecycle, install, upgrade) in [
+            (json!({ "install": {} }), once, once),
+            (json!({ "upgrade": {} }), once, once),
+            (json!({ "wait": {} }), backoff, backoff),
+            (json!({ "test": { "enable": true } }), backoff, backoff),
+        ] {
+            let policy = policy(&json!({}), &lifecycle);
+            let schedules = (policy.install.schedule, policy.upgrade.schedule);
+            assert_eq!(schedules, (install, upgrade), "{lifecycle}");
+        }
+        // The other one remediates nothing, and leaves the CRDs to Helm.
+        let upgrade = json!({ "remediation": "uninstall", "crds": "Skip", "retries": 2 });
+        let install = policy(&json!({}), &json!({ "upgrade": upgrade })).install;
+        assert_eq!((install.remediation, install.crds), (Remediation::None, None));
+        assert_eq!(install.delay(1), Some(SLOW));
     }
 
     #[test]
