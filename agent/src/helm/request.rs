@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use helmops_api::options::BundleDeploymentOptions;
+use helmops_api::{Lifecycle, options::BundleDeploymentOptions};
 use helmops_core::admit::MAX_HELM_RUN;
 use helmops_release::{
     chart_metadata::Origin,
@@ -272,14 +272,17 @@ pub struct HelmSettings {
 }
 
 impl HelmSettings {
-    /// The settings of these options: those of Fleet, except the timeout of hooks.
-    pub fn of(options: &BundleDeploymentOptions) -> Self {
+    /// The settings of these options: those of Fleet, except the timeout of hooks. Fleet takes over objects of others with client-side
+    /// apply, after which all upgrades are client-side too. With a policy for installations, server-side apply overrides the others.
+    pub fn of(options: &BundleDeploymentOptions, lifecycle: Option<&Lifecycle>) -> Self {
         let none = helmops_api::helm::HelmOptions::default();
         let helm = options.helm.as_ref().unwrap_or(&none);
         let corrects_with_force = options.correct_drift.as_ref().is_some_and(|drift| drift.force);
         let is_forced = helm.force || corrects_with_force;
+        let has_policy = lifecycle.is_some_and(|lifecycle| lifecycle.install.is_some());
         let install = match (is_forced, helm.take_ownership) {
             (true, _) => Apply::Replace,
+            (false, true) if has_policy => Apply::Override,
             (false, true) => Apply::Client,
             (false, false) => Apply::Server,
         };
@@ -323,16 +326,18 @@ impl HelmSettings {
 #[cfg(test)]
 mod tests {
     use helmops_api::{helm::HelmOptions, options::CorrectDrift};
+    use serde_json::json;
 
     use super::*;
 
     fn settings(change: impl Fn(&mut HelmOptions)) -> HelmSettings {
         let mut helm = HelmOptions::default();
         change(&mut helm);
-        HelmSettings::of(&BundleDeploymentOptions {
+        let options = BundleDeploymentOptions {
             helm: Some(helm),
             ..BundleDeploymentOptions::default()
-        })
+        };
+        HelmSettings::of(&options, None)
     }
 
     #[test]
@@ -347,7 +352,7 @@ mod tests {
             enables_dns: true,
             skips_schema: false,
         };
-        assert_eq!(HelmSettings::of(&BundleDeploymentOptions::default()), expected);
+        assert_eq!(HelmSettings::of(&BundleDeploymentOptions::default(), None), expected);
     }
 
     #[test]
@@ -402,7 +407,30 @@ mod tests {
             }),
             ..BundleDeploymentOptions::default()
         };
-        assert_eq!(HelmSettings::of(&options).upgrade, Apply::Replace);
+        assert_eq!(HelmSettings::of(&options, None).upgrade, Apply::Replace);
+    }
+
+    #[test]
+    fn with_a_policy_for_installations_objects_are_taken_over_with_server_side_apply() {
+        let install = |lifecycle: serde_json::Value, helm: &serde_json::Value| {
+            let lifecycle: Lifecycle = serde_json::from_value(lifecycle).unwrap();
+            let options = serde_json::from_value(json!({ "helm": helm })).unwrap();
+            let settings = HelmSettings::of(&options, Some(&lifecycle));
+            (settings.install, settings.install_takes_ownership)
+        };
+        let owner = json!({ "takeOwnership": true });
+        for (lifecycle, helm, expected) in [
+            (json!({ "install": {} }), &owner, (Apply::Override, true)),
+            (json!({ "upgrade": {} }), &owner, (Apply::Client, true)),
+            (json!({ "install": {} }), &json!({}), (Apply::Server, false)),
+            (
+                json!({ "install": {} }),
+                &json!({ "takeOwnership": true, "force": true }),
+                (Apply::Replace, true),
+            ),
+        ] {
+            assert_eq!(install(lifecycle.clone(), helm), expected, "{lifecycle} {helm}");
+        }
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl<'d> Deployment<'d> {
     /// How Helm is run.
     pub(super) fn settings(&self) -> HelmSettings {
         let spec = &self.wanted.spec;
-        let settings = HelmSettings::of(&spec.options);
+        let settings = HelmSettings::of(&spec.options, spec.lifecycle.as_deref());
         if DriftMode::overrides_managers(spec) {
             settings.overriding()
         } else {

@@ -92,7 +92,7 @@ pub async fn render(
     helm.environment = env::vars_os()
         .filter(|(name, _)| !name.to_string_lossy().starts_with("HELM_"))
         .collect();
-    let settings = HelmSettings::of(rendered.options);
+    let settings = HelmSettings::of(rendered.options, rendered.options.lifecycle.as_deref());
     let deploy = Deploy {
         archive: archive.to_owned(),
         origin: Origin {

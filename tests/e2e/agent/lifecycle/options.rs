@@ -145,6 +145,30 @@ async fn a_release_with_client_side_apply_passes_to_server_side_apply_when_drift
     );
 }
 
+/// Without the policy an installation with `takeOwnership` is client-side, as in Fleet, and so are all upgrades after it.
+#[tokio::test]
+async fn with_a_policy_for_installations_objects_are_taken_over_with_server_side_apply() {
+    let fixture = Fixture::new("options-takes-over").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let config = format!("{release}-config");
+    fixture
+        .kubectl(&["create", "configmap", &config, "--from-literal=msg=mine"])
+        .await;
+    let spec = |msg| {
+        let mut spec = spec(msg, &json!({ "install": {}, "upgrade": {} }));
+        spec["options"]["helm"]["takeOwnership"] = json!(true);
+        spec
+    };
+    for (revision, msg) in [(1, "a"), (2, "b")] {
+        fixture.deploy("web", "1.0.0", &spec(msg)).await;
+        fixture.until_revision("web", revision).await;
+        fixture.until_msg(&release, msg).await;
+        let (_, record) = fixture.record(&release, revision).await.unwrap();
+        assert_eq!(record.apply_method(), ApplyMethod::ServerSide, "{revision}");
+    }
+}
+
 #[tokio::test]
 async fn an_object_that_is_changed_back_each_time_is_reported_as_a_conflict() {
     let fixture = Fixture::new("options-conflict").await;
