@@ -77,6 +77,8 @@ reasons! {
         InvalidLabel: "See what the message points at; a value has at most 63 characters.",
         /// A label selector is one that Kubernetes does not allow.
         InvalidSelector: "Use `In` and `NotIn` with values, `Exists` and `DoesNotExist` without.",
+        /// The HelmOp depends on itself.
+        InvalidDependency: "Remove the entry from `spec.dependsOn`: the HelmOp would wait for itself.",
         /// A number or percentage of the rollout is neither.
         InvalidRollout: "Use a number such as `5`, or a percentage such as `25%`.",
         /// A downstream resource is neither a Secret nor a ConfigMap.

@@ -16,6 +16,7 @@ pub fn add(table: &mut Table) {
         ("durations", durations),
         ("own name", own_name),
         ("selectors and amounts", selectors_and_amounts),
+        ("dependency on itself", dependency_on_itself),
         ("charts", charts),
         ("values", values),
         ("templates", templates),
@@ -476,4 +477,18 @@ fn templates(table: &mut Table) {
     table
         .spec(&spec, path, "InvalidValues", &["nope"])
         .is_for_admission = true;
+}
+
+fn dependency_on_itself(table: &mut Table) {
+    for dependency in [
+        json!({ "name": "web" }),
+        json!({ "name": "web", "acceptedStates": ["Ready"] }),
+    ] {
+        table.over(
+            json!({ "dependsOn": [{ "name": "db" }, dependency] }),
+            "spec.dependsOn[1].name",
+            "InvalidDependency",
+            &["depends on itself", "remove the entry"],
+        );
+    }
 }

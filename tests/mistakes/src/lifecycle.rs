@@ -12,7 +12,6 @@ pub fn add(table: &mut Table) {
         ("dependencies", dependencies),
         ("selectors of drift", drift_selectors),
         ("contradictions", contradictions),
-        ("rollback without history", rollback_without_history),
         ("long expressions", long_expressions),
     ] {
         table.group(group);
@@ -370,24 +369,6 @@ fn contradictions(table: &mut Table) {
             &[words],
         );
     }
-}
-
-/// Only the history of the HelmOp counts: that of a target has no effect.
-fn rollback_without_history(table: &mut Table) {
-    let rollback = json!({ "upgrade": { "remediation": "rollback" } });
-    let words = ["spec.helm.maxHistory is 1", "set at least 2"];
-    table.over(
-        json!({ "helm": { "maxHistory": 1 }, "lifecycle": rollback }),
-        "spec.lifecycle.upgrade.remediation",
-        "InvalidLifecycle",
-        &words,
-    );
-    table.over(
-        json!({ "helm": { "maxHistory": 1 }, "targets": [{ "clusterSelector": {}, "lifecycle": rollback }] }),
-        "spec.targets[0].lifecycle.upgrade.remediation",
-        "InvalidLifecycle",
-        &words,
-    );
 }
 
 fn long_expressions(table: &mut Table) {

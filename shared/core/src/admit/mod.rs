@@ -16,7 +16,7 @@ pub(crate) mod warning;
 
 use std::time::Duration;
 
-use helmops_api::{HelmOp, HelmOptions};
+use helmops_api::{HelmOp, HelmOptions, target::BundleRef};
 
 pub use self::warning::warnings;
 pub use crate::validation::{FieldError, FieldErrors};
@@ -170,15 +170,30 @@ fn check_placement(errors: &mut FieldErrors, root: &Path<'_>, helmop: &HelmOp) {
     }
     let path = root.field("dependsOn");
     for (index, dependency) in bundle.depends_on.iter().enumerate() {
-        selector::check(
-            errors,
-            &path.index(index).field("selector"),
-            dependency.selector.as_ref(),
-        );
+        check_dependency(errors, &path.index(index), helmop, dependency);
     }
     if let Some(rollout) = &bundle.rollout_strategy {
         rollout::check(errors, &root.field("rolloutStrategy"), rollout);
     }
+}
+
+/// The Bundle has the name of the HelmOp. In another state than `Ready` it may be before it is deployed, so that one is no mistake.
+fn check_dependency(errors: &mut FieldErrors, path: &Path<'_>, helmop: &HelmOp, dependency: &BundleRef) {
+    selector::check(errors, &path.field("selector"), dependency.selector.as_ref());
+    let name = &*dependency.name;
+    if !name.is_empty() && helmop.metadata.name.as_deref() == Some(name) && waits_until_ready(dependency) {
+        errors.invalid(
+            &path.field("name"),
+            Reason::InvalidDependency,
+            name,
+            "the HelmOp depends on itself, so it would never be deployed; remove the entry",
+        );
+    }
+}
+
+/// Whether a dependency counts only once it is ready.
+pub fn waits_until_ready(dependency: &BundleRef) -> bool {
+    dependency.accepted_states.iter().all(|state| state == "Ready")
 }
 
 #[cfg(test)]

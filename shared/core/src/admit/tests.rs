@@ -112,6 +112,10 @@ fn valid_specs_have_no_errors() {
             json!({ "pollingInterval": "1h30m", "helmSecretName": "access.v1", "labels": { "a/b": "" } }),
         ),
         valid_spec(json!({ "targets": [] })),
+        // It has another state before it is deployed.
+        valid_spec(
+            json!({ "dependsOn": [{ "name": "web", "acceptedStates": ["Ready", "ErrApplied"] }, { "name": "db" }] }),
+        ),
         valid_spec(
             json!({ "targets": [{ "helm": { "version": "2.x" } }, { "helm": { "repo": "oci://r/c" } }, { "helm": {} }] }),
         ),
@@ -204,6 +208,18 @@ fn questionable_settings_get_one_warning() {
         (
             json!({ "rolloutStrategy": { "partitions": [{ "maxUnavailable": "101%" }] } }),
             "partitions[0].maxUnavailable: 101% counts as 100%",
+        ),
+        (
+            json!({ "rolloutStrategy": { "maxUnavailable": 0 } }),
+            "spec.rolloutStrategy.maxUnavailable: 0 lets no ready cluster be updated",
+        ),
+        (
+            json!({ "rolloutStrategy": { "maxNew": 0 } }),
+            "spec.rolloutStrategy.maxNew: 0 lets no cluster get the chart for the first time",
+        ),
+        (
+            json!({ "rolloutStrategy": { "partitions": [{ "maxUnavailable": -1 }] } }),
+            "spec.rolloutStrategy.partitions[0].maxUnavailable: -1 lets no ready cluster be updated",
         ),
         (json!({ "dependsOn": [{}] }), "spec.dependsOn[0]: ignored"),
         (

@@ -32,6 +32,7 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
     if let Some(helm) = &spec.bundle.options.helm {
         chart(&mut warnings, "spec.helm", helm);
         numbers(&mut warnings, helm);
+        short_history(&mut warnings, spec, helm);
         polling(&mut warnings, spec, helm);
         transport(&mut warnings, spec, helm);
     }
@@ -47,7 +48,7 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
     targets(&mut warnings, spec);
     dependencies(&mut warnings, spec);
     if let Some(rollout) = &spec.bundle.rollout_strategy {
-        percentages(&mut warnings, rollout);
+        amounts(&mut warnings, rollout);
     }
     warnings.0
 }
@@ -148,6 +149,32 @@ fn numbers(warnings: &mut Warnings, helm: &HelmOptions) {
             helm.max_history
         ));
     }
+}
+
+/// A history in which a rollback would find nothing. The agent keeps more then; that of a target has no effect.
+fn short_history(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
+    if helm.max_history != 1 {
+        return;
+    }
+    let rolls_back = |options: &BundleDeploymentOptions| {
+        let lifecycle = options.lifecycle.as_deref();
+        let upgrade = lifecycle.and_then(|lifecycle| lifecycle.upgrade.as_ref());
+        upgrade.is_some_and(|upgrade| upgrade.remediation == "rollback")
+    };
+    let bundle = &spec.bundle;
+    let target = bundle
+        .targets
+        .iter()
+        .position(|target| rolls_back(&target.options));
+    let path = match target {
+        _ if rolls_back(&bundle.options) => "spec".to_owned(),
+        Some(index) => format!("spec.targets[{index}]"),
+        None => return,
+    };
+    warnings.add(format!(
+        "spec.helm.maxHistory: 1 keeps no revision for the rollback of {path}.lifecycle.upgrade, so the agent keeps 3; set at least 2, \
+         or remove it"
+    ));
 }
 
 /// A timeout that is longer than a run of Helm may take. Fleet has no limit, so it is no error.
@@ -312,33 +339,50 @@ fn dependencies(warnings: &mut Warnings, spec: &HelmOpSpec) {
     }
 }
 
-fn percentages(warnings: &mut Warnings, rollout: &RolloutStrategy) {
-    let own = [
-        ("maxUnavailable".to_owned(), &rollout.max_unavailable),
-        (
-            "maxUnavailablePartitions".to_owned(),
-            &rollout.max_unavailable_partitions,
-        ),
-        ("autoPartitionSize".to_owned(), &rollout.auto_partition_size),
-    ];
+/// Amounts that mean less than they say, or that stop a roll-out.
+fn amounts(warnings: &mut Warnings, rollout: &RolloutStrategy) {
+    const NO_UPDATE: &str = "lets no ready cluster be updated; set at least 1, or remove it";
+    let mut add = |field: &str, text: String| {
+        warnings.add(format!("spec.rolloutStrategy.{field}: {text}"));
+    };
     let partitions = rollout.partitions.iter().enumerate();
     let partitions = partitions.map(|(index, partition)| {
-        (
-            format!("partitions[{index}].maxUnavailable"),
-            &partition.max_unavailable,
-        )
+        let field = format!("partitions[{index}].maxUnavailable");
+        (field, &partition.max_unavailable, NO_UPDATE)
     });
-    for (field, amount) in own.into_iter().chain(partitions) {
-        let Some(IntOrString::String(text)) = amount else {
-            continue;
-        };
-        let percent = text
-            .strip_suffix('%')
-            .and_then(|percent| percent.parse::<i64>().ok());
-        if percent.is_some_and(|percent| percent > 100) {
-            warnings.add(format!("spec.rolloutStrategy.{field}: {text} counts as 100%"));
+    let own = [
+        ("maxUnavailable", &rollout.max_unavailable, NO_UPDATE),
+        // The default.
+        (
+            "maxUnavailablePartitions",
+            &rollout.max_unavailable_partitions,
+            "",
+        ),
+        // No partitions.
+        ("autoPartitionSize", &rollout.auto_partition_size, ""),
+    ];
+    let own = own.map(|(field, amount, of_zero)| (field.to_owned(), amount, of_zero));
+    for (field, amount, of_zero) in own.into_iter().chain(partitions) {
+        match amount {
+            Some(IntOrString::Int(number @ ..=0)) if !of_zero.is_empty() => {
+                add(&field, format!("{number} {of_zero}"));
+            }
+            Some(IntOrString::String(text)) if is_more_than_all(text) => {
+                add(&field, format!("{text} counts as 100%"));
+            }
+            _ => {}
         }
     }
+    if let Some(number @ ..=0) = rollout.max_new {
+        let text = "lets no cluster get the chart for the first time; set at least 1, or remove it";
+        add("maxNew", format!("{number} {text}"));
+    }
+}
+
+fn is_more_than_all(text: &str) -> bool {
+    let percent = text.strip_suffix('%');
+    let percent = percent.and_then(|percent| percent.parse::<i64>().ok());
+    percent.is_some_and(|percent| percent > 100)
 }
 
 /// The range that a version such as `1.2-1.4.5`, which is a pre-release, was probably meant to be.

@@ -93,11 +93,6 @@ impl<'a> Merged<'a> {
             .any(|helm| helm.atomic)
     }
 
-    /// The number of revisions that are kept; 0 if it is not set. That of a target has no effect.
-    fn max_history(self) -> i64 {
-        self.base.helm.as_ref().map_or(0, |helm| helm.max_history)
-    }
-
     fn keeps_resources(self) -> bool {
         self.both().any(|options| options.keep_resources)
     }
@@ -122,9 +117,7 @@ fn sets(options: &BundleDeploymentOptions, field: &str) -> bool {
         "keepResources" => options.keep_resources,
         "correctDrift.enabled" => options.correct_drift.is_some(),
         "lifecycle.install" => lifecycle.is_some_and(|lifecycle| lifecycle.install.is_some()),
-        "lifecycle.upgrade" | "lifecycle.upgrade.remediation" => {
-            lifecycle.is_some_and(|lifecycle| lifecycle.upgrade.is_some())
-        }
+        "lifecycle.upgrade" => lifecycle.is_some_and(|lifecycle| lifecycle.upgrade.is_some()),
         "lifecycle.wait" => lifecycle.is_some_and(|lifecycle| lifecycle.wait.is_some()),
         "lifecycle.drift.mode" => lifecycle.is_some_and(|lifecycle| lifecycle.drift.is_some()),
         "lifecycle.onDelete" => lifecycle.is_some_and(|lifecycle| !lifecycle.on_delete.is_empty()),
@@ -134,14 +127,16 @@ fn sets(options: &BundleDeploymentOptions, field: &str) -> bool {
 
 fn find(merged: Merged<'_>) -> Vec<Contradiction> {
     let mut found = Vec::new();
-    let upgrade = merged.part(|lifecycle| lifecycle.upgrade.as_ref());
     if merged.is_atomic() {
         for (is_set, field) in [
             (
                 merged.part(|lifecycle| lifecycle.install.as_ref()).is_some(),
                 "lifecycle.install",
             ),
-            (upgrade.is_some(), "lifecycle.upgrade"),
+            (
+                merged.part(|lifecycle| lifecycle.upgrade.as_ref()).is_some(),
+                "lifecycle.upgrade",
+            ),
             (
                 merged.part(|lifecycle| lifecycle.wait.as_ref()).is_some(),
                 "lifecycle.wait",
@@ -160,13 +155,6 @@ fn find(merged: Merged<'_>) -> Vec<Contradiction> {
                 }
             }
         }
-    }
-    if upgrade.is_some_and(|policy| policy.remediation == "rollback") && merged.max_history() == 1 {
-        found.push(Contradiction {
-            fields: ["lifecycle.upgrade.remediation", "helm.maxHistory"],
-            value: "rollback".to_owned(),
-            detail: "spec.helm.maxHistory is 1, so no earlier revision is kept to roll back to; remove it, or set at least 2",
-        });
     }
     if merged.keeps_resources() && merged.on_delete() == "Uninstall" {
         found.push(Contradiction {

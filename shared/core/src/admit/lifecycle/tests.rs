@@ -79,21 +79,32 @@ fn a_target_may_replace_the_part_that_contradicts() {
     );
 }
 
+/// The agent keeps more revisions then. The history of a target has no effect.
 #[test]
-fn the_history_of_a_target_has_no_effect() {
-    let spec = |max_history: i64, target: i64| {
+fn a_history_that_is_too_short_for_a_rollback_gets_a_warning() {
+    let spec = |max_history: i64, target: i64, remediation: &str| {
         json!({
             "helm": { "maxHistory": max_history },
             "targets": [{
                 "clusterSelector": {},
                 "helm": { "maxHistory": target },
-                "lifecycle": { "upgrade": { "remediation": "rollback" } }
+                "lifecycle": { "upgrade": { "remediation": remediation } }
             }]
         })
     };
-    let rejected: Vec<_> = errors(&spec(1, 5)).into_iter().map(|(path, ..)| path).collect();
-    assert_eq!(rejected, ["spec.targets[0].lifecycle.upgrade.remediation"]);
-    assert_eq!(errors(&spec(5, 1)), []);
+    let of_history = |spec: &Value| {
+        assert_eq!(errors(spec), []);
+        let mut warnings = warnings(&helmop(spec)).into_iter();
+        warnings.find(|warning| warning.starts_with("spec.helm.maxHistory: "))
+    };
+    let expected = "spec.helm.maxHistory: 1 keeps no revision for the rollback of spec.targets[0].lifecycle.upgrade, so the agent keeps 3; \
+                    set at least 2, or remove it";
+    assert_eq!(of_history(&spec(1, 5, "rollback")).as_deref(), Some(expected));
+    assert_eq!(of_history(&spec(5, 1, "rollback")), None);
+    assert_eq!(of_history(&spec(1, 0, "uninstall")), None);
+    let own =
+        json!({ "helm": { "maxHistory": 1 }, "lifecycle": { "upgrade": { "remediation": "rollback" } } });
+    assert!(of_history(&own).unwrap().contains("of spec.lifecycle.upgrade,"));
 }
 
 #[test]
