@@ -63,7 +63,7 @@ pub fn ready(
     }
     let summary = summary.unwrap_or(counted);
     if !all_ready(summary) {
-        return not_all_ready(helmop, summary, suspended);
+        return not_all_ready(helmop, status, summary, suspended);
     }
     if counted.err_applied > 0 {
         // All deployments are ready, but the desired state cannot be delivered to some clusters.
@@ -120,7 +120,12 @@ fn ready_count(summary: &BundleSummary) -> String {
     format!("{ready} of {desired} clusters are ready")
 }
 
-fn not_all_ready(helmop: &HelmOp, summary: &BundleSummary, suspended: i64) -> Readiness {
+fn not_all_ready(
+    helmop: &HelmOp,
+    status: &BundleStatus,
+    summary: &BundleSummary,
+    suspended: i64,
+) -> Readiness {
     let mut message = ready_message(summary, "Cluster");
     if message.is_empty() {
         message = ready_count(summary);
@@ -130,11 +135,16 @@ fn not_all_ready(helmop: &HelmOp, summary: &BundleSummary, suspended: i64) -> Re
     if is_paused {
         message = format!("spec.paused is set, so the rollout is paused; {message}");
     }
+    let limit = reached_limit(status, summary).filter(|_| !is_paused);
+    if let Some(limit) = &limit {
+        message = format!("{}; {message}", limit.text);
+    }
     if suspended > 0 {
         let clusters = if suspended == 1 { "cluster" } else { "clusters" };
         message = format!("spec.lifecycle.suspend is set for {suspended} {clusters}; {message}");
     }
-    let is_progressing = summary.wait_applied > suspended || (held_back > 0 && !is_paused);
+    let is_stopped = is_paused || limit.is_some_and(|limit| limit.is_final);
+    let is_progressing = summary.wait_applied > suspended || (held_back > 0 && !is_stopped);
     let reason = if is_progressing && summary.err_applied == 0 {
         Reason::Progressing
     } else {
@@ -143,6 +153,55 @@ fn not_all_ready(helmop: &HelmOp, summary: &BundleSummary, suspended: i64) -> Re
     Readiness {
         state: ConditionState::False(reason, message),
         is_progressing,
+    }
+}
+
+/// A limit of the roll-out that keeps clusters from being updated.
+struct ReachedLimit {
+    text: String,
+    /// Whether clusters wait until the limit is changed.
+    is_final: bool,
+}
+
+/// The limit that clusters wait for, if any.
+fn reached_limit(status: &BundleStatus, summary: &BundleSummary) -> Option<ReachedLimit> {
+    const STRATEGY: &str = "spec.rolloutStrategy";
+    let stop = |text: String| Some(ReachedLimit { text, is_final: true });
+    let wait = |text: String| {
+        Some(ReachedLimit {
+            text,
+            is_final: false,
+        })
+    };
+    if summary.pending > 0 && status.max_new == Some(0) {
+        return stop(format!(
+            "{STRATEGY}.maxNew is 0, so no cluster gets the chart for the first time"
+        ));
+    }
+    let (max, unavailable) = (status.max_unavailable?, status.unavailable.unwrap_or_default());
+    if summary.out_of_sync <= 0 {
+        return None;
+    }
+    let partition = status.partitions.iter().find(|partition| {
+        partition.count > 0
+            && partition.unavailable >= partition.max_unavailable
+            && partition.max_unavailable < partition.count
+    });
+    let no_update = "so no ready cluster is updated";
+    match partition {
+        _ if max == 0 => stop(format!("{STRATEGY}.maxUnavailable is 0, {no_update}")),
+        _ if unavailable >= max && max < summary.desired_ready.unwrap_or_default() => wait(format!(
+            "as many clusters are unavailable as {STRATEGY}.maxUnavailable allows: {max}"
+        )),
+        Some(partition) if partition.max_unavailable == 0 => stop(format!(
+            "maxUnavailable of partition {:?} of {STRATEGY} is 0, {no_update} there",
+            partition.name
+        )),
+        Some(partition) => wait(format!(
+            "as many clusters of partition {:?} of {STRATEGY} are unavailable as its maxUnavailable allows: {}",
+            partition.name, partition.max_unavailable
+        )),
+        None => None,
     }
 }
 

@@ -128,6 +128,74 @@ fn suspended_clusters_are_named_and_are_no_progress() {
 }
 
 #[test]
+fn a_limit_that_clusters_wait_for_is_named() {
+    let one = |max: i64, unavailable: i64| json!([{ "name": "first", "count": 2, "maxUnavailable": max, "unavailable": unavailable }]);
+    for (status, counts, expected, message) in [
+        (
+            json!({ "maxUnavailable": 0 }),
+            json!({ "outOfSync": 1 }),
+            ("NotReady", false),
+            "spec.rolloutStrategy.maxUnavailable is 0, so no ready cluster is updated; OutOfSync(1)",
+        ),
+        (
+            json!({ "maxUnavailable": 2, "unavailable": 2 }),
+            json!({ "outOfSync": 1, "notReady": 2 }),
+            ("Progressing", true),
+            "as many clusters are unavailable as spec.rolloutStrategy.maxUnavailable allows: 2; NotReady(2); OutOfSync(1)",
+        ),
+        // An update is under way.
+        (
+            json!({ "maxUnavailable": 0 }),
+            json!({ "outOfSync": 1, "waitApplied": 1 }),
+            ("Progressing", true),
+            "spec.rolloutStrategy.maxUnavailable is 0, so no ready cluster is updated; OutOfSync(1); WaitApplied(1)",
+        ),
+        (
+            json!({ "maxUnavailable": 3, "partitions": one(0, 0) }),
+            json!({ "outOfSync": 1 }),
+            ("NotReady", false),
+            "maxUnavailable of partition \"first\" of spec.rolloutStrategy is 0, so no ready cluster is updated there; OutOfSync(1)",
+        ),
+        (
+            json!({ "maxUnavailable": 3, "partitions": one(1, 1) }),
+            json!({ "outOfSync": 1 }),
+            ("Progressing", true),
+            "as many clusters of partition \"first\" of spec.rolloutStrategy are unavailable as its maxUnavailable allows: 1; OutOfSync(1)",
+        ),
+        (
+            json!({ "maxUnavailable": 3, "maxNew": 0 }),
+            json!({ "pending": 1 }),
+            ("NotReady", false),
+            "spec.rolloutStrategy.maxNew is 0, so no cluster gets the chart for the first time; Pending(1)",
+        ),
+        // Without a limit, or without a cluster that waits for it.
+        (
+            json!({ "maxUnavailable": 3, "unavailable": 3, "partitions": one(2, 2) }),
+            json!({ "outOfSync": 1 }),
+            ("Progressing", true),
+            "OutOfSync(1)",
+        ),
+        (
+            json!({ "maxUnavailable": 0, "maxNew": 0 }),
+            json!({ "notReady": 1 }),
+            ("NotReady", false),
+            "NotReady(1)",
+        ),
+    ] {
+        let mut bundle = bundle_status(json!({ "desiredReady": 3 }), "");
+        json_patch::merge(&mut bundle, &status);
+        let mut deployments = counts.clone();
+        deployments["desiredReady"] = json!(3);
+        let (reason, is_progressing, text) = readiness(&bundle, Some(deployments), false);
+        assert_eq!(
+            ((reason, is_progressing), &*text),
+            (expected, message),
+            "{status} {counts}"
+        );
+    }
+}
+
+#[test]
 fn readiness_depends_on_the_deployments() {
     let paused = "spec.paused is set, so the rollout is paused; ";
     for (deployments, is_paused, expected, message) in [
