@@ -25,7 +25,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helm_archive::{Expected, Limits, check, check_crds};
+use helm_archive::{Chart, Limits, check, check_crds};
 use helm_index::ChartFilter;
 use helmops_api::{BundleDeployment, Decoded, bundle::BundleHelmOptions, labels};
 use helmops_core::{
@@ -100,6 +100,16 @@ impl Charts {
             checked.map_err(|error| ChartError::Crds(Box::new(error)))?;
         }
         Ok(file)
+    }
+
+    /// The chart in an archive: name and version are those in its `Chart.yaml`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn chart_in(file: &ChartFile) -> Result<Chart, ChartError> {
+        let path = file.path().to_owned();
+        let read = blocking(move || Ok(chart_in(&path))).await?;
+        read.map_err(|error| io::Error::other(error).into())
     }
 
     /// The archive from the cache, or downloaded and checked.
@@ -190,16 +200,8 @@ impl Charts {
             .resolver
             .download(upstream, access, &interest, chart, output)
             .await?;
-        let expected = Owned {
-            // A registry has no name of a chart besides that of its repository, which may be a mirror's.
-            name: match source {
-                ChartSource::Repository { chart, .. } => Some(chart.to_owned()),
-                ChartSource::Oci { .. } | ChartSource::Archive { .. } => None,
-            },
-            version: Some(helm.version.clone()).filter(|version| !version.is_empty()),
-        };
         let (url, path) = (downloaded.url, file.path().to_owned());
-        let checked = blocking(move || Ok(check_file(&path, &expected))).await?;
+        let checked = blocking(move || Ok(chart_in(&path))).await?;
         checked.map_err(|source| ChartError::Archive {
             url,
             source: Box::new(source),
@@ -231,20 +233,14 @@ struct Archive {
     bytes: u64,
 }
 
-/// What the archive must contain.
-struct Owned {
-    name: Option<String>,
-    version: Option<String>,
-}
-
-fn check_file(path: &Path, expected: &Owned) -> Result<(), helm_archive::ArchiveError> {
+/// Checks an archive, and reads which chart it has. Name and version may differ from those of its tag or of its entry in the index, as
+/// after a promotion by another tag: the digest proves that it is the one that was resolved.
+///
+/// # Errors
+/// If it cannot be read, or has something that no chart needs.
+pub fn chart_in(path: &Path) -> Result<Chart, helm_archive::ArchiveError> {
     let file = File::open(path).map_err(helm_archive::ArchiveError::Input)?;
-    let expected = Expected {
-        name: expected.name.as_deref(),
-        version: expected.version.as_deref(),
-    };
-    check(BufReader::new(file), expected, Limits::default())?;
-    Ok(())
+    check(BufReader::new(file), Limits::default())
 }
 
 /// Whether an installation creates whatever is in the folders `crds`. With a policy for installations Helm does not read them, and the

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use helm_archive::{Expected, Limits, rewrite};
+use helm_archive::{Limits, rewrite};
 use helmops_release::chart_metadata::{ChartMetadataError, Origin, annotated};
 use thiserror::Error;
 
@@ -41,7 +41,7 @@ fn copy(from: impl Read, to: impl Write, origin: &Origin) -> Result<(), ArchiveE
             chart_yaml.to_owned()
         })
     };
-    rewrite(from, to, Expected::default(), Limits::default(), edit)?;
+    rewrite(from, to, Limits::default(), edit)?;
     error.map_or(Ok(()), |error| Err(error.into()))
 }
 

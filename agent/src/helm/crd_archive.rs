@@ -14,7 +14,7 @@ use flate2::{
     read::{GzDecoder, MultiGzDecoder},
     write::GzEncoder,
 };
-use helm_archive::{Expected, Limits, check};
+use helm_archive::{Limits, check};
 use tar::{Archive, Builder, EntryType, Header};
 
 use super::chart_archive::ArchiveError;
@@ -36,7 +36,7 @@ const MANIFESTS: [&str; 3] = ["yaml", "yml", "json"];
 /// If it is not the archive of a chart.
 pub fn reduce(from: &Path, to: &Path) -> Result<bool, ArchiveError> {
     let open = || File::open(from).map(BufReader::new);
-    check(open()?, Expected::default(), Limits::default())?;
+    check(open()?, Limits::default())?;
     let (has_crds, mut output) = copy(open()?, BufWriter::new(File::create(to)?))?;
     output.flush()?;
     Ok(has_crds)

@@ -2,7 +2,6 @@
 //!
 //! The record is changed as the account that deploys, so one that is restricted to some namespaces takes over no release in another.
 
-use helmops_core::chart::source::is_oci;
 use helmops_release::{
     adoption,
     names::ReleaseKey,
@@ -11,6 +10,7 @@ use helmops_release::{
 
 use super::{deployment::Deployment, prepare::Prepared};
 use crate::{
+    charts::Charts,
     error::{AdoptionForbidden, AgentError},
     helm::request::{Action, Identity, Render, Request},
     records::AdoptError,
@@ -26,15 +26,6 @@ impl Deployment<'_> {
         let Some(record) = context.records.read(release, revision).await? else {
             return Ok(false);
         };
-        let helm = self.wanted.spec.options.helm.as_ref();
-        let (chart, version) = helm.map_or(("", ""), |helm| {
-            let has_index = !helm.repo.is_empty() && !is_oci(&helm.repo);
-            (if has_index { &*helm.chart } else { "" }, &*helm.version)
-        });
-        if let Err(obstacle) = adoption::check_chart(&record, chart, version) {
-            tracing::info!(%release, revision, %obstacle, "upgrading to take over the release");
-            return Ok(false);
-        }
         let attempt = Attempt {
             action: if revision == 1 {
                 AttemptAction::Install
@@ -46,6 +37,11 @@ impl Deployment<'_> {
             number: 1,
         };
         let prepared = self.prepare(attempt).await?;
+        let chart = Charts::chart_in(&prepared.chart).await?;
+        if let Err(obstacle) = adoption::check_chart(&record, &chart.name, &chart.version) {
+            tracing::info!(%release, revision, %obstacle, "upgrading to take over the release");
+            return Ok(false);
+        }
         // An upgrade fails too, and reports it.
         let Some(rendered) = self.rendered(&prepared, revision > 1).await? else {
             return Ok(false);

@@ -86,6 +86,11 @@ impl Deployment<'_> {
                 service_account,
                 keep_resources: options.keep_resources,
                 deletes_namespace: options.delete_namespace,
+                version: options
+                    .helm
+                    .as_ref()
+                    .map(|helm| helm.version.clone())
+                    .unwrap_or_default(),
                 commit: labels
                     .and_then(|labels| labels.get("fleet.cattle.io/commit"))
                     .cloned()

@@ -3,9 +3,11 @@
 //! The agent takes a release over as it is if the chart renders to what is deployed (`helmops_release::adoption`). The same function
 //! decides here, before anything is created.
 
+use helmops_agent::charts::chart_in;
 use helmops_api::{HelmOptions, free_form::FreeForm};
 use helmops_release::{
-    adoption, marks,
+    adoption::{self, Obstacle},
+    marks,
     names::ReleaseKey,
     record::{Record, Status},
 };
@@ -63,14 +65,6 @@ impl FromRelease {
                     .with_hint(hint(&record)),
             );
         }
-        if let Some(version) = &flags.version
-            && let Err(obstacle) = adoption::check_chart(&record, "", version)
-            && !self.allow_changes
-        {
-            return Err(Failure::negative(format!("--version {version}: {obstacle}")).with_hint(
-                "omit --version to adopt the release as it is, and change the version then; or add --allow-changes",
-            ));
-        }
         Ok(draft(&record, name, flags))
     }
 
@@ -99,13 +93,6 @@ impl FromRelease {
                 record.key()
             )));
         }
-        if let Err(obstacle) = adoption::check_chart(&record, "", &helm.version) {
-            // Allowed: `draft` has checked that.
-            return Ok(writeln!(
-                console.err,
-                "warning: the release will be upgraded: {obstacle}"
-            )?);
-        }
         let Some(program) = self.helm.program() else {
             return self.unverified(console, "no program helm or helmops-helm was found in $PATH");
         };
@@ -118,6 +105,11 @@ impl FromRelease {
         };
         let fetched = render::fetch(&client.client, helm, access);
         let archive = during(console, "Fetching the chart", fetched).await?;
+        let chart = chart_in(archive.path())
+            .map_err(|error| Failure::because("the chart cannot be deployed", &error))?;
+        if let Err(obstacle) = adoption::check_chart(&record, &chart.name, &chart.version) {
+            return self.refused(console, &key, &obstacle);
+        }
         let values = helm
             .values
             .as_ref()
@@ -135,16 +127,29 @@ impl FromRelease {
         let text = during(console, "Rendering the chart", rendering).await?;
         match adoption::check(&record, &text, &render::unmarked(&bundle.options)) {
             Ok(()) => Ok(()),
-            Err(obstacle) if self.allow_changes => {
-                Ok(writeln!(console.err, "warning: the release will be upgraded: {obstacle}")?)
-            }
-            Err(obstacle) => Err(Failure::negative(format!(
-                "release {key} would not be adopted as it is: {obstacle}"
-            ))
-            .with_hint(
-                "check that --repo has the chart that is deployed (helm get metadata, helm get values), or add --allow-changes",
-            )),
+            Err(obstacle) => self.refused(console, &key, &obstacle),
         }
+    }
+
+    /// The release would be upgraded.
+    fn refused(
+        &self,
+        console: &mut Console<'_>,
+        key: &ReleaseKey,
+        obstacle: &Obstacle,
+    ) -> Result<(), Failure> {
+        if self.allow_changes {
+            return Ok(writeln!(
+                console.err,
+                "warning: the release will be upgraded: {obstacle}"
+            )?);
+        }
+        Err(
+            Failure::negative(format!("release {key} would not be adopted as it is: {obstacle}")).with_hint(
+                "check that --repo and --version name the chart that is deployed (helm get metadata, helm get values), or add \
+                 --allow-changes",
+            ),
+        )
     }
 
     fn unverified(&self, console: &mut Console<'_>, why: &str) -> Result<(), Failure> {

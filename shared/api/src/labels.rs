@@ -88,6 +88,8 @@ keys! {
     DOWNSTREAM_RESOURCES_GENERATION: Annotation on "Chart in the record of a release" = "helmops.fleet.cattle.io/downstream-resources-generation";
     /// The request that forced the attempt; see [life cycle](../lifecycle.md#requests).
     FORCED_BY: Annotation on "Chart in the record of a release" = "helmops.fleet.cattle.io/forced-by";
+    /// The resolved version, where the version in `Chart.yaml` is another one.
+    RESOLVED_VERSION: Annotation on "Chart in the record of a release" = "helmops.fleet.cattle.io/resolved-version";
     /// `true` if the namespace is deleted with its release.
     DELETE_NAMESPACE: Annotation on "Chart in the record of a release" = "helmops.fleet.cattle.io/delete-namespace";
     /// Name of the HelmOp.

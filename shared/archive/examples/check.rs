@@ -6,12 +6,12 @@
 
 use std::{env, error::Error, fs::File};
 
-use helm_archive::{Expected, Limits, check};
+use helm_archive::{Limits, check};
 
 fn main() -> Result<(), Box<dyn Error>> {
     for path in env::args().skip(1) {
         let file = File::open(&path).map_err(|error| format!("{path}: {error}"))?;
-        let chart = check(file, Expected::default(), Limits::default());
+        let chart = check(file, Limits::default());
         let chart = chart.map_err(|error| format!("{path}: {error}"))?;
         println!(
             "{} {}: {} files, {} bytes",

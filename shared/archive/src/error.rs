@@ -30,7 +30,10 @@ pub enum ArchiveError {
         problem: PathProblem,
     },
     /// An entry is neither a file nor a folder.
-    #[error("{path} in the archive is {kind}; a chart has files only, so replace it by the file")]
+    #[error(
+        "{path} in the archive is {kind}, and a chart has files only; package the chart again with `helm package`, which puts the \
+         file in place of a link"
+    )]
     Special {
         /// The path, cut.
         path: String,
@@ -81,9 +84,6 @@ pub enum ArchiveError {
     /// `Chart.yaml` is invalid.
     #[error("Chart.yaml in the archive cannot be used: {0}")]
     ChartYaml(String),
-    /// It is another chart than requested.
-    #[error(transparent)]
-    Mismatch(#[from] Mismatch),
     /// A subchart is missing.
     #[error(transparent)]
     MissingDependency(#[from] MissingDependency),
@@ -118,20 +118,6 @@ impl ArchiveError {
     pub fn is_io(&self) -> bool {
         matches!(self, Self::Input(_) | Self::Output(_))
     }
-}
-
-/// The archive contains another chart than requested.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error(
-    "the {field} in Chart.yaml is {actual:?}, but {expected:?} was requested; publish the chart again under its own {field}"
-)]
-pub struct Mismatch {
-    /// `name` or `version`.
-    pub field: &'static str,
-    /// What was requested.
-    pub expected: String,
-    /// What the archive has.
-    pub actual: String,
 }
 
 /// A dependency that `Chart.yaml` declares is not in the archive. Helm refuses to install such a chart, and downloading it here

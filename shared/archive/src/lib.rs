@@ -23,21 +23,12 @@ mod reader;
 mod sink;
 
 pub use crds::check_crds;
-pub use error::{ArchiveError, CrdProblem, Mismatch, MissingDependency, PathProblem};
+pub use error::{ArchiveError, CrdProblem, MissingDependency, PathProblem};
 pub use limits::Limits;
 
 use std::io::{Read, Write};
 
 use sink::{Nothing, TarGz};
-
-/// What was requested; the archive must contain it. `None` if it is not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Expected<'a> {
-    /// The name of the chart.
-    pub name: Option<&'a str>,
-    /// Its version. A leading `v` and build metadata make no difference.
-    pub version: Option<&'a str>,
-}
 
 /// A chart whose archive was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,9 +46,9 @@ pub struct Chart {
 /// Checks an archive.
 ///
 /// # Errors
-/// If it is not the archive of the expected chart, or contains something that no chart needs.
-pub fn check(archive: impl Read, expected: Expected<'_>, limits: Limits) -> Result<Chart, ArchiveError> {
-    let (chart, Nothing) = reader::read(archive, Nothing, expected, limits, str::to_owned)?;
+/// If it is not the archive of a chart, or contains something that no chart needs.
+pub fn check(archive: impl Read, limits: Limits) -> Result<Chart, ArchiveError> {
+    let (chart, Nothing) = reader::read(archive, Nothing, limits, str::to_owned)?;
     Ok(chart)
 }
 
@@ -67,7 +58,7 @@ pub fn check(archive: impl Read, expected: Expected<'_>, limits: Limits) -> Resu
 /// What was written before an error is of no use.
 ///
 /// ```
-/// use helm_archive::{Expected, Limits, rewrite};
+/// use helm_archive::{Limits, rewrite};
 /// # use std::io::Write;
 /// # let chart = "name: web\nversion: 1.2.3\n";
 /// # let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
@@ -76,9 +67,8 @@ pub fn check(archive: impl Read, expected: Expected<'_>, limits: Limits) -> Resu
 /// # tar.append_data(&mut header, "web/Chart.yaml", chart.as_bytes()).unwrap();
 /// # let archive = tar.into_inner().unwrap().finish().unwrap();
 ///
-/// let expected = Expected { name: Some("web"), version: Some("1.2.3") };
 /// let edit = |chart_yaml: &str| format!("{chart_yaml}annotations: {{deployed-by: me}}\n");
-/// let chart = rewrite(&*archive, std::io::sink(), expected, Limits::default(), edit).unwrap();
+/// let chart = rewrite(&*archive, std::io::sink(), Limits::default(), edit).unwrap();
 /// assert_eq!((&*chart.name, &*chart.version, chart.files), ("web", "1.2.3", 1));
 /// ```
 ///
@@ -87,11 +77,10 @@ pub fn check(archive: impl Read, expected: Expected<'_>, limits: Limits) -> Resu
 pub fn rewrite(
     archive: impl Read,
     output: impl Write,
-    expected: Expected<'_>,
     limits: Limits,
     edit: impl FnOnce(&str) -> String,
 ) -> Result<Chart, ArchiveError> {
-    let (chart, written) = reader::read(archive, TarGz::new(output), expected, limits, edit)?;
+    let (chart, written) = reader::read(archive, TarGz::new(output), limits, edit)?;
     written.finish()?;
     Ok(chart)
 }

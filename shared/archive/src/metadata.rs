@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use bounded_text::cut;
 use gotmpl::yaml::{self, Quota};
-use masterminds_semver::Version;
 use serde_json::Value;
 
-use crate::{ArchiveError, Expected, Mismatch, MissingDependency};
+use crate::{ArchiveError, MissingDependency};
 
 /// The longest text in a message, in bytes.
 const MAX_SHOWN: usize = 200;
@@ -45,33 +44,6 @@ impl ChartYaml {
     pub fn requirements(content: &[u8]) -> Result<Vec<Dependency>, ArchiveError> {
         let text = String::from_utf8_lossy(content);
         Ok(dependencies(&read(&text)?))
-    }
-
-    /// Compares it with what was requested.
-    pub fn check(&self, expected: Expected<'_>) -> Result<(), Mismatch> {
-        let mismatch = |field, expected: &str, actual: &str| Mismatch {
-            field,
-            expected: cut(expected.to_owned(), MAX_SHOWN),
-            actual: cut(actual.to_owned(), MAX_SHOWN),
-        };
-        match expected.name {
-            Some(name) if name != self.name => return Err(mismatch("name", name, &self.name)),
-            _ => {}
-        }
-        match expected.version {
-            Some(version) if !is_same_version(version, &self.version) => {
-                Err(mismatch("version", version, &self.version))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// A `v` before a version and the metadata of a build make no difference: registries and repositories rewrite both.
-fn is_same_version(one: &str, other: &str) -> bool {
-    match (Version::parse(one), Version::parse(other)) {
-        (Ok(one), Ok(other)) => one.precedence(&other).is_eq(),
-        _ => one == other,
     }
 }
 
@@ -210,31 +182,6 @@ mod tests {
                 "{text:?}: {error}"
             );
         }
-    }
-
-    #[test]
-    fn another_chart_than_requested_is_refused() {
-        let chart = chart("name: web\nversion: 1.2.3+b1").unwrap();
-        for (name, version, is_same) in [
-            (None, None, true),
-            (Some("web"), Some("1.2.3+b1"), true),
-            (Some("web"), Some("v1.2.3"), true),
-            (Some("web"), Some("1.2.3+b2"), true),
-            (Some("web"), Some("1.2.4"), false),
-            (Some("web"), Some("1.2.3-rc.1"), false),
-            (Some("db"), None, false),
-            (Some("Web"), None, false),
-            (None, Some("latest"), false),
-        ] {
-            let checked = chart.check(Expected { name, version });
-            assert_eq!(checked.is_ok(), is_same, "{name:?} {version:?}");
-        }
-        let expected = Expected {
-            name: Some("web"),
-            version: Some("2.0.0"),
-        };
-        let error = chart.check(expected).unwrap_err().to_string();
-        assert!(error.contains("1.2.3+b1") && error.contains("2.0.0"), "{error}");
     }
 
     #[test]

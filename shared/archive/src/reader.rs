@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use crate::{
-    ArchiveError, Chart, Expected, Limits,
+    ArchiveError, Chart, Limits,
     entries::{File, for_each_file},
     files::Files,
     metadata::{ChartYaml, Dependencies},
@@ -21,7 +21,6 @@ const REQUIREMENTS: &str = "requirements.yaml";
 pub fn read<S: Sink>(
     archive: impl Read,
     mut sink: S,
-    expected: Expected<'_>,
     limits: Limits,
     edit: impl FnOnce(&str) -> String,
 ) -> Result<(Chart, S), ArchiveError> {
@@ -40,7 +39,6 @@ pub fn read<S: Sink>(
                 CHART_YAML => {
                     let text = text(file)?;
                     let parsed = ChartYaml::parse(&text)?;
-                    parsed.check(expected)?;
                     dependencies.declare(parsed.dependencies.clone());
                     chart_yaml = Some(parsed);
                     // A second `Chart.yaml` is a duplicate, which was an error above.

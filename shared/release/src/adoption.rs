@@ -28,7 +28,7 @@ const NAMED: usize = 5;
 /// Why a release cannot be taken over as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Another chart, or another version of it, is deployed.
+    /// Another chart, or another version of it, is deployed. Names and versions are those in `Chart.yaml`.
     Chart {
         /// What is deployed, such as `web 1.0.0`.
         deployed: String,
@@ -63,27 +63,23 @@ pub enum Change {
     Removed,
 }
 
-/// Whether the chart of a record is the wanted one. An empty version is that of an archive, which is not known before it is rendered.
+/// Whether the chart of a record is the wanted one, whose `Chart.yaml` has this name and version. Those of its tag or of its entry in
+/// the index may differ, and Helm does not record them.
 ///
 /// # Errors
 /// With both, if it is not.
-pub fn check_chart(record: &Record, chart: &str, version: &str) -> Result<(), Obstacle> {
+pub fn check_chart(record: &Record, name: &str, version: &str) -> Result<(), Obstacle> {
     let text = |key| record.chart_metadata().get(key).and_then(Value::as_str);
-    let (name, deployed) = (
+    let deployed = (
         text("name").unwrap_or_default(),
         text("version").unwrap_or_default(),
     );
-    let plain = |version: &str| version.strip_prefix('v').unwrap_or(version).to_owned();
-    let is_version = version.is_empty() || plain(version) == plain(deployed);
-    // A registry or an archive has no name of a chart.
-    let is_chart = chart.is_empty() || chart == name;
-    if is_chart && is_version {
+    if deployed == (name, version) {
         return Ok(());
     }
-    let wanted = if chart.is_empty() { name } else { chart };
     Err(Obstacle::Chart {
-        deployed: format!("{name} {deployed}"),
-        wanted: format!("{wanted} {version}"),
+        deployed: format!("{} {}", deployed.0, deployed.1),
+        wanted: format!("{name} {version}"),
     })
 }
 
@@ -113,13 +109,13 @@ pub fn check(record: &Record, rendered: &str, post_render: &PostRender) -> Resul
 #[must_use]
 pub fn adopted(mut record: Record, origin: &Origin) -> Record {
     let metadata = entries(&mut record.chart, "metadata");
+    let version = metadata.get("version").and_then(Value::as_str);
+    let version = version.unwrap_or_default().to_owned();
     let mut annotations = match metadata.remove("annotations") {
         Some(Value::Object(annotations)) => annotations,
         _ => Map::new(),
     };
-    annotations.remove(marks::COMMIT);
-    let own = origin.annotations().into_iter();
-    annotations.extend(own.map(|(key, value)| (key.to_owned(), Value::String(value))));
+    origin.write(&mut annotations, &version);
     metadata.insert("annotations".to_owned(), Value::Object(annotations));
     record
 }
@@ -310,10 +306,8 @@ mod tests {
     fn the_chart_and_its_version_have_to_be_the_deployed_ones() {
         for (chart, version, is_same) in [
             ("web", "1.0.0", true),
-            ("web", "v1.0.0", true),
-            ("", "1.0.0", true),
-            ("web", "", true),
             ("web", "1.0.1", false),
+            ("web", "v1.0.0", false),
             ("other", "1.0.0", false),
         ] {
             assert_eq!(
@@ -334,6 +328,7 @@ mod tests {
             service_account: String::new(),
             keep_resources: false,
             deletes_namespace: false,
+            version: "1.0.0".to_owned(),
             commit: String::new(),
             attempt: Some(Attempt {
                 action: AttemptAction::Install,

@@ -26,6 +26,8 @@ pub struct Origin {
     pub deletes_namespace: bool,
     /// The commit of the BundleDeployment; empty for none.
     pub commit: String,
+    /// The resolved version of the chart: of its tag, or of its entry in the index. Empty for an archive.
+    pub version: String,
     /// The attempt that writes the release.
     pub attempt: Option<Attempt>,
     /// The generation of the downstream resources; `None` if there are none.
@@ -35,8 +37,24 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The annotations of the chart.
-    pub fn annotations(&self) -> BTreeMap<&'static str, String> {
+    /// Writes the annotations of a chart, in place of those of another agent. Its `Chart.yaml` has this version.
+    pub fn write(&self, annotations: &mut Map<String, Value>, chart_version: &str) {
+        // An attempt of another agent says nothing of this one.
+        for key in [
+            marks::ATTEMPT,
+            marks::COMMIT,
+            marks::COPIES,
+            marks::FORCED_BY,
+            marks::RESOLVED_VERSION,
+        ] {
+            annotations.remove(key);
+        }
+        let own = self.annotations(chart_version).into_iter();
+        annotations.extend(own.map(|(key, value)| (key.to_owned(), Value::String(value))));
+    }
+
+    /// The annotations of the chart, whose `Chart.yaml` has this version.
+    fn annotations(&self, chart_version: &str) -> BTreeMap<&'static str, String> {
         let keep = if self.keep_resources { "true" } else { "false" };
         let mut annotations = BTreeMap::from([
             (marks::BUNDLE_ID, self.bundle_deployment.clone()),
@@ -49,6 +67,9 @@ impl Origin {
         }
         if !self.commit.is_empty() {
             annotations.insert(marks::COMMIT, self.commit.clone());
+        }
+        if !self.version.is_empty() && self.version != chart_version {
+            annotations.insert(marks::RESOLVED_VERSION, self.version.clone());
         }
         if let Some(attempt) = &self.attempt {
             annotations.insert(marks::ATTEMPT, attempt.to_string());
@@ -94,6 +115,8 @@ pub fn annotated(chart_yaml: &str, origin: &Origin) -> Result<String, ChartMetad
     let Value::Object(mut fields) = yaml::read_exact(chart_yaml, &mut Quota::default())? else {
         return Err(ChartMetadataError::NoFields);
     };
+    let version = fields.get("version").and_then(Value::as_str);
+    let version = version.unwrap_or_default().to_owned();
     let annotations = fields.entry("annotations").or_insert(Value::Null);
     if annotations.is_null() {
         *annotations = Value::Object(Map::new());
@@ -101,12 +124,7 @@ pub fn annotated(chart_yaml: &str, origin: &Origin) -> Result<String, ChartMetad
     let Value::Object(annotations) = annotations else {
         return Err(ChartMetadataError::Annotations);
     };
-    // An attempt of another agent says nothing of this one.
-    for key in [marks::ATTEMPT, marks::COMMIT, marks::COPIES, marks::FORCED_BY] {
-        annotations.remove(key);
-    }
-    let own = origin.annotations().into_iter();
-    annotations.extend(own.map(|(key, value)| (key.to_owned(), Value::String(value))));
+    origin.write(annotations, &version);
     Ok(yaml::emit_exact(&fields)?)
 }
 
@@ -137,7 +155,7 @@ mod tests {
             "fleet.cattle.io/service-account": "",
             "fleet.cattle.io/keep-resources": "false",
         });
-        assert_eq!(json!(origin().annotations()), expected);
+        assert_eq!(json!(origin().annotations("1.2.3")), expected);
         let more = Origin {
             keep_resources: true,
             deletes_namespace: true,
@@ -150,7 +168,7 @@ mod tests {
             }),
             ..origin()
         };
-        let annotations = more.annotations();
+        let annotations = more.annotations("1.2.3");
         assert_eq!(annotations[marks::KEEP_RESOURCES], "true");
         assert_eq!(annotations[marks::COMMIT], "4f2a");
         assert_eq!(annotations[marks::ATTEMPT].parse(), Ok(more.attempt.unwrap()));
@@ -163,7 +181,7 @@ mod tests {
             dependencies:\n- {name: redis, version: ~1, repository: 'https://example.com', condition: redis.enabled}\n";
         let annotated = read(&annotated(chart, &origin()).unwrap());
         let mut expected = read(chart);
-        for (key, value) in origin().annotations() {
+        for (key, value) in origin().annotations("1.2.3") {
             expected["annotations"][key] = value.into();
         }
         assert_eq!(annotated, expected);
@@ -197,11 +215,33 @@ mod tests {
     #[test]
     fn a_chart_of_another_release_does_not_keep_its_attempt() {
         let chart = format!(
-            "name: a\nannotations:\n  {}: x\n  {}: y\n",
+            "name: a\nannotations:\n  {}: x\n  {}: y\n  {}: z\n",
             marks::ATTEMPT,
-            marks::COMMIT
+            marks::COMMIT,
+            marks::RESOLVED_VERSION
         );
         let read = read(&annotated(&chart, &origin()).unwrap());
-        assert_eq!(read["annotations"], json!(origin().annotations()));
+        assert_eq!(read["annotations"], json!(origin().annotations("")));
+    }
+
+    #[test]
+    fn the_resolved_version_is_recorded_where_the_chart_has_another_one() {
+        for (resolved, own, expected) in [
+            ("1.2.3", "1.2.3", None),
+            // An archive has no other version.
+            ("", "1.2.3", None),
+            ("1.2.3", "1.2.3-rc.4", Some("1.2.3")),
+            ("v1.2.3", "1.2.3", Some("v1.2.3")),
+        ] {
+            let origin = Origin {
+                version: resolved.to_owned(),
+                ..origin()
+            };
+            let chart = format!("name: a\nversion: {own}\n");
+            let read = read(&annotated(&chart, &origin).unwrap());
+            assert_eq!(read["version"], own);
+            let found = read["annotations"].get(marks::RESOLVED_VERSION);
+            assert_eq!(found.and_then(Value::as_str), expected, "{resolved} {own}");
+        }
     }
 }

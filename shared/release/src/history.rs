@@ -1,5 +1,7 @@
 //! The revisions of a release, as its records show them.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -34,8 +36,10 @@ pub struct Origin {
 pub struct Chart {
     /// Its name.
     pub name: String,
-    /// Its version.
+    /// The resolved version: that of its tag, or of its entry in the index.
     pub version: String,
+    /// The version in its `Chart.yaml`, which Helm shows, if it is another one.
+    pub own_version: Option<String>,
 }
 
 /// A revision of a release.
@@ -150,9 +154,25 @@ impl Revision {
 impl Chart {
     fn of(record: &Record) -> Self {
         let text = |key| record.chart_metadata().get(key).and_then(Value::as_str);
+        let own = text("version").unwrap_or_default().to_owned();
+        let (version, own_version) = match record.chart_annotation(marks::RESOLVED_VERSION) {
+            Some(resolved) => (resolved.to_owned(), Some(own)),
+            None => (own, None),
+        };
         Self {
             name: text("name").unwrap_or_default().to_owned(),
-            version: text("version").unwrap_or_default().to_owned(),
+            version,
+            own_version,
+        }
+    }
+}
+
+impl fmt::Display for Chart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.version)?;
+        match &self.own_version {
+            Some(own) => write!(f, " ({own} in Chart.yaml)"),
+            None => Ok(()),
         }
     }
 }
@@ -339,6 +359,25 @@ mod tests {
         Revision {
             is_rollback: true,
             ..revision(number, Status::Deployed, "old", 1)
+        }
+    }
+
+    #[test]
+    fn the_version_of_a_revision_is_the_resolved_one() {
+        for (resolved, version, text) in [
+            (None, "1.2.3-rc.4", "web 1.2.3-rc.4"),
+            (Some("1.2.3"), "1.2.3", "web 1.2.3 (1.2.3-rc.4 in Chart.yaml)"),
+        ] {
+            let mut metadata = serde_json::json!({ "name": "web", "version": "1.2.3-rc.4" });
+            if let Some(resolved) = resolved {
+                metadata["annotations"] = serde_json::json!({ marks::RESOLVED_VERSION: resolved });
+            }
+            let record = Record {
+                chart: serde_json::json!({ "metadata": metadata }),
+                ..Record::default()
+            };
+            let chart = Revision::of(&record, "agent", None).chart;
+            assert_eq!((&*chart.version, &*chart.to_string()), (version, text));
         }
     }
 

@@ -37,6 +37,8 @@ pub const ATTEMPT: &str = labels::ATTEMPT;
 pub const COPIES: &str = labels::DOWNSTREAM_RESOURCES_GENERATION;
 /// Annotation of the chart of a release: the request that forced the attempt. Fleet has none.
 pub const FORCED_BY: &str = labels::FORCED_BY;
+/// An annotation of charts in records: the resolved version, where `Chart.yaml` has another one.
+pub const RESOLVED_VERSION: &str = labels::RESOLVED_VERSION;
 /// Label of the records of a release: what happens with it when its BundleDeployment is gone, an
 /// [`OnDelete`](crate::record::OnDelete). Fleet has none.
 pub const ON_DELETE: &str = labels::ON_DELETE;

@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_mins(1);
 pub struct Environment {
     pub helmops: standalone::Fixture,
     pub cluster: agent::Fixture,
-    _agent: Agent,
+    pub agent: Agent,
 }
 
 impl Environment {
@@ -40,7 +40,7 @@ impl Environment {
         Self {
             helmops,
             cluster,
-            _agent: agent,
+            agent,
         }
     }
 

@@ -9,5 +9,6 @@ mod check;
 mod clusters;
 mod two_clusters;
 mod create;
+mod promoted;
 mod diff;
 mod environment;

@@ -158,14 +158,6 @@ async fn what_is_refused_leaves_nothing_behind() {
             archive(&[("web/Chart.yaml", CHART_YAML), ("web/x@", "/etc/passwd")]),
             "a symbolic link",
         ),
-        (
-            archive(&[("web/Chart.yaml", "name: db\nversion: 1.0.0")]),
-            "\"web\" was requested",
-        ),
-        (
-            archive(&[("web/Chart.yaml", "name: web\nversion: 1.0.1")]),
-            "\"1.0.0\" was requested",
-        ),
         (archive(&[("web/Chart.yaml", &missing)]), "helm dependency build"),
         (b"<html>Log in</html>".to_vec(), "not a chart archive"),
     ] {
@@ -182,6 +174,20 @@ async fn what_is_refused_leaves_nothing_behind() {
             "{text}"
         );
         agent.assert_files(0, 0);
+    }
+}
+
+/// As Helm: whoever promotes a chart by another tag, or by another entry in the index, does not package it again.
+#[tokio::test]
+async fn a_chart_may_have_another_name_and_version_than_its_entry_in_the_index() {
+    let promoted = archive(&[("db/Chart.yaml", "name: db\nversion: 1.0.0-rc.4")]);
+    let repository = Repository::start(promoted.clone()).await;
+    for recorded in [Some(&*promoted), None] {
+        let agent = Agent::new();
+        let file = agent.get(&deployment(&repository, recorded)).await.unwrap();
+        let chart = Charts::chart_in(&file).await.unwrap();
+        assert_eq!((&*chart.name, &*chart.version), ("db", "1.0.0-rc.4"));
+        agent.assert_files(1, 0);
     }
 }
 

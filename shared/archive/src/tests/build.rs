@@ -5,7 +5,7 @@ use std::io::Write;
 use flate2::{Compression, write::GzEncoder};
 use tar::{EntryType, Header};
 
-use crate::{ArchiveError, Chart, Expected, Limits};
+use crate::{ArchiveError, Chart, Limits};
 
 pub const CHART_YAML: &str = "apiVersion: v2\nname: web\nversion: 1.2.3\n";
 
@@ -140,9 +140,5 @@ pub const LIMITS: Limits = Limits {
 };
 
 pub fn check(archive: &[u8]) -> Result<Chart, ArchiveError> {
-    let expected = Expected {
-        name: Some("web"),
-        version: Some("1.2.3"),
-    };
-    crate::check(archive, expected, LIMITS)
+    crate::check(archive, LIMITS)
 }

@@ -9,12 +9,7 @@ use flate2::read::GzDecoder;
 use tar::{Archive, EntryType};
 
 use super::build::{CHART_YAML, LIMITS, Tar, check, gzip, noise};
-use crate::{ArchiveError, Expected, rewrite};
-
-const ANY: Expected<'static> = Expected {
-    name: None,
-    version: None,
-};
+use crate::{ArchiveError, rewrite};
 
 /// The files of an archive, as another program reads them.
 fn files(archive: &[u8]) -> BTreeMap<String, Vec<u8>> {
@@ -94,7 +89,7 @@ fn all_files_but_chart_yaml_pass_unchanged() {
         assert!(text.starts_with("apiVersion"), "without a byte order mark");
         format!("{text}annotations: {{a: b}}\n")
     };
-    let chart = rewrite(&*archive, &mut output, ANY, LIMITS, edit).unwrap();
+    let chart = rewrite(&*archive, &mut output, LIMITS, edit).unwrap();
     assert_eq!((&*chart.name, &*chart.version, chart.files), ("web", "1.2.3", 12));
     let mut after = files(&output);
     let edited = after
@@ -109,7 +104,7 @@ fn all_files_but_chart_yaml_pass_unchanged() {
 fn the_same_archive_and_edit_give_the_same_bytes() {
     let rewritten = || {
         let mut output = Vec::new();
-        rewrite(&*chart().tgz(), &mut output, ANY, LIMITS, str::to_owned).unwrap();
+        rewrite(&*chart().tgz(), &mut output, LIMITS, str::to_owned).unwrap();
         output
     };
     assert_eq!(rewritten(), rewritten());
@@ -144,7 +139,7 @@ fn a_full_disk_is_an_error_of_the_output() {
     }
     let archive = Tar::chart().file("web/x", noise(60 << 10)).tgz();
     for capacity in [0, 100, 30 << 10] {
-        let error = rewrite(&*archive, Full(capacity), ANY, LIMITS, str::to_owned).unwrap_err();
+        let error = rewrite(&*archive, Full(capacity), LIMITS, str::to_owned).unwrap_err();
         assert!(matches!(error, ArchiveError::Output(_)), "{capacity}: {error:?}");
         assert!(error.is_io());
     }

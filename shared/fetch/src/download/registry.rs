@@ -55,7 +55,8 @@ impl Pull<'_> {
             .await
     }
 
-    /// Pulls what an index names by a reference, with a tag or a digest. `digests` are those of the archive.
+    /// Pulls what an index names by a reference. A tag or a digest in it decides: the version of the entry may be another one.
+    /// `digests` are those of the archive.
     pub async fn archive<W: Write + Send + 'static>(
         &self,
         reference: &str,
@@ -67,12 +68,15 @@ impl Pull<'_> {
         let chart = registries
             .chart(http, self.access, reference)
             .map_err(DownloadError::Registry)?;
-        let digest = if let Some(digest) = chart.pinned_digest() {
-            digest.to_owned()
-        } else {
-            let found = registries.version_of_chart(&chart, version, self.since).await;
-            found.map_err(DownloadError::Registry)?.digest
+        let digest = match (chart.pinned_digest(), chart.pinned_tag()) {
+            (Some(digest), _) => Ok(digest.to_owned()),
+            (None, Some(tag)) => registries.digest_of_tag(&chart, tag, self.since).await,
+            (None, None) => {
+                let found = registries.version_of_chart(&chart, version, self.since).await;
+                found.map(|found| found.digest)
+            }
         };
+        let digest = digest.map_err(DownloadError::Registry)?;
         let url = redacted(reference);
         self.manifest(&chart, &digest, &url, digests, output).await
     }

@@ -128,6 +128,11 @@ impl RegistryChart<'_> {
         self.reference.digest.map(Digest::as_str)
     }
 
+    /// The tag in the reference.
+    pub fn pinned_tag(&self) -> Option<&str> {
+        self.reference.tag
+    }
+
     pub(super) fn requester(&self, since: Instant) -> Requester<'_> {
         Requester {
             namespace: &self.access.namespace,

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Instant};
 
 use helm_index::{
     OwnedVersionRequest, VersionRequest, explain, select,
-    tags::{TagList, TaggedVersion},
+    tags::{self, TagList, TaggedVersion},
 };
 use helmops_core::chart::{
     registry::query::{RegistryQuery, query},
@@ -97,6 +97,24 @@ impl Registries {
     ) -> Result<ChartVersion, RegistryError> {
         let result = self.resolve(chart, request, since).await;
         result.map_err(|error| chart.own_error(error))
+    }
+
+    /// Digest of the manifest of a tag, whatever version it has, from the content of the registry at `since` or later.
+    ///
+    /// # Errors
+    /// If there is no such tag, or the registry cannot be read.
+    pub async fn digest_of_tag(
+        &self,
+        chart: &RegistryChart<'_>,
+        tag: &str,
+        since: Instant,
+    ) -> Result<String, RegistryError> {
+        let tagged = TaggedVersion {
+            tag: tags::of_version(tag),
+            version: tag.to_owned(),
+        };
+        let found = self.manifest(chart, &tagged, since).await;
+        Ok(found.map_err(|error| chart.own_error(error))?.digest)
     }
 
     async fn resolve(

@@ -440,6 +440,9 @@ async fn an_index_may_name_a_chart_in_a_registry() {
     let at_registry = Server::http(|head| registry(head, manifest(), ARCHIVE)).await;
     for (reference, lines) in [
         (format!("oci://{}/web:1.0.0", at_registry.host()), 3),
+        // Promoted by an entry in the index.
+        (format!("oci://{}/web:1.0.0-rc.4", at_registry.host()), 3),
+        (format!("oci://{}/web:stable", at_registry.host()), 3),
         (
             format!("oci://{}/web@{}", at_registry.host(), manifest_digest()),
             2,

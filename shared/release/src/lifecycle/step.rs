@@ -279,12 +279,11 @@ impl fmt::Display for Retry<'_> {
             attempt,
             failure,
         } = self.failed;
-        let chart = &revision.chart;
         let what = match attempt.action {
             AttemptAction::Install => "installation of",
             AttemptAction::Upgrade => "upgrade to",
         };
-        write!(f, "{what} chart {} {} failed", chart.name, chart.version)?;
+        write!(f, "{what} chart {} failed", revision.chart)?;
         let is_slow = attempt.number >= self.attempts;
         if is_slow {
             write!(f, " (attempt {})", attempt.number)?;

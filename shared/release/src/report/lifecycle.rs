@@ -200,10 +200,7 @@ fn released(
     };
     let action = last.origin.attempt.as_ref().map(|attempt| attempt.action);
     let [succeeded, failed] = reasons(action.unwrap_or(AttemptAction::Upgrade));
-    let chart = format!(
-        "revision {}: chart {} {}",
-        last.number, last.chart.name, last.chart.version
-    );
+    let chart = format!("revision {}: chart {}", last.number, last.chart);
     match (&last.failure, &progress.waiting) {
         (None, Some(waiting)) => {
             let message = format!("{chart}; waiting: {waiting}");
@@ -278,10 +275,9 @@ fn remediated(
     let r#type = ConditionType::Remediated;
     match (newest.is_rollback, newest.status, &newest.failure) {
         (true, Status::Deployed, _) => {
-            let chart = &newest.chart;
             let message = format!(
-                "revision {} failed; revision {} restores chart {} {}",
-                failed.revision.number, newest.number, chart.name, chart.version
+                "revision {} failed; revision {} restores chart {}",
+                failed.revision.number, newest.number, newest.chart
             );
             write(conditions, r#type, "True", Reason::RollbackSucceeded, message);
         }

@@ -26,6 +26,7 @@ fn revision(number: u64, status: Status, id: &str, attempt: (AttemptAction, u32)
         chart: Chart {
             name: "web".to_owned(),
             version: "1.2.0".to_owned(),
+            own_version: None,
         },
         ..fixture::revision(number, status, Some(fixture::attempt(attempt.0, id, attempt.1)))
     }

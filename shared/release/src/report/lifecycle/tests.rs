@@ -26,6 +26,7 @@ fn revision(number: u64, status: Status, id: &str) -> Revision {
         chart: Chart {
             name: "web".to_owned(),
             version: format!("1.{number}.0"),
+            own_version: None,
         },
         ..fixture::revision(number, status, Some(fixture::attempt(action, id, 1)))
     }
@@ -274,6 +275,29 @@ fn what_is_wanted_again_is_released() {
     let found = conditions(&status);
     assert!(found["Released"].starts_with("True"), "{found:?}");
     assert!(!found.contains_key("Remediated"), "{found:?}");
+}
+
+#[test]
+fn the_resolved_version_is_reported_and_that_of_the_chart_named() {
+    let chart = Chart {
+        name: "web".to_owned(),
+        version: "1.2.3".to_owned(),
+        own_version: Some("1.2.3-rc.4".to_owned()),
+    };
+    let promoted = Revision {
+        chart,
+        ..revision(1, Status::Deployed, ID)
+    };
+    let status = report(
+        BundleDeploymentStatus::default(),
+        vec![promoted],
+        &deployed(),
+        &Progress::default(),
+    );
+    // `kubectl helmop rollback` requests what the history has.
+    assert_eq!(status.lifecycle.as_ref().unwrap().history[0].version, "1.2.3");
+    let expected = "revision 1: chart web 1.2.3 (1.2.3-rc.4 in Chart.yaml)";
+    assert_eq!(message(&status, "Released"), expected);
 }
 
 #[test]
