@@ -30,7 +30,7 @@ use helm_index::ChartFilter;
 use helmops_api::{BundleDeployment, Decoded, bundle::BundleHelmOptions, labels};
 use helmops_core::{
     chart::source::{ChartSource, SourceError},
-    targeting::chart_record::expected_digest,
+    targeting::chart_record::resolved_chart,
 };
 use helmops_fetch::{
     AccessSource, CaCertificate, ChartDownload, MAX_ARCHIVE, Resolver, normalized_index_url,
@@ -183,10 +183,13 @@ impl Charts {
             return Err(ChartError::NoChart);
         }
         let source = ChartSource::of(&helm.repo, &helm.chart);
-        let digest = expected_digest(deployment).unwrap_or_default();
+        let resolved = resolved_chart(deployment);
+        let is_resolved = resolved.is_some();
+        let digest = resolved.map(|resolved| resolved.digest).unwrap_or_default();
         let chart = ChartDownload {
             source,
             version: &helm.version,
+            is_resolved,
             expected_digest: &digest,
             limit: MAX_ARCHIVE,
         };

@@ -77,6 +77,7 @@ pub async fn fetch(
     let chart = ChartDownload {
         source: ChartSource::of(&helm.repo, &helm.chart),
         version: &helm.version,
+        is_resolved: false,
         expected_digest: "",
         limit: MAX_ARCHIVE,
     };

@@ -7,7 +7,7 @@ use helmops_api::Bundle;
 use helmops_core::{
     policy::Policies,
     reason::Reason,
-    targeting::{BlockClass, Blocked, values::ValuesLimitExceeded},
+    targeting::{BlockClass, Blocked, chart_record::is_resolved, values::ValuesLimitExceeded},
 };
 use helmops_runtime::{
     client::CallError,
@@ -105,7 +105,11 @@ pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), BundleBlocked> 
         .as_ref()
         .filter(|_| bundle.spec.helm_op_options.is_some());
     match helm.map(|helm| &*helm.version) {
-        Some(version) if !version.is_empty() && !is_complete_version(version) => {
+        Some(version)
+            if !version.is_empty()
+                && !is_complete_version(version)
+                && !is_resolved(bundle, &bundle.spec.options) =>
+        {
             let message = format!(
                 "chart version cannot be deployed; check HelmOp status for more details: spec.helm.version: Invalid value: \
                  {version:?}: expected one exact version, such as 1.2.3"
@@ -120,6 +124,7 @@ pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), BundleBlocked> 
 mod tests {
     use std::time::Duration;
 
+    use helmops_api::labels;
     use helmops_runtime::client::ApiError;
     use serde_json::{Value, json};
 
@@ -153,6 +158,23 @@ mod tests {
             None,
             "not the Bundle of a HelmOp"
         );
+    }
+
+    /// Charts may have such versions, and Helm deploys them.
+    #[test]
+    fn a_version_of_two_numbers_is_exact_if_it_was_resolved() {
+        let check = |requested: &str| {
+            let record =
+                json!([{ "repo": "https://h", "chart": "web", "constraint": "1.2", "version": "1.2" }]);
+            let object = json!({
+                "metadata": { "annotations": { labels::RESOLVED: record.to_string() } },
+                "spec": { "helmOpOptions": {}, "helm": { "repo": "https://h", "chart": "web", "version": requested } },
+            });
+            let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+            check(&bundle, &Policies::default()).map_err(|blocked| blocked.reason)
+        };
+        assert_eq!(check("1.2"), Ok(()));
+        assert_eq!(check("1.3"), Err(Reason::InvalidVersion));
     }
 
     #[test]

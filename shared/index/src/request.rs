@@ -7,6 +7,7 @@ use masterminds_semver::{Constraint, ConstraintError, Version};
 pub struct VersionRequest<'a> {
     text: &'a str,
     constraint: Constraint,
+    is_exact: bool,
 }
 
 impl<'a> VersionRequest<'a> {
@@ -20,7 +21,24 @@ impl<'a> VersionRequest<'a> {
         } else {
             Constraint::parse(text)?
         };
-        Ok(Self { text, constraint })
+        Ok(Self {
+            text,
+            constraint,
+            is_exact: is_strict_version(text),
+        })
+    }
+
+    /// A version that a repository lists, and that was selected before. It may have fewer than three numbers, which would be a range
+    /// in a version field. Only the version of this text matches, or if there is none, the same version in another form.
+    pub fn resolved(text: &'a str) -> Self {
+        // With all three numbers it is a condition that only this version meets.
+        let complete = Version::parse(text).map(|version| version.to_string());
+        let constraint = complete.ok().and_then(|text| Constraint::parse(&text).ok());
+        Self {
+            text,
+            constraint: constraint.unwrap_or_else(Constraint::none),
+            is_exact: true,
+        }
     }
 
     /// The field as the user wrote it.
@@ -33,10 +51,10 @@ impl<'a> VersionRequest<'a> {
         &self.constraint
     }
 
-    /// Whether it can match one version only: a complete semantic version without a leading `v`. Anything else may match
-    /// a newer version later.
-    pub fn is_exact(&self) -> bool {
-        is_strict_version(self.text)
+    /// Whether it can match one version only: a complete semantic version without a leading `v`, or a version that was resolved.
+    /// Anything else may match a newer version later.
+    pub const fn is_exact(&self) -> bool {
+        self.is_exact
     }
 }
 
@@ -45,6 +63,7 @@ impl<'a> VersionRequest<'a> {
 pub struct OwnedVersionRequest {
     text: String,
     constraint: Constraint,
+    is_exact: bool,
 }
 
 impl OwnedVersionRequest {
@@ -53,6 +72,7 @@ impl OwnedVersionRequest {
         VersionRequest {
             text: &self.text,
             constraint: self.constraint.clone(),
+            is_exact: self.is_exact,
         }
     }
 }
@@ -62,6 +82,7 @@ impl From<&VersionRequest<'_>> for OwnedVersionRequest {
         Self {
             text: request.text.to_owned(),
             constraint: request.constraint.clone(),
+            is_exact: request.is_exact,
         }
     }
 }
@@ -81,6 +102,30 @@ pub fn is_complete_version(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_resolved_version_is_no_range() {
+        for (text, matching, others) in [
+            (
+                "1.2",
+                &["1.2.0", "v1.2.0", "1.2"][..],
+                &["1.2.1", "1.2.0-rc.1", "1.3.0"][..],
+            ),
+            ("1.2.3", &["1.2.3", "1.2.3+b"], &["1.2.4"]),
+            ("v1-rc.1", &["1.0.0-rc.1"], &["1.0.0", "1.1.0"]),
+            // An index may list this, and Helm selects it by its text.
+            ("1.x", &[], &["1.0.0", "1.2.3"]),
+        ] {
+            let request = VersionRequest::resolved(text);
+            assert!(request.is_exact() && request.text() == text, "{text}");
+            let matches = |version: &&str| request.constraint().matches(&Version::parse(version).unwrap());
+            assert!(
+                matching.iter().all(matches) && !others.iter().any(|other| matches(&other)),
+                "{text}"
+            );
+        }
+        assert!(!VersionRequest::parse("1.2").unwrap().is_exact());
+    }
 
     #[test]
     fn strict_versions_have_no_v_and_complete_ones_may() {

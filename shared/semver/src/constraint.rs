@@ -79,7 +79,13 @@ impl Constraint {
         }
     }
 
-    /// The alternatives, each with its conditions, all of which must hold. Neither is ever empty.
+    /// No version at all.
+    pub const fn none() -> Self {
+        Self { groups: Vec::new() }
+    }
+
+    /// The alternatives, each with its conditions, all of which must hold. Conditions are never empty, and alternatives only for
+    /// [`Self::none`].
     pub fn conditions(&self) -> impl Iterator<Item = impl Iterator<Item = Condition<'_>>> {
         self.groups
             .iter()

@@ -9,6 +9,6 @@ mod check;
 mod clusters;
 mod two_clusters;
 mod create;
-mod promoted;
+mod versions;
 mod diff;
 mod environment;

@@ -1,9 +1,10 @@
 //! The records of resolved charts: on a Bundle those of all its charts, and on a BundleDeployment that of the chart that its agent
-//! deploys, so that the agent can verify the digest.
+//! deploys, so that the agent can verify the digest, and knows that a version such as `1.2` is no range.
 //!
 //! The record of a deployment names its chart and version. One that belongs to other options is ignored: Fleet's own controller
 //! changes the options and leaves the annotation as it is.
 
+use helm_index::is_complete_version;
 use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, ResolvedChart, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -23,7 +24,8 @@ impl ChartRecords {
     }
 
     /// The annotation of a deployment with these options: the record of the Bundle, or else the previous one of the deployment, as
-    /// long as the rollout has not reached it. `None` if its digest is not known.
+    /// long as the rollout has not reached it. `None` if its agent needs none: its digest is not known, and its version cannot be
+    /// mistaken for a range.
     pub(super) fn annotation(
         &self,
         options: &BundleDeploymentOptions,
@@ -31,7 +33,9 @@ impl ChartRecords {
     ) -> Option<String> {
         let chart = Chart::of(options)?;
         let mut all = self.0.iter().filter(|record| chart.is_of(record));
-        let record = match all.find(|record| !record.digest.is_empty()) {
+        let is_needed =
+            |record: &&ResolvedChart| !record.digest.is_empty() || !is_complete_version(&record.version);
+        let record = match all.find(is_needed) {
             // The constraint is no part of what is deployed: when it changes, the deployment need not be written.
             Some(record) => ResolvedChart {
                 constraint: String::new(),
@@ -50,12 +54,27 @@ pub fn recorded_in(bundle: &Bundle) -> Option<Vec<ResolvedChart>> {
     serde_json::from_str(text).ok()
 }
 
-/// The digest that the chart of a deployment must have: of the archive for a repository, of the manifest for a registry. `None` if it
-/// is not known, as on a deployment that Fleet's controller has written.
-pub fn expected_digest(deployment: &BundleDeployment) -> Option<String> {
+/// Whether the version in the options of a Bundle is one that was resolved. It may have fewer than three numbers, such as `1.2`: only
+/// the record distinguishes it from a range then.
+pub fn is_resolved(bundle: &Bundle, options: &BundleDeploymentOptions) -> bool {
+    let Some(chart) = Chart::of(options) else {
+        return false;
+    };
+    let records = recorded_in(bundle).unwrap_or_default();
+    records.iter().any(|record| chart.is_of(record))
+}
+
+/// What was resolved for the chart of a deployment; `None` if that is not known, as on a deployment that Fleet's controller has
+/// written. The digest, if it is known, is that of the archive for a repository, and of the manifest for a registry.
+pub fn resolved_chart(deployment: &BundleDeployment) -> Option<ResolvedChart> {
     let chart = Chart::of(&deployment.spec.options)?;
-    let record = record_of(&deployment.metadata).filter(|record| chart.is_of(record))?;
-    Some(record.digest).filter(|digest| !digest.is_empty())
+    record_of(&deployment.metadata).filter(|record| chart.is_of(record))
+}
+
+/// The digest that the chart of a deployment must have; `None` if it is not known.
+pub fn expected_digest(deployment: &BundleDeployment) -> Option<String> {
+    let digest = resolved_chart(deployment)?.digest;
+    Some(digest).filter(|digest| !digest.is_empty())
 }
 
 fn record_of(metadata: &ObjectMeta) -> Option<ResolvedChart> {
@@ -133,12 +152,14 @@ mod tests {
             record("https://h/charts", "db", "1.0.0", "c"),
             record("OCI://h/charts/web", "", "1.0.0", "sha256:d"),
             record("https://h/unknown", "web", "1.0.0", ""),
+            record("https://h/charts", "web", "1.2", "e"),
         ]);
         for (options, digest) in [
             (options("https://h/charts", "web", "1.0.0"), Some("a")),
             (options("https://u:geheim@h/charts", "web", "2.0.0"), Some("b")),
             (options("https://h/charts", "db", "1.0.0"), Some("c")),
             (options("oci://h/charts/web", "", "1.0.0"), Some("sha256:d")),
+            (options("https://h/charts", "web", "1.2"), Some("e")),
             (options("https://h/charts", "web", "3.0.0"), None),
             (options("https://other/charts", "web", "1.0.0"), None),
             (options("https://h/unknown", "web", "1.0.0"), None),
@@ -169,6 +190,43 @@ mod tests {
         assert_eq!(expected_digest(&new).as_deref(), Some("b"));
         let unknown = records(&[]).annotation(&promoted, Some(&existing));
         assert_eq!(unknown, None, "it is of another version");
+    }
+
+    #[test]
+    fn an_agent_is_told_that_a_version_is_no_range() {
+        for (version, digest, is_told) in [
+            ("1.2", "", true),
+            ("1.2", "a", true),
+            ("1.2.3", "a", true),
+            // It needs no record.
+            ("v1.2.3", "", false),
+        ] {
+            let own = options("https://h", "web", version);
+            let annotation = records(&[record("https://h", "web", version, digest)]).annotation(&own, None);
+            let deployment = deployed(own, annotation);
+            assert_eq!(
+                resolved_chart(&deployment).is_some(),
+                is_told,
+                "{version} {digest:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_version_is_resolved_if_the_bundle_records_it_for_its_chart() {
+        let text = Value::from(vec![record("https://h", "web", "1.2", "")]).to_string();
+        for (annotation, options, expected) in [
+            (&*text, options("https://h", "web", "1.2"), true),
+            (&text, options("https://h", "web", "1.x"), false),
+            (&text, options("https://h", "db", "1.2"), false),
+            (&text, options("https://other", "web", "1.2"), false),
+            (&text, BundleDeploymentOptions::default(), false),
+            ("", options("https://h", "web", "1.2"), false),
+        ] {
+            let object = json!({ "metadata": { "annotations": { labels::RESOLVED: annotation } } });
+            let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+            assert_eq!(is_resolved(&bundle, &options), expected, "{options:?}");
+        }
     }
 
     #[test]

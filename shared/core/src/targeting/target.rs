@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::{
     batch::ClusterBatch,
     blocked::Blocked,
+    chart_record::is_resolved,
     cluster_namespace::NamespaceRefused,
     criteria::Member,
     desired::DesiredTarget,
@@ -147,7 +148,11 @@ pub fn targets<'a>(
             }
             Some(options)
         };
-        let inexact = first.as_ref().and_then(|first| matcher.inexact_version(first));
+        let inexact = first.as_ref().and_then(|first| {
+            let inexact = matcher.inexact_version(first)?;
+            let is_resolved = is_resolved(bundle, &matcher.options(first)?);
+            (!is_resolved).then_some(inexact)
+        });
         let mut batch = ClusterBatch::new(&bundle.spec.contents_id, &options);
         for member in members {
             let result = match (member.refused(), &inexact) {
@@ -287,6 +292,27 @@ mod tests {
             strays(&targets, &[&existing]).is_empty(),
             "the refusal is reported already"
         );
+    }
+
+    #[test]
+    fn the_version_of_a_target_may_have_two_numbers_if_it_was_resolved() {
+        let lab = cluster("lab");
+        let record = json!([{ "repo": "https://h", "chart": "web", "constraint": "1.2", "version": "1.2" }]);
+        for (version, is_known) in [("1.2", true), ("1.3", false), ("1.2.3", true)] {
+            let target = json!({ "clusterName": "lab", "helm": { "version": version } });
+            let object = json!({
+                "metadata": { "annotations": { labels::RESOLVED: record.to_string() } },
+                "spec": {
+                    "helmOpOptions": {}, "targets": [target],
+                    "helm": { "repo": "https://h", "chart": "web", "version": "1.0.0" },
+                },
+            });
+            let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+            let member = Member::new(&lab, []);
+            let targets = targets(&bundle, [member], &[], false, &Budget::default()).unwrap();
+            let is_range = matches!(targets[0].desired, Err(TargetError::Version(_)));
+            assert_eq!(is_range, !is_known, "{version}");
+        }
     }
 
     #[test]

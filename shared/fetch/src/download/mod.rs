@@ -45,6 +45,8 @@ pub struct ChartDownload<'a> {
     pub source: ChartSource<'a>,
     /// Its exact version; empty for an archive, or if the reference has a tag.
     pub version: &'a str,
+    /// Whether it is known that the version was resolved: then `1.2` is a version, and no range.
+    pub is_resolved: bool,
     /// The digest that was recorded when the version was resolved; empty if there is none. Of the archive for a repository, of
     /// the manifest for a registry.
     pub expected_digest: &'a str,
@@ -108,11 +110,11 @@ pub async fn download<W: Write + Send + 'static>(
     match chart.source {
         ChartSource::Archive { url } => archive::at_url(sources.http, access, url, chart, output).await,
         ChartSource::Oci { repo } => {
-            let version = version(chart.version)?;
+            let version = version(&chart)?;
             pull.version(repo, &version, chart.expected_digest, output).await
         }
         ChartSource::Repository { repo, chart: name } => {
-            let version = version(chart.version)?;
+            let version = version(&chart)?;
             let named = ChartRef { repo, chart: name };
             let find = async |since| {
                 let entry = sources
@@ -139,7 +141,11 @@ pub async fn download<W: Write + Send + 'static>(
     }
 }
 
-fn version(text: &str) -> Result<VersionRequest<'_>, DownloadError> {
+fn version<'a>(chart: &ChartDownload<'a>) -> Result<VersionRequest<'a>, DownloadError> {
+    let text = chart.version;
+    if chart.is_resolved {
+        return Ok(VersionRequest::resolved(text));
+    }
     VersionRequest::parse(text).map_err(|error| DownloadError::Version {
         version: text.to_owned(),
         cause: error.to_string(),

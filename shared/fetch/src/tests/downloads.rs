@@ -90,6 +90,49 @@ async fn the_archive_of_an_index_is_downloaded_and_its_digest_verified() {
     assert_eq!(server.lines(), ["GET /index.yaml", "GET /a/web-1.0.0.tgz"]);
 }
 
+/// In a version field `1.2` is a range; what was resolved is one version.
+#[tokio::test]
+async fn a_resolved_version_is_not_replaced_by_another_one_in_its_range() {
+    let listed = |versions: &'static [&str]| {
+        move |head: &RequestHead| {
+            let entry = |version: &&str| json!({ "name": CHART, "version": version, "urls": [format!("{version}.tgz")] });
+            let entries: Vec<_> = versions.iter().map(entry).collect();
+            let index = json!({ "apiVersion": "v1", "entries": { CHART: entries } });
+            if head.target.starts_with("/index.yaml") {
+                response(200, &[], index.to_string())
+            } else {
+                response(200, &[], ARCHIVE)
+            }
+        }
+    };
+    for (versions, is_resolved, expected) in [
+        (&["1.2.5", "1.2"][..], true, Some("1.2.tgz")),
+        (&["1.2.5", "1.2.0"], true, Some("1.2.0.tgz")),
+        (&["1.2.5"], true, None),
+        // As from Fleet's controller, for a range in a target.
+        (&["1.2.5"], false, Some("1.2.5.tgz")),
+    ] {
+        let server = Server::http(listed(versions)).await;
+        let repo = server.url();
+        let chart = ChartDownload {
+            source: of(&repo),
+            version: "1.2",
+            is_resolved,
+            expected_digest: "",
+            limit: ARCHIVE_LIMIT,
+        };
+        let outcome = TestResolver::new()
+            .download_to(&anonymous(), chart, Vec::new())
+            .await;
+        let url = expected.map(|file| format!("{repo}/{file}"));
+        match (outcome, url) {
+            (Ok(downloaded), Some(url)) => assert_eq!(downloaded.url, url),
+            (Err(error), None) => assert_eq!(error.reason(), Reason::NoMatchingVersion, "{error}"),
+            (outcome, url) => panic!("{versions:?}: {outcome:?} {url:?}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_archive_with_another_digest_is_refused() {
     let (actual, other) = (sha256(ARCHIVE), sha256(b"other"));
@@ -290,6 +333,7 @@ async fn a_full_disk_is_an_error_of_its_own() {
     let chart = ChartDownload {
         source: of(&repo),
         version: "1.0.0",
+        is_resolved: false,
         expected_digest: "",
         limit: ARCHIVE_LIMIT,
     };

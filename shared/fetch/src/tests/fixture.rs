@@ -220,6 +220,7 @@ impl TestResolver {
                 ChartSource::Archive { .. } => "",
                 ChartSource::Oci { .. } | ChartSource::Repository { .. } => "1.0.0",
             },
+            is_resolved: false,
             expected_digest,
             limit: ARCHIVE_LIMIT,
         };

@@ -1,4 +1,5 @@
-//! Charts that were promoted by an entry in the index: `Chart.yaml` still has the version of the candidate.
+//! Charts with unusual versions: promoted by an entry in the index, so that `Chart.yaml` still has the version of the candidate, or with
+//! two numbers.
 
 use serde_json::{Value, json};
 
@@ -82,4 +83,28 @@ async fn a_promoted_chart_is_adopted_upgraded_and_rolled_back() {
     environment.until_revision("web", "shop", 3).await;
     let expected = ("1.2.3-rc.4".to_owned(), json!("1.2.3"));
     assert_eq!(recorded(&environment, 3).await, expected);
+}
+
+/// In a version field `1.2` is a range, unless the index has that very version.
+#[tokio::test]
+async fn a_chart_whose_version_has_two_numbers_is_deployed() {
+    let environment = Environment::new("two-part").await;
+    promote(&environment, &[("1.2", "1.2"), ("1.2.5", "1.2.5")]).await;
+    let url = environment.cluster.charts.url();
+    let mut create = vec!["create", "web", "--repo", &url, "--chart=web", "--cluster=c0"];
+    let namespace = format!("--target-namespace={}", environment.apps());
+    create.extend(["--version=1.2", "--release-name=shop", &namespace]);
+    environment.ok(&create).await;
+    let deployment = environment.until_revision("web", "shop", 1).await;
+    assert_eq!(deployment["spec"]["options"]["helm"]["version"], "1.2");
+    assert_eq!(recorded(&environment, 1).await, ("1.2".to_owned(), Value::Null));
+    environment
+        .ok(&["wait", "web", "--for=version=1.2", "--timeout=20s"])
+        .await;
+
+    // Without it, the field is a range again.
+    promote(&environment, &[("1.2.5", "1.2.5")]).await;
+    environment.ok(&["poll", "web"]).await;
+    let deployment = environment.until_revision("web", "shop", 2).await;
+    assert_eq!(deployment["spec"]["options"]["helm"]["version"], "1.2.5");
 }
