@@ -7,7 +7,7 @@ use url::{ParseError, Url};
 use crate::chart::{
     location::{self, without_credentials},
     registry::{
-        endpoint::{Endpoint, Transport},
+        endpoint::{DOCKER_HUB, Endpoint, Transport},
         reference::Reference,
     },
     source::{self, ChartSource},
@@ -117,9 +117,12 @@ fn location(text: &str) -> Result<Vec<Candidate<'static>>, String> {
 }
 
 /// The reference of a chart, with the host of the API of its registry as [`Endpoint`] parses it for requests. The port stays as
-/// it is written, because it depends on the Secret which one is the default port.
+/// it is written, because it depends on the Secret which one is the default port, and so does the name of Docker Hub.
 fn reference(text: &str) -> Result<String, String> {
     let reference = Reference::parse(text).map_err(|error| error.to_string())?;
+    if reference.registry == DOCKER_HUB {
+        return Ok(reference.to_string());
+    }
     let endpoint = Endpoint::of(Transport::Https, &reference).map_err(invalid)?;
     let url = endpoint.base_url();
     check_host(reference.registry, url)?;
@@ -503,6 +506,11 @@ mod tests {
                 "https://xn--bcher-kva.example/v2/web/",
             ),
             ("oci://%68/web", None, "https://h/v2/web/"),
+            (
+                "oci://docker.io/org/web",
+                Some("oci://docker.io/org/web"),
+                "https://registry-1.docker.io/v2/org/web/",
+            ),
         ] {
             let candidates = origin(ChartSource::of(repo, "")).candidates.ok();
             let first = candidates.and_then(|candidates| Some(candidates.first()?.text.to_string()));

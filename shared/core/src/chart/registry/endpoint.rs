@@ -33,6 +33,11 @@ impl Transport {
     }
 }
 
+/// The name of Docker Hub in references. Its API has another host.
+pub const DOCKER_HUB: &str = "docker.io";
+/// The host of the API of Docker Hub.
+pub const DOCKER_HUB_API: &str = "registry-1.docker.io";
+
 /// The API of a repository in a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint<'a> {
@@ -53,6 +58,12 @@ impl<'a> Endpoint<'a> {
         let Reference {
             registry, repository, ..
         } = reference;
+        // As Helm does. All other registries have the host that a reference names.
+        let registry = if *registry == DOCKER_HUB {
+            DOCKER_HUB_API
+        } else {
+            registry
+        };
         let base = Url::parse(&format!("{}://{registry}/v2/{repository}/", transport.scheme()))?;
         Ok(Self {
             transport,
@@ -118,6 +129,18 @@ mod tests {
                 endpoint.blob_url(tag).as_str(),
                 format!("http://h:5000/v2/charts/web/blobs/{tag}")
             );
+        }
+    }
+
+    #[test]
+    fn docker_hub_has_another_host_than_its_name() {
+        for (text, host) in [
+            ("oci://docker.io/org/web", "registry-1.docker.io"),
+            ("oci://registry-1.docker.io/org/web", "registry-1.docker.io"),
+            ("oci://other.docker.io/org/web", "other.docker.io"),
+        ] {
+            let endpoint = Endpoint::of(Transport::Https, &Reference::parse(text).unwrap()).unwrap();
+            assert_eq!(endpoint.base_url().host_str(), Some(host), "{text}");
         }
     }
 
