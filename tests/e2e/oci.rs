@@ -84,6 +84,20 @@ async fn a_login_and_a_private_ca_are_used() {
     let registry = OciRegistry::private(&suite.bed).await.unwrap();
     registry.push("web", "0.1.0").await.unwrap();
     let (username, password) = LOGIN;
+    // The configuration of a desktop, whose logins are kept elsewhere.
+    let config = json!({ "auths": { registry.host.clone(): {} }, "credsStore": "desktop" });
+    secret(
+        &namespace,
+        json!({ ".dockerconfigjson": config.to_string(), "cacerts": registry.ca() }),
+    )
+    .await;
+    apply_web(&namespace, "helper", &registry, "0.x").await;
+    let message = until_refused(&namespace, "helper", "Unauthorized").await;
+    assert!(
+        message.contains(&format!("{:?}", registry.host))
+            && message.contains("credential helper (\"desktop\")"),
+        "{message}"
+    );
     secret(
         &namespace,
         json!({ "username": username, "password": "wrong", "cacerts": registry.ca() }),

@@ -75,6 +75,21 @@ async fn a_login_is_required_and_used() {
     let message = until_refused(&namespace, "web", "Unauthorized").await;
     assert!(!message.contains("wrong"), "{message}");
 
+    // As `--from-file` and `echo` leave it.
+    secret(
+        &namespace,
+        json!({ "username": "reader", "password": "geheim\n" }),
+    )
+    .await;
+    let spec = json!({ "helmSecretName": "access", "labels": { "attempt": "2" } });
+    apply_web(&namespace, &server, &spec).await;
+    let message = until_refused(&namespace, "web", "Unauthorized").await;
+    assert!(
+        message.contains("Secret access, and the password ends with a line break")
+            && !message.contains("geheim"),
+        "{message}"
+    );
+
     secret(&namespace, json!({ "username": "reader", "password": "geheim" })).await;
     apply_web(
         &namespace,

@@ -1,8 +1,8 @@
 //! Access to repositories and registries: credentials and trust.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use bounded_text::cut;
 use helmops_core::chart::{
     location,
     registry::{
@@ -12,44 +12,21 @@ use helmops_core::chart::{
     source::{self, ChartSource},
 };
 use percent_encoding::percent_decode_str;
-use reqwest::{StatusCode, Url, header::HeaderValue};
+use reqwest::{StatusCode, Url};
 use ring::digest::{Context, SHA256};
 
 use super::{
     http::{FetchErrorKind, TlsConfig, origin},
+    login::{EntryWithoutLogin, Login, LoginProblem},
     time_limit::TimeLimit,
 };
 
 /// Prefix of a Docker configuration entry that allows plain HTTP.
 pub const PLAIN_HTTP_PREFIX: &str = "http://";
-
-/// A user name and a password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Login {
-    /// User name; empty for some tokens.
-    pub username: String,
-    /// Password or token.
-    pub password: String,
-}
-
-/// Passwords stay out of logs.
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Login(…)")
-    }
-}
-
-impl Login {
-    /// The value of an `Authorization` header, RFC 7617.
-    pub fn basic(&self) -> HeaderValue {
-        let text = STANDARD.encode(format!("{}:{}", self.username, self.password));
-        // Base64 is always a valid value.
-        let mut value =
-            HeaderValue::from_str(&format!("Basic {text}")).unwrap_or_else(|_| HeaderValue::from_static(""));
-        value.set_sensitive(true);
-        value
-    }
-}
+/// How many hosts a message names.
+const MAX_HOSTS: usize = 3;
+/// The longest host in a message, in bytes.
+const MAX_HOST: usize = 253;
 
 /// Access to the repositories of a HelmOp, from its Secret and its spec.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +40,8 @@ pub struct Access {
     /// Logins for single hosts, from a Secret of type `kubernetes.io/dockerconfigjson`: host and port, optionally a path, and
     /// the login. An entry keeps its prefix `http://`; without it a login is sent over plain HTTP only if `plain_http` is set.
     pub host_logins: Vec<(String, Login)>,
+    /// The entries of that Secret that have no login, with what they have in place of it. An entry without a host is for all others.
+    pub without_login: Vec<(String, EntryWithoutLogin)>,
     /// Use plain HTTP for OCI registries, and send host logins over it.
     pub plain_http: bool,
     /// Name of the Secret; empty if there is none.
@@ -73,36 +52,6 @@ pub struct Access {
     pub time_limit: TimeLimit,
 }
 
-/// The credentials for a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credentials<'a> {
-    /// None are configured.
-    None,
-    /// This login is sent.
-    Login(&'a Login),
-    /// Some are configured, but must not be sent to this URL.
-    NotSent(NotSentReason),
-}
-
-/// Why credentials are not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotSentReason {
-    /// They are for another host.
-    OtherHost,
-    /// They are for this host, but only over HTTPS.
-    PlainHttp,
-}
-
-impl Credentials<'_> {
-    /// Why configured credentials are not sent.
-    pub const fn not_sent(&self) -> Option<NotSentReason> {
-        match self {
-            Self::NotSent(reason) => Some(*reason),
-            Self::None | Self::Login(_) => None,
-        }
-    }
-}
-
 /// A URL without its credentials, and the login to send with a request for it.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -110,8 +59,6 @@ pub struct Target {
     pub url: Url,
     /// The login, of the Secret or else of the URL itself.
     pub login: Option<Login>,
-    /// Why the credentials of the Secret are not sent.
-    pub not_sent: Option<NotSentReason>,
 }
 
 impl Access {
@@ -120,77 +67,93 @@ impl Access {
         let in_url = login_in(&url);
         // Otherwise the client would send them a second time.
         let url = location::without_credentials(url);
-        let credentials = self.credentials(&url);
-        let not_sent = credentials.not_sent().filter(|_| in_url.is_none());
-        let login = match credentials {
-            Credentials::Login(login) => Some(login.clone()),
-            Credentials::None | Credentials::NotSent(_) => in_url,
-        };
-        Target { url, login, not_sent }
+        let login = self.login_for(&url).cloned().or(in_url);
+        Target { url, login }
     }
 
-    /// The credentials for a URL.
-    pub fn credentials(&self, url: &Url) -> Credentials<'_> {
+    /// The login of the Secret that is sent to a URL.
+    pub fn login_for(&self, url: &Url) -> Option<&Login> {
         let is_encrypted = url.scheme() == "https" || self.plain_http;
-        if let Some(login) = self.host_login(url, is_encrypted) {
-            return Credentials::Login(login);
-        }
-        match &self.login {
-            Some(login) if origin(url) == self.origin => Credentials::Login(login),
-            None if self.host_logins.is_empty() => Credentials::None,
-            _ if self.host_login(url, true).is_some() => Credentials::NotSent(NotSentReason::PlainHttp),
-            _ => Credentials::NotSent(NotSentReason::OtherHost),
-        }
+        let own = || self.login.as_ref().filter(|_| origin(url) == self.origin);
+        self.host_login(url, is_encrypted).or_else(own)
     }
 
     /// The login of the longest entry that is a prefix of the URL, of those that may be sent.
     fn host_login(&self, url: &Url, may_send_all: bool) -> Option<&Login> {
-        let host = url.host_str()?;
-        let host = url
-            .port()
-            .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let path = format!("{host}{}", url.path().trim_start_matches("/v2"));
-        let matches_prefix = |entry: &str| {
-            path.strip_prefix(entry)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let entries = self.host_logins.iter().filter_map(|(entry, login)| {
-            let plain = entry.strip_prefix(PLAIN_HTTP_PREFIX);
-            let entry = plain.unwrap_or(entry);
-            let matches = (may_send_all || plain.is_some()) && matches_prefix(entry);
-            matches.then_some((entry.len(), login))
-        });
-        entries.max_by_key(|(len, _)| *len).map(|(_, login)| login)
+        let entries = self.host_logins.iter();
+        let entries = entries.filter(|(entry, _)| may_send_all || entry.starts_with(PLAIN_HTTP_PREFIX));
+        longest_prefix(entries, url).map(|(_, login)| login)
     }
 
-    /// The error for a response with this status, to a request whose credentials may not have been sent.
-    pub fn refusal(&self, status: StatusCode, not_sent: Option<NotSentReason>) -> FetchErrorKind {
-        let is_about_login = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    /// Why a server may refuse a request to a URL, with this login or without one. `None` if nothing is known.
+    pub fn problem(&self, url: &Url, sent: Option<&Login>) -> Option<LoginProblem> {
         let secret = self.secret.clone();
-        match not_sent.filter(|_| is_about_login) {
-            None => FetchErrorKind::Status(status),
-            Some(NotSentReason::PlainHttp) => FetchErrorKind::CredentialsNeedHttps { status, secret },
-            Some(NotSentReason::OtherHost) => {
-                let origin = match self.login {
-                    Some(_) => self.origin.clone(),
-                    None => "other hosts".to_owned(),
-                };
-                FetchErrorKind::CredentialsForOtherHost {
-                    status,
-                    secret,
-                    origin,
-                }
-            }
+        if let Some(login) = sent {
+            let place = if self.login_for(url) == Some(login) {
+                format!("Secret {secret}")
+            } else {
+                "the URL".to_owned()
+            };
+            let blemish = login.blemish()?;
+            return Some(LoginProblem::Suspicious { place, blemish });
+        }
+        if secret.is_empty() {
+            return Some(LoginProblem::NoSecret);
+        }
+        if self.host_login(url, true).is_some() {
+            return Some(LoginProblem::NeedsHttps { secret });
+        }
+        let (general, of_hosts): (Vec<_>, Vec<_>) =
+            self.without_login.iter().partition(|(entry, _)| entry.is_empty());
+        let has_logins = self.login.is_some() || !self.host_logins.is_empty();
+        let entry = longest_prefix(of_hosts.into_iter(), url);
+        Some(match (entry, general.first()) {
+            (Some((host, entry)), _) => LoginProblem::Entry {
+                secret,
+                host: shown(host),
+                entry: entry.clone(),
+            },
+            (None, _) if has_logins => LoginProblem::OtherHost {
+                secret,
+                hosts: self.hosts(),
+            },
+            (None, Some((_, entry))) => LoginProblem::Entry {
+                secret,
+                host: String::new(),
+                entry: entry.clone(),
+            },
+            (None, None) => LoginProblem::NoLogin { secret },
+        })
+    }
+
+    /// The hosts that the logins are for, as a text.
+    fn hosts(&self) -> String {
+        let own = self.login.iter().map(|_| self.origin.clone());
+        let entries = self.host_logins.iter().map(|(entry, _)| shown(entry));
+        let all: Vec<_> = own.chain(entries).collect();
+        let named = all.get(..MAX_HOSTS).unwrap_or(&all).join(", ");
+        match all.len().saturating_sub(MAX_HOSTS) {
+            0 => named,
+            more => format!("{named} and {more} more"),
         }
     }
 
-    /// The error of a request as it applies to this HelmOp. The request may have been sent for another HelmOp, whose
-    /// credentials were not sent either, or that has none.
-    pub fn own_error(&self, kind: FetchErrorKind, not_sent: Option<NotSentReason>) -> FetchErrorKind {
+    /// The error for a response with this status, to a request with this login or without one.
+    pub fn refusal(&self, status: StatusCode, url: &Url, sent: Option<&Login>) -> FetchErrorKind {
+        let problem = is_about_login(status).then(|| self.problem(url, sent)).flatten();
+        match problem {
+            Some(problem) => FetchErrorKind::Login { status, problem },
+            None => FetchErrorKind::Status(status),
+        }
+    }
+
+    /// The error of a request as it applies to this HelmOp. The request may have been sent for another HelmOp, which has another
+    /// Secret.
+    pub fn own_error(&self, kind: FetchErrorKind, url: &Url, sent: Option<&Login>) -> FetchErrorKind {
         match kind {
-            FetchErrorKind::CredentialsForOtherHost { status, .. }
-            | FetchErrorKind::CredentialsNeedHttps { status, .. }
-            | FetchErrorKind::Status(status) => self.refusal(status, not_sent),
+            FetchErrorKind::Login { status, .. } | FetchErrorKind::Status(status) => {
+                self.refusal(status, url, sent)
+            }
             other => other,
         }
     }
@@ -203,9 +166,16 @@ impl Access {
             .host_logins
             .iter()
             .map(|(host, login_of_host)| size_of::<(String, Login)>() + host.len() + login(login_of_host));
+        let without_login = self
+            .without_login
+            .iter()
+            .map(|(host, _)| size_of::<(String, EntryWithoutLogin)>() + host.len());
         let ca_certificates = self.tls.ca_certificates.iter().map(|(pem, _)| pem.len());
         let identity = self.tls.identity.as_ref().map_or(0, Vec::len);
-        own + host_logins.sum::<usize>() + ca_certificates.sum::<usize>() + identity
+        own + host_logins.sum::<usize>()
+            + without_login.sum::<usize>()
+            + ca_certificates.sum::<usize>()
+            + identity
     }
 
     /// A digest of credentials and trust: two requests may share a response only if it is equal for both.
@@ -230,6 +200,37 @@ impl Access {
         identity.copy_from_slice(digest.finish().as_ref());
         identity
     }
+}
+
+/// Whether a server that responds with this status may want another login.
+pub const fn is_about_login(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+/// The longest entry of a Docker configuration that is a prefix of the URL.
+fn longest_prefix<'e, T>(
+    entries: impl Iterator<Item = &'e (String, T)>,
+    url: &Url,
+) -> Option<&'e (String, T)> {
+    let host = url.host_str()?;
+    let host = url
+        .port()
+        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    let path = format!("{host}{}", url.path().trim_start_matches("/v2"));
+    let is_prefix = |entry: &str| {
+        let entry = entry.strip_prefix(PLAIN_HTTP_PREFIX).unwrap_or(entry);
+        let rest = path.strip_prefix(entry);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            .then_some(entry.len())
+    };
+    let matching = entries.filter_map(|entry| Some((is_prefix(&entry.0)?, entry)));
+    matching.max_by_key(|(len, _)| *len).map(|(_, entry)| entry)
+}
+
+/// An entry of a Docker configuration for a message. What is before an `@` would be a login.
+fn shown(entry: &str) -> String {
+    let host = entry.rsplit('@').next().unwrap_or_default();
+    cut(host.to_owned(), MAX_HOST)
 }
 
 /// The login in a URL.
@@ -290,20 +291,13 @@ mod tests {
             origin: "https://charts.example.com".to_owned(),
             ..Access::default()
         };
-        let is_sent = |text: &str| match access.credentials(&url(text)) {
-            Credentials::Login(_) => true,
-            Credentials::NotSent(_) => false,
-            Credentials::None => panic!("{text}"),
-        };
+        let is_sent = |text: &str| access.login_for(&url(text)).is_some();
         assert!(is_sent("https://charts.example.com/a/index.yaml"));
         assert!(is_sent("https://charts.example.com:443/index.yaml"));
         assert!(!is_sent("http://charts.example.com/index.yaml"));
         assert!(!is_sent("https://charts.example.com:8443/index.yaml"));
         assert!(!is_sent("https://example.com/index.yaml"));
-        assert_eq!(
-            Access::default().credentials(&url("https://a/")),
-            Credentials::None
-        );
+        assert_eq!(Access::default().login_for(&url("https://a/")), None);
     }
 
     #[test]
@@ -324,9 +318,9 @@ mod tests {
             host_logins: host_logins.to_vec(),
             ..Access::default()
         };
-        let name = |text: &str| match access.credentials(&url(text)) {
-            Credentials::Login(login) => login.username.clone(),
-            Credentials::None | Credentials::NotSent(_) => String::new(),
+        let name = |text: &str| {
+            let login = access.login_for(&url(text)).cloned();
+            login.map(|login| login.username).unwrap_or_default()
         };
         assert_eq!(name("https://r.example.com/v2/web/tags/list"), "r.example.com");
         assert_eq!(
@@ -347,34 +341,119 @@ mod tests {
     #[test]
     fn a_docker_config_login_needs_https_unless_plain_http_is_allowed() {
         let host_logins =
-            ["r.example.com", "http://plain.example.com"].map(|host| (host.to_owned(), login(host)));
+            ["r.example.com", "http://plain.example.com"].map(|host| (host.to_owned(), login("u")));
         let access = |plain_http: bool| Access {
+            secret: "access".to_owned(),
             host_logins: host_logins.to_vec(),
             plain_http,
             ..Access::default()
         };
-        let not_sent = |plain_http: bool, text: &str| access(plain_http).credentials(&url(text)).not_sent();
         for (path, plain_http, expected) in [
             ("https://r.example.com/charts", false, None),
-            (
-                "http://r.example.com/charts",
-                false,
-                Some(NotSentReason::PlainHttp),
-            ),
+            ("http://r.example.com/charts", false, Some("basicHTTP")),
             (
                 "http://r.example.com:443/charts",
                 false,
-                Some(NotSentReason::OtherHost),
+                Some("are for r.example.com, http://plain.example.com and are not"),
             ),
             ("http://r.example.com/charts", true, None),
             ("http://plain.example.com/charts", false, None),
             ("https://plain.example.com/charts", false, None),
-            ("http://other.example.com", false, Some(NotSentReason::OtherHost)),
+            (
+                "http://other.example.com",
+                false,
+                Some("are not sent anywhere else"),
+            ),
         ] {
-            assert_eq!(not_sent(plain_http, path), expected, "{path}");
+            let (access, url) = (access(plain_http), url(path));
+            let sent = access.login_for(&url);
+            assert_eq!(sent.is_some(), expected.is_none(), "{path}");
+            let kind = access.refusal(StatusCode::UNAUTHORIZED, &url, sent);
+            let expected = expected.unwrap_or("check username and password");
+            assert!(kind.to_string().contains(expected), "{path}: {kind}");
         }
-        let error = access(false).refusal(StatusCode::UNAUTHORIZED, Some(NotSentReason::PlainHttp));
-        assert!(error.to_string().contains("basicHTTP"), "{error}");
+    }
+
+    #[test]
+    fn what_is_sent_in_place_of_a_login_is_explained() {
+        let entry = |host: &str, entry| (host.to_owned(), entry);
+        let helper = || EntryWithoutLogin::Helper("desktop".to_owned());
+        let nothing = || Access {
+            secret: "access".to_owned(),
+            ..Access::default()
+        };
+        let with = |without_login: Vec<(String, EntryWithoutLogin)>| Access {
+            without_login,
+            ..nothing()
+        };
+        let own = |password: &str| Access {
+            login: Some(Login {
+                username: "u".to_owned(),
+                password: password.to_owned(),
+            }),
+            origin: "https://r.example.com".to_owned(),
+            ..nothing()
+        };
+        let elsewhere = Access {
+            host_logins: (1..=5)
+                .map(|number| (format!("user:geheim@h{number}.example.com"), login("u")))
+                .collect(),
+            ..nothing()
+        };
+        for (access, expected) in [
+            (Access::default(), "spec.helmSecretName is empty"),
+            (nothing(), "because Secret access has none"),
+            (
+                own("geheim\n"),
+                "refuses the login in Secret access, and the password ends with a line break",
+            ),
+            (own("geheim"), "check username and password"),
+            (
+                with(vec![entry(
+                    "r.example.com/team",
+                    EntryWithoutLogin::IdentityToken,
+                )]),
+                "has no login in its entry \"r.example.com/team\": it has an identity token",
+            ),
+            (
+                with(vec![
+                    entry("r.example.com", EntryWithoutLogin::Empty),
+                    entry("", helper()),
+                ]),
+                "in its entry \"r.example.com\": it is empty",
+            ),
+            (
+                with(vec![
+                    entry("other.example.com", EntryWithoutLogin::Empty),
+                    entry("", helper()),
+                ]),
+                "has no login for this host: it leaves the login to a credential helper (\"desktop\")",
+            ),
+            (
+                elsewhere,
+                "are for h1.example.com, h2.example.com, h3.example.com and 2 more and are not",
+            ),
+        ] {
+            let url = url("https://r.example.com/v2/team/web/tags/list");
+            let kind = access.refusal(StatusCode::UNAUTHORIZED, &url, access.login_for(&url));
+            let text = kind.to_string();
+            assert!(
+                text.starts_with("error code: 401: ") && text.contains(expected) && !text.contains("geheim"),
+                "{text}"
+            );
+            let other = access.refusal(StatusCode::NOT_FOUND, &url, None);
+            assert!(matches!(other, FetchErrorKind::Status(_)), "{other}");
+        }
+        let in_url = Login {
+            username: "u".to_owned(),
+            password: String::new(),
+        };
+        let problem = nothing().problem(&url("https://h"), Some(&in_url));
+        let text = problem.unwrap().to_string();
+        assert!(
+            text.contains("the login in the URL, and the password is empty"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -422,6 +501,5 @@ mod tests {
             ..Access::default()
         };
         assert!(!format!("{access:?}").contains("geheim"));
-        assert!(login("u").basic().is_sensitive());
     }
 }

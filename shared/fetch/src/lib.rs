@@ -16,6 +16,7 @@ mod download;
 mod error;
 mod explain;
 mod http;
+mod login;
 mod metrics;
 mod oci;
 mod overflow;

@@ -1,9 +1,12 @@
 //! Reads the Secret with the credentials for a chart.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helmops_core::reason::Reason;
+use helmops_core::{
+    chart::registry::endpoint::{DOCKER_HUB, DOCKER_HUB_API},
+    reason::Reason,
+};
 use helmops_runtime::{
     client::{ApiError, bounded},
     error_class::{Class, Classified, ClassifiedError, classified},
@@ -11,11 +14,13 @@ use helmops_runtime::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use serde::Deserialize;
+use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    access::{Access, Login, PLAIN_HTTP_PREFIX},
+    access::{Access, PLAIN_HTTP_PREFIX},
     http::{CaCertificate, TlsConfig},
+    login::{EntryWithoutLogin, Login},
 };
 
 /// The key of a Secret of type `kubernetes.io/dockerconfigjson`.
@@ -154,9 +159,11 @@ impl Keys<'_> {
         let login = self
             .pair("username", "password")?
             .map(|(username, password)| Login { username, password });
+        let Entries { logins, others } = self.docker_config()?;
         Ok(Access {
             login,
-            host_logins: self.docker_config()?,
+            host_logins: logins,
+            without_login: others,
             plain_http: self.flag("basicHTTP")?,
             secret: self.name.to_owned(),
             ..Access::default()
@@ -209,9 +216,9 @@ impl Keys<'_> {
         Ok(["1", "t", "T", "true", "TRUE", "True"].contains(&text.as_str()))
     }
 
-    fn docker_config(&self) -> Result<Vec<(String, Login)>, SecretError> {
+    fn docker_config(&self) -> Result<Entries, SecretError> {
         let Some(text) = self.text(DOCKER_CONFIG)? else {
-            return Ok(Vec::new());
+            return Ok(Entries::default());
         };
         let invalid = |cause: String| SecretError::DockerConfig {
             secret: self.name.to_owned(),
@@ -225,22 +232,29 @@ impl Keys<'_> {
                 error.column()
             ))
         })?;
-        let entries = config.auths.into_iter().filter_map(|(host, auth)| {
-            let login = auth.login().transpose()?;
-            Some(
-                login
-                    .map(|login| (registry_entry(&host), login))
-                    .map_err(|cause| invalid(format!("auths[{host:?}]: {cause}"))),
-            )
-        });
-        entries.collect()
+        config
+            .entries()
+            .map_err(|(host, cause)| invalid(format!("auths[{host:?}]: {cause}")))
     }
+}
+
+/// The entries of a Docker configuration, by the hosts that they are for.
+#[derive(Debug, Default)]
+struct Entries {
+    logins: Vec<(String, Login)>,
+    others: Vec<(String, EntryWithoutLogin)>,
 }
 
 #[derive(Deserialize)]
 struct DockerConfig {
     #[serde(default)]
-    auths: std::collections::BTreeMap<String, DockerAuth>,
+    auths: BTreeMap<String, DockerAuth>,
+    /// The program that has the logins of all hosts.
+    #[serde(default, rename = "credsStore")]
+    creds_store: Value,
+    /// The programs that have those of single hosts.
+    #[serde(default, rename = "credHelpers")]
+    cred_helpers: Value,
 }
 
 #[derive(Default, Deserialize)]
@@ -249,6 +263,49 @@ struct DockerAuth {
     username: String,
     password: String,
     auth: String,
+    identitytoken: Value,
+    registrytoken: Value,
+}
+
+impl DockerConfig {
+    /// Host and cause of the first invalid entry, if there is one.
+    fn entries(self) -> Result<Entries, (String, &'static str)> {
+        let mut entries = Entries::default();
+        let store = self.creds_store.as_str().unwrap_or_default();
+        let helpers = self.cred_helpers.as_object();
+        let helper = |host: &str| helpers.and_then(|helpers| helpers.get(host)?.as_str());
+        for (host, auth) in self.auths {
+            let has = |token: &Value| token.as_str().is_some_and(|token| !token.is_empty());
+            let tokens = (has(&auth.identitytoken), has(&auth.registrytoken));
+            let login = auth.login().map_err(|cause| (host.clone(), cause))?;
+            let entry = registry_entry(&host);
+            // A token comes with a user name and no password.
+            let has_password = login.as_ref().is_some_and(|login| !login.password.is_empty());
+            let other = match (login, tokens, helper(&host)) {
+                (_, (true, _), _) if !has_password => EntryWithoutLogin::IdentityToken,
+                (_, (_, true), _) if !has_password => EntryWithoutLogin::RegistryToken,
+                (Some(login), _, _) => {
+                    entries.logins.push((entry, login));
+                    continue;
+                }
+                (None, _, Some(helper)) => EntryWithoutLogin::Helper(helper.to_owned()),
+                (None, _, None) if !store.is_empty() => EntryWithoutLogin::Helper(store.to_owned()),
+                (None, _, None) => EntryWithoutLogin::Empty,
+            };
+            entries.others.push((entry, other));
+        }
+        for (host, helper) in helpers.into_iter().flatten() {
+            let helper = helper.as_str().unwrap_or_default().to_owned();
+            entries
+                .others
+                .push((registry_entry(host), EntryWithoutLogin::Helper(helper)));
+        }
+        if !store.is_empty() {
+            let helper = EntryWithoutLogin::Helper(store.to_owned());
+            entries.others.push((String::new(), helper));
+        }
+        Ok(entries)
+    }
 }
 
 impl DockerAuth {
@@ -277,7 +334,7 @@ impl DockerAuth {
 }
 
 /// Host, port and path of an entry, which may be a URL that ends with the version of Docker's protocol. Of the schemes only
-/// `http://` is kept: it allows plain HTTP.
+/// `http://` is kept: it allows plain HTTP. Docker Hub has several names, of which one is the host of its API.
 fn registry_entry(host: &str) -> String {
     let (scheme, host) = host.split_once("://").unwrap_or(("", host));
     let host = host.trim_end_matches('/');
@@ -290,7 +347,12 @@ fn registry_entry(host: &str) -> String {
     } else {
         ""
     };
-    format!("{scheme}{host}")
+    let (name, path) = host.split_at(host.find('/').unwrap_or(host.len()));
+    let name = match name {
+        DOCKER_HUB | "index.docker.io" => DOCKER_HUB_API,
+        name => name,
+    };
+    format!("{scheme}{name}{path}")
 }
 
 #[cfg(test)]
@@ -378,6 +440,40 @@ mod tests {
     }
 
     #[test]
+    fn entries_without_a_login_are_kept_with_the_cause() {
+        let config = r#"{"auths": {
+            "a.example.com": {},
+            "b.example.com/v2/": {"identitytoken": "geheim"},
+            "c.example.com": {"auth": "MDAwOg==", "identitytoken": "geheim"},
+            "d.example.com": {"auth": "dTpw", "identitytoken": "geheim"},
+            "e.example.com": {"registrytoken": "geheim"},
+            "f.example.com": {"auth": "", "identitytoken": ""}
+        }, "credHelpers": {"f.example.com": "ecr-login", "g.example.com": "gcloud"}}"#;
+        let access = keys(&[(DOCKER_CONFIG, config.as_bytes())]).access().unwrap();
+        assert_eq!(
+            access.host_logins,
+            [("d.example.com".to_owned(), login("u", "p"))]
+        );
+        let helper = |name: &str| EntryWithoutLogin::Helper(name.to_owned());
+        let expected = [
+            ("a.example.com", EntryWithoutLogin::Empty),
+            ("b.example.com", EntryWithoutLogin::IdentityToken),
+            ("c.example.com", EntryWithoutLogin::IdentityToken),
+            ("e.example.com", EntryWithoutLogin::RegistryToken),
+            ("f.example.com", helper("ecr-login")),
+            ("f.example.com", helper("ecr-login")),
+            ("g.example.com", helper("gcloud")),
+        ];
+        let expected: Vec<_> = expected.map(|(host, entry)| (host.to_owned(), entry)).into();
+        assert_eq!(access.without_login, expected);
+        let config = r#"{"auths": {"a.example.com": {}}, "credsStore": "desktop"}"#;
+        let access = keys(&[(DOCKER_CONFIG, config.as_bytes())]).access().unwrap();
+        let expected = [("a.example.com", helper("desktop")), ("", helper("desktop"))];
+        let expected: Vec<_> = expected.map(|(host, entry)| (host.to_owned(), entry)).into();
+        assert_eq!(access.without_login, expected);
+    }
+
+    #[test]
     fn trust_and_plain_http_are_read_from_the_secret() {
         let tls = |entries: &[(&str, &[u8])]| keys(entries).tls_config().unwrap();
         assert_eq!(tls(&[("cacerts", b"PEM")]).ca_certificates[0].0, b"PEM");
@@ -398,17 +494,23 @@ mod tests {
             "https://r.example.com/v1/": {"auth": "dTpwOnE="},
             "b.example.com:5000/team": {"username": "u", "password": "p", "email": "e"},
             "c.example.com": {},
-            "HTTP://plain.example.com:5000/v2/": {"username": "u", "password": "p"}
+            "HTTP://plain.example.com:5000/v2/": {"username": "u", "password": "p"},
+            "https://index.docker.io/v1/": {"auth": "dTpwOnE="}
         }, "credsStore": "x"}"#;
         assert_eq!(
             host_logins(config).unwrap(),
             [
                 ("http://plain.example.com:5000".to_owned(), login("u", "p")),
                 ("b.example.com:5000/team".to_owned(), login("u", "p")),
+                ("registry-1.docker.io".to_owned(), login("u", "p:q")),
                 ("r.example.com".to_owned(), login("u", "p:q")),
             ]
         );
         assert_eq!(host_logins("{}").unwrap(), []);
+        assert_eq!(
+            host_logins(r#"{"credsStore": 1, "credHelpers": []}"#).unwrap(),
+            []
+        );
         for (text, expected) in [
             ("geheim", "line 1 column"),
             (

@@ -168,7 +168,7 @@ async fn get<W: Write + Send + 'static>(
     digests: &[Required],
     output: W,
 ) -> Result<Downloaded<W>, DownloadError> {
-    let Target { url, login, not_sent } = access.target(url);
+    let Target { url, login } = access.target(url);
     let mut headers = HeaderMap::new();
     if let Some(login) = &login {
         headers.insert(AUTHORIZATION, login.basic());
@@ -191,7 +191,7 @@ async fn get<W: Write + Send + 'static>(
     let response = http.send(request).await.map_err(DownloadError::Fetch)?;
     let status = response.status();
     if status != StatusCode::OK {
-        let kind = access.refusal(status, not_sent);
+        let kind = access.refusal(status, &url, login.as_ref());
         return Err(DownloadError::Fetch(response.into_error(kind)));
     }
     let url = redacted(url.as_str());

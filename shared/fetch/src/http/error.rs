@@ -10,6 +10,7 @@ use reqwest::StatusCode;
 use thiserror::Error;
 
 use super::{addresses::AddressError, retry_after::MAX_RETRY_AFTER};
+use crate::login::LoginProblem;
 
 /// Longest text of a library error that a message quotes, in bytes.
 const MAX_CAUSE: usize = 512;
@@ -84,29 +85,13 @@ pub enum FetchErrorKind {
     /// A response with an error status.
     #[error("error code: {code}: {advice}", code = .0.as_u16(), advice = advice(*.0))]
     Status(StatusCode),
-    /// A response with an error status, to a request without the configured credentials, which are for another host.
-    #[error(
-        "error code: {code}: the server requires credentials, but those in Secret {secret} are for {origin} and are not sent anywhere else; create a separate HelmOp, or use a Secret of type kubernetes.io/dockerconfigjson with a login for each host",
-        code = .status.as_u16()
-    )]
-    CredentialsForOtherHost {
+    /// A response with an error status, for which the configured login is the probable cause.
+    #[error("error code: {code}: {problem}", code = .status.as_u16())]
+    Login {
         /// The status of the response.
         status: StatusCode,
-        /// Name of the Secret.
-        secret: String,
-        /// Scheme, host and port that the credentials are for.
-        origin: String,
-    },
-    /// A response with an error status, to a request without the configured credentials, which are sent over HTTPS only.
-    #[error(
-        "error code: {code}: the server requires credentials, but those in Secret {secret} are for HTTPS and are not sent unencrypted; start the URL with https://, or set key basicHTTP of the Secret to true",
-        code = .status.as_u16()
-    )]
-    CredentialsNeedHttps {
-        /// The status of the response.
-        status: StatusCode,
-        /// Name of the Secret.
-        secret: String,
+        /// What is wrong with the login.
+        problem: LoginProblem,
     },
     /// The server limits requests.
     #[error("error code: {code}: the server limits requests; retrying later{retry_hint}", code = .status.as_u16(), retry_hint = retry_hint(*.after))]
@@ -208,9 +193,10 @@ impl ClassifiedError for FetchErrorKind {
                 classified(Reason::RepositoryError, Class::Absent)
             }
             Self::Status(status) => of_status(*status),
-            Self::CredentialsForOtherHost { .. } | Self::CredentialsNeedHttps { .. } => {
-                classified(Reason::CredentialsNotForHost, Class::Absent)
-            }
+            Self::Login { status, problem } => match problem.reason() {
+                Some(reason) => classified(reason, Class::Absent),
+                None => of_status(*status),
+            },
             Self::RateLimited { after, .. } => {
                 let least = after.unwrap_or_default().min(MAX_RETRY_AFTER);
                 classified(Reason::RateLimited, Class::RateLimited(least))
@@ -241,7 +227,7 @@ fn advice(status: StatusCode) -> &'static str {
              spec.helmSecretName names"
         }
         StatusCode::FORBIDDEN => {
-            "the login has no permission to read this, or no login was sent: check spec.helmSecretName"
+            "the login has no permission to read this: check the Secret that spec.helmSecretName names"
         }
         StatusCode::NOT_FOUND | StatusCode::GONE => {
             "there is no chart repository at this URL: check spec.helm.repo, or start it with oci:// for a registry"
@@ -344,15 +330,17 @@ mod tests {
             after,
         };
         let address = AddressError::name("localhost");
-        let credentials = FetchErrorKind::CredentialsForOtherHost {
-            status: StatusCode::UNAUTHORIZED,
-            secret: text(),
-            origin: text(),
+        let login = |problem| FetchErrorKind::Login {
+            status: StatusCode::FORBIDDEN,
+            problem,
         };
-        let need_https = FetchErrorKind::CredentialsNeedHttps {
-            status: StatusCode::UNAUTHORIZED,
+        let secret = text();
+        let other_host = login(LoginProblem::OtherHost {
             secret: text(),
-        };
+            hosts: text(),
+        });
+        let needs_https = login(LoginProblem::NeedsHttps { secret });
+        let no_secret = login(LoginProblem::NoSecret);
         let too_large = FetchErrorKind::TooLarge {
             limit: 0,
             measured: "",
@@ -389,8 +377,9 @@ mod tests {
             (status(410), absent(Reason::RepositoryNotFound)),
             (status(418), absent(Reason::RepositoryError)),
             (status(503), repository(Reason::RepositoryError)),
-            (credentials, absent(Reason::CredentialsNotForHost)),
-            (need_https, absent(Reason::CredentialsNotForHost)),
+            (other_host, absent(Reason::CredentialsNotForHost)),
+            (needs_https, absent(Reason::CredentialsNotForHost)),
+            (no_secret, absent(Reason::Forbidden)),
             (rate_limited(None), limited(Duration::ZERO)),
             (
                 rate_limited(Some(Duration::from_secs(7))),

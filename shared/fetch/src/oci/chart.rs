@@ -19,7 +19,7 @@ use helmops_core::chart::{
     url::redacted,
 };
 use reqwest::{
-    Method, StatusCode, Url,
+    Method, Url,
     header::{HeaderValue, LINK},
 };
 use ring::digest::{Context, SHA256};
@@ -275,36 +275,14 @@ impl RegistryChart<'_> {
         format!("oci://{}/{}", self.reference.registry, self.reference.repository)
     }
 
-    /// The error of a request that may have been sent for another HelmOp: what it reports about credentials is replaced by what
-    /// applies to this HelmOp.
-    pub(super) fn own_error(&self, error: RegistryError) -> RegistryError {
-        let not_sent = self.session.not_sent();
-        let error = match error {
-            RegistryError::Refused { url, status, .. } if not_sent.is_some() && is_about_login(status) => {
-                let kind = FetchErrorKind::Status(status);
-                RegistryError::Fetch(FetchError { url, kind })
-            }
-            other => other,
-        };
-        let RegistryError::Fetch(FetchError { url, kind }) = error else {
-            return error;
-        };
-        match self.access.own_error(kind, not_sent) {
-            // The form of every other refusal of a registry.
-            FetchErrorKind::Status(status) if is_about_login(status) => RegistryError::Refused {
-                url,
-                repository: self.endpoint.repository.to_owned(),
-                status,
-                code: None,
-                detail: String::new(),
-            },
-            kind => RegistryError::Fetch(FetchError { url, kind }),
+    /// The error of a request that may have been sent for another HelmOp: what it reports about the login is replaced by what applies
+    /// to this HelmOp.
+    pub(super) fn own_error(&self, mut error: RegistryError) -> RegistryError {
+        if let RegistryError::Refused { status, problem, .. } = &mut error {
+            *problem = self.session.problem(*status);
         }
+        error
     }
-}
-
-fn is_about_login(status: StatusCode) -> bool {
-    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 /// The digest of a text, in the format of registries. The text is not stored.

@@ -15,6 +15,7 @@ use thiserror::Error;
 use crate::{
     chart_errors,
     http::{FetchError, FetchErrorKind},
+    login::LoginProblem,
 };
 
 /// Why no version could be resolved from a registry.
@@ -56,7 +57,7 @@ pub enum RegistryError {
         source: RealmError,
     },
     /// The registry refused the request.
-    #[error("{url}: {advice}; the registry responded with status {status}{detail}", status = .status.as_u16(), advice = advice(*.status, .code.as_ref(), .repository))]
+    #[error("{url}: {advice}; the registry responded with status {status}{detail}", status = .status.as_u16(), advice = advice(*.status, .code.as_ref(), .repository, .problem.as_ref()))]
     Refused {
         /// The requested URL.
         url: String,
@@ -66,6 +67,8 @@ pub enum RegistryError {
         status: StatusCode,
         /// The error code of the registry.
         code: Option<Code>,
+        /// What is wrong with the login, if that is the probable cause.
+        problem: Option<LoginProblem>,
         /// Code and message of the registry, after a colon; empty if there are none.
         detail: String,
     },
@@ -140,8 +143,15 @@ impl ClassifiedError for RegistryError {
                 classified(Reason::RepositoryError, Class::Absent)
             }
             Self::TagList { source, .. } => chart_errors::of_tags(*source),
-            Self::Refused { status, code, .. } => {
-                classified(refusal_reason(*status, code.as_ref()), Class::Absent)
+            Self::Refused {
+                status,
+                code,
+                problem,
+                ..
+            } => {
+                let of_login = problem.as_ref().and_then(LoginProblem::reason);
+                let of_response = || refusal_reason(*status, code.as_ref());
+                classified(of_login.unwrap_or_else(of_response), Class::Absent)
             }
             Self::Select { source, .. } => chart_errors::of_selection(source),
             Self::Digest { .. } => classified(Reason::NoMatchingVersion, Class::Absent),
@@ -161,7 +171,15 @@ fn refusal_reason(status: StatusCode, code: Option<&Code>) -> Reason {
     }
 }
 
-fn advice(status: StatusCode, code: Option<&Code>, repository: &str) -> String {
+fn advice(
+    status: StatusCode,
+    code: Option<&Code>,
+    repository: &str,
+    problem: Option<&LoginProblem>,
+) -> String {
+    if let Some(problem) = problem {
+        return problem.to_string();
+    }
     match refusal_reason(status, code) {
         Reason::RepositoryNotFound => format!(
             "repository {repository:?} not found in the registry; check spec.helm.repo, whose last part must be the chart's name; some registries return the same if a login is missing"
@@ -172,7 +190,7 @@ fn advice(status: StatusCode, code: Option<&Code>, repository: &str) -> String {
                 .to_owned()
         }
         Reason::Forbidden => format!(
-            "the login may not pull from repository {repository:?}, or there is none: check the Secret that spec.helmSecretName names"
+            "the login may not pull from repository {repository:?}: check its permissions in the registry, and the Secret that spec.helmSecretName names"
         ),
         _ => "not a response that a registry returns to this request".to_owned(),
     }
@@ -194,6 +212,7 @@ mod tests {
             repository: repo(),
             status: StatusCode::from_u16(status).unwrap(),
             code,
+            problem: None,
             detail: String::new(),
         };
         let scheme = ReferenceError::Scheme { scheme: repo() };

@@ -18,8 +18,9 @@ use super::{
     tokens::{RegistryKey, Tokens},
 };
 use crate::{
-    access::{Access, Credentials, Login, NotSentReason},
-    http::{FetchErrorKind, HttpClient, HttpRequest, HttpResponse, RepositoryId, RequestPermit},
+    access::{Access, is_about_login},
+    http::{HttpClient, HttpRequest, HttpResponse, RepositoryId, RequestPermit},
+    login::{Login, LoginProblem},
     metrics::RequestKind,
 };
 
@@ -34,7 +35,7 @@ pub struct Session<'a> {
     tokens: &'a Tokens,
     access: &'a Access,
     endpoint: Endpoint<'a>,
-    credentials: Credentials<'a>,
+    login: Option<&'a Login>,
     repository_url: Url,
     key: RegistryKey,
 }
@@ -56,9 +57,9 @@ impl<'a> Session<'a> {
     /// Prepares requests to an endpoint.
     pub fn new(http: &'a HttpClient, tokens: &'a Tokens, access: &'a Access, endpoint: Endpoint<'a>) -> Self {
         let repository_url = endpoint.tags_url();
-        let credentials = access.credentials(&repository_url);
+        let login = access.login_for(&repository_url);
         let key = RegistryKey {
-            identity: access.identity(login(&credentials)),
+            identity: access.identity(login),
             repository_url: repository_url.to_string(),
         };
         Self {
@@ -66,7 +67,7 @@ impl<'a> Session<'a> {
             tokens,
             access,
             endpoint,
-            credentials,
+            login,
             repository_url,
             key,
         }
@@ -89,9 +90,10 @@ impl<'a> Session<'a> {
         &self.key
     }
 
-    /// Why configured credentials are not sent.
-    pub const fn not_sent(&self) -> Option<NotSentReason> {
-        self.credentials.not_sent()
+    /// Why the registry may refuse a request, if it does so with this status.
+    pub fn problem(&self, status: StatusCode) -> Option<LoginProblem> {
+        let problem = || self.access.problem(&self.repository_url, self.login);
+        is_about_login(status).then(problem).flatten()
     }
 
     /// Sends a request, and again with credentials if the registry requires them. Returns a successful response.
@@ -160,7 +162,7 @@ impl<'a> Session<'a> {
         permit: &RequestPermit,
         response: HttpResponse,
     ) -> Result<(HeaderValue, Duration), RegistryError> {
-        match (scheme(&response), login(&self.credentials)) {
+        match (scheme(&response), self.login) {
             (Ok(Scheme::Basic), Some(login)) => {
                 response.discard_body();
                 Ok((login.basic(), BASIC_LIFETIME))
@@ -198,7 +200,7 @@ impl<'a> Session<'a> {
             url: &url,
             accept: "application/json",
         };
-        let basic = login(&self.credentials).map(Login::basic);
+        let basic = self.login.map(Login::basic);
         let response = self.send_once(permit, request, basic).await?;
         let response = self.success(response).await?;
         let is_cross_origin = response.is_cross_origin();
@@ -228,11 +230,6 @@ impl<'a> Session<'a> {
     }
 
     async fn refusal(&self, response: HttpResponse, status: StatusCode) -> RegistryError {
-        if let kind @ (FetchErrorKind::CredentialsForOtherHost { .. }
-        | FetchErrorKind::CredentialsNeedHttps { .. }) = self.access.refusal(status, self.not_sent())
-        {
-            return RegistryError::Fetch(response.into_error(kind));
-        }
         let url = response.url().to_owned();
         let is_cross_origin = response.is_cross_origin();
         // The body is optional: if it is incomplete, the status is sufficient.
@@ -245,6 +242,7 @@ impl<'a> Session<'a> {
             url,
             repository: self.endpoint.repository.to_owned(),
             status,
+            problem: self.problem(status),
             detail: registry_error
                 .as_ref()
                 .map_or_else(String::new, |registry_error| format!(": {registry_error}")),
@@ -260,11 +258,4 @@ fn scheme(response: &HttpResponse) -> Result<Scheme, RegistryError> {
         url: response.url().to_owned(),
         source,
     })
-}
-
-fn login<'a>(credentials: &Credentials<'a>) -> Option<&'a Login> {
-    match credentials {
-        Credentials::Login(login) => Some(login),
-        Credentials::None | Credentials::NotSent(_) => None,
-    }
 }

@@ -20,8 +20,9 @@ use super::{
     error::RepositoryError,
 };
 use crate::{
-    access::{Access, Login, NotSentReason, Target},
+    access::{Access, Target},
     http::{FetchError, FetchErrorKind, HttpClient, HttpRequest, HttpResponse, RepositoryId, RequestPermit},
+    login::Login,
     metrics::RequestKind,
 };
 
@@ -31,19 +32,12 @@ pub(super) struct IndexSource<'a> {
     pub url: Url,
     pub access: &'a Access,
     login: Option<Login>,
-    /// Why the credentials of the Secret are not sent.
-    not_sent: Option<NotSentReason>,
 }
 
 impl<'a> IndexSource<'a> {
     pub fn new(repo: &str, access: &'a Access) -> Result<Self, FetchError> {
-        let Target { url, login, not_sent } = access.target(index_url(repo)?);
-        Ok(Self {
-            url,
-            access,
-            login,
-            not_sent,
-        })
+        let Target { url, login } = access.target(index_url(repo)?);
+        Ok(Self { url, access, login })
     }
 
     pub async fn request(
@@ -77,7 +71,7 @@ impl<'a> IndexSource<'a> {
     }
 
     pub fn refusal(&self, status: StatusCode) -> FetchErrorKind {
-        self.access.refusal(status, self.not_sent)
+        self.access.refusal(status, &self.url, self.login.as_ref())
     }
 
     /// The error of a request that may have been sent for another HelmOp: what it reports about credentials is replaced by what
@@ -86,7 +80,7 @@ impl<'a> IndexSource<'a> {
         match error {
             RepositoryError::Fetch(FetchError { url, kind }) => RepositoryError::Fetch(FetchError {
                 url,
-                kind: self.access.own_error(kind, self.not_sent),
+                kind: self.access.own_error(kind, &self.url, self.login.as_ref()),
             }),
             other => other,
         }

@@ -351,13 +351,13 @@ async fn error_statuses_are_reported() {
             401,
             Reason::Unauthorized,
             Class::Absent,
-            "error code: 401: the server requires",
+            "error code: 401: no login was sent",
         ),
         (
             403,
             Reason::Forbidden,
             Class::Absent,
-            "error code: 403: the login has no permission to read this",
+            "error code: 403: no login was sent",
         ),
         (
             404,

@@ -9,9 +9,12 @@ use super::{
         version,
     },
     responses::{indexed, registry, unauthorized},
-    server::{Reply, RequestHead, Server, status},
+    server::{Reply, RequestHead, Server, response, status},
 };
-use crate::access::{Access, Login};
+use crate::{
+    access::Access,
+    login::{EntryWithoutLogin, Login},
+};
 
 /// Serves charts to one user.
 fn private(head: &RequestHead) -> Reply {
@@ -109,14 +112,14 @@ async fn credentials_for_another_host_are_not_sent_to_a_registry() {
         let outcome = resolver.registry(&access, &reference(&server), requested).await;
         let expected = [
             &*server.host(),
-            "error code: 401",
+            "responded with status 401",
             "are for https://charts.example.com",
         ];
         assert_fails(outcome, Reason::CredentialsNotForHost, Class::Absent, &expected);
     }
     assert_eq!(server.authorizations(), ["", ""]);
-    assert_eq!(resolver.requests("manifest", "CredentialsNotForHost"), 1);
-    assert_eq!(resolver.requests("tags", "CredentialsNotForHost"), 1);
+    assert_eq!(resolver.requests("manifest", "Unauthorized"), 1);
+    assert_eq!(resolver.requests("tags", "Unauthorized"), 1);
     resolver.assert_idle(2);
 }
 
@@ -161,7 +164,10 @@ async fn host_logins_are_sent_to_their_host_only() {
         outcome,
         Reason::CredentialsNotForHost,
         Class::Absent,
-        &[&other.url(), "are for other hosts"],
+        &[
+            &other.url(),
+            &format!("are for {} and are not sent", server.host()),
+        ],
     );
     assert_eq!(other.authorizations(), [""]);
 }
@@ -264,5 +270,43 @@ async fn a_docker_config_login_is_not_sent_unencrypted() {
             version(resolver.repository(&access, &server.url()).await),
             "1.0.0"
         );
+    }
+}
+
+/// Whether a repository or a registry refuses it.
+#[tokio::test]
+async fn a_login_that_cannot_work_is_named() {
+    for (status, reason) in [(401, Reason::Unauthorized), (403, Reason::Forbidden)] {
+        let script =
+            move |_: &RequestHead| response(status, &[("WWW-Authenticate", "Basic realm=\"charts\"")], "");
+        let server = Server::http(script).await;
+        let helper = EntryWithoutLogin::Helper("desktop".to_owned());
+        let entry = Access {
+            secret: "access".to_owned(),
+            without_login: vec![(server.host(), helper)],
+            ..Access::default()
+        };
+        let mut with_line_break = login(&server, "user");
+        with_line_break.login.as_mut().unwrap().password.push('\n');
+        for (access, words) in [
+            (
+                anonymous(),
+                ["spec.helmSecretName is empty", "username and password"],
+            ),
+            (entry, ["credential helper (\"desktop\")", "docker-registry"]),
+            (
+                with_line_break,
+                ["the password ends with a line break", "Secret access"],
+            ),
+        ] {
+            let resolver = TestResolver::new();
+            let outcome = resolver.repository(&access, &server.url()).await;
+            let code = format!("error code: {status}: ");
+            assert_fails(outcome, reason, Class::Absent, &[&[&*code][..], &words].concat());
+            let access = over_plain_http(access);
+            let outcome = resolver.registry(&access, &reference(&server), "1.x").await;
+            let code = format!("responded with status {status}");
+            assert_fails(outcome, reason, Class::Absent, &[&[&*code][..], &words].concat());
+        }
     }
 }

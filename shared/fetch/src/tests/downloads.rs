@@ -16,8 +16,9 @@ use super::{
     server::{Reply, RequestHead, Server, forever, response, stalling, status, with_content_length},
 };
 use crate::{
-    access::{Access, Login},
+    access::Access,
     download::{ChartDownload, DownloadError, Downloaded},
+    login::Login,
 };
 
 const ARCHIVE: &[u8] = b"the archive of a chart";

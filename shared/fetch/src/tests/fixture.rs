@@ -22,12 +22,13 @@ use super::{
 };
 use crate::{
     ChartExplanation, Listing, ResolveError, SHARE_OF_READS,
-    access::{self, Access, Login},
+    access::{self, Access},
     bounds::MemoryBounds,
     budget::Budget,
     cache::CacheSettings,
     download::{ChartDownload, DownloadError, Downloaded, Sources, download},
     http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts, TlsConfig},
+    login::Login,
     metrics::FetchMetrics,
     oci::{Registries, RegistryError},
     repository::{ChartRef, LIMITS, Repositories, RepositoryError},

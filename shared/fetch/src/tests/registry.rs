@@ -178,16 +178,16 @@ async fn error_responses_are_distinguished() {
             403,
             "DENIED",
             Reason::Forbidden,
-            "may not pull from repository \"web\"",
+            "no login was sent, because spec.helmSecretName is empty",
         ),
         (404, "DENIED", Reason::Forbidden, "DENIED: sent by a test"),
+        (403, "", Reason::Forbidden, "name the Secret there"),
         (
             403,
-            "",
-            Reason::Forbidden,
-            "check the Secret that spec.helmSecretName names",
+            "UNAUTHORIZED",
+            Reason::Unauthorized,
+            "or check spec.helm.repo",
         ),
-        (403, "UNAUTHORIZED", Reason::Unauthorized, "the registry requires"),
         (
             405,
             "UNSUPPORTED",
@@ -222,7 +222,7 @@ async fn an_error_response_to_head_is_reported_by_its_status() {
         outcome,
         Reason::Forbidden,
         Class::Absent,
-        &[&server.host(), "may not pull"],
+        &[&server.host(), "no login was sent"],
     );
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0"]);
 
@@ -324,7 +324,7 @@ async fn endless_error_responses_are_aborted() {
         reply
     };
     let (_, server, outcome) = resolve("", script).await;
-    assert_fails(outcome, Reason::Forbidden, Class::Absent, &["may not pull"]);
+    assert_fails(outcome, Reason::Forbidden, Class::Absent, &["no login was sent"]);
     server.wait_for_disconnects(1).await;
 }
 

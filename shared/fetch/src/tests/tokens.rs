@@ -218,7 +218,7 @@ async fn a_missing_login_is_reported_without_a_second_request() {
         outcome,
         Reason::Unauthorized,
         Class::Absent,
-        &["the registry requires"],
+        &["spec.helmSecretName is empty"],
     );
     assert_eq!(server.requests().len(), 1, "there are no credentials to send");
 }
