@@ -5,6 +5,7 @@ use helmops_api::{
     helm::{HelmOptions, KeySelector, ValuesFrom},
 };
 use helmops_core::targeting::copies::{self, CopyKind, SourceRef};
+use helmops_kube::path_segment;
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
@@ -62,8 +63,8 @@ async fn referenced(
             format!("{field}.configMapKeyRef"),
             place,
         );
-        let api = Api::<ConfigMap>::namespaced(deployer.clone(), &found.namespace);
-        let object = found.existing(bounded(api.get_opt(&reference.name)).await)?;
+        let api = Api::<ConfigMap>::namespaced(deployer.clone(), &path_segment(&found.namespace));
+        let object = found.existing(bounded(api.get_opt(&path_segment(&reference.name))).await)?;
         let text = object.data.as_ref().and_then(|data| data.get(&found.key));
         let bytes = object.binary_data.as_ref().and_then(|data| data.get(&found.key));
         let value = text.map(|text| text.as_bytes().to_vec());
@@ -77,8 +78,8 @@ async fn referenced(
             format!("{field}.secretKeyRef"),
             place,
         );
-        let api = Api::<Secret>::namespaced(deployer.clone(), &found.namespace);
-        let object = found.existing(bounded(api.get_opt(&reference.name)).await)?;
+        let api = Api::<Secret>::namespaced(deployer.clone(), &path_segment(&found.namespace));
+        let object = found.existing(bounded(api.get_opt(&path_segment(&reference.name))).await)?;
         let value = object.data.as_ref().and_then(|data| data.get(&found.key));
         values.push(value.ok_or_else(|| found.missing_key())?.0.clone());
     }

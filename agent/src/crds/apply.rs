@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helmops_kube::path_segment;
 use helmops_release::lifecycle::CrdPolicy;
 use helmops_runtime::client::{ApiError, bounded};
 use kube::{
@@ -44,7 +45,7 @@ pub async fn apply(client: &Client, policy: CrdPolicy, crds: Vec<Value>) -> Resu
     let mut steps = Vec::with_capacity(crds.len());
     for crd in crds {
         let name = name(&crd);
-        let live = bounded(api.get_opt(name)).await;
+        let live = bounded(api.get_opt(&path_segment(name))).await;
         let live = live.map_err(|error| failed("read", name, error))?;
         let version = live.as_ref().and_then(ResourceExt::resource_version);
         let live = live.and_then(live::whole);
@@ -92,7 +93,7 @@ async fn write(
         Step::Replace => PatchParams::apply(FIELD_MANAGER).force(),
     };
     let name = name(crd);
-    match bounded(api.patch(name, &params, &Patch::Apply(crd))).await {
+    match bounded(api.patch(&path_segment(name), &params, &Patch::Apply(crd))).await {
         Ok(written) if written.resource_version().as_deref() == version => Ok(Step::Keep),
         Ok(_) => Ok(step),
         Err(error) if step == Step::Create && error.is_conflict() => Ok(Step::Keep),
@@ -102,7 +103,7 @@ async fn write(
 
 async fn until_established(api: &Api<DynamicObject>, name: &str, deadline: Instant) -> Result<(), Failure> {
     loop {
-        let live = bounded(api.get_opt(name)).await;
+        let live = bounded(api.get_opt(&path_segment(name))).await;
         let live = live.map_err(|error| failed("read", name, error))?;
         let live = live.and_then(live::whole).unwrap_or_default();
         if condition(&live, "Established").is_some_and(|condition| text(condition, "/status") == "True") {

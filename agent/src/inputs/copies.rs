@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use helmops_api::BundleDeployment;
 use helmops_core::targeting::copies::{self, CopyKind, UnsupportedKind};
+use helmops_kube::path_segment;
 use helmops_release::{marks, report::Blocked};
 use helmops_runtime::{
     client::{ApiError, CallError, bounded},
@@ -234,7 +235,7 @@ impl Copy<'_> {
     async fn run<K: Copied>(&self) -> Result<bool, AgentError> {
         let kind = K::kind(&());
         let source = Api::<K>::namespaced(self.upstream.clone(), self.source_namespace);
-        let found = bounded(source.get_opt(self.name)).await;
+        let found = bounded(source.get_opt(&path_segment(self.name))).await;
         let found = found.map_err(CallError::of(
             "read",
             format_args!("{kind} {}/{}", self.source_namespace, self.name),
@@ -248,9 +249,9 @@ impl Copy<'_> {
             .into());
         };
         let desired = self.desired(&source);
-        let target = Api::<K>::namespaced(self.downstream.clone(), self.namespace);
+        let target = Api::<K>::namespaced(self.downstream.clone(), &path_segment(self.namespace));
         let object = format!("{kind} {}/{}", self.namespace, self.name);
-        let existing = bounded(target.get_opt(self.name)).await;
+        let existing = bounded(target.get_opt(&path_segment(self.name))).await;
         match existing.map_err(CallError::of("read", &object))? {
             None => {
                 let created = bounded(target.create(&MANAGER.post(), &desired)).await;
@@ -279,7 +280,9 @@ impl Copy<'_> {
         let (from, to) = values.map_err(CallError::of("compare", &object))?;
         let change = Change::of(&from, &to);
         if let Change::Patch { patch, is_content } = &change {
-            match bounded(target.patch(self.name, &MANAGER.patch(), &Patch::Merge(patch))).await {
+            match bounded(target.patch(&path_segment(self.name), &MANAGER.patch(), &Patch::Merge(patch)))
+                .await
+            {
                 Ok(_) => return Ok(*is_content),
                 // Whatever else is invalid is so in a new object too.
                 Err(error) if error.is_invalid() && from.get("immutable") == Some(&Value::Bool(true)) => {}
@@ -300,7 +303,7 @@ impl Copy<'_> {
             }
             _ => {}
         }
-        let deleted = bounded(target.delete(self.name, &delete_exactly(existing))).await;
+        let deleted = bounded(target.delete(&path_segment(self.name), &delete_exactly(existing))).await;
         deleted.map_err(CallError::of("replace", &object))?;
         let created = bounded(target.create(&MANAGER.post(), desired)).await;
         created.map_err(CallError::of("create", &object))?;

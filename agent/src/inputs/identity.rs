@@ -1,5 +1,6 @@
 //! The account that deploys.
 
+use helmops_kube::path_segment;
 use helmops_runtime::client::{CallError, bounded};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, Client};
@@ -25,7 +26,7 @@ pub async fn identity(
     let is_named = !service_account.is_empty();
     let name = if is_named { service_account } else { DEFAULT };
     let api = Api::<ServiceAccount>::namespaced(client.clone(), agent_namespace);
-    let found = bounded(api.get_metadata_opt(name)).await;
+    let found = bounded(api.get_metadata_opt(&path_segment(name))).await;
     let found = found.map_err(CallError::of(
         "read",
         format_args!("ServiceAccount {agent_namespace}/{name}"),

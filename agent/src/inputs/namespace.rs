@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use helmops_api::BundleDeploymentOptions;
 use helmops_core::targeting::selector::Selector;
+use helmops_kube::path_segment;
 use helmops_release::{
     names::ReleaseKey,
     record::{SECRET_SELECTOR, SECRET_TYPE},
@@ -38,7 +39,10 @@ const OF_KUBERNETES: &str = "kube-";
 /// If it cannot be created.
 pub async fn create_namespace(agent: &Client, deployer: &Client, name: &str) -> Result<(), CallError> {
     let found = Api::<Namespace>::all(agent.clone());
-    if matches!(bounded(found.get_metadata_opt(name)).await, Ok(Some(_))) {
+    if matches!(
+        bounded(found.get_metadata_opt(&path_segment(name))).await,
+        Ok(Some(_))
+    ) {
         return Ok(());
     }
     let api = Api::<Namespace>::all(deployer.clone());
@@ -66,7 +70,7 @@ pub async fn delete_namespace(
 ) -> Result<(), CallError> {
     let name = &*release.namespace;
     let is_kept = name == agent_namespace || is_of_cluster(name);
-    let records = Api::<Secret>::namespaced(client.clone(), name);
+    let records = Api::<Secret>::namespaced(client.clone(), &path_segment(name));
     let params = ListParams::default()
         .labels(&format!("{SECRET_SELECTOR},name!={}", release.name))
         .fields(&format!("type={SECRET_TYPE}"))
@@ -84,7 +88,7 @@ pub async fn delete_namespace(
         return Ok(());
     }
     let api = Api::<Namespace>::all(deployer.clone());
-    match bounded(api.delete(name, &DeleteParams::default())).await {
+    match bounded(api.delete(&path_segment(name), &DeleteParams::default())).await {
         Ok(_) => Ok(()),
         Err(error) if ApiError::is_not_found(&error) => Ok(()),
         Err(error) => Err(CallError::of("delete", format_args!("Namespace {name}"))(error)),
@@ -118,7 +122,7 @@ pub async fn check_selector(
         }
     };
     let api = Api::<Namespace>::all(client.clone());
-    let found = bounded(api.get_metadata_opt(namespace)).await;
+    let found = bounded(api.get_metadata_opt(&path_segment(namespace))).await;
     let found = found.map_err(CallError::of("read", format_args!("Namespace {namespace}")))?;
     let Some(found) = found else {
         return blocked(Blocked::NamespaceMissing {
@@ -166,7 +170,7 @@ pub async fn apply_metadata(
     let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
     let params = PatchParams::apply(MANAGER.0).force();
     let api = Api::<Namespace>::all(deployer.clone());
-    let applied = bounded(api.patch_metadata(namespace, &params, &Patch::Apply(object))).await;
+    let applied = bounded(api.patch_metadata(&path_segment(namespace), &params, &Patch::Apply(object))).await;
     applied.map_err(MetadataError::of("patch"))?;
     Ok(())
 }
@@ -181,7 +185,7 @@ pub async fn restore_metadata(
     namespace: &str,
 ) -> Result<(), MetadataError> {
     let api = Api::<Namespace>::all(deployer.clone());
-    let live = bounded(api.get_metadata(namespace)).await;
+    let live = bounded(api.get_metadata(&path_segment(namespace))).await;
     let live = live.map_err(MetadataError::of("get"))?;
     if has_metadata(&live.metadata, options) {
         return Ok(());

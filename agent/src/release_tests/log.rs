@@ -3,6 +3,7 @@
 //! It goes into messages and events, which more people can read than logs, and a log can contain everything. So it is short.
 
 use helmops_core::chart::url::redacted_urls;
+use helmops_kube::path_segment;
 use helmops_release::record::FailedTest;
 use helmops_runtime::client::{ApiError, bounded};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -23,7 +24,7 @@ const MAX_PODS: u32 = 50;
 /// The end of the log of the pod of a test: of the test itself, or the newest failed pod of a Job. If it has none, why the pod did not
 /// start. `None` if there is nothing, or it cannot be read.
 pub async fn excerpt(client: &Client, test: &FailedTest) -> Option<String> {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &test.namespace);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &path_segment(&test.namespace));
     let read = read(&pods, test).await;
     read.inspect_err(|error| {
         tracing::info!(namespace = test.namespace, name = test.name, %error, "cannot read the log of a failed test");
@@ -33,7 +34,7 @@ pub async fn excerpt(client: &Client, test: &FailedTest) -> Option<String> {
 
 async fn read(pods: &Api<Pod>, test: &FailedTest) -> Result<Option<String>, ApiError> {
     let pod = match &*test.kind {
-        "Pod" => bounded(pods.get_opt(&test.name)).await?,
+        "Pod" => bounded(pods.get_opt(&path_segment(&test.name))).await?,
         "Job" => {
             let of_job = ListParams::default()
                 .labels(&format!("job-name={}", test.name))

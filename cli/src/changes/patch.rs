@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use helmops_api::HelmOp;
+use helmops_kube::path_segment;
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
@@ -109,8 +110,11 @@ pub async fn send(cluster: &Cluster, name: &str, patch: &Value, args: PatchArgs)
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
     };
-    let api = Api::<HelmOp>::namespaced(cluster.client.clone(), &cluster.namespace);
-    match api.patch(name, &params, &Patch::Merge(patch)).await {
+    let api = Api::<HelmOp>::namespaced(cluster.client.clone(), &path_segment(&cluster.namespace));
+    match api
+        .patch(&path_segment(name), &params, &Patch::Merge(patch))
+        .await
+    {
         Ok(helmop) => Ok(helmop),
         Err(kube::Error::Api(status)) if status.is_not_found() => {
             Err(cluster.not_found::<HelmOp>(&cluster.namespace, name).await)

@@ -3,6 +3,7 @@
 use std::{fmt::Debug, sync::Arc};
 
 use helmops_api::{Decoded, MetadataOnly};
+use helmops_kube::path_segment;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Api, Resource, ResourceExt,
@@ -35,7 +36,7 @@ impl Cluster {
     ) -> Api<K> {
         match scope {
             Scope::All => Api::all(self.client.clone()),
-            Scope::Namespace(namespace) => Api::namespaced(self.client.clone(), namespace),
+            Scope::Namespace(namespace) => Api::namespaced(self.client.clone(), &path_segment(namespace)),
         }
     }
 
@@ -56,7 +57,7 @@ impl Cluster {
     /// If it cannot be read, or the kind does not exist.
     pub async fn find<K: Object>(&self, namespace: &str, name: &str) -> Result<Option<K>, Failure> {
         let scope = Scope::Namespace(namespace);
-        match self.api::<K>(scope).get(name).await {
+        match self.api::<K>(scope).get(&path_segment(name)).await {
             Ok(object) => Ok(Some(object)),
             Err(kube::Error::Api(status)) if status.code == 404 && status.reason == "NotFound" => Ok(None),
             Err(error) => Err(Request::of::<K>("get", scope).named(name).failure(self, &error)),

@@ -15,7 +15,7 @@ use helmops_core::{
         scope,
     },
 };
-use helmops_kube::ObjectCache;
+use helmops_kube::{ObjectCache, path_segment};
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -325,11 +325,15 @@ pub async fn object(
     Ok(match kind {
         CopyKind::Secret => {
             let api = Api::<Secret>::namespaced(client, namespace);
-            bounded(api.get_opt(name)).await?.map(Object::Secret)
+            bounded(api.get_opt(&path_segment(name)))
+                .await?
+                .map(Object::Secret)
         }
         CopyKind::ConfigMap => {
             let api = Api::<ConfigMap>::namespaced(client, namespace);
-            bounded(api.get_opt(name)).await?.map(Object::ConfigMap)
+            bounded(api.get_opt(&path_segment(name)))
+                .await?
+                .map(Object::ConfigMap)
         }
     })
 }

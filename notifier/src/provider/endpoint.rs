@@ -8,6 +8,7 @@ use gotmpl::yaml::{Quota, read};
 use helmops_api::{AlertProvider, notifications::LocalReference};
 use helmops_core::{reason::Reason, validation::FieldErrors};
 use helmops_fetch::{ProxyConfig, TlsConfig};
+use helmops_kube::path_segment;
 use helmops_notify::admit::{Format, Validate};
 use helmops_runtime::{
     client::{ApiError, CallError, bounded},
@@ -133,7 +134,7 @@ async fn read_secret(
     name: &str,
 ) -> Result<Keys, EndpointError> {
     let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
-    match bounded(secrets.get(name)).await {
+    match bounded(secrets.get(&path_segment(name))).await {
         Ok(secret) => Ok(Keys {
             field,
             name: name.to_owned(),

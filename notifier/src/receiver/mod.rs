@@ -17,7 +17,7 @@ use helmops_core::{
     reason::Reason,
     status::{ConditionState, ConditionType, set_condition},
 };
-use helmops_kube::name_of;
+use helmops_kube::{name_of, path_segment};
 use helmops_notify::{
     admit::{Validate, forbidden_receiver_namespaces},
     push::{Entry, ReceiverType, path_digest, webhook_path},
@@ -200,7 +200,7 @@ impl Receivers<'_> {
         }
         let secret_name = &spec.secret_ref.name;
         let api = Api::<Secret>::namespaced(self.context.client.clone(), &name.namespace);
-        let secret = bounded(api.get_opt(secret_name)).await;
+        let secret = bounded(api.get_opt(&path_segment(secret_name))).await;
         let secret = secret.map_err(CallError::of("read", format!("the Secret {secret_name}")))?;
         let secret = secret.ok_or_else(|| ReceiverError::NoSecret(secret_name.clone()))?;
         let token = SecretContent::of(&secret, &spec.r#type)

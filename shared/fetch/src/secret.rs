@@ -7,6 +7,7 @@ use helmops_core::{
     chart::registry::endpoint::{DOCKER_HUB, DOCKER_HUB_API},
     reason::Reason,
 };
+use helmops_kube::path_segment;
 use helmops_runtime::{
     client::{ApiError, bounded},
     error_class::{Class, Classified, ClassifiedError, classified},
@@ -133,7 +134,7 @@ pub async fn access(client: &Client, source: AccessSource<'_>) -> Result<Access,
 
 async fn fetch(client: &Client, namespace: &str, name: &str) -> Result<Secret, SecretError> {
     let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
-    bounded(secrets.get(name)).await.map_err(|source| {
+    bounded(secrets.get(&path_segment(name))).await.map_err(|source| {
         if source.is_not_found() {
             SecretError::NotFound {
                 namespace: namespace.to_owned(),

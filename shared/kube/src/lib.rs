@@ -7,6 +7,7 @@ mod connect;
 mod index;
 mod keys;
 pub mod lease;
+mod path;
 mod policies;
 mod uncached;
 mod watch;
@@ -16,6 +17,7 @@ pub use changes::{Change, Item, ObservedVersion, WatchedObjects, identity};
 pub use connect::{ConnectError, configuration, connect, set_user_agent};
 pub use index::Index;
 pub use keys::{key, key_of, name_of};
+pub use path::path_segment;
 pub use policies::{PolicyCache, PolicyChange};
 pub use uncached::{NOT_RELEASES, uncached_changes};
 pub use watch::{
