@@ -352,7 +352,10 @@ mod tests {
             enables_dns: true,
             skips_schema: false,
         };
-        assert_eq!(HelmSettings::of(&BundleDeploymentOptions::default(), None), expected);
+        assert_eq!(
+            HelmSettings::of(&BundleDeploymentOptions::default(), None),
+            expected
+        );
     }
 
     #[test]

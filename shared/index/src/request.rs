@@ -120,7 +120,7 @@ mod tests {
             assert!(request.is_exact() && request.text() == text, "{text}");
             let matches = |version: &&str| request.constraint().matches(&Version::parse(version).unwrap());
             assert!(
-                matching.iter().all(matches) && !others.iter().any(|other| matches(&other)),
+                matching.iter().all(matches) && !others.iter().any(matches),
                 "{text}"
             );
         }

@@ -155,9 +155,6 @@ fn index(more: &str) -> String {
 
 /// Repositories, with parts of the message.
 fn repositories() -> Vec<(&'static str, String, Vec<u8>, &'static str)> {
-    let other = Archive::empty()
-        .file("web/Chart.yaml", b"apiVersion: v2\nname: other\nversion: 1.0.0\n")
-        .bytes();
     let digest = format!(", digest: '{}'", "0".repeat(64));
     let mut aliases = "apiVersion: v1\nentries:\n  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..9 {
@@ -166,12 +163,6 @@ fn repositories() -> Vec<(&'static str, String, Vec<u8>, &'static str)> {
     }
     aliases.push_str("  web: *a8\n");
     vec![
-        (
-            "impostor",
-            index(""),
-            other,
-            "the name in Chart.yaml is \"other\"",
-        ),
         ("digest", index(&digest), Archive::chart().bytes(), "digest"),
         ("aliases", aliases, Vec::new(), "index.yaml"),
         (

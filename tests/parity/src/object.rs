@@ -84,11 +84,11 @@ mod tests {
 
     #[test]
     fn objects_of_lists_are_objects() {
-        let text = "kind: A\nmetadata: {name: x}\n---\n# nothing\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: b/v1, kind: B, metadata: {name: y, namespace: n}}\n";
+        let text = "kind: A\nmetadata: {name: x}\n---\n# nothing\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: b/v1, kind: B, metadata: {name: b, namespace: shop}}\n";
         let ids: Vec<_> = documents(text)
             .iter()
             .map(|object| ObjectId::of(object).to_string())
             .collect();
-        assert_eq!(ids, ["A x", "B.b n/y"]);
+        assert_eq!(ids, ["A x", "B.b shop/b"]);
     }
 }

@@ -177,7 +177,7 @@ async fn what_is_refused_leaves_nothing_behind() {
     }
 }
 
-/// As Helm: whoever promotes a chart by another tag, or by another entry in the index, does not package it again.
+/// As Helm: a chart that is promoted by another tag, or by another entry in the index, is not packaged again.
 #[tokio::test]
 async fn a_chart_may_have_another_name_and_version_than_its_entry_in_the_index() {
     let promoted = archive(&[("db/Chart.yaml", "name: db\nversion: 1.0.0-rc.4")]);

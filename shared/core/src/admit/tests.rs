@@ -209,18 +209,6 @@ fn questionable_settings_get_one_warning() {
             json!({ "rolloutStrategy": { "partitions": [{ "maxUnavailable": "101%" }] } }),
             "partitions[0].maxUnavailable: 101% counts as 100%",
         ),
-        (
-            json!({ "rolloutStrategy": { "maxUnavailable": 0 } }),
-            "spec.rolloutStrategy.maxUnavailable: 0 lets no ready cluster be updated",
-        ),
-        (
-            json!({ "rolloutStrategy": { "maxNew": 0 } }),
-            "spec.rolloutStrategy.maxNew: 0 lets no cluster get the chart for the first time",
-        ),
-        (
-            json!({ "rolloutStrategy": { "partitions": [{ "maxUnavailable": -1 }] } }),
-            "spec.rolloutStrategy.partitions[0].maxUnavailable: -1 lets no ready cluster be updated",
-        ),
         (json!({ "dependsOn": [{}] }), "spec.dependsOn[0]: ignored"),
         (
             json!({ "kustomize": { "dir": "x" } }),
@@ -246,6 +234,27 @@ fn questionable_settings_get_one_warning() {
             warnings[0].len() <= 256 && !warnings[0].contains("geheim"),
             "{warnings:?}"
         );
+    }
+}
+
+#[test]
+fn limits_that_let_nothing_be_updated_get_a_warning() {
+    for (over, text) in [
+        (
+            json!({ "rolloutStrategy": { "maxUnavailable": 0 } }),
+            "spec.rolloutStrategy.maxUnavailable: 0 lets no ready cluster be updated",
+        ),
+        (
+            json!({ "rolloutStrategy": { "maxNew": 0 } }),
+            "spec.rolloutStrategy.maxNew: 0 lets no cluster get the chart for the first time",
+        ),
+        (
+            json!({ "rolloutStrategy": { "partitions": [{ "maxUnavailable": -1 }] } }),
+            "spec.rolloutStrategy.partitions[0].maxUnavailable: -1 lets no ready cluster be updated",
+        ),
+    ] {
+        let warnings = warnings(&helmop(&valid_spec(over)));
+        assert!(warnings.len() == 1 && warnings[0].contains(text), "{warnings:?}");
     }
 }
 

@@ -193,8 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_told_that_a_version_is_no_range() {
-        for (version, digest, is_told) in [
+    fn a_version_that_looks_like_a_range_is_recorded_for_agents() {
+        for (version, digest, is_recorded) in [
             ("1.2", "", true),
             ("1.2", "a", true),
             ("1.2.3", "a", true),
@@ -206,7 +206,7 @@ mod tests {
             let deployment = deployed(own, annotation);
             assert_eq!(
                 resolved_chart(&deployment).is_some(),
-                is_told,
+                is_recorded,
                 "{version} {digest:?}"
             );
         }

@@ -57,7 +57,7 @@ pub enum RegistryError {
         source: RealmError,
     },
     /// The registry refused the request.
-    #[error("{url}: {advice}; the registry responded with status {status}{detail}", status = .status.as_u16(), advice = advice(*.status, .code.as_ref(), .repository, .problem.as_ref()))]
+    #[error("{url}: {advice}; the registry responded with status {status}{detail}", status = .status.as_u16(), advice = advice(*.status, .code.as_ref(), .repository, .problem.as_deref()))]
     Refused {
         /// The requested URL.
         url: String,
@@ -68,7 +68,7 @@ pub enum RegistryError {
         /// The error code of the registry.
         code: Option<Code>,
         /// What is wrong with the login, if that is the probable cause.
-        problem: Option<LoginProblem>,
+        problem: Option<Box<LoginProblem>>,
         /// Code and message of the registry, after a colon; empty if there are none.
         detail: String,
     },
@@ -149,7 +149,7 @@ impl ClassifiedError for RegistryError {
                 problem,
                 ..
             } => {
-                let of_login = problem.as_ref().and_then(LoginProblem::reason);
+                let of_login = problem.as_deref().and_then(LoginProblem::reason);
                 let of_response = || refusal_reason(*status, code.as_ref());
                 classified(of_login.unwrap_or_else(of_response), Class::Absent)
             }

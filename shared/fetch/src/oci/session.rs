@@ -91,9 +91,9 @@ impl<'a> Session<'a> {
     }
 
     /// Why the registry may refuse a request, if it does so with this status.
-    pub fn problem(&self, status: StatusCode) -> Option<LoginProblem> {
+    pub fn problem(&self, status: StatusCode) -> Option<Box<LoginProblem>> {
         let problem = || self.access.problem(&self.repository_url, self.login);
-        is_about_login(status).then(problem).flatten()
+        is_about_login(status).then(problem).flatten().map(Box::new)
     }
 
     /// Sends a request, and again with credentials if the registry requires them. Returns a successful response.

@@ -1051,6 +1051,7 @@ fn after_a_captured_upgrade_it_is_known_what_runs() {
         chart: Chart {
             name: "web".to_owned(),
             version: "1.0.0".to_owned(),
+            ..Chart::default()
         },
         ..fixture::revision(1, Status::Deployed, None)
     };
