@@ -41,6 +41,9 @@ struct Pending {
 /// The data of the ConfigMap; `None` if there is no ConfigMap.
 type Content = Option<BTreeMap<String, String>>;
 
+/// Entries that are written, or removed.
+type Patched = BTreeMap<String, Option<String>>;
+
 /// The releases that this agent has deployed.
 pub struct OwnedReleases {
     client: Client,
@@ -140,7 +143,7 @@ impl OwnedReleases {
             );
         }
         if !patch.is_empty() {
-            content = Some(self.patch(content.is_some(), &patch).await?);
+            content = Some(self.patch(&content, &patch).await?);
         }
         *known = term.map(|term| (term, content));
         // A newer change of the same release stays.
@@ -169,28 +172,48 @@ impl OwnedReleases {
         Ok(found.map(|found| found.data.unwrap_or_default()))
     }
 
-    /// Writes these entries, and returns all that the ConfigMap has then.
-    async fn patch(
-        &self,
-        exists: bool,
-        patch: &BTreeMap<String, Option<String>>,
-    ) -> Result<BTreeMap<String, String>, CallError> {
+    /// Writes these entries, and returns all that the ConfigMap has then. One that was deleted is created again, with what it had.
+    async fn patch(&self, content: &Content, patch: &Patched) -> Result<BTreeMap<String, String>, CallError> {
         let api = self.config_maps();
-        let data = |written: ConfigMap| written.data.unwrap_or_default();
-        if !exists {
-            let mut all = ConfigMap::default();
-            all.metadata.name = Some(OWNED.to_owned());
-            let values = patch.iter();
-            let values = values.filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
-            all.data = Some(values.collect());
-            match bounded(api.create(&PostParams::default(), &all)).await {
-                Err(error) if ApiError::exists_already(&error) => {}
-                created => return created.map(data).map_err(CallError::of("create", self.name())),
-            }
+        if content.is_some()
+            && let Some(patched) = self.patch_existing(&api, patch).await?
+        {
+            return Ok(patched);
         }
-        let (params, patch) = (PatchParams::default(), Patch::Merge(json!({ "data": patch })));
-        let patched = bounded(api.patch(OWNED, &params, &patch)).await;
-        patched.map(data).map_err(CallError::of("write", self.name()))
+        let mut all = content.clone().unwrap_or_default();
+        for (key, value) in patch {
+            match value {
+                Some(value) => all.insert(key.clone(), value.clone()),
+                None => all.remove(key),
+            };
+        }
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some(OWNED.to_owned());
+        object.data = Some(all);
+        let created = match bounded(api.create(&PostParams::default(), &object)).await {
+            Err(error) if ApiError::exists_already(&error) => {
+                let params = PatchParams::default();
+                let patch = Patch::Merge(json!({ "data": patch }));
+                bounded(api.patch(OWNED, &params, &patch)).await
+            }
+            created => created,
+        };
+        let created = created.map_err(CallError::of("create", self.name()))?;
+        Ok(created.data.unwrap_or_default())
+    }
+
+    /// The same; `None` if the ConfigMap does not exist.
+    async fn patch_existing(
+        &self,
+        api: &Api<ConfigMap>,
+        patch: &Patched,
+    ) -> Result<Option<BTreeMap<String, String>>, CallError> {
+        let patch = Patch::Merge(json!({ "data": patch }));
+        match bounded(api.patch(OWNED, &PatchParams::default(), &patch)).await {
+            Ok(written) => Ok(Some(written.data.unwrap_or_default())),
+            Err(error) if ApiError::is_not_found(&error) => Ok(None),
+            Err(error) => Err(CallError::of("write", self.name())(error)),
+        }
     }
 
     fn config_maps(&self) -> Api<ConfigMap> {

@@ -35,11 +35,11 @@ impl Server {
         match *method {
             Method::POST => *data = serde_json::from_value(sent["data"].clone()).unwrap(),
             Method::PATCH => {
-                let data = data.as_mut().unwrap();
                 for (key, value) in sent["data"].as_object().unwrap() {
-                    match value.as_str() {
-                        Some(value) => data.insert(key.clone(), value.to_owned()),
-                        None => data.remove(key),
+                    match (&mut *data, value.as_str()) {
+                        (Some(data), Some(value)) => data.insert(key.clone(), value.to_owned()),
+                        (Some(data), None) => data.remove(key),
+                        (None, _) => None,
                     };
                 }
             }
@@ -159,6 +159,18 @@ async fn what_a_person_has_removed_is_remembered_again_after_it_was_read() {
     assert_eq!(owned.all().await.unwrap().names().count(), 0);
     remember().await;
     assert_eq!(owned.all().await.unwrap().names().collect::<Vec<_>>(), ["a"]);
+}
+
+#[tokio::test]
+async fn a_configmap_that_was_deleted_is_created_again_with_what_it_had() {
+    let (owned, server) = owned(Leadership::always());
+    let remember = async |name: &str| owned.remember([(name.to_owned(), release(name))]).await;
+    remember("a").await.unwrap();
+    remember("b").await.unwrap();
+    *lock(&server.data) = None;
+    owned.forget("a", [release("a").release]).await.unwrap();
+    remember("c").await.unwrap();
+    assert_eq!(owned.all().await.unwrap().names().collect::<Vec<_>>(), ["b", "c"]);
 }
 
 #[tokio::test]
