@@ -31,7 +31,8 @@ pub struct Observed {
     pub set: String,
     /// The annotation of releases, which an operator that copies labels does not copy.
     pub set_id: Option<String>,
-    /// Whether it may be reported as extra when its release does not have it any more: its label or annotation may forbid that.
+    /// Whether it may be reported as extra when its release does not have it any more: its label or annotation may forbid that, and hooks
+    /// are no objects of a release, also if one was before.
     pub is_prunable: bool,
     /// A hash of everything but its status and what the API server adds: it changes if the object is modified.
     pub content: u64,
@@ -90,7 +91,7 @@ impl Observed {
             created_at: created_at.map(|time| time.0.to_string()).unwrap_or_default(),
             is_terminating: metadata.deletion_timestamp.is_some(),
             set_id: annotation(marks::SET_ID).map(str::to_owned),
-            is_prunable: !is_kept && label(PRUNE) != Some("false"),
+            is_prunable: !is_kept && label(PRUNE) != Some("false") && annotation(marks::HOOK).is_none(),
             set: set.to_owned(),
             content: 0,
             health: Health::default(),
@@ -163,6 +164,23 @@ fn metadata(metadata: &Value) -> BTreeMap<&str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_and_what_is_a_hook_is_never_extra() {
+        let rules: RulesOf = Arc::new(|_| None);
+        for (labels, annotations, expected) in [
+            (json!({}), json!({}), true),
+            (json!({}), json!({ marks::RESOURCE_POLICY: "keep" }), false),
+            (json!({ PRUNE: "false" }), json!({}), false),
+            (json!({}), json!({ marks::HOOK: "post-upgrade" }), false),
+        ] {
+            let metadata = json!({ "name": "web", "labels": labels, "annotations": annotations });
+            let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+            let object = serde_json::from_value(object).unwrap();
+            let observed = Observed::in_set("web", object, &rules, &ErrorTable::default(), Timestamp::now());
+            assert_eq!(observed.unwrap().is_prunable, expected, "{labels} {annotations}");
+        }
+    }
 
     #[test]
     fn the_content_changes_with_the_spec_and_the_labels_only() {

@@ -134,6 +134,40 @@ async fn a_rename_that_is_taken_back_is_repaired() {
     assert_eq!(fixture.helm_runs_of("old"), ["install", "upgrade"]);
 }
 
+/// Helm replaces the object by the hook, and the other way round takes it over.
+#[tokio::test]
+async fn an_object_that_becomes_a_hook_and_an_object_again_is_no_drift() {
+    let fixture = Fixture::new("owner-hook").await;
+    let report = |more: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: report{more}}}\ndata: {{v: \"{{{{ .Chart.Version }}}}\"}}\n"
+        )
+    };
+    let (object, hook) = (report(""), report(", annotations: {helm.sh/hook: post-upgrade}"));
+    for (version, template, report) in [
+        ("2.0.0", "report", &object),
+        ("3.0.0", "report", &hook),
+        ("4.0.0", "moved", &object),
+    ] {
+        fixture
+            .charts
+            .web(version, &[("config", CONFIG), (template, report)])
+            .await;
+    }
+    let _agent = fixture.start().await;
+    for (version, has_annotation) in [("2.0.0", false), ("3.0.0", true), ("4.0.0", false)] {
+        fixture.deploy("web", version, &json!({})).await;
+        let deployed = fixture.until_ready("web").await;
+        assert_eq!(deployed["status"]["nonModified"], true, "{deployed}");
+        let found = fixture.object("configmap/report").await.unwrap();
+        assert_eq!(found["data"]["v"], version);
+        let annotation = &found["metadata"]["annotations"][marks::HOOK];
+        assert_eq!(!annotation.is_null(), has_annotation, "{found}");
+    }
+    fixture.delete("web").await;
+    fixture.until_none("configmap/report").await;
+}
+
 /// An account that may deploy in a namespace, and not delete it.
 #[tokio::test]
 async fn a_namespace_is_deleted_with_the_permissions_of_the_account() {
