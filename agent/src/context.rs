@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
+    time::Instant,
 };
 
 use helmops_api::{BundleDeployment, Decoded, NamespacedName, lifecycle::Requests};
@@ -135,6 +136,8 @@ pub type Release = Arc<AsyncMutex<Known>>;
 pub struct Known {
     /// The installed revision.
     pub installed: Option<Installed>,
+    /// Since when the state of its objects is not known.
+    pub unknown_since: Option<Instant>,
     /// The requests that were handled last: the cache may not show the status with them yet.
     pub handled: Option<Requests>,
     /// What is known of its tests.

@@ -29,7 +29,10 @@ mod status;
 mod test;
 mod wait;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use helmops_api::{BundleDeployment, Decoded, labels, lifecycle::Requests};
 use helmops_release::{
@@ -70,6 +73,9 @@ use crate::{
 
 /// When the kinds are read again that the cluster does not have: their CRD may be installed meanwhile.
 const UNKNOWN_KIND: Duration = Duration::from_secs(15);
+
+/// How long objects may be unreadable before their release is not ready: an API server that is restarted is back then.
+const INTERRUPTION: Duration = Duration::from_secs(5);
 
 /// When objects are read again that no watch has: those of a release that was taken over as it is do not have the label. The next
 /// revision adds it.
@@ -418,12 +424,15 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
                     next_correction = next;
                     (Observation::Objects(objects), None)
                 }
-                Err(error) => (failed(&error), Some(error)),
+                Err(error) => (failed(&error, &mut known.unknown_since), Some(error)),
             }
         }
         Ok(None) => (Observation::None, None),
-        Err(error) => (failed(&error), Some(error)),
+        Err(error) => (failed(&error, &mut known.unknown_since), Some(error)),
     };
+    if !matches!(observation, Observation::Failed { .. }) {
+        known.unknown_since = None;
+    }
     let history = progress::history(work, &result).await?;
     let progress = Progress {
         history: history.as_ref(),
@@ -466,9 +475,12 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
     })
 }
 
-fn failed(error: &AgentError) -> Observation {
+/// The observation that objects cannot be read; `since` is when that began.
+fn failed(error: &AgentError, since: &mut Option<Instant>) -> Observation {
+    let since = since.get_or_insert_with(Instant::now);
     Observation::Failed {
         error: error.to_string(),
+        is_lasting: since.elapsed() >= INTERRUPTION,
     }
 }
 

@@ -31,8 +31,13 @@ pub fn apply(
 ) {
     match observation {
         Observation::None => {}
-        Observation::Failed { error } => {
+        Observation::Failed { error, is_lasting } => {
             let mut conditions = Conditions::new(&mut status.conditions, now);
+            if *is_lasting {
+                status.ready = false;
+                let unknown = format!("the state of the objects is not known: {error}");
+                set_false(&mut conditions, ConditionType::Ready, unknown);
+            }
             set_false(&mut conditions, ConditionType::Monitored, error.clone());
         }
         Observation::Objects(release) => {

@@ -9,10 +9,12 @@ use crate::{drift::ObjectDrift, health::Health, object::ObjectId};
 pub enum Observation {
     /// Nothing: there was no time, or no reason. The status keeps what it has.
     None,
-    /// The objects cannot be read, such as those of a kind that the cluster does not have.
+    /// The objects cannot be read.
     Failed {
         /// The error.
         error: String,
+        /// Whether it is more than an interruption: then what was known counts no longer.
+        is_lasting: bool,
     },
     /// The objects of the release.
     Objects(ReleaseObjects),

@@ -611,15 +611,27 @@ fn a_hold_changes_nothing() {
 
 #[test]
 fn a_failed_monitor_keeps_the_state_and_says_so() {
-    let error = Observation::Failed {
-        error: "no matches for kind \"Widget\"".to_owned(),
+    let error = |is_lasting| Observation::Failed {
+        error: "could not read configmap.v1 shop/web".to_owned(),
+        is_lasting,
     };
-    let next = step(&good(), &spec(), &deployed(), &error, T2);
-    assert_eq!(
-        conditions(&next)[3],
-        "Monitored False no matches for kind \"Widget\""
-    );
+    let next = step(&good(), &spec(), &deployed(), &error(false), T2);
+    let monitored = "Monitored False could not read configmap.v1 shop/web";
+    assert_eq!(conditions(&next)[3], monitored);
     assert_eq!((next.ready, next.resources), (true, good().resources));
+    let next = step(&good(), &spec(), &deployed(), &error(true), T2);
+    assert_eq!(
+        conditions(&next)[2..],
+        [
+            "Ready False the state of the objects is not known: could not read configmap.v1 shop/web",
+            monitored
+        ]
+    );
+    assert!(!next.ready);
+    // What is not observed again stays unknown, and the next observation is the truth.
+    assert!(!step(&next, &spec(), &deployed(), &error(false), T2).ready);
+    let observed = objects(vec![config_map("a")], vec![]);
+    assert!(step(&next, &spec(), &deployed(), &observed, T2).ready);
     let next = step(&good(), &spec(), &deployed(), &Observation::None, T2);
     assert_eq!(next, good());
 }
@@ -1011,7 +1023,7 @@ fn observation() -> impl Strategy<Value = Observation> {
     });
     prop_oneof![
         1 => Just(Observation::None),
-        1 => Just(Observation::Failed { error: "e".to_owned() }),
+        1 => any::<bool>().prop_map(|is_lasting| Observation::Failed { error: "e".to_owned(), is_lasting }),
         4 => observed,
     ]
 }
