@@ -20,7 +20,6 @@ use thiserror::Error;
 use crate::{
     charts::ChartError,
     helm::outcome::{self, Failure, FailureReason},
-    live::KindError,
     monitor::{InstalledError, MonitorError},
     owned::OWNED,
     reconcile::Deployed,
@@ -104,9 +103,6 @@ pub enum AgentError {
         /// What is forbidden.
         error: String,
     },
-    /// The kinds of the cluster cannot be read.
-    #[error(transparent)]
-    Kind(#[from] KindError),
     /// The objects cannot be compared.
     #[error(transparent)]
     Monitor(Box<MonitorError>),
@@ -284,9 +280,7 @@ fn conflict(failure: &Failure) -> Conflict {
 impl ClassifiedError for AgentError {
     fn classify(&self) -> Classified {
         match self {
-            Self::Call(error) | Self::Guard(GuardError::Call(error)) | Self::Kind(KindError::Call(error)) => {
-                error.classify()
-            }
+            Self::Call(error) | Self::Guard(GuardError::Call(error)) => error.classify(),
             Self::Copies { error, .. } => error.classify(),
             Self::Record(error) => record_class(error),
             Self::Lacking(_) => classified(Reason::DeploymentBlocked, Class::Absent),
@@ -301,7 +295,6 @@ impl ClassifiedError for AgentError {
                 classified(Reason::ForeignRelease, Class::Absent)
             }
             Self::NamespaceForbidden { .. } | Self::Client(_) => classified(Reason::APIError, Class::Absent),
-            Self::Kind(KindError::Unknown { .. }) => classified(Reason::MonitorFailed, Class::Absent),
             Self::Monitor(error) => monitor_class(error),
             Self::Interrupted(interrupted) => interrupted.classify(),
             Self::Changed => classified(Reason::Progressing, Class::Conflict),
@@ -338,9 +331,7 @@ const fn class_of(class: outcome::Class) -> Class {
 
 fn monitor_class(error: &MonitorError) -> Classified {
     match error {
-        MonitorError::Call(error) | MonitorError::Installed(InstalledError::Kind(KindError::Call(error))) => {
-            error.classify()
-        }
+        MonitorError::Call(error) | MonitorError::Installed(InstalledError::Call(error)) => error.classify(),
         MonitorError::Installed(InstalledError::Record(error)) => record_class(error),
         MonitorError::Installed(_) | MonitorError::NotSynced(_) => {
             classified(Reason::MonitorFailed, Class::TRANSIENT)
@@ -384,7 +375,6 @@ impl From<TestError> for AgentError {
         match error {
             TestError::Record(error) => error.into(),
             TestError::Call(error) => error.into(),
-            TestError::Kind(error) => error.into(),
             TestError::Helm(error) => error.into(),
         }
     }

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::{
         error::{AgentError, Lacking},
-        live::KindError,
+        monitor::{InstalledError, MonitorError},
         records::RecordStoreError,
         upstream::GuardError,
     };
@@ -358,10 +358,10 @@ mod tests {
         let refused = GuardError::NoNamespace {
             namespace: String::new(),
         };
-        let unknown = KindError::Unknown {
-            api_version: "v1".to_owned(),
-            kind: "K".to_owned(),
-        };
+        let no_record = MonitorError::from(InstalledError::NoRecord {
+            release: release(),
+            revision: 1,
+        });
         let pending = Pending {
             revision: 1,
             status: Status::PendingInstall,
@@ -371,7 +371,7 @@ mod tests {
             damaged.into(),
             Lacking::Content.into(),
             refused.into(),
-            unknown.into(),
+            no_record.into(),
             AgentError::NotReady(String::new()),
             AgentError::Busy {
                 release: release(),

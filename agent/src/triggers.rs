@@ -5,11 +5,15 @@
 //! | a BundleDeployment | itself, unless only its status has changed; those that depend on it, if its state or labels have changed; those with an expression about it |
 //! | a record of a release | the BundleDeployment of the release |
 //! | a live object of a release | the BundleDeployment that its label names |
+//! | a CRD | BundleDeployments whose releases have objects of its group |
 //! | nothing: garbage collection | BundleDeployments that do not exist, and have a release |
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use futures::{Stream, StreamExt, stream};
+use futures::{
+    Stream, StreamExt,
+    stream::{self, BoxStream},
+};
 use helmops_api::{BundleDeployment, Decoded, MetadataOnly};
 use helmops_core::status::DeploymentState;
 use helmops_kube::{Change, identity, watch};
@@ -24,14 +28,17 @@ use helmops_runtime::{
     reconciler,
     workers::{WorkerPermit, Workers},
 };
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Resource, runtime::watcher};
+use k8s_openapi::{
+    api::core::v1::Secret, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Resource, core::ObjectMeta, runtime::watcher};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     collect,
     context::{Context, Key},
+    live,
     reconcile::BundleDeployments,
 };
 
@@ -71,6 +78,7 @@ pub async fn run(
     let keys = stream::select_all([
         deployments(&context).boxed(),
         records(&context).boxed(),
+        crds(&context).boxed(),
         named.boxed(),
     ]);
     let startup = async {
@@ -199,6 +207,36 @@ fn records(context: &Arc<Context>) -> impl Stream<Item = Key> + Send + use<> {
     let changes = context.records.follow(watches.collect());
     let context = Arc::clone(context);
     changes.flat_map(move |release| stream::iter(of_release(&context, &release)))
+}
+
+/// The BundleDeployments whose releases have objects of the groups of CRDs that change. An agent with permissions in some namespaces only does
+/// not see CRDs: it looks for their kinds from time to time.
+fn crds(context: &Arc<Context>) -> BoxStream<'static, Key> {
+    if !context.release_namespaces.is_empty() {
+        return stream::pending().boxed();
+    }
+    let api = Api::<MetadataOnly<CustomResourceDefinition>>::all(context.downstream.clone());
+    let context = Arc::clone(context);
+    let releases = watch(api, watcher::Config::default()).flat_map(move |event| {
+        let releases = match event {
+            watcher::Event::Apply(crd) | watcher::Event::Delete(crd) => of_crd(&context, &crd.metadata),
+            watcher::Event::InitDone => {
+                context.kinds.forget_all();
+                Vec::new()
+            }
+            watcher::Event::Init | watcher::Event::InitApply(_) => Vec::new(),
+        };
+        stream::iter(releases)
+    });
+    releases.boxed()
+}
+
+fn of_crd(context: &Context, crd: &ObjectMeta) -> Vec<Key> {
+    let group = live::group_of_crd(crd.name.as_deref().unwrap_or_default());
+    let mut releases = BTreeSet::from_iter(context.kinds.changed(group));
+    releases.extend(context.live.group_changed(group));
+    let keys = releases.iter().map(|release| context.key(release));
+    keys.collect()
 }
 
 fn of_release(context: &Context, release: &ReleaseKey) -> Vec<Key> {

@@ -1,24 +1,38 @@
 //! The kinds of the API server: the resource and the scope of each.
+//!
+//! What is known is read again when something shows that it is outdated: a resource that does not exist any more, a CRD that was
+//! changed, or a kind that did not exist a moment ago.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
+use helmops_kube::path_segment;
 use helmops_process::lock;
-use helmops_release::scopes::{Scope, Scopes};
+use helmops_release::{
+    api_move,
+    object::{self, ObjectId},
+    scopes::{Scope, Scopes},
+};
 use helmops_runtime::client::{ApiError, CallError, bounded};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResource};
 use kube::{
     Client,
     core::ApiResource,
     discovery::{self, Discovery},
 };
-use thiserror::Error;
 
-/// How long a kind that does not exist is not looked up again: charts install CRDs, so it may exist soon.
-const UNKNOWN: Duration = Duration::from_secs(5);
+/// How long a kind that does not exist is not looked up again: a release may have many objects of it.
+const UNKNOWN: Duration = Duration::from_secs(1);
+/// When kinds are looked up again that the cluster does not have. CRDs are watched, but not the services behind other APIs.
+const LATER: Duration = Duration::from_secs(15);
+/// How long the API server may take to serve what a CRD has changed, and when that is looked up again.
+const SETTLING: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(1);
+/// API versions that are kept. A cluster has some hundreds of them.
+const MAX_VERSIONS: usize = 2_000;
 
 /// A kind of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +47,22 @@ pub struct ResourceKind {
 #[derive(Clone)]
 pub struct Kinds {
     client: Client,
-    versions: Arc<Mutex<HashMap<String, Version>>>,
+    known: Arc<Mutex<Known>>,
 }
+
+#[derive(Default)]
+struct Known {
+    versions: HashMap<String, Version>,
+    /// When a CRD of a group was changed, while it matters.
+    changed: HashMap<String, Instant>,
+    /// The versions of all groups, and when they were read.
+    groups: Option<(Instant, Arc<Groups>)>,
+    /// The groups in which releases have objects of kinds that the cluster does not have, by release.
+    missing: HashMap<String, BTreeSet<String>>,
+}
+
+/// The versions of each group, the preferred one first.
+type Groups = HashMap<String, Vec<String>>;
 
 /// The kinds of an API version.
 #[derive(Clone)]
@@ -43,20 +71,25 @@ struct Version {
     read: Instant,
 }
 
-/// Why a kind is not known.
-#[derive(Debug, Error)]
-pub enum KindError {
-    /// The API server does not have it.
-    #[error("the cluster has no kind {kind} in {api_version}; install its CustomResourceDefinition")]
-    Unknown {
-        /// The API version.
-        api_version: String,
-        /// The kind.
-        kind: String,
-    },
-    /// The API server could not be read.
-    #[error(transparent)]
-    Call(#[from] CallError),
+/// What the API server has in place of the kind of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// This kind.
+    Same(ResourceKind),
+    /// The same objects in another version of their API, or in the group to which they were moved.
+    Moved(ResourceKind),
+    /// Nothing: there are no such objects.
+    Nothing,
+}
+
+impl Served {
+    /// The kind that the API server has.
+    pub const fn kind(&self) -> Option<&ResourceKind> {
+        match self {
+            Self::Same(kind) | Self::Moved(kind) => Some(kind),
+            Self::Nothing => None,
+        }
+    }
 }
 
 impl Kinds {
@@ -64,29 +97,121 @@ impl Kinds {
     pub fn new(client: Client) -> Self {
         Self {
             client,
-            versions: Arc::default(),
+            known: Arc::default(),
         }
     }
 
-    /// A kind of an API version.
+    /// A kind of an API version; `None` if there is none.
     ///
     /// # Errors
-    /// If there is none, or the API server cannot be read.
-    pub async fn get(&self, api_version: &str, kind: &str) -> Result<ResourceKind, KindError> {
-        let known = lock(&self.versions).get(api_version).cloned();
+    /// If the API server cannot be read.
+    pub async fn get(&self, api_version: &str, kind: &str) -> Result<Option<ResourceKind>, CallError> {
+        let oldest = Instant::now().checked_sub(UNKNOWN);
+        self.get_since(api_version, kind, oldest).await
+    }
+
+    /// The same. That there is no such kind was read after a time.
+    async fn get_since(
+        &self,
+        api_version: &str,
+        kind: &str,
+        oldest: Option<Instant>,
+    ) -> Result<Option<ResourceKind>, CallError> {
+        let known = lock(&self.known).versions.get(api_version).cloned();
         if let Some(known) = known {
-            if let Some(found) = known.kinds.get(kind) {
-                return Ok(found.clone());
-            }
-            if known.read.elapsed() < UNKNOWN {
-                return Err(unknown(api_version, kind));
+            let found = known.kinds.get(kind);
+            if found.is_some() || oldest.is_some_and(|oldest| known.read >= oldest) {
+                return Ok(found.cloned());
             }
         }
+        let read = Instant::now();
         let kinds = Arc::new(self.read(api_version).await?);
         let found = kinds.get(kind).cloned();
-        let read = Instant::now();
-        lock(&self.versions).insert(api_version.to_owned(), Version { kinds, read });
-        found.ok_or_else(|| unknown(api_version, kind))
+        lock(&self.known).add(api_version, Version { kinds, read });
+        Ok(found)
+    }
+
+    /// What the API server has in place of the kind of an object. Nothing that was known before `since` counts as missing.
+    ///
+    /// # Errors
+    /// If the API server cannot be read.
+    pub async fn served(&self, id: &ObjectId, since: Instant) -> Result<Served, CallError> {
+        if let Some(kind) = self.get_since(&id.api_version, &id.kind, Some(since)).await? {
+            return Ok(Served::Same(kind));
+        }
+        for group in api_move::groups(id.group(), &id.kind) {
+            for api_version in self.versions(group, since).await? {
+                if let Some(kind) = self.get_since(&api_version, &id.kind, Some(since)).await? {
+                    return Ok(Served::Moved(kind));
+                }
+            }
+        }
+        Ok(Served::Nothing)
+    }
+
+    /// The versions of a group, the preferred one first, as they were read after a time.
+    async fn versions(&self, group: &str, since: Instant) -> Result<Vec<String>, CallError> {
+        if group.is_empty() {
+            return Ok(vec!["v1".to_owned()]);
+        }
+        let known = lock(&self.known).groups.clone();
+        let groups = match known {
+            Some((read, groups)) if read >= since => groups,
+            _ => {
+                let read = Instant::now();
+                let listed = bounded(self.client.list_api_groups()).await;
+                let listed = listed.map_err(CallError::of("read", "the API groups of the cluster"))?;
+                let groups = listed.groups.into_iter();
+                let groups = groups.map(|group| (group.name.clone(), versions(group)));
+                let groups = Arc::new(groups.collect());
+                lock(&self.known).groups = Some((read, Arc::clone(&groups)));
+                groups
+            }
+        };
+        Ok(groups.get(group).cloned().unwrap_or_default())
+    }
+
+    /// Forgets the kinds of an API version: one of them does not exist any more.
+    pub fn forget(&self, api_version: &str) {
+        lock(&self.known).versions.remove(api_version);
+    }
+
+    /// Forgets the kinds of a group: one of its CRDs was changed. Returns the releases that miss kinds of it.
+    pub fn changed(&self, group: &str) -> Vec<String> {
+        let mut known = lock(&self.known);
+        known
+            .versions
+            .retain(|api_version, _| object::group(api_version) != group);
+        known.changed.retain(|_, at| at.elapsed() < SETTLING);
+        known.changed.insert(group.to_owned(), Instant::now());
+        let missing = known.missing.iter().filter(|(_, groups)| groups.contains(group));
+        missing.map(|(release, _)| release.clone()).collect()
+    }
+
+    /// Forgets all kinds: changes may have been missed.
+    pub fn forget_all(&self) {
+        lock(&self.known).versions.clear();
+    }
+
+    /// Sets the groups of the kinds that a release misses, and returns when they are to be looked up again; `None` if there are none.
+    pub fn set_missing(&self, release: &str, groups: BTreeSet<String>) -> Option<Duration> {
+        let mut known = lock(&self.known);
+        if groups.is_empty() {
+            known.missing.remove(release);
+            return None;
+        }
+        let is_settling = |group: &String| known.changed.get(group).is_some_and(|at| at.elapsed() < SETTLING);
+        let is_soon = groups.iter().any(is_settling);
+        known.missing.insert(release.to_owned(), groups);
+        Some(if is_soon { SOON } else { LATER })
+    }
+
+    /// Whether it is known that the API server does not have a kind any more.
+    pub fn lacks(&self, kind: &ResourceKind) -> bool {
+        let resource = &kind.resource;
+        let known = lock(&self.known);
+        let version = known.versions.get(&resource.api_version);
+        version.is_some_and(|version| version.kinds.get(&resource.kind) != Some(kind))
     }
 
     /// The scopes of all kinds, in the versions that the API server prefers.
@@ -111,10 +236,15 @@ impl Kinds {
 
     /// Reads the kinds of an API version; none if the API server does not have it.
     async fn read(&self, api_version: &str) -> Result<HashMap<String, ResourceKind>, CallError> {
-        let listed = if api_version.contains('/') {
-            bounded(self.client.list_api_group_resources(api_version)).await
-        } else {
-            bounded(self.client.list_core_api_resources(api_version)).await
+        let listed = match api_version.split_once('/') {
+            Some((group, version)) if !group.is_empty() && !version.is_empty() => {
+                let path = format!("{}/{}", path_segment(group), path_segment(version));
+                bounded(self.client.list_api_group_resources(&path)).await
+            }
+            None if !api_version.is_empty() => {
+                bounded(self.client.list_core_api_resources(&path_segment(api_version))).await
+            }
+            _ => return Ok(HashMap::new()),
         };
         let resources = match listed {
             Ok(list) => list.resources,
@@ -134,11 +264,27 @@ impl Kinds {
     }
 }
 
-fn unknown(api_version: &str, kind: &str) -> KindError {
-    KindError::Unknown {
-        api_version: api_version.to_owned(),
-        kind: kind.to_owned(),
+impl Known {
+    fn add(&mut self, api_version: &str, version: Version) {
+        if self.versions.len() >= MAX_VERSIONS {
+            self.versions.clear();
+        }
+        self.versions.insert(api_version.to_owned(), version);
     }
+}
+
+/// The versions of a group, the preferred one first.
+fn versions(group: APIGroup) -> Vec<String> {
+    let preferred = group.preferred_version.map(|version| version.group_version);
+    let versions = group.versions.into_iter();
+    let mut versions: Vec<_> = versions.map(|version| version.group_version).collect();
+    versions.sort_by_key(|version| Some(version) != preferred.as_ref());
+    versions
+}
+
+/// The group of a CRD, whose name is that of its resource and its group; empty if it has another name.
+pub fn group_of_crd(name: &str) -> &str {
+    name.split_once('.').map_or("", |(_, group)| group)
 }
 
 fn resource_kind(api_version: &str, resource: APIResource) -> ResourceKind {

@@ -7,14 +7,17 @@
 //!
 //! Nothing keeps a whole object: what a release needs of it is computed when an event shows it.
 
-mod delete;
 mod kinds;
+mod objects;
 mod observed;
 mod streams;
 
 pub use self::{
-    delete::{delete, find},
-    kinds::{KindError, Kinds, ResourceKind},
+    kinds::{Kinds, ResourceKind, Served, group_of_crd},
+    objects::{Objects, api},
     observed::{Observed, Rules, RulesOf, content, whole},
     streams::{LiveObjects, NotSynced},
 };
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use futures::{
 };
 use helmops_kube::{Cache, Change, Fold, Index, Presence, with_backoff, without_absent, without_errors};
 use helmops_process::lock;
-use helmops_release::{health::ErrorTable, marks};
+use helmops_release::{health::ErrorTable, marks, object};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api, Client,
@@ -60,6 +60,13 @@ struct Watched {
     cache: Cache<Arc<Observed>, BySet>,
     /// Which watch of the kind it is: it is started again when the rules of a release change.
     number: u64,
+}
+
+impl Watched {
+    fn start_again(&mut self) {
+        self.cache = Cache::new();
+        self.number += 1;
+    }
 }
 
 /// The names of the objects of each release, by the value of its label.
@@ -130,12 +137,28 @@ impl LiveObjects {
         let UsedKinds { watched, by_release } = &mut *used;
         for name in by_release.get(release).into_iter().flatten() {
             if let Some(watched) = watched.get_mut(name) {
-                watched.cache = Cache::new();
-                watched.number += 1;
+                watched.start_again();
             }
         }
         drop(used);
         self.kinds_changed.notify_one();
+    }
+
+    /// A CRD of a group was changed: kinds that the API server did not have are listed again. Returns the releases with objects of the group.
+    pub fn group_changed(&self, group: &str) -> Vec<String> {
+        let mut used = lock(&self.kinds);
+        let is_of_group = |(api_version, _): &KindName| object::group(api_version) == group;
+        for (name, watched) in &mut used.watched {
+            if is_of_group(name) && watched.cache.presence() == Presence::Absent {
+                watched.start_again();
+            }
+        }
+        let releases = used.by_release.iter();
+        let releases = releases.filter(|(_, kinds)| kinds.iter().any(is_of_group));
+        let releases = releases.map(|(release, _)| release.clone()).collect();
+        drop(used);
+        self.kinds_changed.notify_one();
+        releases
     }
 
     /// The objects of a release, given by the value of its label, of the kinds that were set for it. A kind that the API server
@@ -147,8 +170,11 @@ impl LiveObjects {
         let watched = self.watched_by(release);
         let mut objects = Vec::new();
         for ((api_version, kind), watched) in watched {
-            if watched.cache.presence() == Presence::Unknown {
-                return Err(NotSynced { api_version, kind });
+            match watched.cache.presence() {
+                Presence::Unknown => return Err(NotSynced { api_version, kind }),
+                // What it had is gone with its CRD.
+                Presence::Absent => continue,
+                Presence::Synced => {}
             }
             watched.cache.read(|all, by_set| {
                 objects.extend(by_set.0.get(set).filter_map(|name| all.get(name)).cloned());

@@ -14,7 +14,6 @@ use super::{
     installed::{Installed, manifest_of},
     verify::{FIELD_MANAGER, Monitor, MonitorError, find, rules},
 };
-use crate::live::ResourceKind;
 
 /// After a correction that failed.
 const RETRY: SignedDuration = SignedDuration::from_mins(5);
@@ -78,7 +77,7 @@ pub async fn correct(
             next = next.into_iter().chain([until]).min();
             continue;
         }
-        let desired = &kept(monitor, &rules, &kind, id, desired).await?;
+        let desired = &kept(monitor, &rules, id, desired).await?;
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let applied = monitor
             .apply(&kind, id, desired, &installed.id.release, &params)
@@ -113,13 +112,12 @@ pub async fn correct(
 async fn kept(
     monitor: &Monitor<'_>,
     rules: &DriftRules,
-    kind: &ResourceKind,
     id: &ObjectId,
     desired: &Value,
 ) -> Result<Value, MonitorError> {
     let mut desired = desired.clone();
     if rules.keeps_fields()
-        && let Some(live) = monitor.read(kind, id).await?
+        && let Some(live) = monitor.read(id).await?
     {
         rules.keep_ignored(id, &mut desired, &live);
     }

@@ -1,6 +1,9 @@
 //! What is known of an installed revision: its objects. Their content stays in the record, and is read when it is needed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Instant,
+};
 
 use helmops_api::{diff::DiffOptions, lifecycle::DriftIgnore};
 use helmops_release::{
@@ -11,11 +14,12 @@ use helmops_release::{
     object::ObjectId,
     record::Record,
 };
+use helmops_runtime::client::CallError;
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    live::{KindError, Kinds, ResourceKind},
+    live::{Kinds, ResourceKind, Served},
     records::{RecordStoreError, Records},
     revision::RevisionId,
 };
@@ -49,7 +53,7 @@ pub struct Exceptions {
 /// An object of a revision.
 #[derive(Debug)]
 pub struct DesiredObject {
-    /// Its identity on the cluster: with a namespace, if its kind has one.
+    /// Its identity on the cluster: with a namespace, if its kind has one, and in a version of its API that is served.
     pub id: ObjectId,
     /// Its kind; `None` if the cluster does not have it.
     pub kind: Option<ResourceKind>,
@@ -94,7 +98,7 @@ pub enum InstalledError {
     },
     /// The kinds cannot be read.
     #[error(transparent)]
-    Kind(KindError),
+    Call(#[from] CallError),
 }
 
 impl Installed {
@@ -116,9 +120,10 @@ impl Installed {
             .as_ref()
             .and_then(|time| time.parse().ok());
         let objects = manifest(&record)?;
+        let now = Instant::now();
         let mut desired = Vec::with_capacity(objects.len());
         for object in &objects {
-            desired.extend(desired_object(kinds, object, &release.namespace).await?);
+            desired.extend(desired_object(kinds, object, &release.namespace, now).await?);
         }
         let previous = match previous {
             Some(previous) => names(&manifest_of(records, release, previous).await.unwrap_or_default()),
@@ -141,6 +146,19 @@ impl Installed {
     /// Whether the cluster has the kinds of all objects. If not, one may have been installed since.
     pub fn is_complete(&self) -> bool {
         self.desired.iter().all(|object| object.kind.is_some())
+    }
+
+    /// Forgets kinds that the cluster does not have any more. They are looked up again with the next comparison.
+    pub fn forget_kinds(&mut self, is_gone: impl Fn(&ResourceKind) -> bool) {
+        for object in &mut self.desired {
+            object.kind.take_if(|kind| is_gone(kind));
+        }
+    }
+
+    /// The groups of the kinds that the cluster does not have.
+    pub fn missing_groups(&self) -> BTreeSet<String> {
+        let missing = self.desired.iter().filter(|object| object.kind.is_none());
+        missing.map(|object| object.id.group().to_owned()).collect()
     }
 
     /// Whether watches have all of its objects.
@@ -186,15 +204,16 @@ async fn desired_object(
     kinds: &Kinds,
     object: &Value,
     namespace: &str,
+    now: Instant,
 ) -> Result<Option<DesiredObject>, InstalledError> {
     let Some(mut id) = ObjectId::of(object) else {
         return Ok(None);
     };
-    let kind = match kinds.get(&id.api_version, &id.kind).await {
-        Ok(kind) => Some(kind),
-        Err(KindError::Unknown { .. }) => None,
-        Err(error @ KindError::Call(_)) => return Err(InstalledError::Kind(error)),
-    };
+    let served = kinds.served(&id, now).await?;
+    if let Served::Moved(kind) = &served {
+        id.api_version.clone_from(&kind.resource.api_version);
+    }
+    let kind = served.kind().cloned();
     match &kind {
         Some(kind) if !kind.is_namespaced => id.namespace.clear(),
         Some(_) if id.namespace.is_empty() => namespace.clone_into(&mut id.namespace),

@@ -7,6 +7,7 @@ use std::{
 };
 
 use helmops_api::BundleDeployment;
+use helmops_kube::path_segment;
 use helmops_release::{
     drift::{
         Autoscalers, Change, DriftRules, ObjectDrift, as_applied, contains, difference, predicted_locally,
@@ -18,7 +19,7 @@ use helmops_release::{
 };
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::{Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
@@ -28,7 +29,7 @@ use tokio::time::timeout;
 
 use super::installed::{DesiredObject, Exceptions, Installed, InstalledError, Verdict, manifest_of};
 use crate::{
-    live::{self, LiveObjects, NotSynced, Observed, ResourceKind},
+    live::{self, Kinds, LiveObjects, NotSynced, Objects, Observed, ResourceKind},
     records::Records,
 };
 
@@ -43,6 +44,8 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct Monitor<'m> {
     /// The cluster.
     pub client: &'m Client,
+    /// The kinds of the cluster.
+    pub kinds: &'m Kinds,
     /// The records of releases.
     pub records: &'m Records,
     /// The live objects.
@@ -106,21 +109,18 @@ impl Monitor<'_> {
             };
             ((*id).clone(), readiness)
         });
-        Ok(Monitored {
-            objects: self.report(installed, &live).await?,
-            readiness: readiness.collect(),
-        })
+        let readiness = readiness.collect();
+        let objects = self.report(installed, &live).await?;
+        // Some may have turned out to be gone, with their objects.
+        installed.forget_kinds(|kind| self.kinds.lacks(kind));
+        Ok(Monitored { objects, readiness })
     }
 
     /// The live objects that no watch has, if they are of this release.
     async fn unmarked(&self, installed: &Installed) -> Result<Vec<Arc<Observed>>, MonitorError> {
         let mut found = Vec::new();
         for object in installed.desired.iter().filter(|object| !object.is_marked) {
-            let Some(kind) = &object.kind else {
-                continue;
-            };
-            let live = bounded(self.api(kind, &object.id).get_opt(&object.id.name)).await;
-            let live = live.map_err(CallError::of("read", &object.id))?;
+            let live = self.objects().read(&object.id).await?;
             // One that has the label too is one of a later revision, and in the watch.
             let live = live.filter(|live| installed.id.release.has_made(live.annotations()));
             found.extend(live.and_then(|live| self.live.observed(&self.set.hash(), live)));
@@ -155,9 +155,12 @@ impl Monitor<'_> {
         let rules = rules(&installed.exceptions);
         for (id, kind) in changed {
             let Some(desired) = find(&manifest, &id, &installed.id.release.namespace) else {
+                // The manifest has a version of the API that is not served any more: what it has in another one is not known.
+                let content = live.get(&id).map_or(0, |live| live.content);
+                installed.verdicts.insert(id, Verdict { content, drift: None });
                 continue;
             };
-            let Some(object) = self.read(&kind, &id).await? else {
+            let Some(object) = self.read(&id).await? else {
                 // It was deleted since; the watch shows that.
                 behind.insert(id);
                 continue;
@@ -214,10 +217,7 @@ impl Monitor<'_> {
     }
 
     async fn missing(&self, object: &DesiredObject) -> Result<ObjectDrift, MonitorError> {
-        let exists = match &object.kind {
-            Some(kind) => self.read(kind, &object.id).await?.is_some(),
-            None => false,
-        };
+        let exists = self.objects().metadata(&object.id).await?.is_some();
         Ok(ObjectDrift {
             id: object.id.clone(),
             change: Change::Missing { exists },
@@ -226,17 +226,12 @@ impl Monitor<'_> {
 
     /// Live objects of the revision before that are not desired any more.
     fn extra(&self, installed: &Installed, live: &HashMap<&ObjectId, &Arc<Observed>>) -> Vec<ObjectDrift> {
-        // The same object has an identity for each version of its API.
-        let same = |one: &ObjectId, other: &ObjectId| {
-            (one.group(), &one.kind, &one.namespace, &one.name)
-                == (other.group(), &other.kind, &other.namespace, &other.name)
-        };
         let is_extra = |object: &&&Arc<Observed>| {
             let id = &object.id;
             object.is_prunable
                 && object.set_id.as_deref() == Some(self.set.as_str())
                 && installed.previous.contains(&(id.kind.clone(), id.name.clone()))
-                && !installed.desired.iter().any(|desired| same(&desired.id, id))
+                && !installed.desired.iter().any(|desired| desired.id.is_same(id))
         };
         let mut extra: Vec<_> = live
             .values()
@@ -251,10 +246,16 @@ impl Monitor<'_> {
     }
 
     /// A live object; `None` if it does not exist.
-    pub(super) async fn read(&self, kind: &ResourceKind, id: &ObjectId) -> Result<Option<Value>, CallError> {
-        let found = bounded(self.api(kind, id).get_opt(&id.name)).await;
-        let found = found.map_err(CallError::of("read", id))?;
+    pub(super) async fn read(&self, id: &ObjectId) -> Result<Option<Value>, CallError> {
+        let found = self.objects().read(id).await?;
         Ok(found.and_then(live::whole))
+    }
+
+    const fn objects(&self) -> Objects<'_> {
+        Objects {
+            kinds: self.kinds,
+            client: self.client,
+        }
     }
 
     /// What applying the object of the manifest would make of the live one.
@@ -283,7 +284,12 @@ impl Monitor<'_> {
         params: &PatchParams,
     ) -> Result<Value, ApiError> {
         let desired = as_applied(desired, &release.namespace, &release.name);
-        let applied = bounded(self.api(kind, id).patch(&id.name, params, &Patch::Apply(desired))).await?;
+        let applied = bounded(live::api(self.client, kind, id).patch(
+            &path_segment(&id.name),
+            params,
+            &Patch::Apply(desired),
+        ))
+        .await?;
         Ok(live::whole(applied).unwrap_or_default())
     }
 
@@ -295,8 +301,8 @@ impl Monitor<'_> {
         desired: &Value,
         release: &ReleaseKey,
     ) -> Result<(), ApiError> {
-        let api = self.api(kind, id);
-        let live = bounded(api.get_metadata(&id.name)).await?;
+        let (api, name) = (live::api(self.client, kind, id), path_segment(&id.name));
+        let live = bounded(api.get_metadata(&name)).await?;
         let mut object = as_applied(desired, &release.namespace, &release.name);
         json_patch::merge(
             &mut object,
@@ -308,16 +314,8 @@ impl Monitor<'_> {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
-        bounded(api.replace(&id.name, &params, &object)).await?;
+        bounded(api.replace(&name, &params, &object)).await?;
         Ok(())
-    }
-
-    fn api(&self, kind: &ResourceKind, id: &ObjectId) -> Api<DynamicObject> {
-        if kind.is_namespaced {
-            Api::namespaced_with(self.client.clone(), &id.namespace, &kind.resource)
-        } else {
-            Api::all_with(self.client.clone(), &kind.resource)
-        }
     }
 
     fn name(&self) -> &str {

@@ -10,17 +10,12 @@ use helmops_release::{
     object::ObjectId,
     record::{ApplyMethod, Record},
 };
-use helmops_runtime::client::{CallError, bounded};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{Patch, PatchParams},
-    core::DynamicObject,
-};
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::deployment::Deployment;
-use crate::{error::AgentError, live::KindError, monitor::FIELD_MANAGER};
+use crate::{error::AgentError, live::Objects, monitor::FIELD_MANAGER};
 
 /// The names under which Helm 4 applies objects: that of its program, and that of Flux.
 const HELM: [&str; 3] = ["helm", "helm4", "helm-controller"];
@@ -42,44 +37,38 @@ impl Deployment<'_> {
         };
         // A manifest that cannot be read has no objects that Helm could compare either.
         let objects = manifest::objects(&record.manifest).unwrap_or_default();
-        for id in objects.iter().filter_map(ObjectId::of) {
-            self.take_fields_of(deployer, id).await?;
+        let ids = objects
+            .iter()
+            .filter_map(|object| ObjectId::in_release(object, &self.release.namespace));
+        for id in ids {
+            self.take_fields_of(deployer, &id).await?;
         }
         Ok(())
     }
 
-    async fn take_fields_of(&self, deployer: &Client, mut id: ObjectId) -> Result<(), AgentError> {
-        let kind = match self.context.kinds.get(&id.api_version, &id.kind).await {
-            Ok(kind) => kind,
-            Err(KindError::Unknown { .. }) => return Ok(()),
-            Err(KindError::Call(error)) => return Err(error.into()),
+    async fn take_fields_of(&self, deployer: &Client, id: &ObjectId) -> Result<(), AgentError> {
+        let objects = Objects {
+            kinds: &self.context.kinds,
+            client: deployer,
         };
-        let api: Api<DynamicObject> = if kind.is_namespaced {
-            if id.namespace.is_empty() {
-                id.namespace.clone_from(&self.release.namespace);
-            }
-            Api::namespaced_with(deployer.clone(), &id.namespace, &kind.resource)
-        } else {
-            Api::all_with(deployer.clone(), &kind.resource)
-        };
-        let found = bounded(api.get_opt(&id.name)).await;
-        let Some(found) = found.map_err(CallError::of("read", &id))? else {
+        let Some(found) = objects.read(id).await? else {
             return Ok(());
         };
         let Some(managed) = taken(found.managed_fields()) else {
             return Ok(());
         };
-        // With the version that was read: it fails if another client has changed the object.
-        let change = json!([
-            { "op": "replace", "path": "/metadata/managedFields", "value": managed },
-            { "op": "replace", "path": "/metadata/resourceVersion", "value": found.resource_version() },
-        ]);
-        let patch: json_patch::Patch = serde_json::from_value(change).unwrap_or_default();
-        let params = PatchParams::default();
-        let written = bounded(api.patch_metadata(&id.name, &params, &Patch::<()>::Json(patch))).await;
-        written.map_err(CallError::of("take over the fields of", &id))?;
+        objects.patch(id, replacement(&found, &managed)).await?;
         Ok(())
     }
+}
+
+/// The patch that replaces the managers of an object. It has the version that was read: it fails if another client has changed the object.
+fn replacement(live: &impl ResourceExt, managers: &[ManagedFieldsEntry]) -> json_patch::Patch {
+    let change = json!([
+        { "op": "replace", "path": "/metadata/managedFields", "value": managers },
+        { "op": "replace", "path": "/metadata/resourceVersion", "value": live.resource_version() },
+    ]);
+    serde_json::from_value(change).unwrap_or_default()
 }
 
 /// Whether objects of a revision were applied by another client than an agent, in the way that has managers.

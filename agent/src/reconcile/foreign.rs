@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use futures::{StreamExt, TryStreamExt, stream};
 use helmops_release::{manifest, names::ReleaseKey, object::ObjectId};
 
-use crate::{context::Context, error::AgentError, live};
+use crate::{context::Context, error::AgentError, live::Objects};
 
 /// How many objects are read at the same time.
 const CONCURRENCY: usize = 8;
@@ -54,6 +54,10 @@ pub(super) async fn keep_objects_of_others(
 
 /// The release that owns a live object, as Helm records it; `None` if there is no such object, or it has no owner.
 async fn owner(context: &Context, id: &ObjectId) -> Result<Option<ReleaseKey>, AgentError> {
-    let found = live::find(&context.kinds, &context.downstream, id).await?;
+    let objects = Objects {
+        kinds: &context.kinds,
+        client: &context.downstream,
+    };
+    let found = objects.metadata(id).await?;
     Ok(found.and_then(|found| ReleaseKey::that_has_made(&found.metadata.annotations.unwrap_or_default())))
 }

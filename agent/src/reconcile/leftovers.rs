@@ -3,9 +3,11 @@
 //! Helm compares a revision with the one that was deployed last, and an installation with none. So what only a failed attempt has created is
 //! in no manifest that it looks at, and would stay without an owner.
 
+use std::collections::BTreeMap;
+
 use helmops_release::{
     history::{History, Revision},
-    manifest,
+    manifest, marks,
     names::ReleaseKey,
     object::ObjectId,
 };
@@ -18,7 +20,7 @@ use super::{
 use crate::{
     context::Context,
     error::AgentError,
-    live,
+    live::Objects,
     monitor::{Installed, MonitorError},
 };
 
@@ -120,10 +122,15 @@ pub(super) async fn prune(
 ) -> Result<(), AgentError> {
     let set = context.set_of(deployment);
     let is_kept = |id: &ObjectId| kept.desired.iter().any(|kept| kept.id.is_same(id));
+    let is_own = |annotations: &BTreeMap<String, String>| {
+        annotations.get(marks::SET_ID).map(String::as_str) == Some(set.as_str())
+    };
+    let objects = Objects {
+        kinds: &context.kinds,
+        client: &context.downstream,
+    };
     for object in old.desired.iter().rev().filter(|object| !is_kept(&object.id)) {
-        if let Some(kind) = &object.kind {
-            live::delete(&context.downstream, kind, &object.id, &set).await?;
-        }
+        objects.delete(&object.id, is_own).await?;
     }
     Ok(())
 }

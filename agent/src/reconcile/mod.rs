@@ -71,9 +71,6 @@ use crate::{
     monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
 };
 
-/// When the kinds are read again that the cluster does not have: their CRD may be installed meanwhile.
-const UNKNOWN_KIND: Duration = Duration::from_secs(15);
-
 /// How long objects may be unreadable before their release is not ready: an API server that is restarted is back then.
 const INTERRUPTION: Duration = Duration::from_secs(5);
 
@@ -222,7 +219,7 @@ impl Reconciler for BundleDeployments<'_> {
             tests,
         };
         let done = report(&work, known, step).await?;
-        Ok(awaited.map_or(done, |(remaining, _)| until_ready(remaining)))
+        Ok(awaited.map_or(done, |(remaining, _)| until_ready(remaining, done)))
     }
 }
 
@@ -384,10 +381,11 @@ const fn is_attempt(result: &Result<Deployed, AgentError>) -> bool {
 }
 
 /// While a release is awaited, earlier failures count: it has not succeeded yet. Otherwise releases that never become ready
-/// would be rolled back and upgraded without a pause.
-const fn until_ready(remaining: Duration) -> Done {
+/// would be rolled back and upgraded without a pause. What is looked at again before the end of the wait may be what is late.
+fn until_ready(remaining: Duration, done: Done) -> Done {
+    let sooner = done.requeue_after.map_or(remaining, |other| other.min(remaining));
     Done {
-        requeue_after: Some(remaining),
+        requeue_after: Some(sooner),
         failures: Failures::Kept,
     }
 }
@@ -456,10 +454,8 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
         Err(error) => return Err(error),
     }
     error.map_or(Ok(()), Err)?;
-    let is_incomplete = known
-        .installed
-        .as_ref()
-        .is_some_and(|installed| !installed.is_complete());
+    let missing = known.installed.as_ref().map(Installed::missing_groups);
+    let kinds = context.kinds.set_missing(name, missing.unwrap_or_default());
     let is_unwatched = known
         .installed
         .as_ref()
@@ -467,7 +463,7 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
     let times = status::recheck(&observation).into_iter();
     let times = times
         .chain(next_correction.map(until))
-        .chain(is_incomplete.then_some(UNKNOWN_KIND))
+        .chain(kinds)
         .chain(is_unwatched.then_some(UNWATCHED));
     Ok(Done {
         requeue_after: times.min(),
@@ -487,6 +483,7 @@ fn failed(error: &AgentError, since: &mut Option<Instant>) -> Observation {
 fn monitor<'m>(context: &'m Context, deployment: &'m BundleDeployment, set: &'m SetId) -> Monitor<'m> {
     Monitor {
         client: &context.downstream,
+        kinds: &context.kinds,
         records: &context.records,
         live: &context.live,
         deployment,
@@ -665,6 +662,20 @@ mod tests {
         }
     }
 
+    /// Such as a kind that the cluster does not have yet.
+    #[test]
+    fn what_is_due_before_the_end_of_a_wait_is_not_delayed_by_it() {
+        let seconds = Duration::from_secs;
+        for (other, expected) in [(None, 60), (Some(15), 15), (Some(120), 60)] {
+            let done = Done {
+                requeue_after: other.map(seconds),
+                ..Done::UNTIL_CHANGE
+            };
+            let waiting = until_ready(seconds(60), done);
+            assert_eq!(waiting.requeue_after, Some(seconds(expected)), "{other:?}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn attempts_that_only_fail_after_a_wait_are_retried_more_and_more_slowly() {
         let retries = RetryState::<Key>::default();
@@ -672,8 +683,11 @@ mod tests {
         let wait = Duration::from_secs(5);
         let mut delays = Vec::new();
         for _ in 0..4 {
-            let waiting =
-                retries.requeue_after(&key, RetryKey::default(), Ok::<_, AgentError>(until_ready(wait)));
+            let waiting = retries.requeue_after(
+                &key,
+                RetryKey::default(),
+                Ok::<_, AgentError>(until_ready(wait, Done::UNTIL_CHANGE)),
+            );
             assert_eq!(waiting, Some(wait));
             let failed = AgentError::NotReady("not ready in time".to_owned());
             let delay = retries.requeue_after(&key, RetryKey::default(), Err(failed));

@@ -84,6 +84,7 @@ pub async fn remove(
     }
     known.installed = None;
     context.live.set_kinds(deployment, []);
+    context.kinds.set_missing(deployment, BTreeSet::new());
     context.releases.forget(deployment);
     if ends.values().all(|end| *end != End::Refused) {
         context.reports.forget(deployment);

@@ -25,7 +25,12 @@ use super::{
     leftovers::{objects_of, prune},
     prepare::Prepared,
 };
-use crate::{context::Context, error::AgentError, live, monitor::Installed};
+use crate::{
+    context::Context,
+    error::AgentError,
+    live::Objects,
+    monitor::Installed,
+};
 
 /// What becomes of a release of another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,7 +250,11 @@ impl Deployment<'_> {
         let Some(id) = ObjectId::in_release(object, &self.release.namespace) else {
             return Ok(None);
         };
-        let found = live::find(&self.context.kinds, &prepared.deployer, &id).await?;
+        let objects = Objects {
+            kinds: &self.context.kinds,
+            client: &prepared.deployer,
+        };
+        let found = objects.metadata(&id).await?;
         Ok(found.map(|found| (id, found.metadata.annotations.unwrap_or_default())))
     }
 }

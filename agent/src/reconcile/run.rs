@@ -22,7 +22,7 @@ use crate::{
     error::AgentError,
     events::Done,
     helm::request::{self, Deploy, Request},
-    inputs,
+    inputs, live,
 };
 
 /// Attempts without a deployed revision whose records are kept beside those of the policy.
@@ -163,7 +163,15 @@ impl Deployment<'_> {
             stop: &self.running.deployment,
         };
         let applied = chart_crds.apply(policy, chart.path(), &deploy.values).await;
-        let applied = applied.map_err(AgentError::from)?;
+        let kinds = &self.context.kinds;
+        let applied = applied.map_err(|error| {
+            // Some may have been written.
+            kinds.forget_all();
+            AgentError::from(error)
+        })?;
+        for crd in applied.created.iter().chain(&applied.replaced) {
+            kinds.changed(live::group_of_crd(crd));
+        }
         tracing::debug!(release = %self.release, ?applied, "applied the CRDs of the chart");
         Ok(())
     }

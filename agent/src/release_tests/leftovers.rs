@@ -3,15 +3,15 @@
 //! Helm does that itself, unless the annotation `helm.sh/hook-delete-policy` of a test has other policies only. Then it would apply
 //! the test to the object that exists: an old end would count as the new one, or the API server refuses the change.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use helmops_release::{names::SetId, object::ObjectId, record::Hook};
-use helmops_runtime::client::{CallError, bounded};
-use kube::{Api, Client, core::DynamicObject};
+use helmops_release::{marks, names::SetId, object::ObjectId, record::Hook};
+use helmops_runtime::client::CallError;
+use kube::Client;
 use tokio::time::{Instant, sleep};
 
 use super::TestError;
-use crate::live::{self, KindError, Kinds, ResourceKind};
+use crate::live::{Kinds, Objects};
 
 /// How long pods may take to end.
 const GONE: Duration = Duration::from_mins(1);
@@ -24,39 +24,31 @@ const POLL: Duration = Duration::from_millis(200);
 /// If one cannot be read or deleted.
 pub async fn delete(client: &Client, tests: &[&Hook], namespace: &str, set: &SetId) -> Result<(), TestError> {
     let kinds = Kinds::new(client.clone());
+    let objects = Objects {
+        kinds: &kinds,
+        client,
+    };
+    let of_release = |annotations: &BTreeMap<String, String>| {
+        annotations.get(marks::SET_ID).map(String::as_str) == Some(set.as_str())
+    };
     let mut deleted = Vec::new();
     for test in tests.iter().filter(|test| !test.is_deleted_before_creation()) {
-        let Some(mut id) = test.object(namespace) else {
-            continue;
-        };
-        let kind = match kinds.get(&id.api_version, &id.kind).await {
-            Ok(kind) => kind,
-            // Helm reports that.
-            Err(KindError::Unknown { .. }) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        if !kind.is_namespaced {
-            id.namespace.clear();
+        // Helm reports a kind that does not exist.
+        if let Some(id) = test.object(namespace) {
+            objects.delete(&id, of_release).await?;
+            deleted.push(id);
         }
-        live::delete(client, &kind, &id, set).await?;
-        deleted.push((kind, id));
     }
     let deadline = Instant::now() + GONE;
-    for (kind, id) in deleted {
-        while is_terminating(client, &kind, &id).await? && Instant::now() < deadline {
+    for id in deleted {
+        while is_terminating(objects, &id).await? && Instant::now() < deadline {
             sleep(POLL).await;
         }
     }
     Ok(())
 }
 
-async fn is_terminating(client: &Client, kind: &ResourceKind, id: &ObjectId) -> Result<bool, CallError> {
-    let api: Api<DynamicObject> = if kind.is_namespaced {
-        Api::namespaced_with(client.clone(), &id.namespace, &kind.resource)
-    } else {
-        Api::all_with(client.clone(), &kind.resource)
-    };
-    let found = bounded(api.get_metadata_opt(&id.name)).await;
-    let found = found.map_err(CallError::of("read", id))?;
+async fn is_terminating(objects: Objects<'_>, id: &ObjectId) -> Result<bool, CallError> {
+    let found = objects.metadata(id).await?;
     Ok(found.is_some_and(|found| found.metadata.deletion_timestamp.is_some()))
 }

@@ -23,7 +23,6 @@ use crate::{
         request::{Action, Identity, Request, Test},
         stop::Stop,
     },
-    live::KindError,
     records::{RecordStoreError, Records},
 };
 
@@ -86,9 +85,6 @@ pub enum TestError {
     /// What an earlier run has left cannot be deleted.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The kind of a test is not known.
-    #[error(transparent)]
-    Kind(#[from] KindError),
     /// Helm failed before it ran a test, or was interrupted.
     #[error(transparent)]
     Helm(#[from] Failure),

@@ -4,6 +4,7 @@
 
 pub mod action;
 pub mod adoption;
+pub mod api_move;
 pub mod chart_metadata;
 pub mod dependencies;
 pub mod drift;

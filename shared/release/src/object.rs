@@ -43,7 +43,7 @@ impl ObjectId {
 
     /// The API group; empty for the core group.
     pub fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
+        group(&self.api_version)
     }
 
     /// Whether it is the same object: each version of its API has an identity for it.
@@ -51,6 +51,11 @@ impl ObjectId {
         (self.group(), &self.kind, &self.namespace, &self.name)
             == (other.group(), &other.kind, &other.namespace, &other.name)
     }
+}
+
+/// The group of an API version; empty for the core group.
+pub fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// As Fleet shows an object, [`ObjectName`]: `deployment.apps shop/web`.

@@ -9,6 +9,7 @@ mod faults;
 mod hostile;
 mod inputs;
 mod interruptions;
+mod kinds;
 mod life;
 mod lifecycle;
 mod ownership;
