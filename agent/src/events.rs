@@ -71,6 +71,12 @@ pub fn done(done: Done, release: &ReleaseKey, what: &str) -> Event {
     event(false, reason, action, format!("release {release}: {what}"))
 }
 
+/// Objects that the record of a release has are not deleted; `what` names them with the cause.
+pub fn kept(release: &ReleaseKey, what: &str) -> Event {
+    let note = format!("release {release}: not deleted: {what}");
+    event(true, Reason::ObjectsKept, "Keep", note)
+}
+
 /// Something was done about a failed attempt.
 pub fn remediated(remediation: Remediation, release: &ReleaseKey, what: &str) -> Event {
     let (reason, action) = match remediation {

@@ -85,6 +85,11 @@ impl Reports {
         self.publish(release, events::done(done, release, what));
     }
 
+    /// Objects that the record of a release has are not deleted; `what` names them with the cause.
+    pub fn kept(&self, release: &ReleaseKey, what: &str) {
+        self.publish(release, events::kept(release, what));
+    }
+
     /// Something was done about a failed attempt; `what` says about which.
     pub fn remediated(&self, remediation: Remediation, release: &ReleaseKey, what: &str) {
         self.publish(release, events::remediated(remediation, release, what));

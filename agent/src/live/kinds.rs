@@ -90,6 +90,18 @@ impl Served {
             Self::Nothing => None,
         }
     }
+
+    /// The identity of an object with this kind, as requests name it; `None` if there is no such object.
+    pub fn identity(&self, id: &ObjectId) -> Option<ObjectId> {
+        let kind = self.kind()?;
+        let namespace = if kind.is_namespaced { &*id.namespace } else { "" };
+        Some(ObjectId {
+            api_version: kind.resource.api_version.clone(),
+            kind: id.kind.clone(),
+            namespace: namespace.to_owned(),
+            name: id.name.clone(),
+        })
+    }
 }
 
 impl Kinds {

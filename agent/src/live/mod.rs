@@ -14,7 +14,7 @@ mod streams;
 
 pub use self::{
     kinds::{Kinds, ResourceKind, Served, group_of_crd},
-    objects::{Objects, api},
+    objects::{Metadata, Objects, api},
     observed::{Observed, Rules, RulesOf, content, whole},
     streams::{LiveObjects, NotSynced},
 };

@@ -3,7 +3,7 @@
 //! Without its CRD there is no object. So the response that a resource does not exist, which is another one than that an object of it
 //! does not, shows that what is known of its kind is outdated.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use helmops_kube::path_segment;
 use helmops_release::{marks, object::ObjectId};
@@ -14,7 +14,7 @@ use kube::{
     core::{DynamicObject, PartialObjectMeta},
 };
 
-use super::kinds::{Kinds, ResourceKind};
+use super::kinds::{Kinds, ResourceKind, Served};
 
 /// How often a deletion is tried of an object that is changed at the same time, such as its status.
 const DELETIONS: usize = 5;
@@ -48,6 +48,32 @@ impl Objects<'_> {
     pub async fn metadata(&self, id: &ObjectId) -> Result<Option<Metadata>, CallError> {
         let get = |api: Api<DynamicObject>, name: String| async move { api.get_metadata_opt(&name).await };
         self.found("read", id, get).await
+    }
+
+    /// What the API server has in place of an object that was applied at some time, and its metadata if it exists. Nothing that was known
+    /// of its kind before `since` counts as missing.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn resolve(
+        &self,
+        id: &ObjectId,
+        since: Instant,
+    ) -> Result<(Served, Option<Metadata>), CallError> {
+        let mut is_repeated = false;
+        loop {
+            let served = self.kinds.served(id, since).await?;
+            let found = match served.identity(id) {
+                Some(id) => self.metadata(&id).await?,
+                None => None,
+            };
+            // The request may have shown that the kind is gone.
+            let is_outdated = found.is_none() && served.kind().is_some_and(|kind| self.kinds.lacks(kind));
+            if !is_outdated || is_repeated {
+                return Ok((served, found));
+            }
+            is_repeated = true;
+        }
     }
 
     /// Deletes an object with its dependents, if these annotations show that it may be deleted, and they do not say that it is to be kept.

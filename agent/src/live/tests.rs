@@ -3,7 +3,7 @@ use std::{
     convert::Infallible,
     future::ready,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use helmops_process::lock;
@@ -13,7 +13,10 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tower::service_fn;
 
-use super::{kinds::Kinds, objects::Objects};
+use super::{
+    kinds::{Kinds, Served},
+    objects::Objects,
+};
 
 /// An API server with the versions of a group `example.com` that have a kind `Widget`, and a widget `a b` in all of them.
 #[derive(Default)]
@@ -115,6 +118,28 @@ async fn an_object_of_a_kind_that_is_gone_does_not_exist() {
     lock(&server.versions).push("v1");
     assert_eq!(kinds.changed("example.com"), Vec::<String>::new());
     assert!(objects.metadata(&widget("v1")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn an_object_is_found_in_the_version_that_is_served() {
+    let (client, server) = Server::new(&["v1beta1", "v1"]);
+    let (kinds, client) = (Kinds::new(client.clone()), &client);
+    let objects = Objects {
+        kinds: &kinds,
+        client,
+    };
+    let version = async || {
+        let (kind, found) = objects.resolve(&widget("v1beta1"), Instant::now()).await.unwrap();
+        let version = kind.identity(&widget("v1beta1")).map(|id| id.api_version);
+        (version, matches!(kind, Served::Moved(_)), found.is_some())
+    };
+    let named = |version: &str| Some(format!("example.com/{version}"));
+    assert_eq!(version().await, (named("v1beta1"), false, true));
+    // What is known of it is outdated.
+    lock(&server.versions).remove(0);
+    assert_eq!(version().await, (named("v1"), true, true));
+    lock(&server.versions).clear();
+    assert_eq!(version().await, (None, false, false));
 }
 
 #[tokio::test]

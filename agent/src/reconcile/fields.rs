@@ -4,18 +4,24 @@
 //! With server-side apply, each change of such a field would be a conflict with the manager `helm`, and a field that a new version does
 //! not have any more would stay, because `helm` still owns it. Fields of all other managers stay theirs, with their conflicts.
 
+use std::collections::BTreeSet;
+
 use helmops_release::{
-    history::History,
     manifest, marks,
-    object::ObjectId,
+    object::{self, ObjectId},
     record::{ApplyMethod, Record},
 };
+use helmops_runtime::client::CallError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::deployment::Deployment;
-use crate::{error::AgentError, live::Objects, monitor::FIELD_MANAGER};
+use crate::{
+    error::AgentError,
+    live::{Metadata, Objects},
+    monitor::FIELD_MANAGER,
+};
 
 /// The names under which Helm 4 applies objects: that of its program, and that of Flux.
 const HELM: [&str; 3] = ["helm", "helm4", "helm-controller"];
@@ -27,11 +33,8 @@ impl Deployment<'_> {
     ///
     /// # Errors
     /// If an object cannot be read or written.
-    pub(super) async fn take_fields(&self, deployer: &Client, history: &History) -> Result<(), AgentError> {
-        let Some(base) = history.base() else {
-            return Ok(());
-        };
-        let record = self.context.records.read(&self.release, base.number).await?;
+    pub(super) async fn take_fields(&self, deployer: &Client, revision: u64) -> Result<(), AgentError> {
+        let record = self.context.records.read(&self.release, revision).await?;
         let Some(record) = record.filter(is_applied_by_others) else {
             return Ok(());
         };
@@ -60,6 +63,50 @@ impl Deployment<'_> {
         objects.patch(id, replacement(&found, &managed)).await?;
         Ok(())
     }
+}
+
+/// Makes the managers of an object those of a version of its API that is served. With server-side apply, the API server compares the
+/// object in the version of each manager, and rejects every change of a custom resource if it does not have one of them.
+///
+/// # Errors
+/// If the API server cannot be read, or the object cannot be written.
+pub(super) async fn renew_managers(
+    objects: Objects<'_>,
+    id: &ObjectId,
+    live: &Metadata,
+) -> Result<(), CallError> {
+    let managers = live.managed_fields();
+    let mut removed = BTreeSet::new();
+    for version in managers.iter().filter_map(|entry| entry.api_version.as_deref()) {
+        let is_other = version != id.api_version && object::group(version) == id.group();
+        if is_other && objects.kinds.get(version, &id.kind).await?.is_none() {
+            removed.insert(version);
+        }
+    }
+    if removed.is_empty() {
+        return Ok(());
+    }
+    let renewed = renewed(managers, &id.api_version, &removed);
+    objects.patch(id, replacement(live, &renewed)).await
+}
+
+/// The managers with another version in place of those that are not served any more.
+fn renewed(
+    managers: &[ManagedFieldsEntry],
+    version: &str,
+    removed: &BTreeSet<&str>,
+) -> Vec<ManagedFieldsEntry> {
+    let mut renewed = managers.to_vec();
+    for entry in &mut renewed {
+        if entry
+            .api_version
+            .as_deref()
+            .is_some_and(|of_entry| removed.contains(of_entry))
+        {
+            entry.api_version = Some(version.to_owned());
+        }
+    }
+    renewed
 }
 
 /// The patch that replaces the managers of an object. It has the version that was read: it fails if another client has changed the object.
@@ -155,6 +202,18 @@ mod tests {
         ] {
             assert_eq!(taken(&managers), expected, "{managers:?}");
         }
+    }
+
+    #[test]
+    fn managers_get_a_version_that_is_served() {
+        let of = |version: &str| ManagedFieldsEntry {
+            api_version: Some(version.to_owned()),
+            ..entry("helm", "Apply", None, json!({}))
+        };
+        let removed = ["example.com/v1beta1"].into();
+        let managers = [of("example.com/v1beta1"), of("example.com/v1alpha1")];
+        let expected = [of("example.com/v1"), of("example.com/v1alpha1")];
+        assert_eq!(renewed(&managers, "example.com/v1", &removed), expected);
     }
 
     #[test]

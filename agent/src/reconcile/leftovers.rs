@@ -3,26 +3,15 @@
 //! Helm compares a revision with the one that was deployed last, and an installation with none. So what only a failed attempt has created is
 //! in no manifest that it looks at, and would stay without an owner.
 
-use std::collections::BTreeMap;
-
-use helmops_release::{
-    history::{History, Revision},
-    manifest, marks,
-    names::ReleaseKey,
-    object::ObjectId,
-};
+use helmops_release::history::{History, Revision};
 
 use super::{
     deployed::Deployed,
     deployment::{Deployment, name},
+    prune::{Kept, prune},
     wait::Watched,
 };
-use crate::{
-    context::Context,
-    error::AgentError,
-    live::Objects,
-    monitor::{Installed, MonitorError},
-};
+use crate::error::AgentError;
 
 impl Deployment<'_> {
     /// Once for each deployed revision: deletes the objects that only unfinished attempts before it had, and the records that it replaces.
@@ -74,13 +63,12 @@ impl Deployment<'_> {
         let Some(present) = history.get(number).filter(|_| !unfinished.is_empty()) else {
             return Ok(());
         };
-        let kept = objects_of(context, release, present).await?;
-        let hooks = self.hooks_of(number).await?;
+        let (set, kept) = (
+            context.set_of(name(self.wanted)),
+            Kept::of(context, release, present.number).await?,
+        );
         for attempt in unfinished {
-            let mut left = objects_of(context, release, attempt).await?;
-            left.desired
-                .retain(|object| !hooks.iter().any(|hook| hook.is_same(&object.id)));
-            prune(context, name(self.wanted), &left, &kept).await?;
+            prune(context, &set, (release, attempt.number), &kept).await?;
             if attempt.is_replaceable() {
                 context
                     .records
@@ -90,47 +78,4 @@ impl Deployment<'_> {
         }
         Ok(())
     }
-
-    /// The hooks of a revision: an object may have become one.
-    async fn hooks_of(&self, number: u64) -> Result<Vec<ObjectId>, AgentError> {
-        let record = self.context.records.read(&self.release, number).await?;
-        let hooks = record.into_iter().flat_map(|record| record.hooks);
-        // What cannot be read is no object.
-        let objects = hooks.flat_map(|hook| manifest::objects(&hook.manifest).unwrap_or_default());
-        Ok(objects
-            .filter_map(|object| ObjectId::in_release(&object, &self.release.namespace))
-            .collect())
-    }
-}
-
-/// The objects of a revision.
-pub(super) async fn objects_of(
-    context: &Context,
-    release: &ReleaseKey,
-    revision: &Revision,
-) -> Result<Installed, AgentError> {
-    let read = Installed::read(&context.records, &context.kinds, release, revision.number, None);
-    Ok(read.await.map_err(MonitorError::from)?)
-}
-
-/// Deletes the objects of a revision that are not among others, as far as they belong to the BundleDeployment.
-pub(super) async fn prune(
-    context: &Context,
-    deployment: &str,
-    old: &Installed,
-    kept: &Installed,
-) -> Result<(), AgentError> {
-    let set = context.set_of(deployment);
-    let is_kept = |id: &ObjectId| kept.desired.iter().any(|kept| kept.id.is_same(id));
-    let is_own = |annotations: &BTreeMap<String, String>| {
-        annotations.get(marks::SET_ID).map(String::as_str) == Some(set.as_str())
-    };
-    let objects = Objects {
-        kinds: &context.kinds,
-        client: &context.downstream,
-    };
-    for object in old.desired.iter().rev().filter(|object| !is_kept(&object.id)) {
-        objects.delete(&object.id, is_own).await?;
-    }
-    Ok(())
 }

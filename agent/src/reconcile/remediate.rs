@@ -6,7 +6,11 @@ use helmops_release::{
     record::Failure,
 };
 
-use super::{deployment::Deployment, remove};
+use super::{
+    deployment::{Deployment, name},
+    recorded::Role,
+    remove::{self, Uninstallation},
+};
 use crate::{
     error::AgentError,
     events::Remediation,
@@ -28,11 +32,18 @@ impl Deployment<'_> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
         let settings = self.settings();
+        let account = &options.service_account;
+        let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
+        let deployer = context.deployer(&identity)?;
+        let recorded = self.recorded(&deployer, true);
+        if let Some(newest) = history.newest() {
+            recorded.prepare(newest.number, Role::Replaced).await?;
+        }
+        recorded.prepare(to, Role::Restored).await?;
         let max_history = self.make_room(history).await?;
         let request = Request {
             release: release.clone(),
-            identity: inputs::identity(&context.downstream, &context.namespace, &options.service_account)
-                .await?,
+            identity,
             action: request::Action::Rollback(Rollback {
                 revision: to,
                 apply: settings.upgrade,
@@ -90,7 +101,13 @@ impl Deployment<'_> {
     async fn uninstall_release(&self, history: &History, options: remove::Options) -> Result<(), AgentError> {
         let account = &self.wanted.spec.options.service_account;
         let stop = &self.running.deployment;
-        remove::uninstall(self.context, &self.release, history, account, options, stop).await
+        let uninstallation = Uninstallation {
+            context: self.context,
+            deployment: name(self.wanted),
+            release: &self.release,
+            account,
+        };
+        uninstallation.run(history, options, stop).await
     }
 
     /// How the release is uninstalled. With the cause of a failure, its record is kept.

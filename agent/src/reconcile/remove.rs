@@ -14,7 +14,7 @@ use helmops_release::{
 };
 use helmops_runtime::workers::WorkerPermit;
 
-use super::foreign::keep_objects_of_others;
+use super::recorded::{Prepared, RecordedObjects, Role};
 use crate::{
     context::Context,
     error::AgentError,
@@ -101,15 +101,22 @@ async fn remove_releases(
     // The cache of the records may be behind, and what is forgotten is never removed.
     let mut releases = BTreeSet::from_iter(context.records.of_deployment(deployment).await?);
     releases.extend(owned.iter().map(|owned| owned.release.clone()));
-    let mut ends = BTreeMap::new();
+    let (mut ends, mut failed) = (BTreeMap::new(), None);
     for release in releases {
         let owned = owned.iter().find(|owned| owned.release == release);
-        let removed = remove_release(context, deployment, &release, owned).await;
-        let end = removed.inspect_err(|error| context.reports.failed(deployment, "", &release, error))?;
-        context.helm.forget(&release);
-        ends.insert(release, end);
+        match remove_release(context, deployment, &release, owned).await {
+            Ok(end) => {
+                context.helm.forget(&release);
+                ends.insert(release, end);
+            }
+            // It does not keep the others.
+            Err(error) => {
+                context.reports.failed(deployment, "", &release, &error);
+                failed.get_or_insert(error);
+            }
+        }
     }
-    Ok(ends)
+    failed.map_or(Ok(ends), Err)
 }
 
 /// What has become of a release.
@@ -176,8 +183,14 @@ async fn remove_release(
                 timeout: on_delete.timeout,
                 description: String::new(),
             };
-            let (account, stop) = (&owned.service_account, Stop::of_agent(&context.stop));
-            uninstall(context, release, &history, account, options, &stop).await?;
+            let uninstallation = Uninstallation {
+                context,
+                deployment,
+                release,
+                account: &owned.service_account,
+            };
+            let stop = Stop::of_agent(&context.stop);
+            uninstallation.run(&history, options, &stop).await?;
             if !is_complete {
                 removal.complete(deletes_namespace).await?;
             }
@@ -286,39 +299,66 @@ pub struct Options {
     pub description: String,
 }
 
-/// Uninstalls a release as an account; empty for that of the agent. It is not the one that a record names: everyone who may write Secrets
-/// could choose it then.
-///
-/// # Errors
-/// If Helm fails.
-pub async fn uninstall(
-    context: &Context,
-    release: &ReleaseKey,
-    history: &History,
-    account: &str,
-    options: Options,
-    stop: &Stop,
-) -> Result<(), AgentError> {
-    let newest = history.newest();
-    let Some(newest) = newest.filter(|newest| newest.origin.owner != Owner::Other) else {
-        return Ok(());
-    };
-    keep_objects_of_others(context, release, newest.number).await?;
-    let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
-    let request = Request {
-        release: release.clone(),
-        identity,
-        action: request::Action::Uninstall(Uninstall {
-            keeps_history: options.keeps_history,
-            description: options.description,
-            runs_hooks: !options.skips_hooks,
-        }),
-        hook_timeout: options.timeout.unwrap_or(request::DEFAULT_HOOK_TIMEOUT),
-    };
-    let kubeconfig = context.kubeconfig()?;
-    let run = context.helm.run(request, kubeconfig, stop).await;
-    run.map_err(AgentError::from)?;
-    Ok(())
+/// The uninstallation of a release.
+pub struct Uninstallation<'u> {
+    /// What it uses.
+    pub context: &'u Context,
+    /// The BundleDeployment of the release.
+    pub deployment: &'u str,
+    /// The release.
+    pub release: &'u ReleaseKey,
+    /// Who uninstalls it; empty for the agent. It is not the account that a record names: everyone who may write Secrets could choose it
+    /// then.
+    pub account: &'u str,
+}
+
+impl Uninstallation<'_> {
+    /// Uninstalls the release. An object that cannot be read does not keep the others from being deleted, but then the release is
+    /// still to be uninstalled.
+    ///
+    /// # Errors
+    /// If Helm fails, or an object cannot be read.
+    pub async fn run(&self, history: &History, options: Options, stop: &Stop) -> Result<(), AgentError> {
+        let Self { context, release, .. } = *self;
+        let newest = history.newest();
+        let Some(newest) = newest.filter(|newest| newest.origin.owner != Owner::Other) else {
+            return Ok(());
+        };
+        let identity = inputs::identity(&context.downstream, &context.namespace, self.account).await?;
+        let deployer = context.deployer(&identity)?;
+        let recorded = RecordedObjects {
+            context,
+            deployer: &deployer,
+            writer: &context.downstream,
+            release,
+            set: context.set_of(self.deployment),
+        };
+        let Prepared {
+            unread,
+            was_incomplete,
+        } = recorded.prepare(newest.number, Role::Uninstalled).await?;
+        let request = Request {
+            release: release.clone(),
+            identity,
+            action: request::Action::Uninstall(Uninstall {
+                keeps_history: options.keeps_history || unread.is_some(),
+                description: options.description,
+                // They have run, and may need what is deleted.
+                runs_hooks: !options.skips_hooks && !was_incomplete,
+            }),
+            hook_timeout: options.timeout.unwrap_or(request::DEFAULT_HOOK_TIMEOUT),
+        };
+        let kubeconfig = context.kubeconfig()?;
+        let run = context.helm.run(request, kubeconfig, stop).await;
+        run.map_err(AgentError::from)?;
+        match unread {
+            Some(error) => {
+                context.records.set_uninstalling(release, newest.number).await?;
+                Err(error.into())
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -22,15 +22,10 @@ use serde_json::Value;
 
 use super::{
     deployment::{Deployment, name},
-    leftovers::{objects_of, prune},
     prepare::Prepared,
+    prune::{Kept, prune},
 };
-use crate::{
-    context::Context,
-    error::AgentError,
-    live::Objects,
-    monitor::Installed,
-};
+use crate::{context::Context, error::AgentError, live::Objects};
 
 /// What becomes of a release of another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,15 +103,15 @@ pub async fn remove_renamed(context: &Context, deployment: &BundleDeployment, re
     }
 }
 
-/// The objects of a release, if it is settled.
+/// What a release has, if it is settled.
 async fn settled(
     context: &Context,
     deployment: &str,
     release: &ReleaseKey,
-) -> Result<Option<Installed>, AgentError> {
+) -> Result<Option<Kept>, AgentError> {
     let history = context.records.current_history(release).await?;
     match history.settled(deployment) {
-        Some(settled) => Ok(Some(objects_of(context, release, settled).await?)),
+        Some(settled) => Ok(Some(Kept::of(context, release, settled.number).await?)),
         None => Ok(None),
     }
 }
@@ -125,7 +120,7 @@ async fn remove(
     context: &Context,
     deployment: &str,
     release: &ReleaseKey,
-    replacement: &Installed,
+    replacement: &Kept,
 ) -> Result<(), AgentError> {
     // What the cache shows may be older.
     let (history, on_delete) = context.records.current_end(release).await?;
@@ -141,10 +136,10 @@ async fn remove(
     if end == End::Stay {
         return Ok(());
     }
-    tracing::info!(%release, present = %replacement.id.release, ?end, "removing the release that was renamed");
+    tracing::info!(%release, present = %replacement.release, ?end, "removing the release that was renamed");
     if let End::Prune { .. } = end {
-        let old = objects_of(context, release, newest).await?;
-        prune(context, deployment, &old, replacement).await?;
+        let set = context.set_of(deployment);
+        prune(context, &set, (release, newest.number), replacement).await?;
     }
     if end == (End::Prune { keeps_history: true }) {
         context.records.set_uninstalled(release, newest.number).await?;

@@ -14,6 +14,7 @@ use super::{
     deployment::{Deployment, Run, name},
     namespace::namespace_error,
     prepare::Prepared,
+    recorded::{RecordedObjects, Role},
     renamed::own_releases,
 };
 use crate::{
@@ -181,10 +182,15 @@ impl Deployment<'_> {
     async fn follow(&self, run: Run, deployer: &Client) -> Result<u32, AgentError> {
         let (records, release) = (&self.context.records, &self.release);
         let mut history = records.current_history(release).await?;
-        if let Run::Upgrade { .. } = run {
-            self.take_fields(deployer, &history).await?;
+        let is_own = history.newest_of(name(self.wanted)).is_some();
+        if let Run::Upgrade { discard } = run
+            && let Some(replaced) = history.replaced_by_upgrade(discard)
+        {
+            let recorded = self.recorded(deployer, is_own);
+            recorded.prepare(replaced.number, Role::Replaced).await?;
+            self.take_fields(deployer, replaced.number).await?;
         }
-        if history.newest_of(name(self.wanted)).is_none() {
+        if !is_own {
             // Helm takes it over first, with the permissions of the account that deploys: these records belong to another owner.
             return Ok(self.policy.history);
         }
@@ -196,6 +202,21 @@ impl Deployment<'_> {
             history = records.current_history(release).await?;
         }
         self.make_room(&history).await
+    }
+
+    /// What Helm reads in the records. An own record is changed as the agent.
+    pub(super) fn recorded<'r>(&'r self, deployer: &'r Client, is_own: bool) -> RecordedObjects<'r> {
+        RecordedObjects {
+            context: self.context,
+            deployer,
+            writer: if is_own {
+                &self.context.downstream
+            } else {
+                deployer
+            },
+            release: &self.release,
+            set: self.context.set_of(name(self.wanted)),
+        }
     }
 
     /// Deletes records that nothing needs before Helm makes another one: also after failures, which may be many. Returns how many Helm keeps.

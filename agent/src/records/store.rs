@@ -7,13 +7,14 @@ use std::{
 
 use futures::{Stream, StreamExt};
 use helmops_api::{MetadataOnly, NamespacedName};
-use helmops_kube::{Cache, Change, WatchedObjects};
+use helmops_kube::{Cache, Change, WatchedObjects, path_segment};
 use helmops_process::{exit::with_causes, lock};
 use helmops_release::{
     adoption,
     chart_metadata::Origin,
     history::{History, Owner, Revision},
-    manifest, marks,
+    manifest::{self, Edit},
+    marks,
     names::ReleaseKey,
     object::ObjectId,
     record::{
@@ -38,6 +39,9 @@ const MAX_DESCRIPTION: usize = 4 << 10;
 
 /// The description of a revision that is uninstalled, as of Helm.
 const UNINSTALLED: &str = "Uninstallation complete";
+
+/// The description of a revision that is uninstalled but for objects that could not be read.
+const INCOMPLETE: &str = "Some objects could not be read and are not deleted yet";
 
 /// The records of all releases of the cluster. Clones share what is cached.
 #[derive(Clone)]
@@ -169,7 +173,8 @@ impl Records {
     }
 
     async fn current(&self, release: &ReleaseKey) -> Result<Vec<StoredRecord>, RecordStoreError> {
-        let api = Api::<MetadataOnly<Secret>>::namespaced(self.client.clone(), &release.namespace);
+        let api =
+            Api::<MetadataOnly<Secret>>::namespaced(self.client.clone(), &path_segment(&release.namespace));
         // The type as well, as in the watch: labels alone are not enough to be a record.
         let params = ListParams::default()
             .labels(&format!("{SECRET_SELECTOR},name={}", release.name))
@@ -298,7 +303,7 @@ impl Records {
         revision: u64,
         name: &str,
     ) -> Result<Option<(Secret, Record)>, RecordStoreError> {
-        let found = bounded(self.secrets(release).get_opt(name)).await;
+        let found = bounded(self.secrets(release).get_opt(&path_segment(name))).await;
         let found = found.map_err(CallError::of("read", secret_of(release, name)))?;
         let Some(secret) = found else {
             return Ok(None);
@@ -386,6 +391,21 @@ impl Records {
         Ok(())
     }
 
+    /// Marks a revision as being uninstalled again whose objects are deleted but for those that could not be read.
+    ///
+    /// # Errors
+    /// As of [`Records::unlock`].
+    pub async fn set_uninstalling(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+    ) -> Result<(), RecordStoreError> {
+        let change = |record: Record| Some(record.with_status(Status::Uninstalling, INCOMPLETE.to_owned()));
+        self.change(release, revision, "mark as not uninstalled", change)
+            .await?;
+        Ok(())
+    }
+
     /// Makes a revision of a user's Helm one of a BundleDeployment, without a deployment. Returns whether it was still deployed.
     ///
     /// It is written as the account that deploys, so that the API server decides whether this account may take over the release. A dry
@@ -426,22 +446,26 @@ impl Records {
         }
     }
 
-    /// Records that Helm keeps these objects of a revision when it uninstalls the release. Returns whether there are any.
+    /// Changes what Helm reads of these objects of a revision, as a client. All others are as they were made. Returns whether that changes
+    /// anything.
     ///
     /// # Errors
     /// As of [`Records::unlock`].
-    pub async fn keep_objects(
+    pub async fn edit_objects(
         &self,
+        writer: &Client,
         release: &ReleaseKey,
         revision: u64,
-        objects: &BTreeSet<ObjectId>,
+        edits: &BTreeMap<ObjectId, Edit>,
     ) -> Result<bool, RecordStoreError> {
         let change = |mut record: Record| {
-            let is_kept = |id: &ObjectId| objects.contains(id);
-            record.manifest = manifest::keep(&record.manifest, &release.namespace, is_kept).ok()?;
-            Some(record)
+            let manifest = manifest::edit(&record.manifest, &release.namespace, edits).ok()?;
+            let is_changed = manifest != record.manifest;
+            record.manifest = manifest;
+            is_changed.then_some(record)
         };
-        self.change(release, revision, "keep objects of", change).await
+        self.change_as(writer, release, revision, "change the objects of", change)
+            .await
     }
 
     /// Adds hooks of a revision that are missing in its record. Returns whether there were any.
@@ -467,11 +491,23 @@ impl Records {
         operation: &'static str,
         change: impl FnOnce(Record) -> Option<Record>,
     ) -> Result<bool, RecordStoreError> {
+        self.change_as(&self.client, release, revision, operation, change)
+            .await
+    }
+
+    async fn change_as(
+        &self,
+        writer: &Client,
+        release: &ReleaseKey,
+        revision: u64,
+        operation: &'static str,
+        change: impl FnOnce(Record) -> Option<Record>,
+    ) -> Result<bool, RecordStoreError> {
         let Some(secret) = self.changed(release, revision, change).await? else {
             return Ok(false);
         };
         let (name, params) = (secret.name_any(), PostParams::default());
-        let written = bounded(self.secrets(release).replace(&name, &params, &secret)).await;
+        let written = bounded(secrets_of(writer, release).replace(&name, &params, &secret)).await;
         written.map_err(CallError::of(operation, secret_of(release, &name)))?;
         Ok(true)
     }
@@ -595,7 +631,7 @@ impl Records {
 }
 
 fn secrets_of(client: &Client, release: &ReleaseKey) -> Api<Secret> {
-    Api::namespaced(client.clone(), &release.namespace)
+    Api::namespaced(client.clone(), &path_segment(&release.namespace))
 }
 
 fn damaged(release: &ReleaseKey, revision: u64, secret: &str, source: Arc<RecordError>) -> RecordStoreError {
@@ -605,6 +641,11 @@ fn damaged(release: &ReleaseKey, revision: u64, secret: &str, source: Arc<Record
         secret: secret.to_owned(),
         source,
     }
+}
+
+/// Whether a revision is uninstalled but for objects that could not be read.
+pub fn is_incomplete(record: &Record) -> bool {
+    record.info.status == Status::Uninstalling && record.info.description == INCOMPLETE
 }
 
 fn newest(records: &[StoredRecord]) -> Option<&StoredRecord> {

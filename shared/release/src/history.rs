@@ -244,6 +244,13 @@ impl History {
         self.deployed().or_else(superseded)
     }
 
+    /// The revision that Helm compares an upgrade with, once the record of a revision is deleted: what that has, and the new one has not, is
+    /// deleted.
+    pub fn replaced_by_upgrade(&self, discarded: Option<u64>) -> Option<&Revision> {
+        let rest = || self.0.iter().find(|revision| Some(revision.number) != discarded);
+        self.deployed().or_else(rest)
+    }
+
     /// The newest installation, and what followed, newest first. What was before is uninstalled, although Helm marks only the last
     /// record as such.
     fn since_installation(&self) -> impl Iterator<Item = &Revision> {
@@ -304,10 +311,12 @@ impl History {
     }
 
     /// The attempts before a revision that did not end with a deployed revision, newest first, until one that did. What only they have created
-    /// is in no manifest that Helm compares with: Helm upgrades from the revision that was deployed last, and installs without any.
+    /// is in no manifest that Helm compares with: Helm upgrades from the revision that was deployed last, and installs without any. Those of a
+    /// user's Helm are not among them.
     pub fn unfinished_before(&self, number: u64) -> impl Iterator<Item = &Revision> {
         let before = self.0.iter().filter(move |revision| revision.number < number);
-        before.take_while(|revision| !revision.is_good())
+        let unfinished = before.take_while(|revision| !revision.is_good());
+        unfinished.filter(|revision| revision.origin.attempt.is_some())
     }
 
     /// The record of a rollback that failed last. It is deleted before the next revision is made: Helm would compare with the revision
@@ -528,6 +537,8 @@ mod tests {
         assert_eq!(numbers(vec![good(1), failed(2), failed(3), good(4)], 4), [3, 2]);
         assert_eq!(numbers(vec![failed(1), good(2), good(3)], 3), [0; 0]);
         assert_eq!(numbers(vec![failed(1), failed(2)], 2), [1]);
+        let of_user = fixture::revision(2, Status::Failed, None);
+        assert_eq!(numbers(vec![good(1), of_user, failed(3)], 4), [3]);
     }
 
     #[test]

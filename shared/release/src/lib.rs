@@ -20,6 +20,7 @@ mod mapping;
 pub mod marks;
 pub mod names;
 pub mod object;
+pub mod owner;
 pub mod post_render;
 pub mod record;
 pub mod report;

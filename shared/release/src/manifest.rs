@@ -4,7 +4,9 @@ use gotmpl::yaml::{self, Quota, ReadError};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::{mapping::set_entry, marks, object::ObjectId};
+mod edit;
+
+pub use self::edit::{Edit, edit, recorded};
 
 /// Maximum bytes of a manifest.
 pub const MAX_BYTES: usize = 32 << 20;
@@ -54,41 +56,6 @@ pub fn objects(manifest: &str) -> Result<Vec<Value>, ManifestError> {
         flatten(document, None, &mut objects)?;
     }
     Ok(objects.into_iter().map(Value::Object).collect())
-}
-
-/// A manifest in which Helm keeps these objects when it uninstalls the release, whose namespace this is ([`ObjectId::in_release`]). Of a
-/// list such as `ConfigMapList`, Helm keeps all items or none, so one of them keeps the others.
-///
-/// # Errors
-/// If a document is invalid, or if there are too many.
-pub fn keep(
-    manifest: &str,
-    namespace: &str,
-    is_kept: impl Fn(&ObjectId) -> bool,
-) -> Result<String, ManifestError> {
-    let mut kept = String::with_capacity(manifest.len());
-    for (index, document) in split(manifest).enumerate() {
-        kept.push_str("---\n");
-        let Some(object) = read(index + 1, document)? else {
-            continue;
-        };
-        let (mut whole, mut items) = (Value::Object(object.clone()), Vec::new());
-        flatten(object, None, &mut items)?;
-        let ids = items
-            .into_iter()
-            .filter_map(|item| ObjectId::in_release(&Value::Object(item), namespace));
-        if ids.into_iter().any(|id| is_kept(&id)) {
-            set_entry(&mut whole, "annotations", marks::RESOURCE_POLICY, marks::KEEP);
-            kept.push_str(&whole.to_string());
-            kept.push('\n');
-        } else {
-            kept.push_str(document);
-            if !document.ends_with('\n') {
-                kept.push('\n');
-            }
-        }
-    }
-    Ok(kept)
 }
 
 /// The documents of a text that have a content.
@@ -237,44 +204,5 @@ mod tests {
         assert_eq!(objects(&list), Err(ManifestError::TooMany));
         let large = " ".repeat(MAX_BYTES + 1);
         assert_eq!(objects(&large), Err(ManifestError::TooLarge(MAX_BYTES + 1)));
-    }
-
-    #[test]
-    fn helm_keeps_objects_of_others() {
-        let object = |kind: &str, name: &str, namespace: &str| {
-            format!("apiVersion: v1\nkind: {kind}\nmetadata:\n  name: {name}\n{namespace}")
-        };
-        let manifest = format!(
-            "---\n# Source: web/templates/one.yaml\n{}---\n{}---\n{}---\n# nothing\n",
-            object("ConfigMap", "own", "data:\n  port: \"080\"\n"),
-            object("ConfigMap", "taken", ""),
-            object("Secret", "taken", "  namespace: other\n"),
-        );
-        let is_kept = |id: &ObjectId| id.namespace == "shop" && id.name == "taken";
-        let kept = keep(&manifest, "shop", is_kept).unwrap();
-        let policies: Vec<_> = objects(&kept).unwrap();
-        let policies = policies
-            .iter()
-            .map(|object| object["metadata"]["annotations"][marks::RESOURCE_POLICY].as_str());
-        assert_eq!(policies.collect::<Vec<_>>(), [None, Some("keep"), None]);
-        let without = |text: &str| {
-            let mut objects = objects(text).unwrap();
-            for object in &mut objects {
-                object["metadata"].as_object_mut().unwrap().remove("annotations");
-            }
-            objects
-        };
-        assert_eq!(without(&kept), without(&manifest));
-        assert!(kept.contains("# Source: web/templates/one.yaml\n"), "{kept}");
-        assert!(keep("---\n- a\n", "shop", is_kept).is_err());
-    }
-
-    #[test]
-    fn helm_keeps_a_list_with_an_object_of_others() {
-        let list = "apiVersion: v1\nkind: ConfigMapList\nitems:\n- metadata: {name: own}\n- metadata: {name: taken}\n";
-        let kept = keep(list, "shop", |id| id.kind == "ConfigMap" && id.name == "taken").unwrap();
-        let read: Value = serde_json::from_str(kept.trim_start_matches("---\n")).unwrap();
-        assert_eq!(read["metadata"]["annotations"][marks::RESOURCE_POLICY], "keep");
-        assert_eq!(read["items"].as_array().unwrap().len(), 2);
     }
 }

@@ -4,7 +4,9 @@ use anyhow::ensure;
 use helmops_bed::{random, wait::eventually};
 use serde_json::{Value, json};
 
-use crate::harness::agent::{CONFIG, Fixture};
+use super::lifecycle::attempts::INVALID;
+use super::safety::uid;
+use crate::harness::agent::{CONFIG, Fixture, Permissions, start_bed};
 use crate::harness::{SOON, until_none};
 
 /// A fixture with a kind `Widget`.
@@ -89,6 +91,53 @@ impl Widgets {
         let templates = [&[("config", CONFIG), ("widget", &*widget)][..], more].concat();
         self.fixture.charts.web(version, &templates).await;
     }
+
+    async fn until_uninstalled(&self, revision: u64) {
+        let release = self.fixture.name("web");
+        let record = format!("secret/sh.helm.release.v1.{release}.v{revision}");
+        self.fixture.until_none(&record).await;
+        self.fixture
+            .until_none(&format!("configmap/{release}-config"))
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_release_whose_kind_is_gone_is_not_ready_and_is_uninstalled() {
+    let widgets = Widgets::new("kinds-gone").await;
+    let fixture = &widgets.fixture;
+    widgets.serve(&["v1"]).await;
+    widgets.chart("2.0.0", "v1", &[]).await;
+    let _agent = fixture.start().await;
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    widgets.delete_crd().await;
+    let missing = format!("widget.{} {}/one missing", widgets.group, fixture.apps.name());
+    fixture.until_error("web", "Ready", &[&missing]).await;
+    fixture.delete("web").await;
+    widgets.until_uninstalled(1).await;
+}
+
+/// It knows no kinds yet, and Helm deletes nothing if the API server does not have the kind of one object.
+#[tokio::test]
+async fn a_new_agent_uninstalls_a_release_whose_kind_is_gone() {
+    let widgets = Widgets::new("kinds-new").await;
+    let fixture = &widgets.fixture;
+    widgets.serve(&["v1"]).await;
+    widgets.chart("2.0.0", "v1", &[]).await;
+    let mut agent = fixture.start().await;
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    agent.process.kill().await.unwrap();
+    widgets.delete_crd().await;
+    fixture.delete("web").await;
+    let _agent = fixture.start().await;
+    widgets.until_uninstalled(1).await;
+    let (reason, note) = fixture.event("ObjectsKept").await;
+    assert!(
+        note.contains("the cluster does not have its kind"),
+        "{reason} {note}"
+    );
 }
 
 /// An operator is installed again, or late.
@@ -108,6 +157,89 @@ async fn a_kind_that_comes_back_is_noticed() {
     fixture.until_ready("web").await;
     assert!(fixture.object(&widgets.one()).await.is_some());
     widgets.delete_crd().await;
+}
+
+#[tokio::test]
+async fn an_api_version_that_was_removed_does_not_block_an_upgrade() {
+    let widgets = Widgets::new("kinds-upgrade").await;
+    let fixture = &widgets.fixture;
+    widgets.serve(&["v1beta1", "v1"]).await;
+    widgets.chart("2.0.0", "v1beta1", &[]).await;
+    widgets.chart("3.0.0", "v1", &[]).await;
+    let _agent = fixture.start().await;
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    let before = uid(fixture, &widgets.one()).await;
+    widgets.serve(&["v1"]).await;
+    fixture.deploy("web", "3.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    assert_eq!(uid(fixture, &widgets.one()).await, before);
+    // The next version does not have it any more.
+    fixture.charts.web("4.0.0", &[("config", CONFIG)]).await;
+    fixture.deploy("web", "4.0.0", &json!({})).await;
+    fixture.until_none(&widgets.one()).await;
+    widgets.delete_crd().await;
+}
+
+#[tokio::test]
+async fn an_api_version_that_was_removed_does_not_block_a_rollback_or_an_uninstallation() {
+    let widgets = Widgets::new("kinds-rollback").await;
+    let fixture = &widgets.fixture;
+    widgets.serve(&["v1beta1", "v1"]).await;
+    widgets.chart("2.0.0", "v1beta1", &[]).await;
+    fixture
+        .charts
+        .web("3.0.0", &[("config", CONFIG), ("invalid", INVALID)])
+        .await;
+    let _agent = fixture.start().await;
+    let atomic = json!({ "options": { "helm": { "atomic": true } } });
+    fixture.deploy("web", "2.0.0", &atomic).await;
+    fixture.until_ready("web").await;
+    let before = uid(fixture, &widgets.one()).await;
+    widgets.serve(&["v1"]).await;
+    // It does not have the widget, but fails before it is deleted.
+    fixture.deploy("web", "3.0.0", &atomic).await;
+    fixture.until_error("web", "Deployed", &["rolled back"]).await;
+    assert_eq!(uid(fixture, &widgets.one()).await, before);
+    let newest = fixture.name("web");
+    fixture.until_status(&newest, 3, "deployed").await;
+    fixture.delete("web").await;
+    widgets.until_uninstalled(3).await;
+    assert_eq!(fixture.object(&widgets.one()).await, None);
+    widgets.delete_crd().await;
+}
+
+/// As of a release that was deployed before the cluster was upgraded.
+#[tokio::test]
+async fn an_object_of_a_kind_that_kubernetes_has_moved_is_upgraded_and_deleted() {
+    const INGRESS: &str = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n\
+        spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}\n";
+    let fixture = Fixture::new("kinds-moved").await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    for version in ["2.0.0", "3.0.0"] {
+        fixture
+            .charts
+            .web(version, &[("config", CONFIG), ("ingress", INGRESS)])
+            .await;
+    }
+    let mut before = None;
+    for (revision, version) in [(1, "2.0.0"), (2, "3.0.0"), (3, "1.0.0")] {
+        fixture.deploy("web", version, &json!({})).await;
+        fixture.until_revision("web", revision).await;
+        fixture.until_ready("web").await;
+        if version == "1.0.0" {
+            break;
+        }
+        let found = uid(&fixture, "ingress/web").await;
+        assert_eq!(*before.get_or_insert(found.clone()), found, "{version}");
+        let (_, mut record) = fixture.record(&release, revision).await.unwrap();
+        record.manifest = record
+            .manifest
+            .replace("networking.k8s.io/v1", "extensions/v1beta1");
+        fixture.write_record(&record).await;
+    }
+    fixture.until_none("ingress/web").await;
 }
 
 /// The agent has read the versions of the kind for the version of the chart before, less than a second ago.
@@ -137,6 +269,47 @@ async fn an_object_in_a_new_version_of_its_crd_is_ready_long_before_the_end_of_t
     fixture.deploy("web", "3.0.0", &lifecycle).await;
     fixture.until_ready("web").await;
     widgets.delete_crd().await;
+}
+
+/// The API is served by a service that does not exist, so its kinds are not known.
+#[tokio::test]
+async fn an_object_that_cannot_be_read_does_not_keep_the_others_from_being_deleted() {
+    // Without all kinds, the API server deletes no namespaces, which other tests wait for.
+    let bed = start_bed().await.unwrap();
+    let fixture = Fixture::on(bed.into(), "kinds-unread", Permissions::ClusterAdmin).await;
+    let widgets = Widgets {
+        fixture: fixture.unwrap(),
+        group: format!("{}.example.com", random::word()),
+    };
+    let fixture = &widgets.fixture;
+    let agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    let service = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": { "name": format!("v1.{}", widgets.group) },
+        "spec": {
+            "group": widgets.group, "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
+            "insecureSkipTLSVerify": true, "service": { "namespace": fixture.apps.name(), "name": "none" },
+        },
+    });
+    let kubectl = fixture.bed.kubectl();
+    kubectl.apply(&service.to_string()).await.unwrap().ok().unwrap();
+    let (_, mut record) = fixture.record(&release, 1).await.unwrap();
+    record.manifest.push_str("\n---\n");
+    record.manifest.push_str(&widgets.widget("v1"));
+    fixture.write_record(&record).await;
+    fixture.delete("web").await;
+    fixture.until_none(&format!("configmap/{release}-config")).await;
+    let failed = fixture.event("APIError").await.1;
+    assert!(failed.contains("could not read"), "{failed}");
+    let record = fixture.until_status(&release, 1, "uninstalling").await;
+    assert!(record.manifest.contains("Widget"), "{}", record.manifest);
+    let name = format!("apiservice/v1.{}", widgets.group);
+    kubectl.run(&["delete", &name]).await.unwrap().ok().unwrap();
+    widgets.until_uninstalled(1).await;
+    drop(agent);
 }
 
 /// Such names are valid for the kinds of RBAC.

@@ -32,7 +32,7 @@ async fn what_another_release_has_taken_over_stays_when_the_first_one_is_removed
     let fixture = Fixture::new("owner-taken").await;
     let files = [("config", CONFIG), ("fixed", &fixed("one"))];
     fixture.charts.web("2.0.0", &files).await;
-    let agent = fixture.start().await;
+    let _agent = fixture.start().await;
     fixture.deploy("web", "2.0.0", &json!({})).await;
     fixture.until_ready("web").await;
     let before = uid(&fixture, "configmap/fixed").await;
@@ -47,9 +47,118 @@ async fn what_another_release_has_taken_over_stays_when_the_first_one_is_removed
         .await;
     fixture.until_none(&format!("configmap/{web}-config")).await;
     assert_eq!(uid(&fixture, "configmap/fixed").await, before);
-    until_logged(&agent, "another release owns it now").await;
+    let (_, note) = fixture.event("ObjectsKept").await;
+    assert!(note.contains("fixed belongs to release"), "{note}");
     fixture.delete("other").await;
     fixture.until_none("configmap/fixed").await;
+}
+
+/// A version of the chart without the object, and one that has it and fails.
+async fn successors(fixture: &Fixture) {
+    fixture.charts.web("3.0.0", &[("config", CONFIG)]).await;
+    let failing = [("config", CONFIG), ("invalid", INVALID)];
+    fixture.charts.web("4.0.0", &failing).await;
+    let with = [
+        ("config", CONFIG),
+        ("fixed", &*fixed("five")),
+        ("invalid", INVALID),
+    ];
+    fixture.charts.web("5.0.0", &with).await;
+}
+
+/// The usual way to split a chart: first the new release takes the object over, and then the old one is upgraded without it.
+#[tokio::test]
+async fn what_another_release_has_taken_over_stays_when_the_first_one_is_upgraded_without_it() {
+    let fixture = Fixture::new("owner-upgrade").await;
+    let files = [("config", CONFIG), ("fixed", &*fixed("one"))];
+    fixture.charts.web("2.0.0", &files).await;
+    successors(&fixture).await;
+    let _agent = fixture.start().await;
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    let before = uid(&fixture, "configmap/fixed").await;
+    let takes_over = json!({ "options": { "helm": { "takeOwnership": true } } });
+    fixture.deploy("base", "2.0.0", &takes_over).await;
+    until_owner(&fixture, &fixture.name("base"), "one").await;
+    fixture.deploy("web", "3.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    assert_eq!(uid(&fixture, "configmap/fixed").await, before);
+    fixture.until_ready("base").await;
+    let (_, note) = fixture.event("ObjectsKept").await;
+    let owner = format!(
+        "fixed belongs to release {}/{}",
+        fixture.apps.name(),
+        fixture.name("base")
+    );
+    assert!(note.contains(&owner), "{note}");
+}
+
+/// Neither the failed version nor the one before may take it away or back.
+#[tokio::test]
+async fn what_another_release_has_taken_over_stays_with_it_when_the_first_one_is_rolled_back() {
+    let fixture = Fixture::new("owner-rollback").await;
+    let files = [("config", CONFIG), ("fixed", &*fixed("one"))];
+    fixture.charts.web("2.0.0", &files).await;
+    successors(&fixture).await;
+    let _agent = fixture.start().await;
+    let atomic = json!({ "options": { "helm": { "atomic": true } } });
+    fixture.deploy("web", "2.0.0", &atomic).await;
+    fixture.until_ready("web").await;
+    let before = uid(&fixture, "configmap/fixed").await;
+    let takes_over = json!({ "options": { "helm": { "takeOwnership": true } } });
+    fixture.deploy("base", "2.0.0", &takes_over).await;
+    until_owner(&fixture, &fixture.name("base"), "one").await;
+    fixture.deploy("web", "4.0.0", &atomic).await;
+    fixture.until_error("web", "Deployed", &["rolled back"]).await;
+    until_owner(&fixture, &fixture.name("base"), "one").await;
+    assert_eq!(uid(&fixture, "configmap/fixed").await, before);
+    // The next version takes it back, and fails: the release that is restored had it.
+    let forced = json!({ "options": { "helm": { "atomic": true, "force": true } } });
+    fixture.deploy("web", "5.0.0", &forced).await;
+    until_owner(&fixture, &fixture.name("web"), "one").await;
+    assert_eq!(uid(&fixture, "configmap/fixed").await, before);
+}
+
+#[tokio::test]
+async fn an_object_that_was_created_again_by_hand_stays() {
+    let fixture = Fixture::new("owner-hand").await;
+    let files = [("config", CONFIG), ("fixed", &*fixed("one"))];
+    fixture.charts.web("2.0.0", &files).await;
+    successors(&fixture).await;
+    let _agent = fixture.start().await;
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    fixture.kubectl(&["delete", "configmap/fixed"]).await;
+    fixture.kubectl(&["create", "configmap", "fixed"]).await;
+    let before = uid(&fixture, "configmap/fixed").await;
+    fixture.deploy("web", "3.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    fixture.delete("web").await;
+    fixture
+        .until_none(&format!("configmap/{}-config", fixture.name("web")))
+        .await;
+    assert_eq!(uid(&fixture, "configmap/fixed").await, before);
+}
+
+/// A user's Helm leaves the annotation of the agent.
+#[tokio::test]
+async fn what_a_users_helm_has_taken_over_stays_when_the_release_is_renamed() {
+    let fixture = Fixture::new("owner-renamed").await;
+    let files = [("config", CONFIG), ("fixed", &*fixed("one"))];
+    fixture.charts.web("2.0.0", &files).await;
+    successors(&fixture).await;
+    let _agent = fixture.start().await;
+    fixture.deploy("web", "2.0.0", &renamed("old", &json!({}))).await;
+    fixture.until_ready("web").await;
+    let before = uid(&fixture, "configmap/fixed").await;
+    let annotation = format!("{}=by-hand", marks::RELEASE_NAME);
+    fixture
+        .kubectl(&["annotate", "configmap/fixed", "--overwrite", &annotation])
+        .await;
+    fixture.deploy("web", "3.0.0", &renamed("new", &json!({}))).await;
+    fixture.until_none("secret/sh.helm.release.v1.old.v1").await;
+    fixture.until_none("configmap/old-config").await;
+    assert_eq!(uid(&fixture, "configmap/fixed").await, before);
 }
 
 /// What is wanted last counts, although it was not deployed: the BundleDeployment is paused.

@@ -97,6 +97,9 @@ reasons! {
         Some("Undo the change of this field in the chart or its values.");
     /// The API server does not have the kind of an object.
     UnknownKind = "UnknownKind", Cluster, false, Some("Install the CRD of this kind first, or correct the apiVersion.");
+    /// The API server does not have the kind of an object any more that the record of the release has.
+    RecordedKindMissing = "RecordedKindMissing", Cluster, false,
+        Some("The cluster has just lost this kind. With the next attempt, the agent leaves such objects out of the record.");
     /// The namespace of an object does not exist.
     NamespaceMissing = "NamespaceMissing", Cluster, false, Some("Create the namespace, or set createNamespace.");
     /// An object exists that belongs to no release, or to another one.

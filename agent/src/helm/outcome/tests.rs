@@ -2,8 +2,8 @@ use super::FailureReason::{
     AdmissionDenied, ChartInvalid, Conflict, Crashed, Deadline, DeletionFailed, DuplicateEntry,
     FieldImmutable, Forbidden, HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid,
     NameInvalid, NamespaceMissing, NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused,
-    OtherHelm, QuotaExceeded, ReleaseTooLarge, SchemaViolation, Stopped, Superseded, TemplateFailed, Unknown,
-    UnknownField, UnknownKind, Unreachable, ValuesInvalid,
+    OtherHelm, QuotaExceeded, RecordedKindMissing, ReleaseTooLarge, SchemaViolation, Stopped, Superseded,
+    TemplateFailed, Unknown, UnknownField, UnknownKind, Unreachable, ValuesInvalid,
 };
 use super::*;
 
@@ -42,6 +42,18 @@ const TEXTS: &[(&str, FailureReason)] = &[
     (
         "unable to build kubernetes objects from release manifest: resource mapping not found for name: \"a\" namespace: \"\" from \"\": no matches for kind \"Foo\" in version \"example.com/v1\"\nensure CRDs are installed first",
         UnknownKind,
+    ),
+    (
+        "unable to build kubernetes objects from current release manifest: resource mapping not found for name: \"one\" namespace: \"\" from \"\": no matches for kind \"Widget\" in version \"lab.example.com/v1beta1\"\nensure CRDs are installed first",
+        RecordedKindMissing,
+    ),
+    (
+        "failed to delete release: gad3: [unable to build kubernetes objects for delete: resource mapping not found for name: \"one\" namespace: \"\" from \"\": no matches for kind \"Gadget\" in version \"gone.example.com/v1\"\nensure CRDs are installed first]",
+        RecordedKindMissing,
+    ),
+    (
+        "unable to build kubernetes objects from current release manifest: Get \"https://10.0.0.1/api\": dial tcp 10.0.0.1:443: connect: connection refused",
+        Unreachable,
     ),
     (
         "server-side apply failed for object shop/s /v1, Kind=Service: failed to create typed patch object (shop/s; /v1, Kind=Service): .spec.ports[port=80,protocol=\"TCP\"].foo: field not declared in schema",

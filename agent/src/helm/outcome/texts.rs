@@ -4,8 +4,8 @@ use super::FailureReason::{
     self, AdmissionDenied, ChangedMeanwhile, ChartInvalid, Conflict, DeletionFailed, DuplicateEntry,
     FieldImmutable, Forbidden, HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid,
     NameInvalid, NamespaceMissing, NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused,
-    OtherHelm, QuotaExceeded, ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed, Unauthorized,
-    Unknown, UnknownField, UnknownKind, Unreachable, ValuesInvalid,
+    OtherHelm, QuotaExceeded, RecordedKindMissing, ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed,
+    Unauthorized, Unknown, UnknownField, UnknownKind, Unreachable, ValuesInvalid,
 };
 
 /// A failure of the post-renderer.
@@ -132,13 +132,24 @@ const TEXTS: &[(&str, FailureReason)] = &[
     ("context deadline exceeded", Unreachable),
 ];
 
+/// Parts of texts about an unknown kind, if it is one that the record of the release has, and not the chart.
+const RECORDED: [&str; 3] = [
+    "unable to build kubernetes objects from current release manifest",
+    "unable to build kubernetes objects for delete",
+    "current release manifest contains removed kubernetes api(s)",
+];
+
 /// The reason of an error.
 pub(super) fn reason(text: &str) -> FailureReason {
     if OF_OTHER_VERSIONS.iter().any(|start| text.starts_with(start)) {
         return OtherHelm;
     }
     if let Some((_, reason)) = TEXTS.iter().find(|(part, _)| text.contains(part)) {
-        return *reason;
+        let is_recorded = RECORDED.iter().any(|part| text.contains(part));
+        return match reason {
+            UnknownKind if is_recorded => RecordedKindMissing,
+            reason => *reason,
+        };
     }
     if is_missing_namespace(text) {
         return NamespaceMissing;

@@ -46,6 +46,17 @@ impl Fixture {
             .collect()
     }
 
+    /// Waits for an Event of the agent with this reason, and returns it: reason and text.
+    pub async fn event(&self, reason: &str) -> (String, String) {
+        eventually(&format!("an Event {reason}"), SOON, async || {
+            let events = self.events().await;
+            let found = events.iter().find(|(found, _)| found == reason);
+            found.cloned().with_context(|| format!("there are {events:?}"))
+        })
+        .await
+        .unwrap()
+    }
+
     /// The runs of Helm so far, such as `install web`.
     pub fn helm_runs(&self) -> Vec<String> {
         let runs = std::fs::read_to_string(self.files.path().join("runs")).unwrap_or_default();

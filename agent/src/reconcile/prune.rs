@@ -1,0 +1,113 @@
+//! Deletes what a revision has and a later one has not.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use helmops_process::exit::with_causes;
+use helmops_release::{
+    manifest,
+    names::{ReleaseKey, SetId},
+    object::ObjectId,
+    owner::OtherOwner,
+};
+
+use crate::{
+    context::Context,
+    error::AgentError,
+    live::Objects,
+    monitor::{Installed, InstalledError, MonitorError},
+};
+
+/// What a revision has.
+pub(super) struct Kept {
+    /// Its release.
+    pub(super) release: ReleaseKey,
+    ids: Vec<ObjectId>,
+}
+
+impl Kept {
+    /// The objects and the hooks of a revision: what was an object before may be a hook now.
+    ///
+    /// # Errors
+    /// If its record cannot be read.
+    pub(super) async fn of(
+        context: &Context,
+        release: &ReleaseKey,
+        revision: u64,
+    ) -> Result<Self, AgentError> {
+        let read = Installed::read(&context.records, &context.kinds, release, revision, None);
+        let objects = read.await.map_err(MonitorError::from)?.desired;
+        let record = context.records.read(release, revision).await?;
+        let hooks = record.into_iter().flat_map(|record| record.hooks);
+        // What cannot be read is no object.
+        let hooks = hooks.flat_map(|hook| manifest::objects(&hook.manifest).unwrap_or_default());
+        let hooks = hooks.filter_map(|hook| ObjectId::in_release(&hook, &release.namespace));
+        let ids = objects.into_iter().map(|object| object.id).chain(hooks).collect();
+        let release = release.clone();
+        Ok(Self { release, ids })
+    }
+
+    fn has(&self, id: &ObjectId) -> bool {
+        self.ids.iter().any(|kept| kept.is_same(id))
+    }
+}
+
+/// Deletes the objects of a revision that another one does not have, as far as they belong to one of the two releases. What cannot be
+/// deleted does not keep the others.
+///
+/// # Errors
+/// If the record cannot be read, or an object cannot be deleted.
+pub(super) async fn prune(
+    context: &Context,
+    set: &SetId,
+    (release, revision): (&ReleaseKey, u64),
+    kept: &Kept,
+) -> Result<(), AgentError> {
+    let now = Instant::now();
+    let is_own = |annotations: &BTreeMap<String, String>| {
+        let other = OtherOwner::of(annotations, &[release, &kept.release], set);
+        if let Some(other) = &other {
+            tracing::warn!(%release, "an object is not deleted: it {other}");
+        }
+        other.is_none()
+    };
+    let objects = Objects {
+        kinds: &context.kinds,
+        client: &context.downstream,
+    };
+    let recorded = recorded_objects(context, release, revision).await?;
+    let mut failed = None;
+    for id in recorded.iter().rev() {
+        let deleted = async {
+            let (served, _) = objects.resolve(id, now).await?;
+            match served.identity(id) {
+                Some(id) if !kept.has(&id) => objects.delete(&id, is_own).await,
+                _ => Ok(()),
+            }
+        };
+        if let Err(error) = deleted.await {
+            tracing::warn!(%release, error = with_causes(&error), "an object is not deleted now");
+            failed.get_or_insert(error);
+        }
+    }
+    failed.map_or(Ok(()), |error| Err(error.into()))
+}
+
+async fn recorded_objects(
+    context: &Context,
+    release: &ReleaseKey,
+    revision: u64,
+) -> Result<Vec<ObjectId>, AgentError> {
+    let record = context.records.read(release, revision).await?;
+    let manifest = record.map(|record| record.manifest).unwrap_or_default();
+    let objects = manifest::recorded(&manifest).map_err(|source| {
+        MonitorError::from(InstalledError::Manifest {
+            release: release.clone(),
+            revision,
+            source: Box::new(source),
+        })
+    })?;
+    let ids = objects
+        .iter()
+        .filter_map(|object| ObjectId::in_release(object, &release.namespace));
+    Ok(ids.collect())
+}
