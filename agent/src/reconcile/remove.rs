@@ -350,7 +350,8 @@ impl Uninstallation<'_> {
         };
         let kubeconfig = context.kubeconfig()?;
         let run = context.helm.run(request, kubeconfig, stop).await;
-        run.map_err(AgentError::from)?;
+        let is_deleted = context.deployments.get(&context.key(self.deployment)).is_none();
+        run.map_err(|failure| AgentError::from(failure.of_uninstallation(is_deleted)))?;
         match unread {
             Some(error) => {
                 context.records.set_uninstalling(release, newest.number).await?;

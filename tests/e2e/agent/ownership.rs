@@ -277,6 +277,36 @@ async fn an_object_that_becomes_a_hook_and_an_object_again_is_no_drift() {
     fixture.until_none("configmap/report").await;
 }
 
+/// The hook cannot be created: the release stays, until its hooks are disabled.
+#[tokio::test]
+async fn a_release_whose_hook_fails_at_its_end_is_uninstalled_as_the_message_says() {
+    const HOOK: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: clean, annotations: {helm.sh/hook: pre-delete}}\nspec: {}\n";
+    let fixture = Fixture::new("owner-pre-delete").await;
+    fixture
+        .charts
+        .web("2.0.0", &[("config", CONFIG), ("hook", HOOK)])
+        .await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    fixture.delete("web").await;
+    let (_, note) = fixture.event("HelmFailed").await;
+    assert!(
+        note.contains("lifecycle.uninstall.disableHooks: true, wait until it is Ready, and delete it"),
+        "{note}"
+    );
+    assert!(fixture.msg(&release).await.is_some());
+    let disabled = json!({ "lifecycle": { "uninstall": { "disableHooks": true } } });
+    fixture.deploy("web", "2.0.0", &disabled).await;
+    fixture.until_ready("web").await;
+    fixture.delete("web").await;
+    fixture.until_none(&format!("configmap/{release}-config")).await;
+    fixture
+        .until_none(&format!("secret/sh.helm.release.v1.{release}.v1"))
+        .await;
+}
+
 /// An account that may deploy in a namespace, and not delete it.
 #[tokio::test]
 async fn a_namespace_is_deleted_with_the_permissions_of_the_account() {

@@ -18,6 +18,8 @@ use super::child::{End, Output};
 
 /// Maximum bytes of a message.
 pub const MAX_MESSAGE: usize = 4 << 10;
+/// The same before what to do, which an Event has to have too.
+const MAX_MESSAGE_OF_HOOK: usize = 600;
 /// Maximum number of warnings that are kept, and bytes of each.
 const MAX_WARNINGS: usize = 20;
 const MAX_WARNING: usize = 512;
@@ -25,6 +27,14 @@ const MAX_WARNING: usize = 512;
 /// Why a run whose result is of no use any more was ended, or did not start.
 pub(super) const SUPERSEDED: &str =
     "Helm was interrupted because the BundleDeployment was changed or deleted";
+
+/// How Helm names the hooks of an uninstallation.
+const HOOKS: [&str; 3] = ["Hook pre-delete ", "Hook post-delete ", "for deleting hook "];
+/// What to do about a hook that keeps a release from being uninstalled.
+const UNINSTALL: &str = "To uninstall without the hooks, set lifecycle.uninstall.disableHooks.";
+/// The same, if the BundleDeployment is gone.
+const UNINSTALL_DELETED: &str = "To uninstall without the hooks, create the HelmOp again as it was, with \
+    lifecycle.uninstall.disableHooks: true, wait until it is Ready, and delete it.";
 
 /// Helm did what was requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,6 +105,20 @@ impl Failure {
             ),
             _ => self.reason.fix(),
         }
+    }
+
+    /// The failure of an uninstallation, with the way out if it is a hook that fails. `is_deleted`: the BundleDeployment is gone, so that
+    /// nothing can be changed in it.
+    #[must_use]
+    pub fn of_uninstallation(mut self, is_deleted: bool) -> Self {
+        // One that the API server rejects fails for another reason.
+        let is_hook = self.class() == Class::Hook || HOOKS.iter().any(|hook| self.message.contains(hook));
+        if is_hook {
+            let fix = if is_deleted { UNINSTALL_DELETED } else { UNINSTALL };
+            let message = bounded_text::cut(self.message, MAX_MESSAGE_OF_HOOK);
+            self.message = format!("{message}\n{fix}");
+        }
+        self
     }
 
     /// Its class.

@@ -7,6 +7,43 @@ use super::FailureReason::{
 };
 use super::*;
 
+#[test]
+fn a_hook_that_blocks_an_uninstallation_has_a_way_out() {
+    let long = "x".repeat(2000);
+    for (text, reason) in [
+        (
+            &*format!("resource Job/shop/clean not ready. status: Failed, message: {long}"),
+            HookFailed,
+        ),
+        (
+            "resource Job/shop/clean not ready. status: InProgress",
+            HookTimeout,
+        ),
+    ] {
+        let failure = Failure::of_text(text);
+        assert_eq!(failure.reason, reason);
+        let deleted = failure.clone().of_uninstallation(true).to_string();
+        let fix = "create the HelmOp again as it was, with lifecycle.uninstall.disableHooks: true, wait until it is Ready, and delete it";
+        assert!(deleted.len() < 1000 && deleted.contains(fix), "{deleted}");
+        let remediation = failure.of_uninstallation(false).to_string();
+        assert!(
+            remediation.contains("set lifecycle.uninstall.disableHooks."),
+            "{remediation}"
+        );
+    }
+    let rejected = Failure::of_text(
+        "warning: Hook pre-delete web/templates/a.yaml failed: Pod \"a\" is invalid: spec.containers: Required value",
+    );
+    assert!(
+        rejected
+            .of_uninstallation(true)
+            .to_string()
+            .contains("disableHooks")
+    );
+    let other = Failure::of_text("failed to delete release: web");
+    assert_eq!(other.clone().of_uninstallation(true), other);
+}
+
 /// Texts of Helm 4.2 with Kubernetes 1.36.
 const TEXTS: &[(&str, FailureReason)] = &[
     ("the release named \"web\" is already deleted", NoRecord),
