@@ -77,6 +77,24 @@ async fn versions_resolve_as_in_helm() {
     assert!(message.contains("1.2.0-rc.1"), "{message}");
 }
 
+/// The newest version is on the second page, by the link that this registry sends.
+#[tokio::test]
+async fn a_list_of_tags_with_several_pages_is_read() {
+    let suite = suite().await;
+    let namespace = TestNamespace::create(&suite.bed, "registry").await.unwrap();
+    let registry = OciRegistry::open(&suite.bed).await.unwrap();
+    registry.push("web", "1.0.0").await.unwrap();
+    let tags = (0..1001).map(|number| format!("1.0.0-rc.{number}"));
+    let link = registry
+        .tag("web", "1.0.0", tags.chain(["9.0.0".to_owned()]))
+        .await;
+    let link = link.unwrap().unwrap();
+    assert!(link.contains("rel=\"next\""), "{link}");
+    secret(&namespace, json!({ "basicHTTP": "true" })).await;
+    apply_web(&namespace, "newest", &registry, ">=1").await;
+    until_version(&namespace, "newest", "9.0.0").await;
+}
+
 #[tokio::test]
 async fn a_login_and_a_private_ca_are_used() {
     let suite = suite().await;

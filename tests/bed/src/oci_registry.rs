@@ -5,11 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, LINK};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use crate::helm::Helm;
 use crate::private_ca::PrivateCa;
+use crate::probe;
 use crate::process::Process;
 use crate::test_bed::TestBed;
 use crate::wait::eventually;
@@ -18,6 +20,8 @@ use crate::wait::eventually;
 const READY_DEADLINE: Duration = Duration::from_secs(30);
 /// User name and password of a registry that requires a login.
 pub const LOGIN: (&str, &str) = ("reader", "geheim");
+/// The media type of the manifests that Helm pushes.
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// The same in the format of htpasswd files.
 const HTPASSWD: &str = "reader:$2b$04$abcdefghijklmnopqrstuuPWRtT5yx7FBi4dcf6ROhboeNunUrLQ.\n";
 
@@ -110,6 +114,36 @@ impl OciRegistry {
         let url = format!("oci://{}/charts", self.host);
         let arguments = [&["push", &archive, &url], &*self.connection_flags()].concat();
         self.helm.run(&arguments).await.map(drop)
+    }
+
+    /// Adds tags for a version that was pushed to a registry without a login and TLS. Returns the `Link` header of the list with a
+    /// thousand tags per page.
+    pub async fn tag(
+        &self,
+        chart: &str,
+        version: &str,
+        tags: impl Iterator<Item = String>,
+    ) -> Result<Option<String>> {
+        let client = probe::client(None)?;
+        let of = |path: &str| format!("http://{}/v2/charts/{chart}/{path}", self.host);
+        let manifest = client
+            .get(of(&format!("manifests/{version}")))
+            .header(ACCEPT, MANIFEST)
+            .send();
+        let manifest = manifest.await?.error_for_status()?.bytes().await?;
+        for tag in tags {
+            let put = client
+                .put(of(&format!("manifests/{tag}")))
+                .header(CONTENT_TYPE, MANIFEST);
+            put.body(manifest.clone()).send().await?.error_for_status()?;
+        }
+        let list = client
+            .get(of("tags/list?n=1000"))
+            .send()
+            .await?
+            .error_for_status()?;
+        let link = list.headers().get(LINK).and_then(|link| link.to_str().ok());
+        Ok(link.map(ToOwned::to_owned))
     }
 
     /// The version that Helm itself resolves for a chart and the range `version`.

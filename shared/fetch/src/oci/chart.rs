@@ -1,6 +1,7 @@
 //! A chart in a registry, with the access of one HelmOp: the requests for its tags, manifests and blobs.
 
 use std::{
+    collections::HashSet,
     io::{self, Read},
     time::Instant,
 };
@@ -11,7 +12,7 @@ use helmops_core::chart::{
     registry::{
         digest::Digest,
         endpoint::{Endpoint, MANIFEST_TYPES, Transport},
-        link,
+        link::{self, LinkError},
         reference::Reference,
         tags_page::{self, MAX_PAGES},
     },
@@ -209,6 +210,7 @@ impl RegistryChart<'_> {
             reservation: self.budget.reservation(&self.access.namespace),
         };
         let mut page = self.endpoint.tags_url();
+        let mut pages = HashSet::new();
         for _ in 0..MAX_PAGES {
             let (more, next) = self.page(permit, &page, list).await?;
             list = more;
@@ -216,6 +218,15 @@ impl RegistryChart<'_> {
                 list.list.shrink();
                 return Ok(list.list);
             };
+            if pages.contains(&next) {
+                return Err(RegistryError::Link {
+                    url: redacted(page.as_str()),
+                    source: LinkError::Loop {
+                        page: redacted(next.as_str()),
+                    },
+                });
+            }
+            pages.insert(page);
             page = next;
         }
         Err(RegistryError::TooManyPages {

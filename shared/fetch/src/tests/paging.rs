@@ -64,6 +64,22 @@ async fn an_endless_list_is_aborted() {
 }
 
 #[tokio::test]
+async fn a_list_that_leads_back_to_an_earlier_page_is_aborted() {
+    let script = |head: &RequestHead| {
+        let next = match head.nth {
+            0 => "/v2/web/tags/list?last=1.0.0",
+            1 => "/v2/web/tags/list?last=1.1.0",
+            _ => "/v2/web/tags/list?n=1000",
+        };
+        linked(next, &["1.0.0"])
+    };
+    let (_, server, outcome) = resolve(script).await;
+    let expected = [&*server.host(), "leads back to", "tags/list"];
+    assert_fails(outcome, Reason::RepositoryError, Class::Absent, &expected);
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[tokio::test]
 async fn links_to_another_origin_or_repository_are_not_followed() {
     let other = Server::http(|_| tags(&[], &["6.6.6"])).await;
     let targets = [

@@ -50,10 +50,10 @@ pub enum LinkError {
         /// The page with the link, without credentials.
         page: String,
     },
-    /// The target is the page itself.
+    /// The target is the page itself, or one before it.
     #[error("the registry's link to the next page leads back to {page}")]
     Loop {
-        /// The page with the link, without credentials.
+        /// The target, without credentials.
         page: String,
     },
 }
@@ -158,7 +158,15 @@ fn follow(target: &str, page: &Url) -> Result<Url, LinkError> {
         source,
     })?;
     next.set_fragment(None);
-    let next = without_credentials(next);
+    let mut next = without_credentials(next);
+    // A registry behind a proxy does not know that its clients use TLS. More protection than it names does no harm.
+    if next.scheme() == "http"
+        && page.scheme() == "https"
+        && (next.host(), next.port()) == (page.host(), page.port())
+    {
+        // It fails only between schemes of different kinds.
+        let _ = next.set_scheme("https");
+    }
     if next.origin() != page.origin() {
         return Err(LinkError::ForeignOrigin {
             target: cut(redacted(next.as_str()), MAX_QUOTED),

@@ -41,6 +41,13 @@ fn the_link_to_the_next_page_is_found() {
             "https://h:5000/a,b?c=d;e",
         ),
         (&["<https://u:secret@h:5000/n#f>; rel=next"], "https://h:5000/n"),
+        // Of a registry behind a proxy.
+        (&["<http://h:5000/n>; rel=next"], "https://h:5000/n"),
+        // Tokens of pages are kept byte by byte.
+        (
+            &["</v2/a/tags/list?last=1.0.0_b%2B1&next_page=gAAA%3D%3D&n=1000>; rel=\"next\""],
+            "https://h:5000/v2/a/tags/list?last=1.0.0_b%2B1&next_page=gAAA%3D%3D&n=1000",
+        ),
         // As the HTTP client parses it.
         (
             &["<https://h:5000\\@evil.example/n>; rel=next"],
@@ -99,7 +106,8 @@ fn an_invalid_link_is_an_error() {
 fn other_origins_are_not_followed() {
     for target in [
         "https://evil.example/n",
-        "http://h:5000/n",
+        "http://h/n",
+        "http://h:80/n",
         "https://h/n",
         "https://h:443/n",
         "//evil.example/n",
@@ -124,6 +132,19 @@ fn other_origins_are_not_followed() {
         message.contains("evil.example") && !message.contains("secret"),
         "{message}"
     );
+}
+
+/// A page over plain HTTP stays on it, as the Secret of the HelmOp chooses.
+#[test]
+fn a_link_never_leads_from_one_scheme_to_the_other_port() {
+    let page = Url::parse("http://h/v2/a/tags/list?n=1000").unwrap();
+    let followed =
+        |target: &str| next([format!("<{target}>; rel=next")], &page).map(|next| next.map(String::from));
+    assert_eq!(followed("http://h/n"), Ok(Some("http://h/n".to_owned())));
+    assert!(matches!(
+        followed("https://h/n"),
+        Err(LinkError::ForeignOrigin { .. })
+    ));
 }
 
 #[test]
