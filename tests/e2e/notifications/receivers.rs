@@ -107,7 +107,7 @@ fn documented() -> Vec<Documented> {
         )]
     };
     let web = "oci://registry.example/charts/web";
-    let generic = br#"{"repository":"registry.example/charts/web","tag":"1.2.3"}"#.to_vec();
+    let generic = br#"{"repository":"oci://registry.example/charts/web:1.2.3","tag":"1.2.3"}"#.to_vec();
     let (github, nexus) = (payload("github-package.json"), payload("nexus-component.json"));
     let of = |receiver_type, repo, headers, body| Documented {
         receiver_type,
@@ -121,7 +121,7 @@ fn documented() -> Vec<Documented> {
             "harbor",
             "oci://harbor.example/charts/web",
             vec![("Authorization", TOKEN.into())],
-            payload("harbor.json"),
+            payload("harbor-replication.json"),
         ),
         of(
             "dockerhub",

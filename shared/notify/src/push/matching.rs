@@ -56,6 +56,11 @@ impl Followed {
                 }),
             };
         }
+        if let Some(parent) = repository.strip_suffix("/*") {
+            let (host, parent) = parent.split_once('/').unwrap_or((parent, ""));
+            let is_below = format!("{}/", self.path).starts_with(&format!("{parent}/"));
+            return normalized_host(host) == *self.host && (parent.is_empty() || is_below);
+        }
         // A host without a dot looks like the first part of a path.
         let below_host = repository
             .strip_prefix(&*self.host)
@@ -209,6 +214,32 @@ mod tests {
                 expected,
                 "{repo} {pattern}"
             );
+        }
+        for (repo, pattern, expected) in [
+            ("oci://harbor.example/charts/web", "harbor.example/charts/*", true),
+            (
+                "oci://harbor.example/charts/team/web",
+                "harbor.example/charts/*",
+                true,
+            ),
+            (
+                "oci://harbor.example/charts2/web",
+                "harbor.example/charts/*",
+                false,
+            ),
+            (
+                "oci://harbor.example/team/charts/web",
+                "harbor.example/charts/*",
+                false,
+            ),
+            ("oci://other.example/charts/web", "harbor.example/charts/*", false),
+            ("oci://harbor:8080/charts/web", "harbor:8080/charts/*", true),
+            ("oci://harbor/charts/web", "harbor/charts/*", true),
+            ("oci://harbor.example/charts/web", "harbor.example/*", true),
+            ("oci://other.example/charts/web", "harbor.example/*", false),
+        ] {
+            let followed = Followed::of(repo, "").unwrap();
+            assert_eq!(followed.is_named_by(pattern), expected, "{repo} {pattern}");
         }
         let followed = Followed::of("https://n.example/repository/helm", "web").unwrap();
         assert!(followed.is_named_by("*/helm/web"));

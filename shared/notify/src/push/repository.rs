@@ -12,7 +12,7 @@ const MAX_TAG: usize = 128;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Announcement {
     /// Host and path, such as `registry.example/charts/web`, or a path alone. `*/` in front of a path stands for any host and any parent,
-    /// and `/*` at its end for all repositories below. Empty for all repositories.
+    /// and `/*` at the end for all repositories below a path or a host. Empty for all repositories.
     pub repository: String,
     /// The tag; empty if it is not known. It decides nothing, and is for people.
     pub tag: String,
@@ -48,25 +48,63 @@ impl Announcement {
         })
     }
 
-    /// A push of an image, such as `host/path:tag` or `host/path@sha256:…`.
+    /// A push to any repository of a project, on the host of this URL.
+    pub(super) fn in_project(url: &str, project: &str) -> Option<Self> {
+        let server = name(url)?;
+        let host = server.split('/').next()?;
+        let parent = if project.is_empty() {
+            host.to_owned()
+        } else {
+            format!("{host}/{}", name(project)?)
+        };
+        (parent.len() <= MAX_REPOSITORY).then(|| Self {
+            repository: format!("{parent}/*"),
+            tag: String::new(),
+        })
+    }
+
+    /// A push of an image, such as `host/path:tag` or `host/path@sha256:…`, with or without a scheme.
     pub(super) fn of_image(image: &str, tag: &str) -> Option<Self> {
-        let image = image.split_once('@').map_or(image, |(image, _)| image);
+        let image = without_scheme(image)?;
+        // What is before another `@` may be a login.
+        let image = match image.split_once('@') {
+            Some((image, digest)) if is_digest(digest) => image,
+            _ => image,
+        };
         let (repository, own_tag) = match image.rsplit_once(':') {
-            Some((repository, tag)) if !tag.contains('/') => (repository, tag),
+            Some((repository, tag)) if !tag.contains('/') && !is_port(repository, tag) => (repository, tag),
             _ => (image, ""),
         };
         Self::of(repository, if tag.is_empty() { own_tag } else { tag })
     }
 }
 
+fn is_digest(text: &str) -> bool {
+    let algorithm = text.split(':').next().unwrap_or_default();
+    matches!(algorithm, "sha256" | "sha384" | "sha512")
+}
+
+/// Whether a number belongs to a host without a path, and is no tag.
+fn is_port(host: &str, text: &str) -> bool {
+    !host.contains('/') && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// `None` if a URL is none of a repository.
+fn without_scheme(text: &str) -> Option<&str> {
+    match text.split_once("://") {
+        Some((scheme, rest)) => {
+            let is_known = ["oci", "http", "https"]
+                .iter()
+                .any(|known| scheme.eq_ignore_ascii_case(known));
+            is_known.then_some(rest)
+        }
+        None => Some(text),
+    }
+}
+
 /// The name of a repository without scheme and outer slashes.
 fn name(text: &str) -> Option<String> {
-    let text = match text.split_once("://") {
-        Some(("oci" | "http" | "https", rest)) => rest,
-        Some(_) => return None,
-        None => text,
-    };
-    let text = text.trim_matches('/');
+    let text = without_scheme(text)?.trim_matches('/');
     // Not `*`: senders cannot write patterns. Not `@`: a URL may have a credential before it.
     let is_allowed = |c: u8| c.is_ascii_alphanumeric() || b"._-/:~%+[]".contains(&c);
     let is_name = !text.is_empty() && text.len() <= MAX_REPOSITORY && text.bytes().all(is_allowed);
@@ -112,6 +150,18 @@ mod tests {
             ("h.example/web:1@sha256:12", "", "h.example/web", "1"),
             ("h.example/web@sha256:12", "1.0", "h.example/web", "1.0"),
             ("h.example/web:1", "sha256:12", "h.example/web", ""),
+            // As HelmOps name it.
+            (
+                "oci://h.example:5000/a/web:1.2.3",
+                "",
+                "h.example:5000/a/web",
+                "1.2.3",
+            ),
+            ("OCI://h.example/web@sha256:12", "", "h.example/web", ""),
+            ("https://h.example:8080/charts", "", "h.example:8080/charts", ""),
+            ("https://h.example:8080", "", "h.example:8080", ""),
+            ("h:5000", "", "h:5000", ""),
+            ("web:1.2.3", "", "web", "1.2.3"),
         ] {
             let announcement = Announcement::of_image(image, tag).unwrap();
             assert_eq!(
@@ -138,6 +188,7 @@ mod tests {
             &"a".repeat(513),
         ] {
             assert_eq!(Announcement::of(text, ""), None, "{text}");
+            assert_eq!(Announcement::of_image(text, ""), None, "{text}");
         }
         for (text, expected) in [
             ("oci://h.example/c/", "h.example/c"),
@@ -145,6 +196,23 @@ mod tests {
             ("/a/b/", "a/b"),
         ] {
             assert_eq!(Announcement::of(text, "").unwrap().repository, expected);
+        }
+    }
+
+    #[test]
+    fn a_project_belongs_to_the_host_of_its_url() {
+        let long = "a".repeat(MAX_REPOSITORY);
+        for (url, project, expected) in [
+            ("https://h.example", "charts", Some("h.example/charts/*")),
+            ("http://h:8080/harbor/", "charts", Some("h:8080/charts/*")),
+            ("https://h.example", "", Some("h.example/*")),
+            ("https://h.example", "*", None),
+            ("https://user:pass@h.example", "charts", None),
+            ("", "charts", None),
+            ("https://h.example", &long, None),
+        ] {
+            let found = Announcement::in_project(url, project).map(|announcement| announcement.repository);
+            assert_eq!(found.as_deref(), expected, "{url} {project}");
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<Announcement>, BodyError> {
     match text("repository") {
         None | Some("") => Ok(vec![Announcement::of_all()]),
         Some(repository) => one(
-            Announcement::of(repository, text("tag").unwrap_or_default()),
+            Announcement::of_image(repository, text("tag").unwrap_or_default()),
             "repository",
         ),
     }

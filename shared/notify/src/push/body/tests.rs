@@ -95,6 +95,36 @@ fn documented_payloads_announce_the_repository() {
     }
 }
 
+/// The task of a replication names the project. One that sends artifacts has the projects of both registries swapped.
+#[test]
+fn a_replication_into_harbor_announces_the_project() {
+    let pulled = str::from_utf8(payload!("harbor-replication")).unwrap();
+    let read = |body: &str| read(ReceiverType::Harbor, &[], &[], body.as_bytes());
+    assert_eq!(read(pulled), Ok(pushed("harbor.example/charts/*", "")));
+    for status in ["Running", "Error", "Stopped", ""] {
+        let other = pulled.replace(
+            "\"job_status\": \"Success\"",
+            &format!("\"job_status\": \"{status}\""),
+        );
+        assert_eq!(read(&other), Ok(vec![]), "{status}");
+    }
+    let sent = str::from_utf8(payload!("harbor-replication-cloudevents")).unwrap();
+    let both = [
+        pushed("edge.example:8443/charts/*", ""),
+        pushed("edge.example:8443/mirror/*", ""),
+    ];
+    assert_eq!(read(sent), Ok(both.concat()));
+    for (from, to) in [("https://harbor.example\",", "\","), ("\"charts\"", "\"*\"")] {
+        let error = read(&pulled.replace(from, to));
+        assert_eq!(
+            error,
+            Err(BodyError::Repository("event_data.replication.dest_resource"))
+        );
+    }
+    let none = read(r#"{"type":"REPLICATION","event_data":{}}"#);
+    assert_eq!(none, Err(BodyError::Missing("event_data.replication")));
+}
+
 #[test]
 fn github_names_its_event_in_a_header() {
     let read = |event, events: &[&str], body: &[u8]| {
@@ -241,6 +271,21 @@ fn a_generic_body_names_a_repository_or_means_all() {
         read(br#"{"repository":"r.example/charts/web","tag":"1.2.3"}"#),
         Ok(pushed("r.example/charts/web", "1.2.3"))
     );
+    for (repository, expected) in [
+        ("oci://r.example/charts/web", pushed("r.example/charts/web", "")),
+        (
+            "oci://r.example/charts/web:1.2.3",
+            pushed("r.example/charts/web", "1.2.3"),
+        ),
+        ("r.example:5000/web@sha256:12", pushed("r.example:5000/web", "")),
+        (
+            "https://r.example:8443/stable/",
+            pushed("r.example:8443/stable", ""),
+        ),
+    ] {
+        let body = format!(r#"{{"repository":"{repository}"}}"#);
+        assert_eq!(read(body.as_bytes()), Ok(expected), "{repository}");
+    }
     for body in [
         &b""[..],
         b"{}",
@@ -252,10 +297,16 @@ fn a_generic_body_names_a_repository_or_means_all() {
     ] {
         assert_eq!(read(body), Ok(pushed("", "")), "{body:?}");
     }
-    assert_eq!(
-        read(br#"{"repository":"*"}"#),
-        Err(BodyError::Repository("repository"))
-    );
+    for repository in [
+        "*",
+        "r.example/*",
+        "https://user:geheim@r.example/web",
+        "ftp://r.example/web",
+    ] {
+        let body = format!(r#"{{"repository":"{repository}"}}"#);
+        let error = read(body.as_bytes()).unwrap_err();
+        assert_eq!(error, BodyError::Repository("repository"), "{repository}");
+    }
 }
 
 #[test]
@@ -313,7 +364,7 @@ proptest! {
     fn changed_payloads_stay_bounded(at in 0_usize..2_000, byte: u8) {
         use ReceiverType as T;
         for (receiver_type, payload) in [
-            (T::Harbor, &payload!("harbor")[..]), (T::Quay, payload!("quay")), (T::Gcr, payload!("gcr")),
+            (T::Harbor, &payload!("harbor")[..]), (T::Harbor, payload!("harbor-replication")), (T::Quay, payload!("quay")), (T::Gcr, payload!("gcr")),
             (T::Distribution, payload!("distribution")), (T::CdEvents, payload!("cdevents")),
         ] {
             let mut body = payload.to_vec();
