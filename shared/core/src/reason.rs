@@ -256,7 +256,7 @@ reasons! {
         /// Some clusters are not ready.
         NotReady: "See `status.resources` and the conditions of the Bundle for the clusters and their messages.",
         /// No cluster is targeted.
-        NoClusters: "Check the selectors of `spec.targets` against `kubectl get clusters --show-labels`.",
+        NoClusters: "Check the selectors of `spec.targets` against `kubectl get clusters --show-labels`, and which targets have `doNotDeploy`.",
         /// The agent of a cluster reports no more: the states of its deployments are those of its last report.
         AgentSilent: "Check the agent and its connection to this API server: see [agent.md](agent.md#silent-clusters).",
     }

@@ -9,7 +9,7 @@ use helmops_api::{
 use super::{
     condition::{self, ConditionState, ConditionType},
     deployments::Deployment,
-    lifecycle,
+    lifecycle, no_clusters,
     ready_message::of_summary,
     summary,
 };
@@ -108,8 +108,7 @@ fn ready(summary: Option<&BundleSummary>, bundle: &Bundle) -> ConditionState {
         .unwrap_or_default();
     if desired == 0 {
         let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
-        let message =
-            format!("no cluster is targeted: spec.targets match no Cluster in namespace {namespace}");
+        let message = no_clusters::message(&bundle.spec.targets, "", namespace);
         return ConditionState::False(Reason::NoClusters, message);
     }
     summary.map_or(ConditionState::True(Reason::Ready), |summary| {

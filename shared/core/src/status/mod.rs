@@ -19,6 +19,7 @@ mod events;
 mod fixture;
 mod helmop;
 mod lifecycle;
+mod no_clusters;
 mod non_ready;
 pub mod objects;
 mod polling;

@@ -4,6 +4,7 @@ use helmops_api::{Condition, HelmOp, bundle::BundleStatus, status::BundleSummary
 
 use super::{
     condition::ConditionState,
+    no_clusters,
     ready_message::{is_ready_message, ready_message},
     rollup::BundleState,
 };
@@ -56,10 +57,9 @@ pub fn ready(
     let counted = status.summary.as_ref().unwrap_or(&none);
     if counted.desired_ready.unwrap_or_default() == 0 {
         let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
-        return Readiness::not_ready(
-            Reason::NoClusters,
-            format!("no cluster is targeted: spec.targets match no Cluster in namespace {namespace}"),
-        );
+        let default = format!(", and no Cluster in namespace {namespace} is in ClusterGroup \"default\"");
+        let message = no_clusters::message(&helmop.spec.bundle.targets, &default, namespace);
+        return Readiness::not_ready(Reason::NoClusters, message);
     }
     let summary = summary.unwrap_or(counted);
     if !all_ready(summary) {

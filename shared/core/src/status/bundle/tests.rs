@@ -122,6 +122,10 @@ fn a_bundle_is_ready_only_if_a_cluster_is_targeted() {
     assert_eq!(ready.display.unwrap().state, "");
     let nowhere = status(&bundle, &[(cluster("b"), None, None)]);
     assert_eq!(ready_of(&nowhere)[..2], ["False", "NoClusters"]);
+    let held = web(&json!([{ "clusterName": "a", "doNotDeploy": true }]));
+    let held = status(&held, &[(cluster("a"), None, None)]);
+    let message = "no cluster is targeted: all targets in spec.targets have doNotDeploy";
+    assert_eq!(ready_of(&held), ["False", "NoClusters", message]);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn readiness_depends_on_the_bundle() {
         (
             bundle_status(json!({}), ""),
             ("NoClusters", false),
-            "no cluster is targeted: spec.targets match no Cluster in namespace fleet-default",
+            "spec.targets is empty, and no Cluster in namespace fleet-default is in ClusterGroup \"default\"",
         ),
         (
             bundle_status(json!({ "ready": 0, "desiredReady": 0 }), ""),
