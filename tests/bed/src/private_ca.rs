@@ -8,8 +8,9 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-/// Long enough for any demo, short enough to make a leaked key worthless.
-const LIFETIME: Duration = Duration::from_hours(7 * 24);
+/// How long certificates and tokens of a control plane are valid. It may run for weeks; the certificate that the API server makes for
+/// itself lasts as long.
+pub const LIFETIME: Duration = Duration::from_hours(365 * 24);
 /// The clocks of a host and its virtual machines differ a little.
 const BACKDATED: Duration = Duration::from_hours(1);
 

@@ -1,8 +1,10 @@
 //! Requests as a ServiceAccount, with only the permissions of its roles.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -11,15 +13,31 @@ use crate::cluster::Cluster;
 use crate::helmops::NAMESPACE;
 use crate::kubeconfig;
 use crate::kubectl::Kubectl;
+use crate::private_ca::LIFETIME;
 
-/// Writes a kubeconfig with a new token of this ServiceAccount; the file is removed with the control plane.
+/// A busy machine takes its time for a request.
+const DELAY: Duration = Duration::from_mins(5);
+
+/// Writes a kubeconfig with a new token of this ServiceAccount; the file is removed with the control plane. Nothing renews the token, so
+/// it lasts as long as the certificates: by default it would end after an hour.
+///
+/// # Errors
+/// If there is no such account, or the API server grants a token for a shorter time.
 pub async fn service_account_kubeconfig(cluster: &Cluster, namespace: &str, name: &str) -> Result<PathBuf> {
-    let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+    let spec = json!({ "expirationSeconds": LIFETIME.as_secs() });
+    let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec });
     let path = format!("api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
     let created = Api::new(cluster)?.call(Method::POST, &path, request).await?;
     let created: Value = serde_json::from_str(&created)?;
     let token = value_at(&created, "/status/token");
     let token = token.as_str().context("no token")?;
+    let end = value_at(&created, "/status/expirationTimestamp");
+    let end: Timestamp = end.as_str().context("no expiration")?.parse()?;
+    // An API server may limit what is requested (--service-account-max-token-expiration).
+    ensure!(
+        end > Timestamp::now() + LIFETIME - DELAY,
+        "the token of {namespace}/{name} ends at {end} already"
+    );
     let content = kubeconfig::render(&cluster.url, &cluster.ca()?, token);
     let path = cluster.directory.join(format!("{namespace}-{name}.kubeconfig"));
     std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
