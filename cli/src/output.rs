@@ -47,8 +47,8 @@ pub fn write_json(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()>
     writeln!(out)
 }
 
-/// Writes a value as YAML.
+/// Writes a value as YAML, with fields in the order of their names, as kubectl does.
 pub fn write_yaml(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    let text = serde_saphyr::to_string(value).map_err(io::Error::other)?;
+    let text = gotmpl::yaml::emit_exact(&serde_json::to_value(value)?).map_err(io::Error::other)?;
     write!(out, "{text}")
 }

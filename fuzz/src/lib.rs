@@ -7,3 +7,4 @@ pub mod challenge;
 pub mod constraint;
 pub mod index;
 pub mod link;
+pub mod yaml;

@@ -64,7 +64,7 @@ pub fn objects(options: &AgentOptions) -> Result<Vec<DynamicObject>, InvalidMani
     let mut objects = Vec::new();
     for file in FILES {
         let text = file.replace(NAMESPACE, options.namespace());
-        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| invalid(&error))?;
+        let documents = helmops_release::manifest::objects(&text).map_err(|error| invalid(&error))?;
         for mut document in documents {
             if is_deployment(&document) {
                 configure(&mut document, options);

@@ -23,7 +23,8 @@ pub fn yaml(object: &impl Serialize) -> Result<String, Failure> {
     if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
         metadata.retain(|_, value| !value.is_null());
     }
-    yaml::emit_exact(&fields).map_err(|error| Failure::because("cannot print an object as YAML", &error))
+    yaml::emit_exact(&Value::Object(fields))
+        .map_err(|error| Failure::because("cannot print an object as YAML", &error))
 }
 
 /// The documents of drafts, each with its notes as comments.

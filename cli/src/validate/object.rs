@@ -17,13 +17,13 @@ use super::{
     problem::{Severity, rule},
     schema::Finding,
     source::Source,
-    syntax,
+    syntax::{self, SyntaxError},
 };
 
 /// Objects of one file.
 const MAX_OBJECTS: usize = 100_000;
-/// Nodes of one document, with aliases expanded. The content of lists and mappings counts again at each level. This is at most half a
-/// gigabyte in memory; the largest HelmOp that an API server stores has a hundredth of it.
+/// Nodes of one document, with aliases expanded. This is at most half a gigabyte in memory; the largest HelmOp that an API server stores
+/// has a hundredth of it.
 const MAX_NODES: usize = 2_000_000;
 /// Bytes of the scalars of one document, with aliases expanded.
 const MAX_BYTES: usize = 64 << 20;
@@ -71,17 +71,9 @@ pub fn read(source: &Arc<Source>) -> Contents {
         match yaml::read_located(text, &mut Quota::new(MAX_NODES, MAX_BYTES)) {
             Ok(document) => {
                 if let Some(at) = document.ignored {
-                    let start = span.start + at;
-                    let end = source.line_of(start).end;
-                    content.findings.push(Finding {
-                        severity: Severity::Warning,
-                        ..finding(
-                            rule::IGNORED,
-                            Span { start, end },
-                            "kubectl ignores what follows: its documents are separated by lines with ---",
-                            "write --- in a line of its own, at its start",
-                        )
-                    });
+                    content
+                        .findings
+                        .push(ignored(source, span.start, span.start + at));
                 }
                 if let Some(mut place) = document.place {
                     place.shift(span.start);
@@ -90,13 +82,32 @@ pub fn read(source: &Arc<Source>) -> Contents {
             }
             Err(error) => {
                 let error = syntax::describe(source, span.start, &error);
-                content
-                    .findings
-                    .push(finding(rule::SYNTAX, error.span, &error.message, &error.fix));
+                content.findings.push(of_syntax(&error));
             }
         }
     }
     content
+}
+
+fn of_syntax(error: &SyntaxError) -> Finding {
+    finding(rule::SYNTAX, error.span, &error.message, &error.fix)
+}
+
+/// What follows the document that starts at `offset`.
+fn ignored(source: &Source, offset: usize, start: usize) -> Finding {
+    if let Some(error) = syntax::after_json(source, offset, start) {
+        return of_syntax(&error);
+    }
+    let end = source.line_of(start).end;
+    Finding {
+        severity: Severity::Warning,
+        ..finding(
+            rule::IGNORED,
+            Span { start, end },
+            "kubectl ignores what follows: its documents are separated by lines with ---",
+            "write --- in a line of its own, at its start",
+        )
+    }
 }
 
 impl Contents {

@@ -26,7 +26,15 @@ pub fn describe(source: &Source, offset: usize, error: &LocatedError) -> SyntaxE
             format!("the document is too large: {error}")
         }
     };
-    let (at, message) = of_json(source, offset, at).unwrap_or((at, message));
+    described(source, of_json(source, offset, at).unwrap_or((at, message)))
+}
+
+/// The error of a document that is JSON up to an offset of the source, and followed by something that is not.
+pub fn after_json(source: &Source, offset: usize, at: usize) -> Option<SyntaxError> {
+    of_json(source, offset, at).map(|error| described(source, error))
+}
+
+fn described(source: &Source, (at, message): (usize, String)) -> SyntaxError {
     let line = source.line_of(at);
     if let Some(tab) = tab_in_indentation(source, line.start, line.end) {
         return SyntaxError {
@@ -35,16 +43,16 @@ pub fn describe(source: &Source, offset: usize, error: &LocatedError) -> SyntaxE
             span: tab,
         };
     }
-    let end = if at < line.end { at + 1 } else { at };
+    let text = source.slice(Span {
+        start: line.start,
+        end: line.end,
+    });
+    let before = text.get(..at.saturating_sub(line.start)).unwrap_or(text);
+    // A character, or nothing at the end of the line.
+    let marked = text.get(before.len()..).and_then(|rest| rest.chars().next());
+    let end = at + marked.map_or(0, char::len_utf8);
     SyntaxError {
-        fix: fix(
-            &message,
-            source.slice(Span {
-                start: line.start,
-                end: line.end,
-            }),
-        )
-        .to_owned(),
+        fix: fix(&message, text, before).to_owned(),
         message,
         span: Span { start: at, end },
     }
@@ -90,32 +98,40 @@ fn tab_in_indentation(source: &Source, start: usize, end: usize) -> Option<Span>
     })
 }
 
-fn fix(message: &str, line: &str) -> &'static str {
+/// What to do, with the line, and what is in it before the position.
+fn fix(message: &str, line: &str, before: &str) -> &'static str {
     let has = |text: &str| message.contains(text);
+    let is_after = |quote: char| has("did not find expected") && before.trim_end().ends_with(quote);
     if line.contains("{{") {
         "this looks like a template of a Helm chart; validate what it renders: helm template … | kubectl helmop validate -f -"
     } else if has("escape") {
         "write \\\\ for a backslash, or use single quotes, in which a backslash has no meaning"
-    } else if has("after single-quoted scalar") {
+    } else if is_after('\'') {
         "write '' for a ' in single quotes, or put the whole value in double quotes"
-    } else if has("after double-quoted scalar") {
+    } else if is_after('"') {
         "write \\\" for a \" in double quotes, or put the whole value in single quotes"
-    } else if has("quoted scalar") || has("unclosed quote") || has("unexpected end of stream") {
+    } else if has("quoted scalar") {
         "close the quotes"
     } else if has("mapping values are not allowed") {
         "put a text that contains \": \" in quotes, or align the key with those above it"
-    } else if has("block mapping") || has("simple key") || has("expected <block end>") || has("indentation") {
+    } else if has("block mapping") || has("simple key") || has("indentation") {
         "align the key with the others of its mapping, with spaces, and end each key with a colon"
-    } else if has("block sequence") || has("block collection") {
+    } else if has("block collection") || has("block sequence") {
         "align the - of each item of a list"
-    } else if has("flow") || has("bracket") {
+    } else if has("flow") {
         "close each [ and {, and separate items with commas"
     } else if has("alias") || has("anchor") {
         "define the anchor (&name) in this document, before it is used"
     } else if has("not valid JSON") {
         ""
-    } else if has("cannot start any token") || has("unexpected character") || has("reserved") {
+    } else if has("cannot start any token") {
         "put a text that starts with this character in quotes"
+    } else if has("control character") {
+        "remove the character, or write its escape, such as \\u0000, in double quotes"
+    } else if has("document start") {
+        "write --- in a line of its own before the next document"
+    } else if has("%YAML directive") || has("YAML document") {
+        "remove the line that starts with %"
     } else if has("cannot be a key") {
         "put the key in quotes"
     } else {

@@ -353,7 +353,7 @@ fn position_of(object: &Value, path: &str) -> (usize, usize, Vec<Step>, Value) {
         found.push(step);
     }
     let value = std::mem::replace(place, json!(SENTINEL));
-    let text = emit_exact(changed.as_object().unwrap()).unwrap();
+    let text = emit_exact(&changed).unwrap();
     let (line, content) = text
         .lines()
         .enumerate()
@@ -460,7 +460,7 @@ fn every_mistake_of_admission_is_shown_with_its_position() {
             .map(|policy| format!("---\n{policy}\n"))
             .collect::<Vec<_>>()
             .concat();
-        let Ok(yaml) = emit_exact(object.as_object().unwrap()) else {
+        let Ok(yaml) = emit_exact(&object) else {
             continue;
         };
         let text = format!("{yaml}{policies}");
@@ -646,6 +646,32 @@ fn aliases_are_bounded() {
         report.problems[0].message.contains("more than 2000000 nodes"),
         "{report:?}"
     );
+}
+
+#[test]
+fn an_alias_may_be_a_key() {
+    let text = "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata:\n  name: &app web\n  namespace: fleet-default\nspec:\n  \
+                helm:\n    repo: https://charts.example.com\n    chart: web\n    version: 1.2.3\n    values:\n      controllers:\n        \
+                *app:\n          replicas: 2\n  targets:\n  - clusterSelector: {}\n";
+    let report = of_text(text);
+    assert_eq!((report.problems.len(), report.valid), (0, 1), "{report:?}");
+}
+
+/// `kubectl` lets a later merge key replace what is written, against the specification.
+#[test]
+fn a_key_that_a_merge_key_replaces_is_found() {
+    let text = "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata: {name: web}\nspec:\n  helm:\n    repo: https://a.example\n    \
+                chart: web\n    <<: {chart: other, version: 1.2.3}\n  targets: [{clusterSelector: {}}]\n";
+    let report = of_text(text);
+    let [problem] = &*report.problems else {
+        panic!("{report:?}")
+    };
+    assert_eq!(
+        (problem.reason, problem.region.unwrap().line),
+        ("DuplicateKey", 8)
+    );
+    let report = of_text(&text.replace("chart: other, ", ""));
+    assert!(report.problems.is_empty(), "{report:?}");
 }
 
 #[test]

@@ -172,7 +172,7 @@ mod tests {
                 "version is a number; write it in quotes",
             ),
             ("name: [web]\nversion: 1.2.3", "name is not a text"),
-            ("name: web\nversion: [", "line 2"),
+            ("name: web\nversion: [", "line 3"),
             ("- name: web", "it has no name"),
             ("", "it has no name"),
         ] {

@@ -125,7 +125,7 @@ pub fn annotated(chart_yaml: &str, origin: &Origin) -> Result<String, ChartMetad
         return Err(ChartMetadataError::Annotations);
     };
     origin.write(annotations, &version);
-    Ok(yaml::emit_exact(&fields)?)
+    Ok(yaml::emit_exact(&Value::Object(fields))?)
 }
 
 #[cfg(test)]

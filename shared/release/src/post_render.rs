@@ -2,7 +2,7 @@
 
 use gotmpl::yaml;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
@@ -186,9 +186,7 @@ fn objects(text: &str) -> Result<Vec<Value>, ManifestError> {
 }
 
 fn emitted(object: &Value) -> Result<String, PostRenderError> {
-    let empty = Map::new();
-    let entries = object.as_object().unwrap_or(&empty);
-    yaml::emit_exact(entries).map_err(|error| PostRenderError::TooLarge {
+    yaml::emit_exact(object).map_err(|error| PostRenderError::TooLarge {
         object: shown(object),
         error,
     })
@@ -343,6 +341,71 @@ mod tests {
             objects[0]["data"],
             json!({ "script": script, "certificate": certificate })
         );
+    }
+
+    #[test]
+    fn merge_keys_and_aliases_as_helm_writes_them_are_expanded() {
+        // Helm writes the tag for a post-renderer, and aliases as keys without a space.
+        let labels = "  labels:\n    !!merge <<: &more\n      app: web\n      team: shop\n    tier: front\n";
+        let data = "data:\n  !!merge <<: *more\n  team: other\n  key: &key alias\n  *key: \"value\"\n";
+        let object = rendered(&step(None), &document("ConfigMap", "a", &[labels, data].concat()))
+            .pop()
+            .unwrap();
+        let expected = config_map(
+            "a",
+            &json!({ "labels": { "app": "web", "team": "shop", "tier": "front" } }),
+        );
+        assert_eq!(object["metadata"], expected["metadata"]);
+        assert_eq!(
+            object["data"],
+            json!({ "app": "web", "team": "other", "key": "alias", "alias": "value" })
+        );
+        let list = "spec:\n  containers:\n  - &first\n    name: one\n    env: [{name: A, value: \"1\"}]\n  - !!merge <<: *first\n    name: two\n";
+        let object = rendered(&step(None), &document("Deployment", "a", list))
+            .pop()
+            .unwrap();
+        let env = json!([{ "name": "A", "value": "1" }]);
+        assert_eq!(
+            object["spec"]["containers"],
+            json!([{ "name": "one", "env": env }, { "name": "two", "env": env }])
+        );
+    }
+
+    /// Otherwise what Helm applies is not what was checked.
+    #[test]
+    fn a_quoted_merge_key_stays_a_text_for_helm() {
+        let text = document(
+            "Secret",
+            "a",
+            "\"<<\": {type: helm.sh/release.v1}\nstringData: {a: \"=\", b: \"<<\"}\n",
+        );
+        let rendered = step(None).render(&text).unwrap();
+        assert!(
+            rendered.contains("\n\"<<\":\n  type: helm.sh/release.v1\n"),
+            "{rendered}"
+        );
+        assert!(rendered.contains("\n  a: \"=\"\n  b: \"<<\"\n"), "{rendered}");
+        let plain = text.replace("\"<<\": {", "<<: {");
+        assert!(matches!(
+            step(None).render(&plain),
+            Err(PostRenderError::Record { .. })
+        ));
+    }
+
+    #[test]
+    fn separators_of_lines_and_paragraphs_end_lines() {
+        // Helm reads what it renders in the same way: the indentation after such a character is none of the text.
+        let data = "data:\n  quoted: \"first\\Lsecond\"\n  literal: |\n    first\u{2028}      second\n";
+        let step = step(None);
+        let text = step.render(&document("ConfigMap", "a", data)).unwrap();
+        let expected = json!({ "quoted": "first\u{2028}second", "literal": "first\u{2028}  second\n" });
+        for read in [
+            manifest::objects(&text),
+            manifest::objects(&step.render(&text).unwrap()),
+        ] {
+            assert_eq!(read.unwrap()[0]["data"], expected);
+        }
+        assert!(text.contains("\"first\\Lsecond\""), "{text}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ fn every_mistake_of_admission_is_shown_with_its_position() {
     assert!(mistakes.len() > 65, "{}", mistakes.len());
     for mistake in mistakes {
         let object = mistake.manifest();
-        let yaml = emit_exact(object.as_object().unwrap()).unwrap();
+        let yaml = emit_exact(&object).unwrap();
         let json = format!("{object:#}\n");
         for text in [&yaml, &json] {
             let report = of_text(text);

@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::{
     order::compare,
     resolve::{Resolved, resolve},
-    scalar::{Style, escape, is_break, is_printable, style},
+    scalar::{Readers, Style, escape, is_break, is_printable, style},
 };
 use crate::{budget::MAX_TEXT, go_json, number};
 
@@ -17,36 +17,34 @@ const WIDTH: usize = 80;
 /// The maximum length in bytes of a key on the same line as its value.
 const MAX_KEY: usize = 128;
 const INDENT: usize = 2;
+/// Maximum bytes of an object. The API server accepts 3 MiB of JSON.
+pub const MAX_OBJECT: usize = 32 << 20;
 
 /// The values would be too long as YAML.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("the values would have more than {MAX_TEXT} bytes as YAML; make them shorter or flatter")]
-pub struct TooLong;
+#[error("the values would have more than {limit} bytes as YAML; make them shorter or flatter")]
+pub struct TooLong {
+    /// The maximum.
+    limit: usize,
+}
 
 /// Emits values as YAML. It is recursive; values that `serde_json` has decoded are never too deep for it.
 ///
 /// # Errors
 /// If the text would have more than 2 MiB: indentation can make it much longer than the values.
 pub fn emit(values: &Map<String, Value>) -> Result<String, TooLong> {
-    emit_numbers(values, false)
+    let mut emitter = Emitter::new(Readers::Go, None);
+    emitter.object(values);
+    emitter.finish()
 }
 
-/// Emits values as [`emit`] does, but with all digits of integers, so that [`read_exact`](super::read_exact) reads them again.
+/// Emits an object or a list of them: integers have all their digits, so that [`read_exact`](super::read_exact) reads them again, and what readers for other
+/// languages would take for something else is quoted.
 ///
 /// # Errors
-/// As [`emit`].
-pub fn emit_exact(values: &Map<String, Value>) -> Result<String, TooLong> {
-    emit_numbers(values, true)
-}
-
-fn emit_numbers(values: &Map<String, Value>, is_exact: bool) -> Result<String, TooLong> {
-    let mut emitter = Emitter::new(None);
-    emitter.is_exact = is_exact;
-    emitter.document(values);
-    if emitter.is_too_long() {
-        return Err(TooLong);
-    }
-    Ok(emitter.out)
+/// If the text would have more than 32 MiB.
+pub fn emit_exact(value: &Value) -> Result<String, TooLong> {
+    Emitter::new(Readers::All, None).emitted(value)
 }
 
 /// A string or key, and its position.
@@ -60,8 +58,8 @@ pub struct LocatedText {
 
 /// The string or key at an offset in the output of [`emit`], in bytes: for an error about the output.
 pub fn text_at(values: &Map<String, Value>, offset: usize) -> Option<LocatedText> {
-    let mut emitter = Emitter::new(Some(offset));
-    emitter.document(values);
+    let mut emitter = Emitter::new(Readers::Go, Some(offset));
+    emitter.object(values);
     emitter.found
 }
 
@@ -72,8 +70,8 @@ struct Emitter {
     is_after_space: bool,
     /// Whether the line contains only indentation and `-` so far.
     is_in_indentation: bool,
-    /// Whether integers keep all digits.
-    is_exact: bool,
+    /// For those of other programs integers keep all digits.
+    readers: Readers,
     /// The offset whose path is searched for.
     offset: Option<usize>,
     path: Vec<String>,
@@ -81,20 +79,42 @@ struct Emitter {
 }
 
 impl Emitter {
-    const fn new(offset: Option<usize>) -> Self {
+    const fn new(readers: Readers, offset: Option<usize>) -> Self {
         Self {
             out: String::new(),
             column: 0,
             is_after_space: true,
             is_in_indentation: true,
-            is_exact: false,
+            readers,
             offset,
             path: Vec::new(),
             found: None,
         }
     }
 
-    fn document(&mut self, values: &Map<String, Value>) {
+    fn emitted(mut self, value: &Value) -> Result<String, TooLong> {
+        match value {
+            Value::Object(entries) => self.object(entries),
+            Value::Array(items) if !items.is_empty() => {
+                self.list(items, 0);
+                self.indentation(0);
+            }
+            other => {
+                self.value(other, 0, false);
+                self.indentation(0);
+            }
+        }
+        self.finish()
+    }
+
+    fn finish(self) -> Result<String, TooLong> {
+        if self.is_too_long() {
+            return Err(TooLong { limit: self.limit() });
+        }
+        Ok(self.out)
+    }
+
+    fn object(&mut self, values: &Map<String, Value>) {
         if values.is_empty() {
             self.indicator("{}", true, false, false);
         } else {
@@ -104,7 +124,14 @@ impl Emitter {
     }
 
     const fn is_too_long(&self) -> bool {
-        self.out.len() > MAX_TEXT
+        self.out.len() > self.limit()
+    }
+
+    const fn limit(&self) -> usize {
+        match self.readers {
+            Readers::Go => MAX_TEXT,
+            Readers::All => MAX_OBJECT,
+        }
     }
 
     fn enter(&mut self, step: impl FnOnce() -> String) {
@@ -139,27 +166,41 @@ impl Emitter {
         match value {
             Value::Null => self.plain("null"),
             Value::Bool(value) => self.plain(if *value { "true" } else { "false" }),
-            Value::Number(value) if self.is_exact && !value.is_f64() => self.plain(&value.to_string()),
-            Value::Number(value) => self.plain(&number_text(value.as_f64().unwrap_or_default())),
+            Value::Number(value) if self.readers == Readers::All && !value.is_f64() => {
+                self.plain(&value.to_string());
+            }
+            Value::Number(value) => {
+                let text = number_text(value.as_f64().unwrap_or_default());
+                // Readers for Python need a point in a number with an exponent.
+                match text.split_once('e') {
+                    Some((mantissa, exponent)) if self.readers == Readers::All && !mantissa.contains('.') => {
+                        self.plain(&format!("{mantissa}.0e{exponent}"));
+                    }
+                    _ => self.plain(&text),
+                }
+            }
             Value::String(text) => self.text(text, indent, false),
             Value::Array(items) if items.is_empty() => self.indicator("[]", true, false, false),
             Value::Object(entries) if entries.is_empty() => self.indicator("{}", true, false, false),
             Value::Array(items) => {
                 // A list in a mapping is not indented, unless it starts on the line of a complex key's colon.
                 let is_flush = is_in_mapping && !self.is_in_indentation;
-                let indent = if is_flush { indent } else { indent + INDENT };
-                for (index, item) in items.iter().enumerate() {
-                    if self.is_too_long() {
-                        return;
-                    }
-                    self.enter(|| format!("[{index}]"));
-                    self.indentation(indent);
-                    self.indicator("-", true, false, true);
-                    self.value(item, indent, false);
-                    self.path.pop();
-                }
+                self.list(items, if is_flush { indent } else { indent + INDENT });
             }
             Value::Object(entries) => self.mapping(entries, indent + INDENT),
+        }
+    }
+
+    fn list(&mut self, items: &[Value], indent: usize) {
+        for (index, item) in items.iter().enumerate() {
+            if self.is_too_long() {
+                return;
+            }
+            self.enter(|| format!("[{index}]"));
+            self.indentation(indent);
+            self.indicator("-", true, false, true);
+            self.value(item, indent, false);
+            self.path.pop();
         }
     }
 
@@ -200,7 +241,7 @@ impl Emitter {
         let start = self.out.len();
         // The content of a mapping or list is indented below its key or dash.
         let indent = indent + INDENT;
-        match style(text, is_key) {
+        match style(text, is_key, self.readers) {
             Style::Plain => {
                 if !self.is_after_space {
                     self.put(' ');

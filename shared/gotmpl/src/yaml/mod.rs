@@ -2,8 +2,8 @@
 //!
 //! The emitter is equivalent to that of `go-yaml` 2, including the style of each string and line breaks after 80 columns. The
 //! style matters to programs that emit values as YAML, execute that as a template and read the result: it decides whether the
-//! output of an action becomes a number or a string, and how quotes in it are read. The reader follows YAML 1.1, in which `yes`
-//! is a boolean and `0o17` a number.
+//! output of an action becomes a number or a string, and how quotes in it are read. The reader has the grammar of libyaml, and follows
+//! YAML 1.1, in which `yes` is a boolean and `0o17` a number.
 //!
 //! What is read has the types of JSON: numbers are `float64` ([`read_exact`] and [`emit_exact`] keep integers), keys are strings, and only the first document counts. Aliases and
 //! `<<` are expanded, within the limits of a [`Quota`].
@@ -28,6 +28,7 @@
 
 mod emit;
 mod order;
+mod parse;
 pub mod place;
 mod read;
 mod resolve;

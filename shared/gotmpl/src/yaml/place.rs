@@ -66,8 +66,10 @@ pub struct Entry {
     pub key: Span,
     /// Its value.
     pub value: Place,
-    /// Earlier entries of the mapping with the same key, which this one replaces.
+    /// Earlier entries of the mapping with the same key, which this one replaces; without those of merged mappings.
     pub replaced: Vec<Span>,
+    /// Whether it is from a merged mapping.
+    pub is_merged: bool,
 }
 
 impl Place {
@@ -119,10 +121,9 @@ pub(super) trait Track: Clone {
     fn mapping(span: Span, entries: Self::Entries) -> Self;
     /// Adds an entry, which replaces one with the same key.
     fn insert(entries: &mut Self::Entries, name: &str, key: &Self, value: Self);
-    /// Adds the entries of a mapping, or of the mappings of a list, unless they exist.
+    /// Adds the entries of a mapping, or of the mappings of a list, of which the first one takes precedence. They replace entries with the
+    /// same keys.
     fn merge(entries: &mut Self::Entries, other: &Self);
-    /// Adds entries unless they exist.
-    fn complete(entries: &mut Self::Entries, other: Self::Entries);
     /// The same value, used by an alias.
     fn aliased(self, at: Span) -> Self;
 }
@@ -135,7 +136,6 @@ impl Track for () {
     fn mapping(_: Span, (): ()) -> Self {}
     fn insert((): &mut (), _: &str, (): &Self, (): Self) {}
     fn merge((): &mut (), (): &Self) {}
-    fn complete((): &mut (), (): ()) {}
     fn aliased(self, _: Span) -> Self {}
 }
 
@@ -167,38 +167,28 @@ impl Track for Place {
 
     fn insert(entries: &mut Self::Entries, name: &str, key: &Self, value: Self) {
         let key = key.alias.unwrap_or(key.span);
-        let mut entry = Entry {
+        let entry = Entry {
             key,
             value,
             replaced: Vec::new(),
+            is_merged: false,
         };
-        if let Some(earlier) = entries.remove(name) {
-            entry.replaced = earlier.replaced;
-            entry.replaced.push(earlier.key);
-        }
-        entries.insert(name.to_owned(), entry);
+        add(entries, name, entry);
     }
 
     fn merge(entries: &mut Self::Entries, other: &Self) {
         match &other.content {
             Content::Scalar => {}
-            Content::List(items) => items.iter().for_each(|item| Self::merge(entries, item)),
+            Content::List(items) => items.iter().rev().for_each(|item| Self::merge(entries, item)),
             Content::Mapping(others) => {
                 for (name, entry) in others {
-                    if !entries.contains_key(name) {
-                        let mut entry = entry.clone();
-                        // The alias of the whole mapping is that of each entry.
-                        entry.value.alias = other.alias.or(entry.value.alias);
-                        entries.insert(name.clone(), entry);
-                    }
+                    let mut entry = entry.clone();
+                    // The alias of the whole mapping is that of each entry.
+                    entry.value.alias = other.alias.or(entry.value.alias);
+                    entry.is_merged = true;
+                    add(entries, name, entry);
                 }
             }
-        }
-    }
-
-    fn complete(entries: &mut Self::Entries, other: Self::Entries) {
-        for (name, entry) in other {
-            entries.entry(name).or_insert(entry);
         }
     }
 
@@ -208,6 +198,20 @@ impl Track for Place {
             ..self
         }
     }
+}
+
+/// Adds an entry, which replaces one with the same key. Only a merged entry is there to be replaced.
+fn add(entries: &mut BTreeMap<String, Entry>, name: &str, mut entry: Entry) {
+    entry.replaced = match entries.remove(name) {
+        Some(mut earlier) => {
+            if !earlier.is_merged {
+                earlier.replaced.push(earlier.key);
+            }
+            earlier.replaced
+        }
+        None => Vec::new(),
+    };
+    entries.insert(name.to_owned(), entry);
 }
 
 #[cfg(test)]
@@ -291,7 +295,7 @@ mod tests {
     fn errors_have_a_position() {
         for (text, at) in [
             ("a: 1\nb: c: d\n", 9),
-            ("a:\n\tb: 1\n", 4),
+            ("a:\n\tb: 1\n", 3),
             ("a: [1, 2\nb: 3\n", 10),
             ("a: 1\n? [x]\n: 2\n", 7),
             ("a: *b\n", 3),

@@ -3,23 +3,22 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use granit_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
 use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
 use super::{
+    parse::{EventKind, Parser, Scalar, SyntaxError},
     place::{Place, Span, Track},
     resolve::{Resolved, resolve},
 };
 use crate::{budget::MAX_TEXT, go_json, number};
 
-/// Maximum number of nodes of all texts together, with aliases expanded; the content of lists and mappings counts again at
-/// each level. This is about 20 MB in memory.
-const MAX_NODES: usize = 200_000;
-/// How deep a document may nest. The parser has its own limit, but aliases nest deeper.
-const MAX_DEPTH: usize = 100;
+/// Maximum number of nodes of all texts together, with aliases expanded. This is about 20 MB in memory.
+pub const MAX_NODES: usize = 200_000;
+/// How deep a document may nest.
+pub const MAX_DEPTH: usize = 100;
 /// How deep a whole object may nest, of which such a document is a part: what `serde_json` decodes.
-const MAX_OBJECT_DEPTH: usize = 126;
+pub const MAX_OBJECT_DEPTH: usize = 126;
 /// Maximum bytes of all scalars together, with aliases expanded. An anchor keeps a copy, which counts too.
 const MAX_BYTES: usize = 2 * MAX_TEXT;
 
@@ -62,7 +61,7 @@ pub enum ReadError {
         /// The line of a syntax error, counted from 1.
         line: Option<usize>,
     },
-    /// It has more nodes than the quota allows. The content of lists and mappings counts again at each level.
+    /// It has more nodes than the quota allows.
     #[error("more than {limit} nodes, with aliases expanded")]
     TooManyNodes {
         /// What an unused quota allows.
@@ -99,7 +98,7 @@ pub fn read(text: &str, quota: &mut Quota) -> Result<Value, ReadError> {
 /// (`Unstructured`).
 ///
 /// # Errors
-/// As [`read`].
+/// As [`read`], but an object may nest 126 deep.
 pub fn read_exact(text: &str, quota: &mut Quota) -> Result<Value, ReadError> {
     read_numbers(text, quota, Numbers::Exact)
 }
@@ -113,7 +112,7 @@ enum Numbers {
 
 fn read_numbers(text: &str, quota: &mut Quota, numbers: Numbers) -> Result<Value, ReadError> {
     let node = Reader::<()>::new(text, quota, numbers).document()?;
-    Ok(node.map_or(Value::Null, |node| owned(node.value)))
+    node.map_or(Ok(Value::Null), |node| node.value.map(owned).map_err(invalid))
 }
 
 /// The first document of a text, and where everything in it is.
@@ -123,7 +122,7 @@ pub struct Located {
     pub value: Value,
     /// Where the value and its parts are; `None` if the text is empty.
     pub place: Option<Place>,
-    /// Where another document starts, which is ignored.
+    /// Where something follows the document: it is ignored.
     pub ignored: Option<usize>,
 }
 
@@ -140,25 +139,25 @@ pub struct LocatedError {
 /// Reads the first document of a text as [`read_exact`] does, with the position of each key and value.
 ///
 /// # Errors
-/// As [`read`], with a position; but an object may nest 126 deep.
+/// As [`read_exact`], with a position.
 pub fn read_located(text: &str, quota: &mut Quota) -> Result<Located, LocatedError> {
     let mut reader = Reader::<Place>::new(text, quota, Numbers::Exact);
-    reader.max_depth = MAX_OBJECT_DEPTH;
     let result = reader.document().and_then(|node| {
-        let ignored = if node.is_some() { reader.following()? } else { None };
-        Ok((node, ignored))
+        let Some(node) = node else {
+            return Ok(Located {
+                value: Value::Null,
+                place: None,
+                ignored: None,
+            });
+        };
+        Ok(Located {
+            value: node.value.map(owned).map_err(invalid)?,
+            place: Some(node.place),
+            ignored: reader.following(),
+        })
     });
     match result {
-        Ok((Some(node), ignored)) => Ok(Located {
-            value: owned(node.value),
-            place: Some(node.place),
-            ignored,
-        }),
-        Ok((None, _)) => Ok(Located {
-            value: Value::Null,
-            place: None,
-            ignored: None,
-        }),
+        Ok(located) => Ok(located),
         Err(error) => Err(LocatedError {
             error,
             at: reader.span.start.min(text.len()),
@@ -169,20 +168,34 @@ pub fn read_located(text: &str, quota: &mut Quota) -> Result<Located, LocatedErr
 /// A value, its size, its use as a key, and where it is.
 #[derive(Clone)]
 struct Node<P> {
-    value: Rc<Value>,
+    /// The value, or why it cannot be one.
+    value: Result<Rc<Value>, &'static str>,
     place: P,
     nodes: usize,
     bytes: usize,
     depth: usize,
     /// The value as a key, or why it cannot be one.
     key: Result<Rc<str>, &'static str>,
+    /// Whether it is `<<` as a key: its value is merged into the mapping.
     is_merge: bool,
+    merging: Merging,
+}
+
+/// What a node is as the value of `<<`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Merging {
+    /// Nothing that can be merged.
+    No,
+    Mapping,
+    /// A list of nothing but mappings. Its alias cannot be merged.
+    Mappings,
 }
 
 /// Positions are recorded as `P`: with `()` none are.
 struct Reader<'t, 'r, P> {
-    parser: Parser<'t, StrInput<'t>>,
-    anchors: BTreeMap<usize, Node<P>>,
+    parser: Parser<'t>,
+    /// The nodes with anchors; `None` while one is read.
+    anchors: BTreeMap<&'t str, Option<Node<P>>>,
     quota: &'r mut Quota,
     numbers: Numbers,
     max_depth: usize,
@@ -192,102 +205,118 @@ struct Reader<'t, 'r, P> {
 
 impl<'t, 'r, P: Track> Reader<'t, 'r, P> {
     fn new(text: &'t str, quota: &'r mut Quota, numbers: Numbers) -> Self {
-        let mut options = granit_parser::options! {};
-        options.set_emit_comments(false);
         Self {
-            parser: Parser::new_from_str_with_options(text, options),
+            parser: Parser::new(text),
             anchors: BTreeMap::new(),
             quota,
             numbers,
-            max_depth: MAX_DEPTH,
+            max_depth: match numbers {
+                Numbers::Float64 => MAX_DEPTH,
+                Numbers::Exact => MAX_OBJECT_DEPTH,
+            },
             span: Span::default(),
         }
     }
 
     /// The first document; `None` if there is none.
     fn document(&mut self) -> Result<Option<Node<P>>, ReadError> {
-        loop {
-            match self.event()? {
-                Event::StreamEnd => return Ok(None),
-                Event::StreamStart | Event::DocumentStart(..) => {}
-                event => {
-                    let node = self.node(event, 0)?;
-                    // A syntax error after the node makes the document invalid too.
-                    self.event()?;
-                    return Ok(Some(node));
-                }
-            }
+        if self.event()? == EventKind::StreamEnd {
+            return Ok(None);
         }
+        let event = self.event()?;
+        let node = self.node(event, 0)?;
+        // A syntax error after the node makes the document invalid too.
+        self.event()?;
+        Ok(Some(node))
     }
 
-    /// Where the next document starts, if there is one.
-    fn following(&mut self) -> Result<Option<usize>, ReadError> {
-        let is_end = matches!(self.event()?, Event::StreamEnd);
-        Ok((!is_end).then_some(self.span.start))
+    /// Where something follows the document, if that is so: another document, or what is none.
+    fn following(&mut self) -> Option<usize> {
+        let is_end = matches!(self.event(), Ok(EventKind::StreamEnd));
+        (!is_end).then_some(self.span.start)
     }
 
-    fn event(&mut self) -> Result<Event<'t>, ReadError> {
-        match self.parser.next_event() {
-            Some(Ok((event, span))) => {
-                self.span = Span {
-                    start: offset(span.start),
-                    end: offset(span.end),
-                };
-                Ok(event)
+    fn event(&mut self) -> Result<EventKind<'t>, ReadError> {
+        match self.parser.next() {
+            Ok(event) => {
+                self.span = event.span;
+                Ok(event.kind)
             }
-            Some(Err(error)) => {
-                let position = error.marker();
-                self.span = Span {
-                    start: offset(*position),
-                    end: offset(*position),
-                };
+            Err(SyntaxError { message, at, line }) => {
+                self.span = Span { start: at, end: at };
                 Err(ReadError::Invalid {
-                    message: error.info(),
-                    line: Some(position.line()),
+                    message: message.to_owned(),
+                    line: Some(line + 1),
                 })
             }
-            None => Ok(Event::StreamEnd),
         }
     }
 
-    fn node(&mut self, event: Event<'t>, depth: usize) -> Result<Node<P>, ReadError> {
+    fn node(&mut self, event: EventKind<'t>, depth: usize) -> Result<Node<P>, ReadError> {
         if depth > self.max_depth {
             return Err(self.too_deep());
         }
-        let is_counted = matches!(event, Event::Scalar(..) | Event::Alias(_));
         let span = self.span;
         let (node, anchor) = match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                let node = scalar(&text, style, tag.as_deref(), self.numbers)?;
-                (node.at(P::scalar(span)), anchor)
+            EventKind::Scalar(found) => {
+                let node = scalar(&found, self.numbers)?.at(P::scalar(span));
+                self.charge(1, node.bytes)?;
+                (node, found.anchor)
             }
-            Event::SequenceStart(_, anchor, _) => (self.sequence(span, depth)?, anchor),
-            Event::MappingStart(_, anchor, _) => (self.mapping(span, depth)?, anchor),
-            Event::Alias(anchor) => match self.anchors.get(&anchor) {
-                Some(node) if node.depth + depth <= self.max_depth => {
-                    let node = node.clone();
-                    let place = node.place.clone().aliased(span);
-                    (node.at(place), 0)
-                }
-                Some(_) => return Err(self.too_deep()),
-                None => return Err(invalid("an alias refers to a node that contains it")),
-            },
+            EventKind::SequenceStart(anchor) => {
+                self.charge(1, 0)?;
+                self.open(anchor);
+                (self.sequence(span, depth)?, anchor)
+            }
+            EventKind::MappingStart(anchor) => {
+                self.charge(1, 0)?;
+                self.open(anchor);
+                (self.mapping(span, depth)?, anchor)
+            }
+            EventKind::Alias(name) => return self.alias(name, depth, span),
             _ => return Err(invalid("unexpected end of the document")),
         };
-        let nodes = self.quota.nodes.checked_sub(node.nodes);
-        self.quota.nodes = nodes.ok_or(ReadError::TooManyNodes {
-            limit: self.quota.max_nodes,
-        })?;
-        let copies = usize::from(is_counted) + usize::from(anchor != 0);
-        let bytes = node.bytes.saturating_mul(copies);
-        let bytes = self.quota.bytes.checked_sub(bytes);
-        self.quota.bytes = bytes.ok_or(ReadError::TooManyBytes {
-            limit: self.quota.max_bytes,
-        })?;
-        if anchor != 0 {
-            self.anchors.insert(anchor, node.clone());
+        if let Some(anchor) = anchor {
+            // A copy, like each of its aliases.
+            self.charge(node.nodes, node.bytes)?;
+            self.anchors.insert(anchor, Some(node.clone()));
         }
         Ok(node)
+    }
+
+    fn open(&mut self, anchor: Option<&'t str>) {
+        if let Some(anchor) = anchor {
+            self.anchors.insert(anchor, None);
+        }
+    }
+
+    fn alias(&mut self, name: &str, depth: usize, span: Span) -> Result<Node<P>, ReadError> {
+        let node = match self.anchors.get(name) {
+            None => return Err(invalid("unknown anchor of an alias")),
+            Some(None) => return Err(invalid("an alias refers to a node that contains it")),
+            Some(Some(node)) => node,
+        };
+        if node.depth + depth > self.max_depth {
+            return Err(self.too_deep());
+        }
+        let (nodes, bytes) = (node.nodes, node.bytes);
+        let node = node.clone();
+        self.charge(nodes, bytes)?;
+        let place = node.place.clone().aliased(span);
+        Ok(node.at(place).of_alias())
+    }
+
+    /// Takes the size of a node from the quota.
+    fn charge(&mut self, nodes: usize, bytes: usize) -> Result<(), ReadError> {
+        let left = self.quota.nodes.checked_sub(nodes);
+        self.quota.nodes = left.ok_or(ReadError::TooManyNodes {
+            limit: self.quota.max_nodes,
+        })?;
+        let left = self.quota.bytes.checked_sub(bytes);
+        self.quota.bytes = left.ok_or(ReadError::TooManyBytes {
+            limit: self.quota.max_bytes,
+        })?;
+        Ok(())
     }
 
     fn too_deep(&self) -> ReadError {
@@ -297,16 +326,21 @@ impl<'t, 'r, P: Track> Reader<'t, 'r, P> {
     fn sequence(&mut self, start: Span, depth: usize) -> Result<Node<P>, ReadError> {
         let mut size = CollectionSize::default();
         let (mut items, mut places) = (Vec::new(), Vec::new());
+        let mut merging = Merging::Mappings;
         loop {
             match self.event()? {
-                Event::SequenceEnd => {
+                EventKind::SequenceEnd => {
                     let place = P::list(start.to(self.span), places);
-                    return Ok(size.node(Value::Array(items)).at(place));
+                    let node = size.node(Value::Array(items)).at(place);
+                    return Ok(Node { merging, ..node });
                 }
                 event => {
                     let item = self.node(event, depth + 1)?;
                     size.add(&item);
-                    items.push(owned(item.value));
+                    if item.merging != Merging::Mapping {
+                        merging = Merging::No;
+                    }
+                    items.push(item.value.map(owned).map_err(invalid)?);
                     places.push(item.place);
                 }
             }
@@ -315,11 +349,10 @@ impl<'t, 'r, P: Track> Reader<'t, 'r, P> {
 
     fn mapping(&mut self, start: Span, depth: usize) -> Result<Node<P>, ReadError> {
         let mut size = CollectionSize::default();
-        let (mut entries, mut merged) = (Map::new(), Map::new());
-        let (mut places, mut merged_places) = (P::Entries::default(), P::Entries::default());
+        let (mut entries, mut places) = (Map::new(), P::Entries::default());
         loop {
             let event = self.event()?;
-            if matches!(event, Event::MappingEnd) {
+            if event == EventKind::MappingEnd {
                 break;
             }
             let at = self.span;
@@ -337,19 +370,20 @@ impl<'t, 'r, P: Track> Reader<'t, 'r, P> {
             size.add(&key);
             size.add(&value);
             if let Some(name) = name {
-                entries.insert(name.to_string(), owned(value.value));
+                let content = value.value.map(owned).map_err(invalid)?;
+                entries.insert(name.to_string(), content);
                 P::insert(&mut places, &name, &key.place, value.place);
             } else {
-                merge(&mut merged, &value.value)?;
-                P::merge(&mut merged_places, &value.place);
+                merge(&mut entries, &value)?;
+                P::merge(&mut places, &value.place);
             }
         }
-        for (key, value) in merged {
-            entries.entry(key).or_insert(value);
-        }
-        P::complete(&mut places, merged_places);
         let place = P::mapping(start.to(self.span), places);
-        Ok(size.node(Value::Object(entries)).at(place))
+        let node = size.node(Value::Object(entries));
+        Ok(Node {
+            merging: Merging::Mapping,
+            ..node.at(place)
+        })
     }
 }
 
@@ -363,13 +397,21 @@ impl<Q> Node<Q> {
             depth: self.depth,
             key: self.key,
             is_merge: self.is_merge,
+            merging: self.merging,
         }
     }
 }
 
-/// The parser counts bytes in texts.
-fn offset(marker: Marker) -> usize {
-    marker.byte_offset().unwrap_or_default()
+impl<P> Node<P> {
+    /// The same node where an alias is: that is no merge key, and no list of mappings to merge.
+    fn of_alias(self) -> Self {
+        let is_mapping = self.merging == Merging::Mapping;
+        Self {
+            is_merge: false,
+            merging: if is_mapping { Merging::Mapping } else { Merging::No },
+            ..self
+        }
+    }
 }
 
 /// The size of a collection.
@@ -383,20 +425,21 @@ struct CollectionSize {
 impl CollectionSize {
     fn add<P>(&mut self, node: &Node<P>) {
         self.depth = self.depth.max(node.depth + 1);
-        // Already counted when it was read; aliases of the collection count it again.
+        // Charged when it was read; aliases of the collection charge it again.
         self.nodes = self.nodes.saturating_add(node.nodes);
         self.bytes = self.bytes.saturating_add(node.bytes);
     }
 
     fn node(self, value: Value) -> Node<()> {
         Node {
-            value: Rc::new(value),
+            value: Ok(Rc::new(value)),
             place: (),
             nodes: self.nodes + 1,
             bytes: self.bytes,
             depth: self.depth,
             key: Err("a list or mapping cannot be a key"),
             is_merge: false,
+            merging: Merging::No,
         }
     }
 }
@@ -405,45 +448,43 @@ fn owned(value: Rc<Value>) -> Value {
     Rc::try_unwrap(value).unwrap_or_else(|shared| (*shared).clone())
 }
 
-/// `<<: *other`: the entries of other mappings, of which the first one takes precedence.
-fn merge(merged: &mut Map<String, Value>, value: &Value) -> Result<(), ReadError> {
-    match value {
-        Value::Object(entries) => {
-            for (key, value) in entries {
-                merged.entry(key.clone()).or_insert_with(|| value.clone());
-            }
-            Ok(())
+/// `<<: *other`: the entries of another mapping, or of several, of which the first one takes precedence. They replace earlier entries,
+/// and later ones replace them.
+fn merge<P>(entries: &mut Map<String, Value>, value: &Node<P>) -> Result<(), ReadError> {
+    let others = match (value.merging, value.value.as_deref()) {
+        (Merging::Mapping, Ok(mapping)) => std::slice::from_ref(mapping),
+        (Merging::Mappings, Ok(Value::Array(mappings))) => mappings,
+        _ => return Err(invalid("<< accepts only mappings")),
+    };
+    for other in others.iter().rev().filter_map(Value::as_object) {
+        for (key, value) in other {
+            entries.insert(key.clone(), value.clone());
         }
-        Value::Array(items) if items.iter().all(Value::is_object) => {
-            items.iter().try_for_each(|item| merge(merged, item))
-        }
-        _ => Err(invalid("<< accepts only mappings")),
     }
+    Ok(())
 }
 
-fn scalar(
-    text: &str,
-    style: ScalarStyle,
-    tag: Option<&Tag>,
-    numbers: Numbers,
-) -> Result<Node<()>, ReadError> {
-    let suffix = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
-    let is_plain = style == ScalarStyle::Plain;
-    let resolved = match (tag, suffix.as_deref()) {
-        (None, _) if is_plain => resolve(text),
-        (None, _) | (Some(_), None | Some("str" | "timestamp")) => Resolved::Text,
-        (Some(_), Some("binary")) => return binary(text),
-        (Some(_), Some(name)) => tagged(text, name)?,
+fn scalar(scalar: &Scalar<'_>, numbers: Numbers) -> Result<Node<()>, ReadError> {
+    let text = &*scalar.text;
+    let tag = scalar.tag.as_deref();
+    // Without quotes and tag, and with the tag `!`, but that is the tag of a text.
+    let is_implicit = tag.map_or(scalar.is_plain, |tag| tag == "!");
+    let name = tag.and_then(|tag| tag.strip_prefix("tag:yaml.org,2002:"));
+    let resolved = match (tag, name) {
+        (None, _) if scalar.is_plain => resolve(text),
+        (_, Some("binary")) => return binary(text),
+        (_, Some(name)) => tagged(text, name)?,
+        (_, None) => Resolved::Text,
     };
-    let is_merge = text == "<<" && is_plain && tag.is_none();
     Ok(Node {
-        value: Rc::new(value(text, resolved, numbers)?),
+        value: value(text, resolved, numbers).map(Rc::new),
         place: (),
         nodes: 1,
         bytes: text.len(),
         depth: 0,
         key: key(text, resolved),
-        is_merge,
+        is_merge: text == "<<" && (is_implicit || name == Some("merge")),
+        merging: Merging::No,
     })
 }
 
@@ -451,12 +492,13 @@ fn tagged(text: &str, name: &str) -> Result<Resolved, ReadError> {
     let resolved = resolve(text);
     #[expect(clippy::cast_precision_loss, reason = "the tag requests a float")]
     match (name, resolved) {
-        ("null", Resolved::Null) | ("bool", Resolved::Bool(_)) | ("float", Resolved::Float(_)) => {
-            Ok(resolved)
-        }
-        ("int", Resolved::Int(_) | Resolved::Unsigned(_)) => Ok(resolved),
+        ("null", Resolved::Null)
+        | ("bool", Resolved::Bool(_))
+        | ("float", Resolved::Float(_))
+        | ("timestamp", Resolved::Timestamp)
+        | ("int", Resolved::Int(_) | Resolved::Unsigned(_)) => Ok(resolved),
         ("float", Resolved::Int(number)) => Ok(Resolved::Float(number as f64)),
-        ("null" | "bool" | "float" | "int", _) => {
+        ("null" | "bool" | "float" | "int" | "timestamp", _) => {
             Err(invalid(format!("a scalar does not match its tag !!{name}")))
         }
         _ => Ok(Resolved::Text),
@@ -464,22 +506,32 @@ fn tagged(text: &str, name: &str) -> Result<Resolved, ReadError> {
 }
 
 fn binary(text: &str) -> Result<Node<()>, ReadError> {
-    let bytes = STANDARD.decode(text.replace(['\n', '\r'], "")).ok();
-    let text = bytes
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| invalid("!!binary value is not UTF-8 text in Base64"))?;
+    let bytes = STANDARD.decode(text.replace(['\n', '\r'], ""));
+    let bytes = bytes.map_err(|_| invalid("the value of !!binary is not Base64"))?;
+    let text = lossy(&bytes);
     Ok(Node {
         key: Ok(text.as_str().into()),
         bytes: text.len(),
-        value: Rc::new(Value::String(text)),
+        value: Ok(Rc::new(Value::String(text))),
         place: (),
         nodes: 1,
         depth: 0,
         is_merge: false,
+        merging: Merging::No,
     })
 }
 
-fn value(text: &str, resolved: Resolved, numbers: Numbers) -> Result<Value, ReadError> {
+/// A text in which each byte that is no part of a character is replaced, as Go's JSON does.
+fn lossy(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    text
+}
+
+fn value(text: &str, resolved: Resolved, numbers: Numbers) -> Result<Value, &'static str> {
     if numbers == Numbers::Exact
         && let Some(integer) = integer(resolved)
     {
@@ -499,7 +551,7 @@ fn value(text: &str, resolved: Resolved, numbers: Numbers) -> Result<Value, Read
     };
     Number::from_f64(number)
         .map(Value::Number)
-        .ok_or_else(|| invalid("a number is not representable in JSON"))
+        .ok_or("a number is not representable in JSON")
 }
 
 /// A number that Go's JSON writes as an integer of 64 bits: also one with a fraction of zero.

@@ -14,8 +14,21 @@ pub enum Style {
     Literal,
 }
 
+/// Which readers have to read what is emitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// `go-yaml` 2: the style is the one that it chooses.
+    Go,
+    /// Those of other programs and languages too, such as `PyYAML` and yq.
+    All,
+}
+
 /// The style of a text. `is_key` is set for keys on the same line as their value.
-pub fn style(text: &str, is_key: bool) -> Style {
+pub fn style(text: &str, is_key: bool, readers: Readers) -> Style {
+    // `go-yaml` writes it without quotes and reads it as a merge key.
+    if text == "<<" || (readers == Readers::All && is_read_differently(text)) {
+        return Style::Double;
+    }
     let shape = Shape::of(text);
     if text.contains('\n') || (is_key && shape.has_breaks) {
         return if is_key || shape.has_trailing_space || shape.has_space_before_break || shape.has_special {
@@ -113,6 +126,53 @@ fn is_base_60(text: &str) -> bool {
         && digits(first)
         && digits(fraction)
         && rest.split(':').all(part)
+}
+
+/// Whether readers take a text without quotes, or some of its characters, for different things.
+fn is_read_differently(text: &str) -> bool {
+    text == "="
+        || is_number_elsewhere(text)
+        || is_date_elsewhere(text)
+        || text.chars().any(|c| c != '\n' && is_break(c))
+}
+
+/// A number, or something that is one for YAML 1.1 but for its digits, such as `0b_`: readers for Python fail.
+/// `[-+]?(0[xob][0-9a-f_]*|[0-9_]*\.?[0-9_]*(e[-+]?[0-9_]*)?)`, with a digit
+fn is_number_elsewhere(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if !unsigned
+        .trim_start_matches('.')
+        .starts_with(|c: char| c.is_ascii_digit())
+    {
+        return false;
+    }
+    let of = |text: &str, is_digit: fn(&u8) -> bool| text.bytes().all(|byte| byte == b'_' || is_digit(&byte));
+    let prefixed = ["0x", "0X", "0o", "0O", "0b", "0B"].map(|prefix| unsigned.strip_prefix(prefix));
+    if let Some(digits) = prefixed.into_iter().flatten().next() {
+        return of(digits, u8::is_ascii_hexdigit);
+    }
+    let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, ""));
+    let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    [whole, decimals, exponent]
+        .iter()
+        .all(|text| of(text, u8::is_ascii_digit))
+}
+
+/// What looks like a date, whether it is one or not: readers for Python fail for `2026-13-01`.
+/// `[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)?`
+fn is_date_elsewhere(text: &str) -> bool {
+    let mut parts = text.splitn(3, '-');
+    let (Some(year), Some(month), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let day = rest.split(['T', 't', ' ', '\t']).next().unwrap_or_default();
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    year.len() == 4
+        && digits(year)
+        && [month, day]
+            .iter()
+            .all(|text| matches!(text.len(), 1 | 2) && digits(text))
 }
 
 /// Escapes a character for a double-quoted string.

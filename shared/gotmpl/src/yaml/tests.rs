@@ -44,11 +44,134 @@ fn integers_of_64_bits_keep_their_digits() {
         "a": 9_007_199_254_740_993_i64, "b": 80, "c": 1.5, "d": 16, "e": 18_446_744_073_709_551_615.0, "f": i64::MIN,
     });
     assert_eq!(value, expected);
-    let emitted = super::emit_exact(value.as_object().unwrap()).unwrap();
+    let emitted = super::emit_exact(&value).unwrap();
     assert_eq!(
         emitted,
         "a: 9007199254740993\nb: 80\nc: 1.5\nd: 16\ne: 1.8446744073709552e+19\nf: -9223372036854775808\n"
     );
+}
+
+#[test]
+fn texts_that_other_readers_take_for_something_else_are_quoted() {
+    let text = |text: &str| super::emit_exact(&json!([text])).unwrap();
+    for quoted in [
+        "<<",
+        "=",
+        "y",
+        "N",
+        "on",
+        "Off",
+        "yes",
+        "~",
+        "null",
+        "",
+        "1",
+        "-1",
+        "0o17",
+        "017",
+        "0b_",
+        "0x_",
+        "0xFF",
+        "1_",
+        "1__0",
+        "+.5",
+        "5.",
+        "1e3",
+        "1E+3",
+        "1e",
+        "1:20",
+        "190:20:30.5",
+        ".inf",
+        "-.INF",
+        ".NaN",
+        "2026-01-02",
+        "2026-13-01",
+        "2026-1-2 x",
+        "2026-01-02T",
+        " a",
+        "a ",
+        "\ta",
+        "a\u{85}b",
+        "a\u{2028}b",
+        "\u{feff}a",
+        "a\rb",
+        "a: b",
+        "a #b",
+        "- a",
+        "? a",
+        "*a",
+        "&a",
+        "!a",
+        "%a",
+        "@a",
+        "`a",
+        "---",
+        "[a",
+        "{a",
+        "'a",
+        "\"a",
+        "#a",
+        "|a",
+        ">a",
+        "a:",
+        ",a",
+    ] {
+        let emitted = text(quoted);
+        assert!(
+            emitted.starts_with("- \"") || emitted.starts_with("- '"),
+            "{quoted:?}: {emitted}"
+        );
+        let key = super::emit_exact(&json!({ quoted: 1 })).unwrap();
+        assert_eq!(
+            super::read_exact(&key, &mut Quota::default()).unwrap(),
+            json!({ quoted: 1 }),
+            "{key}"
+        );
+    }
+    for plain in [
+        "a",
+        "==",
+        "<<<",
+        "1.2.3",
+        "10.0.0.1",
+        "v1",
+        "1.2.x",
+        "80:443",
+        "1e3f",
+        "0xg",
+        "none",
+        "2026-01-02-a",
+        "e3",
+        ".a",
+        "a.b",
+        "-a",
+        "a-1",
+        "é",
+    ] {
+        assert_eq!(text(plain), format!("- {plain}\n"));
+    }
+}
+
+#[test]
+fn numbers_with_an_exponent_have_a_point() {
+    let emitted = super::emit_exact(&json!([1e22, 1.5e-7, -1e300, 0.5])).unwrap();
+    assert_eq!(emitted, "- 1.0e+22\n- 1.5e-07\n- -1.0e+300\n- 0.5\n");
+}
+
+#[test]
+fn a_node_counts_once_and_an_alias_what_it_stands_for() {
+    let nodes = |text: &str| (1..100).find(|nodes| super::read(text, &mut Quota::new(*nodes, 1000)).is_ok());
+    for (text, expected) in [
+        ("a", 1),
+        ("[[[[a]]]]", 5),
+        ("{a: {b: {c: [d, e]}}}", 9),
+        // The copy of an anchor, and each alias.
+        ("- &a [x, y]\n", 7),
+        ("- &a [x, y]\n- *a\n- *a\n", 13),
+        ("a: &a {b: c}\nd: {<<: *a}\n", 14),
+    ] {
+        assert_eq!(nodes(text), Some(expected), "{text}");
+    }
 }
 
 fn texts() -> impl Strategy<Value = String> {
