@@ -12,6 +12,10 @@ pub use self::edit::{Edit, edit, recorded};
 pub const MAX_BYTES: usize = 32 << 20;
 /// Maximum number of objects in a manifest.
 pub const MAX_OBJECTS: usize = 10_000;
+/// Maximum number of keys and values in a manifest, with aliases expanded. They take up to 200 MB.
+pub const MAX_NODES: usize = 2_000_000;
+/// Maximum bytes of keys and values in a manifest, with aliases expanded.
+pub const MAX_SCALARS: usize = 2 * MAX_BYTES;
 /// Bytes of a document that an error quotes.
 const QUOTED: usize = 80;
 
@@ -24,7 +28,10 @@ pub enum ManifestError {
     /// It has more objects than [`MAX_OBJECTS`].
     #[error("the manifest has more than {MAX_OBJECTS} objects")]
     TooMany,
-    /// A document is not YAML, or too large.
+    /// It has more content than [`MAX_NODES`] or [`MAX_SCALARS`].
+    #[error("the manifest is too large: {0}; divide the chart into several")]
+    TooMuchContent(ReadError),
+    /// A document is not YAML.
     #[error("document {number} of the manifest ({start:?}) is invalid: {error}")]
     Yaml {
         /// Which document, from 1.
@@ -63,9 +70,9 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Map<String, Value>>, ManifestE
     if text.len() > MAX_BYTES {
         return Err(ManifestError::TooLarge(text.len()));
     }
-    let mut found = Vec::new();
+    let (mut found, mut quota) = (Vec::new(), quota());
     for (index, document) in split(text).enumerate() {
-        found.extend(read(index + 1, document)?);
+        found.extend(read(index + 1, document, &mut quota)?);
         if found.len() > MAX_OBJECTS {
             return Err(ManifestError::TooMany);
         }
@@ -73,14 +80,25 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Map<String, Value>>, ManifestE
     Ok(found)
 }
 
+const fn quota() -> Quota {
+    Quota::new(MAX_NODES, MAX_SCALARS)
+}
+
 /// A document; `None` if it has no content.
-fn read(number: usize, document: &str) -> Result<Option<Map<String, Value>>, ManifestError> {
-    match yaml::read_exact(document, &mut Quota::default()) {
+fn read(
+    number: usize,
+    document: &str,
+    quota: &mut Quota,
+) -> Result<Option<Map<String, Value>>, ManifestError> {
+    match yaml::read_exact(document, quota) {
         Ok(Value::Null) => Ok(None),
         Ok(Value::Object(object)) => Ok(Some(object)),
         Ok(_) => {
             let start = start(document);
             Err(ManifestError::NoObject { number, start })
+        }
+        Err(error @ (ReadError::TooManyNodes { .. } | ReadError::TooManyBytes { .. })) => {
+            Err(ManifestError::TooMuchContent(error))
         }
         Err(error) => {
             let start = start(document);
@@ -204,5 +222,34 @@ mod tests {
         assert_eq!(objects(&list), Err(ManifestError::TooMany));
         let large = " ".repeat(MAX_BYTES + 1);
         assert_eq!(objects(&large), Err(ManifestError::TooLarge(MAX_BYTES + 1)));
+    }
+
+    /// A CRD whose schema has many fields below many levels, as those with templates of pods have.
+    fn crd(fields: usize) -> String {
+        let field = json!({ "type": "object", "properties": { "name": { "type": "string", "description": "A name." } } });
+        let fields: Map<_, _> = (0..fields)
+            .map(|index| (format!("field{index}"), field.clone()))
+            .collect();
+        let schema = (0..25).fold(
+            Value::Object(fields),
+            |properties, _| json!({ "part": { "type": "object", "properties": properties } }),
+        );
+        format!(
+            "{}\n",
+            json!({ "kind": "CustomResourceDefinition", "spec": schema })
+        )
+    }
+
+    #[test]
+    fn large_crds_are_read() {
+        // 100,000 keys and values below 50 levels.
+        assert_eq!(objects(&crd(10_000)).unwrap().len(), 1);
+        let list = format!("list: &list [{}]\n", "a, ".repeat(10_000));
+        let lists = [list, format!("lists: [{}]\n---\n", "*list, ".repeat(50))].concat();
+        let error = objects(&lists.repeat(4)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the manifest is too large: more than 2000000 nodes, with aliases expanded; divide the chart into several"
+        );
     }
 }

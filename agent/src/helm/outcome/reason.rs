@@ -78,7 +78,7 @@ reasons! {
     ObjectsRefused = "ObjectsRefused", Chart, false, None;
     /// The record of the release does not fit into a Secret.
     ReleaseTooLarge = "ReleaseTooLarge", Chart, false,
-        Some("The chart, its values and its objects together must have less than 1 MiB, compressed: remove files from the chart.");
+        Some("The chart, its values and its objects together must have less than 1 MiB, compressed: remove files from the chart, or divide it.");
     /// The name of the release is invalid.
     NameInvalid = "NameInvalid", Chart, false, None;
     /// An object has a field that its kind does not have.

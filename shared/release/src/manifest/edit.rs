@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use gotmpl::yaml::Quota;
 use serde_json::{Map, Value};
 
-use super::{ManifestError, flatten, read, split};
+use super::{ManifestError, flatten, quota, read, split};
 use crate::object::ObjectId;
 
 /// The start of the comment with an object that is left out, as JSON.
@@ -28,9 +29,9 @@ pub enum Edit {
 /// # Errors
 /// If a document is invalid, or if there are too many.
 pub fn recorded(manifest: &str) -> Result<Vec<Value>, ManifestError> {
-    let mut objects = Vec::new();
+    let (mut objects, mut quota) = (Vec::new(), quota());
     for (index, document) in split(manifest).enumerate() {
-        add(index + 1, document, &mut objects)?;
+        add(index + 1, document, &mut quota, &mut objects)?;
     }
     Ok(objects.into_iter().map(Value::Object).collect())
 }
@@ -45,10 +46,10 @@ pub fn edit(
     namespace: &str,
     edits: &BTreeMap<ObjectId, Edit>,
 ) -> Result<String, ManifestError> {
-    let mut edited = String::with_capacity(manifest.len());
+    let (mut edited, mut quota) = (String::with_capacity(manifest.len()), quota());
     for (index, document) in split(manifest).enumerate() {
         let (is_left_out, mut items) = (left_out(document).is_some(), Vec::new());
-        add(index + 1, document, &mut items)?;
+        add(index + 1, document, &mut quota, &mut items)?;
         let items = items.into_iter().map(|item| {
             let item = Value::Object(item);
             let edit = ObjectId::in_release(&item, namespace).and_then(|id| edits.get(&id));
@@ -90,8 +91,13 @@ fn push_line(text: &mut String, more: &str) {
 }
 
 /// Adds the objects of a document, or the one that it leaves out.
-fn add(number: usize, document: &str, objects: &mut Vec<Map<String, Value>>) -> Result<(), ManifestError> {
-    match read(number, left_out(document).unwrap_or(document))? {
+fn add(
+    number: usize,
+    document: &str,
+    quota: &mut Quota,
+    objects: &mut Vec<Map<String, Value>>,
+) -> Result<(), ManifestError> {
+    match read(number, left_out(document).unwrap_or(document), quota)? {
         Some(object) => flatten(object, None, objects),
         None => Ok(()),
     }
