@@ -71,9 +71,9 @@ pub fn done(done: Done, release: &ReleaseKey, what: &str) -> Event {
     event(false, reason, action, format!("release {release}: {what}"))
 }
 
-/// Objects that the record of a release has are not deleted; `what` names them with the cause.
+/// Objects that the record of a release has stay as they are; `what` says what is not done with which, and why.
 pub fn kept(release: &ReleaseKey, what: &str) -> Event {
-    let note = format!("release {release}: not deleted: {what}");
+    let note = format!("release {release}: {what}");
     event(true, Reason::ObjectsKept, "Keep", note)
 }
 

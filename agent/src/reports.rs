@@ -85,7 +85,7 @@ impl Reports {
         self.publish(release, events::done(done, release, what));
     }
 
-    /// Objects that the record of a release has are not deleted; `what` names them with the cause.
+    /// Objects that the record of a release has stay as they are; `what` says what is not done with which, and why.
     pub fn kept(&self, release: &ReleaseKey, what: &str) {
         self.publish(release, events::kept(release, what));
     }

@@ -35,7 +35,7 @@ const SOON: Duration = Duration::from_secs(1);
 const MAX_VERSIONS: usize = 2_000;
 
 /// A kind of the API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResourceKind {
     /// How requests name it.
     pub resource: ApiResource,
@@ -53,7 +53,7 @@ pub struct Kinds {
 #[derive(Default)]
 struct Known {
     versions: HashMap<String, Version>,
-    /// When a CRD of a group was changed, while it matters.
+    /// When a CRD of a group was changed last.
     changed: HashMap<String, Instant>,
     /// The versions of all groups, and when they were read.
     groups: Option<(Instant, Arc<Groups>)>,
@@ -129,9 +129,9 @@ impl Kinds {
         kind: &str,
         oldest: Option<Instant>,
     ) -> Result<Option<ResourceKind>, CallError> {
-        let known = lock(&self.known).versions.get(api_version).cloned();
-        if let Some(known) = known {
-            let found = known.kinds.get(kind);
+        let known = lock(&self.known).version(api_version);
+        if let Some((known, is_current)) = known {
+            let found = known.kinds.get(kind).filter(|_| is_current);
             if found.is_some() || oldest.is_some_and(|oldest| known.read >= oldest) {
                 return Ok(found.cloned());
             }
@@ -141,6 +141,18 @@ impl Kinds {
         let found = kinds.get(kind).cloned();
         lock(&self.known).add(api_version, Version { kinds, read });
         Ok(found)
+    }
+
+    /// Whether the API server has a kind, as it was read after a time: an agent that does not watch CRDs does not know of those that are gone.
+    ///
+    /// # Errors
+    /// If the API server cannot be read.
+    pub async fn has_since(&self, api_version: &str, kind: &str, since: Instant) -> Result<bool, CallError> {
+        let is_old = |version: &Version| version.read < since;
+        if lock(&self.known).versions.get(api_version).is_some_and(is_old) {
+            self.forget(api_version);
+        }
+        Ok(self.get_since(api_version, kind, Some(since)).await?.is_some())
     }
 
     /// What the API server has in place of the kind of an object. Nothing that was known before `since` counts as missing.
@@ -194,7 +206,9 @@ impl Kinds {
         known
             .versions
             .retain(|api_version, _| object::group(api_version) != group);
-        known.changed.retain(|_, at| at.elapsed() < SETTLING);
+        if known.changed.len() >= MAX_VERSIONS {
+            known.changed.clear();
+        }
         known.changed.insert(group.to_owned(), Instant::now());
         let missing = known.missing.iter().filter(|(_, groups)| groups.contains(group));
         missing.map(|(release, _)| release.clone()).collect()
@@ -205,17 +219,25 @@ impl Kinds {
         lock(&self.known).versions.clear();
     }
 
-    /// Sets the groups of the kinds that a release misses, and returns when they are to be looked up again; `None` if there are none.
-    pub fn set_missing(&self, release: &str, groups: BTreeSet<String>) -> Option<Duration> {
+    /// Sets the groups of the kinds that a release has, and of those that it misses, and returns when they are to be looked up again; `None`
+    /// if that is not necessary.
+    pub fn set_groups(
+        &self,
+        release: &str,
+        present: &BTreeSet<String>,
+        missing: BTreeSet<String>,
+    ) -> Option<Duration> {
         let mut known = lock(&self.known);
-        if groups.is_empty() {
+        let settling = |group: &String| SETTLING.checked_sub(known.changed.get(group)?.elapsed());
+        let mut times: Vec<_> = present.iter().filter_map(settling).collect();
+        if missing.is_empty() {
             known.missing.remove(release);
-            return None;
+        } else {
+            let is_soon = missing.iter().any(|group| settling(group).is_some());
+            times.push(if is_soon { SOON } else { LATER });
+            known.missing.insert(release.to_owned(), missing);
         }
-        let is_settling = |group: &String| known.changed.get(group).is_some_and(|at| at.elapsed() < SETTLING);
-        let is_soon = groups.iter().any(is_settling);
-        known.missing.insert(release.to_owned(), groups);
-        Some(if is_soon { SOON } else { LATER })
+        times.into_iter().min()
     }
 
     /// Whether it is known that the API server does not have a kind any more.
@@ -277,12 +299,27 @@ impl Kinds {
 }
 
 impl Known {
+    /// What is known of an API version, and whether its kinds count as present.
+    fn version(&self, api_version: &str) -> Option<(Version, bool)> {
+        let version = self.versions.get(api_version)?;
+        let changed = self.changed.get(object::group(api_version));
+        let is_current = changed.is_none_or(|changed| is_current(version.read, *changed, Instant::now()));
+        Some((version.clone(), is_current))
+    }
+
     fn add(&mut self, api_version: &str, version: Version) {
         if self.versions.len() >= MAX_VERSIONS {
             self.versions.clear();
         }
         self.versions.insert(api_version.to_owned(), version);
     }
+}
+
+/// Whether the kinds of an API version that were read at a time are still those. After the change of a CRD, the API server may serve for a
+/// while what was before.
+fn is_current(read: Instant, changed: Instant, now: Instant) -> bool {
+    let settled = changed + SETTLING;
+    read >= settled || (now < settled && now.saturating_duration_since(read) < SOON)
 }
 
 /// The versions of a group, the preferred one first.
@@ -310,5 +347,29 @@ fn resource_kind(api_version: &str, resource: APIResource) -> ResourceKind {
             kind: resource.kind,
             plural: resource.name,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_read_again_until_the_change_of_a_crd_is_served() {
+        let changed = Instant::now();
+        let after = |milliseconds| changed + Duration::from_millis(milliseconds);
+        for (read, now, expected) in [
+            (100, 200, true),
+            (100, 1_200, false),
+            (1_200, 1_900, true),
+            (9_900, 10_100, false),
+            (10_100, 100_000, true),
+        ] {
+            assert_eq!(
+                is_current(after(read), changed, after(now)),
+                expected,
+                "{read} {now}"
+            );
+        }
     }
 }

@@ -37,7 +37,7 @@ impl Objects<'_> {
     /// # Errors
     /// If it cannot be read.
     pub async fn read(&self, id: &ObjectId) -> Result<Option<DynamicObject>, CallError> {
-        let get = |api: Api<DynamicObject>, name: String| async move { api.get_opt(&name).await };
+        let get = |api: Api<DynamicObject>, name: String| async move { api.get(&name).await };
         self.found("read", id, get).await
     }
 
@@ -46,7 +46,7 @@ impl Objects<'_> {
     /// # Errors
     /// If it cannot be read.
     pub async fn metadata(&self, id: &ObjectId) -> Result<Option<Metadata>, CallError> {
-        let get = |api: Api<DynamicObject>, name: String| async move { api.get_metadata_opt(&name).await };
+        let get = |api: Api<DynamicObject>, name: String| async move { api.get_metadata(&name).await };
         self.found("read", id, get).await
     }
 
@@ -83,7 +83,7 @@ impl Objects<'_> {
     pub async fn delete(
         &self,
         id: &ObjectId,
-        is_own: impl Fn(&BTreeMap<String, String>) -> bool,
+        mut is_own: impl FnMut(&BTreeMap<String, String>) -> bool,
     ) -> Result<(), CallError> {
         let mut conflict = None;
         for _ in 0..DELETIONS {
@@ -102,13 +102,7 @@ impl Objects<'_> {
             });
             let delete = |api: Api<DynamicObject>, name: String| {
                 let params = params.clone();
-                async move {
-                    match api.delete(&name, &params).await {
-                        Ok(_) => Ok(Some(())),
-                        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
-                        Err(error) => Err(error),
-                    }
-                }
+                async move { api.delete(&name, &params).await.map(drop) }
             };
             match self.found("delete", id, delete).await {
                 Err(error) if error.is_conflict() => conflict = Some(error),
@@ -126,10 +120,7 @@ impl Objects<'_> {
         let patch = Patch::<()>::Json(patch);
         let send = |api: Api<DynamicObject>, name: String| {
             let patch = patch.clone();
-            async move {
-                let patched = api.patch_metadata(&name, &PatchParams::default(), &patch).await;
-                patched.map(Some)
-            }
+            async move { api.patch_metadata(&name, &PatchParams::default(), &patch).await }
         };
         self.found("change the metadata of", id, send).await?;
         Ok(())
@@ -143,7 +134,7 @@ impl Objects<'_> {
         request: impl Fn(Api<DynamicObject>, String) -> R,
     ) -> Result<Option<T>, CallError>
     where
-        R: Future<Output = kube::Result<Option<T>>>,
+        R: Future<Output = kube::Result<T>>,
     {
         let mut is_repeated = false;
         loop {
@@ -153,7 +144,8 @@ impl Objects<'_> {
             let api = api(self.client, &kind, id);
             let name = path_segment(&id.name).into_owned();
             match bounded(request(api, name)).await {
-                Ok(found) => return Ok(found),
+                Ok(found) => return Ok(Some(found)),
+                Err(error) if error.is_missing_object() => return Ok(None),
                 Err(error) if ApiError::is_not_found(&error) && !is_repeated => {
                     self.kinds.forget(&id.api_version);
                     is_repeated = true;

@@ -1,5 +1,5 @@
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     future::ready,
     sync::{Arc, Mutex},
@@ -147,18 +147,25 @@ async fn releases_that_miss_a_kind_are_known_by_its_group() {
     let (client, _) = Server::new(&[]);
     let kinds = Kinds::new(client);
     let groups = |name: &str| [name.to_owned()].into();
+    let missing = |release, missing| kinds.set_groups(release, &BTreeSet::new(), missing);
     assert_eq!(
-        kinds.set_missing("web", groups("example.com")),
+        missing("web", groups("example.com")),
         Some(Duration::from_secs(15))
     );
-    kinds.set_missing("other", groups("example.org"));
+    missing("other", groups("example.org"));
     assert_eq!(kinds.changed("example.com"), ["web"]);
     // The API server may not serve it yet.
     assert_eq!(
-        kinds.set_missing("web", groups("example.com")),
+        missing("web", groups("example.com")),
         Some(Duration::from_secs(1))
     );
-    assert_eq!(kinds.set_missing("web", [].into()), None);
+    // What it has may be gone when that is served.
+    let later = kinds.set_groups("web", &groups("example.com"), [].into());
+    assert!(
+        later.is_some_and(|later| later > Duration::from_secs(5)),
+        "{later:?}"
+    );
+    assert_eq!(missing("web", [].into()), None);
     assert_eq!(kinds.changed("example.com"), Vec::<String>::new());
 }
 

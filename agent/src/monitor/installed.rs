@@ -1,7 +1,7 @@
 //! What is known of an installed revision: its objects. Their content stays in the record, and is read when it is needed.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Instant,
 };
 
@@ -148,17 +148,36 @@ impl Installed {
         self.desired.iter().all(|object| object.kind.is_some())
     }
 
-    /// Forgets kinds that the cluster does not have any more. They are looked up again with the next comparison.
+    /// Forgets kinds that the cluster does not have any more.
     pub fn forget_kinds(&mut self, is_gone: impl Fn(&ResourceKind) -> bool) {
         for object in &mut self.desired {
             object.kind.take_if(|kind| is_gone(kind));
         }
     }
 
-    /// The groups of the kinds that the cluster does not have.
-    pub fn missing_groups(&self) -> BTreeSet<String> {
-        let missing = self.desired.iter().filter(|object| object.kind.is_none());
-        missing.map(|object| object.id.group().to_owned()).collect()
+    /// Forgets kinds that the cluster does not have any more, as far as a change of a CRD may have removed them.
+    ///
+    /// # Errors
+    /// If the API server cannot be read.
+    pub async fn look_up_kinds(&mut self, kinds: &Kinds) -> Result<(), CallError> {
+        let mut gone = Vec::new();
+        for kind in self.kinds().collect::<HashSet<_>>() {
+            let resource = &kind.resource;
+            if kinds.get(&resource.api_version, &resource.kind).await?.as_ref() != Some(&kind) {
+                gone.push(kind);
+            }
+        }
+        self.forget_kinds(|kind| gone.contains(kind));
+        Ok(())
+    }
+
+    /// The groups of the kinds that the cluster has, or does not have.
+    pub fn groups(&self, are_present: bool) -> BTreeSet<String> {
+        let objects = self
+            .desired
+            .iter()
+            .filter(|object| object.kind.is_some() == are_present);
+        objects.map(|object| object.id.group().to_owned()).collect()
     }
 
     /// Whether watches have all of its objects.
@@ -193,7 +212,7 @@ async fn record_of(records: &Records, release: &ReleaseKey, revision: u64) -> Re
 }
 
 fn manifest(record: &Record) -> Result<Vec<Value>, InstalledError> {
-    manifest::objects(&record.manifest).map_err(|error| InstalledError::Manifest {
+    manifest::recorded(&record.manifest).map_err(|error| InstalledError::Manifest {
         release: record.key(),
         revision: record.revision,
         source: Box::new(error),
@@ -216,8 +235,9 @@ async fn desired_object(
     let kind = served.kind().cloned();
     match &kind {
         Some(kind) if !kind.is_namespaced => id.namespace.clear(),
-        Some(_) if id.namespace.is_empty() => namespace.clone_into(&mut id.namespace),
-        Some(_) | None => {}
+        // Of a kind that is not known, most likely too.
+        _ if id.namespace.is_empty() => namespace.clone_into(&mut id.namespace),
+        _ => {}
     }
     let lifetime = object.pointer("/spec/ttlSecondsAfterFinished");
     let is_temporary =

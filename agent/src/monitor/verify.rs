@@ -269,8 +269,8 @@ impl Monitor<'_> {
         let params = PatchParams::apply(FIELD_MANAGER).force().dry_run();
         match self.apply(kind, id, desired, release, &params).await {
             Ok(predicted) => Ok(Some(predicted)),
-            // An immutable field was changed, for example.
-            Err(error) if error.is_invalid() => Ok(None),
+            // An immutable field was changed, or an admission webhook is down, for example.
+            Err(error) if error.is_response() => Ok(None),
             Err(error) => Err(CallError::of("compare", id)(error)),
         }
     }

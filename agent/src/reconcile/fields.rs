@@ -4,7 +4,7 @@
 //! With server-side apply, each change of such a field would be a conflict with the manager `helm`, and a field that a new version does
 //! not have any more would stay, because `helm` still owns it. Fields of all other managers stay theirs, with their conflicts.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Instant};
 
 use helmops_release::{
     manifest, marks,
@@ -66,7 +66,8 @@ impl Deployment<'_> {
 }
 
 /// Makes the managers of an object those of a version of its API that is served. With server-side apply, the API server compares the
-/// object in the version of each manager, and rejects every change of a custom resource if it does not have one of them.
+/// object in the version of each manager, and rejects every change of a custom resource if it does not have one of them. Nothing that was
+/// known before `since` counts.
 ///
 /// # Errors
 /// If the API server cannot be read, or the object cannot be written.
@@ -74,12 +75,13 @@ pub(super) async fn renew_managers(
     objects: Objects<'_>,
     id: &ObjectId,
     live: &Metadata,
+    since: Instant,
 ) -> Result<(), CallError> {
     let managers = live.managed_fields();
     let mut removed = BTreeSet::new();
     for version in managers.iter().filter_map(|entry| entry.api_version.as_deref()) {
         let is_other = version != id.api_version && object::group(version) == id.group();
-        if is_other && objects.kinds.get(version, &id.kind).await?.is_none() {
+        if is_other && !objects.kinds.has_since(version, &id.kind, since).await? {
             removed.insert(version);
         }
     }

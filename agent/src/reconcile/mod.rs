@@ -31,6 +31,7 @@ mod test;
 mod wait;
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -163,7 +164,7 @@ impl Reconciler for BundleDeployments<'_> {
         // Also without an attempt: while another replica was the leader, it handled newer ones.
         known.handled = handled;
         let mut observed = observe(context, deployment, &result, &mut known.installed).await;
-        let (mut awaited, mut tests) = (None, None);
+        let (mut awaited, mut tests, mut uncleared) = (None, None, None);
         if let (Ok(Some(monitored)), Some(installed), Some(running)) =
             (&observed, &known.installed, running(&result))
         {
@@ -192,7 +193,8 @@ impl Reconciler for BundleDeployments<'_> {
             match phase {
                 Phase::Over => {
                     if let Ok(deployed) = &result {
-                        work.clear_leftovers(deployed, watched).await?;
+                        // What cannot be deleted does not keep the status from being written.
+                        uncleared = work.clear_leftovers(deployed, watched).await.err();
                     }
                 }
                 Phase::Recovered(deployed) => {
@@ -220,6 +222,7 @@ impl Reconciler for BundleDeployments<'_> {
             tests,
         };
         let done = report(&work, known, step).await?;
+        uncleared.map_or(Ok(()), Err)?;
         Ok(awaited.map_or(done, |(remaining, _)| until_ready(remaining, done)))
     }
 }
@@ -416,15 +419,19 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
     }
     let mut next_correction = None;
     let (observation, error) = match observed {
-        Ok(Some(monitored)) => {
-            let objects = corrected(context, deployment, known.installed.as_mut(), monitored.objects).await;
-            match objects {
-                Ok((objects, next)) => {
+        Ok(Some(Monitored { mut objects, .. })) => {
+            let corrected = correct_drift(context, deployment, known.installed.as_mut(), &mut objects).await;
+            let error = match corrected {
+                Ok(next) => {
                     next_correction = next;
-                    (Observation::Objects(objects), None)
+                    None
                 }
-                Err(error) => (failed(&error, &mut known.unknown_since), Some(error)),
-            }
+                Err(error) => {
+                    objects.correction_error = Some(error.to_string());
+                    Some(error)
+                }
+            };
+            (Observation::Objects(objects), error)
         }
         Ok(None) => (Observation::None, None),
         Err(error) => (failed(&error, &mut known.unknown_since), Some(error)),
@@ -455,8 +462,11 @@ async fn report(work: &Deployment<'_>, known: &mut Known, step: StepResult) -> R
         Err(error) => return Err(error),
     }
     error.map_or(Ok(()), Err)?;
-    let missing = known.installed.as_ref().map(Installed::missing_groups);
-    let kinds = context.kinds.set_missing(name, missing.unwrap_or_default());
+    let groups = |are_present| {
+        let installed = known.installed.as_ref();
+        installed.map_or_else(BTreeSet::new, |installed| installed.groups(are_present))
+    };
+    let kinds = context.kinds.set_groups(name, &groups(true), groups(false));
     let is_unwatched = known
         .installed
         .as_ref()
@@ -522,6 +532,10 @@ async fn observe(
     let Some(deployed) = running(result) else {
         return Ok(None);
     };
+    if let Some(installed) = installed {
+        let looked_up = installed.look_up_kinds(&context.kinds).await;
+        looked_up.map_err(MonitorError::from)?;
+    }
     let is_known = installed
         .as_ref()
         .is_some_and(|installed| installed.id == deployed.id && installed.is_complete());
@@ -549,12 +563,12 @@ async fn observe(
 
 /// Corrects drift, if that is wanted, and returns when more of it is to be corrected. The objects are those from before: the change of
 /// the live object leads to the next reconciliation, which shows whether it helped.
-async fn corrected(
+async fn correct_drift(
     context: &Context,
     deployment: &BundleDeployment,
     installed: Option<&mut Installed>,
-    mut objects: ReleaseObjects,
-) -> Result<(ReleaseObjects, Option<Timestamp>), AgentError> {
+    objects: &mut ReleaseObjects,
+) -> Result<Option<Timestamp>, AgentError> {
     let spec = &deployment.spec;
     let mode = DriftMode::of(spec);
     if mode == DriftMode::Disabled {
@@ -584,8 +598,8 @@ async fn corrected(
     let release = ReleaseKey::of(name, &spec.options);
     context
         .reports
-        .compared(name, &release, &objects, corrections.as_ref());
-    Ok((objects, corrections.and_then(|corrections| corrections.next)))
+        .compared(name, &release, objects, corrections.as_ref());
+    Ok(corrections.and_then(|corrections| corrections.next))
 }
 
 #[cfg(test)]

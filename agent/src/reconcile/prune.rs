@@ -41,7 +41,13 @@ impl Kept {
         // What cannot be read is no object.
         let hooks = hooks.flat_map(|hook| manifest::objects(&hook.manifest).unwrap_or_default());
         let hooks = hooks.filter_map(|hook| ObjectId::in_release(&hook, &release.namespace));
-        let ids = objects.into_iter().map(|object| object.id).chain(hooks).collect();
+        let (mut ids, now): (Vec<_>, _) = (
+            objects.into_iter().map(|object| object.id).collect(),
+            Instant::now(),
+        );
+        for hook in hooks {
+            ids.extend(context.kinds.served(&hook, now).await?.identity(&hook));
+        }
         let release = release.clone();
         Ok(Self { release, ids })
     }
@@ -63,33 +69,41 @@ pub(super) async fn prune(
     kept: &Kept,
 ) -> Result<(), AgentError> {
     let now = Instant::now();
-    let is_own = |annotations: &BTreeMap<String, String>| {
-        let other = OtherOwner::of(annotations, &[release, &kept.release], set);
-        if let Some(other) = &other {
-            tracing::warn!(%release, "an object is not deleted: it {other}");
-        }
-        other.is_none()
-    };
     let objects = Objects {
         kinds: &context.kinds,
         client: &context.downstream,
     };
     let recorded = recorded_objects(context, release, revision).await?;
-    let mut failed = None;
+    let (mut failed, mut left) = (None, Vec::new());
     for id in recorded.iter().rev() {
         let deleted = async {
             let (served, _) = objects.resolve(id, now).await?;
-            match served.identity(id) {
-                Some(id) if !kept.has(&id) => objects.delete(&id, is_own).await,
-                _ => Ok(()),
-            }
+            let Some(id) = served.identity(id).filter(|id| !kept.has(id)) else {
+                return Ok(None);
+            };
+            let mut owner = None;
+            let is_own = |annotations: &BTreeMap<String, String>| {
+                owner = OtherOwner::of(annotations, &[release, &kept.release], set);
+                owner.is_none()
+            };
+            objects.delete(&id, is_own).await?;
+            Ok(owner.map(|owner| format!("{id} {owner}")))
         };
-        if let Err(error) = deleted.await {
-            tracing::warn!(%release, error = with_causes(&error), "an object is not deleted now");
-            failed.get_or_insert(error);
+        match deleted.await {
+            Ok(other) => left.extend(other),
+            Err(error) => {
+                let error: AgentError = error;
+                tracing::warn!(%release, error = with_causes(&error), "an object is not deleted now");
+                failed.get_or_insert(error);
+            }
         }
     }
-    failed.map_or(Ok(()), |error| Err(error.into()))
+    if !left.is_empty() {
+        context
+            .reports
+            .kept(release, &format!("not deleted: {}", left.join("; ")));
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 async fn recorded_objects(

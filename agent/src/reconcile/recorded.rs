@@ -27,6 +27,7 @@ use helmops_release::{
     names::{ReleaseKey, SetId},
     object::ObjectId,
     owner::OtherOwner,
+    record::Status,
 };
 use helmops_runtime::client::CallError;
 use kube::{Client, ResourceExt};
@@ -36,11 +37,12 @@ use crate::{
     context::Context,
     error::AgentError,
     live::{Objects, Served},
-    records,
 };
 
 /// How many objects are read at the same time.
 const CONCURRENCY: usize = 8;
+/// How many objects the log names that are not as they were recorded.
+const MAX_LOGGED: usize = 10;
 
 /// What Helm does with a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,16 @@ pub(super) enum Role {
     Restored,
     /// It is uninstalled.
     Uninstalled,
+}
+
+impl Role {
+    /// What is not done with what is left out.
+    const fn not_done(self) -> &'static str {
+        match self {
+            Self::Replaced | Self::Uninstalled => "not deleted",
+            Self::Restored => "not restored",
+        }
+    }
 }
 
 /// The records of a release.
@@ -69,7 +81,7 @@ pub(super) struct RecordedObjects<'r> {
 pub(super) struct Prepared {
     /// Why an object could not be read. The others are uninstalled all the same.
     pub unread: Option<CallError>,
-    /// It was uninstalled already but for objects that could not be read.
+    /// Helm has uninstalled it already but for objects that could not be read.
     pub was_incomplete: bool,
 }
 
@@ -92,7 +104,9 @@ impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Owner(owner) => owner.fmt(f),
-            Self::NoKind => f.write_str("cannot exist any more: the cluster does not have its kind"),
+            Self::NoKind => f.write_str(
+                "is of a kind that the cluster does not have any more, so it is gone with its CRD, or out of reach with the server of its API",
+            ),
         }
     }
 }
@@ -103,18 +117,9 @@ impl RecordedObjects<'_> {
     /// # Errors
     /// If the record or an object cannot be read, or the record cannot be written.
     pub async fn prepare(&self, revision: u64, role: Role) -> Result<Prepared, AgentError> {
-        let Some(record) = self.context.records.read(self.release, revision).await? else {
+        let Some((ids, was_incomplete)) = self.ids(revision).await? else {
             return Ok(Prepared::default());
         };
-        let was_incomplete = records::is_incomplete(&record);
-        // Helm refuses what cannot be read, and says so.
-        let Ok(objects) = manifest::recorded(&record.manifest) else {
-            return Ok(Prepared::default());
-        };
-        let ids: BTreeSet<_> = objects
-            .iter()
-            .filter_map(|object| ObjectId::in_release(object, &self.release.namespace))
-            .collect();
         let now = Instant::now();
         let found: Vec<_> = stream::iter(ids)
             .map(|id| async {
@@ -142,7 +147,7 @@ impl RecordedObjects<'_> {
                 Err(error) if role == Role::Uninstalled => {
                     tracing::warn!(release = %self.release, object = %id, error = with_causes(&error), "an object is not deleted now");
                     unread.get_or_insert(error);
-                    Some(Edit::LeaveOut)
+                    Some(Edit::Postpone)
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -153,15 +158,33 @@ impl RecordedObjects<'_> {
             .edit_objects(self.writer, self.release, revision, &edits)
             .await?;
         if is_changed {
-            tracing::info!(release = %self.release, revision, ?role, ?edits, "changed what the record has");
+            let (count, first) = (edits.len(), edits.iter().take(MAX_LOGGED).collect::<Vec<_>>());
+            tracing::info!(release = %self.release, revision, ?role, count, ?first, "changed what the record has");
             if !left_out.is_empty() {
-                self.context.reports.kept(self.release, &left_out.join("; "));
+                let what = format!("{}: {}", role.not_done(), left_out.join("; "));
+                self.context.reports.kept(self.release, &what);
             }
         }
         Ok(Prepared {
             unread,
             was_incomplete,
         })
+    }
+
+    /// The objects of a revision, and whether it was uninstalled but for some; `None` if there is no record, or Helm refuses what it has.
+    async fn ids(&self, revision: u64) -> Result<Option<(BTreeSet<ObjectId>, bool)>, AgentError> {
+        let Some(record) = self.context.records.read(self.release, revision).await? else {
+            return Ok(None);
+        };
+        let was_incomplete =
+            record.info.status == Status::Uninstalled && manifest::is_incomplete(&record.manifest);
+        let Ok(objects) = manifest::recorded(&record.manifest) else {
+            return Ok(None);
+        };
+        let ids = objects
+            .iter()
+            .filter_map(|object| ObjectId::in_release(object, &self.release.namespace));
+        Ok(Some((ids.collect(), was_incomplete)))
     }
 
     async fn find(&self, id: &ObjectId, role: Role, now: Instant) -> Result<Found, CallError> {
@@ -176,7 +199,13 @@ impl RecordedObjects<'_> {
         if let (Some(id), Some(live), None) = (served.identity(id), &live, &owner)
             && role != Role::Uninstalled
         {
-            renew_managers(objects, &id, live).await?;
+            match renew_managers(objects, &id, live, now).await {
+                // Then Helm's change of the object may fail, and says so.
+                Err(error) if error.is_rejected() => {
+                    tracing::warn!(release = %self.release, error = with_causes(&error), "the managers of an object stay as they are");
+                }
+                renewed => renewed?,
+            }
         }
         Ok(Found { served, owner })
     }

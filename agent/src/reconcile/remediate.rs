@@ -35,12 +35,12 @@ impl Deployment<'_> {
         let account = &options.service_account;
         let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
         let deployer = context.deployer(&identity)?;
+        let (history, max_history) = self.make_room(history.clone()).await?;
         let recorded = self.recorded(&deployer, true);
         if let Some(newest) = history.newest() {
             recorded.prepare(newest.number, Role::Replaced).await?;
         }
         recorded.prepare(to, Role::Restored).await?;
-        let max_history = self.make_room(history).await?;
         let request = Request {
             release: release.clone(),
             identity,

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use helmops_process::exit::with_causes;
 use helmops_release::{
     action::{self, Action},
     history::{History, Owner},
@@ -84,7 +85,9 @@ pub async fn remove(
     }
     known.installed = None;
     context.live.set_kinds(deployment, []);
-    context.kinds.set_missing(deployment, BTreeSet::new());
+    context
+        .kinds
+        .set_groups(deployment, &BTreeSet::new(), BTreeSet::new());
     context.releases.forget(deployment);
     if ends.values().all(|end| *end != End::Refused) {
         context.reports.forget(deployment);
@@ -109,10 +112,13 @@ async fn remove_releases(
                 context.helm.forget(&release);
                 ends.insert(release, end);
             }
-            // It does not keep the others.
+            // It does not keep the others. One Event is enough, or each retry would have new ones.
+            Err(error) if failed.is_some() => {
+                tracing::warn!(%release, error = with_causes(&error), "cannot remove the release");
+            }
             Err(error) => {
                 context.reports.failed(deployment, "", &release, &error);
-                failed.get_or_insert(error);
+                failed = Some(error);
             }
         }
     }
@@ -352,13 +358,7 @@ impl Uninstallation<'_> {
         let run = context.helm.run(request, kubeconfig, stop).await;
         let is_deleted = context.deployments.get(&context.key(self.deployment)).is_none();
         run.map_err(|failure| AgentError::from(failure.of_uninstallation(is_deleted)))?;
-        match unread {
-            Some(error) => {
-                context.records.set_uninstalling(release, newest.number).await?;
-                Err(error.into())
-            }
-            None => Ok(()),
-        }
+        unread.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 

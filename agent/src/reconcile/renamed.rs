@@ -16,6 +16,7 @@ use helmops_release::{
     manifest, marks,
     names::ReleaseKey,
     object::ObjectId,
+    owner::OtherOwner,
     record::{OnDelete, OnDeletePolicy, Status},
 };
 use serde_json::Value;
@@ -225,9 +226,11 @@ impl Deployment<'_> {
         let Some(objects) = objects(prepared, &rendered) else {
             return Ok(false);
         };
+        let own: Vec<_> = releases.iter().chain([&self.release]).collect();
+        let set = self.context.set_of(name(self.wanted));
         for object in objects {
             if let Some((id, annotations)) = self.existing(prepared, &object).await?
-                && !is_of(&annotations, releases, &self.release)
+                && OtherOwner::of(&annotations, &own, &set).is_some()
             {
                 tracing::info!(release = %self.release, object = %id, "the release that was renamed does not own the object");
                 return Ok(false);
@@ -263,12 +266,6 @@ fn objects(prepared: &Prepared, rendered: &str) -> Option<Vec<Value>> {
         annotations.is_none_or(|annotations| annotations.get(marks::HOOK).is_none())
     });
     Some(objects)
-}
-
-/// Whether an object with these annotations is one of these releases, or of the present one.
-fn is_of(annotations: &BTreeMap<String, String>, releases: &[ReleaseKey], present: &ReleaseKey) -> bool {
-    let mut all = releases.iter().chain([present]);
-    all.any(|release| release.has_made(annotations))
 }
 
 #[cfg(test)]
@@ -316,21 +313,5 @@ mod tests {
         assert!(is_renamed(&deployment, &[release("shop"), release("other")]));
         assert!(is_renamed(&deployment, &[release("other")]));
         assert!(!is_renamed(&deployment, &[]));
-    }
-
-    #[test]
-    fn an_object_of_another_owner_is_not_of_the_releases() {
-        let release = |name: &str| ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-        };
-        let made = |namespace: &str, name: &str| {
-            let pairs = [(marks::RELEASE_NAMESPACE, namespace), (marks::RELEASE_NAME, name)];
-            BTreeMap::from(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())))
-        };
-        let is_its = |annotations| is_of(&annotations, &[release("old")], &release("new"));
-        assert!(is_its(made("shop", "old")) && is_its(made("shop", "new")));
-        assert!(!is_its(made("shop", "other")) && !is_its(made("other", "old")));
-        assert!(!is_its(BTreeMap::new()));
     }
 }

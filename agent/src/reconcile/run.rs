@@ -183,25 +183,26 @@ impl Deployment<'_> {
         let (records, release) = (&self.context.records, &self.release);
         let mut history = records.current_history(release).await?;
         let is_own = history.newest_of(name(self.wanted)).is_some();
-        if let Run::Upgrade { discard } = run
-            && let Some(replaced) = history.replaced_by_upgrade(discard)
+        // Helm takes it over first, with the permissions of the account that deploys: these records belong to another owner.
+        let mut kept = self.policy.history;
+        if is_own {
+            if let Run::Upgrade {
+                discard: Some(revision),
+            } = run
+            {
+                records.delete(release, revision, Status::Failed).await?;
+                history = records.current_history(release).await?;
+            }
+            (history, kept) = self.make_room(history).await?;
+        }
+        if let Run::Upgrade { .. } = run
+            && let Some(replaced) = history.replaced_by_upgrade()
         {
             let recorded = self.recorded(deployer, is_own);
             recorded.prepare(replaced.number, Role::Replaced).await?;
             self.take_fields(deployer, replaced.number).await?;
         }
-        if !is_own {
-            // Helm takes it over first, with the permissions of the account that deploys: these records belong to another owner.
-            return Ok(self.policy.history);
-        }
-        if let Run::Upgrade {
-            discard: Some(revision),
-        } = run
-        {
-            records.delete(release, revision, Status::Failed).await?;
-            history = records.current_history(release).await?;
-        }
-        self.make_room(&history).await
+        Ok(kept)
     }
 
     /// What Helm reads in the records. An own record is changed as the agent.
@@ -219,35 +220,42 @@ impl Deployment<'_> {
         }
     }
 
-    /// Deletes records that nothing needs before Helm makes another one: also after failures, which may be many. Returns how many Helm keeps.
-    /// Attempts that did not end with a deployed revision are kept beside those of the policy until one does: only their records have what
+    /// Deletes records that nothing needs before Helm makes another one: also after failures, which may be many. Returns what is left, and how
+    /// many Helm keeps. Attempts that did not end with a deployed revision are kept beside those of the policy until one does: only their records have what
     /// they have created.
     ///
     /// # Errors
     /// If a record cannot be deleted.
-    pub(super) async fn make_room(&self, history: &History) -> Result<u32, AgentError> {
+    pub(super) async fn make_room(&self, history: History) -> Result<(History, u32), AgentError> {
         let unfinished = history.unfinished_before(u64::MAX).take(MAX_UNFINISHED).count();
         let kept = self
             .policy
             .history
             .saturating_add(u32::try_from(unfinished).unwrap_or_default());
-        self.keep(history, kept.saturating_sub(1)).await?;
-        Ok(kept)
+        let is_changed = self.keep(&history, kept.saturating_sub(1)).await?;
+        let history = if is_changed {
+            self.context.records.current_history(&self.release).await?
+        } else {
+            history
+        };
+        Ok((history, kept))
     }
 
-    /// Deletes records that nothing needs, so that no more than `kept` stay if failed ones are enough for that.
+    /// Deletes records that nothing needs, so that no more than `kept` stay if failed ones are enough for that. Returns whether there were any.
     ///
     /// # Errors
     /// If a record cannot be deleted.
-    pub(super) async fn keep(&self, history: &History, kept: u32) -> Result<(), AgentError> {
+    pub(super) async fn keep(&self, history: &History, kept: u32) -> Result<bool, AgentError> {
         let kept = usize::try_from(kept).unwrap_or(usize::MAX);
+        let mut is_changed = false;
         for unneeded in history.unneeded(kept) {
             let records = &self.context.records;
             records
                 .delete(&self.release, unneeded.number, unneeded.status)
                 .await?;
+            is_changed = true;
         }
-        Ok(())
+        Ok(is_changed)
     }
 }
 

@@ -7,4 +7,4 @@
 mod store;
 mod watched;
 
-pub use self::store::{AdoptError, RecordStoreError, Records, is_incomplete};
+pub use self::store::{AdoptError, RecordStoreError, Records};

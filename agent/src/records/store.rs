@@ -391,21 +391,6 @@ impl Records {
         Ok(())
     }
 
-    /// Marks a revision as being uninstalled again whose objects are deleted but for those that could not be read.
-    ///
-    /// # Errors
-    /// As of [`Records::unlock`].
-    pub async fn set_uninstalling(
-        &self,
-        release: &ReleaseKey,
-        revision: u64,
-    ) -> Result<(), RecordStoreError> {
-        let change = |record: Record| Some(record.with_status(Status::Uninstalling, INCOMPLETE.to_owned()));
-        self.change(release, revision, "mark as not uninstalled", change)
-            .await?;
-        Ok(())
-    }
-
     /// Makes a revision of a user's Helm one of a BundleDeployment, without a deployment. Returns whether it was still deployed.
     ///
     /// It is written as the account that deploys, so that the API server decides whether this account may take over the release. A dry
@@ -446,8 +431,8 @@ impl Records {
         }
     }
 
-    /// Changes what Helm reads of these objects of a revision, as a client. All others are as they were made. Returns whether that changes
-    /// anything.
+    /// Changes what Helm reads of these objects of a revision, as a client. All others are as they were made. Helm uninstalls nothing that it
+    /// takes for uninstalled, so what is incomplete is none any more. Returns whether that changes anything.
     ///
     /// # Errors
     /// As of [`Records::unlock`].
@@ -460,9 +445,14 @@ impl Records {
     ) -> Result<bool, RecordStoreError> {
         let change = |mut record: Record| {
             let manifest = manifest::edit(&record.manifest, &release.namespace, edits).ok()?;
+            let is_reopened =
+                record.info.status == Status::Uninstalled && manifest::is_incomplete(&record.manifest);
             let is_changed = manifest != record.manifest;
             record.manifest = manifest;
-            is_changed.then_some(record)
+            if is_reopened {
+                record = record.with_status(Status::Uninstalling, INCOMPLETE.to_owned());
+            }
+            (is_changed || is_reopened).then_some(record)
         };
         self.change_as(writer, release, revision, "change the objects of", change)
             .await
@@ -641,11 +631,6 @@ fn damaged(release: &ReleaseKey, revision: u64, secret: &str, source: Arc<Record
         secret: secret.to_owned(),
         source,
     }
-}
-
-/// Whether a revision is uninstalled but for objects that could not be read.
-pub fn is_incomplete(record: &Record) -> bool {
-    record.info.status == Status::Uninstalling && record.info.description == INCOMPLETE
 }
 
 fn newest(records: &[StoredRecord]) -> Option<&StoredRecord> {

@@ -91,7 +91,7 @@ pub fn check_chart(record: &Record, name: &str, version: &str) -> Result<(), Obs
 pub fn check(record: &Record, rendered: &str, post_render: &PostRender) -> Result<(), Obstacle> {
     let marked = post_render.render(rendered).map_err(Obstacle::Refused)?;
     let wanted = manifest::objects(&marked).map_err(Obstacle::Manifest)?;
-    let mut deployed = manifest::objects(&record.manifest).map_err(Obstacle::Manifest)?;
+    let mut deployed = manifest::recorded(&record.manifest).map_err(Obstacle::Manifest)?;
     for hook in &record.hooks {
         deployed.extend(manifest::objects(&hook.manifest).map_err(Obstacle::Manifest)?);
     }

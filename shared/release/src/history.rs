@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    marks,
+    manifest, marks,
     record::{self, Acceptance, Attempt, AttemptAction, Cause, Failure, Record, Status},
 };
 
@@ -96,9 +96,14 @@ impl Revision {
         let owner = record
             .bundle_deployment(agent_namespace)
             .map_or(Owner::Other, |name| Owner::BundleDeployment(name.to_owned()));
+        // Helm takes it for uninstalled: it did not know of the objects that could not be read.
+        let status = match record.info.status {
+            Status::Uninstalled if manifest::is_incomplete(&record.manifest) => Status::Uninstalling,
+            status => status,
+        };
         Self {
             number: record.revision,
-            status: record.info.status,
+            status,
             origin: Origin {
                 owner,
                 attempt: record.attempt(),
@@ -244,11 +249,9 @@ impl History {
         self.deployed().or_else(superseded)
     }
 
-    /// The revision that Helm compares an upgrade with, once the record of a revision is deleted: what that has, and the new one has not, is
-    /// deleted.
-    pub fn replaced_by_upgrade(&self, discarded: Option<u64>) -> Option<&Revision> {
-        let rest = || self.0.iter().find(|revision| Some(revision.number) != discarded);
-        self.deployed().or_else(rest)
+    /// The revision that Helm compares an upgrade with: what that has, and the new one has not, is deleted.
+    pub fn replaced_by_upgrade(&self) -> Option<&Revision> {
+        self.deployed().or_else(|| self.newest())
     }
 
     /// The newest installation, and what followed, newest first. What was before is uninstalled, although Helm marks only the last

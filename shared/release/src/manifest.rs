@@ -6,7 +6,7 @@ use thiserror::Error;
 
 mod edit;
 
-pub use self::edit::{Edit, edit, recorded};
+pub use self::edit::{Edit, edit, is_incomplete, recorded};
 
 /// Maximum bytes of a manifest.
 pub const MAX_BYTES: usize = 32 << 20;

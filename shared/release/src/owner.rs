@@ -45,8 +45,9 @@ impl fmt::Display for OtherOwner {
             Self::Set(id) => write!(f, "belongs to another release now ({} is {id})", marks::SET_ID),
             Self::None => write!(
                 f,
-                "was created again by something else: it lacks the annotation {}",
-                marks::RELEASE_NAME
+                "has lost the annotations {} and {}, as if something else had created or replaced it",
+                marks::RELEASE_NAME,
+                marks::SET_ID
             ),
         }
     }

@@ -110,6 +110,11 @@ impl ApiError {
         self.status().is_some_and(|status| status.code == 404)
     }
 
+    /// Whether the object does not exist. The response for a resource that does not exist is a text without this reason.
+    pub fn is_missing_object(&self) -> bool {
+        self.status().is_some_and(|status| status.reason == "NotFound")
+    }
+
     /// Whether the permission for the request is missing.
     pub fn is_forbidden(&self) -> bool {
         self.status().is_some_and(|status| status.code == 403)
@@ -118,6 +123,11 @@ impl ApiError {
     /// Whether the API server, or a policy or webhook that it calls, rejects this request for its content: a repetition changes nothing.
     pub fn is_rejected(&self) -> bool {
         self.is_permanent() || self.is_forbidden()
+    }
+
+    /// Whether it is a response of the API server.
+    pub fn is_response(&self) -> bool {
+        self.status().is_some()
     }
 
     /// The error response.

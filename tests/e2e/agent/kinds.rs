@@ -1,6 +1,6 @@
 //! Kinds that come, go and change their versions while releases have objects of them. Each test has an API group of its own.
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use helmops_bed::{random, wait::eventually};
 use serde_json::{Value, json};
 
@@ -135,7 +135,7 @@ async fn a_new_agent_uninstalls_a_release_whose_kind_is_gone() {
     widgets.until_uninstalled(1).await;
     let (reason, note) = fixture.event("ObjectsKept").await;
     assert!(
-        note.contains("the cluster does not have its kind"),
+        note.contains("of a kind that the cluster does not have any more"),
         "{reason} {note}"
     );
 }
@@ -157,6 +157,37 @@ async fn a_kind_that_comes_back_is_noticed() {
     fixture.until_ready("web").await;
     assert!(fixture.object(&widgets.one()).await.is_some());
     widgets.delete_crd().await;
+}
+
+/// Helm does not get it for the upgrade, which makes no revision, so that this record is the one of the release again.
+#[tokio::test]
+async fn an_object_whose_kind_is_gone_stays_missing_after_an_upgrade_that_failed() {
+    let widgets = Widgets::new("kinds-failed").await;
+    let fixture = &widgets.fixture;
+    widgets.serve(&["v1"]).await;
+    widgets.chart("2.0.0", "v1", &[]).await;
+    fixture
+        .charts
+        .web("3.0.0", &[("config", "{{ fail \"no\" }}")])
+        .await;
+    let mut agent = fixture.start().await;
+    let release = fixture.name("web");
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    widgets.delete_crd().await;
+    fixture.deploy("web", "3.0.0", &json!({})).await;
+    eventually("the object to be left out", SOON, async || {
+        let (_, record) = fixture.record(&release, 1).await.context("no record")?;
+        ensure!(record.manifest.contains("/left-out: {"), "{}", record.manifest);
+        Ok(())
+    })
+    .await
+    .unwrap();
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    agent.process.kill().await.unwrap();
+    let _agent = fixture.start().await;
+    let missing = format!("widget.{} {}/one missing", widgets.group, fixture.apps.name());
+    fixture.until_error("web", "Ready", &[&missing]).await;
 }
 
 #[tokio::test]
@@ -274,6 +305,7 @@ async fn an_object_in_a_new_version_of_its_crd_is_ready_long_before_the_end_of_t
 /// The API is served by a service that does not exist, so its kinds are not known.
 #[tokio::test]
 async fn an_object_that_cannot_be_read_does_not_keep_the_others_from_being_deleted() {
+    const HOOK: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-hook\n  annotations: {helm.sh/hook: pre-delete}\n";
     // Without all kinds, the API server deletes no namespaces, which other tests wait for.
     let bed = start_bed().await.unwrap();
     let fixture = Fixture::on(bed.into(), "kinds-unread", Permissions::ClusterAdmin).await;
@@ -282,9 +314,13 @@ async fn an_object_that_cannot_be_read_does_not_keep_the_others_from_being_delet
         group: format!("{}.example.com", random::word()),
     };
     let fixture = &widgets.fixture;
+    fixture
+        .charts
+        .web("1.1.0", &[("config", CONFIG), ("hook", HOOK)])
+        .await;
     let agent = fixture.start().await;
     let release = fixture.name("web");
-    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.deploy("web", "1.1.0", &json!({})).await;
     fixture.until_ready("web").await;
     let service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
@@ -304,11 +340,20 @@ async fn an_object_that_cannot_be_read_does_not_keep_the_others_from_being_delet
     fixture.until_none(&format!("configmap/{release}-config")).await;
     let failed = fixture.event("APIError").await.1;
     assert!(failed.contains("could not read"), "{failed}");
-    let record = fixture.until_status(&release, 1, "uninstalling").await;
-    assert!(record.manifest.contains("Widget"), "{}", record.manifest);
+    let record = fixture.until_status(&release, 1, "uninstalled").await;
+    let unread = "\n# helmops.fleet.cattle.io/unread: {";
+    assert!(record.manifest.contains(unread), "{}", record.manifest);
+    let hook = async || {
+        let name = format!("{release}-hook");
+        let path = format!("api/v1/namespaces/{}/configmaps/{name}", fixture.apps.name());
+        fixture.api.get(&path).await.unwrap()["metadata"]["uid"].clone()
+    };
+    let before = hook().await;
     let name = format!("apiservice/v1.{}", widgets.group);
     kubectl.run(&["delete", &name]).await.unwrap().ok().unwrap();
     widgets.until_uninstalled(1).await;
+    // It may need what is deleted.
+    assert_eq!(hook().await, before, "the hook has run again");
     drop(agent);
 }
 

@@ -293,7 +293,7 @@ async fn a_release_whose_hook_fails_at_its_end_is_uninstalled_as_the_message_say
     fixture.delete("web").await;
     let (_, note) = fixture.event("HelmFailed").await;
     assert!(
-        note.contains("lifecycle.uninstall.disableHooks: true, wait until it is Ready, and delete it"),
+        note.contains("lifecycle.uninstall.disableHooks: true, wait until it is Ready, and remove it"),
         "{note}"
     );
     assert!(fixture.msg(&release).await.is_some());

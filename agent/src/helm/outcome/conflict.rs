@@ -28,7 +28,11 @@ fn invalid(text: &str) -> Option<ObjectId> {
     let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
     Some(ObjectId {
         // The text does not name the version.
-        api_version: group.to_owned(),
+        api_version: if group.is_empty() {
+            String::new()
+        } else {
+            format!("{group}/")
+        },
         kind: kind.to_owned(),
         namespace: String::new(),
         name: name.to_owned(),

@@ -28,13 +28,13 @@ const MAX_WARNING: usize = 512;
 pub(super) const SUPERSEDED: &str =
     "Helm was interrupted because the BundleDeployment was changed or deleted";
 
-/// How Helm names the hooks of an uninstallation.
-const HOOKS: [&str; 3] = ["Hook pre-delete ", "Hook post-delete ", "for deleting hook "];
+/// How Helm names the hooks of an uninstallation that keep it from deleting objects.
+const HOOKS: [&str; 2] = ["Hook pre-delete ", "for deleting hook "];
 /// What to do about a hook that keeps a release from being uninstalled.
 const UNINSTALL: &str = "To uninstall without the hooks, set lifecycle.uninstall.disableHooks.";
 /// The same, if the BundleDeployment is gone.
-const UNINSTALL_DELETED: &str = "To uninstall without the hooks, create the HelmOp again as it was, with \
-    lifecycle.uninstall.disableHooks: true, wait until it is Ready, and delete it.";
+const UNINSTALL_DELETED: &str = "To uninstall without the hooks, deploy the HelmOp to this cluster again as it was, with \
+    lifecycle.uninstall.disableHooks: true, wait until it is Ready, and remove it again.";
 
 /// Helm did what was requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,7 +113,8 @@ impl Failure {
     pub fn of_uninstallation(mut self, is_deleted: bool) -> Self {
         // One that the API server rejects fails for another reason.
         let is_hook = self.class() == Class::Hook || HOOKS.iter().any(|hook| self.message.contains(hook));
-        if is_hook {
+        // Everything is deleted before those, so that the next attempt has nothing to do.
+        if is_hook && !self.message.contains("Hook post-delete ") {
             let fix = if is_deleted { UNINSTALL_DELETED } else { UNINSTALL };
             let message = bounded_text::cut(self.message, MAX_MESSAGE_OF_HOOK);
             self.message = format!("{message}\n{fix}");

@@ -1,8 +1,9 @@
 //! Changes of what Helm reads in the manifest of a record. Helm deletes what it has, and fails if the API server does not have the kind of
 //! one of its objects.
 //!
-//! An object that is left out stays in the record, as a comment that Helm ignores: the next change decides about it again. Otherwise a
-//! rollback to this revision would delete an object that the revision had, and that belongs to the release again.
+//! What the revision was to have stays in the record, in a comment that Helm ignores: everything but Helm reads that ([`recorded`]). The next
+//! change decides again. Otherwise a rollback to this revision would delete an object that the revision had, and that belongs to
+//! the release again, and nothing would notice that it is missing.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,10 @@ use crate::object::ObjectId;
 
 /// The start of the comment with an object that is left out, as JSON.
 const LEFT_OUT: &str = "# helmops.fleet.cattle.io/left-out: ";
+/// The same, if it was not read, so that it is not known whether Helm may delete it.
+const UNREAD: &str = "# helmops.fleet.cattle.io/unread: ";
+/// The start of the comment with the version in which the object that follows was recorded.
+const RECORDED_IN: &str = "# helmops.fleet.cattle.io/recorded-in: ";
 
 /// What Helm is to read of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +27,67 @@ pub enum Edit {
     ApiVersion(String),
     /// Nothing.
     LeaveOut,
+    /// Nothing yet: it could not be read.
+    Postpone,
 }
 
-/// The objects of the manifest of a record, with those that are left out.
+/// A document of the manifest of a record.
+enum Document<'d> {
+    /// As it was made.
+    Original(&'d str),
+    /// The object that is left out.
+    LeftOut(&'d str),
+    /// The object in another version than this one.
+    Moved(&'d str, &'d str),
+}
+
+impl<'d> Document<'d> {
+    fn of(text: &'d str) -> Self {
+        let trimmed = text.trim();
+        let left_out = [LEFT_OUT, UNREAD]
+            .iter()
+            .find_map(|start| trimmed.strip_prefix(start));
+        // A template may have such a line too, before an object.
+        if let Some(object) = left_out.filter(|object| !object.contains('\n')) {
+            return Self::LeftOut(object);
+        }
+        let moved = trimmed
+            .strip_prefix(RECORDED_IN)
+            .and_then(|rest| rest.split_once('\n'));
+        match moved {
+            Some((version, object)) if object.starts_with('{') => Self::Moved(version, object),
+            _ => Self::Original(text),
+        }
+    }
+
+    /// The object that was recorded; `None` if it has no content.
+    fn recorded(
+        &self,
+        number: usize,
+        quota: &mut Quota,
+    ) -> Result<Option<Map<String, Value>>, ManifestError> {
+        match self {
+            Self::Original(text) | Self::LeftOut(text) => read(number, text, quota),
+            Self::Moved(version, text) => {
+                let mut object = read(number, text, quota)?;
+                if let Some(object) = &mut object {
+                    set_version(object, version);
+                }
+                Ok(object)
+            }
+        }
+    }
+}
+
+/// Whether objects were not deleted because they could not be read.
+pub fn is_incomplete(manifest: &str) -> bool {
+    let is_unread = |document: &str| {
+        document.trim().starts_with(UNREAD) && matches!(Document::of(document), Document::LeftOut(_))
+    };
+    manifest.contains(UNREAD) && split(manifest).any(is_unread)
+}
+
+/// The objects of the manifest of a record as it was made: with those that are left out, and in the version that they had.
 ///
 /// # Errors
 /// If a document is invalid, or if there are too many.
@@ -48,7 +111,10 @@ pub fn edit(
 ) -> Result<String, ManifestError> {
     let (mut edited, mut quota) = (String::with_capacity(manifest.len()), quota());
     for (index, document) in split(manifest).enumerate() {
-        let (is_left_out, mut items) = (left_out(document).is_some(), Vec::new());
+        let (is_original, mut items) = (
+            matches!(Document::of(document), Document::Original(_)),
+            Vec::new(),
+        );
         add(index + 1, document, &mut quota, &mut items)?;
         let items = items.into_iter().map(|item| {
             let item = Value::Object(item);
@@ -56,7 +122,7 @@ pub fn edit(
             (item, edit)
         });
         let items: Vec<_> = items.collect();
-        if !is_left_out && items.iter().all(|(_, edit)| edit.is_none()) {
+        if is_original && items.iter().all(|(_, edit)| edit.is_none()) {
             // There is a separator before each document but the first one.
             if index > 0 {
                 edited.push_str("---\n");
@@ -68,19 +134,39 @@ pub fn edit(
             edited.push_str("---\n");
             match edit {
                 Some(Edit::LeaveOut) => edited.push_str(LEFT_OUT),
-                Some(Edit::ApiVersion(version)) => set_version(&mut item, version),
+                Some(Edit::Postpone) => edited.push_str(UNREAD),
+                Some(Edit::ApiVersion(version)) => {
+                    if let Some(fields) = item.as_object_mut() {
+                        let recorded = set_version(fields, version);
+                        push_line(&mut edited, &format!("{RECORDED_IN}{recorded}"));
+                    }
+                }
                 None => {}
             }
-            push_line(&mut edited, &item.to_string());
+            push_line(&mut edited, &in_one_line(&item));
         }
     }
     Ok(edited)
 }
 
-fn set_version(object: &mut Value, version: &str) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert("apiVersion".to_owned(), version.into());
-    }
+/// Sets the version of an object, and returns the one that it had.
+fn set_version(object: &mut Map<String, Value>, version: &str) -> String {
+    let before = object.insert("apiVersion".to_owned(), version.into());
+    before
+        .and_then(|before| before.as_str().map(ToOwned::to_owned))
+        .unwrap_or_default()
+}
+
+/// An object as JSON, without what ends a line in YAML 1.1 alone: a comment would end there, and a text would be folded.
+fn in_one_line(object: &Value) -> String {
+    const BREAKS: [(char, &str); 3] = [
+        ('\u{85}', "\\u0085"),
+        ('\u{2028}', "\\u2028"),
+        ('\u{2029}', "\\u2029"),
+    ];
+    BREAKS
+        .iter()
+        .fold(object.to_string(), |text, (c, escaped)| text.replace(*c, escaped))
 }
 
 fn push_line(text: &mut String, more: &str) {
@@ -90,23 +176,17 @@ fn push_line(text: &mut String, more: &str) {
     }
 }
 
-/// Adds the objects of a document, or the one that it leaves out.
+/// Adds the objects of a document as it was made.
 fn add(
     number: usize,
     document: &str,
     quota: &mut Quota,
     objects: &mut Vec<Map<String, Value>>,
 ) -> Result<(), ManifestError> {
-    match read(number, left_out(document).unwrap_or(document), quota)? {
+    match Document::of(document).recorded(number, quota)? {
         Some(object) => flatten(object, None, objects),
         None => Ok(()),
     }
-}
-
-/// What a document leaves out, if it is nothing else.
-fn left_out(document: &str) -> Option<&str> {
-    let text = document.trim().strip_prefix(LEFT_OUT)?;
-    (!text.contains('\n')).then_some(text)
 }
 
 #[cfg(test)]
@@ -138,7 +218,11 @@ mod tests {
         format!(
             "---\n# Source: web/templates/one.yaml\n{}---\n{}---\n{}---\n# nothing\n",
             object("ConfigMap", "own", "data:\n  port: \"080\"\n"),
-            object("ConfigMap", "taken", "data: {text: \"a\\n---\\nb\"}\n"),
+            object(
+                "ConfigMap",
+                "taken",
+                "data: {text: \"a\\n---\\nb\\u2028c: d\\u0085e\"}\n"
+            ),
             object("ConfigMap", "taken", "  namespace: other\n"),
         )
     }
@@ -174,6 +258,34 @@ mod tests {
         let expected = [Some("example.com/v2"), Some("v1"), Some("v1")];
         assert_eq!(versions.collect::<Vec<_>>(), expected);
         assert_eq!(edited[0]["data"]["port"], "080");
+    }
+
+    /// What is in the object is that of this version.
+    #[test]
+    fn an_object_is_recorded_in_the_version_that_it_had() {
+        let manifest = manifest();
+        let moved = edits("own", Edit::ApiVersion("example.com/v2".to_owned()));
+        let once = edit(&manifest, "shop", &moved).unwrap();
+        assert_eq!(recorded(&once).unwrap(), objects(&manifest).unwrap());
+        assert_eq!(edit(&once, "shop", &moved).unwrap(), once);
+        let back = edit(&once, "shop", &BTreeMap::new()).unwrap();
+        assert_eq!(objects(&back).unwrap(), objects(&manifest).unwrap());
+    }
+
+    #[test]
+    fn a_manifest_is_incomplete_while_an_object_is_postponed() {
+        let manifest = manifest();
+        let postponed = edit(&manifest, "shop", &edits("taken", Edit::Postpone)).unwrap();
+        assert!(is_incomplete(&postponed));
+        assert_eq!(names(&objects(&postponed).unwrap()), ["own", "taken"]);
+        assert_eq!(recorded(&postponed).unwrap(), objects(&manifest).unwrap());
+        for other in [
+            edit(&postponed, "shop", &edits("taken", Edit::LeaveOut)).unwrap(),
+            edit(&postponed, "shop", &BTreeMap::new()).unwrap(),
+            format!("---\n{UNREAD}{{}}\nkind: A\n"),
+        ] {
+            assert!(!is_incomplete(&other), "{other}");
+        }
     }
 
     #[test]

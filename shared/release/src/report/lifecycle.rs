@@ -80,7 +80,7 @@ pub fn apply(
     if spec.lifecycle.is_none() {
         // Then no other field shows what runs.
         let is_captured = match outcome {
-            DeployOutcome::Captured { .. } | DeployOutcome::StillCaptured => true,
+            DeployOutcome::Captured { .. } => true,
             DeployOutcome::Unchanged => status.release.is_empty(),
             _ => false,
         };

@@ -31,8 +31,6 @@ pub enum DeployOutcome {
         /// The error of Helm.
         error: String,
     },
-    /// It failed so before, and there was no other attempt.
-    StillCaptured,
     /// Something that the deployment needs is missing. It is not attempted.
     Blocked(Blocked),
     /// A field or object belongs to another manager. The deployment is attempted again.
@@ -114,9 +112,6 @@ pub fn apply(
         DeployOutcome::Captured { error } => {
             applied(status, spec, "");
             not_installed(status, &with_running(error, history), now);
-        }
-        DeployOutcome::StillCaptured => {
-            Conditions::new(&mut status.conditions, now).set_true(ConditionType::Deployed);
         }
         DeployOutcome::RolledBack {
             release,

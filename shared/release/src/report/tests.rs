@@ -529,7 +529,7 @@ fn a_captured_failure_is_final_and_clears_what_was_reported() {
     let still = step(
         &next,
         &changed,
-        &DeployOutcome::StillCaptured,
+        &DeployOutcome::Unchanged,
         &observation,
         "2026-01-01T00:00:03Z",
     );
@@ -987,7 +987,6 @@ fn outcome() -> impl Strategy<Value = DeployOutcome> {
     prop_oneof![
         Just(deployed()),
         Just(captured("bad")),
-        Just(DeployOutcome::StillCaptured),
         Just(failed("e")),
         Just(DeployOutcome::Held(Held::Paused)),
         Just(DeployOutcome::NamespaceForbidden {
@@ -1100,15 +1099,12 @@ fn after_a_captured_upgrade_it_is_known_what_runs() {
         installed.message,
         "not installed: Job.batch \"migrate\" is invalid\nRevision 1 runs: chart web 1.0.0."
     );
-    let mut again = failed;
-    for outcome in [DeployOutcome::StillCaptured, DeployOutcome::Unchanged] {
-        again = shown(&outcome, &again);
-        let own = again.lifecycle.as_ref().unwrap();
-        assert_eq!(
-            (own.history[0].revision, &*own.history[0].outcome),
-            (1, "deployed")
-        );
-    }
+    let again = shown(&DeployOutcome::Unchanged, &failed);
+    let own = again.lifecycle.as_ref().unwrap();
+    assert_eq!(
+        (own.history[0].revision, &*own.history[0].outcome),
+        (1, "deployed")
+    );
     let repaired = shown(
         &DeployOutcome::Deployed {
             release: "shop/web:2".to_owned(),
