@@ -135,7 +135,9 @@ async fn permissions_in_some_namespaces_are_sufficient() {
     until_version(&b, "web", "0.1.0").await;
 
     let ignored = c.get("helmop/web").await.unwrap().unwrap();
-    assert_eq!(ignored.get("status"), None, "{ignored}");
+    // The default of the CRD.
+    let unobserved = json!({ "observedGeneration": -1 });
+    assert_eq!(ignored["status"], unobserved, "{ignored}");
     assert_eq!(c.get("bundle/web").await.unwrap(), None);
     // The controller sends no request that it has no permission for.
     let log = fixture.controller.process.log();

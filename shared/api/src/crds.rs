@@ -101,6 +101,7 @@ pub fn of_notifications() -> Result<Vec<(&'static str, CustomResourceDefinition)
 fn helmop() -> Value {
     let mut schema = structural::<HelmOp>();
     default_customization_mode(&mut schema);
+    default_status(&mut schema);
     limits::add_to(&mut schema);
     lifecycle_rules::add_to(&mut schema);
     leave_to_admission(&mut schema, "releaseName");
@@ -213,6 +214,13 @@ fn receiver() -> Value {
 fn default_customization_mode(schema: &mut Value) {
     if let Some(mode) = schema.pointer_mut("/properties/spec/properties/targetCustomizationMode") {
         mode["default"] = json!("FirstMatch");
+    }
+}
+
+/// A HelmOp that no controller has observed is in progress for tools that follow kstatus: without a status, they take it for ready.
+fn default_status(schema: &mut Value) {
+    if let Some(status) = schema.pointer_mut("/properties/status") {
+        status["default"] = json!({ "observedGeneration": -1 });
     }
 }
 

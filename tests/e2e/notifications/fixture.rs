@@ -76,7 +76,8 @@ impl Fixture {
 
     /// Writes the status of HelmOps.
     pub async fn statuses(&self, names: &[String], status: &Value) {
-        let patch = json!({ "status": status });
+        let mut patch = json!({ "status": status });
+        patch["status"]["observedGeneration"] = json!(1);
         let patches = names.iter().map(|name| (name.clone(), patch.clone()));
         self.api
             .patch_status(NAMESPACE, "helmops", patches.collect())

@@ -10,11 +10,12 @@ use crate::harness::own::Fixture;
 /// Fleet's own CRD has none of our fields, so the API server drops them.
 #[tokio::test]
 async fn a_crd_without_our_fields_is_sufficient() {
-    let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
+    let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status";
     let change = json!([
-        { "op": "remove", "path": format!("{status}/observedGeneration") },
-        { "op": "remove", "path": format!("{status}/resolved") },
-        { "op": "remove", "path": format!("{status}/conditions/items/properties/observedGeneration") }
+        { "op": "remove", "path": format!("{status}/default") },
+        { "op": "remove", "path": format!("{status}/properties/observedGeneration") },
+        { "op": "remove", "path": format!("{status}/properties/resolved") },
+        { "op": "remove", "path": format!("{status}/properties/conditions/items/properties/observedGeneration") }
     ]);
     let mut fixture = Fixture::start(Some(&change.to_string())).await.unwrap();
     fixture.apply("web", &json!({})).await;
