@@ -1,7 +1,10 @@
 //! `export`: HelmOps as they should be in Git.
 
 use helmops_api::{HelmOp, labels};
-use helmops_core::admit::default::POLLING_INTERVAL;
+use helmops_core::admit::{
+    default::POLLING_INTERVAL,
+    nulls::{LAST_APPLIED, nulls},
+};
 
 use crate::{
     cluster::{
@@ -12,11 +15,10 @@ use crate::{
     create::yaml,
     failure::Failure,
     output::write_json,
-    terminal::Console,
+    terminal::{Console, style::Style},
+    validate::IN_FILES,
 };
 
-/// The annotation of `kubectl apply`.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Requests have their effect once, and would have it again on another cluster.
 const REQUESTS: [&str; 4] = [
     labels::POLL_REQUESTED_AT,
@@ -84,6 +86,13 @@ pub async fn run(args: &ExportArgs, cluster: &ClusterArgs, console: &mut Console
     }
     for (index, helmop) in helmops.into_iter().enumerate() {
         let exported = exported(helmop);
+        if let Some(remark) = remark(&exported) {
+            writeln!(
+                console.err,
+                "{} {remark}",
+                console.styles.paint(Style::Pending, "warning:")
+            )?;
+        }
         if args.output == Format::Json {
             write_json(console.out, &exported)?;
             continue;
@@ -94,6 +103,19 @@ pub async fn run(args: &ExportArgs, cluster: &ClusterArgs, console: &mut Console
         console.out.write_all(yaml(&exported)?.as_bytes())?;
     }
     Ok(())
+}
+
+/// What `kubectl apply` would change in a HelmOp that is applied as it is printed.
+fn remark(helmop: &HelmOp) -> Option<String> {
+    let nulls = nulls(helmop);
+    let more = match nulls.len() {
+        0 | 1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    let name = helmop.metadata.name.as_deref().unwrap_or_default();
+    nulls
+        .first()
+        .map(|path| format!("HelmOp {name}: {path}{more}: {IN_FILES}"))
 }
 
 /// A HelmOp as it should be in Git: without status, without what the API server, kubectl and the webhook add, and without requests.
@@ -172,6 +194,22 @@ spec:
 ";
         let exported = exported(serde_json::from_str(stored).unwrap());
         assert_eq!(yaml(&exported).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_null_that_kubectl_apply_would_drop_is_remarked() {
+        let of = |values: &str| {
+            let object = format!(
+                "{{\"metadata\": {{\"name\": \"web\"}}, \"spec\": {{\"helm\": {{\"values\": {values}}}}}}}"
+            );
+            remark(&serde_json::from_str(&object).unwrap())
+        };
+        assert_eq!(of("{\"a\": 1}"), None);
+        let text = of("{\"a\": {\"b\": null}, \"c\": null}").unwrap();
+        assert!(
+            text.starts_with("HelmOp web: spec.helm.values.a.b and 1 more: kubectl apply drops a null"),
+            "{text}"
+        );
     }
 
     #[test]

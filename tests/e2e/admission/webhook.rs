@@ -182,6 +182,39 @@ async fn doubtful_helmops_are_stored_with_a_warning() {
     );
 }
 
+/// kubectl drops it before the API server sees it, and keeps it in its annotation.
+#[tokio::test]
+async fn a_null_that_kubectl_apply_drops_gets_a_warning() {
+    let namespace = namespace().await;
+    let mut spec = valid_spec();
+    spec["helm"]["values"] = json!({ "limits": { "cpu": null } });
+    let apply = ["apply", "--filename=-"];
+    let kubectl = namespace.kubectl();
+    let output = kubectl
+        .run_with_input(&apply, &helmop("web", &spec))
+        .await
+        .unwrap();
+    let expected = "Warning: spec.helm.values.limits.cpu: kubectl apply has dropped this null";
+    assert!(output.stderr.contains(expected), "{output:?}");
+}
+
+/// Until a controller has observed it: tools that follow kstatus take an object without a status for ready.
+#[tokio::test]
+async fn a_new_helmop_is_in_progress() {
+    let namespace = namespace().await;
+    let create = [
+        "create",
+        "--dry-run=server",
+        "--output=jsonpath={.status.observedGeneration}",
+        "--filename=-",
+    ];
+    let kubectl = namespace.kubectl();
+    let output = kubectl
+        .run_with_input(&create, &helmop("web", &valid_spec()))
+        .await;
+    assert_eq!(output.unwrap().ok().unwrap(), "-1");
+}
+
 #[tokio::test]
 async fn denials_are_counted_by_reason() {
     let suite = suite().await;

@@ -9,6 +9,7 @@ pub mod default;
 mod depth;
 mod lifecycle;
 mod limits;
+pub mod nulls;
 mod options;
 mod rollout;
 pub(crate) mod templates;

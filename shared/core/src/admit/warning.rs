@@ -7,7 +7,7 @@ use helm_index::{is_complete_version, is_strict_version};
 use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, rollout::RolloutStrategy};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{MAX_HELM_RUN, lifecycle};
+use super::{MAX_HELM_RUN, lifecycle, nulls};
 use crate::{
     chart::{
         request::{is_floating, or_inherited},
@@ -22,6 +22,10 @@ const MAX_WARNINGS: usize = 20;
 
 /// Longest warning in bytes; the API server truncates longer ones.
 const MAX_LENGTH: usize = 256;
+
+/// What happens to a null that is applied.
+const DROPPED: &str =
+    "kubectl apply has dropped this null, so the default of the chart stays; use kubectl apply --server-side";
 
 /// Everything about a HelmOp that the user should know, although it is valid.
 pub fn warnings(helmop: &HelmOp) -> Vec<String> {
@@ -45,6 +49,9 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
         }
     }
     lifecycle::warnings(spec).for_each(|warning| warnings.add(warning));
+    for path in nulls::dropped(helmop) {
+        warnings.add(format!("{path}: {DROPPED}"));
+    }
     targets(&mut warnings, spec);
     dependencies(&mut warnings, spec);
     if let Some(rollout) = &spec.bundle.rollout_strategy {
