@@ -36,6 +36,17 @@ impl Failure {
         }
     }
 
+    /// Several failures as one, if there are any.
+    pub fn of_several(failures: Vec<Self>) -> Option<Self> {
+        let mut failures = failures.into_iter();
+        let mut first = failures.next()?;
+        for other in failures {
+            first.message = format!("{}\n       {}", first.message, other.message);
+            first.code = first.code.max(other.code);
+        }
+        Some(first)
+    }
+
     /// What is wrong is in the output of the command already.
     pub const fn reported(code: u8) -> Self {
         Self {

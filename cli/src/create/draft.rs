@@ -1,18 +1,16 @@
 //! A HelmOp that is to be created, the objects that it needs, and what the user has to know about both.
 
-use std::fmt;
-
 use helmops_api::HelmOp;
 use helmops_core::{
-    admit::{ValidHelmOp, warnings},
+    admit::{ValidHelmOp, nulls::nulls, warnings},
     reason::Reason,
 };
 use serde_json::{Value, json};
 
+use super::note::{Gap, Loss, Note, Position};
 use crate::{
     failure::Failure,
-    terminal::{Console, style::Style},
-    validate::metadata,
+    validate::{IN_FILES, metadata},
 };
 
 /// A HelmOp before it is created.
@@ -24,33 +22,19 @@ pub struct Draft {
     pub objects: Vec<Value>,
     /// What could not be converted as it was.
     pub notes: Vec<Note>,
+    /// How often Flux looks for a newer version, and what to do if a HelmOp cannot.
+    pub interval: Option<(String, Note)>,
+    /// The HelmRelease that it was converted from.
+    pub origin: Option<Origin>,
 }
 
-/// Something that has no equivalent in a HelmOp, or another meaning there.
+/// An object of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// The object, such as `HelmRelease shop/web`.
-    pub object: String,
-    /// Its field, such as `spec.postRenderers`; empty for the whole object.
-    pub path: String,
-    /// Line and column of the field in the file, from 1.
-    pub position: Option<(usize, usize)>,
-    /// What it means, and what to do.
-    pub text: String,
-    /// What is missing because of it.
-    pub gap: Gap,
-}
-
-/// What a HelmOp lacks that only the user knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Gap {
-    /// Nothing.
-    #[default]
-    None,
-    /// The chart, which flags can name.
-    Chart,
-    /// Something that only another file has.
-    Source,
+pub struct Origin {
+    /// Its kind, namespace and name.
+    pub title: String,
+    /// Where its name is.
+    pub position: Option<Position>,
 }
 
 impl Draft {
@@ -66,18 +50,74 @@ impl Draft {
         self.helmop.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// What is missing that only the user knows.
-    pub fn gap(&self) -> Gap {
-        let helm = self.helmop.spec.bundle.options.helm.as_ref();
-        let has_chart = helm.is_some_and(|helm| !helm.repo.is_empty() || helm.chart.contains("://"));
-        let has = |gap| self.notes.iter().any(|note| note.gap == gap);
-        if has(Gap::Source) {
-            Gap::Source
-        } else if has(Gap::Chart) && !has_chart {
-            Gap::Chart
-        } else {
-            Gap::None
+    /// Decides what depends on flags, which are set now: what is not missing any more, and whether there is something to poll.
+    pub fn settle(&mut self) {
+        if let Some(helm) = &self.helmop.spec.bundle.options.helm {
+            self.notes.retain(|note| !note.gap.is_filled(helm));
         }
+        let Some((interval, note)) = self.interval.take() else {
+            return;
+        };
+        let mut polled = self.helmop.clone();
+        polled.spec.polling_interval.get_or_insert(interval);
+        match ValidHelmOp::try_from(&polled) {
+            Ok(valid) if valid.polling.is_none() => {}
+            Ok(_) => self.helmop = polled,
+            Err(errors) => {
+                let mut reported = errors.reported().iter();
+                if reported.any(|error| error.path == "spec.pollingInterval") {
+                    self.notes.push(note);
+                }
+            }
+        }
+    }
+
+    /// Why it must not be created: what it lacks, and if that is nothing, what is invalid.
+    pub fn refusals(&self, accepted: &[Loss]) -> Vec<Note> {
+        let notes = self.notes.iter();
+        let mut found: Vec<_> = notes.filter(|note| note.is_refusal(accepted)).cloned().collect();
+        // Several HelmReleases may have a source in common.
+        if let Some(origin) = &self.origin {
+            let others = found.iter_mut().filter(|note| note.object != origin.title);
+            others.for_each(|note| note.object = format!("{}: {}", origin.title, note.object));
+        }
+        if let (true, Some(origin), Err(failure)) = (found.is_empty(), &self.origin, self.check()) {
+            found.push(origin.note("", failure.message, Gap::Valid));
+        }
+        found
+    }
+
+    /// Notes what `kubectl apply` would drop of the HelmOp if it is applied as it is printed.
+    pub fn note_nulls(&mut self) {
+        let object = match &self.origin {
+            Some(origin) => origin.title.clone(),
+            None => format!("HelmOp {}", self.name()),
+        };
+        self.notes
+            .extend(nulls(&self.helmop).into_iter().map(|path| Note {
+                object: object.clone(),
+                path,
+                position: None,
+                text: IN_FILES.to_owned(),
+                gap: Gap::None,
+            }));
+    }
+
+    /// The notes, and the warnings that the webhook returns too. `is_one` says that no other HelmOp is created.
+    pub fn warnings(&self, is_one: bool) -> Vec<Note> {
+        let object = match &self.origin {
+            _ if is_one => String::new(),
+            Some(origin) => origin.title.clone(),
+            None => format!("HelmOp {}", self.name()),
+        };
+        let of_admission = warnings(&self.helmop).into_iter().map(|text| Note {
+            object: object.clone(),
+            path: String::new(),
+            position: None,
+            text,
+            gap: Gap::None,
+        });
+        self.notes.iter().cloned().chain(of_admission).collect()
     }
 
     /// Checks the metadata as the API server does, and the HelmOp as the webhook and the controller do.
@@ -131,34 +171,17 @@ impl Draft {
     }
 }
 
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.object)?;
-        if !self.path.is_empty() {
-            write!(f, ": {}", self.path)?;
+impl Origin {
+    /// A note about the object.
+    pub fn note(&self, path: &str, text: String, gap: Gap) -> Note {
+        Note {
+            object: self.title.clone(),
+            path: path.to_owned(),
+            position: self.position.clone(),
+            text,
+            gap,
         }
-        if let Some((line, column)) = self.position {
-            write!(f, " (line {line}, column {column})")?;
-        }
-        write!(f, ": {}", self.text)
     }
-}
-
-/// Writes what the user has to know to standard error: the notes, and the warnings that the webhook returns too.
-///
-/// # Errors
-/// If standard error cannot be written.
-pub fn report(draft: &Draft, console: &mut Console<'_>) -> Result<(), Failure> {
-    let warning = console.styles.paint(Style::Pending, "warning:");
-    let notes = draft.notes.iter().map(ToString::to_string);
-    for text in notes.chain(warnings(&draft.helmop)) {
-        let text: String = text
-            .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect();
-        writeln!(console.err, "{warning} {text}")?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -167,16 +190,23 @@ mod tests {
 
     use super::*;
 
+    fn valid() -> Draft {
+        let mut draft = Draft::named("web");
+        draft.helmop.metadata.namespace = Some("fleet-default".to_owned());
+        draft.helmop.spec.bundle.options.helm = Some(HelmOptions {
+            repo: "https://charts.example.com".to_owned(),
+            chart: "web".to_owned(),
+            ..HelmOptions::default()
+        });
+        draft
+    }
+
     #[test]
     fn a_name_that_the_api_server_rejects_is_invalid() {
         let check = |name: &str, namespace: &str| {
-            let mut draft = Draft::named(name);
+            let mut draft = valid();
+            draft.helmop.metadata.name = Some(name.to_owned());
             draft.helmop.metadata.namespace = Some(namespace.to_owned());
-            draft.helmop.spec.bundle.options.helm = Some(HelmOptions {
-                repo: "https://charts.example.com".to_owned(),
-                chart: "web".to_owned(),
-                ..HelmOptions::default()
-            });
             draft.check().map_err(|failure| failure.message)
         };
         assert_eq!(check("web-1", "fleet-default"), Ok(()));
@@ -191,26 +221,25 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_is_incomplete_until_the_user_has_named_the_chart() {
-        let mut draft = Draft::named("web");
-        assert_eq!(draft.gap(), Gap::None);
-        draft.notes = vec![Note {
-            object: "HelmRelease shop/web".to_owned(),
-            path: "spec.chart".to_owned(),
+    fn what_is_missing_hides_what_is_invalid_because_of_it() {
+        let mut draft = valid();
+        let origin = Origin {
+            title: "HelmRelease shop/web".to_owned(),
             position: None,
-            text: "the repository is not in the file".to_owned(),
-            gap: Gap::Chart,
-        }];
-        assert_eq!(draft.gap(), Gap::Chart);
-        draft.helmop.spec.bundle.options.helm = Some(HelmOptions {
-            repo: "https://charts.example.com".to_owned(),
-            ..HelmOptions::default()
-        });
-        assert_eq!(draft.gap(), Gap::None);
-        draft.notes.push(Note {
-            gap: Gap::Source,
-            ..draft.notes[0].clone()
-        });
-        assert_eq!(draft.gap(), Gap::Source, "a chart is no Secret");
+        };
+        draft.notes = vec![origin.note("spec.interval", "text".to_owned(), Gap::None)];
+        draft.origin = Some(origin.clone());
+        assert_eq!(draft.refusals(&[]), []);
+        draft.helmop.spec.polling_interval = Some("often".to_owned());
+        let causes = |draft: &Draft| {
+            draft
+                .refusals(&[])
+                .iter()
+                .map(|note| note.gap)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(causes(&draft), [Gap::Valid]);
+        draft.notes.push(origin.note("", "text".to_owned(), Gap::Source));
+        assert_eq!(causes(&draft), [Gap::Source]);
     }
 }

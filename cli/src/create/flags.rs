@@ -80,6 +80,26 @@ pub struct TargetFlags {
 }
 
 impl ChartFlags {
+    /// Checks that no flag that is about one chart is given for several HelmOps.
+    ///
+    /// # Errors
+    /// If one is.
+    pub fn check_number(&self, helmops: usize) -> Result<(), Failure> {
+        let of_one = [
+            ("--repo", &self.repo),
+            ("--chart", &self.chart),
+            ("--version", &self.version),
+            ("--release-name", &self.release_name),
+        ];
+        match of_one.iter().find(|(_, value)| value.is_some()) {
+            Some((flag, _)) if helmops > 1 => Err(Failure::unable(format!(
+                "there are {helmops} HelmReleases, and {flag} is about the chart of one only"
+            ))
+            .with_hint("convert the HelmRelease that needs it from a file of its own")),
+            _ => Ok(()),
+        }
+    }
+
     /// Sets what the flags name; they override what a source has.
     ///
     /// # Errors

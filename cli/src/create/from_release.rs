@@ -13,7 +13,11 @@ use helmops_release::{
 };
 use serde_json::Value;
 
-use super::{Draft, Gap, Note, flags::ChartFlags};
+use super::{
+    draft::Draft,
+    flags::ChartFlags,
+    note::{Gap, Note},
+};
 use crate::{
     cluster::{ClusterArgs, records},
     failure::Failure,

@@ -2,28 +2,38 @@
 //!
 //! ```text
 //! flags ─────────────────────────────────┐
-//! record of a release ─► `from_release` ─┼─► Draft (HelmOp, objects, notes) ─► core: validation, warnings ─► `send`, or `text`
-//! files of Flux ─► `from_helmrelease` ───┘
+//! record of a release ─► `from_release` ─┼─► Draft (HelmOp, objects, notes) ─► core: validation ─► Batch ─► `send`, or `text`
+//! files of Flux ─► `from_helmrelease` ───┘                                                          └─► `report`
 //! ```
 
+mod batch;
 mod draft;
 mod flags;
 mod from_helmrelease;
 mod from_release;
+mod note;
+mod report;
 mod send;
 mod set;
 mod text;
+mod together;
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use self::{draft::report, from_helmrelease::FromHelmRelease, from_release::FromRelease};
+use self::{
+    batch::Batch,
+    draft::Draft,
+    from_helmrelease::{FromHelmRelease, Settings},
+    from_release::FromRelease,
+    text::documents,
+};
 pub use self::{
-    draft::{Draft, Gap, Note},
     flags::read_helmops,
     flags::{ChartFlags, TargetFlags},
-    text::{documents, yaml},
+    note::Loss,
+    text::yaml,
 };
 use crate::{
     cluster::ClusterArgs,
@@ -47,7 +57,10 @@ Examples:
   kubectl helmop create web --from-release shop/web --repo https://charts.example.com --local
 
   # Convert a HelmRelease of Flux, with its HelmRepository in the same file
-  kubectl helmop create --from-helmrelease release.yaml --dry-run=client -o yaml")]
+  kubectl helmop create --from-helmrelease release.yaml --dry-run=client -o yaml
+
+  # Convert all HelmReleases of an overlay
+  kustomize build apps | kubectl helmop create --from-helmrelease - --dry-run=client -o yaml")]
 pub struct CreateArgs {
     /// Name of the HelmOp; by default that of the release
     #[arg(required_unless_present_any = ["from_release", "from_helmrelease"])]
@@ -61,14 +74,24 @@ pub struct CreateArgs {
     /// The source of a release.
     #[command(flatten)]
     pub from_release: FromRelease,
-    /// A file with a HelmRelease, and its HelmRepository, OCIRepository, ConfigMaps and Secrets; `-` for standard input
+    /// A file or folder with HelmReleases, and their HelmRepositories, OCIRepositories, ConfigMaps and Secrets; `-` for standard input
     #[arg(
         long,
-        value_name = "FILE",
+        value_name = "PATH",
         conflicts_with = "from_release",
         help_heading = "Source"
     )]
     pub from_helmrelease: Option<PathBuf>,
+    /// Convert a HelmRelease although this field is lost and something else is deployed; can be given several times, or with commas
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FIELD",
+        value_delimiter = ',',
+        requires = "from_helmrelease",
+        help_heading = "Source"
+    )]
+    pub accept: Vec<Loss>,
     /// Only print what would be created: without a request (client), or after validation by the API server (server)
     #[arg(long, value_enum, value_name = "WHERE", default_value = "none", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub dry_run: DryRun,
@@ -92,70 +115,76 @@ pub enum DryRun {
 /// Creates HelmOps.
 ///
 /// # Errors
-/// If one of them is invalid, or the API server does not accept it; if a source cannot be read, or would not be adopted as it is.
+/// If one of them is invalid or refused, or the API server does not accept it; if a source cannot be read, or would not be adopted as it is.
 pub async fn run(args: &CreateArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
-    let drafts = drafts(args, cluster, console).await?;
-    for draft in &drafts {
-        report(draft, console)?;
+    let mut batch = batch(args, cluster, console).await?;
+    batch.settle(&args.accept);
+    if matches!(args.output, Some(Format::Yaml | Format::Json)) {
+        batch.drafts.iter_mut().for_each(Draft::note_nulls);
     }
-    let incomplete = || Failure::negative("a HelmOp is not complete: see the warnings above");
-    let has = |gap| drafts.iter().any(|draft| draft.gap() == gap);
-    if has(Gap::Source) {
-        return Err(incomplete().with_hint("correct the file as the warnings say"));
-    }
-    if has(Gap::Chart) {
-        return Err(
-            incomplete().with_hint("set what is missing with flags, such as --repo, --chart and --version")
-        );
-    }
-    for draft in &drafts {
+    report::write(&batch, console)?;
+    for draft in &batch.drafts {
         draft.check()?;
     }
     if args.dry_run == DryRun::Client {
-        return print(&drafts, args.output, " (dry run)", console);
+        print(&batch.drafts, args.output, " (dry run)", console)?;
+        return batch.outcome();
+    }
+    let outcome = batch.outcome();
+    if batch.drafts.is_empty() {
+        return outcome;
     }
     let cluster = cluster.connect().await?;
-    let mut created = Vec::new();
-    for draft in drafts {
-        created.push(send::create(&cluster, draft, args.dry_run == DryRun::Server).await?);
+    let (mut created, mut failures) = (Vec::new(), Vec::new());
+    for draft in batch.drafts {
+        match send::create(&cluster, draft, args.dry_run == DryRun::Server).await {
+            Ok(draft) => created.push(draft),
+            Err(failure) => failures.push(failure),
+        }
     }
     let suffix = match args.dry_run {
         DryRun::Server => " (server dry run)",
         DryRun::None | DryRun::Client => "",
     };
-    print(&created, args.output, suffix, console)
+    print(&created, args.output, suffix, console)?;
+    match Failure::of_several(failures) {
+        Some(failure) => Err(failure),
+        None => outcome,
+    }
 }
 
-async fn drafts(
+async fn batch(
     args: &CreateArgs,
     cluster: &ClusterArgs,
     console: &mut Console<'_>,
-) -> Result<Vec<Draft>, Failure> {
+) -> Result<Batch, Failure> {
     let namespace = args.targets.namespace(cluster.namespace.as_deref());
-    let mut drafts = if let Some(file) = &args.from_helmrelease {
-        let source = FromHelmRelease::read(file, namespace.as_deref())?;
-        source.drafts(args.name.as_deref())?
+    let mut batch = if let Some(path) = &args.from_helmrelease {
+        let settings = Settings {
+            namespace: namespace.clone(),
+            target_namespace: args.targets.target_namespace.clone(),
+        };
+        let batch = FromHelmRelease::read(path, settings)?.batch(args.name.as_deref())?;
+        args.chart.check_number(batch.len())?;
+        batch
     } else if let Some(release) = &args.from_release.from_release {
         let (name, flags) = (args.name.as_deref(), &args.chart);
-        vec![
-            args.from_release
-                .draft(release, name, flags, cluster, console)
-                .await?,
-        ]
+        let draft = args.from_release.draft(release, name, flags, cluster, console);
+        Batch::of(draft.await?)
     } else {
-        vec![Draft::named(args.name.as_deref().unwrap_or_default())]
+        Batch::of(Draft::named(args.name.as_deref().unwrap_or_default()))
     };
-    for draft in &mut drafts {
+    for draft in &mut batch.drafts {
         draft.helmop.metadata.namespace.clone_from(&namespace);
         args.chart.apply(&mut draft.helmop)?;
         args.targets.apply(&mut draft.helmop)?;
     }
     if let Some(release) = &args.from_release.from_release {
-        for draft in &drafts {
+        for draft in &batch.drafts {
             args.from_release.verify(release, draft, cluster, console).await?;
         }
     }
-    Ok(drafts)
+    Ok(batch)
 }
 
 fn print(

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client, api::PostParams};
 use serde_json::Value;
 
-use super::Draft;
+use super::draft::Draft;
 use crate::{
     cluster::{Cluster, apply::FIELD_MANAGER},
     failure::Failure,

@@ -37,9 +37,21 @@ pub enum SetError {
 
 /// A step of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+pub enum Step {
+    /// The name of an entry.
     Name(String),
+    /// The index of an item.
     Index(usize),
+}
+
+/// A value, and where it is set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// The key, as it was written.
+    key: String,
+    /// Its steps; at least one, and the first is a name.
+    pub steps: Vec<Step>,
+    value: Value,
 }
 
 /// Sets what a text has, such as `a.b=c,d=1`. Values are texts if `is_text`, otherwise they have the type that they look like.
@@ -47,7 +59,17 @@ enum Step {
 /// # Errors
 /// If the text is invalid.
 pub fn set(values: &mut Map<String, Value>, text: &str, is_text: bool) -> Result<(), SetError> {
+    let assignments = assignments(text, is_text)?;
+    assignments.iter().try_for_each(|one| one.apply(values))
+}
+
+/// What a text sets.
+///
+/// # Errors
+/// If the text is invalid.
+pub fn assignments(text: &str, is_text: bool) -> Result<Vec<Assignment>, SetError> {
     let mut scanner = Scanner { text, at: 0 };
+    let mut found = Vec::new();
     while !scanner.rest().is_empty() {
         let start = scanner.at;
         let (steps, end) = scanner.steps()?;
@@ -56,36 +78,43 @@ pub fn set(values: &mut Map<String, Value>, text: &str, is_text: bool) -> Result
             return Err(SetError::NoValue(key.trim_end_matches(',').to_owned()));
         }
         let key = key.trim_end_matches('=');
-        let value = scanner.value(key, is_text)?;
-        insert_at(values, &steps, value, key)?;
+        found.push(Assignment {
+            steps,
+            value: scanner.value(key, is_text)?,
+            key: key.to_owned(),
+        });
     }
-    Ok(())
+    Ok(found)
 }
 
-/// Sets the value of a key.
-///
-/// # Errors
-/// If the key is invalid.
-pub fn insert(values: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), SetError> {
-    let (steps, end) = Scanner { text: key, at: 0 }.steps()?;
-    if end.is_some() {
-        return Err(SetError::Key(key.to_owned()));
+impl Assignment {
+    /// A value at a key, as it is.
+    ///
+    /// # Errors
+    /// If the key is invalid.
+    pub fn at(key: &str, value: Value) -> Result<Self, SetError> {
+        match (Scanner { text: key, at: 0 }).steps()? {
+            (steps, None) => Ok(Self {
+                key: key.to_owned(),
+                steps,
+                value,
+            }),
+            _ => Err(SetError::Key(key.to_owned())),
+        }
     }
-    insert_at(values, &steps, value, key)
-}
 
-fn insert_at(
-    values: &mut Map<String, Value>,
-    steps: &[Step],
-    value: Value,
-    key: &str,
-) -> Result<(), SetError> {
-    let mut root = Value::Object(std::mem::take(values));
-    let result = put(&mut root, steps, value, key);
-    if let Value::Object(entries) = root {
-        *values = entries;
+    /// Sets the value.
+    ///
+    /// # Errors
+    /// If the key leads through a value that is no mapping or no list.
+    pub fn apply(&self, values: &mut Map<String, Value>) -> Result<(), SetError> {
+        let mut root = Value::Object(std::mem::take(values));
+        let result = put(&mut root, &self.steps, self.value.clone(), &self.key);
+        if let Value::Object(entries) = root {
+            *values = entries;
+        }
+        result
     }
-    result
 }
 
 fn put(at: &mut Value, steps: &[Step], value: Value, key: &str) -> Result<(), SetError> {
@@ -328,7 +357,7 @@ mod tests {
     fn the_depth_of_a_key_is_limited() {
         let nested = |depth| vec!["a"; depth].join(".");
         for (depth, is_valid) in [(MAX_STEPS, true), (MAX_STEPS + 1, false)] {
-            let result = insert(&mut Map::new(), &nested(depth), json!(1));
+            let result = Assignment::at(&nested(depth), json!(1));
             assert_eq!(result.is_ok(), is_valid, "{depth}");
         }
     }

@@ -4,7 +4,7 @@ use gotmpl::yaml;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Draft;
+use super::draft::Draft;
 use crate::failure::Failure;
 
 /// Bytes of a line of a comment.
@@ -79,7 +79,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::create::{Gap, Note};
+    use crate::create::note::{Gap, Note, Position};
 
     #[test]
     fn texts_that_yaml_would_read_as_something_else_are_quoted() {
@@ -96,14 +96,18 @@ mod tests {
         draft.notes = vec![Note {
             object: "HelmRelease shop/web".to_owned(),
             path: "spec.postRenderers".to_owned(),
-            position: Some((12, 3)),
+            position: Some(Position {
+                file: "a.yaml".into(),
+                line: 12,
+                column: 3,
+            }),
             text: "word ".repeat(20),
             gap: Gap::None,
         }];
         let text = documents(&[draft]).unwrap();
         assert!(
             text.starts_with(
-                "# Not converted as it was:\n# - HelmRelease shop/web: spec.postRenderers (line 12, column 3): word"
+                "# Not converted as it was:\n# - a.yaml:12:3: HelmRelease shop/web: spec.postRenderers: word"
             ),
             "{text}"
         );

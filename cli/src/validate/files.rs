@@ -110,8 +110,8 @@ pub fn find(arguments: &[String], how: &Walk) -> Result<Vec<Input>, Failure> {
         }
         if argument.starts_with("http://") || argument.starts_with("https://") {
             return Err(
-                Failure::unable(format!("{argument}: validate reads no URLs")).with_hint(format!(
-                    "use: curl -sSL {argument} | kubectl helmop validate -f -"
+                Failure::unable(format!("{argument}: URLs are not read")).with_hint(format!(
+                    "use standard input: curl -sSL {argument} | kubectl helmop …, with - in place of the URL"
                 )),
             );
         }
@@ -243,7 +243,7 @@ mod tests {
         let none = format!("{folder}/none.yaml");
         assert_eq!(find(&[&none], false).unwrap_err().code, 2);
         let url = find(&["https://h/a.yaml"], false).unwrap_err();
-        assert!(url.hint.starts_with("use: curl"), "{url:?}");
+        assert!(url.hint.starts_with("use standard input: curl"), "{url:?}");
         fs::create_dir(root.path().join("empty")).unwrap();
         let empty = find(&[&format!("{folder}/empty")], false).unwrap_err();
         assert!(

@@ -8,18 +8,19 @@
 //!
 //! The kinds are in `kind`; the rules are those of `helmops-core` and `helmops-notify`. `review` calls them, `locate` finds the text that each error is about.
 
-pub mod documents;
-mod files;
+mod cycles;
+mod documents;
+pub mod files;
 mod kind;
 pub mod locate;
 pub mod metadata;
-mod object;
+pub mod object;
 mod parallel;
 mod problem;
 mod render;
 mod report;
 mod review;
-mod schema;
+pub mod schema;
 pub mod source;
 mod syntax;
 
@@ -37,6 +38,9 @@ use crate::{
     output::{write_json, write_yaml},
     terminal::Console,
 };
+
+/// What `kubectl apply` does with a null in values.
+pub const IN_FILES: &str = "kubectl apply drops a null, and the default of the chart stays; use kubectl apply --server-side, or kubectl create and replace";
 
 /// The arguments of `validate`.
 #[derive(Debug, clap::Args)]

@@ -22,7 +22,7 @@ use super::{
 
 /// Objects of one file.
 const MAX_OBJECTS: usize = 100_000;
-/// Nodes of one document, with aliases expanded. This is at most half a gigabyte in memory; the largest HelmOp that an API server stores
+/// Nodes of one document, with aliases expanded. This is up to two gigabytes in memory, if each is a mapping of its own; the largest HelmOp that an API server stores
 /// has a hundredth of it.
 const MAX_NODES: usize = 2_000_000;
 /// Bytes of the scalars of one document, with aliases expanded.
@@ -57,9 +57,21 @@ pub struct Contents {
 /// Reads the objects of a file.
 pub fn read(source: &Arc<Source>) -> Contents {
     let mut content = Contents::default();
+    let findings = each(source, &mut |found| match found {
+        Ok((value, place)) => content.add(source, value, place),
+        Err(finding) => content.findings.push(finding),
+    });
+    content.findings.extend(findings);
+    content
+}
+
+/// Reads the values of a file: documents, and items of lists as `kubectl get` prints them; an error for each document that is no YAML.
+/// Returns what kubectl would reject or ignore between them.
+pub fn each(source: &Source, add: &mut impl FnMut(Result<(Value, Place), Finding>)) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let documents = documents::split(source.text());
     for span in documents.invalid_separators {
-        content.findings.push(finding(
+        findings.push(finding(
             rule::SYNTAX,
             span,
             "only a comment may follow --- in its line",
@@ -71,22 +83,58 @@ pub fn read(source: &Arc<Source>) -> Contents {
         match yaml::read_located(text, &mut Quota::new(MAX_NODES, MAX_BYTES)) {
             Ok(document) => {
                 if let Some(at) = document.ignored {
-                    content
-                        .findings
-                        .push(ignored(source, span.start, span.start + at));
+                    findings.push(ignored(source, span.start, span.start + at));
                 }
                 if let Some(mut place) = document.place {
                     place.shift(span.start);
-                    content.add(source, document.value, place);
+                    each_item(document.value, place, add, &mut findings);
                 }
             }
             Err(error) => {
                 let error = syntax::describe(source, span.start, &error);
-                content.findings.push(of_syntax(&error));
+                add(Err(of_syntax(&error)));
             }
         }
     }
-    content
+    findings
+}
+
+/// Adds a value, or the items of a list.
+fn each_item(
+    mut value: Value,
+    mut place: Place,
+    add: &mut impl FnMut(Result<(Value, Place), Finding>),
+    findings: &mut Vec<Finding>,
+) {
+    let list = value
+        .as_object_mut()
+        .filter(|object| text(object, "kind").ends_with("List"));
+    let Some(object) = list.filter(|object| object.get("items").is_some_and(Value::is_array)) else {
+        return add(Ok((value, place)));
+    };
+    let item_type = item_type(object);
+    let items = object.get_mut("items").map(Value::take);
+    let Content::Mapping(entries) = &mut place.content else {
+        return;
+    };
+    // The items have repeated keys of their own.
+    let places = entries
+        .get_mut("items")
+        .map(|entry| mem::take(&mut entry.value.content));
+    findings.extend(repeated_keys(&place));
+    let (Some(Value::Array(items)), Some(Content::List(places))) = (items, places) else {
+        return;
+    };
+    for (mut item, place) in items.into_iter().zip(places) {
+        // An item of a list such as HelmOpList needs no kind.
+        if let (Value::Object(item), Some((version, kind))) = (&mut item, &item_type)
+            && !item.contains_key("kind")
+        {
+            item.insert("apiVersion".to_owned(), version.clone());
+            item.insert("kind".to_owned(), kind.clone());
+        }
+        each_item(item, place, add, findings);
+    }
 }
 
 fn of_syntax(error: &SyntaxError) -> Finding {
@@ -111,9 +159,8 @@ fn ignored(source: &Source, offset: usize, start: usize) -> Finding {
 }
 
 impl Contents {
-    /// Adds an object, or the items of a list.
     fn add(&mut self, source: &Arc<Source>, value: Value, place: Place) {
-        let Value::Object(mut object) = value else {
+        let Value::Object(object) = value else {
             if is_list_of_objects(source, &value, &place) {
                 self.findings.push(finding(
                     rule::KIND,
@@ -126,34 +173,6 @@ impl Contents {
             }
             return;
         };
-        if text(&object, "kind").ends_with("List")
-            && let Some(Value::Array(items)) = object.get_mut("items").map(Value::take)
-        {
-            let list = item_type(&object);
-            let mut place = place;
-            let Content::Mapping(entries) = &mut place.content else {
-                return;
-            };
-            // The items have repeated keys of their own.
-            let items_place = entries
-                .get_mut("items")
-                .map(|entry| mem::take(&mut entry.value.content));
-            let Some(Content::List(places)) = items_place else {
-                return;
-            };
-            self.findings.extend(repeated_keys(&place));
-            for (mut item, place) in items.into_iter().zip(places) {
-                // An item of a list such as HelmOpList needs no kind.
-                if let (Value::Object(item), Some((version, kind))) = (&mut item, &list)
-                    && !item.contains_key("kind")
-                {
-                    item.insert("apiVersion".to_owned(), version.clone());
-                    item.insert("kind".to_owned(), kind.clone());
-                }
-                self.add(source, item, place);
-            }
-            return;
-        }
         let is_object = object.contains_key("kind") && object.contains_key("apiVersion");
         let repeated = if is_object {
             repeated_keys(&place)
@@ -177,7 +196,8 @@ impl Contents {
     }
 }
 
-fn repeated_keys(place: &Place) -> Vec<Finding> {
+/// The keys that a mapping has several times.
+pub fn repeated_keys(place: &Place) -> Vec<Finding> {
     let mut found = BTreeMap::new();
     collect_repeated(place, "", &mut found);
     let is_unseparated = found.values().any(|(_, path)| path == "kind");

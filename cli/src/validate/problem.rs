@@ -14,6 +14,8 @@ pub mod rule {
     pub const DUPLICATE_KEY: &str = "DuplicateKey";
     /// Two objects have the same kind, namespace and name.
     pub const DUPLICATE_OBJECT: &str = "DuplicateObject";
+    /// HelmOps wait for each other.
+    pub const DEPENDENCY_CYCLE: &str = "DependencyCycle";
     /// A part of a file is ignored by kubectl.
     pub const IGNORED: &str = "IgnoredDocument";
     /// The API server has no such kind or version.
@@ -73,6 +75,11 @@ pub mod rule {
             DUPLICATE_OBJECT,
             "Two objects have the same kind, namespace and name.",
             "Remove or rename one of them: the one that is applied last would count.",
+        ),
+        rule(
+            DEPENDENCY_CYCLE,
+            "HelmOps of the files depend on each other, so none of them is ever deployed.",
+            "Remove one of the entries of dependsOn that the message names.",
         ),
         rule(
             IGNORED,

@@ -9,6 +9,7 @@ use helmops_core::policy::Policies;
 use serde::Serialize;
 
 use super::{
+    cycles,
     files::Input,
     kind::Kind,
     locate::locate,
@@ -150,13 +151,22 @@ pub fn validate(inputs: &[Input], options: Options<'_>) -> Report {
         }));
     }
     let repeated = repeated(&objects);
-    for (index, ((file, _), problems)) in objects.iter().zip(findings).enumerate() {
+    let cycles = cycles::find(&objects.iter().map(|(_, object)| *object).collect::<Vec<_>>());
+    for (index, ((file, object), problems)) in objects.iter().zip(findings).enumerate() {
         let duplicate = repeated.get(&index).cloned();
-        entries.extend(problems.into_iter().chain(duplicate).map(|problem| Entry {
-            file: *file,
-            object: Some(index),
-            problem,
-        }));
+        let cycle = cycles.get(&index);
+        let cycle = cycle.map(|finding| problem(&object.object.source, finding, &shown(object)));
+        entries.extend(
+            problems
+                .into_iter()
+                .chain(duplicate)
+                .chain(cycle)
+                .map(|problem| Entry {
+                    file: *file,
+                    object: Some(index),
+                    problem,
+                }),
+        );
     }
     entries.sort_by_key(|entry| (entry.file, entry.problem.region));
     if options.warnings_as_errors {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use helmops_api::{Alert, AlertProvider, HelmOp, Policy, Receiver, WithoutStatus};
 use helmops_core::{
-    admit::default::DefaultingInput,
+    admit::{default::DefaultingInput, nulls::nulls},
     policy::{Policies, pattern_errors},
     reason::Reason,
     validation::{FieldError, FieldErrors},
@@ -15,6 +15,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
+    IN_FILES,
     kind::Kind,
     locate::{locate, split_path},
     metadata,
@@ -234,11 +235,13 @@ pub fn review(checked: &Checked, policies: &Policies) -> Vec<Finding> {
                 .iter()
                 .all(|finding| finding.severity == Severity::Warning)
             {
+                let warnings = decision.warnings.iter();
+                findings.extend(warnings.map(|warning| of_warning(object, warning)));
+                let reason = (Severity::Warning, rule::QUESTIONABLE);
                 findings.extend(
-                    decision
-                        .warnings
+                    nulls(helmop)
                         .iter()
-                        .map(|warning| of_warning(object, warning)),
+                        .map(|path| finding(object, reason, path, "", IN_FILES.to_owned(), String::new())),
                 );
             }
             findings

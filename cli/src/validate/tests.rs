@@ -294,6 +294,104 @@ fn an_object_is_unique_in_all_files() {
     assert_eq!((report.problems.len(), report.valid), (0, 1), "{report:?}");
 }
 
+/// A HelmOp with more fields of its spec.
+fn helmop(name: &str, more: &str) -> String {
+    format!(
+        "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata: {{name: {name}}}\nspec:\n  helm: {{repo: 'https://h', chart: c, version: \
+         1.2.3}}\n  targets: [{{clusterSelector: {{}}}}]\n{more}"
+    )
+}
+
+#[test]
+fn a_cycle_of_dependencies_is_found_in_all_files() {
+    let cycles = |files: &[(&str, String)]| {
+        let inputs: Vec<_> = files
+            .iter()
+            .map(|(name, text)| Input::Text((*name).to_owned(), text.clone()))
+            .collect();
+        let report = validate(&inputs, Options::default());
+        let problems = report.problems.into_iter();
+        let found = problems.map(|problem| {
+            let line = problem.region.unwrap().line;
+            let names = problem.message.rsplit(": ").next().unwrap().to_owned();
+            (problem.reason, problem.file, line, problem.field, names)
+        });
+        found.collect::<Vec<_>>()
+    };
+    let by_fleet = |name: &str, other: &str| helmop(name, &format!("  dependsOn:\n  - name: {other}\n"));
+    let by_lifecycle = |name: &str, other: &str| {
+        helmop(
+            name,
+            &format!("  lifecycle: {{dependsOn: [{{name: {other}}}]}}\n"),
+        )
+    };
+    let found = cycles(&[
+        ("a.yaml", by_lifecycle("web", "api")),
+        ("b.yaml", by_fleet("api", "db")),
+        ("c.yaml", by_fleet("db", "web")),
+        ("d.yaml", by_fleet("user", "web")),
+        ("e.yaml", by_fleet("itself", "itself")),
+    ]);
+    let cycle = (
+        "DependencyCycle",
+        "a.yaml".to_owned(),
+        7,
+        "spec.lifecycle.dependsOn[0].name".to_owned(),
+        "web → api → db → web".to_owned(),
+    );
+    assert_eq!(found[0], cycle);
+    assert_eq!((found.len(), found[1].0), (2, "InvalidDependency"), "{found:?}");
+
+    // In another state than Ready it may be before it is deployed.
+    let waits = "  dependsOn: [{name: web, acceptedStates: [Ready, NotReady]}]\n";
+    let found = cycles(&[("a.yaml", by_fleet("web", "db")), ("b.yaml", helmop("db", waits))]);
+    assert_eq!(found, []);
+    let found = cycles(&[
+        ("a.yaml", by_fleet("web", "db")),
+        ("b.yaml", by_fleet("db", "other")),
+    ]);
+    assert_eq!(found, []);
+}
+
+#[test]
+fn a_null_that_kubectl_apply_drops_is_a_warning_at_its_line() {
+    let values = "  values: 1\n";
+    let text = helmop("web", values).replace(
+        "version: 1.2.3}",
+        "version: 1.2.3,\n    values: {a: 1, limits: {cpu: null,\n      memory:\n      }}}",
+    );
+    let report = of_text(&text.replace(values, ""));
+    let found: Vec<_> = report
+        .problems
+        .iter()
+        .map(|problem| (problem.severity, problem.region.unwrap().line, &*problem.field))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (Severity::Warning, 6, "spec.helm.values.limits.cpu"),
+            (Severity::Warning, 7, "spec.helm.values.limits.memory"),
+        ]
+    );
+    assert!(report.problems[0].message.contains("kubectl apply --server-side"));
+}
+
+#[test]
+fn a_field_in_the_wrong_place_has_the_right_one_as_a_fix() {
+    let text = helmop("web", "").replace("version: 1.2.3}", "version: 1.2.3, pollingInterval: 1m}");
+    let report = of_text(&text);
+    let [problem] = &*report.problems else {
+        panic!("{report:?}")
+    };
+    assert_eq!(
+        (problem.reason, &*problem.fix),
+        (
+            "UnknownField",
+            "move it to spec.pollingInterval if you mean that field, or else remove it"
+        )
+    );
+}
+
 /// The text in a region.
 fn marked(text: &str, region: Region) -> String {
     let line: Vec<char> = text

@@ -286,18 +286,24 @@ spec:
 "
     );
     let arguments = ["create", "--from-helmrelease", "-", "--cluster=c0"];
+    let refused = environment.helmop_with(&arguments, &file).await;
+    assert_eq!(
+        (refused.status.code(), &*refused.stdout),
+        (Some(1), ""),
+        "{refused:?}"
+    );
+    let expected =
+        "refused: <stdin>:16:3: HelmRelease APPS/web: spec.postRenderers: there are no post-renderers"
+            .replace("APPS", apps);
+    assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
+    let arguments = [&arguments[..], &["--accept=postRenderers"]].concat();
     let output = environment.helmop_with(&arguments, &file).await;
     assert_eq!(
         output.stdout, "helmop.fleet.cattle.io/web created\n",
         "{output:?}"
     );
-    assert!(
-        output
-            .stderr
-            .contains(": spec.postRenderers (line 16, column 3): there are no post-renderers"),
-        "{}",
-        output.stderr
-    );
+    let expected = expected.replace("refused:", "warning:");
+    assert!(output.stderr.contains(&expected), "{}", output.stderr);
     environment.until_revision("web", "web", 1).await;
     environment.cluster.until_msg("web", "converted").await;
 }

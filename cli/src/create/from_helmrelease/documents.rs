@@ -1,13 +1,18 @@
-//! The documents of a file, and where their fields are.
+//! The objects of files, and where their fields are.
 
 use std::sync::Arc;
 
-use gotmpl::yaml::{self, Quota, place::Place};
+use gotmpl::yaml::place::{Place, Span};
 use serde_json::Value;
 
 use crate::{
-    failure::Failure,
-    validate::{documents, locate::locate_field, source::Source},
+    create::note::Position,
+    validate::{
+        locate::{locate, locate_field},
+        object,
+        schema::Finding,
+        source::Source,
+    },
 };
 
 /// Whether a label or an annotation is neither of Flux nor of kubectl.
@@ -22,31 +27,37 @@ pub struct Document {
     /// Its fields.
     pub object: Value,
     /// Where they are.
-    place: Place,
-    source: Arc<Source>,
+    pub place: Place,
+    /// The file.
+    pub source: Arc<Source>,
+    file: Arc<str>,
+}
+
+/// A part of a file that is no object.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Where.
+    pub position: Position,
+    /// Why.
+    pub message: String,
+    /// What to do.
+    pub fix: String,
+    /// What that means.
+    pub problem: Problem,
+}
+
+/// What a part of a file is that is no object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// No YAML, such as a template of another tool.
+    NotYaml,
+    /// YAML that is no object, such as the list of a patch.
+    NoObject,
+    /// A part of a file with HelmReleases that may be one, and that kubectl rejects or ignores.
+    Lost,
 }
 
 impl Document {
-    /// The object, or the items of a list, as `kubectl get -o yaml` prints several objects.
-    fn flatten(mut self) -> Vec<Self> {
-        let is_list = self.text("/kind").ends_with("List");
-        let items = self
-            .object
-            .get_mut("items")
-            .filter(|items| is_list && items.is_array());
-        let (Some(Value::Array(objects)), Some(items)) = (items.map(Value::take), self.place.entry("items"))
-        else {
-            return vec![self];
-        };
-        let places = (0..).map_while(|index| items.value.item(index));
-        let documents = objects.into_iter().zip(places).map(|(object, place)| Self {
-            object,
-            place: place.clone(),
-            source: Arc::clone(&self.source),
-        });
-        documents.collect()
-    }
-
     /// A text at a path of names.
     pub fn text(&self, pointer: &str) -> &str {
         self.object
@@ -71,52 +82,101 @@ impl Document {
             .map_or("", |(group, _)| group)
     }
 
-    /// Line and column of a field, or of the nearest one around it.
-    pub fn position(&self, path: &str) -> Option<(usize, usize)> {
-        let region = self.source.region(locate_field(&self.source, &self.place, path)?);
-        Some((region.line, region.column))
+    /// The name of its file.
+    pub const fn file(&self) -> &Arc<str> {
+        &self.file
+    }
+
+    /// Where a field is, or the nearest one around it.
+    pub fn position(&self, path: &str) -> Option<Position> {
+        let span = locate_field(&self.source, &self.place, path)?;
+        Some(self.position_at(span.start))
+    }
+
+    /// A scalar as it is written.
+    pub fn written(&self, path: &str) -> &str {
+        self.source
+            .slice(locate(&self.source, &self.place, path, "").span)
+    }
+
+    /// The position of an offset in the file.
+    pub fn position_at(&self, at: usize) -> Position {
+        position(&self.source, &self.file, at)
     }
 }
 
-/// The objects of a text with YAML documents.
-///
-/// # Errors
-/// If one is no YAML, or no object.
-pub fn documents(text: &str) -> Result<Vec<Document>, Failure> {
-    let source = Arc::new(Source::new(String::new(), text.to_owned()));
-    let mut found = Vec::new();
-    for span in documents::split(text).spans {
-        let from_line = || format!("the document from line {} on", source.region(span).line);
-        let read = yaml::read_located(source.slice(span), &mut Quota::default());
-        let read = read.map_err(|error| Failure::unable(format!("{} is invalid: {error}", from_line())))?;
-        match (read.value, read.place) {
-            (Value::Null, _) => {}
-            (object @ Value::Object(_), Some(mut place)) => {
-                place.shift(span.start);
-                let source = Arc::clone(&source);
-                found.extend(
-                    Document {
-                        object,
-                        place,
-                        source,
-                    }
-                    .flatten(),
-                );
-            }
-            _ => return Err(Failure::unable(format!("{} is no object", from_line()))),
-        }
+fn position(source: &Source, file: &Arc<str>, at: usize) -> Position {
+    let region = source.region(Span { start: at, end: at });
+    Position {
+        file: Arc::clone(file),
+        line: region.line,
+        column: region.column,
     }
-    Ok(found)
+}
+
+/// The objects of a file with YAML documents, and what is none.
+pub fn documents(file: &str, text: String) -> (Vec<Document>, Vec<Unreadable>) {
+    let source = Arc::new(Source::new(file.to_owned(), text));
+    let file: Arc<str> = file.into();
+    // Other objects are not converted.
+    let lost = if source.text().contains("HelmRelease") {
+        Problem::Lost
+    } else {
+        Problem::NotYaml
+    };
+    let unreadable = |finding: Finding, problem| Unreadable {
+        position: position(&source, &file, finding.span.start),
+        message: finding.message,
+        fix: finding.fix,
+        problem,
+    };
+    let (mut found, mut others) = (Vec::new(), Vec::new());
+    let findings = object::each(&source, &mut |item| match item {
+        Err(finding) => others.push(unreadable(finding, Problem::NotYaml)),
+        Ok((Value::Null, _)) => {}
+        Ok((object @ Value::Object(_), place)) => {
+            let repeated = object::repeated_keys(&place);
+            if repeated.is_empty() {
+                found.push(Document {
+                    object,
+                    place,
+                    source: Arc::clone(&source),
+                    file: Arc::clone(&file),
+                });
+            }
+            others.extend(repeated.into_iter().map(|finding| unreadable(finding, lost)));
+        }
+        Ok((_, place)) => others.push(Unreadable {
+            position: position(&source, &file, place.span.start),
+            message: "this is no object".to_owned(),
+            fix: String::new(),
+            problem: Problem::NoObject,
+        }),
+    });
+    others.extend(findings.into_iter().map(|finding| unreadable(finding, lost)));
+    (found, others)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn objects(text: &str) -> Vec<Document> {
+        let (found, unreadable) = documents("a.yaml", text.to_owned());
+        assert_eq!(unreadable, []);
+        found
+    }
+
+    fn position_of(document: &Document, path: &str) -> Option<(usize, usize)> {
+        let position = document.position(path)?;
+        assert_eq!(&*position.file, "a.yaml");
+        Some((position.line, position.column))
+    }
+
     #[test]
     fn fields_are_found_in_their_document() {
         let text = "# first\nkind: A\n---\nkind: B\nmetadata:\n  name: b\nspec:\n  list:\n    - x: 1\n    # comment\n    - b: &a {z: 2}\n";
-        let found = documents(text).unwrap();
+        let found = objects(text);
         assert_eq!(found.len(), 2);
         let second = &found[1];
         assert_eq!(second.title(), "B b");
@@ -128,30 +188,34 @@ mod tests {
             ("spec.list[1].b.z", (11, 14)),
             ("spec.list[1].b.unknown", (11, 7)),
         ] {
-            assert_eq!(second.position(path), Some(expected), "{path}");
+            assert_eq!(position_of(second, path), Some(expected), "{path}");
         }
-        assert_eq!(found[0].position("kind"), Some((2, 1)));
-        assert_eq!(found[0].position("unknown"), None);
+        assert_eq!(position_of(&found[0], "kind"), Some((2, 1)));
+        assert_eq!(position_of(&found[0], "unknown"), None);
     }
 
     #[test]
     fn the_items_of_a_list_are_objects() {
-        let text = "apiVersion: v1\nkind: List\nitems:\n- kind: A\n  metadata: {name: a}\n- kind: B\n  spec:\n    x: 1\n";
-        let found = documents(text).unwrap();
+        let text = "apiVersion: v1\nkind: List\nitems:\n- kind: A\n  metadata: {name: a}\n- kind: List\n  items:\n  - kind: B\n    spec:\n      x: 1\n";
+        let found = objects(text);
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].title(), "A a");
-        assert_eq!(found[1].position("spec.x"), Some((8, 5)));
+        assert_eq!(position_of(&found[1], "spec.x"), Some((10, 7)));
     }
 
     #[test]
-    fn a_document_that_is_no_object_is_named_by_its_line() {
-        let error = documents("a: 1\n---\n- b\n").unwrap_err();
-        assert_eq!(error.message, "the document from line 3 on is no object");
+    fn the_lines_of_errors_are_those_of_the_file() {
+        let text = "a: 1\n---\n- b\n---\nc: 2\n---\n# comment\nspec:\n  chart: [\n";
+        let (found, unreadable) = documents("a.yaml", text.to_owned());
+        assert_eq!(found.len(), 2);
+        let [list, invalid] = &unreadable[..] else {
+            panic!("{unreadable:?}")
+        };
+        assert_eq!((list.position.line, list.problem), (3, Problem::NoObject));
+        assert!((9..=10).contains(&invalid.position.line), "{invalid:?}");
         assert!(
-            documents("a: [\n")
-                .unwrap_err()
-                .message
-                .starts_with("the document from line 1 on is invalid")
+            invalid.problem == Problem::NotYaml && invalid.message.starts_with("not valid YAML: "),
+            "{invalid:?}"
         );
     }
 }

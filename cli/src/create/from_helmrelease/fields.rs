@@ -1,10 +1,15 @@
 //! The fields of an object that is converted. Each is taken once; what is left at the end has no equivalent, so that nothing is lost
 //! without a note.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::documents::Document;
-use crate::create::{Gap, Note};
+use crate::create::note::{Gap, Loss, Note};
+
+const TEXT: &str = "a text";
+const MAPPING: &str = "a mapping";
 
 /// A mapping of a document, and its path.
 #[derive(Debug)]
@@ -13,6 +18,8 @@ pub struct Fields<'d> {
     path: String,
     /// Those that were not taken yet.
     left: Map<String, Value>,
+    /// What those of another type have to be.
+    wrong: BTreeMap<String, &'static str>,
 }
 
 impl<'d> Fields<'d> {
@@ -22,7 +29,13 @@ impl<'d> Fields<'d> {
             document,
             path: String::new(),
             left: document.object.as_object().cloned().unwrap_or_default(),
+            wrong: BTreeMap::new(),
         }
+    }
+
+    /// The object.
+    pub const fn document(&self) -> &'d Document {
+        self.document
     }
 
     /// Takes a field; `None` if it is missing or null.
@@ -35,58 +48,72 @@ impl<'d> Fields<'d> {
         self.left.remove(name);
     }
 
-    /// Takes a text; anything else stays.
+    /// Takes a field of a type. One of another type stays, and is refused at the end.
+    fn typed<T>(
+        &mut self,
+        name: &str,
+        expected: &'static str,
+        read: impl Fn(&Value) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.left.get(name).filter(|value| !value.is_null())?;
+        let read = read(value);
+        if read.is_some() {
+            self.left.remove(name);
+        } else {
+            self.wrong.insert(name.to_owned(), expected);
+        }
+        read
+    }
+
+    /// Takes a text; an empty one is missing.
     pub fn text(&mut self, name: &str) -> Option<String> {
-        let text = self.left.get(name)?.as_str()?.to_owned();
-        self.left.remove(name);
-        Some(text).filter(|text| !text.is_empty())
+        let text = self.typed(name, TEXT, |value| value.as_str().map(str::to_owned));
+        text.filter(|text| !text.is_empty())
     }
 
-    /// Takes a boolean; anything else stays.
+    /// Takes a boolean.
     pub fn flag(&mut self, name: &str) -> Option<bool> {
-        let flag = self.left.get(name)?.as_bool()?;
-        self.left.remove(name);
-        Some(flag)
+        self.typed(name, "true or false", Value::as_bool)
     }
 
-    /// Takes an integer; anything else stays.
+    /// Takes an integer.
     pub fn number(&mut self, name: &str) -> Option<i64> {
-        let number = self.left.get(name)?.as_i64()?;
-        self.left.remove(name);
-        Some(number)
+        self.typed(name, "a whole number", Value::as_i64)
     }
 
     /// Takes a mapping, with no fields if it is missing.
     pub fn mapping(&mut self, name: &str) -> Self {
-        let is_mapping = self.left.get(name).is_some_and(Value::is_object);
-        let fields = if is_mapping { self.left.remove(name) } else { None };
+        let fields = self.typed(name, MAPPING, |value| value.as_object().cloned());
         Self {
             document: self.document,
             path: self.path_of(name),
-            left: match fields {
-                Some(Value::Object(fields)) => fields,
-                _ => Map::new(),
-            },
+            left: fields.unwrap_or_default(),
+            wrong: BTreeMap::new(),
         }
     }
 
     /// Takes a list of mappings.
     pub fn list(&mut self, name: &str) -> Vec<Self> {
-        let is_list = self.left.get(name).is_some_and(Value::is_array);
-        let items = if is_list { self.left.remove(name) } else { None };
-        let Some(Value::Array(items)) = items else {
-            return Vec::new();
-        };
+        let items = self.typed(name, "a list", |value| value.as_array().cloned());
         let path = self.path_of(name);
-        let of_item = |(index, item): (usize, Value)| Self {
-            document: self.document,
-            path: format!("{path}[{index}]"),
-            left: match item {
-                Value::Object(fields) => fields,
-                other => Map::from_iter([(String::new(), other)]),
-            },
+        let of_item = |(index, item): (usize, Value)| {
+            let mut fields = Self {
+                document: self.document,
+                path: String::new(),
+                left: Map::from_iter([(String::new(), item)]),
+                wrong: BTreeMap::new(),
+            };
+            let content = fields.typed("", MAPPING, |value| value.as_object().cloned());
+            fields.left = content.unwrap_or(fields.left);
+            fields.path = format!("{path}[{index}]");
+            fields
         };
-        items.into_iter().enumerate().map(of_item).collect()
+        items
+            .unwrap_or_default()
+            .into_iter()
+            .enumerate()
+            .map(of_item)
+            .collect()
     }
 
     /// Whether a field is there.
@@ -127,15 +154,72 @@ impl<'d> Fields<'d> {
         }
     }
 
+    /// Takes a field without which something else would be deployed, with what to do. An empty list is missing.
+    pub fn refused(&mut self, name: &str, loss: Loss, text: &str, notes: &mut Vec<Note>) {
+        let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+        if self.take(name).is_some_and(|value| !is_empty(&value)) {
+            notes.push(self.refusal(name, Gap::Field(loss), text));
+        }
+    }
+
+    /// A note about a field without which nothing is deployed.
+    pub fn refusal(&self, name: &str, gap: Gap, text: impl Into<String>) -> Note {
+        Note {
+            gap,
+            ..self.note(name, text)
+        }
+    }
+
     /// Notes for all fields that were not taken.
     pub fn finish(self, notes: &mut Vec<Note>) {
         for (name, value) in &self.left {
-            if !value.is_null() {
-                notes.push(self.note(
+            if value.is_null() {
+                continue;
+            }
+            notes.push(match self.wrong.get(name) {
+                Some(expected) => self.refusal(name, Gap::Valid, self.wrong_type(name, value, expected)),
+                None => self.note(
                     name,
                     "this field has no equivalent, or is not known; check whether it is needed",
-                ));
-            }
+                ),
+            });
         }
     }
+
+    fn wrong_type(&self, name: &str, value: &Value, expected: &str) -> String {
+        let found = match value {
+            Value::Null | Value::Bool(_) => "true or false",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a text",
+            Value::Array(_) => "a list",
+            Value::Object(_) => MAPPING,
+        };
+        if value.is_array() || value.is_object() {
+            return format!("this is {found}, and has to be {expected}");
+        }
+        // As it is written: 1.10 is not 1.1.
+        let written = self.document.written(&self.path_of(name));
+        let remedy = if expected == TEXT {
+            "write it in quotes".to_owned()
+        } else {
+            format!("it has to be {expected}")
+        };
+        format!("{written} is {found}; {remedy}")
+    }
+}
+
+/// A setting that a HelmOp has for both actions: set if both have it, with a note if only one has.
+pub fn of_both(
+    set: [bool; 2],
+    actions: [&Fields<'_>; 2],
+    field: &str,
+    text: &str,
+    notes: &mut Vec<Note>,
+) -> bool {
+    if let Some((action, _)) = actions.into_iter().zip(set).find(|(_, is_set)| *is_set)
+        && set.contains(&false)
+    {
+        notes.push(action.note(field, text));
+    }
+    set == [true, true]
 }

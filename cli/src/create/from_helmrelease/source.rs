@@ -1,14 +1,17 @@
 //! The chart of a HelmRelease: its repository, name, version and credentials.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helmops_api::{HelmOp, HelmOptions};
-use helmops_core::{admit::ValidHelmOp, chart::source::is_oci};
+use helm_index::is_complete_version;
+use helmops_api::HelmOptions;
+use helmops_core::chart::source::is_oci;
 use serde_json::{Map, Value, json};
 
-use super::{Document, Fields, FromHelmRelease, SOURCE, Used, documents::is_of_user, texts::Texts};
-use crate::create::{Draft, Gap, Note};
+use super::{Document, Fields, FromHelmRelease, Referent, SOURCE, Used, documents::is_of_user, texts::Texts};
+use crate::create::{
+    draft::Draft,
+    note::{Gap, Loss, Note},
+};
 
-/// What a HelmOp needs to know about verification.
 const VERIFY: &str = "signatures are not verified; restrict the repositories with a Policy, or verify charts where they are published";
 const CLOUD: &str = "there is no login with the identity of a cloud provider; create a Secret with username and password, and set helmSecretName";
 
@@ -38,12 +41,19 @@ pub fn convert(
         source.chart(chart.mapping("spec"));
         chart.finish(&mut source.draft.notes);
     } else {
-        source.missing(spec.note(
-            "chart",
-            "a HelmRelease has a chart or a chartRef; set --repo, --chart and --version",
-        ));
+        let text = "a HelmRelease has a chart or a chartRef; set --repo, --chart and --version";
+        source
+            .draft
+            .notes
+            .push(spec.refusal("chart", Gap::Unpublished, text));
     }
-    source.set_polling(spec);
+    draft.interval = source.interval.map(|interval| {
+        let note = spec.note(
+            "interval",
+            format!("{interval:?} is no pollingInterval; set --poll"),
+        );
+        (interval, note)
+    });
 }
 
 struct Source<'s, 'd> {
@@ -59,14 +69,6 @@ impl<'d> Source<'_, 'd> {
         self.draft.helmop.spec.bundle.options.helm.get_or_insert_default()
     }
 
-    /// Something is missing that only the user knows.
-    fn missing(&mut self, note: Note) {
-        self.draft.notes.push(Note {
-            gap: Gap::Chart,
-            ..note
-        });
-    }
-
     /// `chart.spec`, or the spec of a HelmChart.
     fn chart(&mut self, mut spec: Fields<'_>) {
         let chart = spec.text("chart").unwrap_or_default();
@@ -80,10 +82,10 @@ impl<'d> Source<'_, 'd> {
         spec.drop("reconcileStrategy");
         let files = "values files inside the chart cannot be selected; copy their content into helm.values";
         for name in ["valuesFiles", "valuesFile"] {
-            spec.lost(name, files, &mut self.draft.notes);
+            spec.refused(name, Loss::ValuesFiles, files, &mut self.draft.notes);
         }
         spec.drop("ignoreMissingValuesFiles");
-        spec.lost("verify", VERIFY, &mut self.draft.notes);
+        spec.refused("verify", Loss::Verify, VERIFY, &mut self.draft.notes);
         let mut reference = spec.mapping("sourceRef");
         reference.drop("apiVersion");
         let kind = reference
@@ -93,25 +95,31 @@ impl<'d> Source<'_, 'd> {
         let namespace = reference
             .text("namespace")
             .unwrap_or_else(|| self.namespace.clone());
-        if kind == "HelmRepository" {
-            if let Some((index, document)) = self.all.find(SOURCE, "HelmRepository", &namespace, &name) {
-                self.used.add(index);
-                self.repository(document, &chart);
-            } else {
+        let found = self.find(&reference, (&kind, &namespace, &name));
+        match (&*kind, found) {
+            ("HelmRepository", Referent::Found(_, document)) => self.repository(document, &chart),
+            ("HelmRepository", found) => {
                 self.helm().chart = chart;
-                let text = format!("HelmRepository {name:?} is not in the file; add it, or set --repo");
-                let note = reference.note("", text);
-                self.missing(note);
+                if matches!(found, Referent::Missing) {
+                    let text = format!("HelmRepository {name:?} is not in the files; add it, or set --repo");
+                    let note = reference.refusal("", Gap::Chart, text);
+                    self.draft.notes.push(note);
+                }
             }
-        } else {
-            let base = chart.rsplit('/').next().unwrap_or_default().to_owned();
-            self.helm().chart = base;
-            let text = format!(
-                "a chart in a {kind} cannot be deployed by a HelmOp: publish it (helm package, helm push), and set --repo"
-            );
-            let note = reference.note("kind", text);
-            self.missing(note);
+            _ => {
+                let base = chart.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+                base.clone_into(&mut self.helm().chart);
+                // Flux ignores it.
+                self.helm().version.clear();
+                let text = format!(
+                    "a chart in a {kind} cannot be deployed by a HelmOp: publish it (helm package, helm push), and set --repo, --version, and \
+                     --chart if its name is not {base:?}"
+                );
+                let note = reference.refusal("kind", Gap::Unpublished, text);
+                self.draft.notes.push(note);
+            }
         }
+        self.suspended(&mut spec);
         reference.finish(&mut self.draft.notes);
         spec.finish(&mut self.draft.notes);
     }
@@ -125,13 +133,9 @@ impl<'d> Source<'_, 'd> {
         let namespace = reference
             .text("namespace")
             .unwrap_or_else(|| self.namespace.clone());
-        match (&*kind, self.all.find(SOURCE, &kind, &namespace, &name)) {
-            ("OCIRepository", Some((index, document))) => {
-                self.used.add(index);
-                self.oci(document);
-            }
-            ("HelmChart", Some((index, document))) => {
-                self.used.add(index);
+        match (&*kind, self.find(&reference, (&kind, &namespace, &name))) {
+            ("OCIRepository", Referent::Found(_, document)) => self.oci(document),
+            ("HelmChart", Referent::Found(_, document)) => {
                 let mut fields = Fields::of(document);
                 let own = document.text("/metadata/namespace");
                 if !own.is_empty() {
@@ -139,20 +143,36 @@ impl<'d> Source<'_, 'd> {
                 }
                 self.chart(fields.mapping("spec"));
             }
-            ("OCIRepository" | "HelmChart", None) => {
-                let text = format!("{kind} {name:?} is not in the file; add it, or set --repo and --version");
-                let note = reference.note("", text);
-                self.missing(note);
+            (_, Referent::Ambiguous) => {}
+            ("OCIRepository" | "HelmChart", Referent::Missing) => {
+                let text =
+                    format!("{kind} {name:?} is not in the files; add it, or set --repo and --version");
+                let note = reference.refusal("", Gap::Unpublished, text);
+                self.draft.notes.push(note);
             }
             _ => {
                 let text = format!(
                     "a chart of kind {kind:?} has no equivalent; publish it, and set --repo, --chart and --version"
                 );
-                let note = reference.note("kind", text);
-                self.missing(note);
+                let note = reference.refusal("kind", Gap::Unpublished, text);
+                self.draft.notes.push(note);
             }
         }
         reference.finish(&mut self.draft.notes);
+    }
+
+    /// An object of Flux's sources. It is used then, also if it is one that a HelmOp cannot use.
+    fn find(&mut self, reference: &Fields<'_>, (kind, namespace, name): (&str, &str, &str)) -> Referent<'d> {
+        let found = self.all.find(
+            reference,
+            (SOURCE, kind),
+            (namespace, name),
+            &mut self.draft.notes,
+        );
+        if let Referent::Found(index, _) = found {
+            self.used.add(index);
+        }
+        found
     }
 
     fn repository(&mut self, document: &'d Document, chart: &str) {
@@ -175,11 +195,10 @@ impl<'d> Source<'_, 'd> {
             spec.drop(name);
         }
         self.access(&mut spec, document, &host, is_registry);
-        spec.lost(
-            "passCredentials",
-            "credentials are never sent to another host than that of the repository; mirror the charts if another host needs them",
-            &mut self.draft.notes,
-        );
+        if spec.flag("passCredentials") == Some(true) {
+            let text = "credentials are never sent to another host than that of the repository; mirror the charts if another host needs them";
+            self.draft.notes.push(spec.note("passCredentials", text));
+        }
         spec.lost(
             "accessFrom",
             "a HelmOp uses Secrets of its own namespace only",
@@ -197,29 +216,10 @@ impl<'d> Source<'_, 'd> {
         url.trim_end_matches('/').clone_into(&mut self.helm().repo);
         self.interval = spec.text("interval").or(self.interval.take());
         let mut reference = spec.mapping("ref");
-        let (tag, range) = (reference.text("tag"), reference.text("semver"));
-        reference.lost(
-            "digest",
-            "a digest cannot be required; the one that is resolved is recorded, and later changes of the tag are noticed",
-            &mut self.draft.notes,
-        );
-        reference.lost(
-            "semverFilter",
-            "tags cannot be filtered; write a range that only matches these versions",
-            &mut self.draft.notes,
-        );
-        let version = range.or(tag);
-        if version.as_deref() == Some("latest") || version.is_none() {
-            let note = reference.note(
-                "tag",
-                "a chart has a version; without one, a HelmOp selects the newest release",
-            );
-            self.draft.notes.push(note);
-        }
-        self.helm().version = version.filter(|version| version != "latest").unwrap_or_default();
+        self.version(&mut reference);
         reference.finish(&mut self.draft.notes);
         self.access(&mut spec, document, &host, true);
-        spec.lost("verify", VERIFY, &mut self.draft.notes);
+        spec.refused("verify", Loss::Verify, VERIFY, &mut self.draft.notes);
         spec.lost("serviceAccountName", CLOUD, &mut self.draft.notes);
         // A chart has one layer with a fixed media type.
         spec.drop("layerSelector");
@@ -228,12 +228,53 @@ impl<'d> Source<'_, 'd> {
         spec.finish(&mut self.draft.notes);
     }
 
+    /// The version of an OCIRepository: Flux prefers a digest to a range, and that to a tag.
+    fn version(&mut self, reference: &mut Fields<'_>) {
+        let [tag, range, digest] = ["tag", "semver", "digest"].map(|name| reference.text(name));
+        // A registry has no + in tags.
+        let version = tag.as_deref().map(|tag| tag.replace('_', "+"));
+        let version = version.filter(|version| is_complete_version(version));
+        let filter = "tags cannot be filtered; write a range that only matches these versions";
+        if digest.is_none() && range.is_some() {
+            reference.refused("semverFilter", Loss::SemverFilter, filter, &mut self.draft.notes);
+        } else {
+            reference.drop("semverFilter");
+        }
+        let unknown = match (&digest, &range, &tag) {
+            (Some(digest), ..) => {
+                let helm = self.helm();
+                helm.repo = format!("{}@{digest}", helm.repo);
+                (
+                    "digest",
+                    "a digest is required together with its version: set --version",
+                )
+            }
+            (None, Some(range), _) => {
+                self.helm().version.clone_from(range);
+                return;
+            }
+            (None, None, Some(_)) => (
+                "tag",
+                "this tag is no version, and a HelmOp selects a chart by its version: set --version",
+            ),
+            (None, None, None) => (
+                "",
+                "Flux uses the tag latest, and a HelmOp selects a chart by its version: set --version",
+            ),
+        };
+        if let Some(version) = version {
+            self.helm().version = version;
+        } else {
+            let note = reference.refusal(unknown.0, Gap::Version, unknown.1);
+            self.draft.notes.push(note);
+        }
+    }
+
+    /// A suspended source keeps its version.
     fn suspended(&mut self, spec: &mut Fields<'_>) {
         if spec.flag("suspend") == Some(true) {
-            let note = spec.note(
-                "suspend",
-                "a repository cannot be suspended; omit pollingInterval, or set paused",
-            );
+            let text = "Flux selects no other version while the source is suspended; set --version to the version that it has";
+            let note = spec.refusal("suspend", Gap::Field(Loss::Suspend), text);
             self.draft.notes.push(note);
         }
     }
@@ -253,10 +294,10 @@ impl<'d> Source<'_, 'd> {
         let mut names = Vec::new();
         for field in ["secretRef", "certSecretRef"] {
             let mut reference = spec.mapping(field);
-            if let Some(name) = reference.text("name") {
-                names.push((field, name, reference.note("", "")));
+            match reference.text("name") {
+                Some(name) => names.push((field, name, reference)),
+                None => reference.finish(&mut self.draft.notes),
             }
-            reference.finish(&mut self.draft.notes);
         }
         if !insecure && names.is_empty() {
             return;
@@ -269,69 +310,65 @@ impl<'d> Source<'_, 'd> {
         if insecure && is_registry {
             data.insert("basicHTTP".to_owned(), json!("true"));
         }
-        let (mut is_complete, mut secret_name) = (true, None);
-        for (field, name, note) in names {
-            if let Some((index, secret)) = self.all.find("", "Secret", &namespace, &name) {
-                self.used.add(index);
-                let texts = Texts::of(secret);
-                self.draft
-                    .notes
-                    .extend(texts.notes(secret, |key| KEYS.contains(&key)));
-                for key in credentials(texts, host, &mut data) {
-                    let text = format!(
-                        "the key {key:?} of Secret {name:?} has no equivalent: client certificates and other logins are not supported"
-                    );
-                    self.draft.notes.push(Note { text, ..note.clone() });
+        let (mut missing, mut keys, mut secret_name) = (Vec::new(), Vec::new(), None);
+        for (field, name, reference) in names {
+            let found = self.all.find(
+                &reference,
+                ("", "Secret"),
+                (&namespace, &name),
+                &mut self.draft.notes,
+            );
+            let texts = match found {
+                Referent::Found(index, secret) => {
+                    self.used.add(index);
+                    Some((Texts::of(secret), secret))
                 }
-            } else {
-                is_complete = false;
-                let keys = if field == "secretRef" {
-                    "username and password"
-                } else {
-                    "cacerts (in place of ca.crt)"
-                };
-                let text = format!(
-                    "Secret {name:?} is not in the file; the namespace of the HelmOp needs a Secret {name:?} with {keys}, and helmSecretName names it"
-                );
-                self.draft.notes.push(Note { text, ..note.clone() });
+                Referent::Ambiguous | Referent::Missing => None,
+            };
+            match texts {
+                Some((texts, secret)) if !texts.is_encrypted() => {
+                    let notes = texts.notes(secret, |key| KEYS.contains(&key));
+                    self.draft.notes.extend(notes);
+                    for (key, problem) in credentials(texts, host, &mut data) {
+                        let text = format!("the key {key:?} of Secret {name:?} {problem}");
+                        self.draft.notes.push(reference.note("", text));
+                    }
+                }
+                found => {
+                    keys.extend_from_slice(match field {
+                        "secretRef" => &["username", "password"],
+                        _ => &["cacerts (in place of ca.crt)"],
+                    });
+                    let what = if found.is_some() {
+                        "is encrypted"
+                    } else {
+                        "is not in the files"
+                    };
+                    missing.push((reference.note("", ""), format!("Secret {name:?} {what}")));
+                }
             }
+            reference.finish(&mut self.draft.notes);
             secret_name.get_or_insert(name);
         }
         let own_name = format!("{}-repository", document.text("/metadata/name"));
         let name = secret_name.unwrap_or(own_name);
-        self.draft.helmop.spec.helm_secret_name.clone_from(&name);
-        if is_complete || !data.is_empty() {
+        let texts: Vec<_> = missing.iter().map(|(_, text)| &**text).collect();
+        let texts = texts.join(", ");
+        if let Some((note, _)) = missing.into_iter().next() {
+            // One Secret has all of them; a part of it would only be in the way.
+            keys.extend(data.keys().map(|key| &**key));
+            let keys = keys.join(", ");
+            let text = format!(
+                "{texts}; the namespace of the HelmOp needs a Secret {name:?} with {keys}, and helmSecretName names it"
+            );
+            self.draft.notes.push(Note { text, ..note });
+        } else if data.is_empty() {
+            return;
+        } else {
             let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": data });
             self.draft.objects.push(self.all.placed(secret));
         }
-    }
-
-    /// Polls are of use for a range only.
-    fn set_polling(&mut self, spec: &Fields<'_>) {
-        let Some(interval) = self.interval.take() else {
-            return;
-        };
-        let mut helmop: HelmOp = self.draft.helmop.clone();
-        helmop.spec.polling_interval = Some(interval.clone());
-        match ValidHelmOp::try_from(&helmop) {
-            Ok(valid) if valid.polling.is_none() => {}
-            Ok(_) => self.draft.helmop.spec.polling_interval = Some(interval),
-            Err(errors) => {
-                let is_of_interval = errors
-                    .reported()
-                    .iter()
-                    .any(|error| error.path == "spec.pollingInterval");
-                if is_of_interval {
-                    let note = spec.note(
-                        "interval",
-                        format!("{interval:?} is no pollingInterval; set --poll"),
-                    );
-                    self.draft.notes.push(note);
-                } else {
-                    self.draft.helmop.spec.polling_interval = Some(interval);
-                }
-            }
-        }
+        self.draft.helmop.spec.helm_secret_name = name;
     }
 }
 
@@ -347,7 +384,7 @@ impl FromHelmRelease {
                 }
             }
             metadata.retain(|_, value| value.as_object().is_none_or(|entries| !entries.is_empty()));
-            if let Some(namespace) = &self.namespace {
+            if let Some(namespace) = &self.settings.namespace {
                 metadata.insert("namespace".to_owned(), json!(namespace));
             }
         }
@@ -360,8 +397,9 @@ fn host(url: &str) -> String {
     rest.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// Adds the credentials of a Secret of Flux under the keys of a HelmOp. Returns the keys that it does not have.
-fn credentials(texts: Texts, host: &str, into: &mut Map<String, Value>) -> Vec<String> {
+/// Adds the credentials of a Secret of Flux under the keys of a HelmOp. Returns the keys that it does not have, with what is wrong with them.
+fn credentials(texts: Texts, host: &str, into: &mut Map<String, Value>) -> Vec<(String, String)> {
+    const UNKNOWN: &str = "has no equivalent: client certificates and other logins are not supported";
     let mut unknown = Vec::new();
     for (key, text) in texts.readable {
         match &*key {
@@ -376,23 +414,29 @@ fn credentials(texts: Texts, host: &str, into: &mut Map<String, Value>) -> Vec<S
                     into.insert("username".to_owned(), username.into());
                     into.insert("password".to_owned(), password.into());
                 }
-                None => unknown.push(key),
+                None => unknown.push((key, format!("has no login for host {host}"))),
             },
-            _ => unknown.push(key),
+            _ => unknown.push((key, UNKNOWN.to_owned())),
         }
     }
     unknown
+}
+
+/// The name of a registry. That of Docker has several.
+fn without_alias(host: &str) -> &str {
+    match host {
+        "index.docker.io" | "registry-1.docker.io" => "docker.io",
+        _ => host,
+    }
 }
 
 /// The login for a host in the configuration of Docker.
 fn login(config: &str, host: &str) -> Option<(String, String)> {
     let config: Value = serde_json::from_str(config).ok()?;
     let auths = config.get("auths")?.as_object()?;
-    let is_host = |key: &String| {
-        let key = key.split_once("://").map_or(&**key, |(_, rest)| rest);
-        key.split('/').next() == Some(host)
-    };
-    let (_, login) = auths.iter().find(|(key, _)| is_host(key))?;
+    let (_, login) = auths
+        .iter()
+        .find(|(key, _)| without_alias(&self::host(key)) == without_alias(host))?;
     let text = |key| login.get(key).and_then(Value::as_str).map(str::to_owned);
     if let (Some(username), Some(password)) = (text("username"), text("password")) {
         return Some((username, password));

@@ -1,16 +1,64 @@
-//! Golden tests: `cli/tests/golden/helmrelease/NAME.yaml` becomes `NAME.helmop.yaml`.
+//! Golden tests: `cli/tests/golden/helmrelease/NAME.yaml` becomes `NAME.helmop.yaml`, and `NAME.txt` has what standard error has.
 
 use std::{fs, path::PathBuf};
 
-use helmops_core::admit::ValidHelmOp;
-
 use super::*;
-use crate::create::{Gap, text};
+use crate::create::{
+    ChartFlags,
+    draft::Draft,
+    note::{Loss, Position},
+    report, text,
+};
 
 fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "helmrelease"]
         .iter()
         .collect()
+}
+
+fn settings() -> Settings {
+    Settings {
+        namespace: Some("fleet-default".to_owned()),
+        target_namespace: None,
+    }
+}
+
+fn input(files: &[(&str, &str)], is_folder: bool) -> Input {
+    let mut input = Input {
+        is_folder,
+        ..Input::default()
+    };
+    for (name, text) in files {
+        input.add(name, (*text).to_owned()).unwrap();
+    }
+    input
+}
+
+/// What `create` makes of the input, as far as it needs no cluster.
+fn settled(input: Input, settings: Settings, accepted: &[Loss]) -> Batch {
+    let mut batch = FromHelmRelease::of(input, settings).unwrap().batch(None).unwrap();
+    for draft in &mut batch.drafts {
+        draft.helmop.metadata.namespace = Some("fleet-default".to_owned());
+    }
+    batch.settle(accepted);
+    batch
+}
+
+/// Of one file, before anything is refused.
+fn drafts(text: &str) -> Vec<Draft> {
+    let input = input(&[("a.yaml", text)], false);
+    let source = FromHelmRelease::of(input, settings()).unwrap();
+    source.batch(None).unwrap().drafts
+}
+
+fn of_folder(files: &[(&str, &str)], accepted: &[Loss]) -> Batch {
+    settled(input(files, true), settings(), accepted)
+}
+
+/// Why HelmReleases are refused.
+fn refusals(batch: &Batch) -> Vec<(Gap, String)> {
+    let notes = batch.refused.iter().flatten();
+    notes.map(|note| (note.gap, note.to_string())).collect()
 }
 
 /// Set `UPDATE_GOLDEN=1` to write the expected files again.
@@ -23,28 +71,32 @@ fn helmreleases_become_helmops() {
         .filter(|name| !name.ends_with(".helmop"))
         .collect();
     names.sort();
-    assert!(names.len() >= 6, "{names:?}");
+    assert!(names.len() >= 20, "{names:?}");
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     for name in names {
-        let given = fs::read_to_string(folder().join(format!("{name}.yaml"))).unwrap();
-        let drafts = FromHelmRelease::of(&given, Some("fleet-default"))
-            .unwrap()
-            .drafts(None)
-            .unwrap();
-        let mut drafts = drafts;
-        for draft in &mut drafts {
-            draft.helmop.metadata.namespace = Some("fleet-default".to_owned());
-            if draft.gap() == Gap::None {
-                let checked = ValidHelmOp::try_from(&draft.helmop);
-                assert!(checked.is_ok(), "{name}: {:?}", checked.err());
+        let file = format!("{name}.yaml");
+        let given = fs::read_to_string(folder().join(&file)).unwrap();
+        // A first line such as `# --accept=verify` is the flag.
+        let accepted: Vec<_> = given
+            .lines()
+            .filter_map(|line| line.strip_prefix("# --accept="))
+            .flat_map(|names| names.split(','))
+            .map(|name| <Loss as clap::ValueEnum>::from_str(name, false).unwrap())
+            .collect();
+        let batch = settled(input(&[(&file, &given)], false), settings(), &accepted);
+        for (ending, found) in [
+            ("helmop.yaml", text::documents(&batch.drafts).unwrap()),
+            ("txt", report::plain(&batch)),
+        ] {
+            let file = folder().join(format!("{name}.{ending}"));
+            if update && found.is_empty() {
+                let _ = fs::remove_file(&file);
+            } else if update {
+                fs::write(&file, &found).unwrap();
             }
+            let expected = fs::read_to_string(&file).unwrap_or_default();
+            assert_eq!(found, expected, "{name}.{ending}");
         }
-        let text = text::documents(&drafts).unwrap();
-        let file = folder().join(format!("{name}.helmop.yaml"));
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            fs::write(&file, &text).unwrap();
-        }
-        let expected = fs::read_to_string(&file).unwrap();
-        assert_eq!(text, expected, "{name}");
     }
 }
 
@@ -52,7 +104,7 @@ fn helmreleases_become_helmops() {
 #[test]
 fn no_field_is_lost_without_a_note() {
     let unknown = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: web}\nspec:\n  chart:\n    spec:\n      chart: web\n      new: 1\n      sourceRef: {kind: HelmRepository, name: a, other: 2}\n  install: {fast: true, remediation: {x: 1}, strategy: {why: 2}}\n  upgrade: {slow: true}\n  test: {z: 1, filters: [{name: a, q: 1}]}\n  uninstall: {u: 1}\n  rollback: {r: 1}\n  driftDetection: {d: 1, ignore: [{paths: [], i: 1, target: {t: 1}}]}\n  dependsOn: [{name: a, w: 1}]\n  healthCheckExprs: [{current: a, h: 1}]\n  valuesFrom: [{kind: Secret, name: a, v: 1}]\n  waitStrategy: {s: 1}\n  another: 1\n";
-    let drafts = FromHelmRelease::of(unknown, None).unwrap().drafts(None).unwrap();
+    let drafts = drafts(unknown);
     let paths: Vec<_> = drafts[0].notes.iter().map(|note| note.path.as_str()).collect();
     for path in [
         "spec.chart.spec.new",
@@ -80,22 +132,35 @@ fn no_field_is_lost_without_a_note() {
 
 #[test]
 fn several_helmreleases_keep_their_names() {
-    let one = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: a}\n---\napiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: b}\n";
-    let all = FromHelmRelease::of(one, None).unwrap();
-    let names: Vec<_> = all
-        .drafts(None)
-        .unwrap()
+    let one = |name: &str| {
+        format!("apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: {name}}}\n---\n")
+    };
+    let text = one("a") + &one("b");
+    let names: Vec<_> = drafts(&text)
         .iter()
         .map(|draft| draft.name().to_owned())
         .collect();
     assert_eq!(names, ["a", "b"]);
-    let error = all.drafts(Some("c")).unwrap_err();
+    let of = |text: &str| FromHelmRelease::of(input(&[("a.yaml", text)], false), settings());
+    let error = of(&text).unwrap().batch(Some("c")).unwrap_err();
     assert_eq!(
         error.message,
-        "the file has 2 HelmReleases, and \"c\" can be the name of one only"
+        "there are 2 HelmReleases, and \"c\" can be the name of one only"
     );
-    let error = FromHelmRelease::of("a: 1\n", None).unwrap_err();
-    assert_eq!(error.message, "there is no HelmRelease of helm.toolkit.fluxcd.io");
+    let error = of("a: 1\n").unwrap_err();
+    assert_eq!(
+        error.message,
+        "there is no HelmRelease of helm.toolkit.fluxcd.io with a chart"
+    );
+}
+
+#[test]
+fn an_error_in_a_file_has_its_line() {
+    let text = "# comment\napiVersion: v1\nkind: A\n---\nkind: HelmRelease\nspec:\n  chart: [\n";
+    let error = Input::default().add("a.yaml", text.to_owned()).unwrap_err();
+    assert!(error.message.starts_with("a.yaml:"), "{}", error.message);
+    let line: usize = error.message.split(':').nth(1).unwrap().parse().unwrap();
+    assert!((7..=8).contains(&line), "{}", error.message);
 }
 
 const REPOSITORY: &str = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nmetadata: {name: charts, namespace: shop}\n\
@@ -112,72 +177,81 @@ fn secret(namespace: &str, name: &str, data: &str) -> String {
     format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: {namespace}}}\n{data}\n---\n")
 }
 
-fn drafts(text: &str) -> Vec<Draft> {
-    FromHelmRelease::of(text, Some("fleet-default"))
-        .unwrap()
-        .drafts(None)
-        .unwrap()
-}
-
 #[test]
 fn a_login_that_cannot_be_read_is_not_converted() {
+    let of = |text: &str| settled(input(&[("a.yaml", text)], false), settings(), &[]);
     for (data, gap) in [
-        ("data: {username: dXNlcg==, password: cGFzcw==}", Gap::None),
-        ("data: {username: user, password: cGFzcw==}", Gap::Source),
-        (
-            "data: {username: dXNlcg==, password: 'ENC[AES256_GCM,data:x,type:str]'}",
-            Gap::Source,
-        ),
-        (
-            "stringData: {username: user, password: 'ENC[AES256_GCM,data:x,type:str]'}",
-            Gap::Source,
-        ),
-        ("data: {username: dXNlcg==, password: /w==}", Gap::Source),
+        ("data: {username: dXNlcg==, password: cGFzcw==}", None),
+        ("data: {username: user, password: cGFzcw==}", Some(Gap::Source)),
+        ("data: {username: dXNlcg==, password: /w==}", Some(Gap::Source)),
         (
             "data: {username: dXNlcg==, password: cGFzcw==, store: /w==}",
-            Gap::None,
+            None,
         ),
     ] {
         let text = REPOSITORY.to_owned() + &release("shop", "web", "") + &secret("shop", "login", data);
-        assert_eq!(drafts(&text)[0].gap(), gap, "{data}");
+        let found = refusals(&of(&text));
+        assert_eq!(found.first().map(|(gap, _)| *gap), gap, "{data} {found:?}");
     }
-    // Values too.
-    let values = "  valuesFrom: [{kind: Secret, name: values}]\n";
-    let encrypted = secret("shop", "values", "data: {values.yaml: 'ENC[x]'}");
-    let login = secret("shop", "login", "stringData: {username: a, password: b}");
-    let text = REPOSITORY.to_owned() + &release("shop", "web", values) + &login + &encrypted;
-    assert_eq!(drafts(&text)[0].gap(), Gap::Source);
+}
+
+/// The Secret has to be created by the user: what is in the file is of no use.
+#[test]
+fn an_encrypted_secret_is_not_in_the_output() {
+    let encrypted = secret(
+        "shop",
+        "login",
+        "stringData: {username: user, password: 'ENC[AES256_GCM,data:x,type:str]'}",
+    );
+    let values = secret("shop", "values", "data: {values.yaml: 'ENC[x]'}");
+    let more = "  valuesFrom: [{kind: Secret, name: values}]\n";
+    let text = REPOSITORY.to_owned() + &release("shop", "web", more) + &encrypted + &values;
+    let batch = settled(input(&[("a.yaml", &text)], false), settings(), &[]);
+    let draft = &batch.drafts[0];
+    assert_eq!(
+        (draft.objects.len(), &*draft.helmop.spec.helm_secret_name),
+        (0, "login")
+    );
+    let noted = |part: &str| draft.notes.iter().any(|note| note.text.contains(part));
+    assert!(
+        noted("Secret \"login\" is encrypted; the namespace of the HelmOp needs"),
+        "{:?}",
+        draft.notes
+    );
+    assert!(
+        noted("Secret \"values\" is encrypted in its file, and has to be"),
+        "{:?}",
+        draft.notes
+    );
 }
 
 #[test]
 fn an_object_that_several_helmops_need_is_created_once() {
     let login = secret("shop", "login", "stringData: {username: a, password: b}");
     let text = REPOSITORY.to_owned() + &login + &release("shop", "web", "") + &release("shop", "other", "");
-    let found = drafts(&text);
+    let found = settled(input(&[("a.yaml", &text)], false), settings(), &[]).drafts;
     let counts: Vec<_> = found.iter().map(|draft| draft.objects.len()).collect();
     assert_eq!(counts, [1, 0]);
     for draft in &found {
-        assert_eq!(draft.gap(), Gap::None, "{:?}", draft.notes);
         assert_eq!(draft.helmop.spec.helm_secret_name, "login");
     }
 }
 
 #[test]
-fn what_cannot_be_in_one_namespace_is_noted() {
+fn what_cannot_be_in_one_namespace_is_refused() {
+    let of = |text: &str| settled(input(&[("a.yaml", text)], false), settings(), &[]);
     let login = secret("shop", "login", "stringData: {username: a, password: b}");
-    let text = REPOSITORY.to_owned() + &login + &release("shop", "web", "") + &release("other", "web", "");
-    let found = drafts(&text);
-    assert_eq!((found[0].gap(), found[1].gap()), (Gap::None, Gap::Source));
-    let note = found[1].notes.last().unwrap();
-    assert_eq!(
-        (&*note.object, &*note.path),
-        ("HelmRelease other/web", "metadata.name")
-    );
-    assert!(
-        note.text
-            .starts_with("HelmRelease shop/web becomes HelmOp \"web\" too"),
-        "{note}"
-    );
+    let text = REPOSITORY.to_owned()
+        + &login
+        + &release("shop", "web", "")
+        + &release("other", "web", "")
+        + &release("other", "api", "");
+    let found = of(&text);
+    assert_eq!(found.drafts.len(), 1, "the third one has a name of its own");
+    let refused = refusals(&found);
+    assert_eq!(refused.len(), 2, "either could be meant: {refused:?}");
+    let expected = "HelmRelease other/web: metadata.name: HelmRelease shop/web (a.yaml:13:12) becomes HelmOp \"web\" too";
+    assert!(refused[1].1.contains(expected), "{refused:?}");
 
     let values = "  valuesFrom: [{kind: Secret, name: login}]\n";
     let other = secret("other", "login", "stringData: {values.yaml: 'a: 1'}");
@@ -186,15 +260,43 @@ fn what_cannot_be_in_one_namespace_is_noted() {
         + &other
         + &release("shop", "web", "")
         + &release("other", "api", values);
-    let found = drafts(&text);
-    assert_eq!((found[0].gap(), found[1].gap()), (Gap::None, Gap::Source));
-    let is_conflict = |note: &&Note| note.text.contains("another Secret \"login\" with other content");
-    assert_eq!(found[1].notes.iter().filter(is_conflict).count(), 1);
+    let found = of(&text);
+    assert_eq!(found.drafts.len(), 1);
+    let refused = refusals(&found);
+    assert!(
+        matches!(&refused[..], [(Gap::Source, text)] if text.contains("another Secret \"login\" with other content")),
+        "{refused:?}"
+    );
+}
+
+/// What one of them lacks keeps the others from nothing, also not from a Secret that both need.
+#[test]
+fn one_that_is_refused_does_not_hold_up_the_others() {
+    let login = secret("shop", "login", "stringData: {username: a, password: b}");
+    let text = REPOSITORY.to_owned()
+        + &login
+        + &release("shop", "patched", "  postRenderers: [{kustomize: {}}]\n")
+        + &release("shop", "web", "");
+    let batch = settled(input(&[("a.yaml", &text)], false), settings(), &[]);
+    let [draft] = &batch.drafts[..] else {
+        panic!("{:?}", batch.refused)
+    };
+    assert_eq!((draft.name(), draft.objects.len()), ("web", 1));
+    assert_eq!(
+        batch.outcome().unwrap_err().message,
+        "1 of 2 HelmReleases are not converted"
+    );
+    let accepted = settled(
+        input(&[("a.yaml", &text)], false),
+        settings(),
+        &[Loss::PostRenderers],
+    );
+    assert_eq!((accepted.drafts.len(), accepted.outcome().is_ok()), (2, true));
 }
 
 /// In Flux a later entry overrides an earlier one. In a HelmOp a Secret overrides all ConfigMaps, because those become inline values.
 #[test]
-fn a_secret_that_a_later_configmap_overrides_is_noted() {
+fn a_secret_that_a_later_configmap_overrides_is_refused() {
     let from = |entries: &str, secret_values: &str, more: &str| {
         let login = secret("shop", "login", "stringData: {username: a, password: b}");
         let values = secret(
@@ -206,7 +308,10 @@ fn a_secret_that_a_later_configmap_overrides_is_noted() {
         let more = format!("  valuesFrom: [{entries}]\n{more}");
         let text = REPOSITORY.to_owned() + &login + &values + config + &release("shop", "web", &more);
         let found = drafts(&text);
-        let is_order = |note: &&Note| note.text.contains("in Flux it is the other way round");
+        let is_order = |note: &&Note| {
+            note.gap == Gap::Field(Loss::ValuesFrom)
+                && note.text.contains("in Flux it is the other way round")
+        };
         found[0]
             .notes
             .iter()
@@ -292,39 +397,851 @@ fn an_object_of_a_cluster_can_be_created_again() {
     assert_eq!(*metadata, expected);
 }
 
+const RELEASE: &str = "\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: web, namespace: shop}
+spec: {chart: {spec: {chart: web, version: 1.2.3, sourceRef: {kind: HelmRepository, name: charts, namespace: flux-system}}}}
+";
+
+fn repository(namespace: &str, url: &str) -> String {
+    format!(
+        "apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nmetadata: {{name: charts{namespace}}}\nspec: {{url: '{url}'}}\n"
+    )
+}
+
 #[test]
-fn an_inline_value_of_the_first_level_overrides_a_target_path() {
-    let config =
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: shop}\ndata: {count: '3'}\n---\n";
-    for (path, inline, expected, is_noted) in [
-        ("replicas", "{replicas: 5}", r#"{"replicas":5}"#, false),
-        ("replicas", "{other: 5}", r#"{"other":5,"replicas":3}"#, false),
+fn sources_are_found_across_the_files_of_a_folder() {
+    let repo = |files: &[(&str, &str)]| {
+        let batch = of_folder(files, &[]);
+        let helm = batch.drafts.first()?.helmop.spec.bundle.options.helm.clone();
+        helm.map(|helm| helm.repo)
+    };
+    let [near, far, exact, wrong] = [
+        repository("", "https://near.example.com"),
+        repository("", "https://far.example.com"),
+        repository(", namespace: flux-system", "https://exact.example.com"),
+        repository(", namespace: other", "https://wrong.example.com"),
+    ];
+    let web = ("apps/web/release.yaml", RELEASE);
+    for (others, expected) in [
+        (&[("z.yaml", &*exact)][..], Some("https://exact.example.com")),
         (
-            "web.replicas",
-            "{web: {replicas: 5}}",
-            r#"{"web":{"replicas":3}}"#,
-            true,
+            &[("apps/web/repo.yaml", &near), ("z.yaml", &exact)],
+            Some("https://exact.example.com"),
         ),
         (
-            "web.replicas",
-            "{web: {other: 5}}",
-            r#"{"web":{"other":5,"replicas":3}}"#,
-            false,
+            &[("apps/web/repo.yaml", &near), ("apps/api/repo.yaml", &far)],
+            Some("https://near.example.com"),
+        ),
+        (&[("apps/web/repo.yaml", &wrong)], None),
+        // None is nearer than the other.
+        (&[("apps/a/repo.yaml", &near), ("apps/b/repo.yaml", &far)], None),
+        // The same, twice.
+        (
+            &[("apps/a/repo.yaml", &near), ("apps/b/repo.yaml", &near)],
+            Some("https://near.example.com"),
         ),
     ] {
-        let from = format!("{{kind: ConfigMap, name: c, valuesKey: count, targetPath: {path}}}");
-        let more = format!("  valuesFrom: [{from}]\n  values: {inline}\n");
-        let found = drafts(&(config.to_owned() + &release("shop", "web", &more)));
-        let helm = found[0].helmop.spec.bundle.options.helm.as_ref().unwrap();
-        assert_eq!(
-            helm.values.as_ref().unwrap().as_str(),
-            expected,
-            "{path} {inline}"
-        );
-        let notes = found[0]
-            .notes
-            .iter()
-            .any(|note| note.text.contains("inline values set"));
-        assert_eq!(notes, is_noted, "{path} {inline}");
+        let files: Vec<_> = others.iter().copied().chain([web]).collect();
+        assert_eq!(repo(&files).as_deref(), expected, "{others:?}");
     }
+    let ambiguous = of_folder(&[("a/r.yaml", &near), ("b/r.yaml", &far), web], &[]);
+    let refused = refusals(&ambiguous);
+    assert!(
+        matches!(&refused[..], [(Gap::Source, text)] if text.contains("is at a/r.yaml:2:1 and, with other content, at b/r.yaml:2:1")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_folder_has_more_than_helmreleases() {
+    let exact = repository("", "https://charts.example.com");
+    let patch = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: web}\nspec: {values: {a: 1}}\n";
+    let kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: shop\npatches: [{path: patch.yaml}]\n";
+    let batch = of_folder(
+        &[
+            ("release.yaml", RELEASE),
+            ("repo.yaml", &exact),
+            ("patch.yaml", patch),
+            ("list.yaml", "- op: replace\n"),
+            (
+                "template.yaml",
+                "kind: HelmRelease\nmetadata:\n  name: {{ .name }}\n  - x\n",
+            ),
+            ("deployment.yaml", "kind: Deployment\n"),
+            ("kustomization.yaml", kustomization),
+        ],
+        &[],
+    );
+    let left_out = &batch.left_out;
+    let files = |positions: &[Position]| positions.iter().map(|at| at.file.to_string()).collect::<Vec<_>>();
+    assert_eq!(files(&left_out.not_yaml), ["template.yaml"]);
+    assert_eq!((left_out.patches, &left_out.unmatched[..]), (1, &[][..]));
+    assert_eq!(left_out.others, 3);
+    assert_eq!(batch.outcome().map_err(|failure| failure.message), Ok(()));
+    let text = report::plain(&batch);
+    for part in [
+        "warning: patch.yaml:2:1: HelmRelease shop/web: a HelmRelease of this name without a chart is a patch, which is not applied",
+        "warning: kustomization.yaml:3:1: Kustomization: namespace: this is not applied",
+        "warning: kustomization.yaml:4:1: Kustomization: patches: this is not applied",
+        "1 HelmRelease: 1 converted (1 with warnings), 0 refused; left out: 1 without a chart, 3 other objects, 1 document without YAML",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+#[test]
+fn the_namespace_of_the_flag_replaces_no_other_one_silently() {
+    let of = |release: &str, flag: Option<&str>| {
+        let settings = Settings {
+            target_namespace: flag.map(str::to_owned),
+            ..settings()
+        };
+        let source = FromHelmRelease::of(input(&[("a.yaml", release)], false), settings).unwrap();
+        let draft = source.batch(None).unwrap().drafts.remove(0);
+        let about = draft.notes.iter().find(|note| note.text.contains("namespace"));
+        let namespace = draft.helmop.spec.bundle.options.default_namespace;
+        (
+            namespace,
+            about.map_or_else(String::new, |note| note.text.clone()),
+        )
+    };
+    let without = RELEASE.replace(", namespace: shop", "");
+    let (namespace, note) = of(&without, None);
+    assert_eq!(namespace, "default");
+    assert!(
+        note.starts_with("no namespace, so that of the release is \"default\": set --target-namespace"),
+        "{note}"
+    );
+    assert_eq!(of(&without, Some("shop")), ("shop".to_owned(), String::new()));
+    assert_eq!(of(RELEASE, Some("shop")), ("shop".to_owned(), String::new()));
+    let (namespace, note) = of(RELEASE, Some("other"));
+    assert_eq!(namespace, "other");
+    assert!(
+        note.starts_with("--target-namespace replaces namespace \"shop\""),
+        "{note}"
+    );
+}
+
+#[test]
+fn a_dependency_in_another_namespace_is_noted_if_it_is_not_converted() {
+    let notes = |more: &str| {
+        let web = release("shop", "web", "  dependsOn: [{name: db, namespace: data}]\n");
+        let found = drafts(&(REPOSITORY.to_owned() + &web + more));
+        let is_about = |note: &&Note| note.path == "spec.dependsOn[0].namespace";
+        found[0].notes.iter().filter(is_about).count()
+    };
+    assert_eq!(notes(""), 1);
+    assert_eq!(notes(&release("data", "db", "")), 0);
+    assert_eq!(notes(&release("other", "db", "")), 1);
+}
+
+#[test]
+fn a_version_of_a_registry_stays_pinned() {
+    let of = |reference: &str, more: &str| {
+        let text = format!(
+            "apiVersion: source.toolkit.fluxcd.io/v1\nkind: OCIRepository\nmetadata: {{name: web, namespace: shop}}\nspec: {{interval: 1m, \
+             url: 'oci://h/web', ref: {{{reference}}}{more}}}\n---\napiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: web, \
+             namespace: shop}}\nspec: {{chartRef: {{kind: OCIRepository, name: web}}}}\n"
+        );
+        let batch = settled(input(&[("a.yaml", &text)], false), settings(), &[]);
+        match batch.drafts.first() {
+            Some(draft) => {
+                let helm = draft.helmop.spec.bundle.options.helm.clone().unwrap();
+                let interval = draft.helmop.spec.polling_interval.clone();
+                format!("{} {} {}", helm.repo, helm.version, interval.unwrap_or_default())
+            }
+            None => format!("{:?}", refusals(&batch)[0].0),
+        }
+    };
+    let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
+    for (reference, more, expected) in [
+        ("tag: 1.2.3", "", "oci://h/web 1.2.3 ".to_owned()),
+        (
+            "tag: v1.2.3_build.1",
+            "",
+            "oci://h/web v1.2.3+build.1 1m".to_owned(),
+        ),
+        ("semver: 1.x, tag: 2.0.0", "", "oci://h/web 1.x 1m".to_owned()),
+        (
+            &*format!("digest: '{digest}', tag: 1.2.3"),
+            "",
+            format!("oci://h/web@{digest} 1.2.3 "),
+        ),
+        (&*format!("digest: '{digest}'"), "", "Version".to_owned()),
+        (
+            &*format!("digest: '{digest}', semver: 1.x"),
+            "",
+            "Version".to_owned(),
+        ),
+        ("tag: latest", "", "Version".to_owned()),
+        ("tag: main", "", "Version".to_owned()),
+        ("", "", "Version".to_owned()),
+        (
+            "semver: 1.x, semverFilter: '.*-rc.*'",
+            "",
+            "Field(SemverFilter)".to_owned(),
+        ),
+        (
+            "tag: 1.2.3, semverFilter: '.*-rc.*'",
+            "",
+            "oci://h/web 1.2.3 ".to_owned(),
+        ),
+        ("semver: 1.x", ", suspend: true", "Field(Suspend)".to_owned()),
+        ("tag: 1.2.3", ", suspend: true", "oci://h/web 1.2.3 ".to_owned()),
+    ] {
+        assert_eq!(of(reference, more), expected, "{reference}{more}");
+    }
+}
+
+/// What would deploy something else has to be accepted by name.
+#[test]
+fn a_field_that_changes_what_is_deployed_is_refused() {
+    for (more, loss) in [
+        ("  postRenderers: [{kustomize: {}}]\n", Loss::PostRenderers),
+        ("  commonMetadata: {labels: {a: b}}\n", Loss::CommonMetadata),
+        ("  kubeConfig: {secretRef: {name: a}}\n", Loss::KubeConfig),
+        ("  install: {disableHooks: true}\n", Loss::DisableHooks),
+        ("  rollback: {disableHooks: true}\n", Loss::DisableHooks),
+        ("  upgrade: {preserveValues: true}\n", Loss::PreserveValues),
+        (
+            "  uninstall: {deletionPropagation: orphan}\n",
+            Loss::DeletionPropagation,
+        ),
+        (
+            "  valuesFrom: [{kind: Secret, name: a, targetPath: b}]\n",
+            Loss::ValuesFrom,
+        ),
+    ] {
+        let text = repository(", namespace: shop", "https://charts.example.com")
+            + "---\n"
+            + &release("shop", "web", more);
+        let of = |accepted: &[Loss]| settled(input(&[("a.yaml", &text)], false), settings(), accepted);
+        let refused = of(&[]);
+        let gaps: Vec<_> = refusals(&refused).iter().map(|(gap, _)| *gap).collect();
+        assert_eq!(gaps, [Gap::Field(loss)], "{more}");
+        let hint = format!("to convert it nevertheless, add --accept={}\n", loss.name());
+        assert!(report::plain(&refused).contains(&hint), "{more}");
+        assert_eq!(of(&[loss]).drafts.len(), 1, "{more}");
+    }
+}
+
+/// What `create` makes of a file and of flags about the chart.
+fn flagged(text: &str, flags: &ChartFlags) -> Batch {
+    let source = FromHelmRelease::of(input(&[("a.yaml", text)], false), settings()).unwrap();
+    let mut batch = source.batch(None).unwrap();
+    for draft in &mut batch.drafts {
+        flags.apply(&mut draft.helmop).unwrap();
+    }
+    batch.settle(&[]);
+    batch
+}
+
+fn version(version: &str) -> ChartFlags {
+    ChartFlags {
+        version: Some(version.to_owned()),
+        ..ChartFlags::default()
+    }
+}
+
+fn of_file(text: &str) -> Batch {
+    settled(input(&[("a.yaml", text)], false), settings(), &[])
+}
+
+fn values(batch: &Batch) -> Value {
+    let helm = batch.drafts[0].helmop.spec.bundle.options.helm.as_ref();
+    let values = helm.unwrap().values.as_ref();
+    values.map_or(Value::Null, |values| values.to_value().unwrap())
+}
+
+#[test]
+fn a_chart_in_git_needs_a_repository_and_a_version() {
+    let text = RELEASE.replace("HelmRepository", "GitRepository");
+    let of = |repo: bool, version: Option<&str>| {
+        let flags = ChartFlags {
+            repo: repo.then(|| "https://charts.example.com".to_owned()),
+            version: version.map(str::to_owned),
+            ..ChartFlags::default()
+        };
+        let batch = flagged(&text, &flags);
+        let gaps = refusals(&batch).into_iter().map(|(gap, _)| gap);
+        (gaps.collect::<Vec<_>>(), report::plain(&batch))
+    };
+    for (repo, version) in [(false, None), (true, None), (false, Some("1.x"))] {
+        let (gaps, text) = of(repo, version);
+        assert_eq!(gaps, [Gap::Unpublished], "{repo} {version:?}");
+        assert!(text.contains("set --repo, --version, and --chart"), "{text}");
+    }
+    let (gaps, text) = of(true, Some("1.x"));
+    assert_eq!(gaps, []);
+    assert!(!text.contains("GitRepository"), "{text}");
+}
+
+#[test]
+fn a_flag_fills_a_gap_without_a_trace() {
+    let oci = |reference: &str, more: &str| {
+        format!(
+            "apiVersion: source.toolkit.fluxcd.io/v1\nkind: OCIRepository\nmetadata: {{name: web, namespace: shop}}\nspec: {{interval: 1m, \
+             url: 'oci://h/web', ref: {{{reference}}}{more}}}\n---\napiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: web, \
+             namespace: shop}}\nspec: {{chartRef: {{kind: OCIRepository, name: web}}}}\n"
+        )
+    };
+    let digest = format!("digest: 'sha256:{}'", "0123456789abcdef".repeat(4));
+    let variable = REPOSITORY.to_owned() + &release("shop", "web", "").replace("1.2.3", "'${VERSION}'");
+    let secret = secret("shop", "login", "stringData: {username: a, password: b}");
+    for (text, gap) in [
+        (oci(&digest, ""), Gap::Version),
+        (oci("tag: '${TAG}'", ""), Gap::Version),
+        (oci("semver: 1.x", ", suspend: true"), Gap::Field(Loss::Suspend)),
+        (variable + &secret, Gap::Version),
+    ] {
+        let refused = refusals(&of_file(&text));
+        assert_eq!(refused.first().map(|(gap, _)| *gap), Some(gap), "{text}");
+        let batch = flagged(&text, &version("6.6.0"));
+        assert_eq!(batch.drafts[0].notes, [], "{text}");
+        assert_eq!(batch.drafts[0].helmop.spec.polling_interval, None, "{text}");
+    }
+    let batch = flagged(&oci("tag: 1.2.3", ""), &version("6.x"));
+    let interval = batch.drafts[0].helmop.spec.polling_interval.as_deref();
+    assert_eq!(interval, Some("1m"), "a range of a flag is polled as in Flux");
+}
+
+#[test]
+fn a_suspended_helmchart_keeps_its_version() {
+    let chart = "---\napiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmChart\nmetadata: {name: web, namespace: shop}\nspec: {chart: web, \
+                 version: 1.x, suspend: true, sourceRef: {kind: HelmRepository, name: charts}}\n---\napiVersion: \
+                 helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: web, namespace: shop}\nspec: {chartRef: {kind: HelmChart, name: web}}\n";
+    let text = repository(", namespace: shop", "https://charts.example.com") + chart;
+    let refused = refusals(&of_file(&text));
+    assert!(
+        matches!(&refused[..], [(Gap::Field(Loss::Suspend), text)] if text.contains("HelmRelease shop/web: HelmChart shop/web: spec.suspend")),
+        "{refused:?}"
+    );
+    assert_eq!(flagged(&text, &version("1.2.3")).drafts.len(), 1);
+}
+
+#[test]
+fn values_of_another_app_are_not_used() {
+    let config = |namespace: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{namespace}}}\ndata: {{values.yaml: 'a: 1'}}\n"
+        )
+    };
+    let web = repository(", namespace: flux-system", "https://charts.example.com")
+        + "---\n"
+        + &RELEASE.replacen(
+            "spec: {chart",
+            "spec: {valuesFrom: [{kind: ConfigMap, name: c}], chart",
+            1,
+        );
+    let without = web.replace("name: web, namespace: shop", "name: web");
+    for (release, file, namespace, is_used) in [
+        (&without, "apps/web/c.yaml", "", true),
+        (&without, "apps/web/more/c.yaml", ", namespace: shop", true),
+        (&without, "apps/api/c.yaml", ", namespace: shop", false),
+        (&without, "apps/webs/c.yaml", "", false),
+        (&web, "apps/api/c.yaml", "", false),
+        (&web, "apps/api/c.yaml", ", namespace: shop", true),
+    ] {
+        let batch = of_folder(&[("apps/web/r.yaml", release), (file, &config(namespace))], &[]);
+        let expected = if is_used {
+            serde_json::json!({ "a": 1 })
+        } else {
+            Value::Null
+        };
+        assert_eq!(values(&batch), expected, "{file} {namespace}");
+        let is_noted = batch.drafts[0].notes.iter().any(|note| {
+            note.text
+                .starts_with(&format!("ConfigMap \"c\" at {file}:2:1 is not used"))
+        });
+        assert_eq!(is_noted, !is_used, "{file} {namespace}");
+    }
+}
+
+#[test]
+fn no_part_of_a_file_disappears() {
+    let one = RELEASE;
+    let other = RELEASE.replace("name: web,", "name: api,");
+    let inline = "--- {kind: HelmRelease}\n";
+    let twice = one.replace("namespace: shop}", "namespace: shop, name: api}");
+    for (text, position) in [
+        (format!("{one}{other}"), "a.yaml:6:1"),
+        (format!("{one}...\n{other}"), "a.yaml:6:1"),
+        (format!("{one}{inline}"), "a.yaml:5:1"),
+        (twice, "a.yaml:3:40"),
+    ] {
+        let error = Input::default().add("a.yaml", text.clone()).unwrap_err();
+        assert!(error.message.starts_with(position), "{} {text}", error.message);
+        let fine = repository(", namespace: flux-system", "https://charts.example.com")
+            + "---\n"
+            + &RELEASE.replace("name: web,", "name: db,");
+        let batch = of_folder(&[("a.yaml", &text), ("b.yaml", &fine)], &[]);
+        let lost = refusals(&batch)
+            .into_iter()
+            .filter(|(_, text)| text.starts_with(position));
+        assert_eq!(lost.count(), 1, "{:?}", refusals(&batch));
+        assert!(batch.drafts.iter().any(|draft| draft.name() == "db"), "{text}");
+        assert!(batch.outcome().is_err());
+    }
+    // What is of no HelmRelease is only counted.
+    let batch = of_folder(&[("a.yaml", "a: 1\na: 2\n"), ("b.yaml", RELEASE)], &[]);
+    assert_eq!(batch.left_out.not_yaml.len(), 1);
+}
+
+#[test]
+fn values_at_a_path_are_those_of_flux_with_secrets_around() {
+    let base = repository(", namespace: flux-system", "https://charts.example.com") + "---\n";
+    let of = |secret_values: &str, entries: &str, inline: &str| {
+        let web = RELEASE.replacen(
+            "spec: {chart",
+            &format!("spec: {{valuesFrom: [{entries}], values: {inline}, chart"),
+            1,
+        );
+        let config = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: shop}\ndata: {count: '3'}\n---\n";
+        let secret = secret(
+            "shop",
+            "s",
+            &format!("stringData: {{values.yaml: '{secret_values}'}}"),
+        );
+        of_file(&(base.clone() + &web + config + &secret))
+    };
+    let (secret, single) = (
+        "{kind: Secret, name: s}",
+        "{kind: ConfigMap, name: c, valuesKey: count, targetPath: web.replicas}",
+    );
+    // The Secret has the mapping already, so Flux copies it: the inline value wins.
+    let batch = of(
+        "web: {x: 1}",
+        &format!("{secret}, {single}"),
+        "{web: {replicas: 5}}",
+    );
+    assert_eq!(values(&batch), serde_json::json!({ "web": { "replicas": 5 } }));
+    // The value at the path becomes an inline one, which overrides the Secret after it.
+    let batch = of(
+        "web: {replicas: 7}",
+        &format!("{single}, {secret}"),
+        "{web: {a: 1}}",
+    );
+    let refused = refusals(&batch);
+    assert!(
+        matches!(&refused[..], [(Gap::Field(Loss::ValuesFrom), text)] if text.contains("override the inline ones")),
+        "{refused:?}"
+    );
+    // Without that mapping the Secret overrides it, here and in Flux.
+    let batch = of("web: {replicas: 7}", &format!("{single}, {secret}"), "{}");
+    assert_eq!(values(&batch), serde_json::json!({ "web": { "replicas": 3 } }));
+}
+
+/// The Secret that several HelmReleases need is left with one that is created.
+#[test]
+fn a_conflict_takes_no_object_with_it() {
+    let login = secret("shop", "login", "stringData: {username: u, password: p}");
+    let values = |namespace, value| {
+        secret(
+            namespace,
+            "vals",
+            &format!("stringData: {{values.yaml: 'a: {value}'}}"),
+        )
+    };
+    let from = "  valuesFrom: [{kind: Secret, name: vals}]\n";
+    let public = repository(", namespace: public", "https://public.example.com");
+    let first =
+        release("n0", "h0", from).replace("name: charts, namespace: shop", "name: charts, namespace: public");
+    let waiting = "  dependsOn: [{name: h1}]\n";
+    let text = [
+        REPOSITORY,
+        &login,
+        &values("n0", 0),
+        &values("n1", 1),
+        &public,
+        "---\n",
+        &first,
+        &release("n1", "h1", from),
+        &release("n1", "h2", waiting),
+    ]
+    .concat();
+    let batch = of_file(&text);
+    let names: Vec<_> = batch
+        .drafts
+        .iter()
+        .map(|draft| (draft.name(), draft.objects.len()))
+        .collect();
+    assert_eq!(names, [("h0", 1), ("h2", 1)], "{:?}", refusals(&batch));
+    assert_eq!(batch.refused.len(), 1);
+    let text = report::plain(&batch);
+    let expected =
+        "HelmRelease n1/h2: spec.dependsOn: it waits for HelmOp \"h1\", whose HelmRelease is refused";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn drift_targets_are_listed_and_not_matched() {
+    let of = |target: &str| {
+        let more =
+            format!("  driftDetection: {{mode: enabled, ignore: [{{paths: [/x], target: {{{target}}}}}]}}\n");
+        let draft = drafts(&release("shop", "web", &more)).remove(0);
+        let is_refused = draft.notes.iter().any(|note| note.gap == Gap::Valid);
+        let policy = draft.helmop.spec.bundle.options.lifecycle.unwrap().drift.unwrap();
+        let kind = |rule: &helmops_api::lifecycle::DriftIgnore| {
+            let target = rule.target.clone().unwrap_or_default();
+            format!("{}/{}/{}", target.group, target.kind, target.name)
+        };
+        (
+            policy.ignore.iter().map(kind).collect::<Vec<_>>().join(" "),
+            is_refused,
+        )
+    };
+    for (target, expected, is_refused) in [
+        ("kind: Role", "/Role/", false),
+        (
+            "kind: Role|RoleBinding, name: 'a.*'",
+            "/Role/a.* /RoleBinding/a.*",
+            false,
+        ),
+        (
+            "kind: A|B, group: c.io|d.io",
+            "c.io/A/ c.io/B/ d.io/A/ d.io/B/",
+            false,
+        ),
+        ("kind: '.*'", "//", false),
+        ("kind: '(Stateful|Daemon)Set'", "", true),
+        ("group: '.*.example.com'", "", true),
+    ] {
+        let (found, refused) = of(target);
+        assert_eq!(refused, is_refused, "{target}");
+        assert!(is_refused || found == expected, "{target} {found}");
+    }
+}
+
+/// A HelmOp has one setting for installations and upgrades.
+#[test]
+fn what_only_one_action_has_is_not_set_for_both() {
+    let of = |install: &str, upgrade: &str, more: &str| {
+        let more = format!("  install: {{{install}}}\n  upgrade: {{{upgrade}}}\n{more}");
+        let draft = drafts(&release("shop", "web", &more)).remove(0);
+        let helm = draft.helmop.spec.bundle.options.helm.unwrap();
+        let lifecycle = draft.helmop.spec.bundle.options.lifecycle.unwrap();
+        let ignores = lifecycle.test.is_some_and(|test| test.ignore_failures);
+        let notes = draft.notes.iter().filter(|note| note.text.contains("alike"));
+        (
+            !helm.wait_for_jobs,
+            helm.skip_schema_validation,
+            ignores,
+            notes.count(),
+        )
+    };
+    let test = "  test: {enable: true}\n";
+    let ignored = "  test: {enable: true, ignoreFailures: true}\n";
+    let (jobs, schema) = ("disableWaitForJobs: true", "disableSchemaValidation: true");
+    let (ignore, count) = (
+        "remediation: {ignoreTestFailures: true}",
+        "remediation: {ignoreTestFailures: false}",
+    );
+    for (install, upgrade, more, expected) in [
+        ("", "", "", (false, false, false, 0)),
+        (jobs, "", "", (false, false, false, 1)),
+        (jobs, jobs, "", (true, false, false, 0)),
+        (jobs, "disableWait: true", "", (true, false, false, 1)),
+        ("", schema, "", (false, false, false, 1)),
+        (schema, schema, "", (false, true, false, 0)),
+        (ignore, "", test, (false, false, false, 1)),
+        (ignore, ignore, test, (false, false, true, 0)),
+        ("", "", ignored, (false, false, true, 0)),
+        (count, "", ignored, (false, false, false, 1)),
+        (count, count, ignored, (false, false, false, 0)),
+        (ignore, "", "", (false, false, false, 0)),
+    ] {
+        assert_eq!(of(install, upgrade, more), expected, "{install} {upgrade} {more}");
+    }
+}
+
+#[test]
+fn a_value_that_fleet_replaces_is_refused() {
+    let of = |values: &str| {
+        let draft = drafts(&release("shop", "web", &format!("  values: {values}\n"))).remove(0);
+        draft.notes.iter().any(|note| note.gap == Gap::Valid)
+    };
+    for (values, expected) in [
+        ("{a: {b: [{c: global.fleet.clusterLabels.env}]}}", true),
+        ("{a: global.fleet.clusterLabels.env}", true),
+        ("{a: x global.fleet.clusterLabels.env}", false),
+        ("{a: [global.fleet.clusterLabels.env]}", false),
+    ] {
+        assert_eq!(of(values), expected, "{values}");
+    }
+}
+
+#[test]
+fn a_field_of_another_type_is_refused() {
+    for (from, to, expected) in [
+        (
+            "version: 1.2.3",
+            "version: 1.10",
+            "spec.chart.spec.version: 1.10 is a number; write it in quotes",
+        ),
+        (
+            "chart: web,",
+            "chart: 012,",
+            "spec.chart.spec.chart: 012 is a number; write it in quotes",
+        ),
+        (
+            "spec: {chart",
+            "spec: {releaseName: true, chart",
+            "spec.releaseName: true is true or false; write it in quotes",
+        ),
+        (
+            "spec: {chart",
+            "spec: {install: foo, chart",
+            "spec.install: foo is a text; it has to be a mapping",
+        ),
+        (
+            "spec: {chart",
+            "spec: {suspend: 'true', chart",
+            "spec.suspend: 'true' is a text; it has to be true or false",
+        ),
+        (
+            "spec: {chart",
+            "spec: {valuesFrom: {a: 1}, chart",
+            "spec.valuesFrom: this is a mapping, and has to be a list",
+        ),
+        (
+            "spec: {chart",
+            "spec: {valuesFrom: [a], chart",
+            "spec.valuesFrom[0]: a is a text; it has to be a mapping",
+        ),
+        (
+            "spec: {chart",
+            "spec: {upgrade: {remediation: {retries: 1.5}}, chart",
+            "spec.upgrade.remediation.retries: 1.5 is a number; it has to be a whole number",
+        ),
+    ] {
+        let notes = drafts(&RELEASE.replacen(from, to, 1)).remove(0).notes;
+        let found = notes
+            .iter()
+            .filter(|note| note.gap == Gap::Valid)
+            .map(ToString::to_string);
+        let found: Vec<_> = found.collect();
+        assert!(
+            matches!(&found[..], [text] if text.ends_with(expected)),
+            "{to} {found:?}"
+        );
+    }
+}
+
+#[test]
+fn an_encrypted_helmrelease_is_refused() {
+    let of = |text: &str| {
+        let notes = drafts(text).remove(0).notes;
+        notes
+            .iter()
+            .any(|note| note.gap == Gap::Source && note.text.contains("sops -d"))
+    };
+    assert!(!of(RELEASE));
+    assert!(of(&(RELEASE.to_owned() + "sops: {mac: x}\n")));
+    assert!(of(&RELEASE.replacen(
+        "spec: {chart",
+        "spec: {values: {a: 'ENC[AES256_GCM,data:x]'}, chart",
+        1
+    )));
+}
+
+#[test]
+fn a_patch_is_reported_once() {
+    let exact = repository(", namespace: flux-system", "https://charts.example.com");
+    let patch = |name: &str| {
+        format!(
+            "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: {name}}}\nspec: {{values: {{a: 1}}}}\n"
+        )
+    };
+    let batch = of_folder(
+        &[
+            ("release.yaml", RELEASE),
+            ("repo.yaml", &exact),
+            ("own.yaml", &patch("web")),
+            ("other.yaml", &patch("other")),
+        ],
+        &[],
+    );
+    let text = report::plain(&batch);
+    for file in ["own.yaml", "other.yaml"] {
+        assert_eq!(text.matches(file).count(), 1, "{text}");
+    }
+    assert!(text.contains("left out: 2 without a chart"), "{text}");
+}
+
+#[test]
+fn problems_with_values_have_their_cause() {
+    let of = |data: &str, entry: &str, inline: &str| {
+        let web = RELEASE.replacen(
+            "spec: {chart",
+            &format!("spec: {{valuesFrom: [{{kind: {entry}}}], values: {inline}, chart"),
+            1,
+        );
+        let base = repository(", namespace: flux-system", "https://charts.example.com") + "---\n";
+        let object = |kind: &str| {
+            format!("---\napiVersion: v1\nkind: {kind}\nmetadata: {{name: c, namespace: shop}}\n{data}")
+        };
+        refusals(&of_file(
+            &(base + &web + &object("ConfigMap") + &object("Secret")),
+        ))
+        .iter()
+        .map(|(_, text)| text.clone())
+        .collect::<Vec<_>>()
+        .join("\n")
+    };
+    let good = "data: {}\nstringData: {k: 'a: 1'}\n";
+    let bad = "data: {k: \"a: 1\\nb: [\"}\n";
+    let bad_secret = "stringData: {k: \"a: 1\\nb: [\"}\n";
+    for (data, entry, inline, expected) in [
+        (
+            good,
+            "ConfigMap, name: c",
+            "{}",
+            "valuesKey: ConfigMap \"c\" has no key \"values.yaml\"",
+        ),
+        (
+            good,
+            "ConfigMap, name: c, targetPath: a",
+            "{}",
+            "valuesKey: ConfigMap \"c\" has no key \"values.yaml\"",
+        ),
+        (
+            bad,
+            "ConfigMap, name: c, valuesKey: k",
+            "{}",
+            "\"k\" of ConfigMap \"c\" is not valid YAML: ",
+        ),
+        (
+            bad_secret,
+            "Secret, name: c, valuesKey: k",
+            "{a: 1}",
+            "\"k\" of Secret \"c\" is not valid YAML: ",
+        ),
+        (
+            good,
+            "Secret, name: c, valuesKey: other",
+            "{a: 1}",
+            "Secret \"c\" has no key \"other\"",
+        ),
+        (
+            good,
+            "Secret, name: d",
+            "{a: 1}",
+            "its content is not in the files",
+        ),
+    ] {
+        let found = of(data, entry, inline);
+        assert!(found.contains(expected), "{entry} {found}");
+    }
+}
+
+#[test]
+fn logins_that_are_missing_belong_into_one_secret() {
+    let of = |secrets: &str, url: &str| {
+        let text = format!(
+            "apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nmetadata: {{name: charts, namespace: shop}}\nspec: {{url: '{url}', secretRef: \
+             {{name: login}}, certSecretRef: {{name: certs}}}}\n---\n{}{secrets}",
+            release("shop", "web", "")
+        );
+        let draft = of_file(&text).drafts.remove(0);
+        let notes: Vec<_> = draft.notes.iter().map(|note| note.text.clone()).collect();
+        (
+            draft.objects.len(),
+            draft.helmop.spec.helm_secret_name,
+            notes.join("\n"),
+        )
+    };
+    let certs = secret("shop", "certs", "stringData: {ca.crt: CERT}");
+    for secrets in ["", &certs] {
+        let (objects, name, notes) = of(secrets, "https://h");
+        assert_eq!((objects, &*name), (0, "login"), "{notes}");
+        assert!(
+            notes.contains("needs a Secret \"login\" with username, password, cacerts"),
+            "{notes}"
+        );
+        assert_eq!(notes.matches("needs a Secret").count(), 1, "{notes}");
+    }
+    let config = |host: &str| {
+        let config = format!("{{\"auths\":{{\"{host}\":{{\"auth\":\"dTpw\"}}}}}}");
+        let none = secret("shop", "certs", "stringData: {}");
+        secret(
+            "shop",
+            "login",
+            &format!("stringData: {{.dockerconfigjson: '{config}'}}"),
+        ) + &none
+    };
+    let hub = config("https://index.docker.io/v1/");
+    assert_eq!(of(&hub, "oci://docker.io/a").0, 1);
+    assert_eq!(of(&hub, "oci://registry-1.docker.io/a").0, 1);
+    let (objects, name, notes) = of(&config("other"), "oci://h/a");
+    assert_eq!((objects, &*name), (0, ""), "no empty Secret");
+    assert!(
+        notes.contains("the key \".dockerconfigjson\" of Secret \"login\" has no login for host h"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn an_empty_list_is_missing_and_a_thousand_retries_have_an_end() {
+    let more = "  postRenderers: []\n  upgrade: {remediation: {retries: 1000}}\n";
+    let text = release("shop", "web", more).replace("chart: web,", "chart: web, valuesFiles: [],");
+    let notes = drafts(&text).remove(0).notes;
+    assert!(
+        !notes.iter().any(|note| note.text.contains("post-renderers")
+            || note.text.contains("values files")
+            || note.text.contains("without end")),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn kustomizations_are_counted_and_noted_at_their_helmreleases() {
+    let exact = repository(", namespace: flux-system", "https://charts.example.com");
+    let set = |namespace: &str| {
+        format!("kind: Kustomization\napiVersion: kustomize.config.k8s.io/v1beta1\nnamespace: {namespace}\n")
+    };
+    let batch = of_folder(
+        &[
+            ("a/b/release.yaml", RELEASE),
+            ("repo.yaml", &exact),
+            ("a/kustomization.yaml", &set("other")),
+            ("a/b/kustomization.yaml", &set("shop")),
+            ("c/kustomization.yaml", &set("third")),
+        ],
+        &[],
+    );
+    let notes = batch.drafts[0]
+        .notes
+        .iter()
+        .filter(|note| note.path == "namespace");
+    let files: Vec<_> = notes.map(|note| &*note.position.as_ref().unwrap().file).collect();
+    assert_eq!(files, ["a/kustomization.yaml"]);
+    let text = report::plain(&batch);
+    assert!(
+        text.contains("Kustomization and 2 more: namespace: this is not applied"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_refusal_of_a_common_source_names_each_helmrelease() {
+    let source = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nmetadata: {name: charts, namespace: shop}\nspec: {url: \
+                  'https://${DOMAIN}'}\n---\n";
+    let text = source.to_owned() + &release("shop", "web", "") + &release("shop", "api", "");
+    let found = report::plain(&of_file(&text));
+    for name in ["web", "api"] {
+        let expected = format!(
+            "refused: a.yaml:4:22: HelmRelease shop/{name}: HelmRepository shop/charts: spec.url: ${{DOMAIN}}"
+        );
+        assert!(found.contains(&expected), "{found}");
+    }
+}
+
+#[test]
+fn records_elsewhere_are_deleted_with_their_names() {
+    let text = release("flux", "web", "  targetNamespace: shop\n");
+    let notes = drafts(&text).remove(0).notes;
+    let command = "kubectl delete secret -n flux -l owner=helm,name=shop-web";
+    assert!(notes.iter().any(|note| note.text.contains(command)), "{notes:?}");
 }

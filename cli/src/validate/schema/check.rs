@@ -37,6 +37,8 @@ pub struct Finding {
 
 /// The parts of a check that do not change.
 struct Check<'s> {
+    /// The schema of the whole object.
+    root: &'s Schema,
     source: &'s Source,
     findings: Vec<Finding>,
 }
@@ -60,6 +62,7 @@ pub fn check(
     key: Option<Span>,
 ) -> Vec<Finding> {
     let mut check = Check {
+        root: schema,
         source,
         findings: Vec::new(),
     };
@@ -269,10 +272,15 @@ impl Check<'_> {
     }
 
     fn unknown(&mut self, schema: &Schema, name: &str, at: At<'_>) {
+        if !self.has_room(true) {
+            return;
+        }
         let known = schema.properties.keys().map(String::as_str);
-        let fix = match alike(name, known).first() {
-            Some(similar) => format!("did you mean {similar}?"),
-            None => "remove it, or move it to where it belongs".to_owned(),
+        let place = self.root.path_of(name, at.place.content == Content::Scalar);
+        let fix = match (place, alike(name, known).first()) {
+            (Some(path), _) => format!("move it to {path} if you mean that field, or else remove it"),
+            (None, Some(similar)) => format!("did you mean {similar}?"),
+            (None, None) => "remove it, or move it to where it belongs".to_owned(),
         };
         let span = at.key.unwrap_or(at.place.span);
         let alias = at.alias.filter(|_| at.place.alias.is_none());
@@ -324,14 +332,15 @@ impl Check<'_> {
     }
 
     fn push(&mut self, finding: Finding) {
-        let is_unknown = |finding: &Finding| finding.rule == rule::UNKNOWN_FIELD;
-        let alike = self
-            .findings
-            .iter()
-            .filter(|other| is_unknown(other) == is_unknown(&finding));
-        if alike.count() < MAX_FINDINGS {
+        if self.has_room(finding.rule == rule::UNKNOWN_FIELD) {
             self.findings.push(finding);
         }
+    }
+
+    /// Whether another finding about an unknown field, or about anything else, is kept.
+    fn has_room(&self, is_unknown: bool) -> bool {
+        let of = |finding: &Finding| (finding.rule == rule::UNKNOWN_FIELD) == is_unknown;
+        self.findings.iter().filter(|finding| of(finding)).count() < MAX_FINDINGS
     }
 }
 

@@ -12,6 +12,9 @@ use serde_json::Value;
 pub use self::check::{Finding, check};
 use super::kind::Kind;
 
+/// How deep a field is looked for.
+const MAX_DEPTH: usize = 6;
+
 /// The type that a schema demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
@@ -83,6 +86,42 @@ fn of_kinds() -> [Value; Kind::ALL.len()] {
 }
 
 impl Schema {
+    /// The path of the field with a name that is least deep, if there is one of that depth only, and a scalar is possible there or not.
+    /// Metadata has fields of its own.
+    fn path_of(&self, name: &str, is_scalar: bool) -> Option<String> {
+        let mut level = vec![(String::new(), self)];
+        for _ in 0..MAX_DEPTH {
+            let mut found = level
+                .iter()
+                .filter(|(_, schema)| schema.properties.contains_key(name));
+            match (found.next(), found.next()) {
+                (Some((path, schema)), None) => {
+                    let kind = schema.properties.get(name).and_then(|schema| schema.kind);
+                    let takes_scalar = !matches!(kind, Some(Type::Object | Type::Array));
+                    return (takes_scalar == is_scalar).then(|| format!("{path}{name}"));
+                }
+                (Some(_), Some(_)) => return None,
+                (None, _) => {}
+            }
+            level = level
+                .iter()
+                .flat_map(|(path, schema)| schema.children(path))
+                .collect();
+        }
+        None
+    }
+
+    /// The schemas of fields, with the starts of the paths of their own fields.
+    fn children<'s>(&'s self, path: &str) -> Vec<(String, &'s Self)> {
+        let properties = self.properties.iter().filter(|(name, _)| *name != "metadata");
+        properties
+            .map(|(name, schema)| match &schema.items {
+                Some(items) => (format!("{path}{name}[]."), &**items),
+                None => (format!("{path}{name}."), schema),
+            })
+            .collect()
+    }
+
     /// Reads a structural schema.
     pub fn from_value(schema: &Value) -> Self {
         let is_set = |keyword: &str| schema.get(keyword).and_then(Value::as_bool).unwrap_or_default();
@@ -205,6 +244,28 @@ mod tests {
             .filter(|keyword| !read.contains(&keyword.as_str()) && !ignored.contains(&keyword.as_str()))
             .collect();
         assert_eq!(unknown, Vec::<&String>::new());
+    }
+
+    #[test]
+    fn a_field_is_found_where_it_belongs() {
+        let schema = &SCHEMAS[&Kind::HelmOp];
+        for (name, is_scalar, expected) in [
+            ("pollingInterval", true, Some("spec.pollingInterval")),
+            ("repo", true, Some("spec.helm.repo")),
+            ("clusterSelector", false, None),
+            ("retries", true, None),
+            (
+                "maxUnavailable",
+                true,
+                Some("spec.rolloutStrategy.maxUnavailable"),
+            ),
+            ("wait", true, None),
+            ("spec", false, Some("spec")),
+            ("annotations", false, None),
+            ("unknown", true, None),
+        ] {
+            assert_eq!(schema.path_of(name, is_scalar).as_deref(), expected, "{name}");
+        }
     }
 
     /// Each rule in CEL has a mistake in the table of admission, whose test shows that it is reported.

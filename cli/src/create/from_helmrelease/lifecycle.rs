@@ -1,0 +1,447 @@
+//! The life cycle of a HelmRelease. Flux's defaults are written into `spec.lifecycle`: those of a HelmOp without it are Fleet's.
+
+use std::time::Duration;
+
+use helmops_api::{
+    Lifecycle,
+    lifecycle::{
+        ActionPolicy, Dependency, DriftIgnore, DriftPolicy, ObjectSelector, ReadyExpression, TestFilter,
+        TestPolicy, UninstallPolicy, WaitPolicy,
+    },
+};
+use serde_json::Value;
+
+use super::{
+    FromHelmRelease,
+    fields::{Fields, of_both},
+    rest,
+};
+use crate::create::{
+    draft::Draft,
+    note::{Gap, Loss, Note},
+};
+
+/// As often as a HelmOp can have it.
+const MAX_RETRIES: i64 = 1_000;
+/// That of Flux and of Helm.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
+/// What Flux does with the CRDs of a chart, in upgrades too.
+const DEFAULT_CRDS: &str = "Create";
+
+/// The pauses of Flux between attempts: the first one, each is twice that before it, and the longest one.
+const FIRST_PAUSE: Duration = Duration::from_millis(750);
+const LONGEST_PAUSE: Duration = Duration::from_mins(15);
+/// The longest interval that is written: with more retries, Flux begins with shorter pauses.
+const LONGEST_INTERVAL: Duration = Duration::from_mins(1);
+
+const SUSPENDED: &str =
+    "the HelmOp is suspended too, and deploys nothing until it is resumed: kubectl helmop resume NAME";
+
+/// Converts everything that happens around an installation or upgrade.
+pub fn convert(all: &FromHelmRelease, spec: &mut Fields<'_>, draft: &mut Draft) {
+    let mut lifecycle = Lifecycle {
+        suspend: spec.flag("suspend").filter(|suspend| *suspend),
+        ..Lifecycle::default()
+    };
+    if lifecycle.suspend == Some(true) {
+        draft.notes.push(spec.note("suspend", SUSPENDED));
+    }
+    let mut test = test(spec, &mut draft.notes);
+    let mut install = spec.mapping("install");
+    let mut upgrade = spec.mapping("upgrade");
+    let (of_install, install_ignores) = action(&mut install, true, draft);
+    let (of_upgrade, upgrade_ignores) = action(&mut upgrade, false, draft);
+    lifecycle.install = Some(of_install);
+    if let Some(test) = &mut test
+        && test.enable
+    {
+        let own = test.ignore_failures;
+        let ignores = [install_ignores, upgrade_ignores].map(|of_action| of_action.unwrap_or(own));
+        let message = "lifecycle.test.ignoreFailures counts for installations and upgrades alike; it is not set, so a failed test fails both";
+        test.ignore_failures = of_both(
+            ignores,
+            [&install, &upgrade],
+            "remediation",
+            message,
+            &mut draft.notes,
+        );
+    }
+    history(spec, &of_upgrade, draft);
+    lifecycle.upgrade = Some(of_upgrade);
+    lifecycle.wait = Some(waiting(spec, &mut install, &mut upgrade, draft));
+    rest::deployment(&mut install, &mut upgrade, draft);
+    install.finish(&mut draft.notes);
+    upgrade.finish(&mut draft.notes);
+    lifecycle.test = test;
+    lifecycle.uninstall = uninstall(spec, &mut draft.notes);
+    lifecycle.drift = drift(spec, &mut draft.notes);
+    lifecycle.depends_on = dependencies(all, spec, &mut draft.notes);
+    draft.helmop.spec.bundle.options.lifecycle = Some(Box::new(lifecycle));
+}
+
+/// `install` or `upgrade`: retries, remediation and CRDs; and whether a failed test does not count.
+fn action(fields: &mut Fields<'_>, is_install: bool, draft: &mut Draft) -> (ActionPolicy, Option<bool>) {
+    let notes = &mut draft.notes;
+    let mut policy = ActionPolicy {
+        crds: fields.text("crds").unwrap_or_else(|| DEFAULT_CRDS.to_owned()),
+        ..ActionPolicy::default()
+    };
+    let mut strategy = fields.mapping("strategy");
+    let retries_on_failure = strategy.text("name").as_deref() == Some("RetryOnFailure");
+    if retries_on_failure {
+        policy.retries = MAX_RETRIES;
+    }
+    policy.retry_interval = strategy.text("retryInterval");
+    strategy.finish(notes);
+    let mut remediation = fields.mapping("remediation");
+    let mut is_endless = retries_on_failure;
+    if let Some(retries) = remediation.number("retries")
+        && !retries_on_failure
+    {
+        is_endless = retries < 0;
+        policy.retries = if is_endless { MAX_RETRIES } else { retries };
+        policy.retry_interval = interval(policy.retries);
+    }
+    if is_endless {
+        let field = if retries_on_failure {
+            "strategy"
+        } else {
+            "remediation.retries"
+        };
+        let endless = format!(
+            "Flux retries without end: these are {MAX_RETRIES} retries, and then one attempt an hour"
+        );
+        notes.push(fields.note(field, endless));
+    }
+    let remediates_last = remediation.flag("remediateLastFailure");
+    let strategy = remediation.text("strategy");
+    // Without retries, Flux only remediates if the last failure is to be remediated.
+    if !retries_on_failure && (policy.retries > 0 || remediates_last == Some(true)) {
+        policy.remediation = match (is_install, strategy) {
+            (true, _) => "uninstall".to_owned(),
+            (false, strategy) => strategy.unwrap_or_else(|| "rollback".to_owned()),
+        };
+        let remediates_last = remediates_last.unwrap_or(!is_install);
+        policy.remediate_last_failure = (!remediates_last).then_some(false);
+    }
+    let ignores_tests = remediation.flag("ignoreTestFailures");
+    remediation.finish(notes);
+    (policy, ignores_tests)
+}
+
+/// The mean of the pauses after so many failures, in whole seconds: then all retries take as long as in Flux.
+fn interval(retries: i64) -> Option<String> {
+    let count = u32::try_from(retries).ok().filter(|count| *count > 0)?;
+    let (mut pause, mut sum) = (FIRST_PAUSE, Duration::ZERO);
+    for _ in 0..count {
+        sum = sum.saturating_add(pause);
+        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+    }
+    let mean = (sum / count).min(LONGEST_INTERVAL);
+    Some(format!("{}s", whole_seconds(mean)))
+}
+
+/// Seconds, rounded up.
+fn whole_seconds(duration: Duration) -> u64 {
+    let started = u64::from(duration.subsec_nanos() > 0);
+    duration.as_secs().saturating_add(started)
+}
+
+/// The number of revisions.
+fn history(spec: &mut Fields<'_>, upgrade: &ActionPolicy, draft: &mut Draft) {
+    let Some(mut history) = spec.number("maxHistory") else {
+        return;
+    };
+    if history == 0 {
+        let text = "0 keeps all revisions in Flux; here it is not set, which keeps 5";
+        draft.notes.push(spec.note("maxHistory", text));
+    }
+    if history == 1 && upgrade.remediation == "rollback" {
+        history = 2;
+        let text = "1 keeps no revision for the rollback of upgrade.remediation, so it is 2; the agent keeps at least 3 then";
+        draft.notes.push(spec.note("maxHistory", text));
+    }
+    let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
+    helm.max_history = history;
+}
+
+/// What is awaited, and for how long, also by hooks.
+fn waiting<'d>(
+    spec: &mut Fields<'_>,
+    install: &mut Fields<'d>,
+    upgrade: &mut Fields<'d>,
+    draft: &mut Draft,
+) -> WaitPolicy {
+    let own = spec.text("timeout");
+    let expressions = expressions(spec, &mut draft.notes);
+    let is_disabled = waits_for_nothing(install, upgrade, draft);
+    // One that does not parse is reported with the HelmOp.
+    let length = |text: &Option<String>| {
+        let parsed = text.as_deref().map(go_duration::parse);
+        parsed.and_then(Result::ok).unwrap_or(DEFAULT_TIMEOUT)
+    };
+    let of_install = install.text("timeout");
+    let is_of_install = of_install.is_some();
+    let of_install = of_install.or_else(|| own.clone());
+    let of_upgrade = upgrade.text("timeout").or(own);
+    let lengths = [length(&of_install), length(&of_upgrade)];
+    let longest = if lengths.is_sorted() {
+        of_upgrade
+    } else {
+        of_install
+    };
+    let hooks = length(&longest);
+    let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
+    helm.timeout_seconds = hook_timeout(hooks);
+    if is_disabled {
+        return WaitPolicy {
+            disable: true,
+            ..WaitPolicy::default()
+        };
+    }
+    let timeout = longest.unwrap_or_else(|| "5m".to_owned());
+    if lengths.first() != lengths.last() {
+        let fields = if is_of_install { install } else { upgrade };
+        let text = format!(
+            "lifecycle.wait.timeout counts for installations and upgrades alike; it is the longer one, {timeout}"
+        );
+        draft.notes.push(fields.note("timeout", text));
+    }
+    WaitPolicy {
+        timeout: Some(timeout),
+        expressions,
+        ..WaitPolicy::default()
+    }
+}
+
+/// Whether nothing is awaited. Decides about Jobs, too.
+fn waits_for_nothing(install: &mut Fields<'_>, upgrade: &mut Fields<'_>, draft: &mut Draft) -> bool {
+    let disabled = [install.flag("disableWait"), upgrade.flag("disableWait")].map(|flag| flag == Some(true));
+    let jobs = [
+        install.flag("disableWaitForJobs"),
+        upgrade.flag("disableWaitForJobs"),
+    ];
+    let notes = &mut draft.notes;
+    let actions = [&*install, &*upgrade];
+    let one = "lifecycle.wait.disable counts for installations and upgrades alike; it is not set";
+    let is_disabled = of_both(disabled, actions, "disableWait", one, notes);
+    let one = "helm.waitForJobs counts for installations and upgrades alike; it is set";
+    let [of_install, of_upgrade] = jobs.map(|flag| flag == Some(true));
+    let waits_for_jobs = match disabled {
+        [false, false] => !of_both(
+            [of_install, of_upgrade],
+            actions,
+            "disableWaitForJobs",
+            one,
+            notes,
+        ),
+        // Without a wait there is none for Jobs.
+        [true, false] => !of_upgrade,
+        [false, true] => !of_install,
+        [true, true] => false,
+    };
+    let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
+    helm.wait_for_jobs = waits_for_jobs;
+    is_disabled
+}
+
+/// The seconds of `helm.timeoutSeconds`, which is about hooks if there is a `lifecycle.wait.timeout`; 0 for its default.
+fn hook_timeout(timeout: Duration) -> i64 {
+    if timeout == DEFAULT_TIMEOUT {
+        return 0;
+    }
+    i64::try_from(whole_seconds(timeout)).unwrap_or(i64::MAX)
+}
+
+fn test(spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Option<TestPolicy> {
+    let mut test = spec.mapping("test");
+    let mut filters = Vec::new();
+    for mut filter in test.list("filters") {
+        filters.push(TestFilter {
+            name: filter.text("name").unwrap_or_default(),
+            exclude: filter.flag("exclude").unwrap_or_default(),
+            ..TestFilter::default()
+        });
+        filter.finish(notes);
+    }
+    let policy = TestPolicy {
+        enable: test.flag("enable").unwrap_or_default(),
+        ignore_failures: test.flag("ignoreFailures").unwrap_or_default(),
+        timeout: test.text("timeout"),
+        filters,
+        ..TestPolicy::default()
+    };
+    test.finish(notes);
+    (policy != TestPolicy::default()).then_some(policy)
+}
+
+fn uninstall(spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Option<UninstallPolicy> {
+    let mut fields = spec.mapping("uninstall");
+    let policy = UninstallPolicy {
+        keep_history: fields.flag("keepHistory").unwrap_or_default(),
+        timeout: fields.text("timeout"),
+        disable_hooks: fields.flag("disableHooks").unwrap_or_default(),
+        ..UninstallPolicy::default()
+    };
+    // The agent does not wait for the deletion of objects.
+    if fields.flag("disableWait") == Some(false) {
+        notes.push(fields.note(
+            "disableWait",
+            "an uninstallation does not wait until the objects are gone",
+        ));
+    }
+    match fields.text("deletionPropagation").as_deref() {
+        None | Some("background") => {}
+        Some("orphan") => {
+            let text = "objects are deleted with their dependents, such as the Pods of a Deployment; to keep all, set lifecycle.onDelete: Keep";
+            let gap = Gap::Field(Loss::DeletionPropagation);
+            notes.push(fields.refusal("deletionPropagation", gap, text));
+        }
+        Some(other) => {
+            let text = format!("objects are deleted in the background, not with {other}");
+            notes.push(fields.note("deletionPropagation", text));
+        }
+    }
+    fields.finish(notes);
+    (policy != UninstallPolicy::default()).then_some(policy)
+}
+
+fn drift(spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Option<DriftPolicy> {
+    let mut fields = spec.mapping("driftDetection");
+    if fields.is_empty() {
+        return None;
+    }
+    let mut policy = DriftPolicy {
+        mode: fields.text("mode").unwrap_or_default(),
+        ..DriftPolicy::default()
+    };
+    for mut entry in fields.list("ignore") {
+        let paths = match entry.take("paths") {
+            Some(Value::Array(paths)) => paths,
+            _ => Vec::new(),
+        };
+        let paths: Vec<_> = paths
+            .iter()
+            .filter_map(|path| Some(path.as_str()?.to_owned()))
+            .collect();
+        for selector in selectors(entry.mapping("target"), notes) {
+            policy.ignore.push(DriftIgnore {
+                paths: paths.clone(),
+                target: (selector != ObjectSelector::default()).then_some(selector),
+                ..DriftIgnore::default()
+            });
+        }
+        entry.finish(notes);
+    }
+    fields.finish(notes);
+    Some(policy)
+}
+
+/// The selectors of a target. Flux has regular expressions in all of its names, a HelmOp in `name` and `namespace`.
+fn selectors(mut target: Fields<'_>, notes: &mut Vec<Note>) -> Vec<ObjectSelector> {
+    let [groups, versions, kinds] =
+        ["group", "version", "kind"].map(|field| alternatives(&mut target, field, notes));
+    let mut text = |name| target.text(name).unwrap_or_default();
+    let others = ObjectSelector {
+        name: text("name"),
+        namespace: text("namespace"),
+        label_selector: text("labelSelector"),
+        annotation_selector: text("annotationSelector"),
+        ..ObjectSelector::default()
+    };
+    target.finish(notes);
+    let mut selectors = Vec::new();
+    for group in &groups {
+        for version in &versions {
+            selectors.extend(kinds.iter().map(|kind| ObjectSelector {
+                group: group.clone(),
+                version: version.clone(),
+                kind: kind.clone(),
+                ..others.clone()
+            }));
+        }
+    }
+    selectors
+}
+
+/// The texts that a regular expression such as `Role|RoleBinding` matches; an empty one for all.
+fn alternatives(target: &mut Fields<'_>, field: &str, notes: &mut Vec<Note>) -> Vec<String> {
+    let pattern = target.text(field).unwrap_or_default();
+    if pattern.is_empty() || pattern == ".*" {
+        return vec![String::new()];
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    let texts: Vec<_> = pattern.split('|').map(str::to_owned).collect();
+    if !texts
+        .iter()
+        .all(|text| !text.is_empty() && text.chars().all(is_plain))
+    {
+        let text = format!(
+            "{pattern:?} is a regular expression, and a HelmOp has them in name and namespace only; list the texts, as in Role|RoleBinding"
+        );
+        notes.push(target.refusal(field, Gap::Valid, text));
+    }
+    texts
+}
+
+fn expressions(spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Vec<ReadyExpression> {
+    let mut expressions = Vec::new();
+    for mut entry in spec.list("healthCheckExprs") {
+        let mut text = |name| entry.text(name).unwrap_or_default();
+        expressions.push(ReadyExpression {
+            api_version: text("apiVersion"),
+            kind: text("kind"),
+            failed: text("failed"),
+            in_progress: text("inProgress"),
+            current: text("current"),
+            ..ReadyExpression::default()
+        });
+        entry.finish(notes);
+    }
+    expressions
+}
+
+fn dependencies(all: &FromHelmRelease, spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Vec<Dependency> {
+    let own = spec.document().text("/metadata/namespace");
+    let mut dependencies = Vec::new();
+    for mut entry in spec.list("dependsOn") {
+        let name = entry.text("name").unwrap_or_default();
+        let other = entry.text("namespace").filter(|namespace| namespace != own);
+        if other.is_some_and(|namespace| !all.has_release(&namespace, &name)) {
+            let text = format!("HelmOp {name:?} has to be in the namespace of this HelmOp");
+            notes.push(entry.note("namespace", text));
+        }
+        entry.lost(
+            "readyExpr",
+            "an expression about a HelmRelease; write lifecycle.dependsOn.ready with the BundleDeployments dep and self",
+            notes,
+        );
+        entry.finish(notes);
+        dependencies.push(Dependency {
+            name,
+            ..Dependency::default()
+        });
+    }
+    dependencies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_retries_take_as_long_as_in_flux() {
+        for (retries, expected) in [
+            (0, None),
+            (1, Some("1s")),
+            (2, Some("2s")),
+            (3, Some("2s")),
+            (5, Some("5s")),
+            (8, Some("24s")),
+            (10, Some("60s")),
+            (MAX_RETRIES, Some("60s")),
+        ] {
+            assert_eq!(interval(retries).as_deref(), expected, "{retries}");
+        }
+    }
+}
