@@ -68,8 +68,8 @@ truth: ## Generate the truth tables of shared/semver, shared/index and shared/go
 	cd tests/truth && go run . semver ../../shared/semver/tests/truth && go run . index ../../shared/index/tests/truth && \
 	go run . tags ../../shared/index/tests/truth && go run . gotmpl ../../shared/gotmpl/tests/truth
 
-parity: build tools ## Deploy each chart archive of the folder CHARTS= with Helm and with helmops, and compare the results (docs/parity.md)
-	$(TARGET)/debug/parity $(or $(CHARTS),$(error CHARTS=FOLDER is the folder with the archives)) $(PARITY_FLAGS)
+parity: build tools ## Deploy each chart archive of the folder CHARTS= with Helm and with helmops, and compare; or convert the HelmReleases of HELMRELEASES= (docs/parity.md)
+	$(TARGET)/debug/parity $(or $(CHARTS),$(addprefix --helmreleases=,$(HELMRELEASES)),$(error CHARTS=FOLDER has the archives, or HELMRELEASES=FOLDER the HelmReleases)) $(PARITY_FLAGS)
 
 bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, the delivery to clusters, the agent beside Helm by hand, kubectl helmop, and the messages of Alerts
 	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --workspace --bins --locked

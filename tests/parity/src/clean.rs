@@ -46,6 +46,14 @@ pub fn live(mut object: Value) -> Value {
         &mut object,
         "/spec/selector/matchLabels/batch.kubernetes.io~1controller-uid",
     );
+    if object.get("type").and_then(Value::as_str) == Some("kubernetes.io/service-account-token") {
+        // The CA and the token of the cluster, and the account that has it.
+        remove(&mut object, "/data");
+        remove(
+            &mut object,
+            "/metadata/annotations/kubernetes.io~1service-account.uid",
+        );
+    }
     if let Some(ports) = object.pointer_mut("/spec/ports").and_then(Value::as_array_mut) {
         for port in ports.iter_mut().filter_map(Value::as_object_mut) {
             port.remove("nodePort");

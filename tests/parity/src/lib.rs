@@ -6,6 +6,8 @@
 //!                                                                  └─ `by_helmops` on the other   ─┴─► `compare` ─► `results` ─► `report`
 //! ```
 //!
+//! folders with HelmReleases ─► `conversion`: `kubectl helmop create --from-helmrelease`, and its HelmOps beside them
+//!
 //! What differs between two renderings of the same chart (`random`) and what the API server chooses (`clean`) is not compared.
 
 pub mod archive;
@@ -14,6 +16,7 @@ pub mod by_helmops;
 pub mod claims;
 pub mod clean;
 pub mod compare;
+pub mod conversion;
 pub mod kinds;
 pub mod object;
 pub mod random;

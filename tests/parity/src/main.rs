@@ -1,12 +1,14 @@
-//! `make parity CHARTS=FOLDER`: does helmops deploy these charts as Helm does?
+//! `make parity CHARTS=FOLDER`: does helmops deploy these charts as Helm does? `make parity HELMRELEASES=FOLDER`: does it convert these
+//! HelmReleases without a change of their meaning?
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Parser;
 use helmops_parity::archive::files;
+use helmops_parity::conversion;
 use helmops_parity::report::{differing, report};
 use helmops_parity::results::Results;
 use helmops_parity::run::Settings;
@@ -21,7 +23,11 @@ use helmops_parity::suite::compare;
 #[command(name = "parity")]
 struct Arguments {
     /// The folder with the archives (*.tgz)
-    charts: PathBuf,
+    #[arg(required_unless_present = "helmreleases")]
+    charts: Option<PathBuf>,
+    /// Convert the HelmReleases of this folder, each folder in it for itself, and compare the HelmOps with them
+    #[arg(long, value_name = "FOLDER", conflicts_with = "charts")]
+    helmreleases: Option<PathBuf>,
     /// Only archives whose name contains this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
@@ -38,7 +44,13 @@ struct Arguments {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
+    let arguments = Arguments::parse();
+    let ended = match (&arguments.charts, &arguments.helmreleases) {
+        (Some(charts), _) => deploy(charts, &arguments).await,
+        (None, Some(folder)) => convert(folder).await,
+        (None, None) => Ok(true),
+    };
+    match ended {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -48,13 +60,23 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(arguments: Arguments) -> Result<bool> {
-    let mut archives = files(&arguments.charts)?;
+async fn convert(folder: &Path) -> Result<bool> {
+    let mut conversions = Vec::new();
+    for folder in conversion::folders(folder)? {
+        conversions.push(conversion::convert(&folder).await?);
+    }
+    let (text, faults) = conversion::report(&conversions)?;
+    writeln!(std::io::stdout().lock(), "{text}")?;
+    Ok(faults == 0)
+}
+
+async fn deploy(charts: &Path, arguments: &Arguments) -> Result<bool> {
+    let mut archives = files(charts)?;
     archives.retain(|path| path.to_string_lossy().contains(&arguments.only));
     if archives.is_empty() {
         bail!(
             "{} has no archive (*.tgz) whose name contains {:?}",
-            arguments.charts.display(),
+            charts.display(),
             arguments.only
         );
     }

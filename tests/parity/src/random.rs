@@ -10,6 +10,8 @@ use crate::{clean, object::ObjectId};
 #[derive(Clone, Debug, Default)]
 pub struct Random {
     pointers: BTreeMap<ObjectId, BTreeSet<String>>,
+    /// The namespace of the release, in which here all objects are that name none.
+    namespace: String,
     /// Names that only one of the renderings has, so that nothing of these objects can be compared.
     names: bool,
 }
@@ -26,6 +28,7 @@ impl Random {
         let (one, other) = (by_id(one), by_id(other));
         let mut random = Self {
             names: !one.keys().eq(other.keys()),
+            namespace: namespace.to_owned(),
             ..Self::default()
         };
         for (id, object) in &one {
@@ -52,7 +55,11 @@ impl Random {
 
     /// Removes the random values of an object.
     pub fn remove(&self, id: &ObjectId, object: &mut Value) {
-        for pointer in self.pointers.get(id).into_iter().flatten() {
+        let mut id = id.clone();
+        if id.namespace.is_empty() {
+            id.namespace.clone_from(&self.namespace);
+        }
+        for pointer in self.pointers.get(&id).into_iter().flatten() {
             clean::remove(object, pointer);
             // The API server moves the texts of a Secret there.
             if let Some(rest) = pointer.strip_prefix("/stringData") {
@@ -107,6 +114,11 @@ mod tests {
         random.remove(&id, &mut live);
         assert_eq!(live, json!({ "data": { "user": "dQ==" } }));
         assert!(Random::of(&[secret("x")], &[secret("x")], "n").is_empty());
+        // The API server shows one of the whole cluster without a namespace.
+        let of_cluster = ObjectId::of(&secret("x"));
+        let mut live = json!({ "stringData": { "password": "z" } });
+        random.remove(&of_cluster, &mut live);
+        assert_eq!(live, json!({ "stringData": {} }));
     }
 
     #[test]

@@ -36,7 +36,7 @@ const OF_NAMESPACES: [&str; 2] = ["ConfigMap kube-root-ca.crt", "ServiceAccount 
 /// Requests at a time.
 const REQUESTS: usize = 8;
 /// The API server removes a CRD within seconds.
-const GONE: Duration = Duration::from_mins(1);
+const GONE: Duration = Duration::from_mins(5);
 
 /// Objects by their identity.
 pub type Objects = BTreeMap<ObjectId, Value>;
@@ -142,11 +142,17 @@ impl Side {
         }
         for (id, path) in &paths {
             if id.kind == "CustomResourceDefinition" {
+                let mut tries = 0;
                 eventually(&format!("the end of {id}"), GONE, async || {
-                    match api.find(path).await? {
-                        None => Ok(()),
-                        Some(_) => anyhow::bail!("it still exists"),
+                    if api.find(path).await?.is_none() {
+                        return Ok(());
                     }
+                    // A new kind cannot be listed at first ("storage is (re)initializing"). Then the API server tries it again after
+                    // minutes, but immediately after a change.
+                    tries += 1;
+                    let change = json!({ "metadata": { "annotations": { "tries": tries.to_string() } } });
+                    let _ = api.status_of(Method::PATCH, path, &change).await;
+                    anyhow::bail!("it still exists");
                 })
                 .await?;
             }
@@ -193,7 +199,7 @@ fn text(object: &Value, pointer: &str) -> String {
         .to_owned()
 }
 
-/// The workloads that are not ready, with the reason, by rules that are simpler than those of helmops.
+/// The workloads that are not ready, by rules that are simpler than those of helmops.
 pub fn unready(objects: &Objects) -> Vec<String> {
     let number = |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_u64);
     let mut unready = Vec::new();
