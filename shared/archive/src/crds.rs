@@ -30,6 +30,8 @@ const CRDS: &str = "crds/";
 const EXTENSIONS: [&str; 3] = ["YAML", "YML", "JSON"];
 /// What a line between two documents starts with.
 const SEPARATOR: &str = "---";
+/// The line that ends a document.
+const END: &str = "...";
 /// The kind that is refused.
 const SECRET: &str = "Secret";
 /// What the kinds of lists end with.
@@ -163,11 +165,18 @@ fn check_lines(text: &str, first: usize) -> Result<(), CrdProblem> {
     for (_, kind) in of("kind") {
         check_type(of("apiVersion").next().unwrap_or_default().1, kind)?;
     }
-    let mut fields = BTreeMap::new();
-    let mut last = "";
+    let (mut fields, mut last, mut has_ended) = (BTreeMap::new(), "", false);
     for (line, content) in (first..).zip(text.lines()) {
         let blank = content.trim_matches(BLANKS);
         if blank.is_empty() || blank.starts_with('#') {
+            continue;
+        }
+        // Nothing may follow the end: parsers differ in what becomes of that.
+        if has_ended {
+            return Err(CrdProblem::Line { line });
+        }
+        if content.trim_end_matches(BLANKS) == END {
+            has_ended = true;
             continue;
         }
         if content.starts_with([' ', '-']) {

@@ -66,6 +66,7 @@ fn crds_and_other_objects_are_accepted_however_tools_write_them() {
         format!(
             "{CRD}---\n{ROLE}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  kind: Secret\n"
         ),
+        format!("{CRD}...\n\n# more\n---\n{CRD}... \n"),
         // The largest document of a chart may be a line of JSON.
         json(
             "CustomResourceDefinition",
@@ -141,7 +142,8 @@ fn what_parsers_read_differently_is_refused() {
         (format!("\tkind: Secret\n{CRD}"), line(1)),
         (format!("{{kind: Secret}}\n{CRD}"), line(1)),
         // Other ends of documents.
-        (format!("{CRD}...\nmetadata: {{}}\n"), line(7)),
+        (format!("{CRD}...\nmetadata: {{}}\n"), line(8)),
+        (format!("{CRD}...\n%YAML 1.1\n---\n{CRD}"), line(8)),
         (format!("--- {{kind: Secret}}\n{CRD}"), line(1)),
         (format!("%YAML 1.1\n---\n{CRD}"), line(1)),
         // Lines for YAML 1.1 only, also after a separator.
