@@ -92,6 +92,20 @@ impl Widgets {
         self.fixture.charts.web(version, &templates).await;
     }
 
+    /// A registration (`APIService`) for the group, whose server does not exist.
+    fn without_server(&self) -> String {
+        let namespace = self.fixture.apps.name();
+        let service = json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": { "name": format!("v1.{}", self.group) },
+            "spec": {
+                "group": self.group, "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
+                "insecureSkipTLSVerify": true, "service": { "namespace": namespace, "name": "none" },
+            },
+        });
+        service.to_string()
+    }
+
     async fn until_uninstalled(&self, revision: u64) {
         let release = self.fixture.name("web");
         let record = format!("secret/sh.helm.release.v1.{release}.v{revision}");
@@ -322,16 +336,9 @@ async fn an_object_that_cannot_be_read_does_not_keep_the_others_from_being_delet
     let release = fixture.name("web");
     fixture.deploy("web", "1.1.0", &json!({})).await;
     fixture.until_ready("web").await;
-    let service = json!({
-        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-        "metadata": { "name": format!("v1.{}", widgets.group) },
-        "spec": {
-            "group": widgets.group, "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
-            "insecureSkipTLSVerify": true, "service": { "namespace": fixture.apps.name(), "name": "none" },
-        },
-    });
     let kubectl = fixture.bed.kubectl();
-    kubectl.apply(&service.to_string()).await.unwrap().ok().unwrap();
+    let service = widgets.without_server();
+    kubectl.apply(&service).await.unwrap().ok().unwrap();
     let (_, mut record) = fixture.record(&release, 1).await.unwrap();
     record.manifest.push_str("\n---\n");
     record.manifest.push_str(&widgets.widget("v1"));
@@ -355,6 +362,26 @@ async fn an_object_that_cannot_be_read_does_not_keep_the_others_from_being_delet
     // It may need what is deleted.
     assert_eq!(hook().await, before, "the hook has run again");
     drop(agent);
+}
+
+#[tokio::test]
+async fn a_release_is_installed_and_upgraded_while_an_api_has_no_server() {
+    let bed = start_bed().await.unwrap();
+    let fixture = Fixture::on(bed.into(), "kinds-server", Permissions::ClusterAdmin).await;
+    let widgets = Widgets {
+        fixture: fixture.unwrap(),
+        group: format!("{}.example.com", random::word()),
+    };
+    let fixture = &widgets.fixture;
+    let kubectl = fixture.bed.kubectl();
+    let service = widgets.without_server();
+    kubectl.apply(&service).await.unwrap().ok().unwrap();
+    fixture.charts.web("2.0.0", &[("config", CONFIG)]).await;
+    let _agent = fixture.start().await;
+    for version in ["1.0.0", "2.0.0"] {
+        fixture.deploy("web", version, &json!({})).await;
+        fixture.until_ready("web").await;
+    }
 }
 
 /// Such names are valid for the kinds of RBAC.

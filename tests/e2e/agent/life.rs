@@ -3,7 +3,8 @@
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-use crate::harness::agent::Fixture;
+use super::safety::uid;
+use crate::harness::agent::{CONFIG, Fixture};
 use crate::harness::until;
 
 fn values(hash: &str) -> Value {
@@ -255,4 +256,62 @@ async fn the_cluster_shows_when_its_agent_was_last_seen() {
     })
     .await;
     assert_eq!(cluster["status"]["agent"]["namespace"], fixture.system.name());
+}
+
+/// Helm compares with the revision before. Quantities are the same in another form (`1000m`).
+#[tokio::test]
+async fn an_object_that_an_upgrade_has_added_is_changed_by_the_next_one() {
+    const LIMITED: &str = "apiVersion: v1\nkind: LimitRange\nmetadata: {name: limits}\nspec:\n  limits:\n  \
+        - {type: Container, default: {cpu: 1000m, memory: 1024Mi}, defaultRequest: {cpu: 0.5}}\n";
+    let added = |value: &str| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: added}}\ndata: {{value: {value}}}\n")
+    };
+    let fixture = Fixture::new("life-added").await;
+    for (version, value) in [("2.0.0", "two"), ("3.0.0", "three")] {
+        let templates = [("config", CONFIG), ("limits", LIMITED), ("added", &*added(value))];
+        fixture.charts.web(version, &templates).await;
+    }
+    let _agent = fixture.start().await;
+    for takes_over in [false, true] {
+        let options = json!({ "options": { "helm": { "takeOwnership": takes_over } } });
+        for (version, value) in [("1.0.0", None), ("2.0.0", Some("two")), ("3.0.0", Some("three"))] {
+            fixture.deploy("web", version, &options).await;
+            let deployed = fixture.until_ready("web").await;
+            assert_eq!(deployed["status"]["nonModified"], true, "{deployed}");
+            let found = fixture.object("configmap/added").await;
+            let found = found.map(|found| found["data"]["value"].clone());
+            assert_eq!(found, value.map(|value| json!(value)), "{takes_over} {version}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_object_with_the_policy_keep_stays_until_its_chart_has_it_again() {
+    const KEPT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept, annotations: {helm.sh/resource-policy: keep}}\n\
+        data: {release: \"{{ .Release.Name }}\"}\n";
+    let fixture = Fixture::new("life-policy").await;
+    fixture
+        .charts
+        .web("2.0.0", &[("config", CONFIG), ("kept", KEPT)])
+        .await;
+    let _agent = fixture.start().await;
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    let before = uid(&fixture, "configmap/kept").await;
+    // Out of the chart and back, under another name, and after the removal of the release.
+    let renamed = json!({ "options": { "helm": { "releaseName": "renamed" } } });
+    for (version, over) in [
+        ("1.0.0", &json!({})),
+        ("2.0.0", &json!({})),
+        ("1.0.0", &json!({})),
+        ("1.0.0", &renamed),
+        ("2.0.0", &renamed),
+    ] {
+        fixture.deploy("web", version, over).await;
+        fixture.until_ready("web").await;
+        assert_eq!(uid(&fixture, "configmap/kept").await, before, "{version} {over}");
+    }
+    fixture.delete("web").await;
+    fixture.until_none("configmap/renamed-config").await;
+    assert_eq!(uid(&fixture, "configmap/kept").await, before);
 }
