@@ -19,7 +19,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    live::{Kinds, ResourceKind, Served},
+    live::{Kinds, ResourceKind},
     records::{RecordStoreError, Records},
     revision::RevisionId,
 };
@@ -203,12 +203,32 @@ pub async fn manifest_of(
     manifest(&record_of(records, release, revision).await?)
 }
 
-async fn record_of(records: &Records, release: &ReleaseKey, revision: u64) -> Result<Record, InstalledError> {
+/// The record of a revision.
+///
+/// # Errors
+/// If it is missing or cannot be used.
+pub async fn record_of(
+    records: &Records,
+    release: &ReleaseKey,
+    revision: u64,
+) -> Result<Record, InstalledError> {
     let record = records.read(release, revision).await.map_err(Box::new)?;
     record.ok_or_else(|| InstalledError::NoRecord {
         release: release.clone(),
         revision,
     })
+}
+
+/// The identities of the objects of a revision, as they were recorded.
+///
+/// # Errors
+/// If its manifest cannot be used.
+pub fn recorded_ids(record: &Record, namespace: &str) -> Result<Vec<ObjectId>, InstalledError> {
+    let objects = manifest(record)?;
+    let ids = objects
+        .iter()
+        .filter_map(|object| ObjectId::in_release(object, namespace));
+    Ok(ids.collect())
 }
 
 fn manifest(record: &Record) -> Result<Vec<Value>, InstalledError> {
@@ -225,20 +245,13 @@ async fn desired_object(
     namespace: &str,
     now: Instant,
 ) -> Result<Option<DesiredObject>, InstalledError> {
-    let Some(mut id) = ObjectId::of(object) else {
+    let Some(id) = ObjectId::in_release(object, namespace) else {
         return Ok(None);
     };
     let served = kinds.served(&id, now).await?;
-    if let Served::Moved(kind) = &served {
-        id.api_version.clone_from(&kind.resource.api_version);
-    }
+    // One of a kind that is not known most likely has a namespace too.
+    let id = served.identity(&id).unwrap_or(id);
     let kind = served.kind().cloned();
-    match &kind {
-        Some(kind) if !kind.is_namespaced => id.namespace.clear(),
-        // Of a kind that is not known, most likely too.
-        _ if id.namespace.is_empty() => namespace.clone_into(&mut id.namespace),
-        _ => {}
-    }
     let lifetime = object.pointer("/spec/ttlSecondsAfterFinished");
     let is_temporary =
         id.group() == "batch" && id.kind == "Job" && lifetime.is_some_and(|seconds| !seconds.is_null());

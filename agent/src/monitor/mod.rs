@@ -12,6 +12,6 @@ mod verify;
 pub use self::installed::{DesiredObject, Exceptions};
 pub use self::{
     correct::{Corrections, correct},
-    installed::{Installed, InstalledError},
+    installed::{Installed, InstalledError, record_of, recorded_ids},
     verify::{FIELD_MANAGER, Monitor, MonitorError, Monitored},
 };

@@ -190,16 +190,17 @@ impl OwnedReleases {
         let mut object = ConfigMap::default();
         object.metadata.name = Some(OWNED.to_owned());
         object.data = Some(all);
-        let created = match bounded(api.create(&PostParams::default(), &object)).await {
-            Err(error) if ApiError::exists_already(&error) => {
-                let params = PatchParams::default();
-                let patch = Patch::Merge(json!({ "data": patch }));
-                bounded(api.patch(OWNED, &params, &patch)).await
+        match bounded(api.create(&PostParams::default(), &object)).await {
+            Ok(created) => Ok(created.data.unwrap_or_default()),
+            Err(error) => {
+                let patched = if ApiError::exists_already(&error) {
+                    self.patch_existing(&api, patch).await?
+                } else {
+                    None
+                };
+                patched.ok_or_else(|| CallError::of("create", self.name())(error))
             }
-            created => created,
-        };
-        let created = created.map_err(CallError::of("create", self.name()))?;
-        Ok(created.data.unwrap_or_default())
+        }
     }
 
     /// The same; `None` if the ConfigMap does not exist.

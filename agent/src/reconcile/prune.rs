@@ -14,7 +14,7 @@ use crate::{
     context::Context,
     error::AgentError,
     live::Objects,
-    monitor::{Installed, InstalledError, MonitorError},
+    monitor::{MonitorError, record_of, recorded_ids},
 };
 
 /// What a revision has.
@@ -34,19 +34,16 @@ impl Kept {
         release: &ReleaseKey,
         revision: u64,
     ) -> Result<Self, AgentError> {
-        let read = Installed::read(&context.records, &context.kinds, release, revision, None);
-        let objects = read.await.map_err(MonitorError::from)?.desired;
-        let record = context.records.read(release, revision).await?;
-        let hooks = record.into_iter().flat_map(|record| record.hooks);
+        let record = record_of(&context.records, release, revision).await;
+        let record = record.map_err(MonitorError::from)?;
+        let recorded = recorded_ids(&record, &release.namespace).map_err(MonitorError::from)?;
         // What cannot be read is no object.
+        let hooks = record.hooks.iter();
         let hooks = hooks.flat_map(|hook| manifest::objects(&hook.manifest).unwrap_or_default());
         let hooks = hooks.filter_map(|hook| ObjectId::in_release(&hook, &release.namespace));
-        let (mut ids, now): (Vec<_>, _) = (
-            objects.into_iter().map(|object| object.id).collect(),
-            Instant::now(),
-        );
-        for hook in hooks {
-            ids.extend(context.kinds.served(&hook, now).await?.identity(&hook));
+        let (mut ids, now) = (Vec::new(), Instant::now());
+        for id in recorded.into_iter().chain(hooks) {
+            ids.extend(context.kinds.served(&id, now).await?.identity(&id));
         }
         let release = release.clone();
         Ok(Self { release, ids })
@@ -73,10 +70,16 @@ pub(super) async fn prune(
         kinds: &context.kinds,
         client: &context.downstream,
     };
-    let recorded = recorded_objects(context, release, revision).await?;
+    let record = context.records.read(release, revision).await?;
+    let recorded = record.map(|record| recorded_ids(&record, &release.namespace));
+    let recorded = recorded.transpose().map_err(MonitorError::from)?;
     let (mut failed, mut left) = (None, Vec::new());
-    for id in recorded.iter().rev() {
+    for id in recorded.iter().flatten().rev() {
         let deleted = async {
+            let known = context.kinds.served(id, now).await?;
+            if known.identity(id).is_some_and(|id| kept.has(&id)) {
+                return Ok(None);
+            }
             let (served, _) = objects.resolve(id, now).await?;
             let Some(id) = served.identity(id).filter(|id| !kept.has(id)) else {
                 return Ok(None);
@@ -104,24 +107,4 @@ pub(super) async fn prune(
             .kept(release, &format!("not deleted: {}", left.join("; ")));
     }
     failed.map_or(Ok(()), Err)
-}
-
-async fn recorded_objects(
-    context: &Context,
-    release: &ReleaseKey,
-    revision: u64,
-) -> Result<Vec<ObjectId>, AgentError> {
-    let record = context.records.read(release, revision).await?;
-    let manifest = record.map(|record| record.manifest).unwrap_or_default();
-    let objects = manifest::recorded(&manifest).map_err(|source| {
-        MonitorError::from(InstalledError::Manifest {
-            release: release.clone(),
-            revision,
-            source: Box::new(source),
-        })
-    })?;
-    let ids = objects
-        .iter()
-        .filter_map(|object| ObjectId::in_release(object, &release.namespace));
-    Ok(ids.collect())
 }

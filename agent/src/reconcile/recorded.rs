@@ -37,6 +37,7 @@ use crate::{
     context::Context,
     error::AgentError,
     live::{Objects, Served},
+    monitor::recorded_ids,
 };
 
 /// How many objects are read at the same time.
@@ -178,13 +179,10 @@ impl RecordedObjects<'_> {
         };
         let was_incomplete =
             record.info.status == Status::Uninstalled && manifest::is_incomplete(&record.manifest);
-        let Ok(objects) = manifest::recorded(&record.manifest) else {
+        let Ok(ids) = recorded_ids(&record, &self.release.namespace) else {
             return Ok(None);
         };
-        let ids = objects
-            .iter()
-            .filter_map(|object| ObjectId::in_release(object, &self.release.namespace));
-        Ok(Some((ids.collect(), was_incomplete)))
+        Ok(Some((ids.into_iter().collect(), was_incomplete)))
     }
 
     async fn find(&self, id: &ObjectId, role: Role, now: Instant) -> Result<Found, CallError> {

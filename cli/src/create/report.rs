@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bounded_text::listed;
+
 use super::{
     batch::Batch,
-    note::{Gap, Note, Position, printable},
+    note::{Gap, Note, printable},
 };
 use crate::{
     failure::Failure,
@@ -160,21 +162,8 @@ fn left_out(batch: &Batch) -> Vec<String> {
     ]
     .into_iter()
     .filter(|(positions, _)| !positions.is_empty())
-    .map(|(positions, what)| format!("left out: {}: {what}", listed(positions)))
+    .map(|(positions, what)| format!("left out: {}: {what}", listed(positions, MAX_POSITIONS)))
     .collect()
-}
-
-fn listed(positions: &[Position]) -> String {
-    let shown: Vec<_> = positions
-        .iter()
-        .take(MAX_POSITIONS)
-        .map(ToString::to_string)
-        .collect();
-    let mut text = shown.join(", ");
-    if positions.len() > MAX_POSITIONS {
-        text = format!("{text} and {} more", positions.len() - MAX_POSITIONS);
-    }
-    text
 }
 
 /// What became of several HelmReleases.

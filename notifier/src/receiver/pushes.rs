@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bounded_text::cut;
+use bounded_text::{cut, listed};
 use futures::{StreamExt, stream};
 use helmops_api::{
     HelmOp, NamespacedName, Receiver, labels,
@@ -169,16 +169,11 @@ fn report(
         status.conditions.retain(|condition| condition.r#type != polled);
         return;
     };
-    let names = rejected.iter().take(MAX_NAMED);
-    let names: Vec<_> = names.map(|(name, _)| name.to_string()).collect();
-    let more = match rejected.len().saturating_sub(MAX_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let names: Vec<_> = rejected.iter().map(|(name, _)| name).collect();
     let error = cut(error.to_string(), MAX_ERROR);
     let message = format!(
-        "the last push did not poll {}{more}: {error}; the other HelmOps were polled",
-        names.join(", ")
+        "the last push did not poll {}: {error}; the other HelmOps were polled",
+        listed(&names, MAX_NAMED)
     );
     tracing::warn!("{message}");
     let state = ConditionState::False(Reason::PollNotRequested, message);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bounded_text::cut;
+use bounded_text::{cut, listed};
 use helmops_core::chart::{
     location,
     registry::{
@@ -130,12 +130,7 @@ impl Access {
     fn hosts(&self) -> String {
         let own = self.login.iter().map(|_| self.origin.clone());
         let entries = self.host_logins.iter().map(|(entry, _)| shown(entry));
-        let all: Vec<_> = own.chain(entries).collect();
-        let named = all.get(..MAX_HOSTS).unwrap_or(&all).join(", ");
-        match all.len().saturating_sub(MAX_HOSTS) {
-            0 => named,
-            more => format!("{named} and {more} more"),
-        }
+        listed(&own.chain(entries).collect::<Vec<_>>(), MAX_HOSTS)
     }
 
     /// The error for a response with this status, to a request with this login or without one.

@@ -9,6 +9,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use bounded_text::listed;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -189,14 +190,7 @@ impl fmt::Display for Obstacle {
             Self::Chart { deployed, wanted } => write!(f, "chart {deployed} is deployed, not {wanted}"),
             Self::Manifest(error) => write!(f, "{error}"),
             Self::Refused(error) => write!(f, "{error}"),
-            Self::Objects(differences) => {
-                let named: Vec<_> = differences.iter().take(NAMED).map(ToString::to_string).collect();
-                f.write_str(&named.join(", "))?;
-                match differences.len().saturating_sub(NAMED) {
-                    0 => Ok(()),
-                    more => write!(f, " and {more} more"),
-                }
-            }
+            Self::Objects(differences) => f.write_str(&listed(differences, NAMED)),
         }
     }
 }

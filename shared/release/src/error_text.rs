@@ -5,6 +5,7 @@
 const VALUE: &str = "Invalid value: ";
 /// The longest value that is kept, in bytes.
 const MAX_VALUE: usize = 200;
+
 /// An error without the long values in it: what is wrong comes after them, and they may be objects with Secrets.
 pub fn without_long_values(text: &str) -> String {
     let mut out = String::new();

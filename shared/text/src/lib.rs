@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 /// A text as a cell of a Markdown table: on one line, with white space collapsed and `|` escaped.
 pub fn table_cell(text: &str) -> String {
@@ -15,6 +15,16 @@ pub fn cut(mut text: String, longest: usize) -> String {
         text.push('…');
     }
     text
+}
+
+/// The first of some items, with the number of the others: `a, b and 3 more`.
+pub fn listed(items: &[impl Display], longest: usize) -> String {
+    let first: Vec<_> = items.iter().take(longest).map(ToString::to_string).collect();
+    let text = first.join(", ");
+    match items.len().saturating_sub(longest) {
+        0 => text,
+        more => format!("{text} and {more} more"),
+    }
 }
 
 /// Bytes as hexadecimal digits, in lower case.
@@ -36,5 +46,12 @@ mod tests {
         let short = cut("ä".repeat(1000), 1024);
         assert!(short.len() <= 1024 && short.ends_with("ä…"));
         assert_eq!(cut("short".to_owned(), 5), "short");
+    }
+
+    #[test]
+    fn a_long_list_ends_with_a_number() {
+        assert_eq!(listed(&[1, 2, 3], 2), "1, 2 and 1 more");
+        assert_eq!(listed(&[1, 2], 2), "1, 2");
+        assert_eq!(listed(&[""; 0], 2), "");
     }
 }

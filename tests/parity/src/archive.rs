@@ -44,6 +44,15 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The name and the size of a file: an archive with both has been compared already.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn identity(path: &Path) -> Result<(String, u64)> {
+    let name = path.file_name().unwrap_or_default();
+    Ok((name.to_string_lossy().into_owned(), path.metadata()?.len()))
+}
+
 impl Archive {
     /// Reads an archive with Helm.
     ///
@@ -57,13 +66,10 @@ impl Archive {
             Some(other) => Ok(other.to_string()),
             None => Err(anyhow::anyhow!("{}: Chart.yaml has no {name}", path.display())),
         };
+        let (file, bytes) = identity(path)?;
         Ok(Self {
-            file: path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
-            bytes: path.metadata()?.len(),
+            file,
+            bytes,
             chart: text("name")?,
             version: text("version")?,
             changed: changed(&values),

@@ -8,13 +8,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use gotmpl::yaml::{Quota, read_exact};
 use helmops_bed::test_bed::binary;
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Values of a document, more than a HelmRelease that an API server stores can have.
-const QUOTA: (usize, usize) = (2_000_000, 64 << 20);
+use crate::object::{documents, text};
+
 /// Files that are larger have no HelmReleases.
 const MAX_BYTES: u64 = 4 << 20;
 
@@ -99,6 +98,7 @@ pub async fn convert(folder: &Path) -> Result<Conversion> {
         return Ok(conversion);
     }
     let helmops: Vec<_> = documents(&yaml)
+        .into_iter()
         .filter(|object| text(object, "/kind") == "HelmOp")
         .collect();
     let releases = releases(folder)?;
@@ -155,16 +155,6 @@ fn causes(messages: &str) -> BTreeMap<String, usize> {
         .collect()
 }
 
-fn documents(text: &str) -> impl Iterator<Item = Value> {
-    let documents = text.split("\n---");
-    documents.filter_map(|document| {
-        let quota = &mut Quota::new(QUOTA.0, QUOTA.1);
-        // A text at the end of a document has its line break.
-        let document = format!("{document}\n");
-        read_exact(&document, quota).ok().filter(Value::is_object)
-    })
-}
-
 /// The HelmReleases of all files, by name.
 fn releases(folder: &Path) -> Result<BTreeMap<String, Vec<Value>>> {
     let (mut releases, mut folders): (BTreeMap<String, Vec<Value>>, _) =
@@ -175,10 +165,7 @@ fn releases(folder: &Path) -> Result<BTreeMap<String, Vec<Value>>> {
                 folders.push(entry);
             } else if is_yaml(&entry) && entry.metadata().is_ok_and(|metadata| metadata.len() <= MAX_BYTES) {
                 let content = std::fs::read(&entry)?;
-                let objects = documents(&String::from_utf8_lossy(&content))
-                    .flat_map(items)
-                    .collect::<Vec<_>>();
-                for object in objects
+                for object in documents(&String::from_utf8_lossy(&content))
                     .into_iter()
                     .filter(|object| text(object, "/kind") == "HelmRelease")
                 {
@@ -189,20 +176,6 @@ fn releases(folder: &Path) -> Result<BTreeMap<String, Vec<Value>>> {
         }
     }
     Ok(releases)
-}
-
-fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
-fn items(object: Value) -> Vec<Value> {
-    match object.get("items").and_then(Value::as_array) {
-        Some(items) => items.clone(),
-        None => vec![object],
-    }
 }
 
 /// The values that a HelmOp must have: those of a HelmRelease of its name; `None` if one has others too.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use helmops_parity::archive::files;
+use helmops_parity::archive::{files, identity};
 use helmops_parity::conversion;
 use helmops_parity::report::{differing, report};
 use helmops_parity::results::Results;
@@ -85,15 +85,7 @@ async fn deploy(charts: &Path, arguments: &Arguments) -> Result<bool> {
     }
     let results = Results::new(&arguments.results);
     let known = results.read()?;
-    let is_known = |path: &PathBuf| {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let bytes = path.metadata().map(|metadata| metadata.len()).unwrap_or_default();
-        known.contains_key(&(name, bytes))
-    };
+    let is_known = |path: &PathBuf| identity(path).is_ok_and(|identity| known.contains_key(&identity));
     let waiting: Vec<_> = archives.iter().filter(|path| !is_known(path)).cloned().collect();
     if !waiting.is_empty() {
         let settings = Settings {

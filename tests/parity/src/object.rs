@@ -36,12 +36,7 @@ impl fmt::Display for ObjectId {
 impl ObjectId {
     /// The identity of an object; one without a namespace has none.
     pub fn of(object: &Value) -> Self {
-        let text = |pointer| {
-            object
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
+        let text = |pointer| text(object, pointer);
         let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
         Self {
             group: group.to_owned(),
@@ -50,6 +45,15 @@ impl ObjectId {
             name: text("/metadata/name").to_owned(),
         }
     }
+}
+
+/// The content of documents that are read, far above that of the largest manifests: nodes and bytes, with aliases expanded.
+const QUOTA: (usize, usize) = (2_000_000, 64 << 20);
+
+/// A text of an object; empty if it is missing.
+pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
+    let text = object.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default()
 }
 
 /// The objects of a manifest, those of lists included. A document that cannot be read is a text.
@@ -64,7 +68,7 @@ pub fn documents(manifest: &str) -> Vec<Value> {
     }
     let mut objects = Vec::new();
     for document in documents {
-        match read_exact(&document, &mut Quota::new(usize::MAX, usize::MAX)) {
+        match read_exact(&document, &mut Quota::new(QUOTA.0, QUOTA.1)) {
             Ok(Value::Null) => {}
             Ok(mut list) if list.get("items").is_some_and(Value::is_array) => {
                 if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {

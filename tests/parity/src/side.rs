@@ -12,7 +12,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::kinds::{Kinds, version_path};
-use crate::object::ObjectId;
+use crate::object::{ObjectId, text};
 
 /// What charts and controllers create in a namespace, as paths below it. Pods, ReplicaSets, endpoints and Events have random names.
 const LISTED: [&str; 14] = [
@@ -172,7 +172,7 @@ impl Side {
             if id.name.is_empty() || id.name.contains(char::is_whitespace) {
                 continue;
             }
-            let Some(kind) = self.kinds.find(&api, &version, &id.kind).await? else {
+            let Some(kind) = self.kinds.find(&api, version, &id.kind).await? else {
                 continue;
             };
             let place = if kind.is_namespaced {
@@ -184,19 +184,11 @@ impl Side {
                 id.namespace.clear();
                 kind.plural
             };
-            let path = format!("{}/{place}/{}", version_path(&version), id.name);
+            let path = format!("{}/{place}/{}", version_path(version), id.name);
             paths.insert(id, path);
         }
         Ok(paths)
     }
-}
-
-fn text(object: &Value, pointer: &str) -> String {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
 }
 
 /// The workloads that are not ready, by rules that are simpler than those of helmops.

@@ -11,7 +11,7 @@ use helmops_bed::helmops;
 use helmops_bed::tools::Tools;
 use tokio::time::Instant;
 
-use crate::archive::Archive;
+use crate::archive::{Archive, identity};
 use crate::by_helm::Helm;
 use crate::by_helmops::Processes;
 use crate::claims::{Claims, next};
@@ -124,16 +124,15 @@ impl Queue<'_> {
             self.number += 1;
             match self.prepare(&path).await {
                 Ok(ready) => self.ready.push_back(ready),
-                Err(error) => results.add(&ChartResult {
-                    file: path
-                        .file_name()
-                        .unwrap_or_default()
-                        .to_string_lossy()
-                        .into_owned(),
-                    bytes: path.metadata()?.len(),
-                    broken: Some(format!("Helm cannot read it: {error:#}")),
-                    ..ChartResult::default()
-                })?,
+                Err(error) => {
+                    let (file, bytes) = identity(&path)?;
+                    results.add(&ChartResult {
+                        file,
+                        bytes,
+                        broken: Some(format!("Helm cannot read it: {error:#}")),
+                        ..ChartResult::default()
+                    })?;
+                }
             }
         }
         // The first one is not overtaken forever: when all others have ended, it runs.

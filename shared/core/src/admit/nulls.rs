@@ -3,7 +3,7 @@
 use helmops_api::{HelmOp, HelmOptions};
 use serde_json::Value;
 
-/// The annotation of `kubectl apply`, which has what was applied, with its nulls.
+/// The annotation of `kubectl apply`, which has the whole object as it was applied, with its nulls.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// How many of them are reported.
@@ -51,7 +51,7 @@ fn of_options(path: &str, helm: Option<&HelmOptions>) -> Vec<String> {
     let values = values.filter(|values| values.as_str().contains("null"));
     let mut found = Dropped::default();
     if let Some(Ok(values)) = values.map(helmops_api::free_form::FreeForm::to_value) {
-        found.compare(&format!("{path}.helm.values"), &values, None);
+        found.compare(&format!("{path}.helm.values"), &values, &Value::Null);
     }
     found.0
 }
@@ -68,11 +68,11 @@ impl Dropped {
         let values = values
             .and_then(|values| values.to_value().ok())
             .unwrap_or_default();
-        self.compare(&format!("{path}.helm.values"), applied, Some(&values));
+        self.compare(&format!("{path}.helm.values"), applied, &values);
     }
 
     /// Adds the entries of mappings that are null, and are not in the other value.
-    fn compare(&mut self, path: &str, value: &Value, other: Option<&Value>) {
+    fn compare(&mut self, path: &str, value: &Value, other: &Value) {
         if self.0.len() >= MAX_NULLS {
             return;
         }
@@ -80,21 +80,17 @@ impl Dropped {
             Value::Object(entries) => {
                 for (name, value) in entries {
                     let path = format!("{path}.{name}");
-                    let other = other.map(|other| other.get(name));
-                    match (value, other) {
-                        (Value::Null, Some(Some(_))) => {}
-                        (Value::Null, Some(None) | None) => self.0.push(path),
-                        (_, other) => {
-                            let other = other.map(|other| other.unwrap_or(&Value::Null));
-                            self.compare(&path, value, other);
-                        }
+                    match (value, other.get(name)) {
+                        (Value::Null, Some(_)) => {}
+                        (Value::Null, None) => self.0.push(path),
+                        (_, other) => self.compare(&path, value, other.unwrap_or(&Value::Null)),
                     }
                 }
             }
             // An item that is null stays.
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    let other = other.map(|other| other.get(index).unwrap_or(&Value::Null));
+                    let other = other.get(index).unwrap_or(&Value::Null);
                     self.compare(&format!("{path}[{index}]"), item, other);
                 }
             }

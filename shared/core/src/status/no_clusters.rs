@@ -1,5 +1,6 @@
 //! Why no cluster is targeted.
 
+use bounded_text::listed;
 use helmops_api::BundleTarget;
 
 /// How many targets the message names.
@@ -18,19 +19,11 @@ pub fn message(targets: &[BundleTarget], default: &str, namespace: &str) -> Stri
         match held.len() {
             0 => format!("spec.targets match no Cluster in namespace {namespace}"),
             count if count == targets.len() => "all targets in spec.targets have doNotDeploy".to_owned(),
-            count => {
-                let named = held
-                    .iter()
-                    .take(NAMED)
-                    .map(|(index, _)| format!("spec.targets[{index}]"));
-                let named = named.collect::<Vec<_>>().join(", ");
-                let more = match count.saturating_sub(NAMED) {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
+            _ => {
+                let named = held.iter().map(|(index, _)| format!("spec.targets[{index}]"));
                 format!(
-                    "of each Cluster in namespace {namespace}, the first target that matches it has doNotDeploy ({named}{more}), or \
-                     there is none"
+                    "of each Cluster in namespace {namespace}, the first target that matches it has doNotDeploy ({}), or there is none",
+                    listed(&named.collect::<Vec<_>>(), NAMED)
                 )
             }
         }

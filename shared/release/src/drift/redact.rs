@@ -1,12 +1,10 @@
 //! Patches of Secrets without their data.
 
+use helmops_core::admit::nulls::LAST_APPLIED;
 use serde_json::Value;
 
 /// Stands for a value that is not shown.
 const REDACTED: &str = "<redacted>";
-
-/// An annotation of `kubectl apply`, which has the whole object.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Replaces the values in a patch of a Secret. The keys stay, and so does `null`, which is a key to remove.
 pub fn secret(patch: &mut Value) {

@@ -84,7 +84,7 @@ impl<'t> Parser<'t> {
             State::FirstFlowSequenceEntry => self.flow_sequence_entry(true),
             State::FlowSequenceEntry => self.flow_sequence_entry(false),
             State::FlowPairKey => self.flow_pair_key(),
-            State::FlowPairValue => self.flow_pair_value(),
+            State::FlowPairValue => self.flow_value(&TokenKind::FlowSequenceEnd, State::FlowPairEnd),
             State::FlowPairEnd => {
                 let start = self.scanner.peek()?.span.start;
                 self.state = State::FlowSequenceEntry;
@@ -92,7 +92,7 @@ impl<'t> Parser<'t> {
             }
             State::FirstFlowMappingKey => self.flow_mapping_key(true),
             State::FlowMappingKey => self.flow_mapping_key(false),
-            State::FlowMappingValue => self.flow_mapping_value(),
+            State::FlowMappingValue => self.flow_value(&TokenKind::FlowMappingEnd, State::FlowMappingKey),
             State::FlowMappingEmptyValue => {
                 let at = self.scanner.peek()?.span.start;
                 self.state = State::FlowMappingKey;
@@ -398,13 +398,8 @@ impl<'t> Parser<'t> {
 
     fn flow_sequence_entry(&mut self, is_first: bool) -> Result<'t> {
         if !is_first {
-            match self.kind()? {
-                TokenKind::FlowSequenceEnd => {}
-                TokenKind::FlowEntry => {
-                    self.scanner.take();
-                }
-                _ => return self.error("while parsing a flow sequence, did not find expected ',' or ']'"),
-            }
+            let missing = "while parsing a flow sequence, did not find expected ',' or ']'";
+            self.flow_separator(&TokenKind::FlowSequenceEnd, missing)?;
         }
         match self.kind()? {
             TokenKind::FlowSequenceEnd => {
@@ -437,28 +432,10 @@ impl<'t> Parser<'t> {
         self.node(NodeContext::Flow)
     }
 
-    fn flow_pair_value(&mut self) -> Result<'t> {
-        if matches!(self.kind()?, TokenKind::Value) {
-            self.scanner.take();
-            if !matches!(self.kind()?, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd) {
-                self.states.push(State::FlowPairEnd);
-                return self.node(NodeContext::Flow);
-            }
-        }
-        let at = self.scanner.peek()?.span.start;
-        self.state = State::FlowPairEnd;
-        Ok(empty(at))
-    }
-
     fn flow_mapping_key(&mut self, is_first: bool) -> Result<'t> {
         if !is_first {
-            match self.kind()? {
-                TokenKind::FlowMappingEnd => {}
-                TokenKind::FlowEntry => {
-                    self.scanner.take();
-                }
-                _ => return self.error("while parsing a flow mapping, did not find expected ',' or '}'"),
-            }
+            let missing = "while parsing a flow mapping, did not find expected ',' or '}'";
+            self.flow_separator(&TokenKind::FlowMappingEnd, missing)?;
         }
         match self.kind()? {
             TokenKind::FlowMappingEnd => {
@@ -486,16 +463,34 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn flow_mapping_value(&mut self) -> Result<'t> {
+    /// A comma, or the end of the collection, which stays.
+    fn flow_separator(
+        &mut self,
+        end: &TokenKind<'t>,
+        missing: &'static str,
+    ) -> std::result::Result<(), SyntaxError> {
+        match self.kind()? {
+            TokenKind::FlowEntry => {
+                self.scanner.take();
+                Ok(())
+            }
+            kind if kind == end => Ok(()),
+            _ => self.error(missing),
+        }
+    }
+
+    /// A value in a collection with this end, which may be left out.
+    fn flow_value(&mut self, end: &TokenKind<'t>, next: State) -> Result<'t> {
         if matches!(self.kind()?, TokenKind::Value) {
             self.scanner.take();
-            if !matches!(self.kind()?, TokenKind::FlowEntry | TokenKind::FlowMappingEnd) {
-                self.states.push(State::FlowMappingKey);
+            let kind = self.kind()?;
+            if !(matches!(kind, TokenKind::FlowEntry) || kind == end) {
+                self.states.push(next);
                 return self.node(NodeContext::Flow);
             }
         }
         let at = self.scanner.peek()?.span.start;
-        self.state = State::FlowMappingKey;
+        self.state = next;
         Ok(empty(at))
     }
 }

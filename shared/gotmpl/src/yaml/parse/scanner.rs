@@ -393,13 +393,21 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    fn fetch_block_entry(&mut self) -> Result<(), SyntaxError> {
-        if !self.is_flow() {
-            if !self.simple_key_allowed {
-                return Err(self.error("block sequence entries are not allowed in this context"));
-            }
-            self.open_block(self.cursor.mark(), None, TokenKind::BlockSequenceStart);
+    /// Opens a block where the next token starts, unless it is in a flow collection.
+    fn open_block_here(&mut self, kind: TokenKind<'t>, refused: &'static str) -> Result<(), SyntaxError> {
+        if self.is_flow() {
+            return Ok(());
         }
+        if !self.simple_key_allowed {
+            return Err(self.error(refused));
+        }
+        self.open_block(self.cursor.mark(), None, kind);
+        Ok(())
+    }
+
+    fn fetch_block_entry(&mut self) -> Result<(), SyntaxError> {
+        let refused = "block sequence entries are not allowed in this context";
+        self.open_block_here(TokenKind::BlockSequenceStart, refused)?;
         self.drop_simple_key()?;
         self.simple_key_allowed = true;
         self.push_indicator(TokenKind::BlockEntry, 1);
@@ -407,12 +415,8 @@ impl<'t> Scanner<'t> {
     }
 
     fn fetch_key(&mut self) -> Result<(), SyntaxError> {
-        if !self.is_flow() {
-            if !self.simple_key_allowed {
-                return Err(self.error("mapping keys are not allowed in this context"));
-            }
-            self.open_block(self.cursor.mark(), None, TokenKind::BlockMappingStart);
-        }
+        let refused = "mapping keys are not allowed in this context";
+        self.open_block_here(TokenKind::BlockMappingStart, refused)?;
         self.drop_simple_key()?;
         self.simple_key_allowed = !self.is_flow();
         self.push_indicator(TokenKind::Key, 1);
@@ -436,12 +440,8 @@ impl<'t> Scanner<'t> {
             self.set_simple_key(level, None);
             self.simple_key_allowed = false;
         } else {
-            if !self.is_flow() {
-                if !self.simple_key_allowed {
-                    return Err(self.error("mapping values are not allowed in this context"));
-                }
-                self.open_block(self.cursor.mark(), None, TokenKind::BlockMappingStart);
-            }
+            let refused = "mapping values are not allowed in this context";
+            self.open_block_here(TokenKind::BlockMappingStart, refused)?;
             self.simple_key_allowed = !self.is_flow();
         }
         self.push_indicator(TokenKind::Value, 1);
