@@ -94,6 +94,19 @@ pub fn manifest(mut object: Value) -> Value {
     object
 }
 
+/// Whether a cleaned object is a ClusterRole without rules, labels and selectors. Kubernetes creates it: its
+/// `clusterrole-aggregation-controller` applies a ClusterRole with an `aggregationRule` again that was deleted a moment before.
+/// Whether that happens depends on its queue alone.
+pub fn is_empty_cluster_role(object: &Value) -> bool {
+    object.get("kind").and_then(Value::as_str) == Some("ClusterRole")
+        && object.get("rules").is_none_or(Value::is_null)
+        && object.get("aggregationRule").is_none()
+        && object
+            .get("metadata")
+            .and_then(Value::as_object)
+            .is_some_and(|metadata| metadata.keys().eq(["name"]))
+}
+
 /// Removes what is at a JSON pointer, and the mapping around it if nothing else is in it.
 pub fn remove(object: &mut Value, pointer: &str) {
     let Some((parent, key)) = pointer.rsplit_once('/') else {
@@ -116,6 +129,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_the_cluster_role_that_kubernetes_creates_again_is_empty() {
+        let role = |fields: Value| {
+            let mut role = json!({ "kind": "ClusterRole", "metadata": { "name": "a", "uid": "1", "managedFields": [] }, "rules": null });
+            role.as_object_mut()
+                .unwrap()
+                .extend(fields.as_object().unwrap().clone());
+            is_empty_cluster_role(&live(role))
+        };
+        assert!(role(json!({})));
+        for other in [
+            json!({ "kind": "Role" }),
+            json!({ "rules": [{ "verbs": ["get"] }] }),
+            json!({ "aggregationRule": { "clusterRoleSelectors": [] } }),
+            json!({ "metadata": { "name": "a", "labels": { "app": "a" } } }),
+        ] {
+            assert!(!role(other.clone()), "{other}");
+        }
+    }
 
     #[test]
     fn marks_and_chosen_fields_are_removed() {

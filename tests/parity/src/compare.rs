@@ -106,7 +106,9 @@ pub fn records(helm: &Record, helmops: &Record, namespace: &str, random: &Random
 pub fn live(helm: Objects, helmops: Objects, random: &Random) -> Vec<Difference> {
     let cleaned = |objects: Objects| -> Objects {
         let cleaned = objects.into_iter().map(|(id, object)| (id, clean::live(object)));
-        cleaned.collect()
+        cleaned
+            .filter(|(_, object)| !clean::is_empty_cluster_role(object))
+            .collect()
     };
     objects(Kind::Objects, &cleaned(helm), &cleaned(helmops), random)
 }
