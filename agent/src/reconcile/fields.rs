@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
+use helmops_kube::with_managers;
 use helmops_release::{
     manifest, marks,
     object::{self, ObjectId},
@@ -43,8 +44,9 @@ impl Deployment<'_> {
         let ids = objects
             .iter()
             .filter_map(|object| ObjectId::in_release(object, &self.release.namespace));
+        let deployer = with_managers(deployer);
         for id in ids {
-            self.take_fields_of(deployer, &id).await?;
+            self.take_fields_of(&deployer, &id).await?;
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
+use helmops_kube::with_managers;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     manifest::{self, Edit},
@@ -122,9 +123,10 @@ impl RecordedObjects<'_> {
             return Ok(Prepared::default());
         };
         let now = Instant::now();
+        let client = with_managers(self.deployer);
         let found: Vec<_> = stream::iter(ids)
             .map(|id| async {
-                let found = self.find(&id, role, now).await;
+                let found = self.find(&client, &id, role, now).await;
                 (id, found)
             })
             .buffered(CONCURRENCY)
@@ -185,11 +187,15 @@ impl RecordedObjects<'_> {
         Ok(Some((ids.into_iter().collect(), was_incomplete)))
     }
 
-    async fn find(&self, id: &ObjectId, role: Role, now: Instant) -> Result<Found, CallError> {
-        let objects = Objects {
-            kinds: &self.context.kinds,
-            client: self.deployer,
-        };
+    async fn find(
+        &self,
+        client: &Client,
+        id: &ObjectId,
+        role: Role,
+        now: Instant,
+    ) -> Result<Found, CallError> {
+        let kinds = &self.context.kinds;
+        let objects = Objects { kinds, client };
         let (served, live) = objects.resolve(id, now).await?;
         let owner = live
             .as_ref()

@@ -313,5 +313,5 @@ fn unused_client() -> Result<Client, Failure> {
     let cannot = |error: &dyn Error| Failure::because("cannot create a client", error);
     let address = "https://localhost".parse();
     let config = Config::new(address.map_err(|error| cannot(&error))?);
-    Client::try_from(config).map_err(|error| cannot(&error))
+    helmops_kube::client(config, None).map_err(|error| cannot(&error))
 }

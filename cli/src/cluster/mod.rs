@@ -59,7 +59,7 @@ impl ClusterArgs {
             None => config.default_namespace.clone(),
         };
         let server = config.cluster_url.to_string();
-        let client = Client::try_from(config)
+        let client = helmops_kube::client(config, None)
             .map_err(|error| Failure::because("cannot create a client for the API server", &error))?;
         Ok(Cluster {
             client,

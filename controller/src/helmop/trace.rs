@@ -164,7 +164,8 @@ where
         + Sync
         + 'static,
 {
-    let api = Api::<MetadataWithManagers<K>>::namespaced(client.clone(), &name.namespace);
+    let api =
+        Api::<MetadataWithManagers<K>>::namespaced(helmops_kube::with_managers(client), &name.namespace);
     let one = ListParams::default()
         .fields(&format!("metadata.name={}", name.name))
         .limit(1);

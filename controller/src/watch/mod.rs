@@ -368,7 +368,7 @@ fn copies<K>(
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
 {
-    let api = Api::<MetadataWithManagers<K>>::all(client.clone());
+    let api = Api::<MetadataWithManagers<K>>::all(helmops_kube::with_managers(client));
     let events = helmops_kube::watch(api, watcher::Config::default().labels(labels::COPY_TYPE));
     let bundles = stores.bundles.clone();
     let (clusters, copies) = (delivery.clusters.clone(), delivery.copies.clone());

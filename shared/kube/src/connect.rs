@@ -6,9 +6,15 @@ use helmops_process::build_info::{COMMIT, VERSION};
 use http::{HeaderValue, header::USER_AGENT};
 use kube::{
     Client, Config,
+    client::ClientBuilder,
     config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use thiserror::Error;
+
+use crate::{
+    lease::{Guard, Leadership},
+    responses::BoundedResponses,
+};
 
 /// Why there is no client for the API server.
 #[derive(Debug, Error)]
@@ -46,7 +52,19 @@ pub enum ConnectError {
 /// If the kubeconfig is missing or invalid, or if there is neither a kubeconfig nor a ServiceAccount.
 pub async fn connect(process: &str, kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     let config = configuration(process, kubeconfig).await?;
-    Client::try_from(config).map_err(ConnectError::Client)
+    client(config, None).map_err(ConnectError::Client)
+}
+
+/// A client whose responses always decode. No process has another one. With a leadership, it writes only while this process is the leader.
+///
+/// # Errors
+/// If the certificates of the configuration are unusable.
+pub fn client(config: Config, leadership: Option<Leadership>) -> kube::Result<Client> {
+    let builder = ClientBuilder::try_from(config)?.with_layer(&BoundedResponses);
+    Ok(match leadership {
+        Some(leadership) => builder.with_layer(&Guard(leadership)).build(),
+        None => builder.build(),
+    })
 }
 
 /// The configuration of the client, from the kubeconfig, or from the environment without one. `process` is the user agent in

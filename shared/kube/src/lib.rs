@@ -9,16 +9,18 @@ mod keys;
 pub mod lease;
 mod path;
 mod policies;
+mod responses;
 mod uncached;
 mod watch;
 
 pub use cache::{Cache, Fold, ObjectCache, Presence};
 pub use changes::{Change, Item, ObservedVersion, WatchedObjects, identity};
-pub use connect::{ConnectError, configuration, connect, set_user_agent};
+pub use connect::{ConnectError, client, configuration, connect, set_user_agent};
 pub use index::Index;
 pub use keys::{key, key_of, name_of};
 pub use path::path_segment;
 pub use policies::{PolicyCache, PolicyChange};
+pub use responses::with_managers;
 pub use uncached::{NOT_RELEASES, uncached_changes};
 pub use watch::{
     WatchResult, paged, watch, watch_one, watch_results, with_backoff, without_absent, without_errors,

@@ -4,8 +4,8 @@ use std::{fmt, time::Duration};
 
 use anyhow::Context;
 use helmops_core::reason::Reason;
-use helmops_kube::lease::{Guard, Leadership, NotLeading};
-use kube::{Client, Config, client::ClientBuilder, core::Status};
+use helmops_kube::lease::{Leadership, NotLeading};
+use kube::{Client, Config, core::Status};
 use thiserror::Error;
 
 use crate::error_class::{Class, Classified, ClassifiedError, classified};
@@ -21,7 +21,7 @@ const ETCD_TOO_LARGE: &str = "etcdserver: request is too large";
 /// # Errors
 /// If the certificates of the configuration are unusable.
 pub fn for_election(config: Config) -> anyhow::Result<Client> {
-    Client::try_from(config).context(NO_CLIENT)
+    helmops_kube::client(config, None).context(NO_CLIENT)
 }
 
 /// A client for reconciliations: it reads at any time, and writes only while this process is the leader.
@@ -29,8 +29,7 @@ pub fn for_election(config: Config) -> anyhow::Result<Client> {
 /// # Errors
 /// If the certificates of the configuration are unusable.
 pub fn for_work(config: Config, leadership: Leadership) -> anyhow::Result<Client> {
-    let builder = ClientBuilder::try_from(config).context(NO_CLIENT)?;
-    Ok(builder.with_layer(&Guard(leadership)).build())
+    helmops_kube::client(config, Some(leadership)).context(NO_CLIENT)
 }
 
 const NO_CLIENT: &str = "cannot create a client for the API server";
