@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use helmops_api::NamespacedName;
 use helmops_fetch::AddressArgs;
 use helmops_kube::lease::LeaseArgs;
-use helmops_process::{ProcessArgs, Quantity};
+use helmops_process::{MemoryLimit, ProcessArgs, Quantity};
 use helmops_trace::TraceArgs;
 
 use crate::post_render::PostRenderArgs;
@@ -104,7 +104,13 @@ pub struct RunArgs {
     )]
     pub helm: PathBuf,
 
-    /// How many runs of Helm there may be at a time; each takes up to 70 MiB
+    /// Memory that the agent may use together with Helm, such as 1Gi; by default, the limit of its container. Of what the agent does not
+    /// need itself, each run of Helm may use its part, and an eighth is left to runs that wait for hooks
+    #[arg(long, env = "HELMOPS_MEMORY_LIMIT", value_name = "QUANTITY")]
+    pub memory_limit: Option<MemoryLimit>,
+
+    /// How many runs of Helm the Bundles of one namespace may have at a time; there is one more for those of others. Each takes about
+    /// 70 MiB for a usual chart
     #[arg(
         long,
         env = "HELMOPS_HELM_PROCESSES",
@@ -159,6 +165,13 @@ pub struct RunArgs {
     /// Where traces are sent.
     #[command(flatten)]
     pub traces: TraceArgs,
+}
+
+impl RunArgs {
+    /// Memory that the agent may use together with Helm.
+    pub fn memory_limit(&self) -> MemoryLimit {
+        self.memory_limit.unwrap_or_else(MemoryLimit::detected)
+    }
 }
 
 fn namespaced_name(text: &str) -> Result<NamespacedName, String> {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use helmops_api::BundleDeploymentOptions;
+use helmops_api::BundleDeployment;
 use helmops_process::exit::with_causes;
 use helmops_release::names::ReleaseKey;
 use tokio::sync::mpsc;
@@ -53,17 +53,17 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
         context.guard.remember().await?;
     }
     let remembered = context.owned.all().await?;
-    let news = owned.iter().filter_map(|(name, releases)| {
+    let found = owned.iter().filter_map(|(name, releases)| {
         let deployment = context.deployments.get(&context.key(name))?;
-        let spec = &deployment.valid()?.spec;
-        if reconcile::is_fleets_own(name) && spec.helm_chart_options.is_none() {
+        let deployment = deployment.valid()?;
+        if reconcile::is_fleets_own(name) && deployment.spec.helm_chart_options.is_none() {
             return None;
         }
-        news(&remembered, name, &spec.options, releases)
+        unremembered(&remembered, deployment, releases).map(|owned| (name.clone(), owned))
     });
-    let news: Vec<_> = news.collect();
-    if !news.is_empty() {
-        context.owned.remember(news).await?;
+    let found: Vec<_> = found.collect();
+    if !found.is_empty() {
+        context.owned.remember(found).await?;
     }
     let all = owned.keys().chain(remembered.names());
     let missing: BTreeSet<&String> = all.filter(|name| !exists(name)).collect();
@@ -101,24 +101,16 @@ fn of_this_agent(remembered: &Entries, name: &str, releases: &[ReleaseKey]) -> V
     own
 }
 
-/// The release of a BundleDeployment that is not remembered, such as one of Fleet's agent. Only the BundleDeployment itself says what its
-/// release and its account are: records name neither of them reliably.
-fn news(
+/// The release of a BundleDeployment that is not remembered, such as one of Fleet's agent.
+fn unremembered(
     remembered: &Entries,
-    name: &str,
-    options: &BundleDeploymentOptions,
+    deployment: &BundleDeployment,
     releases: &[ReleaseKey],
-) -> Option<(String, OwnedRelease)> {
-    let release = ReleaseKey::of(name, options);
-    let is_news = releases.contains(&release) && remembered.get(name, &release).is_none();
-    let service_account = options.service_account.clone();
-    is_news.then(|| {
-        let owned = OwnedRelease {
-            release,
-            service_account,
-        };
-        (name.to_owned(), owned)
-    })
+) -> Option<OwnedRelease> {
+    let owned = OwnedRelease::of(deployment);
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let is_new = releases.contains(&owned.release) && remembered.get(name, &owned.release).is_none();
+    is_new.then_some(owned)
 }
 
 #[cfg(test)]
@@ -133,21 +125,25 @@ mod tests {
             namespace: "shop".to_owned(),
             name: name.to_owned(),
         };
-        let options = BundleDeploymentOptions {
-            default_namespace: "shop".to_owned(),
-            service_account: "deployer".to_owned(),
-            ..BundleDeploymentOptions::default()
-        };
+        let deployment = serde_json::json!({
+            "metadata": { "name": "web", "namespace": "cluster-a", "labels": { "fleet.cattle.io/bundle-namespace": "team-a" } },
+            "spec": { "options": { "defaultNamespace": "shop", "serviceAccount": "deployer" } },
+        });
+        let deployment: BundleDeployment = serde_json::from_value(deployment).unwrap();
         let none = Entries::default();
-        let found = news(&none, "web", &options, &[release("other"), release("web")]).unwrap();
-        assert_eq!(found.0, "web");
-        assert_eq!(found.1.release, release("web"));
-        assert_eq!(found.1.service_account, "deployer");
+        let found = unremembered(&none, &deployment, &[release("other"), release("web")]).unwrap();
+        let expected = OwnedRelease {
+            release: release("web"),
+            service_account: "deployer".to_owned(),
+            bundle_namespace: "team-a".to_owned(),
+            deletes_namespace: false,
+        };
+        assert_eq!(found, expected);
         // A record alone makes no release one of the BundleDeployment.
-        assert_eq!(news(&none, "web", &options, &[release("other")]), None);
+        assert_eq!(unremembered(&none, &deployment, &[release("other")]), None);
         let data = [("web".to_owned(), r#"[{"release":"shop/web"}]"#.to_owned())];
         let known = Entries::of(&BTreeMap::from(data));
         // An attempt changes the account.
-        assert_eq!(news(&known, "web", &options, &[release("web")]), None);
+        assert_eq!(unremembered(&known, &deployment, &[release("web")]), None);
     }
 }

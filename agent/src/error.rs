@@ -19,9 +19,12 @@ use thiserror::Error;
 
 use crate::{
     charts::ChartError,
-    helm::outcome::{self, Failure, FailureReason},
+    helm::{
+        Crash,
+        outcome::{self, Failure, FailureReason},
+    },
     monitor::{InstalledError, MonitorError},
-    owned::OWNED,
+    owned::{OWNED, RememberError},
     reconcile::Deployed,
     records::RecordStoreError,
     release_tests::TestError,
@@ -127,6 +130,13 @@ pub enum AgentError {
     /// The last attempt failed, and the next one is due later.
     #[error("the next attempt is due in {} s", .0.as_secs())]
     Postponed(Duration),
+    /// The last runs of Helm for this deployment ended with the agent.
+    #[error(
+        "the agent was killed {} times while Helm deployed this release, most likely because its container was out of memory: give the agent \
+         a larger memory limit, or make the chart smaller. The next attempt follows within {} s",
+        .0.count, .0.wait.as_secs().saturating_add(1)
+    )]
+    Crashed(Crash),
     /// The last attempt failed, and the life cycle decides when the next one is due.
     #[error("{}", .0.text)]
     Retry(Box<NextAttempt>),
@@ -203,6 +213,9 @@ pub enum Lacking {
         "this Bundle has files (spec.resources) in place of a chart, and helmops deploys charts only; leave it to Fleet's agent"
     )]
     Content,
+    /// Room to remember the release, without which it would never be uninstalled.
+    #[error("{0}")]
+    Room(String),
 }
 
 fn refused(release: &ReleaseKey, owner: &ForeignOwner) -> String {
@@ -298,6 +311,7 @@ impl ClassifiedError for AgentError {
             Self::Monitor(error) => monitor_class(error),
             Self::Interrupted(interrupted) => interrupted.classify(),
             Self::Changed => classified(Reason::Progressing, Class::Conflict),
+            Self::Crashed(crash) => classified(Reason::HelmFailed, Class::Postponed(crash.wait)),
             Self::Postponed(wait) | Self::Waiting(wait) => {
                 classified(Reason::Progressing, Class::Postponed(*wait))
             }
@@ -342,6 +356,15 @@ fn monitor_class(error: &MonitorError) -> Classified {
 impl From<Lacking> for AgentError {
     fn from(lacking: Lacking) -> Self {
         Self::Lacking(Box::new(lacking))
+    }
+}
+
+impl From<RememberError> for AgentError {
+    fn from(error: RememberError) -> Self {
+        match error {
+            RememberError::Call(error) => error.into(),
+            RememberError::Full { .. } => Lacking::Room(error.to_string()).into(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use helmops_kube::{
     ObjectCache, configuration,
     lease::{Leadership, LeaseName},
 };
-use helmops_process::{self as process, MemoryLimit, Prepared, Signals, prepare, serve_metrics_and_probes};
+use helmops_process::{self as process, Prepared, Signals, prepare, serve_metrics_and_probes};
 use helmops_release::health::ErrorTable;
 use helmops_runtime::{
     client, election::Candidate, events, health_signals::HealthSignals, retry_state::RetryState,
@@ -25,7 +25,7 @@ use crate::{
     charts::{ChartCache, ChartMetrics, Charts},
     context::{Context, Releases},
     folders,
-    helm::{Ends, Helm, HelmMetrics, workspace::Workspaces},
+    helm::{Ends, Helm, HelmMetrics, memory_of_run, workspace::Workspaces},
     live::{Kinds, LiveObjects},
     metrics::{DriftMetrics, Metrics, RemovalMetrics},
     owned::OwnedReleases,
@@ -192,6 +192,7 @@ fn context(
         args.helm_processes,
         HelmMetrics::register(registry)?,
     );
+    helm.memory = Some(memory_of_run(args.memory_limit(), args.helm_processes));
     helm.ends = Ends::of(leadership.clone(), args.process.shutdown().timeout, lease);
     Ok(Context {
         guard: NamespaceGuard::new(
@@ -239,7 +240,7 @@ fn charts(
     registry: &Registry,
     deployments: ObjectCache<Decoded<BundleDeployment>>,
 ) -> anyhow::Result<Charts> {
-    let bounds = MemoryBounds::of(MemoryLimit::detected().bytes(), None);
+    let bounds = MemoryBounds::of(args.memory_limit().bytes(), None);
     let resolver = Resolver::new(
         &bounds,
         args.addresses.parse()?,

@@ -9,12 +9,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helmops_api::{BundleDeployment, Decoded};
+use helmops_api::{BundleDeployment, Decoded, labels};
 use helmops_process::lock;
 use helmops_release::gate::Held;
 use tokio_util::sync::CancellationToken;
 
-use crate::helm::stop::Stop;
+use crate::helm::{Tenant, run_scope::RunScope};
 
 /// What is running, by BundleDeployment.
 #[derive(Clone, Debug, Default)]
@@ -34,9 +34,9 @@ pub struct Work {
     all: RunningWork,
     name: String,
     /// Ends deployments.
-    pub deployment: Stop,
+    pub deployment: RunScope,
     /// Ends tests.
-    pub tests: Stop,
+    pub tests: RunScope,
 }
 
 /// What of the work for a BundleDeployment is of no use after a change.
@@ -63,7 +63,10 @@ impl RunningWork {
             tests: superseded.child_token(),
             deployment: superseded,
         };
-        let until = |superseded: &CancellationToken| Stop {
+        let tenant =
+            Tenant::from(labels::of(&deployment.metadata, labels::BUNDLE_NAMESPACE).unwrap_or_default());
+        let until = |superseded: &CancellationToken| RunScope {
+            tenant: Arc::clone(&tenant),
             agent: stop.clone(),
             superseded: superseded.clone(),
         };
@@ -129,7 +132,7 @@ mod tests {
 
     /// Whether a deployment and tests have ended.
     fn ended(work: &Work) -> (bool, bool) {
-        let is_cancelled = |stop: &Stop| stop.superseded.is_cancelled();
+        let is_cancelled = |stop: &RunScope| stop.superseded.is_cancelled();
         (is_cancelled(&work.deployment), is_cancelled(&work.tests))
     }
 

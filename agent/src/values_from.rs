@@ -1,5 +1,6 @@
 //! The values of `helm.valuesFrom`: of ConfigMaps and Secrets on the cluster of the release.
 
+use gotmpl::yaml::{self, Quota};
 use helmops_api::{
     BundleDeploymentOptions,
     helm::{HelmOptions, KeySelector, ValuesFrom},
@@ -9,6 +10,7 @@ use helmops_kube::path_segment;
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
+use serde_json::Value;
 use thiserror::Error;
 
 /// The key of an entry that has none.
@@ -25,6 +27,45 @@ pub enum ValuesFromError {
     Missing(String),
 }
 
+/// The values of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReferencedValues {
+    /// JSON or YAML.
+    pub document: Vec<u8>,
+    /// Whether they are those of a Secret.
+    pub is_secret: bool,
+}
+
+impl ReferencedValues {
+    /// All texts of a Secret, and of longer ones each line; none of a ConfigMap. What is no YAML is refused by Helm, which quotes lines
+    /// of it.
+    pub fn secret_texts(&self) -> Vec<String> {
+        if !self.is_secret {
+            return Vec::new();
+        }
+        let text = String::from_utf8_lossy(&self.document);
+        let mut texts = Vec::new();
+        match yaml::read(&text, &mut Quota::default()) {
+            Ok(values) => add_texts(&values, &mut texts),
+            Err(_) => texts.extend(text.lines().map(|line| line.trim().to_owned())),
+        }
+        texts
+    }
+}
+
+fn add_texts(values: &Value, texts: &mut Vec<String>) {
+    match values {
+        Value::String(text) => {
+            texts.push(text.clone());
+            texts.extend(text.lines().map(ToOwned::to_owned));
+        }
+        Value::Number(number) => texts.push(number.to_string()),
+        Value::Array(items) => items.iter().for_each(|item| add_texts(item, texts)),
+        Value::Object(fields) => fields.values().for_each(|value| add_texts(value, texts)),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
 /// The values in the order in which Helm merges them: later ones override earlier ones.
 ///
 /// # Errors
@@ -33,7 +74,7 @@ pub async fn values_from(
     deployer: &Client,
     options: &BundleDeploymentOptions,
     release_namespace: &str,
-) -> Result<Vec<Vec<u8>>, ValuesFromError> {
+) -> Result<Vec<ReferencedValues>, ValuesFromError> {
     let none = HelmOptions::default();
     let helm = options.helm.as_ref().unwrap_or(&none);
     let place = Place {
@@ -54,7 +95,7 @@ async fn referenced(
     entry: &ValuesFrom,
     field: &str,
     place: &Place<'_>,
-) -> Result<Vec<Vec<u8>>, ValuesFromError> {
+) -> Result<Vec<ReferencedValues>, ValuesFromError> {
     let mut values = Vec::new();
     if let Some(reference) = &entry.config_map_key_ref {
         let found = Reference::of(
@@ -69,7 +110,10 @@ async fn referenced(
         let bytes = object.binary_data.as_ref().and_then(|data| data.get(&found.key));
         let value = text.map(|text| text.as_bytes().to_vec());
         let value = value.or_else(|| bytes.map(|bytes| bytes.0.clone()));
-        values.push(value.ok_or_else(|| found.missing_key())?);
+        values.push(ReferencedValues {
+            document: value.ok_or_else(|| found.missing_key())?,
+            is_secret: false,
+        });
     }
     if let Some(reference) = &entry.secret_key_ref {
         let found = Reference::of(
@@ -81,7 +125,10 @@ async fn referenced(
         let api = Api::<Secret>::namespaced(deployer.clone(), &path_segment(&found.namespace));
         let object = found.existing(bounded(api.get_opt(&path_segment(&reference.name))).await)?;
         let value = object.data.as_ref().and_then(|data| data.get(&found.key));
-        values.push(value.ok_or_else(|| found.missing_key())?.0.clone());
+        values.push(ReferencedValues {
+            document: value.ok_or_else(|| found.missing_key())?.0.clone(),
+            is_secret: true,
+        });
     }
     Ok(values)
 }

@@ -25,7 +25,7 @@ pub use self::{
 use crate::helm::{
     Failure, Helm,
     request::{Action, Crds, Identity, Request},
-    stop::Stop,
+    run_scope::RunScope,
 };
 
 /// Helm prints CRDs without templates or a cluster, so nothing of it takes long. This is no limit of its run.
@@ -41,7 +41,7 @@ pub struct ChartCrds<'c> {
     /// The release.
     pub release: &'c ReleaseKey,
     /// What ends Helm early.
-    pub stop: &'c Stop,
+    pub stop: &'c RunScope,
 }
 
 impl ChartCrds<'_> {

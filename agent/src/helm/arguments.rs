@@ -247,6 +247,7 @@ mod tests {
                 deletes_crds: false,
                 scopes: Scopes::default(),
             },
+            secrets: Vec::new(),
             enables_dns: false,
             skips_schema: false,
             description: String::new(),

@@ -13,14 +13,17 @@ use std::{
 };
 
 use helmops_kube::lease::Leadership;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::{
+    io::Errno,
+    process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit},
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::{Child, Command},
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::stop::Stop;
+use super::run_scope::RunScope;
 
 /// The environment variable that makes our Helm end with its standard input.
 pub const PARENT_PIPE: &str = "HELMOPS_PARENT_PIPE";
@@ -40,13 +43,15 @@ pub struct Limits {
     pub stdout: usize,
     /// Bytes of standard error that are kept, from the end.
     pub stderr: usize,
+    /// Bytes of memory of its own that it, and each child of it, may use; `None` for no limit.
+    pub memory: Option<u64>,
 }
 
 /// What ends a child before its own end.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending<'e> {
     /// Cancelled when the agent stops, or the result is of no use any more.
-    pub stop: &'e Stop,
+    pub stop: &'e RunScope,
     /// How long a child may run at least although its result is of no use: to interrupt what ends soon would only do harm.
     pub brief: Duration,
     /// The child ends when this replica is the leader no longer: another one continues its work.
@@ -121,6 +126,9 @@ pub async fn run(mut command: Command, limits: Limits, ending: Ending<'_>) -> io
         .kill_on_drop(true)
         .spawn()?;
     let group = Group::of(&child);
+    if let Some(memory) = limits.memory {
+        limit_memory(&child, memory)?;
+    }
     // Open as long as the child runs.
     let _parent_pipe = child.stdin.take();
     let stdout = child.stdout.take();
@@ -161,6 +169,21 @@ pub async fn run(mut command: Command, limits: Limits, ending: Ending<'_>) -> io
         stdout,
         stderr,
     })
+}
+
+/// Limits the data of a child, which has just started: Go programs take memory in the course of their work, and end with a message if
+/// they get none. Without a limit of its own, a child that takes too much would end the whole container.
+fn limit_memory(child: &Child, bytes: u64) -> io::Result<()> {
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    let limit = Rlimit {
+        current: Some(bytes),
+        maximum: Some(bytes),
+    };
+    match prlimit(id.and_then(Pid::from_raw), Resource::Data, limit) {
+        // It has ended already.
+        Ok(_) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Waits for the end, and brings it about at the deadline or when something else ends it.
@@ -222,8 +245,14 @@ impl Drop for Group {
     }
 }
 
+/// Bytes of the start that are kept of an output besides its end: a Go program that gets no memory says so first, and lists all that it
+/// was doing after that.
+const START: usize = 512;
+
 /// A bounded part of an output.
 struct Kept {
+    /// The start, if the end is kept and does not have it.
+    start: Vec<u8>,
     bytes: Vec<u8>,
     limit: usize,
     is_end: bool,
@@ -232,6 +261,7 @@ struct Kept {
 impl Kept {
     const fn start(limit: usize) -> Self {
         Self {
+            start: Vec::new(),
             bytes: Vec::new(),
             limit,
             is_end: false,
@@ -240,6 +270,7 @@ impl Kept {
 
     const fn end(limit: usize) -> Self {
         Self {
+            start: Vec::new(),
             bytes: Vec::new(),
             limit,
             is_end: true,
@@ -250,11 +281,23 @@ impl Kept {
         if self.is_end {
             self.bytes.extend_from_slice(chunk);
             let surplus = self.bytes.len().saturating_sub(self.limit);
-            self.bytes.drain(..surplus);
+            let dropped = self.bytes.drain(..surplus);
+            self.start
+                .extend(dropped.take(START.saturating_sub(self.start.len())));
         } else {
             let room = self.limit - self.bytes.len();
             self.bytes.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
         }
+    }
+}
+
+impl Kept {
+    fn text(self) -> String {
+        let end = String::from_utf8_lossy(&self.bytes);
+        if self.start.is_empty() {
+            return end.into_owned();
+        }
+        format!("{}\n{end}", String::from_utf8_lossy(&self.start))
     }
 }
 
@@ -267,7 +310,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>, mut kept: Kept) -> String {
             kept.add(chunk.get(..length).unwrap_or_default());
         }
     }
-    String::from_utf8_lossy(&kept.bytes).into_owned()
+    kept.text()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 pub mod arguments;
 pub mod chart_archive;
 pub mod child;
+mod crashes;
 mod crd_archive;
 pub mod kubeconfig;
 mod metrics;
@@ -20,7 +21,7 @@ mod permits;
 pub mod plugin;
 pub mod request;
 mod slow;
-pub mod stop;
+pub mod run_scope;
 pub mod workspace;
 
 use std::{
@@ -31,6 +32,7 @@ use std::{
 };
 
 use helmops_kube::lease::Leadership;
+use helmops_process::MemoryLimit;
 use helmops_release::names::ReleaseKey;
 use helmops_runtime::deadline;
 use helmops_trace::{in_span, set_attribute};
@@ -40,21 +42,27 @@ use tokio_util::sync::CancellationToken;
 use self::{
     arguments::arguments,
     child::{Ending, Limits, PARENT_PIPE},
+    crashes::Crashes,
     outcome::{SUPERSEDED, outcome},
     permits::{HelmPermits, Preparation},
     request::{Action, Request},
+    run_scope::RunScope,
     slow::{SlowRuns, Work},
-    stop::Stop,
     workspace::{Workspace, Workspaces},
 };
 
 pub use self::{
+    crashes::{Crash, RunMark},
     metrics::HelmMetrics,
     outcome::{Failure, FailureReason, Success},
+    permits::Tenant,
 };
 
-/// Less garbage collection: a third less CPU time for 5 MB of memory. A large chart still does not take much more than its objects.
-const GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "160MiB")];
+/// Less garbage collection: a third less CPU time for 5 MB of memory.
+const GARBAGE_COLLECTION: (&str, &str) = ("GOGC", "400");
+/// The memory from which Go collects garbage more often. A large chart still does not take much more than its objects.
+const GO_MEMORY_LIMIT: &str = "GOMEMLIMIT";
+const MAX_GO_MEMORY: u64 = 160 << 20;
 /// The limits of a run. Each has a deadline of its own.
 const LIMITS: Limits = Limits {
     deadline: Duration::MAX,
@@ -64,6 +72,7 @@ const LIMITS: Limits = Limits {
     stdout: 16 << 10,
     // The error is at the end.
     stderr: 64 << 10,
+    memory: None,
 };
 /// Bytes of CRDs. Those of the largest charts have some megabytes.
 pub const MAX_CRDS: usize = 16 << 20;
@@ -71,6 +80,20 @@ pub const MAX_CRDS: usize = 16 << 20;
 const MAX_OBJECTS: usize = helmops_release::manifest::MAX_BYTES;
 /// To print the version takes a tenth of a second.
 const VERSION_DEADLINE: Duration = Duration::from_secs(30);
+
+/// What the agent needs itself, besides Helm.
+const OWN_MEMORY: usize = 128 << 20;
+/// The part of the rest that is left to runs that wait for hooks (1/`WAITING_PART`): they have collected their garbage.
+const WAITING_PART: usize = 8;
+/// What a run of Helm may use at least: a small chart.
+const MIN_MEMORY: usize = 96 << 20;
+
+/// Bytes that a run of Helm may use, if the agent may use so much, and a tenant has so many runs at a time.
+pub fn memory_of_run(limit: MemoryLimit, processes: NonZeroUsize) -> u64 {
+    let rest = limit.bytes().saturating_sub(OWN_MEMORY);
+    let of_run = (rest - rest / WAITING_PART) / processes.saturating_add(1);
+    u64::try_from(of_run.max(MIN_MEMORY)).unwrap_or(u64::MAX)
+}
 
 /// The program, and what it is run with.
 #[derive(Clone, Debug)]
@@ -85,8 +108,11 @@ pub struct Helm {
     pub environment: Vec<(OsString, OsString)>,
     /// What ends a run early.
     pub ends: Ends,
+    /// Bytes of memory that a run may use; `None` for no limit.
+    pub memory: Option<u64>,
     permits: HelmPermits,
     slow: SlowRuns,
+    crashes: Crashes,
     metrics: HelmMetrics,
 }
 
@@ -162,14 +188,17 @@ impl Helm {
         processes: NonZeroUsize,
         metrics: HelmMetrics,
     ) -> Self {
+        let crashes = Crashes::of(workspaces.left(), Instant::now());
         Self {
             program,
             post_renderer,
             workspaces,
             environment: Vec::new(),
             ends: Ends::default(),
+            memory: None,
             permits: HelmPermits::new(processes),
             slow: SlowRuns::default(),
+            crashes,
             metrics,
         }
     }
@@ -178,13 +207,13 @@ impl Helm {
     ///
     /// # Errors
     /// If the run is not to take place any more.
-    pub async fn prepare(&self, stop: &Stop) -> Result<Preparation, Failure> {
-        let prepared = deadline::excluded(self.unless_stopped(stop, self.permits.prepare())).await?;
-        prepared.map_err(|error| self.not_started(&error))
+    pub async fn prepare(&self, stop: &RunScope) -> Result<Preparation, Failure> {
+        let prepared = self.permits.prepare(&stop.tenant);
+        deadline::excluded(self.unless_stopped(stop, prepared)).await
     }
 
-    /// Waits for something, unless [`Stop`] or the end of leadership comes first.
-    async fn unless_stopped<T>(&self, stop: &Stop, wait: impl Future<Output = T>) -> Result<T, Failure> {
+    /// Waits for something, unless [`RunScope`] or the end of leadership comes first.
+    async fn unless_stopped<T>(&self, stop: &RunScope, wait: impl Future<Output = T>) -> Result<T, Failure> {
         tokio::select! {
             biased;
             () = stop.agent.cancelled() => Err(Failure::new(FailureReason::Stopped, "the agent stops")),
@@ -196,45 +225,61 @@ impl Helm {
         }
     }
 
-    /// Runs Helm, after a permit is free. [`Stop`] interrupts it: it records that the release has failed. So does the end of
+    /// Runs Helm, after a permit is free. [`RunScope`] interrupts it: it records that the release has failed. So does the end of
     /// leadership, after which there is less time for that ([`Ends`]). If the future is dropped, it is killed, and a record may stay
     /// pending. So the deadline of a reconciliation does not count: each run has its own, and hooks and tests may take longer than that.
     ///
     /// # Errors
     /// If Helm fails or cannot be run.
-    pub async fn run(&self, request: Request, kubeconfig: Vec<u8>, stop: &Stop) -> Result<Success, Failure> {
-        deadline::excluded(self.run_with_permit(request, kubeconfig, stop)).await
+    pub async fn run(
+        &self,
+        request: Request,
+        kubeconfig: Vec<u8>,
+        stop: &RunScope,
+    ) -> Result<Success, Failure> {
+        deadline::excluded(Box::pin(self.run_with_permit(request, kubeconfig, stop))).await
     }
 
     async fn run_with_permit(
         &self,
         request: Request,
         kubeconfig: Vec<u8>,
-        stop: &Stop,
+        stop: &RunScope,
     ) -> Result<Success, Failure> {
-        let what = Work::of(&request);
-        let is_slow = slow::is_slow(&request.action, self.slow.has(&what));
-        let acquired = self.unless_stopped(stop, self.permits.acquire(is_slow)).await?;
-        let _permit = acquired.map_err(|error| self.not_started(&error))?;
+        let (what, release) = (Work::of(&request), request.release.clone());
+        // What is rendered before a deployment says nothing of the deployment.
+        let deploys = matches!(request.action, Action::Install(_) | Action::Upgrade(_));
+        let waits = slow::is_slow(&request.action, self.slow.has(&what));
+        let acquired = self.permits.acquire(&stop.tenant, waits);
+        let permit = self.unless_stopped(stop, acquired).await?;
         let _running = self.metrics.running();
         let (action, started) = (request.action.name(), Instant::now());
         let work = async {
             set_attribute("helmops.action", || action);
             self.run_now(request, kubeconfig, stop).await
         };
-        let result = Box::pin(in_span("run Helm", work)).await;
+        let result = Box::pin(permit.during(in_span("run Helm", work))).await;
         let failure = result.as_ref().err().map(|failure| failure.reason);
         self.metrics.ended(action, failure, started.elapsed());
         self.slow.ended(what, failure);
+        if deploys {
+            self.crashes.forget(&release);
+        }
         result
     }
 
-    async fn run_now(&self, request: Request, kubeconfig: Vec<u8>, stop: &Stop) -> Result<Success, Failure> {
+    async fn run_now(
+        &self,
+        request: Request,
+        kubeconfig: Vec<u8>,
+        stop: &RunScope,
+    ) -> Result<Success, Failure> {
         let workspaces = self.workspaces.clone();
+        let mark = self.crashes.mark(&request);
         let created = spawn_blocking(move || {
             let workspace = match &request.action {
                 Action::Crds(crds) => workspaces.create_for_crds(crds)?,
-                action => workspaces.create(&kubeconfig, action.deploy())?,
+                action => workspaces.create(&kubeconfig, action.deploy(), mark.as_ref())?,
             };
             Ok::<_, workspace::WorkspaceError>((workspace, request))
         });
@@ -254,6 +299,7 @@ impl Helm {
             deadline: request.deadline(),
             grace: self.ends.grace,
             stdout: printed.as_ref().map_or(LIMITS.stdout, |printed| printed.max),
+            memory: self.memory,
             ..LIMITS
         };
         let ending = Ending {
@@ -270,7 +316,10 @@ impl Helm {
             drop(workspace);
             error
         });
-        let mut success = outcome(&output, removed.await.unwrap_or_default())?;
+        let ended = outcome(&output, removed.await.unwrap_or_default());
+        let deploy = request.action.deploy();
+        let secrets = deploy.map_or(&[][..], |deploy| &deploy.secrets);
+        let mut success = ended.map_err(|failure| failure.of_memory(self.memory).without(secrets))?;
         if let Some(Printed { what, max }) = printed {
             if output.stdout.len() >= max {
                 let message = format!("the {what} of the chart have more than {max} bytes");
@@ -286,8 +335,14 @@ impl Helm {
         self.slow.has(&Work::deployment(release, deployment_id))
     }
 
+    /// Whether the last run of a deployment ended with the agent.
+    pub fn crash(&self, release: &ReleaseKey, deployment_id: &str) -> Option<Crash> {
+        self.crashes.get(release, deployment_id, Instant::now())
+    }
+
     /// Forgets a release that was removed.
     pub fn forget(&self, release: &ReleaseKey) {
+        self.crashes.forget(release);
         self.slow.forget(release);
     }
 
@@ -303,7 +358,7 @@ impl Helm {
             ..LIMITS
         };
         let ending = Ending {
-            stop: &Stop::of_agent(&CancellationToken::new()),
+            stop: &RunScope::of_agent(&CancellationToken::new(), ""),
             leadership: &Leadership::always(),
             grace: LIMITS.grace,
             brief: Ends::BRIEF,
@@ -312,6 +367,14 @@ impl Helm {
         let output = output.map_err(|error| self.not_started(&error))?;
         outcome(&output, None)?;
         Ok(output.stdout.trim().to_owned())
+    }
+
+    /// A bit less than the limit: Go has to collect garbage before it gets no more memory.
+    fn go_memory_limit(&self) -> String {
+        let limit = self
+            .memory
+            .map_or(MAX_GO_MEMORY, |memory| MAX_GO_MEMORY.min(memory / 4 * 3));
+        limit.to_string()
     }
 
     fn not_started(&self, error: &dyn std::fmt::Display) -> Failure {
@@ -338,7 +401,8 @@ impl Helm {
             // Plugins that add commands: there are none.
             .env("HELM_NO_PLUGINS", "1")
             .env("HELM_DRIVER", "secret")
-            .envs(GARBAGE_COLLECTION)
+            .env(GARBAGE_COLLECTION.0, GARBAGE_COLLECTION.1)
+            .env(GO_MEMORY_LIMIT, self.go_memory_limit())
             .env(plugin::PROGRAM, &self.post_renderer)
             .env(PARENT_PIPE, "1")
             .envs(self.environment.iter().map(|(name, value)| (name, value)));

@@ -8,7 +8,7 @@ use helmops_release::{
     chart_metadata::Origin,
     names::ReleaseKey,
     post_render::PostRender,
-    record::{Acceptance, OnDelete, TestFilters},
+    record::{Acceptance, Cause, OnDelete, TestFilters},
 };
 
 /// Helm 4 gives up on a hook after 30 seconds by default, Helm 3 never did. This is between the two, unless the options have a
@@ -112,6 +112,8 @@ pub struct Deploy {
     pub origin: Origin,
     /// The values, as JSON or YAML: Helm merges them, and later ones override earlier ones.
     pub values: Vec<Vec<u8>>,
+    /// Texts of the values that come from Secrets: no message has them.
+    pub secrets: Vec<String>,
     /// What is changed in the objects.
     pub post_render: PostRender,
     /// Whether templates may resolve names of hosts.
@@ -126,6 +128,16 @@ pub struct Deploy {
     pub on_delete: Option<OnDelete>,
     /// What the label of the revision says: awaited if it has to become ready, or to pass tests. Without either it gets none.
     pub acceptance: Option<Acceptance>,
+}
+
+impl Deploy {
+    /// Changes why the release is deployed.
+    pub fn set_cause(&mut self, cause: Cause) {
+        if let Some(attempt) = &mut self.origin.attempt {
+            attempt.cause = cause;
+            self.description = attempt.to_string();
+        }
+    }
 }
 
 /// How objects are applied.

@@ -44,7 +44,7 @@ impl Fake {
         self.folder.path().join(name).display().to_string()
     }
 
-    async fn run(&self, stop: &Stop) -> Result<Success, Failure> {
+    async fn run(&self, stop: &RunScope) -> Result<Success, Failure> {
         self.helm.run(request(), b"secret".to_vec(), stop).await
     }
 
@@ -53,8 +53,8 @@ impl Fake {
     }
 }
 
-fn no_stop() -> Stop {
-    Stop::of_agent(&CancellationToken::new())
+fn no_stop() -> RunScope {
+    RunScope::of_agent(&CancellationToken::new(), "")
 }
 
 fn request() -> Request {

@@ -5,6 +5,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use tempfile::TempDir;
@@ -13,6 +14,7 @@ use thiserror::Error;
 use super::{
     arguments::Files,
     chart_archive::{self, ArchiveError},
+    crashes::RunMark,
     crd_archive, plugin,
     request::{Crds, Deploy},
 };
@@ -22,6 +24,8 @@ use crate::{folders, post_render};
 const FILE_MODE: u32 = 0o600;
 /// Start of the names of folders.
 const PREFIX: &str = "helm-";
+/// The file with the mark of the run.
+const MARK: &str = "run.json";
 /// Bytes of an error of the post-renderer that are read.
 const MAX_ERROR: usize = 8 << 10;
 
@@ -29,6 +33,7 @@ const MAX_ERROR: usize = 8 << 10;
 #[derive(Clone, Debug)]
 pub struct Workspaces {
     root: PathBuf,
+    left: Arc<[RunMark]>,
 }
 
 /// Why a workspace cannot be created.
@@ -59,30 +64,48 @@ pub struct Workspace {
 }
 
 impl Workspaces {
-    /// Workspaces in this folder, which is created for this user if it does not exist. What a previous agent has left in it is removed.
+    /// Workspaces in this folder, which is created for this user if it does not exist. What a previous agent has left in it is removed;
+    /// but for the marks of runs that it did not end.
     ///
     /// # Errors
     /// If it cannot be created or read.
     pub fn open(root: &Path) -> io::Result<Self> {
         folders::create(root)?;
+        let mut marks = Vec::new();
         for entry in fs::read_dir(root)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+                let mark = fs::read(entry.path().join(MARK)).ok();
+                marks.extend(mark.and_then(|mark| serde_json::from_slice(&mark).ok()));
                 fs::remove_dir_all(entry.path())?;
             }
         }
         Ok(Self {
             root: root.to_owned(),
+            left: marks.into(),
         })
+    }
+
+    /// The marks of the runs that a previous agent did not end.
+    pub fn left(&self) -> &[RunMark] {
+        &self.left
     }
 
     /// Creates the files of a run. It blocks.
     ///
     /// # Errors
     /// If a file cannot be written, or if the archive of the chart is invalid.
-    pub fn create(&self, kubeconfig: &[u8], deploy: Option<&Deploy>) -> Result<Workspace, WorkspaceError> {
+    pub fn create(
+        &self,
+        kubeconfig: &[u8],
+        deploy: Option<&Deploy>,
+        mark: Option<&RunMark>,
+    ) -> Result<Workspace, WorkspaceError> {
         let values = deploy.map_or(&[][..], |deploy| &deploy.values);
         let workspace = self.with_values(values)?;
+        if let Some(mark) = mark {
+            write(&workspace.folder.path().join(MARK), &serde_json::to_vec(mark)?)?;
+        }
         create_dir(&workspace.plugin())?;
         write(&workspace.kubeconfig(), kubeconfig)?;
         if let Some(deploy) = deploy {
@@ -205,7 +228,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().join("work");
         let workspaces = Workspaces::open(&root).unwrap();
-        let workspace = workspaces.create(b"{}", None).unwrap();
+        let workspace = workspaces.create(b"{}", None, None).unwrap();
         let folder = workspace.folder.path().to_owned();
         assert_eq!((mode(&root), mode(&folder)), (0o700, 0o700));
         assert_eq!(mode(&workspace.kubeconfig()), 0o600);
@@ -228,7 +251,7 @@ mod tests {
     fn the_error_of_the_post_renderer_is_found() {
         let root = tempfile::tempdir().unwrap();
         let workspaces = Workspaces::open(root.path()).unwrap();
-        let workspace = workspaces.create(b"{}", None).unwrap();
+        let workspace = workspaces.create(b"{}", None, None).unwrap();
         assert_eq!(workspace.post_render_error(), None);
         let file = workspace.plugin().join(post_render::ERROR);
         fs::write(file, "e".repeat(MAX_ERROR + 1)).unwrap();

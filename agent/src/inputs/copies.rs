@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use helmops_api::BundleDeployment;
 use helmops_core::targeting::copies::{self, CopyKind, UnsupportedKind};
-use helmops_kube::path_segment;
+use helmops_kube::{path_segment, with_managers};
 use helmops_release::{marks, report::Blocked};
 use helmops_runtime::{
     client::{ApiError, CallError, bounded},
@@ -25,7 +25,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use self::change::Change;
-use super::{MANAGER, namespace::create_namespace};
+use super::MANAGER;
 use crate::error::{AgentError, Lacking};
 
 /// The label of copies: the name of their BundleDeployment. It is Fleet's.
@@ -68,7 +68,7 @@ impl Copied for ConfigMap {
     }
 }
 
-/// Copies the downstream resources of a deployment into the namespace of its release. Returns whether the content of an existing copy
+/// Copies the downstream resources of a deployment into the namespace of its release, which exists. Returns whether the content of an existing copy
 /// was changed: a release that was deployed with an unknown generation of them has to be deployed again.
 ///
 /// # Errors
@@ -83,7 +83,7 @@ pub async fn copy(
     if resources.is_empty() {
         return Ok(false);
     }
-    create_namespace(downstream, downstream, namespace).await?;
+    let downstream = &with_managers(downstream);
     let mut is_updated = false;
     let sources = copies::downstream(&deployment.spec.options);
     let sources =

@@ -13,7 +13,7 @@ pub use self::{
     namespace::{
         MetadataError, apply_metadata, check_selector, create_namespace, delete_namespace, restore_metadata,
     },
-    values::values,
+    values::{Values, values},
 };
 
 /// The field manager of the labels and annotations of namespaces, and of copies. It is not that of releases: a chart may contain its

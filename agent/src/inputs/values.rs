@@ -9,8 +9,17 @@ use kube::{Api, Client};
 
 use crate::{
     error::{AgentError, Lacking},
-    values_from::values_from,
+    values_from::{ReferencedValues, values_from},
 };
+
+/// The values of a release.
+#[derive(Clone, Debug, Default)]
+pub struct Values {
+    /// In the order in which Helm merges them.
+    pub documents: Vec<Vec<u8>>,
+    /// The texts of those that come from Secrets.
+    pub secrets: Vec<String>,
+}
 
 /// The values in the order in which Helm merges them: later ones override earlier ones.
 ///
@@ -24,11 +33,17 @@ pub async fn values(
     deployer: &Client,
     deployment: &BundleDeployment,
     release_namespace: &str,
-) -> Result<Vec<Vec<u8>>, AgentError> {
-    let mut values = Vec::new();
-    values.extend(own_values(upstream, deployment).await?);
-    values.extend(values_from(deployer, &deployment.spec.options, release_namespace).await?);
-    Ok(values)
+) -> Result<Values, AgentError> {
+    let own = own_values(upstream, deployment).await?;
+    let referenced = values_from(deployer, &deployment.spec.options, release_namespace).await?;
+    let secrets = referenced.iter().flat_map(ReferencedValues::secret_texts);
+    Ok(Values {
+        secrets: secrets.collect(),
+        documents: own
+            .into_iter()
+            .chain(referenced.into_iter().map(|values| values.document))
+            .collect(),
+    })
 }
 
 /// The values of the BundleDeployment: in its Secret, or in itself.

@@ -2,22 +2,27 @@
 
 use std::collections::BTreeMap;
 
+use helmops_api::{BundleDeployment, labels};
 use helmops_release::names::ReleaseKey;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of all entries: a ConfigMap has at most 1 MiB. An entry takes about 100, so that is enough for thousands of releases.
-const MAX_BYTES: usize = 900 << 10;
+pub const MAX_BYTES: usize = 900 << 10;
 
-/// Changes by BundleDeployment and release: the account to remember; `None` to forget the release.
-pub type Changes = BTreeMap<(String, ReleaseKey), Option<String>>;
+/// Changes by BundleDeployment and release: what to remember; `None` to forget the release.
+pub type Changes = BTreeMap<(String, ReleaseKey), Option<OwnedRelease>>;
 
-/// A release, and the account that deploys it.
+/// A release, and what decides about its end. Neither a chart nor a tenant can write that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRelease {
     /// The release.
     pub release: ReleaseKey,
-    /// The ServiceAccount in the namespace of the agent; empty for the agent itself.
+    /// The ServiceAccount in the namespace of the agent that deploys it; empty for the agent itself.
     pub service_account: String,
+    /// The namespace of the Bundle, whose share of Helm's processes the release uses; empty if it is not known.
+    pub bundle_namespace: String,
+    /// Whether the namespace of the release is deleted with it (`deleteNamespace`).
+    pub deletes_namespace: bool,
 }
 
 /// The releases of each BundleDeployment.
@@ -40,6 +45,25 @@ struct Stored {
     release: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     service_account: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    bundle_namespace: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    deletes_namespace: bool,
+}
+
+impl OwnedRelease {
+    /// The release of a BundleDeployment. Only the BundleDeployment itself says what that is: records do not name it reliably.
+    pub fn of(deployment: &BundleDeployment) -> Self {
+        let options = &deployment.spec.options;
+        let name = deployment.metadata.name.as_deref().unwrap_or_default();
+        let bundle_namespace = labels::of(&deployment.metadata, labels::BUNDLE_NAMESPACE);
+        Self {
+            release: ReleaseKey::of(name, options),
+            service_account: options.service_account.clone(),
+            bundle_namespace: bundle_namespace.unwrap_or_default().to_owned(),
+            deletes_namespace: options.delete_namespace,
+        }
+    }
 }
 
 impl Entries {
@@ -76,7 +100,7 @@ impl Plan {
         let (forgotten, remembered): (Vec<_>, Vec<_>) = changes.iter().partition(|(_, to)| to.is_none());
         for ((name, release), to) in forgotten.into_iter().chain(remembered) {
             let before = all.get(name).cloned().unwrap_or_else(|| data.get(name).cloned());
-            let after = changed(before.as_deref(), release, to.as_deref());
+            let after = changed(before.as_deref(), release, to.as_ref());
             let others = bytes.saturating_sub(size(name, before.as_ref()));
             let total = others.saturating_add(size(name, after.as_ref()));
             if total > MAX_BYTES && total > bytes {
@@ -95,15 +119,12 @@ impl Plan {
 }
 
 /// An entry with a change; `None` if it has no release any more.
-fn changed(entry: Option<&str>, release: &ReleaseKey, to: Option<&str>) -> Option<String> {
+fn changed(entry: Option<&str>, release: &ReleaseKey, to: Option<&OwnedRelease>) -> Option<String> {
     let mut all = entry.map(read).unwrap_or_default();
     let known = all.iter_mut().find(|owned| owned.release == *release);
     match (known, to) {
-        (Some(known), Some(account)) => account.clone_into(&mut known.service_account),
-        (None, Some(account)) => all.push(OwnedRelease {
-            release: release.clone(),
-            service_account: account.to_owned(),
-        }),
+        (Some(known), Some(owned)) => known.clone_from(owned),
+        (None, Some(owned)) => all.push(owned.clone()),
         (_, None) => all.retain(|owned| owned.release != *release),
     }
     let stored: Vec<_> = all.into_iter().map(Stored::from).collect();
@@ -126,6 +147,8 @@ impl Stored {
         Some(OwnedRelease {
             release: ReleaseKey::parse(&self.release)?,
             service_account: self.service_account,
+            bundle_namespace: self.bundle_namespace,
+            deletes_namespace: self.deletes_namespace,
         })
     }
 }
@@ -135,6 +158,8 @@ impl From<OwnedRelease> for Stored {
         Self {
             release: owned.release.to_string(),
             service_account: owned.service_account,
+            bundle_namespace: owned.bundle_namespace,
+            deletes_namespace: owned.deletes_namespace,
         }
     }
 }
@@ -152,7 +177,13 @@ mod tests {
 
     fn changes(all: &[(&str, &str, Option<&str>)]) -> Changes {
         let change = |(name, of, account): &(&str, &str, Option<&str>)| {
-            (((*name).to_owned(), release(of)), account.map(str::to_owned))
+            let owned = account.map(|account| OwnedRelease {
+                release: release(of),
+                service_account: account.to_owned(),
+                bundle_namespace: String::new(),
+                deletes_namespace: false,
+            });
+            (((*name).to_owned(), release(of)), owned)
         };
         all.iter().map(change).collect()
     }
@@ -224,6 +255,28 @@ mod tests {
             ..release("web")
         };
         assert_eq!(entries.get("a", &elsewhere), None);
+    }
+
+    #[test]
+    fn the_decision_about_the_namespace_is_that_of_the_last_deployment() {
+        let remembered = |before: &str, deletes_namespace| {
+            let owned = OwnedRelease {
+                release: release("web"),
+                service_account: String::new(),
+                bundle_namespace: String::new(),
+                deletes_namespace,
+            };
+            let changes = Changes::from([(("a".to_owned(), release("web")), Some(owned))]);
+            let mut patch = Plan::of(&data(&[("a", before)]), &changes).patch;
+            patch.remove("a").flatten().unwrap_or_else(|| before.to_owned())
+        };
+        let (keeps, deletes) = (
+            r#"[{"release":"shop/web"}]"#,
+            r#"[{"release":"shop/web","deletesNamespace":true}]"#,
+        );
+        assert_eq!(remembered(keeps, true), deletes);
+        assert_eq!(remembered(deletes, false), keeps);
+        assert!(read(deletes)[0].deletes_namespace && !read(keeps)[0].deletes_namespace);
     }
 
     #[test]

@@ -22,9 +22,10 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
+use thiserror::Error;
 use tokio::sync::Mutex as AsyncMutex;
 
-use self::entries::{Changes, Plan};
+use self::entries::{Changes, MAX_BYTES, Plan};
 pub use self::entries::{Entries, OwnedRelease};
 
 /// The ConfigMap of the agent's namespace with an entry for each BundleDeployment.
@@ -36,6 +37,24 @@ pub const OWNED: &str = "helmops-agent-releases";
 struct Pending {
     term: Option<Term>,
     changes: Changes,
+}
+
+/// Why a release cannot be remembered.
+#[derive(Debug, Error)]
+pub enum RememberError {
+    /// The ConfigMap cannot be read or written.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The ConfigMap has no room for another release.
+    #[error(
+        "{config_map} is full: it has the names of all releases that this agent has deployed, at most {} KiB. This release would never be \
+         uninstalled, so it is not deployed. Delete HelmOps that are not needed, or use shorter names",
+        MAX_BYTES >> 10
+    )]
+    Full {
+        /// The ConfigMap.
+        config_map: String,
+    },
 }
 
 /// The data of the ConfigMap; `None` if there is no ConfigMap.
@@ -94,17 +113,23 @@ impl OwnedReleases {
         Ok(releases)
     }
 
-    /// Remembers releases with the accounts that deploy them, before anything is deployed.
+    /// Remembers releases of BundleDeployments, before anything is deployed.
     ///
     /// # Errors
-    /// If they cannot be remembered.
+    /// If one cannot be remembered: it may not be deployed then, because it would never be uninstalled.
     pub async fn remember(
         &self,
         releases: impl IntoIterator<Item = (String, OwnedRelease)>,
-    ) -> Result<(), CallError> {
+    ) -> Result<(), RememberError> {
         let changes = releases.into_iter();
-        let changes = changes.map(|(name, owned)| ((name, owned.release), Some(owned.service_account)));
-        self.write(changes).await
+        let changes = changes.map(|(name, owned)| ((name, owned.release.clone()), Some(owned)));
+        let changes: Changes = changes.collect();
+        let refused = self.write(changes.clone()).await?;
+        if refused.iter().any(|release| changes.contains_key(release)) {
+            let config_map = self.name();
+            return Err(RememberError::Full { config_map });
+        }
+        Ok(())
     }
 
     /// Forgets releases of a BundleDeployment that do not exist any more.
@@ -118,30 +143,24 @@ impl OwnedReleases {
     ) -> Result<(), CallError> {
         let changes = releases.into_iter();
         let changes = changes.map(|release| ((deployment.to_owned(), release), None));
-        self.write(changes).await
+        self.write(changes).await?;
+        Ok(())
     }
 
-    /// Writes changes, with those of others that wait.
+    /// Writes changes, with those of others that wait. Returns the BundleDeployments and releases for which there is no room.
     async fn write(
         &self,
-        changes: impl Iterator<Item = ((String, ReleaseKey), Option<String>)>,
-    ) -> Result<(), CallError> {
+        changes: impl IntoIterator<Item = ((String, ReleaseKey), Option<OwnedRelease>)>,
+    ) -> Result<Vec<(String, ReleaseKey)>, CallError> {
         let term = self.leadership.term();
         lock(&self.pending).add(term, changes);
         let mut known = self.known.lock().await;
         let changes = lock(&self.pending).changes.clone();
         if changes.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut content = self.known_or_read(&mut known, term).await?;
         let Plan { patch, refused } = Plan::of(content.as_ref().unwrap_or(&BTreeMap::new()), &changes);
-        for (deployment, release) in &refused {
-            let config_map = self.name();
-            tracing::warn!(
-                deployment, %release, config_map,
-                "the ConfigMap is full: the release will not be uninstalled when its BundleDeployment is deleted"
-            );
-        }
         if !patch.is_empty() {
             content = Some(self.patch(&content, &patch).await?);
         }
@@ -151,7 +170,7 @@ impl OwnedReleases {
         pending
             .changes
             .retain(|release, change| changes.get(release) != Some(change));
-        Ok(())
+        Ok(refused)
     }
 
     /// The content as it is known of this term, or read. The caller sets it again: after an error, it is unknown.
@@ -230,7 +249,7 @@ impl Pending {
     fn add(
         &mut self,
         term: Option<Term>,
-        changes: impl Iterator<Item = ((String, ReleaseKey), Option<String>)>,
+        changes: impl IntoIterator<Item = ((String, ReleaseKey), Option<OwnedRelease>)>,
     ) {
         if self.term != term {
             self.term = term;

@@ -93,6 +93,8 @@ fn release(name: &str) -> OwnedRelease {
             name: name.to_owned(),
         },
         service_account: String::new(),
+        bundle_namespace: String::new(),
+        deletes_namespace: false,
     }
 }
 
@@ -114,6 +116,21 @@ async fn concurrent_changes_are_few_writes_and_what_is_known_is_none() {
     let all = owned.all().await.unwrap();
     assert_eq!(all.get("web7", &release("web7").release), None);
     assert!(all.get("web8", &release("web8").release).is_some());
+}
+
+#[tokio::test]
+async fn a_release_for_which_there_is_no_room_is_not_deployed() {
+    let (owned, _) = owned(Leadership::always());
+    let large = OwnedRelease {
+        service_account: "x".repeat(MAX_BYTES - 60),
+        ..release("large")
+    };
+    owned.remember([("large".to_owned(), large)]).await.unwrap();
+    let remember = || owned.remember([("web".to_owned(), release("web"))]);
+    let error = remember().await.unwrap_err();
+    assert!(matches!(error, RememberError::Full { .. }), "{error}");
+    owned.forget("large", [release("large").release]).await.unwrap();
+    remember().await.unwrap();
 }
 
 #[tokio::test]

@@ -69,34 +69,45 @@ impl Deployment<'_> {
             return Err(Lacking::Content.into());
         }
         inputs::check_selector(&context.downstream, options, &release.namespace).await?;
-        let copies = inputs::copy(
-            &context.upstream,
-            &context.downstream,
-            self.wanted,
-            &release.namespace,
-        )
-        .await;
         // The cache may be behind: it only shows that nothing is to be done.
         let cached = context.records.cached_history(release).await?;
-        let copies = match (copies, self.current(&cached)) {
-            (Ok(copies), _) => copies,
+        let Some(deployed) = self.current(&cached) else {
+            self.check_backoff()?;
+            self.check_dependencies()?;
+            let copies = self.copy().await?;
+            return Ok(Check::Due { copies });
+        };
+        let copies = match self.copy().await {
+            Ok(copies) => copies,
             // It is observed and corrected all the same.
-            (Err(error), Some(deployed)) => {
+            Err(error) => {
                 return Err(AgentError::Copies {
                     deployed: Box::new(deployed),
                     error: Box::new(error),
                 });
             }
-            (Err(error), None) => return Err(error),
         };
-        let is_requested = self.requested(&cached).force || self.is_repeated(copies, &cached).await?;
-        if let (Some(deployed), false) = (self.current(&cached), is_requested) {
+        if !self.requested(&cached).force && !self.is_repeated(copies, &cached).await? {
             self.restore_namespace(&deployed).await?;
             return Ok(Check::Settled(deployed));
         }
         self.check_backoff()?;
         self.check_dependencies()?;
         Ok(Check::Due { copies })
+    }
+
+    /// Copies the downstream resources, as the account that deploys: its permissions decide into which namespaces. Returns whether the
+    /// content of a copy was changed.
+    async fn copy(&self) -> Result<bool, AgentError> {
+        let (context, namespace) = (self.context, &self.release.namespace);
+        if self.wanted.spec.options.downstream_resources.is_empty() {
+            return Ok(false);
+        }
+        let (_, deployer) = self.deployer().await?;
+        if self.settings().creates_namespace {
+            inputs::create_namespace(&context.downstream, &deployer, namespace).await?;
+        }
+        inputs::copy(&context.upstream, &deployer, self.wanted, namespace).await
     }
 
     /// Takes the actions that are needed, one after the other. `copies`: whether copies were changed.
@@ -420,6 +431,13 @@ impl Deployment<'_> {
         let key = ObjectRef::new(name(self.wanted))
             .within(self.wanted.metadata.namespace.as_deref().unwrap_or_default());
         let retry_key = RetryKey::of(&self.wanted.metadata, &[]);
+        let crash = self
+            .context
+            .helm
+            .crash(&self.release, &self.wanted.spec.deployment_id);
+        if let Some(crash) = crash.filter(|crash| !crash.wait.is_zero()) {
+            return Err(AgentError::Crashed(crash));
+        }
         let remaining = self.context.retries.backoff.remaining(&key, &retry_key);
         remaining.map_or(Ok(()), |wait| Err(AgentError::Postponed(wait)))
     }

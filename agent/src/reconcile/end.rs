@@ -14,16 +14,12 @@ impl Deployment<'_> {
         reports.suspended(name(self.wanted), &self.release, is_suspended, was);
     }
 
-    /// Remembers the release with the account that deploys it: only what is remembered is uninstalled when the BundleDeployment is gone.
+    /// Remembers the release with what decides about its end: only what is remembered is uninstalled when the BundleDeployment is gone.
     ///
     /// # Errors
     /// If it cannot be remembered.
     pub(super) async fn remember(&self) -> Result<(), AgentError> {
-        let owned = OwnedRelease {
-            release: self.release.clone(),
-            service_account: self.wanted.spec.options.service_account.clone(),
-        };
-        let owned = (name(self.wanted).to_owned(), owned);
+        let owned = (name(self.wanted).to_owned(), OwnedRelease::of(self.wanted));
         Ok(self.context.owned.remember([owned]).await?)
     }
 

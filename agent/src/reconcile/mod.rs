@@ -15,6 +15,7 @@ mod deploy;
 mod deployed;
 mod deployment;
 mod end;
+mod existing;
 mod fields;
 mod leftovers;
 mod namespace;
@@ -67,7 +68,7 @@ pub use self::{
 use crate::{
     context::{Context, Key, Known},
     error::{AgentError, until},
-    helm::{Helm, outcome::FailureReason, stop::Stop},
+    helm::{Helm, outcome::FailureReason, run_scope::RunScope},
     inputs,
     metrics::BUNDLE_DEPLOYMENTS,
     monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
@@ -255,7 +256,7 @@ async fn with_helm<T, W: Future<Output = Result<T, AgentError>>>(
 /// the permit meanwhile: those that wait for Helm would use up the workers, and nothing would be observed, corrected or reported.
 async fn without_worker<T, W: Future<Output = Result<T, AgentError>>>(
     helm: &Helm,
-    stop: Option<&Stop>,
+    stop: Option<&RunScope>,
     permit: &mut WorkerPermit,
     run: impl FnOnce() -> W,
 ) -> Result<Result<T, AgentError>, AgentError> {

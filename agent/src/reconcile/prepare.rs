@@ -38,10 +38,7 @@ impl Deployment<'_> {
     /// If something is missing.
     pub(super) async fn prepare(&self, attempt: Attempt) -> Result<Prepared, AgentError> {
         let context = self.context;
-        let options = &self.wanted.spec.options;
-        let identity =
-            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
-        let deployer = context.deployer(&identity)?;
+        let (identity, deployer) = self.deployer().await?;
         let values =
             inputs::values(&context.upstream, &deployer, self.wanted, &self.release.namespace).await?;
         let chart = in_span("fetch chart", context.charts.get(&context.upstream, self.wanted)).await?;
@@ -56,11 +53,22 @@ impl Deployment<'_> {
         })
     }
 
+    /// Who deploys, and the cluster as this account.
+    ///
+    /// # Errors
+    /// If the account does not exist.
+    pub(super) async fn deployer(&self) -> Result<(Identity, Client), AgentError> {
+        let (context, account) = (self.context, &self.wanted.spec.options.service_account);
+        let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
+        let deployer = context.deployer(&identity)?;
+        Ok((identity, deployer))
+    }
+
     async fn render(
         &self,
         attempt: Attempt,
         chart: &ChartFile,
-        values: Vec<Vec<u8>>,
+        values: inputs::Values,
         identity: &Identity,
         settings: &HelmSettings,
     ) -> Result<Deploy, AgentError> {
@@ -85,7 +93,6 @@ impl Deployment<'_> {
                 agent_namespace: context.namespace.clone(),
                 service_account,
                 keep_resources: options.keep_resources,
-                deletes_namespace: options.delete_namespace,
                 version: options
                     .helm
                     .as_ref()
@@ -97,14 +104,15 @@ impl Deployment<'_> {
                     .unwrap_or_default(),
                 copies: (!options.downstream_resources.is_empty())
                     .then_some(deployment.spec.downstream_resources_generation),
-                forced_by: if attempt.cause == Cause::Request {
+                forced_by: if attempt.cause == Cause::Request || self.requested.force {
                     self.force_request().to_owned()
                 } else {
                     String::new()
                 },
                 attempt: Some(attempt.clone()),
             },
-            values,
+            values: values.documents,
+            secrets: values.secrets,
             post_render: PostRender {
                 set: context.set_of(name(deployment)).as_str().to_owned(),
                 namespace: is_moved.then(|| options.namespace.clone()),

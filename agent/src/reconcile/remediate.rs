@@ -15,7 +15,6 @@ use crate::{
     error::AgentError,
     events::Remediation,
     helm::request::{self, Request, Rollback},
-    inputs,
 };
 
 impl Deployment<'_> {
@@ -30,11 +29,8 @@ impl Deployment<'_> {
         failed: FailedAttempt<'_>,
     ) -> Result<(), AgentError> {
         let (context, release) = (self.context, &self.release);
-        let options = &self.wanted.spec.options;
         let settings = self.settings();
-        let account = &options.service_account;
-        let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
-        let deployer = context.deployer(&identity)?;
+        let (identity, deployer) = self.deployer().await?;
         let (history, max_history) = self.make_room(history.clone()).await?;
         let recorded = self.recorded(&deployer, true);
         if let Some(newest) = history.newest() {

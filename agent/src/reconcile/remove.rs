@@ -22,7 +22,7 @@ use crate::{
     events::Done,
     helm::{
         request::{self, Request, Uninstall},
-        stop::Stop,
+        run_scope::RunScope,
     },
     inputs,
     owned::OwnedRelease,
@@ -66,13 +66,13 @@ pub async fn remove(
         Deleted::NotYet(wait) => return Err(AgentError::Postponed(wait)),
         Deleted::Yes => {}
     }
-    let stop = Stop::of_agent(&context.stop);
+    let owned = context.owned.of_deployment(deployment).await?;
+    let stop = scope(context, owned.first());
     let removal = || async {
-        let owned = context.owned.of_deployment(deployment).await?;
         let ends = remove_releases(context, deployment, &owned).await?;
-        Ok((owned, ends))
+        Ok(ends)
     };
-    let (owned, ends) = super::without_worker(&context.helm, Some(&stop), permit, removal).await??;
+    let ends = super::without_worker(&context.helm, Some(&stop), permit, removal).await??;
     // They may be there without a release: the first deployment needed something else that was missing.
     if ends.values().all(|end| *end == End::Removed) {
         inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
@@ -175,7 +175,7 @@ async fn remove_release(
     // What was wanted last may not have been deployed.
     let keep = on_delete.policy == OnDeletePolicy::Forget || newest.keeps_objects;
     // Records that are to stay keep their namespace.
-    let deletes_namespace = !on_delete.keep_history && newest.deletes_namespace;
+    let deletes_namespace = !on_delete.keep_history && owned.deletes_namespace;
     match action::to_remove(&state, keep) {
         Action::Uninstall => {
             tracing::info!(%release, "uninstalling");
@@ -195,7 +195,7 @@ async fn remove_release(
                 release,
                 account: &owned.service_account,
             };
-            let stop = Stop::of_agent(&context.stop);
+            let stop = scope(context, Some(owned));
             uninstallation.run(&history, options, &stop).await?;
             if !is_complete {
                 removal.complete(deletes_namespace).await?;
@@ -231,6 +231,12 @@ async fn remove_release(
         | Action::Upgrade { .. }
         | Action::TakeOver { .. } => Ok(End::Removed),
     }
+}
+
+/// What a removal belongs to: the tenant that the release was deployed for.
+fn scope(context: &Context, owned: Option<&OwnedRelease>) -> RunScope {
+    let tenant = owned.map_or("", |owned| &owned.bundle_namespace);
+    RunScope::of_agent(&context.stop, tenant)
 }
 
 /// Reports a release that this agent has not deployed. One without objects is left silently.
@@ -324,7 +330,7 @@ impl Uninstallation<'_> {
     ///
     /// # Errors
     /// If Helm fails, or an object cannot be read.
-    pub async fn run(&self, history: &History, options: Options, stop: &Stop) -> Result<(), AgentError> {
+    pub async fn run(&self, history: &History, options: Options, stop: &RunScope) -> Result<(), AgentError> {
         let Self { context, release, .. } = *self;
         let newest = history.newest();
         let Some(newest) = newest.filter(|newest| newest.origin.owner != Owner::Other) else {

@@ -5,28 +5,21 @@
 //!
 //! Only what this agent has deployed counts: a record alone is no proof, as at the end of a BundleDeployment ([`crate::owned`]).
 
-use std::collections::BTreeMap;
-
 use helmops_api::BundleDeployment;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     gate::Held,
     history::History,
-    lifecycle::{KEPT, Policy, Remediation},
-    manifest, marks,
+    lifecycle::{KeptBecause, Policy, Remediation},
     names::ReleaseKey,
-    object::ObjectId,
-    owner::OtherOwner,
     record::{OnDelete, OnDeletePolicy, Status},
 };
-use serde_json::Value;
 
 use super::{
     deployment::{Deployment, name},
-    prepare::Prepared,
     prune::{Kept, prune},
 };
-use crate::{context::Context, error::AgentError, live::Objects};
+use crate::{context::Context, error::AgentError};
 
 /// What becomes of a release of another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +183,7 @@ impl Deployment<'_> {
                 .newest()
                 .is_some_and(|newest| newest.status != Status::Uninstalled)
             {
-                return Ok(self.policy.clone().without_uninstallation());
+                return Ok(self.policy.clone().without_uninstallation(KeptBecause::OtherName));
             }
         }
         Ok(self.policy.clone())
@@ -199,73 +192,17 @@ impl Deployment<'_> {
     /// The error of an attempt that was not remediated although its policy says so, with the reason.
     pub(super) fn with_remedy(&self, policy: &Policy, history: &History, error: AgentError) -> AgentError {
         let failed = history.failed_attempt(&self.wanted.spec.deployment_id);
-        let remediation = failed.map(|failed| policy.for_action(failed.attempt.action).remediation);
-        match error {
-            AgentError::Helm(failure) if failure.is_captured() => AgentError::Helm(failure),
-            error if remediation == Some(Remediation::Keep) => {
-                AgentError::NotReady(format!("{error}; {KEPT}"))
-            }
-            error => error,
+        let remediation = failed.map(|failed| {
+            policy
+                .for_action(failed.attempt.action)
+                .remediation_of(failed.attempt)
+        });
+        match (error, remediation) {
+            (AgentError::Helm(failure), _) if failure.is_captured() => AgentError::Helm(failure),
+            (error, Some(Remediation::Keep(because))) => AgentError::NotReady(format!("{error}; {because}")),
+            (error, _) => error,
         }
     }
-
-    /// Whether all objects of the chart that exist already are of these releases, or of the present one: then Helm may take them over.
-    /// Otherwise it refuses them, and names the first one.
-    ///
-    /// # Errors
-    /// If the chart cannot be rendered because the agent stops, or an object cannot be read.
-    pub(super) async fn owns_all_that_exists(
-        &self,
-        prepared: &Prepared,
-        releases: &[ReleaseKey],
-    ) -> Result<bool, AgentError> {
-        // An installation fails too, and reports it.
-        let Some(rendered) = self.rendered(prepared, false).await? else {
-            return Ok(false);
-        };
-        let Some(objects) = objects(prepared, &rendered) else {
-            return Ok(false);
-        };
-        let own: Vec<_> = releases.iter().chain([&self.release]).collect();
-        let set = self.context.set_of(name(self.wanted));
-        for object in objects {
-            if let Some((id, annotations)) = self.existing(prepared, &object).await?
-                && OtherOwner::of(&annotations, &own, &set).is_some()
-            {
-                tracing::info!(release = %self.release, object = %id, "the release that was renamed does not own the object");
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The live object of an object of the chart, with its annotations.
-    async fn existing(
-        &self,
-        prepared: &Prepared,
-        object: &Value,
-    ) -> Result<Option<(ObjectId, BTreeMap<String, String>)>, AgentError> {
-        let Some(id) = ObjectId::in_release(object, &self.release.namespace) else {
-            return Ok(None);
-        };
-        let objects = Objects {
-            kinds: &self.context.kinds,
-            client: &prepared.deployer,
-        };
-        let found = objects.metadata(&id).await?;
-        Ok(found.map(|found| (id, found.metadata.annotations.unwrap_or_default())))
-    }
-}
-
-/// The objects that Helm applies, without hooks, which have no owner; `None` if it refuses them.
-fn objects(prepared: &Prepared, rendered: &str) -> Option<Vec<Value>> {
-    let rendered = prepared.deploy.post_render.render(rendered).ok()?;
-    let mut objects = manifest::objects(&rendered).ok()?;
-    objects.retain(|object| {
-        let annotations = object.pointer("/metadata/annotations");
-        annotations.is_none_or(|annotations| annotations.get(marks::HOOK).is_none())
-    });
-    Some(objects)
 }
 
 #[cfg(test)]

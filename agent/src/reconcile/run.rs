@@ -22,7 +22,11 @@ use crate::{
     crds::ChartCrds,
     error::AgentError,
     events::Done,
-    helm::request::{self, Deploy, Request},
+    helm::{
+        FailureReason,
+        outcome::without_secrets,
+        request::{self, Deploy, Request},
+    },
     inputs, live,
 };
 
@@ -37,7 +41,10 @@ impl Deployment<'_> {
     pub(super) async fn run(&self, run: Run, attempt: Attempt) -> Result<Deployed, AgentError> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
-        let prepared = self.prepare(attempt).await?;
+        let mut prepared = self.prepare(attempt).await?;
+        if matches!(run, Run::Install { replaces: false }) {
+            self.look_for_older_objects(&mut prepared).await?;
+        }
         let releases = own_releases(context, name(self.wanted)).await?;
         let is_renamed = super::is_renamed(self.wanted, &releases);
         // Objects that do not have the name of the release in theirs pass from the old release to the new one.
@@ -55,6 +62,7 @@ impl Deployment<'_> {
         if let Some(policy) = crds {
             self.apply_crds(policy, &deployer, &chart, &deploy).await?;
         }
+        let secrets = deploy.secrets.clone();
         let deploy = Deploy {
             skips_crds: crds.is_some(),
             ..deploy
@@ -102,12 +110,8 @@ impl Deployment<'_> {
             .helm
             .run(request, kubeconfig, &self.running.deployment)
             .await;
-        if let Err(failure) = &run
-            && failure.reason.is_interruption()
-            // Another replica does that.
-            && context.leadership.remaining().is_some()
-        {
-            self.end_pending().await;
+        if let Err(failure) = &run {
+            self.correct_record(failure.reason, &secrets).await;
         }
         let success = run.map_err(AgentError::from)?;
         let after = context.records.current_history(release).await?;
@@ -146,6 +150,37 @@ impl Deployment<'_> {
         if let Err(error) = ended.await {
             let error = with_causes(&error);
             tracing::warn!(%release, error, "cannot record that Helm was interrupted");
+        }
+    }
+
+    /// After a failure, changes what Helm has written into the newest record.
+    async fn correct_record(&self, reason: FailureReason, secrets: &[String]) {
+        if !secrets.is_empty() {
+            self.hide(secrets).await;
+        }
+        // Otherwise another replica does that.
+        if reason.is_interruption() && self.context.leadership.remaining().is_some() {
+            self.end_pending().await;
+        }
+    }
+
+    /// Removes values of Secrets from what Helm has written into the newest record: statuses and Events show it, and so does `helm
+    /// history`.
+    async fn hide(&self, secrets: &[String]) {
+        let (records, release) = (&self.context.records, &self.release);
+        let hidden = async {
+            let history = records.current_history(release).await?;
+            match history.newest_of(name(self.wanted)) {
+                Some(newest) => {
+                    let change = |text: &str| without_secrets(text, secrets);
+                    records.describe(release, newest.number, change).await
+                }
+                None => Ok(()),
+            }
+        };
+        if let Err(error) = hidden.await {
+            let error = with_causes(&error);
+            tracing::warn!(%release, error, "cannot remove values of Secrets from the record");
         }
     }
 

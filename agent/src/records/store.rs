@@ -18,8 +18,8 @@ use helmops_release::{
     names::ReleaseKey,
     object::ObjectId,
     record::{
-        self, Acceptance, DATA_KEY, Failure, Hook, OnDelete, Record, RecordError, SECRET_SELECTOR,
-        SECRET_TYPE, Status,
+        self, Acceptance, DATA_KEY, Failure, Hook, OnDelete, Record, RecordError, RecordHead,
+        SECRET_SELECTOR, SECRET_TYPE, Status,
     },
 };
 use helmops_runtime::client::{ApiError, CallError, bounded};
@@ -261,18 +261,17 @@ impl Records {
     /// Reads a record, and remembers what it shows; `None` if it does not exist any more.
     async fn read_content(&self, stored: &StoredRecord) -> Result<Option<Content>, RecordStoreError> {
         let (release, secret) = (&stored.key, &stored.secret);
-        let content = match self.read_secret(release, stored.revision, secret).await {
-            Ok(None) => return Ok(None),
-            Ok(Some((secret, record))) => {
-                let revision = Revision::of(&record, &self.agent_namespace, changed_at(&secret));
-                Ok(revision.labelled(acceptance_of(&secret)))
-            }
-            Err(RecordStoreError::Damaged { source, .. }) => {
+        let Some(found) = self.get_secret(release, secret).await? else {
+            return Ok(None);
+        };
+        let content = match self.shown_by(&found, stored.revision) {
+            Ok(revision) => Ok(revision.labelled(acceptance_of(&found))),
+            Err(source) => {
+                let source = Arc::new(source);
                 let error = damaged(release, stored.revision, secret, Arc::clone(&source));
                 tracing::warn!(error = with_causes(&error), "a record is damaged");
                 Err(source)
             }
-            Err(error) => return Err(error),
         };
         let decoded = Decoded {
             resource_version: stored.resource_version.clone(),
@@ -281,6 +280,20 @@ impl Records {
         let name = NamespacedName::new(&*release.namespace, &**secret);
         lock(&self.decoded).insert(name, decoded);
         Ok(Some(content))
+    }
+
+    /// What a record shows: its start, if that is enough.
+    fn shown_by(&self, secret: &Secret, revision: u64) -> Result<Revision, RecordError> {
+        let (data, changed_at) = (data_of(secret), changed_at(secret));
+        let head = RecordHead::decode(data, revision)?;
+        match Revision::of_head(&head, &self.agent_namespace, changed_at) {
+            Some(revision) => Ok(revision),
+            None => Ok(Revision::of(
+                &Record::decode(data)?,
+                &self.agent_namespace,
+                changed_at,
+            )),
+        }
     }
 
     /// A record; `None` if it does not exist.
@@ -303,16 +316,17 @@ impl Records {
         revision: u64,
         name: &str,
     ) -> Result<Option<(Secret, Record)>, RecordStoreError> {
-        let found = bounded(self.secrets(release).get_opt(&path_segment(name))).await;
-        let found = found.map_err(CallError::of("read", secret_of(release, name)))?;
-        let Some(secret) = found else {
+        let Some(secret) = self.get_secret(release, name).await? else {
             return Ok(None);
         };
-        let data = secret.data.as_ref().and_then(|data| data.get(DATA_KEY));
-        let data = data.map_or(&[][..], |data| &data.0);
-        let record = Record::decode(data);
+        let record = Record::decode(data_of(&secret));
         let record = record.map_err(|source| damaged(release, revision, name, Arc::new(source)))?;
         Ok(Some((secret, record)))
+    }
+
+    async fn get_secret(&self, release: &ReleaseKey, name: &str) -> Result<Option<Secret>, CallError> {
+        let found = bounded(self.secrets(release).get_opt(&path_segment(name))).await;
+        found.map_err(CallError::of("read", secret_of(release, name)))
     }
 
     /// Marks a revision as failed whose Helm process does not run any more, so that Helm accepts another operation.
@@ -378,6 +392,26 @@ impl Records {
             is_marked.then(|| record.with_status(Status::Deployed, description))
         };
         self.change(release, revision, "mark as deployed", change).await
+    }
+
+    /// Changes the description of a revision.
+    ///
+    /// # Errors
+    /// As of [`Records::unlock`].
+    pub async fn describe(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        change: impl FnOnce(&str) -> String,
+    ) -> Result<(), RecordStoreError> {
+        let change = |mut record: Record| {
+            let description = change(&record.info.description);
+            let is_changed = description != record.info.description;
+            record.info.description = description;
+            is_changed.then_some(record)
+        };
+        self.change(release, revision, "describe", change).await?;
+        Ok(())
     }
 
     /// Marks a revision as uninstalled whose objects are deleted, as Helm does if the records stay.
@@ -624,6 +658,12 @@ fn secrets_of(client: &Client, release: &ReleaseKey) -> Api<Secret> {
     Api::namespaced(client.clone(), &path_segment(&release.namespace))
 }
 
+/// The content of a record; empty if the Secret has none.
+fn data_of(secret: &Secret) -> &[u8] {
+    let data = secret.data.as_ref().and_then(|data| data.get(DATA_KEY));
+    data.map_or(&[], |data| &data.0)
+}
+
 fn damaged(release: &ReleaseKey, revision: u64, secret: &str, source: Arc<RecordError>) -> RecordStoreError {
     RecordStoreError::Damaged {
         release: release.clone(),
@@ -809,7 +849,6 @@ mod tests {
                 copies: None,
                 forced_by: None,
                 keeps_objects: false,
-                deletes_namespace: false,
                 failure: None,
                 made_at: None,
                 changed_at: None,

@@ -21,7 +21,7 @@ use crate::{
     helm::{
         Failure, FailureReason, Helm,
         request::{Action, Identity, Request, Test},
-        stop::Stop,
+        run_scope::RunScope,
     },
     records::{RecordStoreError, Records},
 };
@@ -53,7 +53,7 @@ pub struct ReleaseTests<'t> {
     /// The identity of the objects of the release.
     pub set: &'t SetId,
     /// What ends them early.
-    pub stop: &'t Stop,
+    pub stop: &'t RunScope,
 }
 
 /// How tests ended.

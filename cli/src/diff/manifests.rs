@@ -101,9 +101,10 @@ impl Manifests {
             values.push(change.values.as_bytes().to_vec());
         }
         let referenced = values_from(&downstream.client, options, &key.namespace).await;
-        values.extend(referenced.map_err(|error| {
+        let referenced = referenced.map_err(|error| {
             Failure::because(format!("the values of cluster {cluster} are not known"), &error)
-        })?);
+        })?;
+        values.extend(referenced.into_iter().map(|values| values.document));
         let config = args.config().await?;
         let rendered = Rendered {
             name: &change.deployment,

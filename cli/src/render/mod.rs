@@ -16,7 +16,7 @@ use helmops_agent::helm::{
     Helm, HelmMetrics,
     kubeconfig::kubeconfig,
     request::{Action, Deploy, HelmSettings, Identity, Render, Request},
-    stop::Stop,
+    run_scope::RunScope,
     workspace::Workspaces,
 };
 use helmops_api::BundleDeploymentOptions;
@@ -100,6 +100,7 @@ pub async fn render(
             ..Origin::default()
         },
         values: rendered.values.to_vec(),
+        secrets: Vec::new(),
         post_render: unmarked(rendered.options),
         enables_dns: settings.enables_dns,
         skips_schema: settings.skips_schema,
@@ -120,7 +121,11 @@ pub async fn render(
     let kubeconfig =
         kubeconfig(config).map_err(|error| Failure::because("cannot write a kubeconfig for Helm", &error))?;
     let success = helm
-        .run(request, kubeconfig, &Stop::of_agent(&CancellationToken::new()))
+        .run(
+            request,
+            kubeconfig,
+            &RunScope::of_agent(&CancellationToken::new(), ""),
+        )
         .await;
     let success = success.map_err(|failure| {
         Failure::unable(format!("Helm cannot render the chart: {failure}"))

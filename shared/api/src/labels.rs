@@ -90,8 +90,6 @@ keys! {
     FORCED_BY: Annotation on "Chart in the record of a release" = "helmops.fleet.cattle.io/forced-by";
     /// The resolved version, where the version in `Chart.yaml` is another one.
     RESOLVED_VERSION: Annotation on "Chart in the record of a release" = "helmops.fleet.cattle.io/resolved-version";
-    /// `true` if the namespace is deleted with its release.
-    DELETE_NAMESPACE: Annotation on "Chart in the record of a release" = "helmops.fleet.cattle.io/delete-namespace";
     /// Name of the HelmOp.
     HELM_NAME: Label on "Bundle, BundleDeployment" = "fleet.cattle.io/fleet-helm-name";
     /// Name of the Bundle.

@@ -321,7 +321,6 @@ mod tests {
             agent_namespace: "agent".to_owned(),
             service_account: String::new(),
             keep_resources: false,
-            deletes_namespace: false,
             version: "1.0.0".to_owned(),
             commit: String::new(),
             attempt: Some(Attempt {

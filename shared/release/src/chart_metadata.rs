@@ -22,8 +22,6 @@ pub struct Origin {
     pub service_account: String,
     /// Whether objects stay when the release is removed.
     pub keep_resources: bool,
-    /// Whether the namespace of the release is deleted with it.
-    pub deletes_namespace: bool,
     /// The commit of the BundleDeployment; empty for none.
     pub commit: String,
     /// The resolved version of the chart: of its tag, or of its entry in the index. Empty for an archive.
@@ -37,18 +35,10 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Writes the annotations of a chart, in place of those of another agent. Its `Chart.yaml` has this version.
+    /// Writes the annotations of a chart, in place of all that a chart, or the record of another agent, has with these prefixes. Its
+    /// `Chart.yaml` has this version.
     pub fn write(&self, annotations: &mut Map<String, Value>, chart_version: &str) {
-        // An attempt of another agent says nothing of this one.
-        for key in [
-            marks::ATTEMPT,
-            marks::COMMIT,
-            marks::COPIES,
-            marks::FORCED_BY,
-            marks::RESOLVED_VERSION,
-        ] {
-            annotations.remove(key);
-        }
+        annotations.retain(|key, _| !marks::PREFIXES.iter().any(|prefix| key.starts_with(prefix)));
         let own = self.annotations(chart_version).into_iter();
         annotations.extend(own.map(|(key, value)| (key.to_owned(), Value::String(value))));
     }
@@ -62,9 +52,6 @@ impl Origin {
             (marks::SERVICE_ACCOUNT, self.service_account.clone()),
             (marks::KEEP_RESOURCES, keep.to_owned()),
         ]);
-        if self.deletes_namespace {
-            annotations.insert(marks::DELETE_NAMESPACE, "true".to_owned());
-        }
         if !self.commit.is_empty() {
             annotations.insert(marks::COMMIT, self.commit.clone());
         }
@@ -158,7 +145,6 @@ mod tests {
         assert_eq!(json!(origin().annotations("1.2.3")), expected);
         let more = Origin {
             keep_resources: true,
-            deletes_namespace: true,
             commit: "4f2a".to_owned(),
             attempt: Some(Attempt {
                 deployment_id: ":1".to_owned(),
@@ -213,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_of_another_release_does_not_keep_its_attempt() {
+    fn a_chart_brings_no_annotation_of_an_agent() {
         let chart = format!(
-            "name: a\nannotations:\n  {}: x\n  {}: y\n  {}: z\n",
+            "name: a\nannotations:\n  {}: x\n  {}: y\n  {}: 'true'\n  helmops.fleet.cattle.io/delete-namespace: 'true'\n",
             marks::ATTEMPT,
             marks::COMMIT,
-            marks::RESOLVED_VERSION
+            marks::KEEP_RESOURCES
         );
         let read = read(&annotated(&chart, &origin()).unwrap());
         assert_eq!(read["annotations"], json!(origin().annotations("")));

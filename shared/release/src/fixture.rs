@@ -22,7 +22,6 @@ pub fn revision(number: u64, status: Status, attempt: Option<Attempt>) -> Revisi
         copies: None,
         forced_by: None,
         keeps_objects: false,
-        deletes_namespace: false,
         made_at: None,
         changed_at: None,
         chart: Chart::default(),

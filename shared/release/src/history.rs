@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     manifest, marks,
-    record::{self, Acceptance, Attempt, AttemptAction, Cause, Failure, Record, Status},
+    record::{self, Acceptance, Attempt, AttemptAction, Cause, Failure, Record, RecordHead, Status},
 };
 
 /// What Helm writes into a record that an installation has replaced.
@@ -69,8 +69,6 @@ pub struct Revision {
     pub forced_by: Option<String>,
     /// Whether it was deployed with `keepResources`: its objects stay when the release is removed.
     pub keeps_objects: bool,
-    /// Whether it was deployed with `deleteNamespace`: the namespace is deleted with the release.
-    pub deletes_namespace: bool,
     /// When it was made.
     pub made_at: Option<Timestamp>,
     /// When its record was changed last.
@@ -89,6 +87,16 @@ impl Origin {
 }
 
 impl Revision {
+    /// What the start of a record shows, unless its release is uninstalled: then the manifest counts too.
+    pub fn of_head(
+        RecordHead(record): &RecordHead,
+        agent_namespace: &str,
+        changed_at: Option<Timestamp>,
+    ) -> Option<Self> {
+        let is_enough = record.info.status != Status::Uninstalled;
+        is_enough.then(|| Self::of(record, agent_namespace, changed_at))
+    }
+
     /// What a record shows to an agent in this namespace. `changed_at` is when its Secret was changed last, if that is known.
     pub fn of(record: &Record, agent_namespace: &str, changed_at: Option<Timestamp>) -> Self {
         let made_at = record.info.last_deployed.as_ref();
@@ -118,7 +126,6 @@ impl Revision {
                 .and_then(|text| text.parse().ok()),
             forced_by: record.chart_annotation(marks::FORCED_BY).map(ToOwned::to_owned),
             keeps_objects: record.chart_annotation(marks::KEEP_RESOURCES) == Some("true"),
-            deletes_namespace: record.chart_annotation(marks::DELETE_NAMESPACE) == Some("true"),
             made_at,
             changed_at: changed_at.or(made_at),
             chart: Chart::of(record),
@@ -282,7 +289,8 @@ impl History {
         })
     }
 
-    /// The next attempt to deploy something with `action`, because of `cause`. `counts` is whether earlier failures count.
+    /// The next attempt to deploy something with `action`, because of `cause`. `counts` is whether earlier failures count. After an
+    /// installation over objects of lost records, further ones are the same until one succeeds.
     pub fn next_attempt(
         &self,
         deployment_id: &str,
@@ -292,10 +300,15 @@ impl History {
     ) -> Attempt {
         let failed = self.failed_attempt(deployment_id).map(|failed| failed.attempt);
         let failed = failed.filter(|failed| counts && failed.action == action);
+        let has_older_objects = action == AttemptAction::Install
+            && self.unfinished_before(u64::MAX).any(|revision| {
+                let attempt = revision.origin.attempt.as_ref();
+                attempt.is_some_and(|attempt| attempt.cause == Cause::Missing)
+            });
         Attempt {
             action,
             deployment_id: deployment_id.to_owned(),
-            cause,
+            cause: if has_older_objects { Cause::Missing } else { cause },
             number: failed.map_or(1, |failed| failed.number.saturating_add(1)),
         }
     }

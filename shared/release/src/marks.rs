@@ -1,6 +1,7 @@
 //! The labels and annotations by which releases and their objects are found: those of Fleet and Helm.
 
 use helmops_api::labels;
+use serde_json::Value;
 
 /// Label of each object of a release: the hash of its [`SetId`](crate::names::SetId).
 pub const SET_HASH: &str = "objectset.rio.cattle.io/hash";
@@ -12,6 +13,15 @@ pub const PRUNE: &str = "objectset.rio.cattle.io/prune";
 pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 /// The value of [`RESOURCE_POLICY`].
 pub const KEEP: &str = "keep";
+/// Whether an object says that Helm does not delete it: with [`RESOURCE_POLICY`], in the letters that Helm accepts.
+pub fn is_kept(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    let policy = annotations.and_then(|annotations| annotations.get(RESOURCE_POLICY));
+    policy
+        .and_then(Value::as_str)
+        .is_some_and(|policy| policy.trim().eq_ignore_ascii_case(KEEP))
+}
+
 /// Helm's annotation of each object of a release: the name of the release.
 pub const RELEASE_NAME: &str = "meta.helm.sh/release-name";
 /// Helm's annotation of each object of a release: the namespace of the release.
@@ -19,6 +29,8 @@ pub const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 /// Helm's annotation of hooks, which are no objects of a release.
 pub const HOOK: &str = "helm.sh/hook";
 
+/// The prefixes of all annotations that an agent gives to the chart of a release. A chart has none of its own with them.
+pub const PREFIXES: [&str; 2] = ["fleet.cattle.io/", "helmops.fleet.cattle.io/"];
 /// Annotation of the chart of a release: the BundleDeployment that it belongs to.
 pub const BUNDLE_ID: &str = "fleet.cattle.io/bundle-id";
 /// Annotation of the chart of a release: the namespace of the agent that manages it.
@@ -27,8 +39,6 @@ pub const AGENT_NAMESPACE: &str = "fleet.cattle.io/agent-namespace";
 pub const SERVICE_ACCOUNT: &str = "fleet.cattle.io/service-account";
 /// Annotation of the chart of a release: whether its objects stay when it is removed.
 pub const KEEP_RESOURCES: &str = "fleet.cattle.io/keep-resources";
-/// Annotation of the chart of a release: its namespace is deleted with it. Fleet has none.
-pub const DELETE_NAMESPACE: &str = labels::DELETE_NAMESPACE;
 /// Annotation of the chart of a release: the commit of the BundleDeployment, if it has one.
 pub const COMMIT: &str = "fleet.cattle.io/commit";
 /// Annotation of the chart of a release: which [`Attempt`](crate::record::Attempt) wrote the record. Fleet has none.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use helmops_agent::crds::{Applied, ChartCrds};
 use helmops_agent::helm::request::Action;
-use helmops_agent::helm::stop::Stop;
+use helmops_agent::helm::run_scope::RunScope;
 use helmops_agent::helm::{Failure, FailureReason};
 use helmops_bed::random;
 use helmops_release::lifecycle::CrdPolicy;
@@ -75,7 +75,7 @@ impl Charts {
             helm: &self.engine.helm,
             client: &client,
             release: &self.engine.release(),
-            stop: &Stop::of_agent(&CancellationToken::new()),
+            stop: &RunScope::of_agent(&CancellationToken::new(), ""),
         };
         crds.apply(policy, chart, &[values.as_bytes().to_vec()]).await
     }

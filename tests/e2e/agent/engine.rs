@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helmops_agent::helm::request::{Action, Apply, Deploy, Identity, Install, Request, Upgrade};
-use helmops_agent::helm::stop::Stop;
+use helmops_agent::helm::run_scope::RunScope;
 use helmops_agent::helm::workspace::Workspaces;
 use helmops_agent::helm::{Failure, Helm, HelmMetrics, Success};
 use helmops_bed::kubectl::Kubectl;
@@ -129,7 +129,10 @@ impl Engine {
 
     pub async fn run_request(&self, request: Request, stop: &CancellationToken) -> Result<Success, Failure> {
         let kubeconfig = std::fs::read(&self.kubeconfig).unwrap();
-        let outcome = self.helm.run(request, kubeconfig, &Stop::of_agent(stop)).await;
+        let outcome = self
+            .helm
+            .run(request, kubeconfig, &RunScope::of_agent(stop, ""))
+            .await;
         let left = std::fs::read_dir(self.files.path().join("work")).unwrap().count();
         assert_eq!(left, 0, "the files of a run are removed");
         outcome
@@ -196,6 +199,7 @@ pub fn deploy(archive: &Path) -> Deploy {
             deletes_crds: false,
             scopes,
         },
+        secrets: Vec::new(),
         enables_dns: true,
         skips_schema: false,
         description: String::new(),

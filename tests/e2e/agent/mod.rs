@@ -1,5 +1,6 @@
 //! The agent: what it does with Helm, whose modules the tests call, and what it does as a process.
 
+mod attacks;
 mod copies;
 mod crds;
 mod engine;

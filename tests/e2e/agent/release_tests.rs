@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helmops_agent::helm::FailureReason;
 use helmops_agent::helm::request::{Action, Identity};
-use helmops_agent::helm::stop::Stop;
+use helmops_agent::helm::run_scope::RunScope;
 use helmops_agent::records::Records;
 use helmops_agent::release_tests::{ReleaseTests, TestError, TestRun, Tested};
 use helmops_bed::control_plane::Options;
@@ -100,7 +100,7 @@ impl Release {
             records: &records,
             client: &client,
             set: &SetId::new("web-bundle", ""),
-            stop: &Stop::of_agent(stop),
+            stop: &RunScope::of_agent(stop, ""),
         };
         let run = TestRun {
             release: self.engine.release(),

@@ -10,6 +10,7 @@ const LIMITS: Limits = Limits {
     grace: Duration::from_secs(20),
     stdout: 1000,
     stderr: 1000,
+    memory: None,
 };
 
 fn shell(script: &str) -> Command {
@@ -20,7 +21,7 @@ fn shell(script: &str) -> Command {
 
 static ALWAYS: Leadership = Leadership::always();
 
-const fn ending(stop: &Stop) -> Ending<'_> {
+const fn ending(stop: &RunScope) -> Ending<'_> {
     Ending {
         stop,
         leadership: &ALWAYS,
@@ -29,8 +30,8 @@ const fn ending(stop: &Stop) -> Ending<'_> {
     }
 }
 
-fn no_stop() -> Stop {
-    Stop::of_agent(&CancellationToken::new())
+fn no_stop() -> RunScope {
+    RunScope::of_agent(&CancellationToken::new(), "")
 }
 
 async fn output(script: &str, limits: Limits) -> Output {
@@ -56,6 +57,26 @@ async fn is_running(pid_file: &Path) -> bool {
 }
 
 #[tokio::test]
+async fn a_child_gets_no_more_memory_than_its_limit() {
+    let script = "sleep 0.2; x=$(head -c 100000000 /dev/zero | tr '\\0' a); echo ${#x}";
+    let with = async |memory| output(script, Limits { memory, ..LIMITS }).await;
+    assert_eq!(with(None).await.stdout, "100000000\n");
+    let limited = with(Some(64 << 20)).await;
+    assert_ne!(limited.end, End::Exited(0), "{limited:?}");
+}
+
+#[tokio::test]
+async fn the_start_of_a_long_error_is_kept_with_its_end() {
+    let script = "echo 'fatal error: runtime: out of memory' >&2; head -c 5000 /dev/zero | tr '\\0' a >&2; echo end >&2";
+    let stderr = output(script, LIMITS).await.stderr;
+    assert!(
+        stderr.starts_with("fatal error: runtime: out of memory\n"),
+        "{stderr}"
+    );
+    assert!(stderr.ends_with("aend\n") && stderr.len() < 2000, "{stderr}");
+}
+
+#[tokio::test]
 async fn outputs_and_the_exit_code_are_returned() {
     let output = output("echo out; echo err >&2; exit 3", LIMITS).await;
     let expected = Output {
@@ -69,7 +90,10 @@ async fn outputs_and_the_exit_code_are_returned() {
 #[tokio::test]
 async fn the_start_of_stdout_and_the_end_of_stderr_are_kept() {
     let output = output("seq 1 100000; seq 1 100000 >&2", LIMITS).await;
-    assert_eq!((output.stdout.len(), output.stderr.len()), (1000, 1000));
+    assert_eq!(
+        (output.stdout.len(), output.stderr.len()),
+        (1000, START + 1 + 1000)
+    );
     assert!(output.stdout.starts_with("1\n2\n") && output.stderr.ends_with("\n100000\n"));
 }
 

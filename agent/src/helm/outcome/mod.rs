@@ -13,6 +13,7 @@ use helmops_release::object::ObjectId;
 pub use self::{
     conflict::Conflict,
     reason::{Class, FailureReason},
+    redact::without as without_secrets,
 };
 use super::child::{End, Output};
 
@@ -77,7 +78,7 @@ impl Failure {
     pub fn of_text(text: &str) -> Self {
         let reason = texts::reason(text);
         let object = conflict::object(text);
-        let message = redact::redacted(text, object.as_ref());
+        let message = redact::redacted(text, reason, object.as_ref());
         Self {
             conflicts: match reason {
                 FailureReason::Conflict => conflict::conflicts(text),
@@ -122,6 +123,25 @@ impl Failure {
         self
     }
 
+    /// The same without these texts, which are values of Secrets.
+    #[must_use]
+    pub fn without(mut self, secrets: &[String]) -> Self {
+        self.message = redact::without(&self.message, secrets);
+        self
+    }
+
+    /// The same, with the limit that was reached.
+    #[must_use]
+    pub fn of_memory(mut self, limit: Option<u64>) -> Self {
+        if let (FailureReason::OutOfMemory, Some(limit)) = (self.reason, limit) {
+            self.message = format!(
+                "Helm needs more than {} MiB of memory for this release",
+                limit >> 20
+            );
+        }
+        self
+    }
+
     /// Its class.
     pub const fn class(&self) -> Class {
         self.reason.class()
@@ -160,6 +180,10 @@ pub(super) fn outcome(output: &Output, post_render_error: Option<String>) -> Res
                 Failure::new(FailureReason::ObjectsRefused, error)
             }
             (Some(text), _) => Failure::of_text(&text),
+            (None, _) if texts::is_out_of_memory(&output.stderr) => Failure::new(
+                FailureReason::OutOfMemory,
+                "Helm needs more memory than it may use",
+            ),
             (None, _) => without_start(code, &last_lines(&output.stderr)),
         }),
         End::Killed(signal) => Err(Failure::new(

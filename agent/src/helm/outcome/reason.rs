@@ -143,6 +143,9 @@ reasons! {
     Superseded = "Superseded", Passing, false, None;
     /// Helm crashed or was killed.
     Crashed = "Crashed", Passing, false, None;
+    /// Helm needed more memory than it may use.
+    OutOfMemory = "OutOfMemory", Chart, false,
+        Some("Make the chart or its values smaller, or give the agent a larger memory limit (--memory-limit).");
     /// Helm could not be started, or its files could not be written.
     NotStarted = "NotStarted", Passing, false, None;
     /// The program is not the Helm that this agent needs.

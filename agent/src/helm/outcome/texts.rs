@@ -19,6 +19,18 @@ const COMMANDS: [&str; 2] = ["INSTALLATION FAILED: ", "UPGRADE FAILED: "];
 /// How Helm begins its error about a flag or command that this version does not have.
 const OF_OTHER_VERSIONS: [&str; 2] = ["unknown flag: ", "unknown command "];
 
+/// What Go's runtime writes first when it gets no memory.
+const OUT_OF_MEMORY: [&str; 3] = [
+    "fatal error: runtime: out of memory",
+    "fatal error: runtime: cannot allocate memory",
+    "fatal error: out of memory",
+];
+
+/// Whether a program ended because it got no memory.
+pub(super) fn is_out_of_memory(stderr: &str) -> bool {
+    OUT_OF_MEMORY.iter().any(|text| stderr.contains(text))
+}
+
 /// Parts of texts, and their reason. The first one that occurs decides, so what is inside of others comes first: a hook may fail
 /// because something is forbidden, and a quota is reported as forbidden.
 const TEXTS: &[(&str, FailureReason)] = &[

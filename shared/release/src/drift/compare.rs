@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{DriftRules, contains};
 use crate::{
-    marks::{KEEP, PRUNE, RESOURCE_POLICY, SET_ID},
+    marks::{PRUNE, SET_ID, is_kept},
     object::ObjectId,
 };
 
@@ -136,8 +136,6 @@ fn is_deletable(object: &Value, set_id: &str) -> bool {
         let marks = object.get("metadata").and_then(|metadata| metadata.get(part));
         marks.and_then(|marks| marks.get(key)).and_then(Value::as_str)
     };
-    let is_kept =
-        mark("annotations", RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case(KEEP));
     // The live objects are selected by the label of the set, but operators copy labels to objects of their own.
-    mark("annotations", SET_ID) == Some(set_id) && mark("labels", PRUNE) != Some("false") && !is_kept
+    mark("annotations", SET_ID) == Some(set_id) && mark("labels", PRUNE) != Some("false") && !is_kept(object)
 }

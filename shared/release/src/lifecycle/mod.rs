@@ -12,6 +12,8 @@ mod policy;
 mod step;
 
 pub use self::{
-    policy::{ActionPolicy, CrdPolicy, DEFAULT_TIMEOUT, Policy, Remediation, Schedule, TestPolicy},
-    step::{KEPT, Remedy, Requested, Retry, Situation, Step, completed, is_remediation, may_recover, next},
+    policy::{
+        ActionPolicy, CrdPolicy, DEFAULT_TIMEOUT, KeptBecause, Policy, Remediation, Schedule, TestPolicy,
+    },
+    step::{Remedy, Requested, Retry, Situation, Step, completed, is_remediation, may_recover, next},
 };

@@ -1,6 +1,6 @@
 //! What `spec.lifecycle` and the options of a BundleDeployment mean.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use go_duration as duration;
 use helmops_api::{
@@ -8,7 +8,7 @@ use helmops_api::{
     lifecycle::{self, UninstallPolicy, WaitPolicy},
 };
 
-use crate::record::{AttemptAction, OnDelete, OnDeletePolicy, TestFilters};
+use crate::record::{Attempt, AttemptAction, Cause, OnDelete, OnDeletePolicy, TestFilters};
 
 /// How long objects, hooks and tests may take if nothing else is set: as in Helm.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
@@ -78,8 +78,35 @@ pub enum Remediation {
     Rollback,
     /// The release is uninstalled.
     Uninstall,
-    /// It would be uninstalled, if its BundleDeployment had no release of another name, which may have the same objects.
-    Keep,
+    /// It would be uninstalled, but for this.
+    Keep(KeptBecause),
+}
+
+/// Why a release stays that would be uninstalled after a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptBecause {
+    /// Its BundleDeployment has a release of another name, which may have the same objects.
+    OtherName,
+    /// The options say that its objects stay, with `keepResources` or `lifecycle.onDelete: Keep`.
+    Options,
+    /// Its objects are older than the attempt: its records were lost.
+    OlderObjects,
+}
+
+/// For statuses, after what failed.
+impl fmt::Display for KeptBecause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not uninstalled, because ")?;
+        f.write_str(match self {
+            Self::OtherName => {
+                "the release that the BundleDeployment has under another name may have the same objects"
+            }
+            Self::Options => "keepResources or lifecycle.onDelete keep its objects",
+            Self::OlderObjects => {
+                "its objects existed before this attempt, and only the records of the release were missing"
+            }
+        })
+    }
 }
 
 /// What happens with the CRDs in the folder `crds` of a chart.
@@ -108,6 +135,15 @@ impl Policy {
     /// The policy of a BundleDeployment. Without `lifecycle`, it is that of Fleet: `helm.timeoutSeconds` or `helm.atomic` wait for the objects,
     /// attempts are repeated with a backoff, and `helm.atomic` alone restores what was before.
     pub fn of(options: &BundleDeploymentOptions, lifecycle: Option<&Lifecycle>) -> Self {
+        let policy = Self::of_options(options, lifecycle);
+        if options.keep_resources || policy.on_delete.policy == OnDeletePolicy::Keep {
+            policy.without_uninstallation(KeptBecause::Options)
+        } else {
+            policy
+        }
+    }
+
+    fn of_options(options: &BundleDeploymentOptions, lifecycle: Option<&Lifecycle>) -> Self {
         let helm = options.helm.as_ref();
         let seconds = helm.and_then(|helm| u64::try_from(helm.timeout_seconds).ok());
         let seconds = seconds.filter(|seconds| *seconds > 0);
@@ -187,12 +223,12 @@ impl Policy {
         }
     }
 
-    /// The same for a BundleDeployment that also has a release of another name: whatever both have would be uninstalled with one of them.
+    /// The same policy, but nothing is uninstalled after a failed attempt.
     #[must_use]
-    pub fn without_uninstallation(mut self) -> Self {
+    pub fn without_uninstallation(mut self, because: KeptBecause) -> Self {
         for action in [&mut self.install, &mut self.upgrade] {
             if action.remediation == Remediation::Uninstall {
-                action.remediation = Remediation::Keep;
+                action.remediation = Remediation::Keep(because);
             }
         }
         self
@@ -208,12 +244,16 @@ impl Policy {
 }
 
 impl ActionPolicy {
-    /// What is done after the failed attempt with this number.
-    pub const fn remediation_of(&self, number: u32) -> Remediation {
-        if self.is_last(number) && !self.remediates_last {
-            Remediation::None
-        } else {
-            self.remediation
+    /// What is done after a failed attempt.
+    pub fn remediation_of(&self, attempt: &Attempt) -> Remediation {
+        if self.is_last(attempt.number) && !self.remediates_last {
+            return Remediation::None;
+        }
+        match self.remediation {
+            Remediation::Uninstall if attempt.cause == Cause::Missing => {
+                Remediation::Keep(KeptBecause::OlderObjects)
+            }
+            remediation => remediation,
         }
     }
 
@@ -306,6 +346,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixture::attempt;
 
     fn policy(options: &Value, lifecycle: &Value) -> Policy {
         let options = serde_json::from_str(&options.to_string()).unwrap();
@@ -321,7 +362,7 @@ mod tests {
         assert_eq!((none.wait, none.test), (None, None));
         for action in [none.install, none.upgrade] {
             assert_eq!(action.schedule, Schedule::Backoff);
-            assert_eq!(action.remediation_of(7), Remediation::None);
+            assert_eq!(action.remediation, Remediation::None);
             assert_eq!(action.delay(7), None);
         }
         let atomic = policy(
@@ -329,8 +370,8 @@ mod tests {
             &Value::Null,
         );
         assert_eq!(atomic.wait, Some(Duration::from_secs(7)));
-        assert_eq!(atomic.install.remediation_of(9), Remediation::Uninstall);
-        assert_eq!(atomic.upgrade.remediation_of(9), Remediation::Rollback);
+        assert_eq!(atomic.install.remediation, Remediation::Uninstall);
+        assert_eq!(atomic.upgrade.remediation, Remediation::Rollback);
         assert_eq!((none.history, atomic.history), (FLEET_HISTORY, ROLLBACK_HISTORY));
         let timed = policy(&json!({ "helm": { "timeoutSeconds": 7 } }), &Value::Null);
         assert_eq!(timed.wait, Some(Duration::from_secs(7)));
@@ -423,7 +464,11 @@ mod tests {
         ] {
             let upgrade = policy(&json!({}), &json!({ "upgrade": own })).upgrade;
             assert_eq!(
-                [1, 2, 3].map(|number| upgrade.remediation_of(number)),
+                [1, 2, 3].map(|number| upgrade.remediation_of(&attempt(
+                    AttemptAction::Upgrade,
+                    ":a",
+                    number
+                ))),
                 expected,
                 "{own}"
             );

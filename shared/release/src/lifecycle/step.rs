@@ -4,7 +4,7 @@
 //! |---|---|
 //! | none, or it succeeded | the action of [`crate::action`] |
 //! | failed, to be rolled back, with a revision to restore | roll back |
-//! | failed, to be uninstalled | uninstall; nothing while its BundleDeployment has a release of another name too |
+//! | failed, to be uninstalled | uninstall; nothing if what would be deleted is older than the attempt, is to be kept, or may be that of a release of another name |
 //! | failed, and its rollback failed | roll back again; the next attempt if it is due |
 //! | failed and remediated, or nothing to remediate | the action if the next attempt is due or requested, and the failure is reported; wait otherwise |
 //! | an upgrade that was uninstalled | install now: nothing runs |
@@ -15,7 +15,7 @@ use std::{fmt, time::Duration};
 use helmops_api::{lifecycle::Requests, timestamp::timestamp};
 use jiff::{SignedDuration, Timestamp};
 
-use super::policy::{Policy, Remediation, Schedule};
+use super::policy::{KeptBecause, Policy, Remediation, Schedule};
 use crate::{
     action::{self, Action},
     history::{FailedAttempt, History},
@@ -123,12 +123,9 @@ pub enum Remedy {
     },
     /// It was uninstalled.
     Uninstalled,
-    /// It was not uninstalled, because of a release of another name.
-    Kept,
+    /// It was not uninstalled.
+    Kept(KeptBecause),
 }
-
-/// Why a release is not uninstalled.
-pub const KEPT: &str = "not uninstalled, because the release that the BundleDeployment has under another name may have the same objects";
 
 /// The next step.
 pub fn next(situation: Situation<'_>) -> Step<'_> {
@@ -150,7 +147,7 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
     let own = policy.for_action(failed.attempt.action);
     let number = failed.attempt.number;
     let delay = own.delay(number).filter(|_| !requested.any());
-    let at = delay.map(|delay| due(failed, delay));
+    let at = delay.map(|delay| due(failed, delay, now));
     let is_due = at.is_none_or(|at| at <= now);
     let wait = |at, remedy| {
         Step::Wait(Retry {
@@ -162,7 +159,7 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
     };
     let target = history.before(failed.revision.number);
     let remedy = match state {
-        ReleaseState::Failed(_) => match (own.remediation_of(number), target) {
+        ReleaseState::Failed(_) => match (own.remediation_of(failed.attempt), target) {
             (Remediation::Rollback, Some(target)) if is_newest(history, failed) || !is_due => {
                 let to = target.number;
                 return Step::Rollback { to, failed };
@@ -172,7 +169,7 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
                 return Step::Uninstall { keeps_record, failed };
             }
             (Remediation::Rollback, None) => Remedy::NoRevision,
-            (Remediation::Keep, _) => Remedy::Kept,
+            (Remediation::Keep(because), _) => Remedy::Kept(because),
             _ => Remedy::None,
         },
         // What a rollback restores may be a revision of a user's Helm, which is not taken over again before the next attempt. Or
@@ -184,7 +181,7 @@ pub fn next(situation: Situation<'_>) -> Step<'_> {
             return if is_reported {
                 Step::Act(action::to_deploy(state))
             } else {
-                wait(due(failed, Duration::ZERO), Remedy::Uninstalled)
+                wait(due(failed, Duration::ZERO, now), Remedy::Uninstalled)
             };
         }
         ReleaseState::Uninstalled => Remedy::Uninstalled,
@@ -224,7 +221,7 @@ pub fn is_remediation(history: &History, policy: &Policy, deployment_id: &str) -
     attempt.is_some_and(|attempt| {
         let own = policy.for_action(attempt.action);
         attempt.deployment_id == deployment_id
-            && own.remediation_of(attempt.number) == Remediation::Uninstall
+            && own.remediation_of(attempt) == Remediation::Uninstall
             && own.keeps_record()
     })
 }
@@ -233,17 +230,19 @@ fn is_newest(history: &History, failed: FailedAttempt<'_>) -> bool {
     history.newest().map(|newest| newest.number) == Some(failed.revision.number)
 }
 
-/// When the next attempt is due. A record without a time is one of long ago.
-fn due(failed: FailedAttempt<'_>, delay: Duration) -> Timestamp {
+/// When the next attempt is due. A record without a time is one of long ago, and so is one that is further in the future than the delay: its
+/// clock was wrong, and the release would not be deployed until then.
+fn due(failed: FailedAttempt<'_>, delay: Duration, now: Timestamp) -> Timestamp {
     let revision = failed.revision;
     let failed_at = match revision.status {
         // Helm supersedes it with each rollback that fails: these must not postpone the next attempt.
         Status::Superseded => revision.made_at,
         _ => revision.changed_at,
     };
-    let failed_at = failed_at.unwrap_or(Timestamp::UNIX_EPOCH);
     let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
-    failed_at.saturating_add(delay).unwrap_or(Timestamp::MAX)
+    let after = |time: Timestamp| time.saturating_add(delay).unwrap_or(Timestamp::MAX);
+    let failed_at = failed_at.filter(|failed_at| *failed_at <= after(now));
+    after(failed_at.unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
 const fn attempts(schedule: Schedule) -> u32 {
@@ -258,9 +257,10 @@ impl Retry<'_> {
     pub fn running(&self) -> Option<u64> {
         match (&self.remedy, self.failed.failure) {
             (Remedy::RolledBack { revision }, _) => Some(*revision),
-            (Remedy::None | Remedy::NoRevision | Remedy::Kept, Failure::NotReady(_) | Failure::Test(_)) => {
-                Some(self.failed.revision.number)
-            }
+            (
+                Remedy::None | Remedy::NoRevision | Remedy::Kept(_),
+                Failure::NotReady(_) | Failure::Test(_),
+            ) => Some(self.failed.revision.number),
             _ => None,
         }
     }
@@ -298,7 +298,7 @@ impl fmt::Display for Retry<'_> {
             Remedy::NoRevision => f.write_str("; not rolled back, because no earlier revision was deployed"),
             Remedy::RolledBack { revision } => write!(f, "; rolled back, as revision {revision}"),
             Remedy::Uninstalled => f.write_str("; uninstalled"),
-            Remedy::Kept => write!(f, "; {KEPT}"),
+            Remedy::Kept(because) => write!(f, "; {because}"),
         }?;
         write!(f, "; next attempt at {}", timestamp(self.at))?;
         if is_slow {

@@ -6,6 +6,7 @@
 mod acceptance;
 mod attempt;
 mod failure;
+mod head;
 mod hook;
 mod on_delete;
 mod status;
@@ -13,12 +14,12 @@ mod tested;
 
 use std::{
     collections::BTreeMap,
-    io::{Read, Write},
+    io::{Cursor, Read, Write},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -26,6 +27,7 @@ pub use self::{
     acceptance::Acceptance,
     attempt::{Attempt, AttemptAction, Cause},
     failure::{Failure, at_deadline, interrupted, is_interrupted},
+    head::{MAX_HEAD, RecordHead},
     hook::{Hook, HookPhase, HookRun, TEST_EVENT},
     on_delete::{OnDelete, OnDeletePolicy},
     status::Status,
@@ -43,6 +45,9 @@ pub const SECRET_SELECTOR: &str = "owner=helm";
 pub const DATA_KEY: &str = "release";
 /// Maximum bytes of a record's JSON. A Secret has at most 1 MiB, compressed; text is about a tenth of its size then.
 pub const MAX_UNPACKED: usize = 32 << 20;
+/// Maximum number of values, keys not counted, in a record's JSON: each takes up to some hundred bytes when it is decoded. A record with
+/// more has data that no chart has.
+pub const MAX_VALUES: usize = 200_000;
 
 /// The name of the Secret of a revision.
 pub fn secret_name(release: &str, revision: u64) -> String {
@@ -59,7 +64,11 @@ pub struct Record {
     #[serde(default)]
     pub info: Info,
     /// The chart, with its templates and files, as Helm has loaded it.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[serde(
+        default,
+        skip_serializing_if = "Value::is_null",
+        serialize_with = "metadata_first"
+    )]
     pub chart: Value,
     /// The values of the user; null for none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -146,6 +155,9 @@ pub enum RecordError {
     /// It is larger than [`MAX_UNPACKED`].
     #[error("it has more than {MAX_UNPACKED} bytes")]
     TooLarge,
+    /// It has more than [`MAX_VALUES`] values.
+    #[error("it has more than {MAX_VALUES} values: no chart has that many, so something else has written it")]
+    TooManyValues,
     /// Its JSON does not decode.
     #[error("it is not a Helm release: {0}")]
     Json(#[from] serde_json::Error),
@@ -157,7 +169,11 @@ impl Record {
     /// # Errors
     /// If it is damaged, or larger than [`MAX_UNPACKED`].
     pub fn decode(data: &[u8]) -> Result<Self, RecordError> {
-        Ok(serde_json::from_slice(&unpack(data, MAX_UNPACKED)?)?)
+        let json = unpack(data, MAX_UNPACKED)?;
+        if values(&json) > MAX_VALUES {
+            return Err(RecordError::TooManyValues);
+        }
+        Ok(serde_json::from_slice(&json)?)
     }
 
     /// Encodes it as Helm does.
@@ -266,20 +282,52 @@ impl Record {
 }
 
 fn unpack(data: &[u8], max: usize) -> Result<Vec<u8>, RecordError> {
-    let packed = STANDARD.decode(data).map_err(RecordError::Base64)?;
+    let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     let mut unpacked = Vec::new();
-    // The oldest versions of Helm did not compress.
-    if packed.starts_with(&[0x1f, 0x8b, 0x08]) {
-        let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
-        let mut content = MultiGzDecoder::new(&*packed).take(limit);
-        content.read_to_end(&mut unpacked)?;
-    } else {
-        unpacked = packed;
-    }
+    reader(data)?.take(limit).read_to_end(&mut unpacked)?;
     if unpacked.len() > max {
         return Err(RecordError::TooLarge);
     }
     Ok(unpacked)
+}
+
+/// Reads the JSON of a record.
+fn reader(data: &[u8]) -> Result<Box<dyn Read>, RecordError> {
+    let packed = STANDARD.decode(data).map_err(RecordError::Base64)?;
+    // The oldest versions of Helm did not compress.
+    let is_packed = packed.starts_with(&[0x1f, 0x8b, 0x08]);
+    let packed = Cursor::new(packed);
+    Ok(if is_packed {
+        Box::new(MultiGzDecoder::new(packed))
+    } else {
+        Box::new(packed)
+    })
+}
+
+/// The number of values of a JSON text, and a few more: the commas and the openings of lists and objects outside of texts.
+fn values(json: &[u8]) -> usize {
+    let (mut count, mut is_text, mut is_escaped) = (1, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b',' | b'[' | b'{' if !is_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// The metadata of a chart come first, as with Helm: a history reads the start of a record.
+fn metadata_first<S: Serializer>(chart: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+    const METADATA: &str = "metadata";
+    let Value::Object(fields) = chart else {
+        return chart.serialize(serializer);
+    };
+    let first = fields.get_key_value(METADATA).into_iter();
+    let others = fields.iter().filter(|(key, _)| *key != METADATA);
+    serializer.collect_map(first.chain(others))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::history::Revision;
 
 /// A record as Helm writes one, with fields that the agent does not use.
 fn stored() -> Value {
@@ -57,6 +58,56 @@ fn a_record_is_decoded_and_encoded_without_a_loss() {
     expected["info"]["status"] = json!("failed");
     expected["info"]["description"] = json!("interrupted");
     assert_eq!(again, expected);
+}
+
+#[test]
+fn the_start_of_a_record_shows_its_revision() {
+    let shown = |json: &Value| {
+        let head = RecordHead::decode(&data(json), 3).unwrap();
+        Revision::of_head(&head, "cattle-fleet-system", None)
+    };
+    let expected =
+        |json: &Value| Revision::of(&Record::decode(&data(json)).unwrap(), "cattle-fleet-system", None);
+    assert_eq!(shown(&stored()), Some(expected(&stored())));
+    // The manifest of an uninstalled release counts.
+    let mut uninstalled = stored();
+    uninstalled["info"]["status"] = json!("uninstalled");
+    assert_eq!(shown(&uninstalled), None);
+    // As a chart with large files, written by Helm, and by the agent.
+    let mut large = stored();
+    large["chart"]["files"] = json!([{ "name": "a", "data": "A".repeat(3 << 20) }]);
+    let text = r#"{"name":"web","info":{"status":"failed","description":"x"},"chart":{"metadata":{"name":"a"},"files":"#;
+    let by_helm = format!("{text}[{}]}}", large["chart"]["files"][0]);
+    assert!(RecordHead::decode(STANDARD.encode(by_helm).as_bytes(), 1).is_ok());
+    let by_agent = Record::decode(&data(&large)).unwrap().encode().unwrap();
+    let head = RecordHead::decode(&by_agent, 3).unwrap();
+    assert_eq!(
+        Revision::of_head(&head, "cattle-fleet-system", None),
+        Some(expected(&large))
+    );
+    // What is behind the first MiB is not looked for.
+    let late = format!(r#"{{"config":{{"a":"{}"}},{}"#, "b".repeat(2 << 20), &text[1..]);
+    assert!(matches!(
+        RecordHead::decode(STANDARD.encode(late).as_bytes(), 1),
+        Err(RecordError::Json(_))
+    ));
+}
+
+/// 40 KiB that would take 562 MiB as values.
+#[test]
+fn a_record_with_millions_of_values_is_not_decoded() {
+    let mut bomb = stored();
+    bomb["config"] = json!({ "a": vec![0; 10_000_000] });
+    let data = data(&bomb);
+    assert!(matches!(Record::decode(&data), Err(RecordError::TooManyValues)));
+    // A history needs nothing of it, in the order in which Helm writes a record.
+    let text = format!(
+        r#"{{"info":{},"chart":{},"config":{}}}"#,
+        bomb["info"], bomb["chart"], bomb["config"]
+    );
+    assert!(RecordHead::decode(STANDARD.encode(text).as_bytes(), 3).is_ok());
+    bomb["config"] = json!({ "a": vec!["[{,\\\","; MAX_VALUES / 2] });
+    assert!(Record::decode(&self::data(&bomb)).is_ok());
 }
 
 #[test]

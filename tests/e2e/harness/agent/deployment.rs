@@ -57,10 +57,15 @@ impl Fixture {
 
     /// Creates or replaces a BundleDeployment.
     pub async fn put(&self, name: &str, spec: Value) {
+        self.put_of("fleet-default", name, spec).await;
+    }
+
+    /// Creates or replaces a BundleDeployment of a Bundle in another namespace.
+    pub async fn put_of(&self, bundle_namespace: &str, name: &str, spec: Value) {
         let collection = format!("{GROUP}/namespaces/{}/bundledeployments", self.upstream.name());
         let object = format!("{collection}/{name}");
         eventually("the BundleDeployment to be written", SOON, async || {
-            let labels = json!({ "fleet.cattle.io/bundle-name": name, "fleet.cattle.io/bundle-namespace": "fleet-default" });
+            let labels = json!({ "fleet.cattle.io/bundle-name": name, "fleet.cattle.io/bundle-namespace": bundle_namespace });
             let mut written = json!({
                 "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "BundleDeployment",
                 "metadata": { "name": name, "labels": labels }, "spec": spec,

@@ -66,13 +66,21 @@ impl Fixture {
             .collect()
     }
 
-    /// The runs of Helm for a release, such as `install`.
+    /// The runs of Helm for a release, such as `install`, without the rendering before an installation that would be uninstalled if it
+    /// fails: it shows which objects exist already.
     pub fn helm_runs_of(&self, release: &str) -> Vec<String> {
         let runs = self.helm_runs();
-        let runs = runs
+        let mut runs: Vec<_> = runs
             .iter()
-            .filter_map(|run| run.strip_suffix(&format!(" {release}")));
-        runs.map(str::to_owned).collect()
+            .filter_map(|run| run.strip_suffix(&format!(" {release}")))
+            .map(str::to_owned)
+            .collect();
+        for at in (1..runs.len()).rev() {
+            if runs[at] == "install" && runs[at - 1] == "template" {
+                runs.remove(at - 1);
+            }
+        }
+        runs
     }
 
     /// Lets each run of an action of Helm take longer.

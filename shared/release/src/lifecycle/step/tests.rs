@@ -1,12 +1,13 @@
 use std::time::Duration;
 
-use helmops_api::{BundleDeploymentOptions, helm::HelmOptions};
+use helmops_api::{BundleDeploymentOptions, Lifecycle, helm::HelmOptions};
 
 use super::*;
 use crate::{
     fixture,
     history::{Chart, Revision},
     lifecycle::{ActionPolicy, Remediation},
+    record::Cause,
     state::Wanted,
 };
 
@@ -497,23 +498,109 @@ fn the_message_has_the_cause_then_what_runs_then_what_comes_next() {
 fn a_release_that_may_share_objects_is_not_uninstalled() {
     let installed = || vec![failed_install(1, 1)];
     let uninstalls = policy(Remediation::Uninstall, 1);
-    let kept = uninstalls.clone().without_uninstallation();
+    let kept = uninstalls.clone().without_uninstallation(KeptBecause::OtherName);
     assert!(step(&installed(), &uninstalls, 0, Requested::default()).starts_with("uninstall"));
     assert_eq!(step(&installed(), &kept, 0, Requested::default()), "wait 60");
-    let fleet = BundleDeploymentOptions {
-        helm: Some(HelmOptions {
-            atomic: true,
-            ..HelmOptions::default()
-        }),
-        ..BundleDeploymentOptions::default()
-    };
-    let fleet = Policy::of(&fleet, None).without_uninstallation();
+    let fleet = atomic().without_uninstallation(KeptBecause::OtherName);
     assert_eq!(
         step(&installed(), &fleet, 0, Requested::default()),
         "install, replaces: true"
     );
     // What a rollback restores is complete.
     assert_eq!(fleet.upgrade.remediation, Remediation::Rollback);
+}
+
+/// An installation over the objects of lost records failed: what was there before is not the attempt's to delete.
+#[test]
+fn what_is_older_than_the_attempt_is_not_uninstalled() {
+    let missing = |number, attempt| {
+        let mut revision = failed_install(number, attempt);
+        revision.origin.attempt.as_mut().unwrap().cause = Cause::Missing;
+        revision
+    };
+    let uninstalls = policy(Remediation::Uninstall, 1);
+    assert!(step(&[failed_install(1, 1)], &uninstalls, 0, Requested::default()).starts_with("uninstall"));
+    assert_eq!(
+        step(&[missing(1, 1)], &uninstalls, 0, Requested::default()),
+        "wait 60"
+    );
+    let fleet = atomic();
+    assert_eq!(
+        step(&[missing(1, 1)], &fleet, 0, Requested::default()),
+        "install, replaces: true"
+    );
+    // Further attempts are over the same objects, until one succeeds: also for another deployment, or on request.
+    for (revisions, expected) in [
+        (vec![missing(1, 1)], Cause::Missing),
+        (vec![failed_install(2, 2), missing(1, 1)], Cause::Missing),
+        (vec![failed_install(1, 1)], Cause::Request),
+        (
+            vec![failed_install(3, 1), good(2, Status::Superseded), missing(1, 1)],
+            Cause::Request,
+        ),
+    ] {
+        let history = History::new(revisions);
+        let next = history.next_attempt(":other", AttemptAction::Install, Cause::Request, true);
+        assert_eq!(next.cause, expected, "{history:?}");
+        let upgrade = history.next_attempt(ID, AttemptAction::Upgrade, Cause::Request, true);
+        assert_eq!(upgrade.cause, Cause::Request);
+    }
+}
+
+/// A clock that was wrong when the attempt failed delays the next one by an interval at most.
+#[test]
+fn a_failure_in_the_future_does_not_stop_the_release() {
+    let policy = policy(Remediation::None, 1);
+    let interval = i64::try_from(INTERVAL).unwrap();
+    for (before, expected) in [
+        (0, "wait 60"),
+        (interval, "wait 60"),
+        (interval + 1, "install, replaces: true"),
+        (FAILED_AT / 2, "install, replaces: true"),
+    ] {
+        let step = step(&[failed_install(1, 1)], &policy, -before, Requested::default());
+        assert_eq!(step, expected, "{before}");
+    }
+}
+
+#[test]
+fn objects_that_are_to_stay_are_not_uninstalled_after_a_failure() {
+    let lifecycle = Lifecycle {
+        on_delete: "Keep".to_owned(),
+        ..Lifecycle::default()
+    };
+    let keeps = BundleDeploymentOptions {
+        keep_resources: true,
+        ..atomic_options()
+    };
+    for policy in [
+        Policy::of(&keeps, None),
+        Policy::of(&atomic_options(), Some(&lifecycle)),
+    ] {
+        assert_eq!(
+            policy.install.remediation,
+            Remediation::Keep(KeptBecause::Options)
+        );
+        assert_eq!(policy.upgrade.remediation, Remediation::Rollback);
+        assert_eq!(
+            step(&[failed_install(1, 1)], &policy, 0, Requested::default()),
+            "install, replaces: true"
+        );
+    }
+}
+
+fn atomic_options() -> BundleDeploymentOptions {
+    BundleDeploymentOptions {
+        helm: Some(HelmOptions {
+            atomic: true,
+            ..HelmOptions::default()
+        }),
+        ..BundleDeploymentOptions::default()
+    }
+}
+
+fn atomic() -> Policy {
+    Policy::of(&atomic_options(), None)
 }
 
 /// Long messages are cut, and `kubectl get` shows one line.

@@ -1,0 +1,147 @@
+//! Runs during which the agent ended without a chance to stop them: its container was out of memory, for example.
+//!
+//! ```text
+//! mark in the workspace ─► Helm ─┬─► the workspace is removed
+//!                                └─► crash ─► next start: what is left ─► Crashes ─► the next attempt waits
+//! ```
+//!
+//! Templates are rendered before Helm writes a record, and the backoff of a reconciliation is in memory. So without this, a release
+//! that takes too much memory would end the container immediately again, and no other release would get its turn.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use helmops_process::{ExponentialBackoff, lock};
+use helmops_release::names::ReleaseKey;
+use serde::{Deserialize, Serialize};
+
+use super::request::Request;
+
+/// The delays from the second crash on: any process may be killed once.
+const BACKOFF: ExponentialBackoff = ExponentialBackoff {
+    initial_delay: Duration::from_secs(10),
+    max_delay: Duration::from_mins(30),
+};
+
+/// The mark of a run, in its workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunMark {
+    release: String,
+    deployment_id: String,
+    /// How many runs of this deployment have ended with the agent before.
+    crashes: u32,
+}
+
+/// A release whose last run ended with the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// How many runs ended like that, one after the other.
+    pub count: u32,
+    /// How long the next attempt waits.
+    pub wait: Duration,
+}
+
+/// The runs of this deployment that ended with the agent. They are forgotten with the first one that ends otherwise.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Crashes(Arc<Mutex<HashMap<ReleaseKey, Known>>>);
+
+#[derive(Debug)]
+struct Known {
+    deployment_id: String,
+    count: u32,
+    until: Instant,
+}
+
+impl Crashes {
+    /// From the marks that were left.
+    pub(super) fn of(marks: &[RunMark], now: Instant) -> Self {
+        let known = marks.iter().filter_map(|mark| {
+            tracing::warn!(
+                ?mark,
+                "the agent ended while Helm ran, without a chance to stop it"
+            );
+            let count = mark.crashes.saturating_add(1);
+            let delay = count.checked_sub(2).map(|before| BACKOFF.after(before));
+            let known = Known {
+                deployment_id: mark.deployment_id.clone(),
+                count,
+                until: now + delay.unwrap_or_default(),
+            };
+            Some((ReleaseKey::parse(&mark.release)?, known))
+        });
+        Self(Arc::new(Mutex::new(known.collect())))
+    }
+
+    /// The mark of a run; `None` if it deploys nothing.
+    pub(super) fn mark(&self, request: &Request) -> Option<RunMark> {
+        let attempt = request.action.deploy()?.origin.attempt.as_ref()?;
+        let known = lock(&self.0);
+        let known = known.get(&request.release);
+        let crashes = known.filter(|known| known.deployment_id == attempt.deployment_id);
+        Some(RunMark {
+            release: request.release.to_string(),
+            deployment_id: attempt.deployment_id.clone(),
+            crashes: crashes.map_or(0, |known| known.count),
+        })
+    }
+
+    /// Whether the last run of a deployment ended with the agent.
+    pub(super) fn get(&self, release: &ReleaseKey, deployment_id: &str, now: Instant) -> Option<Crash> {
+        let known = lock(&self.0);
+        let known = known
+            .get(release)
+            .filter(|known| known.deployment_id == deployment_id)?;
+        Some(Crash {
+            count: known.count,
+            wait: known.until.saturating_duration_since(now),
+        })
+    }
+
+    /// A run of a release has ended, or the release was removed.
+    pub(super) fn forget(&self, release: &ReleaseKey) {
+        lock(&self.0).remove(release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn web() -> ReleaseKey {
+        ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+        }
+    }
+
+    fn crashes(before: u32, now: Instant) -> Crashes {
+        let mark = RunMark {
+            release: web().to_string(),
+            deployment_id: ":a".to_owned(),
+            crashes: before,
+        };
+        Crashes::of(&[mark], now)
+    }
+
+    #[test]
+    fn the_delay_starts_with_the_second_crash_and_grows() {
+        let now = Instant::now();
+        let waits = [0, 1, 2, 3, 100].map(|before| {
+            let crash = crashes(before, now).get(&web(), ":a", now).unwrap();
+            (crash.count, crash.wait.as_secs())
+        });
+        assert_eq!(waits, [(1, 0), (2, 10), (3, 20), (4, 40), (101, 1800)]);
+    }
+
+    #[test]
+    fn another_deployment_or_an_end_is_no_crash() {
+        let now = Instant::now();
+        let crashes = crashes(4, now);
+        assert_eq!(crashes.get(&web(), ":b", now), None);
+        crashes.forget(&web());
+        assert_eq!(crashes.get(&web(), ":a", now), None);
+    }
+}
