@@ -126,7 +126,7 @@ pub fn failed(release: &ReleaseKey, reason: Reason, error: &str) -> Event {
 
 /// Releases whose BundleDeployments are gone are not removed.
 pub fn removal_refused(why: &str) -> Event {
-    event(true, Reason::RemovalRefused, "Uninstall", why.to_owned())
+    event(true, Reason::RemovalRefused, "Uninstall", why)
 }
 
 /// An object has drifted.
@@ -141,12 +141,12 @@ pub fn corrected(release: &ReleaseKey, id: &ObjectId) -> Event {
     event(false, Reason::DriftCorrected, "Correct", note)
 }
 
-fn event(is_warning: bool, reason: Reason, action: &'static str, note: String) -> Event {
+fn event(is_warning: bool, reason: Reason, action: &'static str, note: impl AsRef<str>) -> Event {
     Event {
         is_warning,
         reason: reason.to_string(),
         action,
-        note: bounded_text::cut(note, MAX_NOTE),
+        note: bounded_text::excerpt(note.as_ref(), MAX_NOTE),
     }
 }
 

@@ -1,6 +1,45 @@
 #![doc = include_str!("../README.md")]
 
-use std::fmt::{Display, Write as _};
+use std::{
+    borrow::Cow,
+    fmt::{Display, Write as _},
+};
+
+/// Whether a character does something else than to be shown: it controls a terminal, or changes the direction of a text, which can then
+/// be read as another one. A line feed and a tab are none.
+pub fn is_control(c: char) -> bool {
+    let changes_direction = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    changes_direction || (c.is_control() && !matches!(c, '\n' | '\t'))
+}
+
+/// A text of others as it can be shown: without control characters ([`is_control`]) and the colors of terminals.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' if rest.next_if_eq(&'[').is_some() => {
+                // Up to its final character.
+                while rest.next_if(|next| (' '..'@').contains(next)).is_some() {}
+                rest.next_if(|next| ('@'..='~').contains(next));
+            }
+            c if is_control(c) => {}
+            c => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// A text of others for a message: without control characters, and truncated to at most `longest` bytes.
+pub fn excerpt(text: &str, longest: usize) -> String {
+    cut(printable(text).into_owned(), longest)
+}
 
 /// A text as a cell of a Markdown table: on one line, with white space collapsed and `|` escaped.
 pub fn table_cell(text: &str) -> String {
@@ -46,6 +85,27 @@ mod tests {
         let short = cut("ä".repeat(1000), 1024);
         assert!(short.len() <= 1024 && short.ends_with("ä…"));
         assert_eq!(cut("short".to_owned(), 5), "short");
+    }
+
+    #[test]
+    fn what_is_printable_has_no_control_characters() {
+        for (text, expected) in [
+            ("\u{1b}[31mred\u{1b}[0m\ttab\r\n\u{7}bell\u{0}", "red\ttab\nbell"),
+            ("\u{1b}[38;5;1mcolor", "color"),
+            ("\u{1b}]0;title\u{7}", "]0;title"),
+            // A sequence of eight bits, and one within another.
+            ("\u{9b}2J\u{7f}", "2J"),
+            ("\u{1b}[\u{1b}[2J", ""),
+            ("\u{1b}[\nline", "\nline"),
+            ("\u{1b}[", ""),
+            ("\u{202e}txt.exe\u{2066}\u{200f}\u{61c}", "txt.exe"),
+            ("é 語 👩‍💻", "é 語 👩‍💻"),
+        ] {
+            let shown = printable(text);
+            assert_eq!(shown, expected, "{text:?}");
+            assert!(!shown.contains(is_control));
+        }
+        assert_eq!(excerpt("\u{1b}[1mabcdef", 5), "ab…");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod texts;
 
 use std::fmt;
 
+use bounded_text::printable;
 use helmops_core::chart::url::redacted_urls;
 use helmops_release::object::ObjectId;
 
@@ -62,10 +63,13 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure. Its message is without the credentials of URLs, whatever wrote it: it goes into conditions, Events, logs and spans.
+    /// A failure. Its message is without control characters and the credentials of URLs, whatever wrote it: it goes into conditions,
+    /// Events, logs and spans.
     pub(crate) fn new(reason: FailureReason, message: impl AsRef<str>) -> Self {
         // Before it is cut: the start of a password does not look like one.
-        let message = redacted_urls(message.as_ref()).into_owned();
+        // First of all: with a control character in it, a URL does not look like one.
+        let message = printable(message.as_ref());
+        let message = redacted_urls(&message).into_owned();
         Self {
             reason,
             message: bounded_text::cut(message, MAX_MESSAGE),
@@ -229,7 +233,7 @@ fn warnings(stderr: &str) -> Vec<String> {
         .lines()
         .filter_map(|line| line.split_once("] \"Warning: ")?.1.strip_suffix('"'));
     let mut warnings: Vec<_> = quoted
-        .map(|text| redacted_urls(&text.replace("\\\"", "\"")).into_owned())
+        .map(|text| redacted_urls(&printable(&text.replace("\\\"", "\""))).into_owned())
         .map(|text| bounded_text::cut(text, MAX_WARNING))
         .collect();
     warnings.sort();

@@ -491,6 +491,34 @@ fn messages_contain_no_credentials_of_urls() {
     );
 }
 
+/// `{{ fail "…" }}` and the log of a hook have any text.
+#[test]
+fn messages_have_no_control_characters() {
+    let text = "\u{1b}]0;title\u{7}\u{1b}[2Jhttps://u\u{1b}[0m:geheim@h.example\u{202e}";
+    let outputs = [
+        failed(&format!(
+            "Error: execution error at (web/templates/a.yaml:1:3): {text}\n"
+        )),
+        failed(&format!("panic: {text}\n")),
+    ];
+    for output in outputs {
+        let message = outcome(&output, None).unwrap_err().to_string();
+        assert!(
+            message.contains("title")
+                && !message.contains(bounded_text::is_control)
+                && !message.contains("geheim"),
+            "{message:?}"
+        );
+    }
+    let output = Output {
+        end: End::Exited(0),
+        stdout: String::new(),
+        stderr: format!("W1 warnings.go:107] \"Warning: {text}\"\n"),
+    };
+    let warnings = outcome(&output, None).unwrap().warnings;
+    assert_eq!(warnings, ["]0;titlehttps://h.example"]);
+}
+
 #[test]
 fn messages_are_bounded() {
     let failure = Failure::of_text(&"ä".repeat(MAX_MESSAGE));

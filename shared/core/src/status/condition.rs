@@ -1,6 +1,6 @@
 //! Conditions whose times change only with their content.
 
-use bounded_text::cut;
+use bounded_text::excerpt;
 use helmops_api::Condition;
 
 use crate::reason::Reason;
@@ -96,7 +96,7 @@ pub fn set(
         r#type: r#type.as_str().to_owned(),
         status: state.status().to_owned(),
         reason: state.reason().to_string(),
-        message: cut(state.message().to_owned(), MAX_MESSAGE),
+        message: excerpt(state.message(), MAX_MESSAGE),
         observed_generation: generation,
         last_update_time: now.to_owned(),
         last_transition_time: now.to_owned(),

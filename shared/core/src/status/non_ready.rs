@@ -1,6 +1,6 @@
 //! The objects of a deployment that is not ready, truncated to the budget.
 
-use bounded_text::cut;
+use bounded_text::excerpt;
 use helmops_api::status::{ModifiedStatus, NonReadyResource, NonReadyStatus, ObjectSummary};
 
 use super::budget::{self, Budget};
@@ -26,7 +26,7 @@ pub fn objects(
         api_version: short(&object.api_version),
         namespace: short(&object.namespace),
         name: short(&object.name),
-        patch: cut(object.patch.clone(), MAX_DETAIL),
+        patch: excerpt(&object.patch, MAX_DETAIL),
         ..*object
     });
     let non_ready = non_ready.iter().take(MAX_OBJECTS).map(|object| NonReadyStatus {
@@ -53,12 +53,12 @@ pub fn objects(
 }
 
 fn short(name: &str) -> String {
-    cut(name.to_owned(), MAX_NAME)
+    excerpt(name, MAX_NAME)
 }
 
 fn details(messages: &[String]) -> Vec<String> {
     let messages = messages.iter().take(MAX_OBJECTS);
-    messages.map(|message| cut(message.clone(), MAX_DETAIL)).collect()
+    messages.map(|message| excerpt(message, MAX_DETAIL)).collect()
 }
 
 fn modified_bytes(object: &ModifiedStatus) -> usize {

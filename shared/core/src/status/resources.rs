@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bounded_text::printable;
 use helmops_api::status::{Omitted, PerClusterState, Resource, ResourceCounts, StatusBase};
 
 use super::{
@@ -230,15 +231,16 @@ fn resources(
 impl ListedObject<'_> {
     fn resource(&self, states: PerClusterState, is_truncated: bool) -> Resource {
         let key = self.row.key;
+        let plain = |text: &str| printable(text).into_owned();
         Resource {
-            api_version: key.api_version.to_owned(),
-            kind: key.kind.to_owned(),
-            r#type: self.r#type.clone(),
-            id: self.id.clone(),
-            namespace: key.namespace.to_owned(),
-            name: key.name.to_owned(),
+            api_version: plain(key.api_version),
+            kind: plain(key.kind),
+            r#type: plain(&self.r#type),
+            id: plain(&self.id),
+            namespace: plain(key.namespace),
+            name: plain(key.name),
             incomplete_state: self.row.is_incomplete || is_truncated,
-            state: self.state.to_owned(),
+            state: plain(self.state),
             per_cluster_state: (states != PerClusterState::default()).then_some(states),
             ..Resource::default()
         }

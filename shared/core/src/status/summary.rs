@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use bounded_text::cut;
+use bounded_text::{cut, excerpt};
 use helmops_api::status::{BundleSummary, NonReadyResource, StatusBase, StatusDisplay, number};
 
 use super::{
@@ -46,9 +46,9 @@ pub fn fill_from_bundle(base: &mut StatusBase, counted: &BundleSummary) {
             .iter()
             .take(MAX_NON_READY)
             .map(|one| NonReadyResource {
-                name: cut(one.name.clone(), MAX_NAME),
-                bundle_state: cut(one.bundle_state.clone(), MAX_NAME),
-                message: cut(one.message.clone(), MAX_MESSAGE),
+                name: excerpt(&one.name, MAX_NAME),
+                bundle_state: excerpt(&one.bundle_state, MAX_NAME),
+                message: excerpt(&one.message, MAX_MESSAGE),
                 ..objects(&one.modified_status, &one.non_ready_status, &mut budget)
             })
             .collect(),
@@ -198,7 +198,7 @@ fn describe(deployment: &Deployment<'_>, budget: &mut Budget) -> NonReadyResourc
     NonReadyResource {
         name: cut(deployment.name.to_string(), MAX_NAME),
         bundle_state: deployment.state.as_str().to_owned(),
-        message: cut(deployment.message(), MAX_MESSAGE),
+        message: excerpt(&deployment.message(), MAX_MESSAGE),
         ..objects
     }
 }

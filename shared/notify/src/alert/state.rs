@@ -1,6 +1,6 @@
 //! The state of an object, from its status: what Alerts compare and report.
 
-use bounded_text::cut;
+use bounded_text::{cut, excerpt, printable};
 use helmops_api::{
     Bundle, Cluster, Condition, HelmOp, Metadata, ObjectName,
     status::{BundleSummary, ModifiedStatus, NonReadyResource, NonReadyStatus},
@@ -159,7 +159,7 @@ fn of_helmop(helmop: &HelmOp) -> State {
                 failing(&polled.reason, version, &message, &polled.last_transition_time)
             }
             None => State::Ready {
-                version: cut(version.clone(), MAX_VERSION).into(),
+                version: excerpt(version, MAX_VERSION).into(),
             },
         };
     }
@@ -178,7 +178,7 @@ fn of_bundle(bundle: &Bundle) -> State {
     match find(&status.conditions, "Ready") {
         None => State::Unknown,
         Some(ready) if ready.status == "True" => State::Ready {
-            version: cut(version.to_owned(), MAX_VERSION).into(),
+            version: excerpt(version, MAX_VERSION).into(),
         },
         Some(ready) => of_condition(ready, status.summary.as_ref(), version, Counted::Clusters),
     }
@@ -204,9 +204,9 @@ fn find<'c>(conditions: &'c [Condition], r#type: &str) -> Option<&'c Condition> 
 fn failing(reason: &str, version: &str, message: &str, since: &str) -> State {
     State::Failing(Box::new(Failing {
         since: since.parse().ok(),
-        reason: cut(reason.to_owned(), MAX_REASON).into(),
-        version: cut(version.to_owned(), MAX_VERSION).into(),
-        message: cut(redacted_urls(message).into_owned(), MAX_MESSAGE).into(),
+        reason: excerpt(reason, MAX_REASON).into(),
+        version: excerpt(version, MAX_VERSION).into(),
+        message: cut(redacted_urls(&printable(message)).into_owned(), MAX_MESSAGE).into(),
         from: None,
     }))
 }
@@ -317,7 +317,7 @@ fn message(
             text.push_str(": ");
             last = &example.bundle_state;
         }
-        text.push_str(&cut(describe(example), MAX_EXAMPLE));
+        text.push_str(&excerpt(&describe(example), MAX_EXAMPLE));
         separator = "; ";
     }
     let named = i64::try_from(examples.len().min(MAX_EXAMPLES)).unwrap_or(i64::MAX);

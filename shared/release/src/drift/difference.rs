@@ -1,6 +1,6 @@
 //! The difference between a live object and what applying its manifest would make of it.
 
-use bounded_text::cut;
+use bounded_text::excerpt;
 use helmops_api::merge_patch::merge_patch;
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ pub fn difference(
         redact::secret(&mut patch);
     }
     Some(Drift {
-        patch: cut(patch.to_string(), MAX_PATCH),
+        patch: excerpt(&patch.to_string(), MAX_PATCH),
     })
 }
 

@@ -25,6 +25,7 @@ mod wait;
 
 use std::collections::BTreeMap;
 
+use bounded_text::printable;
 use helmops_api::status::ObjectSummary;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -61,7 +62,11 @@ impl Health {
             state: self.state.clone(),
             error: self.error,
             transitioning: self.transitioning,
-            message: self.messages.clone(),
+            message: self
+                .messages
+                .iter()
+                .map(|text| printable(text).into_owned())
+                .collect(),
         }
     }
 }

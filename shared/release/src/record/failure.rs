@@ -3,6 +3,7 @@
 //! Helm writes the error of an operation into the description of its record. What Helm does not wait for is the agent's to decide, and
 //! it writes that into the record in the same place. So `helm history` shows it, and a restart of the agent loses nothing.
 
+use bounded_text::printable;
 use helmops_core::chart::url::redacted_urls;
 
 use super::{Record, Status};
@@ -38,7 +39,7 @@ impl Failure {
     /// The failure of a record; `None` if it did not fail, or only because its Helm was stopped or killed.
     pub fn of(record: &Record) -> Option<Self> {
         // Helm's errors have the URLs of charts, with their credentials.
-        let text = &*without_long_values(&redacted_urls(&record.info.description));
+        let text = &*without_long_values(&redacted_urls(&printable(&record.info.description)));
         match record.info.status {
             Status::Failed | Status::Superseded if is_interrupted(text) => None,
             Status::Failed => Some(Self::marked(text).unwrap_or_else(|| Self::Helm(text.to_owned()))),

@@ -1,6 +1,6 @@
 //! The life cycle of a release in the status: conditions, counts and the last attempts. Only a spec with `lifecycle` has it.
 
-use bounded_text::cut;
+use bounded_text::excerpt;
 use helmops_api::{
     bundle_deployment::{BundleDeploymentSpec, BundleDeploymentStatus},
     lifecycle::{LifecycleStatus, ReleaseAttempt, Requests},
@@ -182,7 +182,7 @@ fn attempt(revision: &Revision) -> ReleaseAttempt {
         deployment_id: revision.origin.deployment_id().unwrap_or_default().to_owned(),
         outcome: outcome.to_string(),
         time: revision.made_at.map(timestamp).unwrap_or_default(),
-        message: cut(message.unwrap_or_default(), MAX_ATTEMPT_MESSAGE),
+        message: excerpt(&message.unwrap_or_default(), MAX_ATTEMPT_MESSAGE),
     }
 }
 
@@ -303,11 +303,11 @@ fn tested(conditions: &mut Conditions<'_>, progress: &Progress<'_>) {
     match &progress.tests {
         None => conditions.remove(r#type),
         Some(TestResult::Pending) => {
-            let message = "the tests have not run yet".to_owned();
+            let message = "the tests have not run yet";
             write(conditions, r#type, "Unknown", Reason::AwaitingTests, message);
         }
         Some(TestResult::NoTests) => {
-            let message = "the chart has no tests that are to run".to_owned();
+            let message = "the chart has no tests that are to run";
             write(conditions, r#type, "True", Reason::NoTests, message);
         }
         Some(TestResult::Succeeded { tests }) => {
@@ -320,7 +320,7 @@ fn tested(conditions: &mut Conditions<'_>, progress: &Progress<'_>) {
             );
         }
         Some(TestResult::Failed(reason)) => {
-            write(conditions, r#type, "False", Reason::TestFailed, reason.clone());
+            write(conditions, r#type, "False", Reason::TestFailed, reason);
         }
     }
 }
@@ -335,9 +335,10 @@ fn write(
     r#type: ConditionType,
     status: &str,
     reason: Reason,
-    message: String,
+    message: impl AsRef<str>,
 ) {
-    conditions.write(r#type, status, reason.as_str(), cut(message, MAX_MESSAGE));
+    let message = excerpt(message.as_ref(), MAX_MESSAGE);
+    conditions.write(r#type, status, reason.as_str(), message);
 }
 
 const fn reasons(action: AttemptAction) -> [Reason; 2] {

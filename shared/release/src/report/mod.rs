@@ -15,7 +15,7 @@ mod monitored;
 mod observation;
 mod outcome;
 
-use bounded_text::cut;
+use bounded_text::excerpt;
 use helmops_api::{
     bundle_deployment::{BundleDeploymentSpec, BundleDeploymentStatus},
     timestamp::timestamp,
@@ -82,8 +82,8 @@ pub fn is_monitored(status: &BundleDeploymentStatus, spec: &BundleDeploymentSpec
 }
 
 /// The condition is `False` with this message.
-fn set_false(conditions: &mut Conditions<'_>, r#type: ConditionType, message: impl Into<String>) {
-    conditions.set(r#type, Some(cut(message.into(), MAX_MESSAGE)));
+fn set_false(conditions: &mut Conditions<'_>, r#type: ConditionType, message: impl AsRef<str>) {
+    conditions.set(r#type, Some(excerpt(message.as_ref(), MAX_MESSAGE)));
 }
 
 #[cfg(test)]

@@ -1113,3 +1113,35 @@ fn after_a_captured_upgrade_it_is_known_what_runs() {
     );
     assert_eq!(repaired.lifecycle, None);
 }
+
+/// Charts, hooks and objects of tenants have any text.
+#[test]
+fn a_status_has_no_control_characters() {
+    const TEXT: &str = "\u{1b}]0;title\u{7}\u{1b}[2Jtext\u{9b}2J\u{202e}";
+    let mut observed = object(id("v1", "Pod", "web"));
+    observed.health.state = "error".to_owned();
+    observed.health.error = true;
+    observed.health.messages = vec![TEXT.to_owned()];
+    let objects = Observation::Objects(ReleaseObjects {
+        objects: vec![observed],
+        ..ReleaseObjects::default()
+    });
+    let is_lasting = true;
+    let unknown = Observation::Failed {
+        error: TEXT.to_owned(),
+        is_lasting,
+    };
+    let none = BundleDeploymentStatus::default();
+    for (outcome, observation) in [
+        (failed(TEXT), &Observation::None),
+        (captured(TEXT), &Observation::None),
+        (deployed(), &objects),
+        (deployed(), &unknown),
+    ] {
+        let status = step(&none, &spec(), &outcome, observation, T1);
+        let written = json!(status).to_string();
+        assert!(written.contains("title"), "{written}");
+        assert!(!written.contains(bounded_text::is_control), "{written}");
+        assert!(!written.contains("\\u00"), "{written}");
+    }
+}

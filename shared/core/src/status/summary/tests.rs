@@ -311,3 +311,40 @@ fn the_summary_of_a_bundle_alone_gives_the_same_counts() {
         json!({ "ready": 0, "desiredReady": 0 })
     );
 }
+
+/// A hostile cluster writes any text into the status of its BundleDeployments.
+#[test]
+fn texts_of_clusters_have_no_control_characters() {
+    const TEXT: &str = "\u{1b}]0;title\u{7}\u{1b}[2Jtext\u{9b}2J\u{202e}";
+    let id = json!({ "kind": TEXT, "apiVersion": TEXT, "namespace": TEXT, "name": TEXT });
+    let with = |more: &[(&str, Value)]| {
+        let mut object = id.clone();
+        for (field, value) in more {
+            object[field] = value.clone();
+        }
+        json!([object])
+    };
+    let status = json!({
+        "conditions": [{ "type": "Monitored", "message": TEXT }],
+        "modifiedStatus": with(&[("patch", TEXT.into())]),
+        "nonReadyStatus": with(&[("uid", TEXT.into()), ("summary", json!({ "state": TEXT, "message": [TEXT] }))]),
+        "resources": with(&[]),
+    });
+    let deployments = [deployment("a", NotReady, &status)];
+    let mut base = filled(&deployments, None);
+    crate::status::resources::fill(&mut base, &sorted(&deployments));
+    let counted = json!({
+        "desiredReady": 1, "notReady": 1,
+        "nonReadyResources": [{ "name": TEXT, "bundleState": TEXT, "message": TEXT }],
+    });
+    let mut of_bundle = StatusBase::default();
+    fill_from_bundle(&mut of_bundle, &summary(counted));
+    let ready = crate::status::ready_message::of_summary(base.summary.as_ref().unwrap(), "Cluster");
+    let mut conditions = Vec::new();
+    let r#type = crate::status::condition::ConditionType::Ready;
+    crate::status::condition::set(&mut conditions, r#type, &ready, None, "");
+    let written = json!([base, of_bundle, conditions]).to_string();
+    assert!(written.contains("title"), "{written}");
+    assert!(!written.contains(bounded_text::is_control), "{written}");
+    assert!(!written.contains("\\u00"), "{written}");
+}
