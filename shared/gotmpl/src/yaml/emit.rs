@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use bounded_text::is_control;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -39,7 +40,7 @@ pub fn emit(values: &Map<String, Value>) -> Result<String, TooLong> {
 }
 
 /// Emits an object or a list of them: integers have all their digits, so that [`read_exact`](super::read_exact) reads them again, and what readers for other
-/// languages would take for something else is quoted.
+/// languages would take for something else is quoted. No character of it controls a terminal: those are escaped.
 ///
 /// # Errors
 /// If the text would have more than 32 MiB.
@@ -308,6 +309,7 @@ impl Emitter {
                     }
                 }
                 _ if !is_printable(c) || is_break(c) || matches!(c, '"' | '\\') => self.escape(c),
+                _ if self.readers == Readers::All && is_control(c) => self.escape(c),
                 _ => self.put(c),
             }
             after_space = c == ' ';

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use bounded_text::is_control;
+
 use super::resolve::{Resolved, resolve};
 
 /// The style of a scalar.
@@ -128,12 +130,12 @@ fn is_base_60(text: &str) -> bool {
         && rest.split(':').all(part)
 }
 
-/// Whether readers take a text without quotes, or some of its characters, for different things.
+/// Whether readers, and people at a terminal, take a text without quotes, or some of its characters, for different things.
 fn is_read_differently(text: &str) -> bool {
     text == "="
         || is_number_elsewhere(text)
         || is_date_elsewhere(text)
-        || text.chars().any(|c| c != '\n' && is_break(c))
+        || text.chars().any(|c| c != '\n' && (is_break(c) || is_control(c)))
 }
 
 /// A number, or something that is one for YAML 1.1 but for its digits, such as `0b_`: readers for Python fail.

@@ -153,6 +153,27 @@ fn texts_that_other_readers_take_for_something_else_are_quoted() {
 }
 
 #[test]
+fn nothing_controls_a_terminal() {
+    for c in ('\0'..=char::MAX).filter(|c| bounded_text::is_control(*c)) {
+        for text in [
+            format!("a{c}b"),
+            format!("{c}"),
+            format!("a\n{c}b\n"),
+            format!(" {c}'\"\\ "),
+        ] {
+            let value = json!({ &text: [&text] });
+            let emitted = super::emit_exact(&value).unwrap();
+            assert!(!emitted.contains(bounded_text::is_control), "{emitted:?}");
+            assert_eq!(
+                super::read_exact(&emitted, &mut Quota::default()).unwrap(),
+                value,
+                "{emitted}"
+            );
+        }
+    }
+}
+
+#[test]
 fn numbers_with_an_exponent_have_a_point() {
     let emitted = super::emit_exact(&json!([1e22, 1.5e-7, -1e300, 0.5])).unwrap();
     assert_eq!(emitted, "- 1.0e+22\n- 1.5e-07\n- -1.0e+300\n- 0.5\n");
