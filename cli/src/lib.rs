@@ -7,6 +7,7 @@
 //! arguments ─► run ─► a command ─► cluster (kubeconfig, objects) ─► a value ─► terminal (table, colors), or output (JSON, YAML, names)
 //! ```
 
+#![warn(clippy::print_stderr)]
 #![allow(
     clippy::large_futures,
     reason = "a command is one future on one thread: its size is that of a stack frame of main"

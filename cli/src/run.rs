@@ -11,7 +11,7 @@ use crate::{
     check, clusters,
     commands::{completion, explain, export, logs, version},
     create, diff,
-    failure::Failure,
+    failure::{Failure, UNABLE},
     state::{events, history, status, tree},
     terminal::{Console, style::Style},
     ui, validate,
@@ -19,8 +19,17 @@ use crate::{
 
 /// Parses the arguments of the process, runs the command, and reports an error on standard error.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
     Console::of_process(|console| {
+        let arguments = match Arguments::try_parse() {
+            Ok(arguments) => arguments,
+            Err(error) if error.use_stderr() => {
+                // It quotes arguments. If standard error is closed, no report is possible.
+                let _ = write!(console.err, "{}", error.render());
+                return ExitCode::from(UNABLE);
+            }
+            // Help and version are texts of this program.
+            Err(error) => error.exit(),
+        };
         let result = run(arguments, console).and_then(|()| Ok(console.out.flush()?));
         match result {
             Ok(()) => ExitCode::SUCCESS,
@@ -92,5 +101,28 @@ fn report(failure: &Failure, console: &mut Console<'_>) {
     let _ = writeln!(console.err, "{error} {}", failure.message);
     if !failure.hint.is_empty() {
         let _ = writeln!(console.err, "hint: {}", failure.hint);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::buffers::Buffers;
+
+    #[test]
+    fn a_failure_controls_no_terminal() {
+        for has_colors in [false, true] {
+            let mut buffers = Buffers::default();
+            let failure = Failure::unable("chart \u{1b}]0;title\u{7}\u{1b}[2J\u{9b}2J \u{202e}txt.exe")
+                .with_hint("see \u{1b}[8mhidden\u{1b}[0m");
+            report(&failure, &mut buffers.with_colors(has_colors));
+            let expected = "error: chart ]0;title2J txt.exe\nhint: see hidden\n";
+            let expected = if has_colors {
+                expected.replacen("error:", "\u{1b}[31merror:\u{1b}[0m", 1)
+            } else {
+                expected.to_owned()
+            };
+            assert_eq!(buffers.err(), expected);
+        }
     }
 }

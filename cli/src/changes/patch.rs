@@ -78,7 +78,7 @@ impl PatchArgs {
             Some(PatchOutput::Name) => {
                 writeln!(console.out, "helmop.fleet.cattle.io/{}", helmop.name_any())?;
             }
-            Some(PatchOutput::Json) => write_json(console.out, &helmop)?,
+            Some(PatchOutput::Json) => write_json(&mut console.out, &helmop)?,
             Some(PatchOutput::Yaml) => {
                 let separator = if is_first { "" } else { "---\n" };
                 let text = yaml(&helmop)?;

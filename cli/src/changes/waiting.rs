@@ -46,9 +46,9 @@ pub async fn until(
     let deadline = Instant::now() + timeout;
     let Target { cluster, name, title } = awaited.target;
     let out = if awaited.has_output {
-        &mut *console.err
+        &mut console.err
     } else {
-        &mut *console.out
+        &mut console.out
     };
     let failed = |text: String| {
         let status = next_command::about("status", &cluster.namespace, name);

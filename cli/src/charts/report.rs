@@ -126,7 +126,7 @@ impl ChartId {
         } else {
             &self.chart
         };
-        one_line(format!("{chart}:{version}"))
+        one_line(&format!("{chart}:{version}"))
     }
 
     /// The request in words.
@@ -166,7 +166,7 @@ pub fn current(bundle: Option<&Bundle>) -> Option<&str> {
 
 /// The failure for a chart of which no version is selected.
 pub fn not_selected(error: &ResolveError) -> Failure {
-    Failure::negative(one_line(error.to_string())).with_hint(explain(error.reason()))
+    Failure::negative(one_line(&error.to_string())).with_hint(explain(error.reason()))
 }
 
 /// The failure for a chart whose versions could not be determined, with what a person can do next.
@@ -185,7 +185,7 @@ pub fn failure(error: &FetchFailure, origin: Origin, helmop: &HelmOp) -> Failure
             return Failure::unable(format!("requested from this machine: {error}")).with_hint(own_view());
         }
     };
-    let (message, reason) = (one_line(error.to_string()), error.reason());
+    let (message, reason) = (one_line(&error.to_string()), error.reason());
     match error {
         ResolveError::Secret(_) => Failure::unable(message).with_hint(explain(reason)),
         error if error.is_of_selection() => not_selected(error),

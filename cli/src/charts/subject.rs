@@ -303,7 +303,7 @@ fn from_file(path: &Path) -> Result<HelmOp, Failure> {
 
 /// Reports what is left out, and why.
 fn note(console: &mut Console<'_>, consequence: &str, failure: &Failure) -> Result<(), Failure> {
-    let message = one_line(failure.message.clone());
+    let message = one_line(&failure.message);
     Ok(writeln!(console.err, "note: {consequence}: {message}")?)
 }
 

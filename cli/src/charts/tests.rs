@@ -216,10 +216,10 @@ async fn a_long_list_is_shortened_and_its_invalid_entries_are_named() {
          1.2.97    kept       <none>        <none>    in the range, but 1.2.99 is higher\n\
          …         46 more\n\
          1.2.50    kept       <none>        <none>    in the range, but 1.2.99 is higher; recorded\n\
-         1.2 [2J   ignored    <none>        <none>    the entry of the index is invalid: its version is not text\n\
+         1.2       ignored    <none>        <none>    the entry of the index is invalid: its version is not text\n\
          96 versions are not shown; all: --all\n"
     );
-    let (json, _) = written(|console| Ok(write_json(console.out, &resolution)?));
+    let (json, _) = written(|console| Ok(write_json(&mut console.out, &resolution)?));
     let value: Value = serde_json::from_str(&json).unwrap();
     let candidates = &value["charts"][0]["candidates"];
     assert_eq!(candidates["versions"].as_array().unwrap().len(), 4);

@@ -93,7 +93,7 @@ pub async fn run(
     }
     write(&found, args.output.output, Timestamp::now(), console)?;
     for archive in report::archives(&valid) {
-        let archive = one_line(archive);
+        let archive = one_line(&archive);
         writeln!(
             console.err,
             "{archive} is an archive: it has no versions to select from"
@@ -137,8 +137,8 @@ fn write(
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
     match format {
-        Format::Json => write_json(console.out, &charts)?,
-        Format::Yaml => write_yaml(console.out, &charts)?,
+        Format::Json => write_json(&mut console.out, &charts)?,
+        Format::Yaml => write_yaml(&mut console.out, &charts)?,
         Format::Name => {
             for chart in charts {
                 for version in chart.versions.shown() {
@@ -173,7 +173,7 @@ pub fn write_table(
     writeln!(
         console.out,
         "{}",
-        console.styles.paint(Style::Strong, &one_line(heading))
+        console.styles.paint(Style::Strong, &one_line(&heading))
     )?;
     let rows = &versions.versions;
     let has_dates = rows
@@ -194,7 +194,7 @@ pub fn write_table(
             Row::Gap(number) => table.row([Cell::styled(Style::Faint, format!("… {number} more"))]),
         }
     }
-    table.write(console.out, console.styles)?;
+    table.write(&mut console.out, console.styles)?;
     if rows.omitted > 0 {
         writeln!(console.out, "{} versions are not shown; all: --all", rows.omitted)?;
     }

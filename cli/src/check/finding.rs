@@ -7,11 +7,7 @@ use serde::Serialize;
 use crate::{
     failure::Failure,
     output::{self, Format},
-    terminal::{
-        Console,
-        marks::{Marks, harmless},
-        style::Style,
-    },
+    terminal::{Console, marks::Marks, style::Style},
 };
 
 /// How a finding is judged.
@@ -156,8 +152,8 @@ impl Report {
     /// Prints the report, and fails if something does not work.
     pub fn print(&self, format: Format, marks: Marks, console: &mut Console<'_>) -> Result<(), Failure> {
         match format {
-            Format::Json => output::write_json(console.out, self)?,
-            Format::Yaml => output::write_yaml(console.out, self)?,
+            Format::Json => output::write_json(&mut console.out, self)?,
+            Format::Yaml => output::write_yaml(&mut console.out, self)?,
             Format::Table | Format::Wide | Format::Name => self.print_lines(marks, console)?,
         }
         let plural = if self.errors == 1 { "check" } else { "checks" };
@@ -175,10 +171,10 @@ impl Report {
                 writeln!(console.out, "{heading}")?;
             }
             let mark = marks.mark(finding.level.style(), console.styles);
-            writeln!(console.out, "  {mark} {}", harmless(&finding.message))?;
+            writeln!(console.out, "  {mark} {}", finding.message)?;
             if !finding.fix.is_empty() {
                 let fix = console.styles.paint(Style::Faint, "fix:");
-                writeln!(console.out, "      {fix} {}", harmless(&finding.fix))?;
+                writeln!(console.out, "      {fix} {}", finding.fix)?;
             }
         }
         match (self.errors, self.warnings) {
@@ -217,7 +213,7 @@ mod tests {
             "\
 CRDs
   ✔ helmops
-  ! policies [2J
+  ! policies
       fix: apply it
 Webhook
   ✗ it does not respond

@@ -179,8 +179,8 @@ fn render(
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
     match args.output.output {
-        Format::Json => output::write_json(console.out, &rows)?,
-        Format::Yaml => output::write_yaml(console.out, &rows)?,
+        Format::Json => output::write_json(&mut console.out, &rows)?,
+        Format::Yaml => output::write_yaml(&mut console.out, &rows)?,
         Format::Name => {
             for row in rows {
                 writeln!(console.out, "cluster.fleet.cattle.io/{}", row.name)?;
@@ -188,7 +188,7 @@ fn render(
         }
         format => {
             let is_wide = format == Format::Wide;
-            table(rows, args.all_namespaces, is_wide, now).write(console.out, console.styles)?;
+            table(rows, args.all_namespaces, is_wide, now).write(&mut console.out, console.styles)?;
         }
     }
     Ok(())
@@ -322,9 +322,7 @@ mod tests {
     }
 
     fn printed(table: &Table) -> String {
-        let mut out = Vec::new();
-        table.write(&mut out, Styles::new(false)).unwrap();
-        String::from_utf8(out).unwrap()
+        table.text(Styles::new(false))
     }
 
     #[test]

@@ -4,12 +4,7 @@ use std::io;
 
 use crate::{
     failure::{Failure, UNABLE},
-    terminal::{
-        Console,
-        marks::{Marks, harmless},
-        progress,
-        style::Style,
-    },
+    terminal::{Console, marks::Marks, progress, style::Style},
 };
 
 /// The steps of a command.
@@ -58,7 +53,7 @@ impl Steps {
 
     fn line(&self, console: &mut Console<'_>, style: Style, text: &str) -> io::Result<()> {
         let mark = self.marks.mark(style, console.styles);
-        writeln!(console.out, "{mark} {}", harmless(text))?;
+        writeln!(console.out, "{mark} {text}")?;
         // A person reads along.
         console.out.flush()
     }

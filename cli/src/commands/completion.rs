@@ -56,23 +56,22 @@ pub fn run(args: &CompletionArgs, program: &mut Command, console: &mut Console<'
         Completed::Bash => bash(program),
         Completed::Elvish => generated(Shell::Elvish, program, PROGRAM),
         Completed::Fish => generated(Shell::Fish, program, PROGRAM),
-        Completed::Kubectl => FOR_KUBECTL.as_bytes().to_vec(),
+        Completed::Kubectl => FOR_KUBECTL.to_owned(),
         Completed::Powershell => generated(Shell::PowerShell, program, PROGRAM),
         Completed::Zsh => generated(Shell::Zsh, program, PROGRAM),
     };
-    Ok(console.out.write_all(&script)?)
+    Ok(write!(console.out, "{script}")?)
 }
 
-fn generated(shell: Shell, program: &mut Command, name: &str) -> Vec<u8> {
+fn generated(shell: Shell, program: &mut Command, name: &str) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, program, name, &mut script);
-    script
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// The script for bash, generated for a name without a hyphen and registered for the program.
-fn bash(program: &mut Command) -> Vec<u8> {
+fn bash(program: &mut Command) -> String {
     let script = generated(Shell::Bash, program, FUNCTION);
-    let script = String::from_utf8_lossy(&script);
     let end_of_registration = format!(" {FUNCTION}\n");
     let lines = script.split_inclusive('\n').map(|line| {
         if line.trim_start().starts_with("complete ") {
@@ -81,7 +80,7 @@ fn bash(program: &mut Command) -> Vec<u8> {
             line.to_owned()
         }
     });
-    lines.collect::<String>().into_bytes()
+    lines.collect()
 }
 
 /// The arguments of `man`.

@@ -77,7 +77,7 @@ fn list(console: &mut Console<'_>) -> Result<(), Failure> {
     for reason in explained() {
         table.row([reason.name.into(), Cell::from(reason.meaning)]);
     }
-    Ok(table.write(console.out, console.styles)?)
+    Ok(table.write(&mut console.out, console.styles)?)
 }
 
 fn unknown(name: &str) -> Failure {

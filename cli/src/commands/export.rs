@@ -94,13 +94,13 @@ pub async fn run(args: &ExportArgs, cluster: &ClusterArgs, console: &mut Console
             )?;
         }
         if args.output == Format::Json {
-            write_json(console.out, &exported)?;
+            write_json(&mut console.out, &exported)?;
             continue;
         }
         if index > 0 {
             writeln!(console.out, "---")?;
         }
-        console.out.write_all(yaml(&exported)?.as_bytes())?;
+        write!(console.out, "{}", yaml(&exported)?)?;
     }
     Ok(())
 }
@@ -146,6 +146,8 @@ fn exported(mut helmop: HelmOp) -> HelmOp {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -194,6 +196,23 @@ spec:
 ";
         let exported = exported(serde_json::from_str(stored).unwrap());
         assert_eq!(yaml(&exported).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_applied_again_has_the_same_values_and_controls_no_terminal() {
+        let values = json!({
+            "<<": { "privileged": true }, "=": "<<", "plain": "=",
+            "text": "\u{1b}]0;title\u{7}\u{202e}txt", "lines": "a\u{9b}2J\nb\n",
+        });
+        let stored = json!({ "metadata": { "name": "web" }, "spec": { "helm": { "values": values } } });
+        let exported = yaml(&exported(serde_json::from_value(stored).unwrap())).unwrap();
+        assert!(!exported.contains(bounded_text::is_control), "{exported:?}");
+        assert!(
+            exported.contains("\"<<\":\n") && exported.contains("\"=\": \"<<\"\n"),
+            "{exported}"
+        );
+        let read = gotmpl::yaml::read_exact(&exported, &mut gotmpl::yaml::Quota::default()).unwrap();
+        assert_eq!(read["spec"]["helm"]["values"], values, "{exported}");
     }
 
     #[test]

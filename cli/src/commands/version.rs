@@ -84,8 +84,8 @@ pub async fn run(
         versions.read(&connected.client).await;
     }
     match args.output.output {
-        Format::Json => output::write_json(console.out, &versions)?,
-        Format::Yaml => output::write_yaml(console.out, &versions)?,
+        Format::Json => output::write_json(&mut console.out, &versions)?,
+        Format::Yaml => output::write_yaml(&mut console.out, &versions)?,
         Format::Table | Format::Wide | Format::Name => versions.print(console)?,
     }
     Ok(())

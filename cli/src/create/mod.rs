@@ -195,11 +195,11 @@ fn print(
 ) -> Result<(), Failure> {
     match format {
         Some(Format::Yaml) => {
-            console.out.write_all(documents(drafts)?.as_bytes())?;
+            write!(console.out, "{}", documents(drafts)?)?;
         }
         Some(Format::Json) => {
             for object in drafts.iter().flat_map(Draft::objects) {
-                write_json(console.out, &object)?;
+                write_json(&mut console.out, &object)?;
             }
         }
         Some(Format::Name) => {

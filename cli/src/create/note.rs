@@ -6,6 +6,8 @@ use clap::ValueEnum;
 use helmops_api::HelmOptions;
 use helmops_core::chart::request::is_floating;
 
+use crate::terminal::table::one_line;
+
 /// Something that has no equivalent in a HelmOp, or another meaning there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
@@ -150,14 +152,8 @@ impl Note {
             parts.push(self.path.clone());
         }
         parts.push(self.text.clone());
-        printable(&parts.join(": "))
+        one_line(&parts.join(": ")).replace(['\u{2028}', '\u{2029}'], " ")
     }
-}
-
-/// A text in one line, without control characters.
-pub fn printable(text: &str) -> String {
-    let is_break = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-    text.replace(is_break, " ")
 }
 
 impl fmt::Display for Note {
@@ -253,9 +249,6 @@ mod tests {
             path: "a\u{1b}[31m\u{85}b\u{2028}c".to_owned(),
             ..note
         };
-        assert_eq!(
-            note.to_string(),
-            "a.yaml:3:5: HelmRelease shop/web: a [31m b c: text"
-        );
+        assert_eq!(note.to_string(), "a.yaml:3:5: HelmRelease shop/web: ab c: text");
     }
 }

@@ -6,7 +6,7 @@ use bounded_text::listed;
 
 use super::{
     batch::Batch,
-    note::{Gap, Note, printable},
+    note::{Gap, Note},
 };
 use crate::{
     failure::Failure,
@@ -24,7 +24,6 @@ const MAX_POSITIONS: usize = 10;
 /// If standard error cannot be written.
 pub fn write(batch: &Batch, console: &mut Console<'_>) -> Result<(), Failure> {
     for Line { label, text } in lines(batch) {
-        let text = printable(&text);
         let (style, label) = match label {
             Label::Warning => (Style::Pending, "warning: "),
             Label::Refused => (Style::Bad, "refused: "),

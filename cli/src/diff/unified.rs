@@ -4,7 +4,7 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::{
     failure::Failure,
-    terminal::{Console, style::Style},
+    terminal::{Console, style::Style, table::one_line},
 };
 
 /// Lines around a change.
@@ -17,7 +17,7 @@ const CONTEXT: usize = 3;
 pub fn write(title: &str, before: &str, after: &str, console: &mut Console<'_>) -> Result<(), Failure> {
     let styles = console.styles;
     let heading =
-        |sign: &str, side: &str| styles.paint(Style::Strong, &format!("{sign} {} ({side})", plain(title)));
+        |sign: &str, side: &str| styles.paint(Style::Strong, &format!("{sign} {} ({side})", one_line(title)));
     writeln!(console.out, "{}", heading("---", "deployed"))?;
     writeln!(console.out, "{}", heading("+++", "desired"))?;
     let diff = TextDiff::from_lines(before, after);
@@ -28,7 +28,7 @@ pub fn write(title: &str, before: &str, after: &str, console: &mut Console<'_>) 
             styles.paint(Style::Faint, &hunk.header().to_string())
         )?;
         for change in hunk.iter_changes() {
-            let line = plain(change.value().trim_end_matches('\n'));
+            let line = change.value().trim_end_matches('\n');
             let line = match change.tag() {
                 ChangeTag::Delete => styles.paint(Style::Bad, &format!("-{line}")),
                 ChangeTag::Insert => styles.paint(Style::Good, &format!("+{line}")),
@@ -38,12 +38,6 @@ pub fn write(title: &str, before: &str, after: &str, console: &mut Console<'_>) 
         }
     }
     Ok(())
-}
-
-/// Texts from the cluster cannot change the terminal.
-fn plain(text: &str) -> String {
-    let is_unsafe = |c: char| c.is_control() && c != '\t';
-    text.chars().map(|c| if is_unsafe(c) { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -70,14 +64,14 @@ mod tests {
  d
  e
 -f
-+F [2J
++F
  g
  h
 ";
         assert_eq!(written(before, after, false), expected);
         let colored = written(before, after, true);
         assert!(
-            colored.contains("\u{1b}[31m-f\u{1b}[0m\n\u{1b}[32m+F [2J\u{1b}[0m\n"),
+            colored.contains("\u{1b}[31m-f\u{1b}[0m\n\u{1b}[32m+F\u{1b}[0m\n"),
             "{colored:?}"
         );
     }

@@ -59,13 +59,13 @@ pub async fn run(args: &EventsArgs, cluster: &ClusterArgs, console: &mut Console
     let log = event_log::log(&observed.events, &subjects);
     let format = args.output.output;
     for note in &observed.notes {
-        writeln!(console.err, "{}", one_line(note.clone()))?;
+        writeln!(console.err, "{}", one_line(note))?;
     }
     if args.watch {
         if !matches!(format, Format::Table | Format::Wide) {
             return Err(Failure::unable("--watch prints a table only: leave -o out"));
         }
-        let rows = event_log::table(&log, Timestamp::now()).begin(console.out, console.styles)?;
+        let rows = event_log::table(&log, Timestamp::now()).begin(&mut console.out, console.styles)?;
         return watch(&cluster, &observed.helmop, subjects, &log, rows, console).await;
     }
     print(&log, format, console)
@@ -73,17 +73,17 @@ pub async fn run(args: &EventsArgs, cluster: &ClusterArgs, console: &mut Console
 
 fn print(log: &[EventReport], format: Format, console: &mut Console<'_>) -> Result<(), Failure> {
     match format {
-        Format::Json => Ok(write_json(console.out, &log)?),
-        Format::Yaml => Ok(write_yaml(console.out, &log)?),
+        Format::Json => Ok(write_json(&mut console.out, &log)?),
+        Format::Yaml => Ok(write_yaml(&mut console.out, &log)?),
         Format::Name => Ok(log
             .iter()
-            .try_for_each(|event| writeln!(console.out, "{}", one_line(event.object.clone())))?),
+            .try_for_each(|event| writeln!(console.out, "{}", one_line(&event.object)))?),
         Format::Table | Format::Wide if log.is_empty() => Ok(writeln!(
             console.err,
             "No Events found. The API server keeps them for an hour."
         )?),
         Format::Table | Format::Wide => {
-            Ok(event_log::table(log, Timestamp::now()).write(console.out, console.styles)?)
+            Ok(event_log::table(log, Timestamp::now()).write(&mut console.out, console.styles)?)
         }
     }
 }
@@ -110,7 +110,7 @@ async fn watch(
             continue;
         };
         let cells = event_log::cells(&news, Timestamp::now());
-        rows.row(&cells, console.out, console.styles)?;
+        rows.row(&cells, &mut console.out, console.styles)?;
         console.out.flush()?;
         known.retain(|one| !news.is_repetition_of(one));
         known.push(news);
@@ -142,11 +142,7 @@ mod tests {
     #[test]
     fn events_of_other_objects_are_left_out_and_equal_ones_are_counted() {
         let log = event_log::log(&rollout().events, &subjects());
-        let mut out = Vec::new();
-        event_log::table(&log, now())
-            .write(&mut out, Styles::new(false))
-            .unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let text = event_log::table(&log, now()).text(Styles::new(false));
         golden("events.txt", &text);
     }
 

@@ -168,13 +168,13 @@ impl HistoryReport {
                 "{} {} is resolved for {:?}{digest}",
                 resolved.chart, resolved.version, resolved.range
             );
-            writeln!(console.out, "{}", one_line(text))?;
+            writeln!(console.out, "{}", one_line(&text))?;
         }
         if !self.resolved.is_empty() {
             writeln!(console.out)?;
         }
         self.table(format, limit, now)
-            .write(console.out, console.styles)?;
+            .write(&mut console.out, console.styles)?;
         let hidden = self.attempts.len().saturating_sub(limit);
         if hidden > 0 {
             writeln!(
@@ -183,7 +183,7 @@ impl HistoryReport {
             )?;
         }
         for note in &self.notes {
-            let note = console.styles.paint(Style::Faint, &one_line(note.clone()));
+            let note = console.styles.paint(Style::Faint, &one_line(note));
             writeln!(console.err, "{note}")?;
         }
         Ok(())
@@ -204,8 +204,8 @@ pub async fn run(
     let observed = progress::during(console, "Reading the HelmOp", read).await?;
     let report = HistoryReport::of(&observed, args.cluster.as_deref())?;
     match args.output.output {
-        Format::Json => Ok(write_json(console.out, &report)?),
-        Format::Yaml => Ok(write_yaml(console.out, &report)?),
+        Format::Json => Ok(write_json(&mut console.out, &report)?),
+        Format::Yaml => Ok(write_yaml(&mut console.out, &report)?),
         Format::Name => Ok(writeln!(console.out, "helmop.fleet.cattle.io/{}", report.name)?),
         format @ (Format::Table | Format::Wide) => {
             report.write(console, format, args.limit, Timestamp::now())

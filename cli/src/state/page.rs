@@ -98,24 +98,26 @@ impl HelmOpReport {
         self.write_heading(console, now)?;
         if !self.conditions.is_empty() {
             writeln!(console.out)?;
-            conditions::table(&self.conditions, now).write_indented(console.out, console.styles, "  ")?;
+            conditions::table(&self.conditions, now).write_indented(
+                &mut console.out,
+                console.styles,
+                "  ",
+            )?;
         }
         for (reason, remedy) in conditions::remedies(&self.conditions) {
             writeln!(
                 console.out,
                 "\n  What to do about {}:\n    {remedy}",
-                one_line(reason.to_owned())
+                one_line(reason)
             )?;
         }
         self.write_clusters(console, now)?;
         self.write_events(console, now)?;
         for note in &self.notes {
-            writeln!(console.out, "\nNote: {}", one_line(note.clone()))?;
+            writeln!(console.out, "\nNote: {}", one_line(note))?;
         }
         if let Some(next) = &self.next {
-            let command = console
-                .styles
-                .paint(Style::Strong, &one_line(next.command.clone()));
+            let command = console.styles.paint(Style::Strong, &one_line(&next.command));
             writeln!(console.out, "\nNext: {command}\n      {}", next.purpose)?;
         }
         Ok(())
@@ -136,7 +138,7 @@ impl HelmOpReport {
             .paint(Style::Strong, &format!("HelmOp {namespace}/{name}"));
         writeln!(console.out, "{title}")?;
         let mut line = |label: &str, text: String| -> Result<(), Failure> {
-            Ok(writeln!(console.out, "  {label:<9} {}", one_line(text))?)
+            Ok(writeln!(console.out, "  {label:<9} {}", one_line(&text))?)
         };
         line("Chart", self.chart())?;
         let reason = if reason.is_empty() {
@@ -231,7 +233,7 @@ impl HelmOpReport {
         }
         writeln!(console.out, "\nClusters that are not ready")?;
         let shown = not_ready.iter().take(MAX_CLUSTERS).copied();
-        clusters::table(shown, now).write_indented(console.out, console.styles, "  ")?;
+        clusters::table(shown, now).write_indented(&mut console.out, console.styles, "  ")?;
         let hidden = not_ready.len().saturating_sub(MAX_CLUSTERS);
         if hidden > 0 {
             let HelmOpSummary { namespace, name, .. } = &self.summary;
@@ -250,7 +252,7 @@ impl HelmOpReport {
         writeln!(console.out, "\nEvents")?;
         let older = self.events.len().saturating_sub(MAX_EVENTS);
         let newest = self.events.get(older..).unwrap_or_default();
-        event_log::table(newest, now).write_indented(console.out, console.styles, "  ")?;
+        event_log::table(newest, now).write_indented(&mut console.out, console.styles, "  ")?;
         if older > 0 {
             let HelmOpSummary { namespace, name, .. } = &self.summary;
             writeln!(
@@ -318,9 +320,10 @@ mod tests {
 
     #[test]
     fn the_report_is_the_same_as_json() {
-        let mut json = Vec::new();
-        write_json(&mut json, &HelmOpReport::of(&rollout(), now())).unwrap();
-        golden("page-rollout.json", &String::from_utf8(json).unwrap());
+        let mut buffers = Buffers::default();
+        let report = HelmOpReport::of(&rollout(), now());
+        write_json(&mut buffers.console().out, &report).unwrap();
+        golden("page-rollout.json", &buffers.out());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `status`: HelmOps in a table, or one of them on a page.
 
-use std::{collections::HashMap, io::IsTerminal};
+use std::collections::HashMap;
 
 use helmops_api::{Bundle, Decoded, MetadataOnly, WithoutObjects, labels};
 use jiff::Timestamp;
@@ -65,7 +65,7 @@ pub async fn run(args: &StatusArgs, cluster: &ClusterArgs, console: &mut Console
         ));
     }
     let cluster = cluster.connect().await?;
-    let screen = Screen::of(std::io::stdout().is_terminal());
+    let screen = Screen::of(console.is_terminal);
     match &args.name {
         Some(_) if args.selection.all_namespaces || args.selection.selector.is_some() => {
             Err(Failure::unable(
@@ -109,8 +109,8 @@ async fn list(
         .collect();
     sort(&mut summaries);
     match format {
-        Format::Json => Ok(write_json(console.out, &summaries)?),
-        Format::Yaml => Ok(write_yaml(console.out, &summaries)?),
+        Format::Json => Ok(write_json(&mut console.out, &summaries)?),
+        Format::Yaml => Ok(write_yaml(&mut console.out, &summaries)?),
         Format::Name => Ok(summaries
             .iter()
             .try_for_each(|one| writeln!(console.out, "helmop.fleet.cattle.io/{}", one.name))?),
@@ -119,7 +119,7 @@ async fn list(
         }
         Format::Table | Format::Wide => Ok(columns
             .table(&summaries, now)
-            .write(console.out, console.styles)?),
+            .write(&mut console.out, console.styles)?),
     }
 }
 
@@ -130,8 +130,8 @@ fn print_page(
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
     match format {
-        Format::Json => Ok(write_json(console.out, report)?),
-        Format::Yaml => Ok(write_yaml(console.out, report)?),
+        Format::Json => Ok(write_json(&mut console.out, report)?),
+        Format::Yaml => Ok(write_yaml(&mut console.out, report)?),
         Format::Name => Ok(writeln!(
             console.out,
             "helmop.fleet.cattle.io/{}",

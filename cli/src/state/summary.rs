@@ -394,14 +394,7 @@ mod tests {
         }));
         let mut all = [&ready, &refused].map(|one| HelmOpSummary::of(one, None, now()));
         sort(&mut all);
-        let text = |columns: Columns| {
-            let mut out = Vec::new();
-            columns
-                .table(&all, now())
-                .write(&mut out, Styles::new(false))
-                .unwrap();
-            String::from_utf8(out).unwrap()
-        };
+        let text = |columns: Columns| columns.table(&all, now()).text(Styles::new(false));
         let columns = Columns::default();
         golden("list.txt", &text(columns));
         let wide = Columns {

@@ -333,19 +333,19 @@ pub async fn run(args: &TreeArgs, cluster: &ClusterArgs, console: &mut Console<'
     };
     let tree = tree(&observed, fold, Timestamp::now());
     match args.output.output {
-        Format::Json => write_json(console.out, &tree)?,
-        Format::Yaml => write_yaml(console.out, &tree)?,
+        Format::Json => write_json(&mut console.out, &tree)?,
+        Format::Yaml => write_yaml(&mut console.out, &tree)?,
         Format::Name => names(&tree, console)?,
-        Format::Table | Format::Wide => table(&tree).write(console.out, console.styles)?,
+        Format::Table | Format::Wide => table(&tree).write(&mut console.out, console.styles)?,
     }
     for note in &observed.notes {
-        writeln!(console.err, "{}", one_line(note.clone()))?;
+        writeln!(console.err, "{}", one_line(note))?;
     }
     Ok(())
 }
 
 fn names(node: &TreeNode, console: &mut Console<'_>) -> Result<(), Failure> {
-    writeln!(console.out, "{}", one_line(node.object.clone()))?;
+    writeln!(console.out, "{}", one_line(&node.object))?;
     node.children.iter().try_for_each(|child| names(child, console))
 }
 
@@ -360,10 +360,8 @@ mod tests {
     };
 
     fn text(observed: &Observed, clusters: WhichClusters, limit: usize) -> String {
-        let mut out = Vec::new();
         let tree = tree(observed, Fold { clusters, limit }, now());
-        table(&tree).write(&mut out, Styles::new(false)).unwrap();
-        String::from_utf8(out).unwrap()
+        table(&tree).text(Styles::new(false))
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a command writes, for tests.
 
-use super::{Console, style::Styles};
+use super::{Console, style::Styles, writer::Writer};
 
 /// Standard output and standard error of a test.
 #[derive(Debug, Default)]
@@ -18,9 +18,10 @@ impl Buffers {
     /// The same with or without colors.
     pub fn with_colors(&mut self, has_colors: bool) -> Console<'_> {
         Console {
-            out: &mut self.out,
-            err: &mut self.err,
+            out: Writer::new(&mut self.out),
+            err: Writer::new(&mut self.err),
             styles: Styles::new(has_colors),
+            is_terminal: false,
             is_interactive: false,
         }
     }

@@ -47,13 +47,6 @@ impl Marks {
     }
 }
 
-/// A text without what could change the terminal; lines stay lines.
-pub fn harmless(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() && c != '\n' { ' ' } else { c })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,10 +65,5 @@ mod tests {
                 "{variables:?}"
             );
         }
-    }
-
-    #[test]
-    fn texts_cannot_change_the_terminal() {
-        assert_eq!(harmless("a\u{1b}[2J\tb\nc"), "a [2J b\nc");
     }
 }

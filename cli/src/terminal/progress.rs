@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, interval_at};
 
-use super::Console;
+use super::{Console, writer::Control};
 
 /// What takes less long needs no explanation.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -28,12 +28,13 @@ pub async fn during<T>(console: &mut Console<'_>, what: &str, work: impl Future<
             result = &mut work => {
                 if is_shown {
                     // Progress that cannot be shown is no reason to fail.
-                    let _ = write!(console.err, "\r\u{1b}[K");
+                    let _ = console.err.control(Control::ClearLine);
                 }
                 return result;
             }
             _ = ticks.tick() => {
-                let _ = write!(console.err, "\r\u{1b}[K{frame} {what} ({} s)", started.elapsed().as_secs());
+                let _ = console.err.control(Control::ClearLine);
+                let _ = write!(console.err, "{frame} {what} ({} s)", started.elapsed().as_secs());
                 let _ = console.err.flush();
                 is_shown = true;
             }

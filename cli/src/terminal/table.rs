@@ -1,8 +1,13 @@
 //! Tables, as kubectl prints them: columns with three spaces between them, no lines.
 
-use std::io::{self, Write};
+use std::io;
 
-use super::style::{Style, Styles};
+use bounded_text::printable;
+
+use super::{
+    style::{Style, Styles},
+    writer::Writer,
+};
 
 const GAP: usize = 3;
 
@@ -44,7 +49,11 @@ impl From<String> for Cell {
         let is_empty = text.is_empty();
         Self {
             // As kubectl: an empty cell would look as if the next column were in its place.
-            text: if is_empty { "<none>".into() } else { one_line(text) },
+            text: if is_empty {
+                "<none>".into()
+            } else {
+                one_line(&text)
+            },
             style: is_empty.then_some(Style::Faint),
         }
     }
@@ -56,15 +65,9 @@ impl From<&str> for Cell {
     }
 }
 
-/// Texts from the cluster keep to their line, and cannot change the terminal.
-pub fn one_line(text: String) -> String {
-    if text.contains(char::is_control) {
-        text.chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect()
-    } else {
-        text
-    }
+/// Texts of others keep to their line, and are as wide as what is shown of them.
+pub fn one_line(text: &str) -> String {
+    printable(text).replace(['\n', '\t'], " ")
 }
 
 /// Rows under headings.
@@ -94,17 +97,25 @@ impl Table {
     }
 
     /// Writes the headings and rows. The last column is not padded.
-    pub fn write(&self, out: &mut dyn Write, styles: Styles) -> io::Result<()> {
+    pub fn write(&self, out: &mut Writer<'_>, styles: Styles) -> io::Result<()> {
         self.write_indented(out, styles, "")
     }
 
+    /// What is written, for tests.
+    #[cfg(test)]
+    pub fn text(&self, styles: Styles) -> String {
+        let mut written = Vec::new();
+        self.write(&mut Writer::new(&mut written), styles).unwrap();
+        String::from_utf8(written).unwrap()
+    }
+
     /// Writes the headings and rows, each after an indentation.
-    pub fn write_indented(&self, out: &mut dyn Write, styles: Styles, indentation: &str) -> io::Result<()> {
+    pub fn write_indented(&self, out: &mut Writer<'_>, styles: Styles, indentation: &str) -> io::Result<()> {
         self.write_with(out, styles, indentation, &self.widths())
     }
 
     /// Writes the headings and rows. More rows can follow.
-    pub fn begin(&self, out: &mut dyn Write, styles: Styles) -> io::Result<MoreRows> {
+    pub fn begin(&self, out: &mut Writer<'_>, styles: Styles) -> io::Result<MoreRows> {
         let widths = self.widths();
         self.write_with(out, styles, "", &widths)?;
         Ok(MoreRows { widths })
@@ -112,7 +123,7 @@ impl Table {
 
     fn write_with(
         &self,
-        out: &mut dyn Write,
+        out: &mut Writer<'_>,
         styles: Styles,
         indentation: &str,
         widths: &[usize],
@@ -144,7 +155,7 @@ pub struct MoreRows {
 
 impl MoreRows {
     /// Writes a row. A column that is too narrow becomes wider from here on.
-    pub fn row(&mut self, cells: &[Cell], out: &mut dyn Write, styles: Styles) -> io::Result<()> {
+    pub fn row(&mut self, cells: &[Cell], out: &mut Writer<'_>, styles: Styles) -> io::Result<()> {
         widen(&mut self.widths, cells);
         writeln!(out, "{}", line(cells, &self.widths, styles))
     }
@@ -175,12 +186,6 @@ fn line(row: &[Cell], widths: &[usize], styles: Styles) -> String {
 mod tests {
     use super::*;
 
-    fn text(table: &Table, has_colors: bool) -> String {
-        let mut written = Vec::new();
-        table.write(&mut written, Styles::new(has_colors)).unwrap();
-        String::from_utf8(written).unwrap()
-    }
-
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_colors_do_not_count() {
         let mut table = Table::new(&["NAME", "READY", "MESSAGE"]);
@@ -191,9 +196,13 @@ mod tests {
         ]);
         table.row(["longer-name".into(), "".into(), "".into()]);
         assert_eq!(
-            text(&table, false),
-            "NAME          READY    MESSAGE\nweb           1/1      a b [2J\nlonger-name   <none>   <none>\n"
+            table.text(Styles::new(false)),
+            "NAME          READY    MESSAGE\nweb           1/1      a b\nlonger-name   <none>   <none>\n"
         );
-        assert!(text(&table, true).contains("\u{1b}[32m1/1\u{1b}[0m      a b"));
+        assert!(
+            table
+                .text(Styles::new(true))
+                .contains("\u{1b}[32m1/1\u{1b}[0m      a b\n")
+        );
     }
 }

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    hub::{Publisher, Source},
+    hub::{Publisher, Source, json},
     tables::{Table, changed},
     topic::Topic,
     view::{
@@ -199,10 +199,6 @@ async fn follow_events(cluster: &Cluster, name: &str, events: &watch::Sender<Eve
         });
         sleep(EVENTS).await;
     }
-}
-
-fn json(view: &impl Serialize) -> Bytes {
-    serde_json::to_vec(view).unwrap_or_default().into()
 }
 
 impl Source for Live {

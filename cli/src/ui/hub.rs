@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use bounded_text::is_control;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use helmops_process::lock;
@@ -35,18 +36,23 @@ pub struct Publisher(Arc<watch::Sender<Bytes>>);
 impl Publisher {
     /// Publishes a view, if it differs from the one before.
     pub fn publish(&self, view: &impl Serialize) {
-        // Views have no maps with other keys than texts, so they can be encoded.
-        let Ok(json) = serde_json::to_vec(view) else {
-            return;
-        };
+        let json = json(view);
         self.0.send_if_modified(|before| {
             let differs = *before != json;
             if differs {
-                *before = Bytes::from(json);
+                *before = json;
             }
             differs
         });
     }
+}
+
+/// A view as JSON. No text in it changes the direction of others in the page.
+pub fn json(view: &impl Serialize) -> Bytes {
+    // Views have no maps with other keys than texts, so they can be encoded.
+    let json = serde_json::to_string(view).unwrap_or_default();
+    // Of control characters these are all: JSON has escapes for the others, which do nothing in a page.
+    json.replace(is_control, "").into()
 }
 
 /// The feeds that are followed.
@@ -214,6 +220,12 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::{fixture::Fixed, *};
+
+    #[test]
+    fn no_text_changes_the_direction_of_a_page() {
+        let view = ["\u{202e}txt.exe\u{2066}\u{200f}", "\u{9b}2J \n"];
+        assert_eq!(&*json(&view), br#"["txt.exe","2J \n"]"#);
+    }
 
     #[tokio::test]
     async fn pages_that_show_the_same_share_a_feed_and_the_last_one_ends_it() {

@@ -128,10 +128,10 @@ pub fn run(args: &ValidateArgs, cluster: &ClusterArgs, console: &mut Console<'_>
     let report = validate(&inputs, options);
     match args.output {
         OutputFormat::Text => render::text::write(&report, console)?,
-        OutputFormat::Json => write_json(console.out, &report)?,
-        OutputFormat::Yaml => write_yaml(console.out, &report)?,
-        OutputFormat::Sarif => write_json(console.out, &render::sarif::log(&report))?,
-        OutputFormat::Github => render::github::write(&report, console.out)?,
+        OutputFormat::Json => write_json(&mut console.out, &report)?,
+        OutputFormat::Yaml => write_yaml(&mut console.out, &report)?,
+        OutputFormat::Sarif => write_json(&mut console.out, &render::sarif::log(&report))?,
+        OutputFormat::Github => render::github::write(&report, &mut console.out)?,
     }
     if report.unreadable > 0 {
         Err(Failure::reported(UNABLE))

@@ -28,8 +28,8 @@ pub fn write(
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
     match format {
-        Format::Json => write_json(console.out, &states)?,
-        Format::Yaml => write_yaml(console.out, &states)?,
+        Format::Json => write_json(&mut console.out, &states)?,
+        Format::Yaml => write_yaml(&mut console.out, &states)?,
         Format::Name => {
             let mut names: Vec<_> = states.iter().filter(|state| state.outdated).collect();
             names.dedup_by_key(|state| (&state.namespace, &state.name));
@@ -42,7 +42,7 @@ pub fn write(
                 writeln!(console.err, "All charts have their newest versions.")?;
                 return Ok(());
             }
-            table(states, format == Format::Wide, has_namespaces).write(console.out, console.styles)?;
+            table(states, format == Format::Wide, has_namespaces).write(&mut console.out, console.styles)?;
             write_problems(states, console)?;
         }
     }
@@ -118,7 +118,7 @@ fn write_problems(states: &[ChartState], console: &mut Console<'_>) -> Result<()
         if others > 0 {
             names.push(format!("{others} more"));
         }
-        let line = one_line(format!("{}: {message}", names.join(", ")));
+        let line = one_line(&format!("{}: {message}", names.join(", ")));
         writeln!(console.err, "warning: {line}")?;
     }
     writeln!(

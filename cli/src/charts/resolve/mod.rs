@@ -182,8 +182,8 @@ pub async fn run(
     match args.output.output {
         Format::Table => text::write(&resolution, false, console)?,
         Format::Wide => text::write(&resolution, true, console)?,
-        Format::Json => write_json(console.out, &resolution)?,
-        Format::Yaml => write_yaml(console.out, &resolution)?,
+        Format::Json => write_json(&mut console.out, &resolution)?,
+        Format::Yaml => write_yaml(&mut console.out, &resolution)?,
         Format::Name => {
             for chart in &resolution.charts {
                 if let Some(version) = &chart.selected {

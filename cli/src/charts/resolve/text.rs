@@ -21,7 +21,7 @@ const MAX_SKIPPED: usize = 5;
 /// If the output cannot be written.
 pub fn write(resolution: &Resolution, is_wide: bool, console: &mut Console<'_>) -> io::Result<()> {
     if !resolution.helm_op.is_empty() {
-        let name = one_line(resolution.helm_op.clone());
+        let name = one_line(&resolution.helm_op);
         writeln!(
             console.out,
             "HelmOp {}",
@@ -29,7 +29,7 @@ pub fn write(resolution: &Resolution, is_wide: bool, console: &mut Console<'_>) 
         )?;
     }
     for archive in &resolution.archives {
-        let archive = one_line(archive.clone());
+        let archive = one_line(archive);
         writeln!(
             console.out,
             "{archive} is an archive: it has no versions to select from"
@@ -138,7 +138,7 @@ fn write_candidates(candidates: &Candidates, is_wide: bool, console: &mut Consol
         }
         table.row(cells);
     }
-    table.write(console.out, console.styles)?;
+    table.write(&mut console.out, console.styles)?;
     if candidates.skipped.len() > shown {
         writeln!(
             console.out,

@@ -149,7 +149,7 @@ impl Join<'_> {
         all.extend(objects.iter().map(as_json));
         if self.args.output.output == Format::Json {
             let list = json!({ "apiVersion": "v1", "kind": "List", "items": all });
-            return Ok(output::write_json(console.out, &list)?);
+            return Ok(output::write_json(&mut console.out, &list)?);
         }
         for (number, object) in all.iter().enumerate() {
             match number {
@@ -161,7 +161,7 @@ impl Join<'_> {
                 )?,
                 _ => writeln!(console.out, "---")?,
             }
-            output::write_yaml(console.out, object)?;
+            output::write_yaml(&mut console.out, object)?;
         }
         Ok(())
     }

@@ -3,10 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::terminal::{
-    marks::harmless,
-    style::{Style, Styles},
-};
+use crate::terminal::style::{Style, Styles};
 
 /// Fields of a line that have a place of their own.
 const PLACED: [&str; 6] = ["timestamp", "level", "message", "target", "span", "threadId"];
@@ -84,13 +81,13 @@ impl Line {
             } else {
                 String::new()
             };
-            return format!("{pod}{}", harmless(&self.text));
+            return format!("{pod}{}", self.text);
         };
         let level = self.text_of("level");
         let mut parts = vec![
             styles.paint(
                 Style::Faint,
-                &harmless(self.text_of("timestamp").split('.').next().unwrap_or_default()),
+                self.text_of("timestamp").split('.').next().unwrap_or_default(),
             ),
             paint_level(level, styles),
         ];
@@ -98,16 +95,16 @@ impl Line {
             parts.push(styles.paint(Style::Faint, &self.pod));
         }
         if let Some((_, object)) = self.object() {
-            parts.push(styles.paint(Style::Strong, &harmless(object)));
+            parts.push(styles.paint(Style::Strong, object));
         }
-        parts.push(harmless(self.text_of("message")));
+        parts.push(self.text_of("message").to_owned());
         let others = fields.iter().filter(|(name, _)| !PLACED.contains(&name.as_str()));
         for (name, value) in others {
             let value = match value {
-                Value::String(text) => harmless(text),
+                Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            parts.push(format!("{}={value}", styles.paint(Style::Faint, &harmless(name))));
+            parts.push(format!("{}={value}", styles.paint(Style::Faint, name)));
         }
         parts.retain(|part| !part.is_empty());
         parts.join(" ")
@@ -130,7 +127,7 @@ fn paint_level(level: &str, styles: Styles) -> String {
         "ERROR" => styles.paint(Style::Bad, &padded),
         "WARN" => styles.paint(Style::Pending, &padded),
         "DEBUG" | "TRACE" => styles.paint(Style::Faint, &padded),
-        _ => harmless(&padded),
+        _ => padded,
     }
 }
 
@@ -167,18 +164,14 @@ mod tests {
         let found = line(
             "pod-1",
             5,
-            "no version\u{1b}[2J",
+            "no version",
             &json!({ "helmop": "team/web", "name": "reconcile" }),
         );
         assert_eq!(
             found.rendered(true, Styles::new(false)),
-            "2026-01-01T12:00:05 WARN  pod-1 team/web no version [2J reason=VersionNotFound retry_after=5"
+            "2026-01-01T12:00:05 WARN  pod-1 team/web no version reason=VersionNotFound retry_after=5"
         );
         assert!(!found.rendered(false, Styles::new(false)).contains("pod-1"));
-        assert_eq!(
-            Line::new("a", "panicked\u{7}").rendered(false, Styles::new(false)),
-            "panicked "
-        );
     }
 
     #[test]

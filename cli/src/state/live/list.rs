@@ -49,7 +49,7 @@ pub async fn list(
         let rows = match before {
             Some((before, mut rows)) if screen == Screen::Lines => {
                 for changed in changed(&before, &summaries) {
-                    rows.row(&columns.cells(&changed, now), console.out, console.styles)?;
+                    rows.row(&columns.cells(&changed, now), &mut console.out, console.styles)?;
                 }
                 rows
             }
@@ -57,7 +57,7 @@ pub async fn list(
                 screen.clear(console)?;
                 columns
                     .table(&summaries, now)
-                    .begin(console.out, console.styles)?
+                    .begin(&mut console.out, console.styles)?
             }
         };
         console.out.flush()?;

@@ -181,7 +181,7 @@ impl PageView {
                 let lines = lines(before.as_ref(), &report);
                 let rows = if let Some(mut rows) = self.rows.take() {
                     for line in &lines {
-                        rows.row(line, console.out, console.styles)?;
+                        rows.row(line, &mut console.out, console.styles)?;
                     }
                     rows
                 } else {
@@ -189,7 +189,7 @@ impl PageView {
                     for line in lines {
                         table.row(line);
                     }
-                    table.begin(console.out, console.styles)?
+                    table.begin(&mut console.out, console.styles)?
                 };
                 self.rows = Some(rows);
             }

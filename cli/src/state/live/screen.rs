@@ -5,7 +5,10 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use tokio::time::timeout;
 
-use crate::{failure::Failure, terminal::Console};
+use crate::{
+    failure::Failure,
+    terminal::{Console, writer::Control},
+};
 
 /// Changes that follow each other more closely are shown together: a status of one object leads to that of the next.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -30,7 +33,7 @@ impl Screen {
 
     pub(super) fn clear(self, console: &mut Console<'_>) -> Result<(), Failure> {
         match self {
-            Self::Terminal => Ok(write!(console.out, "\u{1b}[H\u{1b}[2J\u{1b}[3J")?),
+            Self::Terminal => Ok(console.out.control(Control::ClearScreen)?),
             Self::Lines => Ok(()),
         }
     }

@@ -1,11 +1,14 @@
 //! For GitHub Actions: a workflow command for each problem, which becomes an annotation of the line.
 
-use std::io::{self, Write};
+use std::io;
 
-use crate::validate::{Problem, Report};
+use crate::{
+    terminal::writer::Writer,
+    validate::{Problem, Report},
+};
 
 /// Writes a command for each problem, and a summary.
-pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(report: &Report, out: &mut Writer<'_>) -> io::Result<()> {
     for problem in &report.problems {
         writeln!(out, "{}", command(problem))?;
     }

@@ -2,6 +2,7 @@
 
 use std::{fmt::Write as _, io};
 
+use bounded_text::is_control;
 use helmops_core::reason::Reason;
 use unicode_width::UnicodeWidthChar;
 
@@ -9,6 +10,7 @@ use crate::{
     terminal::{
         Console,
         style::{Style, Styles},
+        table::one_line,
     },
     validate::{Line, Problem, Report, Severity, source::Region},
 };
@@ -52,7 +54,7 @@ fn problem_text(problem: &Problem, styles: Styles) -> String {
         "{}: {}: {}\n",
         styles.paint(Style::Strong, &position(&problem.file, problem.region)),
         styles.paint(style, &kind),
-        clean(&problem.text())
+        one_line(&problem.text())
     );
     let number = problem
         .region
@@ -69,7 +71,7 @@ fn problem_text(problem: &Problem, styles: Styles) -> String {
         let _ = writeln!(text, "{margin} {bar} {}{mark}", " ".repeat(before));
     }
     if !problem.fix.is_empty() {
-        let _ = writeln!(text, "{margin} = fix: {}", clean(&problem.fix));
+        let _ = writeln!(text, "{margin} = fix: {}", one_line(&problem.fix));
     }
     if let Some(related) = &problem.related {
         let place = position(&related.file, Some(related.region));
@@ -79,18 +81,11 @@ fn problem_text(problem: &Problem, styles: Styles) -> String {
 }
 
 fn position(file: &str, region: Option<Region>) -> String {
-    let file = clean(file);
+    let file = one_line(file);
     match region {
         Some(Region { line, column, .. }) => format!("{file}:{line}:{column}"),
         None => file,
     }
-}
-
-/// Text of a file keeps to its line and cannot change the terminal.
-fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 /// A line as it is shown, the columns before the offending text, and the width of that text, at least 1.
@@ -142,7 +137,7 @@ fn shown(line: &Line) -> (String, usize, usize) {
 fn cell(c: char) -> String {
     match c {
         '\t' => " ".repeat(TAB),
-        c if c.is_control() => "\u{fffd}".to_owned(),
+        c if is_control(c) => "\u{fffd}".to_owned(),
         c => c.to_string(),
     }
 }
