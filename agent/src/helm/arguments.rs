@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    iter,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -10,7 +11,10 @@ use helmops_release::marks;
 
 use super::{
     plugin,
-    request::{Action, Apply, Crds, Deploy, Install, Render, Request, Rollback, Test, Uninstall, Upgrade},
+    request::{
+        Action, Apply, Capabilities, Crds, Deploy, Install, Render, Request, Rollback, Test, Uninstall,
+        Upgrade,
+    },
 };
 
 /// The files that the arguments name. Everything that is secret, large or hostile is in one of them.
@@ -44,7 +48,7 @@ pub fn arguments(request: &Request, files: &Files<'_>) -> Vec<OsString> {
     }
     arguments.flag("--namespace", &release.namespace);
     arguments.text("--color=never");
-    if !matches!(request.action, Action::Crds(_)) {
+    if request.action.uses_cluster() {
         arguments.cluster(request, files);
     }
     arguments.0
@@ -153,8 +157,25 @@ impl Arguments {
 
     fn render(&mut self, render: &Render, files: &Files<'_>) {
         self.chart(&render.deploy, files);
-        // The version and the kinds of the cluster, and objects for the function `lookup`.
-        self.text("--dry-run=server");
+        match &render.capabilities {
+            // Helm reads the version and the kinds of the cluster, and objects for the function `lookup`.
+            None => self.text("--dry-run=server"),
+            Some(Capabilities {
+                kube_version,
+                api_versions,
+            }) => {
+                self.text("--dry-run=client");
+                self.flag("--kube-version", kube_version);
+                for (version, kinds) in api_versions {
+                    let kinds = kinds.iter().map(|kind| format!("{version}/{kind}"));
+                    let all: Vec<_> = iter::once(version.clone())
+                        .chain(kinds)
+                        .map(|one| csv(&one))
+                        .collect();
+                    self.flag("--api-versions", all.join(","));
+                }
+            }
+        }
         self.text("--skip-crds");
         self.switch(render.is_upgrade, "--is-upgrade");
         // Helm would refuse objects that exist and are of another release. Nothing is applied.
@@ -442,8 +463,12 @@ mod tests {
     #[test]
     fn objects_are_printed_with_what_the_cluster_has() {
         let render = |is_upgrade| {
-            let deploy = deploy();
-            of(Identity::Agent, Action::Render(Render { deploy, is_upgrade }))
+            let render = Render {
+                deploy: deploy(),
+                is_upgrade,
+                capabilities: None,
+            };
+            of(Identity::Agent, Action::Render(render))
         };
         let start = "template web /run/chart.tgz --values=/run/values-0.yaml --values=/run/values-1.yaml --dry-run=server --skip-crds";
         let end = END.replace(" --wait=hookOnly", "");
@@ -455,6 +480,31 @@ mod tests {
             render(true),
             format!("{start} --is-upgrade --take-ownership --disable-openapi-validation{end}")
         );
+    }
+
+    #[test]
+    fn objects_are_printed_without_a_cluster() {
+        let kinds = |kinds: &[&str]| kinds.iter().map(ToString::to_string).collect();
+        let render = Render {
+            deploy: deploy(),
+            is_upgrade: false,
+            capabilities: Some(Capabilities {
+                kube_version: "v1.36.0".to_owned(),
+                api_versions: [
+                    ("a.example/v1".to_owned(), kinds(&["B", "C"])),
+                    ("v1".to_owned(), kinds(&[])),
+                ]
+                .into(),
+            }),
+        };
+        let identity = Identity::ServiceAccount {
+            namespace: "agent".to_owned(),
+            name: "deployer".to_owned(),
+        };
+        let expected = "template web /run/chart.tgz --values=/run/values-0.yaml --values=/run/values-1.yaml --dry-run=client \
+            --kube-version=v1.36.0 --api-versions=\"a.example/v1\",\"a.example/v1/B\",\"a.example/v1/C\" --api-versions=\"v1\" \
+            --skip-crds --take-ownership --disable-openapi-validation --namespace=shop --color=never";
+        assert_eq!(of(identity, Action::Render(render)), expected);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! What Helm is to do.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use helmops_api::{Lifecycle, options::BundleDeploymentOptions};
 use helmops_core::admit::MAX_HELM_RUN;
@@ -89,6 +93,15 @@ impl Action {
             Self::Test(_) => "test",
             Self::Crds(_) => "crds",
             Self::Render(_) => "render",
+        }
+    }
+
+    /// Whether Helm sends requests to the cluster.
+    pub const fn uses_cluster(&self) -> bool {
+        match self {
+            Self::Crds(_) => false,
+            Self::Render(render) => render.capabilities.is_none(),
+            _ => true,
         }
     }
 
@@ -234,6 +247,17 @@ pub struct Render {
     pub deploy: Deploy,
     /// Whether templates are rendered as for an upgrade, not an installation.
     pub is_upgrade: bool,
+    /// What the cluster has. Then Helm sends no request, and `lookup` finds nothing. `None`: Helm reads the cluster, as the identity.
+    pub capabilities: Option<Capabilities>,
+}
+
+/// What templates learn of a cluster, as `.Capabilities`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The version of the cluster, such as `v1.36.0`.
+    pub kube_version: String,
+    /// API versions, and the kinds of each. Helm adds those that it has clients for.
+    pub api_versions: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Identity {

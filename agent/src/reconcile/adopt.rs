@@ -98,6 +98,7 @@ impl Deployment<'_> {
             action: Action::Render(Render {
                 deploy: prepared.deploy.clone(),
                 is_upgrade,
+                capabilities: None,
             }),
             hook_timeout: prepared.settings.hook_timeout,
         };

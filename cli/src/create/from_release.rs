@@ -20,8 +20,9 @@ use super::{
 };
 use crate::{
     cluster::{ClusterArgs, records},
+    clusters::agent_namespace,
     failure::Failure,
-    render::{self, ChartAccess, HelmFlag, Rendered},
+    render::{self, Access, ChartAccess, RenderArgs, Rendered},
     terminal::{Console, progress::during},
 };
 
@@ -44,9 +45,9 @@ pub struct FromRelease {
     /// Adopt the release although its objects will change
     #[arg(long, requires = "from_release")]
     pub allow_changes: bool,
-    /// The Helm that renders.
+    /// How the chart is rendered.
     #[command(flatten)]
-    pub helm: HelmFlag,
+    pub render: RenderArgs,
 }
 
 impl FromRelease {
@@ -97,7 +98,7 @@ impl FromRelease {
                 record.key()
             )));
         }
-        let Some(program) = self.helm.program() else {
+        let Some(program) = self.render.program() else {
             return self.unverified(console, "no program helm or helmops-helm was found in $PATH");
         };
         let client = cluster.connect().await?;
@@ -119,7 +120,13 @@ impl FromRelease {
             .as_ref()
             .map(|values| values.as_str().as_bytes().to_vec());
         let values: Vec<_> = values.into_iter().collect();
-        let config = self.release_cluster(cluster).config().await?;
+        let of_release = self.release_cluster(cluster);
+        let account = self
+            .render
+            .account(&bundle.options, &agent_namespace(None), &of_release)
+            .await?;
+        let person = of_release.connect().await?.client;
+        let access = Access::of(&self.render, account.as_ref(), &person);
         let rendered = Rendered {
             name: draft.name(),
             release: &key,
@@ -127,8 +134,9 @@ impl FromRelease {
             values: &values,
             is_upgrade: record.revision > 1,
         };
-        let rendering = render::render(&program, archive.path(), &config, rendered);
+        let rendering = render::render(&program, archive.path(), access, rendered);
         let text = during(console, "Rendering the chart", rendering).await?;
+        self.render.report_lookup(archive.path(), console)?;
         match adoption::check(&record, &text, &render::unmarked(&bundle.options)) {
             Ok(()) => Ok(()),
             Err(obstacle) => self.refused(console, &key, &obstacle),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::read::Workspace;
 use crate::{
+    clusters::agent_namespace,
     create::yaml,
     failure::{Failure, causes},
     render::resolver,
@@ -38,6 +39,8 @@ pub struct Change {
     pub cluster: String,
     /// The name of the BundleDeployment.
     pub deployment: String,
+    /// The namespace of the agent there.
+    pub agent_namespace: String,
     /// What is deployed now, as YAML; empty for nothing.
     pub before: String,
     /// What will be deployed, as YAML; empty for nothing.
@@ -207,6 +210,7 @@ impl Workspace {
                 deployment: name.clone(),
                 options: Some((*desired.options).clone()),
                 values: desired.values.to_string(),
+                agent_namespace: agent_namespace(Some(target.member.cluster)),
                 cluster,
             });
         }
@@ -223,6 +227,7 @@ impl Workspace {
                 after: String::new(),
                 options: None,
                 values: String::new(),
+                agent_namespace: String::new(),
             });
         }
         changes.all.sort_by(|one, other| one.cluster.cmp(&other.cluster));

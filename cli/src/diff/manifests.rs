@@ -15,7 +15,7 @@ use crate::{
     cluster::{Cluster, ClusterArgs, records},
     create::yaml,
     failure::Failure,
-    render::{self, ChartAccess, Rendered},
+    render::{self, Access, ChartAccess, RenderArgs, Rendered},
     terminal::{Console, progress::during},
 };
 
@@ -26,6 +26,7 @@ const HOOK: &str = "helm.sh/hook";
 #[derive(Debug)]
 pub struct Manifests {
     program: PathBuf,
+    render: RenderArgs,
     cluster: ClusterArgs,
     contexts: BTreeMap<String, String>,
 }
@@ -38,7 +39,7 @@ impl Manifests {
     /// # Errors
     /// If there is no Helm, or a context is not `CLUSTER=CONTEXT`.
     pub fn new(args: &DiffArgs, cluster: &ClusterArgs) -> Result<Self, Failure> {
-        let program = args.helm.program().ok_or_else(|| {
+        let program = args.render.program().ok_or_else(|| {
             Failure::unable("--manifests needs Helm 4: no program helmops-helm or helm was found in $PATH")
                 .with_hint("set --helm to the program")
         })?;
@@ -53,6 +54,7 @@ impl Manifests {
         }
         Ok(Self {
             program,
+            render: args.render.clone(),
             cluster: cluster.clone(),
             contexts,
         })
@@ -100,12 +102,17 @@ impl Manifests {
         if !change.values.is_empty() {
             values.push(change.values.as_bytes().to_vec());
         }
-        let referenced = values_from(&downstream.client, options, &key.namespace).await;
-        let referenced = referenced.map_err(|error| {
-            Failure::because(format!("the values of cluster {cluster} are not known"), &error)
-        })?;
-        values.extend(referenced.into_iter().map(|values| values.document));
-        let config = args.config().await?;
+        let account = self
+            .render
+            .account(options, &change.agent_namespace, &args)
+            .await?;
+        if let Some(account) = &account {
+            let referenced = values_from(&account.client, options, &key.namespace).await;
+            let referenced = referenced.map_err(|error| {
+                Failure::because(format!("the values of cluster {cluster} are not known"), &error)
+            })?;
+            values.extend(referenced.into_iter().map(|values| values.document));
+        }
         let rendered = Rendered {
             name: &change.deployment,
             release: &key,
@@ -113,8 +120,10 @@ impl Manifests {
             values: &values,
             is_upgrade: record.is_some(),
         };
-        let rendering = render::render(&self.program, archive.path(), &config, rendered);
+        let access = Access::of(&self.render, account.as_ref(), &downstream.client);
+        let rendering = render::render(&self.program, archive.path(), access, rendered);
         let text = during(console, "Rendering the chart", rendering).await?;
+        self.render.report_lookup(archive.path(), console)?;
         let after = objects(&text, &key.namespace, &options.namespace)?;
         let before = match &record {
             Some(Record { manifest, .. }) => objects(manifest, &key.namespace, &options.namespace)?,

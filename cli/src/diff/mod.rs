@@ -22,7 +22,7 @@ use crate::{
     cluster::{ClusterArgs, selection::helmop_name},
     create::read_helmops,
     failure::{Failure, NEGATIVE, UNABLE},
-    render::HelmFlag,
+    render::RenderArgs,
     terminal::{Console, progress::during},
 };
 
@@ -56,9 +56,9 @@ pub struct DiffArgs {
     /// Only these Clusters
     #[arg(long, value_name = "NAME")]
     pub cluster: Vec<String>,
-    /// The Helm that renders.
+    /// How objects are rendered.
     #[command(flatten)]
-    pub helm: HelmFlag,
+    pub render: RenderArgs,
 }
 
 /// Prints what would change.

@@ -2,16 +2,25 @@
 //!
 //! ```text
 //! options of a HelmOp ─► `chart`: archive ─► Helm (the request `Render` of the agent) ─► documents
+//!                                             ▲
+//!        `capabilities` of the cluster, or the cluster itself as the `account` that would deploy
 //! ```
+//!
+//! Templates are programs of a tenant. They resolve no names of hosts, which could carry away what they know.
 
+mod account;
+mod capabilities;
 mod chart;
 
 use std::{
     env,
+    fs::File,
+    io::BufReader,
     num::NonZeroUsize,
     path::{Path, PathBuf},
 };
 
+use helm_archive::Limits;
 use helmops_agent::helm::{
     Helm, HelmMetrics,
     kubeconfig::kubeconfig,
@@ -21,25 +30,88 @@ use helmops_agent::helm::{
 };
 use helmops_api::BundleDeploymentOptions;
 use helmops_release::{chart_metadata::Origin, names::ReleaseKey, post_render::PostRender, scopes::Scopes};
-use kube::Config;
+use kube::Client;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-pub use self::chart::{ChartAccess, fetch, resolver};
-use crate::failure::Failure;
+pub use self::{
+    account::Account,
+    chart::{ChartAccess, fetch, resolver},
+};
+use crate::{
+    cluster::ClusterArgs,
+    failure::Failure,
+    terminal::{Console, style::Style},
+};
 
 /// The programs that are tried, in this order: that of the agent, and that of a user.
 const PROGRAMS: [&str; 2] = ["helmops-helm", "helm"];
 
-/// Which Helm renders.
+/// Which Helm renders, and what templates can read.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct HelmFlag {
+pub struct RenderArgs {
     /// Program Helm, version 4; by default helmops-helm or helm in $PATH
     #[arg(long, value_name = "FILE")]
     pub helm: Option<PathBuf>,
+    /// Let templates read the cluster with lookup, as the account that would deploy; by default they find nothing
+    #[arg(long)]
+    pub with_lookup: bool,
+    /// Read what lookup and valuesFrom name with your own permissions, not as the account that would deploy
+    #[arg(long)]
+    pub as_myself: bool,
+    /// Namespace of the agent, which has the account; by default that of the Cluster, or cattle-fleet-system
+    #[arg(long, value_name = "NAME")]
+    pub agent_namespace: Option<String>,
 }
 
-impl HelmFlag {
+impl RenderArgs {
+    /// Who reads the cluster for the chart; `None` if nothing is read for it. `agent_namespace` is used if there is no flag for it.
+    ///
+    /// # Errors
+    /// If the person is not allowed to impersonate the account.
+    pub async fn account(
+        &self,
+        options: &BundleDeploymentOptions,
+        agent_namespace: &str,
+        cluster: &ClusterArgs,
+    ) -> Result<Option<Account>, Failure> {
+        let has_references = options
+            .helm
+            .as_ref()
+            .is_some_and(|helm| !helm.values_from.is_empty());
+        if !self.with_lookup && !has_references {
+            return Ok(None);
+        }
+        let namespace = self.agent_namespace.as_deref().unwrap_or(agent_namespace);
+        let account = if self.as_myself {
+            Account::of_person(cluster).await?
+        } else {
+            Account::of_deployer(cluster, namespace, &options.service_account).await?
+        };
+        Ok(Some(account))
+    }
+
+    /// Says that the templates may want something that they do not get.
+    ///
+    /// # Errors
+    /// If standard error cannot be written, or the archive not be read.
+    pub fn report_lookup(&self, archive: &Path, console: &mut Console<'_>) -> Result<(), Failure> {
+        if self.with_lookup {
+            return Ok(());
+        }
+        let unable = |error: &dyn std::error::Error| Failure::because("cannot read the chart", error);
+        let file = File::open(archive).map_err(|error| unable(&error))?;
+        let found = helm_archive::template_with(BufReader::new(file), Limits::default(), calls_lookup);
+        if let Some(path) = found.map_err(|error| unable(&error))? {
+            let label = console.styles.paint(Style::Pending, "warning:");
+            writeln!(
+                console.err,
+                "{label} the chart calls lookup ({path}), which found nothing: --with-lookup lets it read the cluster"
+            )?;
+        }
+        Ok(())
+    }
+
     /// The program; `None` if there is none.
     pub fn program(&self) -> Option<PathBuf> {
         if self.helm.is_some() {
@@ -66,6 +138,25 @@ pub struct Rendered<'r> {
     pub is_upgrade: bool,
 }
 
+/// What the chart learns of the cluster.
+#[derive(Clone, Copy)]
+pub enum Access<'a> {
+    /// Which version and kinds it has, as everyone may know; this client reads them.
+    Capabilities(&'a Client),
+    /// What this account can read.
+    Lookup(&'a Account),
+}
+
+impl<'a> Access<'a> {
+    /// What the arguments say.
+    pub fn of(args: &RenderArgs, account: Option<&'a Account>, person: &'a Client) -> Self {
+        match account.filter(|_| args.with_lookup) {
+            Some(account) => Self::Lookup(account),
+            None => Self::Capabilities(person),
+        }
+    }
+}
+
 /// The objects and hooks of an archive, as YAML documents without the marks of the agent.
 ///
 /// # Errors
@@ -73,7 +164,7 @@ pub struct Rendered<'r> {
 pub async fn render(
     program: &Path,
     archive: &Path,
-    config: &Config,
+    access: Access<'_>,
     rendered: Rendered<'_>,
 ) -> Result<String, Failure> {
     let folder = TempDir::new().map_err(|error| Failure::because("cannot create a folder", &error))?;
@@ -88,9 +179,9 @@ pub async fn render(
         NonZeroUsize::MIN,
         metrics,
     );
-    // Variables of Helm change what it does; all others may be needed for the credentials.
+    // Variables of Helm change what it does, and the kubeconfig is not the one of the person; all others may be needed for the credentials.
     helm.environment = env::vars_os()
-        .filter(|(name, _)| !name.to_string_lossy().starts_with("HELM_"))
+        .filter(|(name, _)| !name.to_string_lossy().starts_with("HELM_") && name != "KUBECONFIG")
         .collect();
     let settings = HelmSettings::of(rendered.options, rendered.options.lifecycle.as_deref());
     let deploy = Deploy {
@@ -102,24 +193,31 @@ pub async fn render(
         values: rendered.values.to_vec(),
         secrets: Vec::new(),
         post_render: unmarked(rendered.options),
-        enables_dns: settings.enables_dns,
+        enables_dns: false,
         skips_schema: settings.skips_schema,
         description: String::new(),
         skips_crds: true,
         on_delete: None,
         acceptance: None,
     };
+    let (identity, capabilities, kubeconfig) = match access {
+        Access::Capabilities(client) => (Identity::Agent, Some(capabilities::of(client).await?), Vec::new()),
+        Access::Lookup(account) => {
+            let kubeconfig = kubeconfig(&account.config)
+                .map_err(|error| Failure::because("cannot write a kubeconfig for Helm", &error))?;
+            (account.identity.clone(), None, kubeconfig)
+        }
+    };
     let request = Request {
         release: rendered.release.clone(),
-        identity: Identity::Agent,
+        identity,
         action: Action::Render(Render {
             deploy,
             is_upgrade: rendered.is_upgrade,
+            capabilities,
         }),
         hook_timeout: settings.hook_timeout,
     };
-    let kubeconfig =
-        kubeconfig(config).map_err(|error| Failure::because("cannot write a kubeconfig for Helm", &error))?;
     let success = helm
         .run(
             request,
@@ -134,6 +232,12 @@ pub async fn render(
     Ok(success.printed)
 }
 
+/// Whether a template may call the function. Where its name is only a part of another one, or a field, it does not.
+fn calls_lookup(template: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '$' | '-');
+    template.split(|c| !is_of_name(c)).any(|word| word == "lookup")
+}
+
 /// What the agent changes in the objects, without the marks of a set.
 pub fn unmarked(options: &BundleDeploymentOptions) -> PostRender {
     PostRender {
@@ -143,5 +247,22 @@ pub fn unmarked(options: &BundleDeploymentOptions) -> PostRender {
         namespace: None,
         deletes_crds: options.delete_crd_resources,
         scopes: Scopes::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_lookup_are_found() {
+        for (template, expected) in [
+            ("{{ lookup \"v1\" \"Secret\" .Release.Namespace \"a\" }}", true),
+            ("{{(lookup \"v1\" \"Secret\" \"\" \"a\").data}}", true),
+            ("{{ .Values.lookup }} {{ $lookup }} {{ .lookup.a }}", false),
+            ("{{ include \"web.lookup-name\" . }} lookups dns_lookup", false),
+        ] {
+            assert_eq!(calls_lookup(template), expected, "{template}");
+        }
     }
 }

@@ -8,7 +8,7 @@
 //!                                              └─► nested: the archives of subcharts
 //! ```
 //!
-//! `crds` reads the folders of CRDs in the same way.
+//! `crds` and `templates` read the folders of CRDs and of templates in the same way.
 
 mod crds;
 mod entries;
@@ -21,10 +21,12 @@ mod nested;
 mod path;
 mod reader;
 mod sink;
+mod templates;
 
 pub use crds::check_crds;
 pub use error::{ArchiveError, CrdProblem, MissingDependency, PathProblem};
 pub use limits::Limits;
+pub use templates::template_with;
 
 use std::io::{Read, Write};
 

@@ -22,7 +22,7 @@ use helmops_api::NamespacedName;
 
 use self::plan::Fate;
 use super::{
-    agent_objects::AgentOptions,
+    agent_namespace,
     join::{management, plan::lacking},
     steps::Steps,
     workload::{self, Workload, WorkloadArgs},
@@ -281,12 +281,6 @@ impl Leave<'_> {
         }
         Ok(())
     }
-}
-
-/// The namespace of the agent of a Cluster.
-fn agent_namespace(cluster: Option<&helmops_api::Cluster>) -> String {
-    let scope = cluster.map_or("", |cluster| &cluster.spec.agent_namespace);
-    AgentOptions::in_scope(scope).namespace().to_owned()
 }
 
 /// Waits for the confirmation at the terminal.

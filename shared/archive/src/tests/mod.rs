@@ -4,3 +4,4 @@ mod build;
 mod canonical;
 mod crds;
 mod hostile;
+mod templates;
