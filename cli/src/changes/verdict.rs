@@ -90,10 +90,8 @@ pub fn polled(observed: &Observed, token: &str, before: &str) -> Verdict {
         .bundle
         .as_ref()
         .and_then(|bundle| bundle.metadata.annotations.as_ref());
-    let is_handled = handled
-        .and_then(|annotations| annotations.get(labels::LAST_HANDLED_POLL))
-        .is_some_and(|handled| handled == token);
-    if !is_handled {
+    let handled = handled.and_then(|annotations| annotations.get(labels::LAST_HANDLED_POLL));
+    if !is_handled(helmop, labels::POLL_REQUESTED_AT, token, handled) {
         return match condition(helmop, ConditionType::Polled).filter(|condition| condition.status == "False")
         {
             Some(polled) => Verdict::Pending(explained(polled)),
@@ -107,6 +105,15 @@ pub fn polled(observed: &Observed, token: &str, before: &str) -> Verdict {
     } else {
         format!("version {before} is replaced by {version}")
     })
+}
+
+/// Whether a request was handled, or a later one that has replaced it: a HelmOp has one at a time, so that of another person or of a
+/// push to a Receiver takes the place of this one. Which is later cannot be seen from their texts; but this one was stored before the
+/// HelmOp was read, so what the HelmOp has now is this one or a later one.
+fn is_handled(helmop: &HelmOp, annotation: &str, token: &str, handled: Option<&String>) -> bool {
+    let annotations = helmop.metadata.annotations.as_ref();
+    let requested = annotations.and_then(|annotations| annotations.get(annotation));
+    handled.is_some_and(|handled| handled == token || Some(handled) == requested)
 }
 
 /// The version of the chart that a Bundle deploys.
@@ -136,7 +143,7 @@ impl Request {
         }
     }
 
-    fn of(self, requests: &Requests) -> &str {
+    const fn of(self, requests: &Requests) -> &String {
         match self {
             Self::Reconcile => &requests.reconcile,
             Self::Force => &requests.force,
@@ -150,7 +157,8 @@ pub fn reconciled(observed: &Observed, request: Request, token: &str) -> Verdict
     let is_open = |deployment: &&BundleDeployment| {
         let lifecycle = deployment.status.lifecycle.as_ref();
         let handled = lifecycle.and_then(|lifecycle| lifecycle.handled.as_ref());
-        handled.is_none_or(|handled| request.of(handled) != token)
+        let handled = handled.map(|handled| request.of(handled));
+        !is_handled(&observed.helmop, request.annotation(), token, handled)
     };
     let open: Vec<_> = observed.deployments.iter().filter(is_open).collect();
     let Some(first) = open.first() else {
@@ -312,6 +320,44 @@ mod tests {
             let bundle = json!({ "metadata": { "annotations": annotations }, "spec": { "helm": helm } });
             polled.bundle = Some(serde_json::from_value(bundle).unwrap());
             assert_eq!(verdict(&polled, before), Verdict::Reached(expected.into()));
+        }
+    }
+
+    /// A push to a Receiver, a second person or a second shell.
+    #[test]
+    fn a_later_request_that_was_handled_ends_the_wait_for_one_that_it_replaced() {
+        let mut observed = observed(2, &conditions(&[["Ready", "True", "Ready", ""]]));
+        let request = |observed: &mut Observed, annotation: &str, token: &str| {
+            let annotations = observed.helmop.metadata.annotations.get_or_insert_default();
+            annotations.insert(annotation.into(), token.into());
+        };
+        let handle = |observed: &mut Observed, token: &str| {
+            let bundle =
+                json!({ "metadata": { "annotations": { labels::LAST_HANDLED_POLL: token } }, "spec": {} });
+            observed.bundle = Some(serde_json::from_value(bundle).unwrap());
+            let deployment = json!({ "metadata": {}, "spec": {}, "status": { "lifecycle": { "handled": { "reconcile": token } } } });
+            observed.deployments = vec![serde_json::from_value(deployment).unwrap()];
+        };
+        for (requested, handled, is_over) in [
+            ("7", "6", false),
+            ("7", "7", true),
+            ("push-1-1", "6", false),
+            // The request before ours is handled late.
+            ("push-1-1", "", false),
+            ("push-1-1", "7", true),
+            ("push-1-1", "push-1-1", true),
+        ] {
+            for annotation in [labels::POLL_REQUESTED_AT, Request::Reconcile.annotation()] {
+                request(&mut observed, annotation, requested);
+            }
+            handle(&mut observed, handled);
+            for verdict in [
+                polled(&observed, "7", "1.0.0"),
+                reconciled(&observed, Request::Reconcile, "7"),
+            ] {
+                let is_reached = matches!(verdict, Verdict::Reached(_));
+                assert_eq!(is_reached, is_over, "{requested} {handled}: {verdict:?}");
+            }
         }
     }
 
