@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::{
-    Envelope,
+    Envelope, markdown,
     slack::{Style, of},
 };
 use crate::alert::Message;
@@ -17,7 +17,7 @@ pub fn body(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, serde
     let style = Style {
         is_slack: false,
         fields: MAX_FIELDS,
-        escape: str::to_owned,
+        escape: markdown::escape,
     };
     serde_json::to_vec(&of(message, envelope, &style))
 }

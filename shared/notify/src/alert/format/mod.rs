@@ -6,6 +6,7 @@ mod alertmanager;
 mod cdevents;
 mod discord;
 mod generic;
+mod markdown;
 mod msteams;
 mod slack;
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use url::Url;
 
-use super::{About, Envelope, facts, raw};
+use super::{About, Envelope, facts, markdown, raw, slack};
 use crate::alert::{Event, Message};
 
 /// The hosts of connectors, which do not accept Adaptive Cards.
@@ -104,7 +104,10 @@ pub fn body(address: &Url, message: &Message, envelope: &Envelope<'_>) -> Result
 }
 
 fn adaptive_card(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, serde_json::Error> {
-    let (title, text) = (About::of(message, envelope).title(), message.text());
+    let (title, text) = (
+        About::of(message, envelope).title(),
+        markdown::escape(&message.text()),
+    );
     let is_failure = message.event == Event::Failure;
     let title = TextBlock {
         r#type: "TextBlock",
@@ -125,7 +128,10 @@ fn adaptive_card(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, 
     let mut items = vec![raw(&title)?, raw(&text)?];
     let facts = facts(message, envelope);
     if !facts.is_empty() {
-        let facts = facts.into_iter().map(|(title, value)| Fact { title, value });
+        let facts = facts.into_iter().map(|(title, value)| Fact {
+            title: markdown::escape(&title),
+            value: markdown::escape(&value),
+        });
         items.push(raw(&FactSet {
             r#type: "FactSet",
             facts: facts.collect(),
@@ -149,6 +155,11 @@ fn adaptive_card(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, 
     })
 }
 
+/// Connectors accept HTML beside Markdown.
+fn escape_html(text: &str) -> String {
+    markdown::escape(&slack::escape(text))
+}
+
 fn message_card(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, serde_json::Error> {
     let title = About::of(message, envelope).title();
     let facts = facts(message, envelope).into_iter();
@@ -161,9 +172,14 @@ fn message_card(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, s
         },
         summary: title.clone(),
         sections: [Section {
-            activity_title: message.text(),
+            activity_title: escape_html(&message.text()),
             activity_subtitle: title,
-            facts: facts.map(|(name, value)| NamedFact { name, value }).collect(),
+            facts: facts
+                .map(|(name, value)| NamedFact {
+                    name: escape_html(&name),
+                    value: escape_html(&value),
+                })
+                .collect(),
         }],
     })
 }

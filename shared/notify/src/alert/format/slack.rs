@@ -95,7 +95,7 @@ pub(super) fn of(message: &Message, envelope: &Envelope<'_>, style: &Style) -> B
 }
 
 /// The three characters that have a meaning in the texts of Slack.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

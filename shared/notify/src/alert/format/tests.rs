@@ -307,3 +307,45 @@ fn slack_reports_errors_with_status_200() {
         assert_eq!(checked.is_err(), is_slack, "{address}");
     }
 }
+
+/// Of a chart, a registry or a cluster.
+#[test]
+fn hostile_texts_have_no_effect_in_the_services_for_people() {
+    const HOSTILE: &str = "[log in](https://evil) <https://evil|log in> <a href=\"https://evil\">log in</a> @everyone <@1> **x** `x`\n# x";
+    for (format, name, address) in ADDRESSES {
+        if !matches!(format, Format::Slack | Format::Discord | Format::MsTeams) {
+            continue;
+        }
+        let subject = Subject {
+            version: HOSTILE.to_owned(),
+            ..subject("HelmOp/shop/podinfo", "", HOSTILE)
+        };
+        let body = payload(
+            format,
+            address,
+            &message(Event::Failure, "ErrApplied", vec![subject]),
+        );
+        let effects: &[&str] = match format {
+            Format::Slack => &["<"],
+            Format::Discord => &[
+                "](",
+                " <https",
+                " <a",
+                "@everyone",
+                " <@1",
+                " **x",
+                " `x`",
+                "\\n# x",
+            ],
+            _ => &["](", " <https", " <a", " **x", " `x`", "\\n# x"],
+        };
+        let body: Value = serde_json::from_str(&body).unwrap();
+        let text = body.to_string();
+        for effect in effects {
+            assert!(!text.contains(effect), "{name} has {effect:?}: {text}");
+        }
+        if name == "msteams-connector" {
+            assert!(!text.contains('<'), "HTML: {text}");
+        }
+    }
+}
