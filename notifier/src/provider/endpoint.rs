@@ -14,10 +14,7 @@ use helmops_runtime::{
     client::{ApiError, CallError, bounded},
     error_class::{Class, Classified, ClassifiedError, classified},
 };
-use http::{
-    HeaderMap, HeaderName, HeaderValue,
-    header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
-};
+use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client};
 use thiserror::Error;
@@ -27,8 +24,24 @@ use url::Url;
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The maximum number of headers of a Secret.
 const MAX_HEADERS: usize = 32;
-/// Headers that belong to the connection.
-const RESERVED: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION];
+/// Headers that belong to the connection, and those with which a proxy says who its client is: a service of the cluster that trusts them
+/// would take the notifier for that proxy.
+const RESERVED: [&str; 12] = [
+    "connection",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+/// The starts of the names of others.
+const RESERVED_PREFIXES: [&str; 5] = ["content-", "impersonate-", "x-forwarded-", "x-real-", "x-remote-"];
 
 /// The endpoint of an AlertProvider.
 #[derive(Clone)]
@@ -250,8 +263,9 @@ impl Keys {
         }
         for (name, value) in all {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
-            if RESERVED.contains(&name) {
-                let problem = "Host, Content-Length, Transfer-Encoding and Connection cannot be set";
+            if is_reserved(&name) {
+                let problem = "Host, Forwarded, X-Forwarded-*, X-Real-*, X-Remote-*, Impersonate-*, Content-* and headers of the \
+                               connection cannot be set; remove them";
                 return Err(self.problem("headers", problem));
             }
             let value = value.as_str().ok_or_else(invalid)?;
@@ -308,6 +322,12 @@ impl Keys {
             login: self.login()?,
         }))
     }
+}
+
+/// Whether a header cannot be set. Some servers read `_` in a name as `-`.
+fn is_reserved(name: &HeaderName) -> bool {
+    let name = name.as_str().replace('_', "-");
+    RESERVED.contains(&&*name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The value of a header for basic authentication, RFC 7617.
@@ -421,6 +441,42 @@ mod tests {
         let hmac = json!({ "type": "generic-hmac", "address": "https://a" });
         assert!(error(&hmac, &[]).contains("key token of Secret s (spec.secretRef): missing: it is the key"));
         assert!(error(&json!({ "type": "slack" }), &[]).contains("spec.address is empty"));
+    }
+
+    #[test]
+    fn headers_that_services_trust_cannot_be_set() {
+        let spec = json!({ "type": "generic", "address": "https://a" });
+        for name in [
+            "Host",
+            "Connection",
+            "keep-alive",
+            "Proxy-Authorization",
+            "TE",
+            "Upgrade",
+            "Content-Type",
+            "Content-Length",
+            "Transfer-Encoding",
+            "Forwarded",
+            "X-Forwarded-For",
+            "X-FORWARDED-CLIENT-CERT",
+            "X-Forwarded-User",
+            "X_Forwarded_User",
+            "X-Real-IP",
+            "X-Remote-User",
+            "X-Remote-Extra-Scopes",
+            "Impersonate-User",
+        ] {
+            let error = error(&spec, &[("headers", &*format!("{name}: geheim"))]);
+            assert!(
+                error.contains("X-Remote-*") && error.contains("cannot be set; remove them"),
+                "{name}: {error}"
+            );
+        }
+        let allowed = [(
+            "headers",
+            "Authorization: Bearer x\nX-Scope-OrgID: team\nUser-Agent: x\nX-Forward: z",
+        )];
+        assert_eq!(endpoint_of(&spec, &allowed).unwrap().headers.len(), 4);
     }
 
     #[test]
