@@ -10,7 +10,10 @@ use helmops_api::NamespacedName;
 use helmops_notify::push::{Announcement, MAX_PUSHES, TokenBucket};
 use thiserror::Error;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot,
+    },
     task::JoinSet,
     time::{Instant, sleep_until, timeout},
 };
@@ -42,6 +45,9 @@ pub enum RecordError {
     /// Too many requests of the Receiver wait. Its next write has the pushes nevertheless.
     #[error("too many requests wait for a write")]
     Busy,
+    /// Too many requests of all Receivers wait, and the pushes are dropped.
+    #[error("too many requests wait")]
+    Full,
     /// It took too long.
     #[error("the push was not recorded within {} s", DEADLINE.as_secs())]
     Timeout,
@@ -93,13 +99,20 @@ impl Recorder {
             announced,
             done,
         };
-        self.0.try_send(job).map_err(|_| RecordError::Busy)?;
+        self.0.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => RecordError::Full,
+            TrySendError::Closed(_) => stopping(),
+        })?;
         match timeout(DEADLINE, result).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(RecordError::Failed("the process is stopping".to_owned())),
+            Ok(Err(_)) => Err(stopping()),
             Err(_) => Err(RecordError::Timeout),
         }
     }
+}
+
+fn stopping() -> RecordError {
+    RecordError::Failed("the process is stopping".to_owned())
 }
 
 /// What waits for one Receiver.

@@ -203,7 +203,7 @@ fn not_recorded(error: &RecordError) -> (Outcome, Response) {
             Outcome::Busy,
             "too many pushes wait; this one is recorded with them, repeat it to be sure",
         ),
-        RecordError::Gone | RecordError::Timeout | RecordError::Failed(_) => {
+        RecordError::Full | RecordError::Gone | RecordError::Timeout | RecordError::Failed(_) => {
             (Outcome::Failed, "the push was not recorded; repeat it later")
         }
     };

@@ -285,3 +285,26 @@ async fn an_error_reaches_each_request_and_pushes_are_recorded_before_the_end() 
     tasks.join_next().await.unwrap().unwrap();
     assert_eq!(sink.writes.lock().unwrap().len(), 2);
 }
+
+/// The response must not be that the push is recorded.
+#[tokio::test(start_paused = true)]
+async fn a_push_that_the_recorder_does_not_take_is_reported_as_lost() {
+    let sink = Written::default();
+    let (recorder, task) = Recorder::new(sink.clone());
+    let mut full: Vec<_> = (0..QUEUE)
+        .map(|_| Box::pin(recorder.record(receiver("a"), push("1"))))
+        .collect();
+    for waiting in &mut full {
+        assert!(futures::poll!(waiting).is_pending());
+    }
+    assert_eq!(
+        recorder.record(receiver("a"), push("lost")).await,
+        Err(RecordError::Full)
+    );
+    drop(task);
+    assert!(matches!(
+        recorder.record(receiver("a"), push("lost")).await,
+        Err(RecordError::Failed(_))
+    ));
+    assert!(sink.writes.lock().unwrap().is_empty());
+}
