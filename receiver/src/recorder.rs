@@ -4,8 +4,9 @@
 //! request ─► Recorder::record ─► lane of the Receiver: pushes that wait ─► Sink, one write at a time ─► response to each request
 //! ```
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, panic::AssertUnwindSafe, time::Duration};
 
+use futures::FutureExt;
 use helmops_api::NamespacedName;
 use helmops_notify::push::{Announcement, MAX_PUSHES, TokenBucket};
 use thiserror::Error;
@@ -208,7 +209,7 @@ impl<S: Sink> Lanes<S> {
                     Some(job) => self.by_receiver.entry(job.receiver.clone()).or_default().add(job),
                     None => is_open = false,
                 },
-                Some(written) = self.writes.join_next() => self.written(written.ok()),
+                Some(Ok(receiver)) = self.writes.join_next() => self.written(&receiver),
                 () = sleep => {}
             }
             self.forget_idle(is_open);
@@ -240,7 +241,11 @@ impl<S: Sink> Lanes<S> {
             lane.writing = Some(waiting.len());
             let (sink, receiver) = (self.sink.clone(), receiver.clone());
             self.writes.spawn(async move {
-                let result = sink.record(receiver.clone(), announced).await;
+                let write = AssertUnwindSafe(sink.record(receiver.clone(), announced)).catch_unwind();
+                // The panic is already logged.
+                let result = write
+                    .await
+                    .unwrap_or_else(|_| Err(RecordError::Failed("the write has panicked".to_owned())));
                 for done in waiting {
                     let _ = done.send(result.clone());
                 }
@@ -261,16 +266,9 @@ impl<S: Sink> Lanes<S> {
         idle.filter_map(|lane| lane.next).min()
     }
 
-    fn written(&mut self, receiver: Option<NamespacedName>) {
-        if let Some(receiver) = receiver {
-            if let Some(lane) = self.by_receiver.get_mut(&receiver) {
-                lane.writing = None;
-            }
-        } else if self.writes.is_empty() {
-            // A write that panicked does not say whose it was. Its requests fail, as their channels are closed.
-            for lane in self.by_receiver.values_mut() {
-                lane.writing = None;
-            }
+    fn written(&mut self, receiver: &NamespacedName) {
+        if let Some(lane) = self.by_receiver.get_mut(receiver) {
+            lane.writing = None;
         }
     }
 

@@ -13,6 +13,8 @@ struct Written {
     writes: Arc<Mutex<Vec<Write>>>,
     takes: Duration,
     fails: bool,
+    /// Panics with pushes to this repository.
+    panics_at: &'static str,
 }
 
 impl Sink for Written {
@@ -22,10 +24,11 @@ impl Sink for Written {
         announced: Vec<Announcement>,
     ) -> Result<(), RecordError> {
         sleep(self.takes).await;
-        let repositories = announced
+        let repositories: Vec<_> = announced
             .into_iter()
             .map(|announcement| announcement.repository)
             .collect();
+        assert!(!repositories.iter().any(|one| one == self.panics_at), "as wanted");
         self.writes
             .lock()
             .unwrap()
@@ -307,4 +310,35 @@ async fn a_push_that_the_recorder_does_not_take_is_reported_as_lost() {
         Err(RecordError::Failed(_))
     ));
     assert!(sink.writes.lock().unwrap().is_empty());
+}
+
+/// Others write without a pause meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_panic_fails_the_requests_of_its_write_and_blocks_nothing() {
+    let sink = Written {
+        takes: Duration::from_millis(600),
+        panics_at: "evil",
+        ..Written::default()
+    };
+    let (recorder, _tasks) = started(&sink);
+    let others = async {
+        let write = async |name| loop {
+            recorder.record(receiver(name), push("web")).await.unwrap();
+        };
+        tokio::join!(write("b"), async {
+            sleep(Duration::from_millis(500)).await;
+            write("c").await
+        })
+    };
+    let of_a = async {
+        let first = recorder.record(receiver("a"), push("evil")).await;
+        (first, recorder.record(receiver("a"), push("web")).await)
+    };
+    tokio::select! {
+        (first, second) = of_a => {
+            assert!(matches!(first, Err(RecordError::Failed(_))), "{first:?}");
+            assert_eq!(second, Ok(()));
+        }
+        _ = others => {}
+    }
 }
