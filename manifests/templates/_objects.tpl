@@ -14,9 +14,28 @@ defined in these files only.
 
 {{/* All objects of a file, unchanged: include "helmops.file" (list $ "base/rbac.yaml") */}}
 {{- define "helmops.file" -}}
+{{- $root := index . 0 -}}
 {{- range splitList "\n---\n" (include "helmops.text" .) }}
-{{- include "helmops.object" (fromYaml .) }}
+{{- $object := fromYaml . }}
+{{- if not (include "helmops.isForeign" (list $root $object)) }}
+{{- include "helmops.object" $object }}
 {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/*
+Whether an object is a Secret that exists and is not of a Helm release: include "helmops.isForeign" (list $ $object)
+The processes of earlier versions have created it, and Helm would refuse to take it over.
+*/}}
+{{- define "helmops.isForeign" -}}
+{{- $root := index . 0 -}}
+{{- $object := index . 1 -}}
+{{- if eq $object.kind "Secret" -}}
+{{- $found := lookup "v1" "Secret" $root.Release.Namespace $object.metadata.name -}}
+{{- if and $found (not (hasKey ($found.metadata.annotations | default dict) "meta.helm.sh/release-name")) -}}
+true
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* An object: include "helmops.object" $object */}}

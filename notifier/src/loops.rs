@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
+use helmops_kube::name_of;
 use helmops_runtime::{
     health_signals::HealthSignals,
     queue::{self, RequeueAfter},
@@ -37,7 +38,10 @@ pub async fn run(
     stop: CancellationToken,
 ) {
     let watches = watch::watch(&context.client, &context.stores, &context.privileged);
-    let changes = stream::select(watches.changes, watches.secret_changes);
+    let secret_changes = watches
+        .secret_changes
+        .inspect(|work| forget_published(work, &context));
+    let changes = stream::select(watches.changes, secret_changes);
     let changes = changes.inspect(|work| forget_failures(work, &context));
     let sent = stream::poll_fn(|task| sent.poll_recv(task));
     let triggers = stream::select_all([changes.boxed(), watches.states, sent.boxed()]);
@@ -92,6 +96,13 @@ pub fn forget_failures(work: &Work, context: &Context) {
             context.failures.forget(&Subject::Provider(key.clone()));
         }
         Work::Receiver(key) => context.retries.receivers.backoff.forget(key),
+    }
+}
+
+/// The Secret of an object has changed: it is read again.
+fn forget_published(work: &Work, context: &Context) {
+    if let Work::Receiver(key) = work {
+        context.published.forget(&name_of(key));
     }
 }
 

@@ -1,10 +1,13 @@
 //! Why a Receiver is not reconciled.
 
+use std::sync::Arc;
+
 use helmops_core::{reason::Reason, validation::FieldErrors};
-use helmops_notify::push::MAX_ENTRIES_BYTES;
+use helmops_notify::push::{MAX_ENTRIES_BYTES, SECRET};
 use helmops_runtime::{
     client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},
+    workers::Interrupted,
 };
 use thiserror::Error;
 
@@ -23,17 +26,40 @@ pub enum ReceiverError {
     #[error("Secret {0:?}: {1}")]
     Secret(String, TokenError),
     /// There are too many Receivers.
-    #[error("the tokens and names of all Receivers have more than {} KiB, the maximum; delete Receivers", MAX_ENTRIES_BYTES >> 10)]
-    TooMany,
+    #[error(
+        "the tokens and names of the Receivers in this namespace have more than {0} bytes, its share of {all} KiB for all; delete Receivers",
+        all = MAX_ENTRIES_BYTES >> 10
+    )]
+    TooMany(usize),
+    /// The Secret of all Receivers does not exist.
+    #[error(
+        "Secret {0}/{SECRET} does not exist; an administrator has to create it without data: apply manifests/notifications or upgrade the \
+         Helm release again"
+    )]
+    NotInstalled(String),
     /// A request to the API server failed.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// The reconciliation was interrupted while it waited for the write of that Secret.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A change of the Secret of all Receivers, which was made together with others, failed.
+    #[error(transparent)]
+    Publish(Arc<Self>),
 }
 
 impl ReceiverError {
     /// Whether the user of the Receiver has to fix it, so that a condition reports it.
-    pub const fn is_of_user(&self) -> bool {
-        !matches!(self, Self::Call(_))
+    pub fn is_of_user(&self) -> bool {
+        match self {
+            Self::Call(_) | Self::Interrupted(_) => false,
+            Self::Publish(error) => error.is_of_user(),
+            Self::Invalid(_)
+            | Self::NoSecret(_)
+            | Self::Secret(..)
+            | Self::TooMany(_)
+            | Self::NotInstalled(_) => true,
+        }
     }
 }
 
@@ -48,8 +74,11 @@ impl ClassifiedError for ReceiverError {
             Self::NoSecret(_) => classified(Reason::SecretNotFound, Class::Permanent),
             Self::Secret(..) => classified(Reason::InvalidSecret, Class::Permanent),
             // Another Receiver may be deleted, which is no change of this one.
-            Self::TooMany => classified(Reason::LimitExceeded, Class::Absent),
+            Self::TooMany(_) => classified(Reason::LimitExceeded, Class::Absent),
+            Self::NotInstalled(_) => classified(Reason::SecretNotFound, Class::Absent),
             Self::Call(error) => error.classify(),
+            Self::Interrupted(error) => error.classify(),
+            Self::Publish(error) => error.classify(),
         }
     }
 }
@@ -71,9 +100,15 @@ mod tests {
             Some(match error {
                 Error::Invalid(_) => Error::NoSecret(name()),
                 Error::NoSecret(_) => Error::Secret(name(), TokenError::Missing("token")),
-                Error::Secret(..) => Error::TooMany,
-                Error::TooMany => Error::Call(CallError::of("read", "it")(ApiError::Timeout)),
-                Error::Call(_) => return None,
+                Error::Secret(..) => Error::TooMany(1),
+                Error::TooMany(_) => Error::NotInstalled(name()),
+                Error::NotInstalled(_) => Error::Call(CallError::of("read", "it")(ApiError::Timeout)),
+                Error::Call(_) => Error::Interrupted(Interrupted::Stopping),
+                Error::Interrupted(_) => {
+                    let error = CallError::of("write", "it")(ApiError::Timeout);
+                    Error::Publish(Arc::new(error.into()))
+                }
+                Error::Publish(_) => return None,
             })
         })
     }
@@ -86,6 +121,9 @@ mod tests {
             classified(Reason::SecretNotFound, Class::Permanent),
             classified(Reason::InvalidSecret, Class::Permanent),
             classified(Reason::LimitExceeded, Class::Absent),
+            classified(Reason::SecretNotFound, Class::Absent),
+            classified(Reason::APIError, Class::TRANSIENT),
+            Interrupted::Stopping.classify(),
             classified(Reason::APIError, Class::TRANSIENT),
         ];
         assert_eq!(found, expected);
@@ -99,7 +137,9 @@ mod tests {
             Reason::InvalidSelector,
             Reason::NamespaceForbidden,
         ];
-        let expected: BTreeSet<_> = errors().map(|error| error.reason()).chain(of_admission).collect();
+        let reasons = errors().map(|error| error.reason()).chain(of_admission);
+        // An interruption is no failure.
+        let expected: BTreeSet<_> = reasons.filter(|reason| *reason != Reason::Progressing).collect();
         let listed: BTreeSet<_> = (RECEIVERS.failures)().into_iter().collect();
         assert_eq!(listed, expected);
     }

@@ -89,14 +89,14 @@ impl Reconciler for Receivers<'_> {
         &self,
         key: &ReceiverKey,
         receiver: &Receiver,
-        _: &mut WorkerPermit,
+        permit: &mut WorkerPermit,
     ) -> Result<Done, ReceiverError> {
         let name = name_of(key);
         let old = receiver.status.clone().unwrap_or_default();
         let mut status = old.clone();
         // First, because a chart waits. Its errors must not keep an old token valid.
         let handled = pushes::handle(self.context, key, receiver, &mut status).await;
-        let published = self.publish(&name, receiver).await;
+        let published = self.publish(&name, receiver, permit).await;
         let check = self.observe(receiver, &published, &mut status).await;
         // Based on the version that was read: the receiving process writes pushes into it.
         let (client, pending_writes) = (
@@ -165,13 +165,23 @@ impl Receivers<'_> {
         (google::condition(has_keys, published.google_error()), check)
     }
 
-    /// Publishes a Receiver, and returns its path.
-    async fn publish(&self, name: &NamespacedName, receiver: &Receiver) -> Result<String, ReceiverError> {
-        let entry = self.entry(name, receiver).await;
+    /// Publishes a Receiver, and returns its path. A push is no reason to read the token again.
+    async fn publish(
+        &self,
+        name: &NamespacedName,
+        receiver: &Receiver,
+        permit: &mut WorkerPermit,
+    ) -> Result<String, ReceiverError> {
         let published = &self.context.published;
-        match entry {
+        if let Some(digest) = published.current(receiver, name, CHECK).await? {
+            return Ok(webhook_path(&digest));
+        }
+        published.reading(name);
+        match self.entry(name, receiver).await {
             Ok((digest, entry)) => {
-                published.set(name, &digest, &entry).await?;
+                // Large, since it waits and writes.
+                let set = Box::pin(published.set(receiver, name, &digest, entry));
+                permit.release_while(set).await??;
                 Ok(webhook_path(&digest))
             }
             Err(error) => {

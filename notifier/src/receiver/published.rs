@@ -1,15 +1,23 @@
 //! The Secret with the tokens and paths of all Receivers, for the process that receives requests.
 
-use std::{collections::BTreeMap, sync, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem::take,
+    sync::{self, Arc},
+    time::Duration,
+};
 
 use helmops_api::{Decoded, NamespacedName, Receiver};
 use helmops_kube::ObjectCache;
-use helmops_notify::push::{Entry, GOOGLE_KEYS, MAX_ENTRIES_BYTES, SECRET};
+use helmops_notify::push::{Entry, GOOGLE_KEYS, MAX_ENTRIES_BYTES, MAX_NAMESPACE_BYTES, SECRET};
 use helmops_process::lock;
 use helmops_runtime::client::{CallError, bounded};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{Api, Client, api::ObjectMeta};
-use tokio::{sync::Mutex, time::Instant};
+use kube::{Api, Client};
+use tokio::{
+    sync::{Mutex, oneshot, oneshot::error::TryRecvError},
+    time::{Instant, sleep_until},
+};
 
 use super::error::ReceiverError;
 use crate::writes::MANAGER;
@@ -20,21 +28,54 @@ const FRESH: Duration = Duration::from_mins(1);
 /// Attempts to write, if another client has changed the Secret.
 const ATTEMPTS: usize = 3;
 
-/// The Secret. The notifier alone writes it; one task at a time.
+/// Time between two writes: each is of the whole Secret, and sends it to each replica that receives requests.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The Secret. The notifier alone writes it; one task at a time, for all that wait.
 pub struct Published {
     client: Client,
     namespace: String,
     /// The Receivers that exist.
     receivers: ObjectCache<Decoded<Receiver>>,
-    known: Mutex<Option<Known>>,
+    waiting: sync::Mutex<Vec<Waiting>>,
+    state: Mutex<State>,
+    /// What was published of each Receiver; `None` while it is read.
+    current: sync::Mutex<HashMap<NamespacedName, Option<Current>>>,
     /// Why the keys of Google were not fetched, if the last attempt has failed.
     google_error: sync::Mutex<Option<String>>,
 }
 
+#[derive(Default)]
+struct State {
+    known: Option<Known>,
+    /// When the next write may start.
+    next: Option<Instant>,
+}
+
 /// The Secret as it was read or written last.
 struct Known {
-    /// `None` if it does not exist.
-    secret: Option<Secret>,
+    secret: Secret,
+    at: Instant,
+}
+
+/// A change, and where its result is awaited.
+struct Waiting {
+    change: Change,
+    done: oneshot::Sender<Result<(), ReceiverError>>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Set(NamespacedName, String, Entry),
+    Remove(NamespacedName),
+    GoogleKeys(Vec<u8>),
+}
+
+/// What was published of a Receiver. Only its digest: tokens are in memory once, as parts of the Secret.
+struct Current {
+    uid: Option<String>,
+    generation: Option<i64>,
+    digest: String,
     at: Instant,
 }
 
@@ -47,22 +88,72 @@ impl Published {
             client,
             namespace,
             receivers,
-            known: Mutex::new(None),
+            waiting: sync::Mutex::default(),
+            state: Mutex::default(),
+            current: sync::Mutex::default(),
             google_error: sync::Mutex::default(),
         }
     }
 
-    /// Publishes a Receiver under a path, and removes its other paths.
+    /// The digest under which a Receiver is published, if neither its spec nor its Secret have changed since, and the Secret of all
+    /// Receivers still has it. After `max_age` that is not known any more.
+    ///
+    /// # Errors
+    /// If the Secret of all Receivers cannot be read.
+    pub async fn current(
+        &self,
+        receiver: &Receiver,
+        name: &NamespacedName,
+        max_age: Duration,
+    ) -> Result<Option<String>, ReceiverError> {
+        let digest = match lock(&self.current).get(name) {
+            Some(Some(current)) if current.is_of(receiver) && current.at.elapsed() < max_age => {
+                current.digest.clone()
+            }
+            _ => return Ok(None),
+        };
+        let mut state = self.state.lock().await;
+        let known = match state.known.take().filter(Known::is_fresh) {
+            Some(known) => known,
+            None => self.read().await?,
+        };
+        let found = state.known.insert(known).secret.data.as_ref();
+        let found = found.and_then(|data| data.get(&digest)).and_then(owner);
+        Ok((found.as_ref() == Some(name)).then_some(digest))
+    }
+
+    /// A Receiver and its Secret are read now, to be published.
+    pub fn reading(&self, receiver: &NamespacedName) {
+        lock(&self.current).insert(receiver.clone(), None);
+    }
+
+    /// The Secret of a Receiver has changed: it is read again at the next reconciliation, also if it is being read now.
+    pub fn forget(&self, receiver: &NamespacedName) {
+        lock(&self.current).remove(receiver);
+    }
+
+    /// Publishes a Receiver under a path, and removes its other paths. If there are too many, it is removed.
     ///
     /// # Errors
     /// If there are too many, or the API server rejects the write.
     pub async fn set(
         &self,
-        receiver: &NamespacedName,
+        receiver: &Receiver,
+        name: &NamespacedName,
         digest: &str,
-        entry: &Entry,
+        entry: Entry,
     ) -> Result<(), ReceiverError> {
-        self.change(|data| with(data, receiver, digest, entry)).await
+        let change = Change::Set(name.clone(), digest.to_owned(), entry);
+        self.change(change).await?;
+        if let Some(current) = lock(&self.current).get_mut(name) {
+            *current = Some(Current {
+                uid: receiver.metadata.uid.clone(),
+                generation: receiver.metadata.generation,
+                digest: digest.to_owned(),
+                at: Instant::now(),
+            });
+        }
+        Ok(())
     }
 
     /// Removes all paths of a Receiver.
@@ -70,7 +161,8 @@ impl Published {
     /// # Errors
     /// If the API server rejects the write.
     pub async fn remove(&self, receiver: &NamespacedName) -> Result<(), ReceiverError> {
-        self.change(|data| Ok(without(data, receiver))).await
+        self.forget(receiver);
+        self.change(Change::Remove(receiver.clone())).await
     }
 
     /// Sets the keys of Google.
@@ -78,19 +170,13 @@ impl Published {
     /// # Errors
     /// If the API server rejects the write.
     pub async fn set_google_keys(&self, keys: &[u8]) -> Result<(), ReceiverError> {
-        self.change(|data| {
-            let mut data = data.clone();
-            data.insert(GOOGLE_KEYS.to_owned(), ByteString(keys.to_owned()));
-            Ok(data)
-        })
-        .await
+        self.change(Change::GoogleKeys(keys.to_owned())).await
     }
 
     /// Whether the Secret had keys of Google when it was read or written last.
     pub async fn has_google_keys(&self) -> bool {
-        let known = self.known.lock().await;
-        let secret = known.as_ref().and_then(|known| known.secret.as_ref());
-        let data = secret.and_then(|secret| secret.data.as_ref());
+        let state = self.state.lock().await;
+        let data = state.known.as_ref().and_then(|known| known.secret.data.as_ref());
         data.is_some_and(|data| data.contains_key(GOOGLE_KEYS))
     }
 
@@ -104,45 +190,69 @@ impl Published {
         lock(&self.google_error).clone()
     }
 
-    /// Changes the Secret, unless it is as desired.
-    async fn change(
-        &self,
-        desired: impl Fn(&Data) -> Result<Data, ReceiverError>,
-    ) -> Result<(), ReceiverError> {
-        let mut known = self.known.lock().await;
-        for attempt in 1.. {
-            let fresh = known.take().filter(|known| known.at.elapsed() < FRESH);
-            let observed = match fresh {
-                Some(known) => known,
-                None => self.read().await?,
-            };
-            let data = observed
-                .secret
-                .as_ref()
-                .and_then(|secret| secret.data.clone())
-                .unwrap_or_default();
-            let mut changed = desired(&data)?;
-            // A Receiver may have been deleted while no notifier ran.
-            changed.retain(|key, value| {
-                key == GOOGLE_KEYS || owner(value).is_some_and(|owner| self.exists(&owner))
-            });
-            if changed == data {
-                *known = Some(observed);
-                break;
+    /// Changes the Secret, unless it is as desired, together with the changes of others that wait.
+    async fn change(&self, change: Change) -> Result<(), ReceiverError> {
+        loop {
+            let (done, mut result) = oneshot::channel();
+            let change = change.clone();
+            lock(&self.waiting).push(Waiting { change, done });
+            let mut state = self.state.lock().await;
+            let mut written = result.try_recv();
+            if matches!(written, Err(TryRecvError::Empty)) {
+                self.write_all(&mut state).await;
+                written = result.try_recv();
             }
-            match self.write(observed.secret, changed).await {
-                Ok(secret) => {
-                    *known = Some(Known {
-                        secret: Some(secret),
-                        at: Instant::now(),
-                    });
-                    break;
-                }
-                Err(error) if attempt < ATTEMPTS && (error.is_conflict() || error.exists_already()) => {}
-                Err(error) => return Err(error.into()),
+            // Otherwise the task that wrote for this one was aborted.
+            if let Ok(result) = written {
+                return result;
             }
         }
-        Ok(())
+    }
+
+    /// Makes all changes that wait, and those that come until the write starts.
+    async fn write_all(&self, state: &mut State) {
+        let mut batch = Vec::new();
+        let mut attempts = 0;
+        let error = loop {
+            let known = match state.known.take().filter(Known::is_fresh) {
+                Some(known) => known,
+                None => match self.read().await {
+                    Ok(known) => known,
+                    Err(error) => break error,
+                },
+            };
+            batch.append(&mut lock(&self.waiting));
+            let mut entries = Entries::of(known.secret.data.as_ref(), |receiver| self.exists(receiver));
+            let results: Vec<_> = batch.iter().map(|one| entries.change(&one.change)).collect();
+            let is_changed = known.secret.data.as_ref().unwrap_or(&Data::new()) != &entries.data;
+            if is_changed && let Some(next) = state.next.take_if(|next| *next > Instant::now()) {
+                state.known = Some(known);
+                sleep_until(next).await;
+                continue;
+            }
+            let written = if is_changed {
+                state.next = Some(Instant::now() + INTERVAL);
+                self.write(known.secret, entries.data).await
+            } else {
+                Ok(known)
+            };
+            match written {
+                Ok(known) => {
+                    state.known = Some(known);
+                    for (one, result) in batch.into_iter().zip(results) {
+                        // The receiving end is gone if its task was aborted.
+                        let _ = one.done.send(result);
+                    }
+                    return;
+                }
+                Err(error) if error.is_conflict() && attempts + 1 < ATTEMPTS => attempts += 1,
+                Err(error) => break error.into(),
+            }
+        };
+        let error = Arc::new(error);
+        for one in batch.into_iter().chain(take(&mut *lock(&self.waiting))) {
+            let _ = one.done.send(Err(ReceiverError::Publish(Arc::clone(&error))));
+        }
     }
 
     fn exists(&self, receiver: &NamespacedName) -> bool {
@@ -155,23 +265,19 @@ impl Published {
 
     async fn read(&self) -> Result<Known, ReceiverError> {
         let secret = bounded(self.api().get_opt(SECRET)).await;
-        Ok(Known {
-            secret: secret.map_err(CallError::of("read", self.shown()))?,
-            at: Instant::now(),
-        })
+        let secret = secret.map_err(CallError::of("read", self.shown()))?;
+        let secret = secret.ok_or_else(|| ReceiverError::NotInstalled(self.namespace.clone()))?;
+        Ok(Known::of(secret))
     }
 
-    async fn write(&self, observed: Option<Secret>, data: Data) -> Result<Secret, CallError> {
-        let exists = observed.is_some();
-        let mut secret = observed.unwrap_or_else(new_secret);
+    async fn write(&self, observed: Secret, data: Data) -> Result<Known, CallError> {
+        let mut secret = observed;
         secret.data = Some(data);
         secret.metadata.managed_fields = None;
-        let written = if exists {
-            bounded(self.api().replace(SECRET, &MANAGER.post(), &secret)).await
-        } else {
-            bounded(self.api().create(&MANAGER.post(), &secret)).await
-        };
-        written.map_err(CallError::of("write", self.shown()))
+        let written = bounded(self.api().replace(SECRET, &MANAGER.post(), &secret)).await;
+        written
+            .map(Known::of)
+            .map_err(CallError::of("write", self.shown()))
     }
 
     fn shown(&self) -> String {
@@ -179,22 +285,104 @@ impl Published {
     }
 }
 
-fn new_secret() -> Secret {
-    let labels = [
-        ("app.kubernetes.io/name", "helmops-receiver"),
-        ("app.kubernetes.io/part-of", "helmops"),
-    ];
-    Secret {
-        metadata: ObjectMeta {
-            name: Some(SECRET.to_owned()),
-            labels: Some(
-                labels
-                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                    .into(),
-            ),
-            ..ObjectMeta::default()
-        },
-        ..Secret::default()
+impl Known {
+    fn of(secret: Secret) -> Self {
+        Self {
+            secret,
+            at: Instant::now(),
+        }
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.at.elapsed() < FRESH
+    }
+}
+
+impl Current {
+    fn is_of(&self, receiver: &Receiver) -> bool {
+        (&self.uid, self.generation) == (&receiver.metadata.uid, receiver.metadata.generation)
+    }
+}
+
+/// The data of the Secret, and whose they are.
+#[derive(Default)]
+struct Entries {
+    data: Data,
+    /// Of each Receiver.
+    digests: HashMap<NamespacedName, Vec<String>>,
+    /// By namespace.
+    bytes: HashMap<String, usize>,
+    total: usize,
+}
+
+impl Entries {
+    /// Without Receivers that do not exist: they may have been deleted while no notifier ran.
+    fn of(data: Option<&Data>, exists: impl Fn(&NamespacedName) -> bool) -> Self {
+        let mut entries = Self::default();
+        for (key, value) in data.into_iter().flatten() {
+            if key == GOOGLE_KEYS {
+                entries.set_google_keys(&value.0);
+            } else if let Some(owner) = owner(value).filter(&exists) {
+                entries.insert(&owner, key, value.clone());
+            }
+        }
+        entries
+    }
+
+    fn change(&mut self, change: &Change) -> Result<(), ReceiverError> {
+        match change {
+            Change::Set(receiver, digest, entry) => return self.set(receiver, digest, entry),
+            Change::Remove(receiver) => self.remove(receiver),
+            Change::GoogleKeys(keys) => self.set_google_keys(keys),
+        }
+        Ok(())
+    }
+
+    fn set_google_keys(&mut self, keys: &[u8]) {
+        self.data
+            .insert(GOOGLE_KEYS.to_owned(), ByteString(keys.to_owned()));
+    }
+
+    /// A namespace may have a fixed share, and three times what is left: so there is always some left for another one. What it has
+    /// already it keeps, so that others cannot prevent the rotation of a token.
+    fn set(&mut self, receiver: &NamespacedName, digest: &str, entry: &Entry) -> Result<(), ReceiverError> {
+        let namespace = &receiver.namespace;
+        let before = self.bytes_of(namespace);
+        // It is not kept if the new one is refused: its old token would stay valid.
+        self.remove(receiver);
+        let value = ByteString(entry.encode());
+        let size = digest.len() + value.0.len();
+        let left = MAX_ENTRIES_BYTES.saturating_sub(self.total + size);
+        let share = before.max(MAX_NAMESPACE_BYTES.min(3 * left));
+        if self.total + size > MAX_ENTRIES_BYTES || self.bytes_of(namespace) + size > share {
+            return Err(ReceiverError::TooMany(share));
+        }
+        self.insert(receiver, digest, value);
+        Ok(())
+    }
+
+    fn insert(&mut self, receiver: &NamespacedName, digest: &str, value: ByteString) {
+        let size = digest.len() + value.0.len();
+        self.total += size;
+        *self.bytes.entry(receiver.namespace.clone()).or_default() += size;
+        let digests = self.digests.entry(receiver.clone()).or_default();
+        digests.push(digest.to_owned());
+        self.data.insert(digest.to_owned(), value);
+    }
+
+    fn remove(&mut self, receiver: &NamespacedName) {
+        for digest in self.digests.remove(receiver).unwrap_or_default() {
+            let value = self.data.remove(&digest).unwrap_or_default();
+            let size = digest.len() + value.0.len();
+            self.total -= size;
+            if let Some(bytes) = self.bytes.get_mut(&receiver.namespace) {
+                *bytes -= size;
+            }
+        }
+    }
+
+    fn bytes_of(&self, namespace: &str) -> usize {
+        self.bytes.get(namespace).copied().unwrap_or_default()
     }
 }
 
@@ -204,82 +392,5 @@ fn owner(value: &ByteString) -> Option<NamespacedName> {
     Some(NamespacedName::new(entry.namespace, entry.name))
 }
 
-fn without(data: &Data, receiver: &NamespacedName) -> Data {
-    let mut data = data.clone();
-    data.retain(|key, value| key == GOOGLE_KEYS || owner(value).is_none_or(|owner| owner != *receiver));
-    data
-}
-
-fn with(data: &Data, receiver: &NamespacedName, digest: &str, entry: &Entry) -> Result<Data, ReceiverError> {
-    let mut data = without(data, receiver);
-    data.insert(digest.to_owned(), ByteString(entry.encode()));
-    let bytes: usize = data.iter().map(|(key, value)| key.len() + value.0.len()).sum();
-    if bytes > MAX_ENTRIES_BYTES {
-        return Err(ReceiverError::TooMany);
-    }
-    Ok(data)
-}
-
 #[cfg(test)]
-mod tests {
-    use helmops_notify::push::path_digest;
-
-    use super::*;
-
-    fn entry(name: &str, token: &str) -> Entry {
-        Entry {
-            namespace: "default".into(),
-            name: name.into(),
-            r#type: "generic".into(),
-            token: token.into(),
-            ..Entry::default()
-        }
-    }
-
-    fn set(data: &Data, name: &str, token: &str) -> Result<Data, ReceiverError> {
-        let digest = path_digest(token.as_bytes(), "default", name);
-        with(
-            data,
-            &NamespacedName::new("default", name),
-            &digest,
-            &entry(name, token),
-        )
-    }
-
-    #[test]
-    fn a_new_token_replaces_the_path_and_other_receivers_stay() {
-        let mut data = Data::from([(GOOGLE_KEYS.to_owned(), ByteString(b"keys".to_vec()))]);
-        data = set(&data, "a", "0123456789abcdef").unwrap();
-        data = set(&data, "b", "0123456789abcdef").unwrap();
-        assert_eq!(data.len(), 3);
-        let changed = set(&data, "a", "another token of a").unwrap();
-        assert_eq!(changed.len(), 3);
-        assert_ne!(
-            changed.keys().collect::<Vec<_>>(),
-            data.keys().collect::<Vec<_>>()
-        );
-        assert_eq!(set(&changed, "a", "another token of a").unwrap(), changed);
-        let removed = without(&changed, &NamespacedName::new("default", "a"));
-        assert_eq!(removed.len(), 2);
-        assert!(removed.contains_key(GOOGLE_KEYS));
-    }
-
-    #[test]
-    fn entries_are_bounded() {
-        let mut data = Data::new();
-        let token = "x".repeat(20_000);
-        for index in 0..1_000 {
-            match set(&data, &index.to_string(), &token) {
-                Ok(changed) => data = changed,
-                Err(error) => {
-                    assert!(
-                        index > 40 && error.to_string().contains("900 KiB"),
-                        "{index} {error}"
-                    );
-                    return;
-                }
-            }
-        }
-        panic!("never full");
-    }
-}
+mod tests;

@@ -37,6 +37,8 @@ struct State {
     refused: BTreeMap<String, StatusCode>,
     /// The bytes of each write of a path.
     writes: BTreeMap<String, Vec<usize>>,
+    /// Method and path of each request.
+    requests: Vec<(Method, String)>,
 }
 
 impl FakeApi {
@@ -49,6 +51,9 @@ impl FakeApi {
                 let (head, body) = request.into_parts();
                 let body = body.collect_bytes().await.unwrap();
                 let mut state = lock(&state);
+                state
+                    .requests
+                    .push((head.method.clone(), head.uri.path().to_owned()));
                 if head.method == Method::PATCH {
                     let path = head.uri.path().trim_end_matches("/status").to_owned();
                     state.writes.entry(path).or_default().push(body.len());
@@ -131,6 +136,21 @@ impl FakeApi {
         lock(&self.0).objects.get(&path).cloned().unwrap_or_default()
     }
 
+    /// Removes a Secret.
+    pub fn remove_secret(&self, namespace: &str, name: &str) {
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+        lock(&self.0).objects.remove(&path);
+    }
+
+    /// The number of requests with this method whose path ends in this text.
+    pub fn count(&self, method: &str, path: &str) -> usize {
+        let state = lock(&self.0);
+        let requests = state.requests.iter();
+        requests
+            .filter(|(used, of)| used == method && of.ends_with(path))
+            .count()
+    }
+
     /// The status of an object of helmops in the namespace of the tests.
     pub fn status(&self, resource: &str, name: &str) -> Value {
         let state = lock(&self.0);
@@ -156,10 +176,6 @@ impl State {
         let path = path.strip_suffix("/status").unwrap_or(path);
         match method.as_str() {
             "GET" => self.objects.get(path).cloned().ok_or(StatusCode::NOT_FOUND),
-            "POST" => {
-                let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap());
-                Ok(self.store(&path, body))
-            }
             "PUT" | "PATCH" => {
                 if let Some(code) = self.refused.get(path) {
                     return Err(*code);

@@ -12,7 +12,7 @@ use std::{
 use helmops_api::NamespacedName;
 use helmops_fetch::{Addresses, Poster};
 use helmops_kube::lease::Leadership;
-use helmops_notify::source::Privileged;
+use helmops_notify::{push::SECRET, source::Privileged};
 use helmops_runtime::workers::Workers;
 use kube::runtime::watcher::Event;
 use prometheus::{Registry, TextEncoder};
@@ -63,6 +63,8 @@ pub fn parts(api: &FakeApi, stop: CancellationToken) -> Parts {
     stores.receivers.apply(0, Event::InitDone);
     stores.objects.helmops.apply(0, Event::InitDone);
     api.feed(stores.clone());
+    // As the manifests create it.
+    api.secret("system", SECRET, &Value::Null);
     let (outbox, sender, sent) = send::outbox();
     let workers = Workers::new(NonZeroU16::new(10).unwrap(), leadership.clone(), stop);
     workers.open();

@@ -17,7 +17,7 @@ use reqwest::{Client, StatusCode};
 use ring::hmac;
 use serde_json::json;
 
-use super::receiver_suite::{TOKEN, create, payload, receiver, status, suite, until_handled, url};
+use super::receiver_suite::{TOKEN, create, payload, receiver, served, status, suite, until_handled};
 use crate::harness::{SOON, condition, helmop, until};
 
 /// The namespace of HelmOps for the control plane itself.
@@ -352,8 +352,14 @@ async fn a_new_token_changes_the_path_immediately() {
         "the old path was gone {:?} after the change of the token",
         rotated.elapsed()
     );
-    let new = url(kubectl, "rotated").await;
-    assert_ne!(new, old);
+    // The status follows a moment after the path.
+    let receiver = until(kubectl, "receiver/rotated", |receiver| {
+        let shown = receiver["status"]["webhookPath"].as_str().unwrap_or_default();
+        ensure!(!shown.is_empty() && !old.ends_with(shown), "it has {shown:?}");
+        Ok(())
+    })
+    .await;
+    let new = served(&suite.receiver, &receiver).await;
     assert_eq!(
         status(Client::new().post(&new).bearer_auth(TOKEN)).await,
         401,

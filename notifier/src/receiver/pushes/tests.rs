@@ -53,6 +53,8 @@ impl Rig {
     fn token(&self, token: &str) {
         let data = json!({ "token": STANDARD.encode(token) });
         self.api.secret("a", "token", &data);
+        // As the watch of Secrets does.
+        self.parts.context.published.forget(&named("web"));
     }
 
     /// A push that was recorded at this time.
@@ -235,4 +237,33 @@ async fn pushes_to_all_repositories_are_polled_once_in_a_while_and_delay_no_othe
         (&json!(4), &json!(4), &Value::Null)
     );
     assert_ne!(rig.api.poll_requested("other"), first);
+}
+
+#[tokio::test]
+async fn a_push_reads_no_token_and_what_changes_it_does() {
+    let rig = Rig::start(&names(1));
+    let reads = || {
+        (
+            rig.api.count("GET", "secrets/token"),
+            rig.api.count("GET", SECRET) + rig.api.count("PUT", SECRET),
+        )
+    };
+    rig.reconcile().await;
+    assert_eq!(reads(), (1, 2), "it is published");
+    for number in 1..=5 {
+        rig.push(number, Timestamp::now());
+        let status = rig.reconcile().await;
+        assert_eq!(status["handledPush"], number);
+        assert!(status["webhookPath"].as_str().unwrap().starts_with("/hook/"));
+    }
+    assert_eq!(reads(), (1, 2), "pushes cost nothing");
+    let before = rig.published();
+    rig.token("another token of 16");
+    rig.reconcile().await;
+    assert_eq!(reads(), (2, 3), "the Secret has changed");
+    assert_ne!(rig.published(), before);
+    let spec = json!({ "type": "generic", "secretRef": { "name": "token" }, "suspend": true });
+    rig.api.apply("receivers", "web", &spec);
+    rig.reconcile().await;
+    assert_eq!(reads(), (3, 4), "the spec has changed");
 }

@@ -16,6 +16,9 @@ pub const GOOGLE_KEYS: &str = "google-keys";
 /// Bytes of all entries. Kubernetes stores a Secret of at most 1 MiB, and its metadata need some of it.
 pub const MAX_ENTRIES_BYTES: usize = 900 << 10;
 
+/// Bytes of the entries of a namespace: about 200 Receivers.
+pub const MAX_NAMESPACE_BYTES: usize = 64 << 10;
+
 /// A Receiver that accepts requests.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -25,7 +25,7 @@ mod secret;
 
 pub use body::{BodyError, announcements};
 pub use credentials::{Credentials, ProofError};
-pub use entry::{Entry, EntryError, GOOGLE_KEYS, MAX_ENTRIES_BYTES, SECRET};
+pub use entry::{Entry, EntryError, GOOGLE_KEYS, MAX_ENTRIES_BYTES, MAX_NAMESPACE_BYTES, SECRET};
 pub use headers::Headers;
 pub use identity_token::{GoogleKeys, KeysError};
 pub use matching::Followed;
