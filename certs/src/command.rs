@@ -87,9 +87,10 @@ pub(crate) enum CommandError {
 /// A CA whose key is stored must outlive many certificates: replacing it requires a change of every `caBundle`.
 const STORED_CA_LIFETIME: Duration = Duration::from_hours(3650 * 24);
 
-/// The Service and the Secret in the manifests.
+/// The Service in the manifests.
 const SERVICE: &str = "helmops-webhook";
-const SECRET: &str = "helmops-webhook-tls";
+/// A Secret other than that of the managed certificate, which the manifests create.
+const SECRET: &str = "helmops-webhook-own-tls";
 
 /// Runs `command` at the time `now`, and writes to `out` what was done and what to do next.
 pub(crate) fn run(command: &Command, now: SystemTime, out: &mut impl Write) -> Result<(), CommandError> {

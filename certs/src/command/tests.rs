@@ -71,7 +71,7 @@ fn issue_writes_a_pair_that_loads_and_prints_the_next_commands() {
     );
     assert_eq!(pair.validity(now + days(30)), helmops_certs::Validity::Expired);
     let secret = format!(
-        "kubectl -n helmops-system create secret tls helmops-webhook-tls --cert={0}/tls.crt --key={0}/tls.key",
+        "kubectl -n helmops-system create secret tls helmops-webhook-own-tls --cert={0}/tls.crt --key={0}/tls.key",
         out.display()
     );
     assert!(text.lines().any(|line| line.trim() == secret), "{text}");

@@ -1,11 +1,9 @@
 //! The Secret that all replicas share.
 
-use std::collections::BTreeMap;
-
 use futures::Stream;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 
@@ -38,55 +36,39 @@ impl Store {
         bounded(self.api.get_opt(&self.name)).await
     }
 
-    /// Updates the observed Secret, or creates it if there was none.
+    /// Updates the observed Secret. The manifests create it: a process that may create Secrets can create one for the token of another
+    /// ServiceAccount.
     pub(crate) async fn write(
         &self,
         observed: Option<&Secret>,
         changes: Changes,
     ) -> Result<Secret, CallError> {
+        let Some(observed) = observed else {
+            return Err(CallError::Failed(format!(
+                "Secret {}/{} does not exist; create it without data: apply manifests/base/rbac.yaml or upgrade the Helm release again",
+                self.namespace, self.name
+            )));
+        };
         let params = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
-        let secret = self.changed(observed, changes);
-        if observed.is_some() {
-            bounded(self.api.replace(&self.name, &params, &secret)).await
-        } else {
-            bounded(self.api.create(&params, &secret)).await
-        }
+        bounded(self.api.replace(&self.name, &params, &changed(observed, changes))).await
     }
+}
 
-    /// The Secret with these changes; its other data stay.
-    fn changed(&self, observed: Option<&Secret>, changes: Changes) -> Secret {
-        let mut secret = observed.cloned().unwrap_or_else(|| self.new_secret());
-        secret.metadata.managed_fields = None;
-        let data = secret.data.get_or_insert_default();
-        for (key, value) in changes {
-            match value {
-                Some(value) => data.insert(key.to_owned(), ByteString(value)),
-                None => data.remove(key),
-            };
-        }
-        secret
+/// A Secret with these changes; its other data stay.
+fn changed(observed: &Secret, changes: Changes) -> Secret {
+    let mut secret = observed.clone();
+    secret.metadata.managed_fields = None;
+    let data = secret.data.get_or_insert_default();
+    for (key, value) in changes {
+        match value {
+            Some(value) => data.insert(key.to_owned(), ByteString(value)),
+            None => data.remove(key),
+        };
     }
-
-    fn new_secret(&self) -> Secret {
-        let labels = [
-            ("app.kubernetes.io/name", "helmops-webhook"),
-            ("app.kubernetes.io/part-of", "helmops"),
-        ];
-        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        Secret {
-            metadata: ObjectMeta {
-                name: Some(self.name.clone()),
-                namespace: Some(self.namespace.clone()),
-                labels: Some(BTreeMap::from(labels)),
-                ..ObjectMeta::default()
-            },
-            type_: Some("kubernetes.io/tls".to_owned()),
-            ..Secret::default()
-        }
-    }
+    secret
 }
 
 /// The data of a Secret.

@@ -12,7 +12,7 @@ use crate::issue::Ca;
 use crate::pair::{PairError, PemFile, ServingPair, Validity};
 use crate::trust;
 
-/// The keys of the Secret. The first two are those of every Secret of type `kubernetes.io/tls`.
+/// The keys of the Secret. The first two are those of every Secret with a certificate.
 pub(crate) const LEAF_CERT: &str = "tls.crt";
 pub(crate) const LEAF_KEY: &str = "tls.key";
 /// The CAs to trust: that of the certificate, and those before and after it during a rotation.

@@ -25,13 +25,28 @@ fn data(values: &[(&str, &str)]) -> Value {
 }
 
 #[tokio::test]
-async fn a_deleted_secret_is_recreated_and_no_request_fails() {
+async fn a_deleted_secret_is_filled_when_it_is_applied_again_and_no_request_fails() {
     let mut bed = Bed::with_replica(&FLAGS).await.unwrap();
     bed.add("two").await.unwrap();
     bed.until_ready("two").await.unwrap();
     bed.until_admits().await.unwrap();
     let before = bed.until_injected().await.unwrap();
     bed.run(&["delete", SECRET]).await.unwrap();
+    eventually("what to apply in the log", Duration::from_secs(20), async || {
+        let log = bed.replicas["one"].running.process.log();
+        ensure!(
+            log.contains(
+                "Secret helmops-system/helmops-webhook-tls does not exist; create it without data: apply manifests/base/rbac.yaml"
+            ),
+            "{log}"
+        );
+        bed.admits().await
+    })
+    .await
+    .unwrap();
+    helmops::apply(&bed.cluster.kubectl(), &[Part::Base])
+        .await
+        .unwrap();
     let deleted = Instant::now();
     let mut both_are_trusted = false;
     // Longer than it takes until all replicas serve the new certificate and the previous CA is removed.
@@ -172,7 +187,10 @@ async fn a_replica_without_permissions_keeps_serving_and_logs_it() {
         .await
         .unwrap();
     eventually("the removal of the permissions", SOON, async || {
-        for action in ["create secrets", "patch validatingwebhookconfiguration/helmops"] {
+        for action in [
+            "update secret/helmops-webhook-tls",
+            "patch validatingwebhookconfiguration/helmops",
+        ] {
             let may = may(&bed.kubectl, "helmops-webhook", action).await?;
             ensure!(!may, "it may still {action}");
         }
@@ -180,11 +198,11 @@ async fn a_replica_without_permissions_keeps_serving_and_logs_it() {
     })
     .await
     .unwrap();
-    bed.run(&["delete", SECRET]).await.unwrap();
+    bed.patch(SECRET, &json!({ "data": null })).await.unwrap();
     eventually("an error in the log", Duration::from_secs(20), async || {
         let log = bed.replicas["one"].running.process.log();
         ensure!(
-            log.contains("failed to update the Secret (there is no Secret")
+            log.contains("failed to update the Secret (tls.crt contains no certificate")
                 && log.contains("the permissions are in manifests/base/rbac.yaml"),
             "{log}"
         );

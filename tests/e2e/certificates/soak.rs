@@ -1,5 +1,5 @@
 //! For some time, certificates are valid for seconds and HelmOps are written continuously. Replicas are restarted one after the
-//! other, the Secret is deleted and a CA bundle is emptied. No request fails because of a certificate or a restart, except in
+//! other, the Secret and a CA bundle is emptied. No request fails because of a certificate or a restart, except in
 //! the second after a CA bundle was emptied.
 
 use std::cell::{Cell, RefCell};
@@ -157,7 +157,7 @@ async fn disrupt(bed: &mut Bed, time: Duration, record: &RefCell<Record>) -> Res
                 restarts += 1;
                 roll(bed, restarts, record).await?;
             }
-            4 => _ = bed.run(&["delete", SECRET]).await?,
+            4 => bed.patch(SECRET, &json!({ "data": null })).await?,
             7 => {
                 let emptying = Instant::now();
                 let change =

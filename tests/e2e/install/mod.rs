@@ -5,6 +5,7 @@ mod manifests;
 mod permissions;
 mod quickstart;
 pub mod readme;
+mod secrets;
 
 use helmops_bed::control_plane::Options;
 use helmops_bed::test_bed::TestBed;

@@ -369,7 +369,6 @@ async fn uninstalling_with_helm_keeps_the_crds_and_the_namespace() {
         "ConfigMap/helmops-system/kube-root-ca.crt",
         "ServiceAccount/helmops-system/default",
         "Lease/helmops-system/fleet-helmops-leader-election-shard",
-        "Secret/helmops-system/helmops-webhook-tls",
     ];
     until_remaining(&kubectl, &before, &[&CRDS[..], &namespace].concat()).await;
     follow(&bed, "docs/install.md", "### Delete what Helm keeps").await;
