@@ -2,10 +2,11 @@
 //!
 //! | watched | stored | enqueues |
 //! |---|---|---|
-//! | Alerts, AlertProviders, Receivers | all | the object, unless only its status has changed; an AlertProvider also the Alerts that name it |
+//! | Alerts, AlertProviders, Receivers | all but metadata that nothing uses | the object, unless only its status has changed; an AlertProvider also the Alerts that name it |
 //! | HelmOps, Bundles, Clusters | their state and labels | the Alerts that select the object |
 //! | Secrets | nothing: only metadata is watched | the AlertProviders and Receivers that name them |
 
+mod kept;
 pub mod objects;
 mod secrets;
 
@@ -26,6 +27,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
+use self::kept::{Kept, PAGE, stored};
 pub use self::objects::Objects;
 use crate::work::{AlertKey, Work};
 
@@ -136,7 +138,7 @@ fn has_new_push(before: &Receiver, after: &Receiver) -> bool {
     last(after) > last(before)
 }
 
-/// Fills a cache from a watch of all namespaces, and returns the objects whose spec or metadata have changed.
+/// Fills a cache from a watch of all namespaces, and returns the objects whose spec has changed.
 fn follow<K>(
     client: &Client,
     cache: &ObjectCache<Decoded<K>>,
@@ -168,10 +170,10 @@ where
         + Sync
         + 'static,
 {
-    let api = Api::<Decoded<K>>::all(client.clone());
-    let events = helmops_kube::watch(api, watcher::Config::default());
+    let api = Api::<Kept<K, _>>::all(client.clone());
+    let events = helmops_kube::watch(api, watcher::Config::default().page_size(PAGE));
     cache
-        .follow(vec![(None, events)], |object| Some(Arc::new(object)))
+        .follow(vec![(None, events)], |object| Some(stored(object)))
         .flat_map(stream::iter)
         .filter(move |change| ready(is_relevant(change, has_changed)))
         .map(|change| key(&change.name.namespace, &change.name.name))
@@ -187,11 +189,7 @@ fn is_relevant<K: Resource<DynamicType = ()> + Clone>(
         (Some(before), Some(after)) => has_changed(&before, &after),
         _ => false,
     };
-    has_changed
-        || change.differs(|object| {
-            let metadata = object.meta();
-            (identity(metadata), &metadata.annotations)
-        })
+    has_changed || change.differs(|object| identity(object.meta()))
 }
 
 /// The kind of Secrets whose metadata is watched.

@@ -6,7 +6,7 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_api::{Alert, Bundle, Cluster, Decoded, HelmOp, Metadata, NamespacedName, WithoutObjects};
+use helmops_api::{Alert, Bundle, Cluster, Decoded, NamespacedName, WithoutObjects};
 use helmops_kube::{Cache, Change, watch_results, without_absent, without_errors};
 use helmops_notify::{
     alert::Observed,
@@ -17,7 +17,10 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource, runtime::watcher};
 use serde::de::DeserializeOwned;
 
-use super::Stores;
+use super::{
+    Stores,
+    kept::{Kept, PAGE, Part, stored},
+};
 use crate::work::{AlertKey, Work};
 
 /// HelmOps, Bundles and Clusters, as last observed. Clones share them.
@@ -40,19 +43,48 @@ pub struct WatchedHelmOp {
     pub followed: Arc<[Followed]>,
 }
 
-impl WatchedHelmOp {
-    fn of(helmop: &HelmOp) -> Self {
+impl Part<WithoutObjects> for WatchedHelmOp {
+    fn of(helmop: Decoded<WithoutObjects>) -> Self {
+        let (observed, followed) = match helmop {
+            Decoded::Valid(helmop) => (Observed::of_helmop(&helmop), followed_by(&helmop).into()),
+            Decoded::Invalid { metadata, error } => (Observed::invalid(&metadata, &error), Arc::default()),
+        };
         Self {
-            observed: Arc::new(Observed::of_helmop(helmop)),
-            followed: followed_by(helmop).into(),
+            observed: Arc::new(observed),
+            followed,
         }
     }
 
-    fn invalid(metadata: &Metadata, error: &str) -> Self {
-        Self {
-            observed: Arc::new(Observed::invalid(metadata, error)),
-            followed: Arc::default(),
-        }
+    fn lacks_labels(&self) -> bool {
+        self.observed.lacks_labels
+    }
+}
+
+/// What is kept of a Bundle.
+impl Part<Bundle> for Arc<Observed> {
+    fn of(bundle: Decoded<Bundle>) -> Self {
+        Self::new(match bundle {
+            Decoded::Valid(bundle) => Observed::of_bundle(&bundle),
+            Decoded::Invalid { metadata, error } => Observed::invalid(&metadata, &error),
+        })
+    }
+
+    fn lacks_labels(&self) -> bool {
+        self.lacks_labels
+    }
+}
+
+/// What is kept of a Cluster.
+impl Part<Cluster> for Arc<Observed> {
+    fn of(cluster: Decoded<Cluster>) -> Self {
+        Self::new(match cluster {
+            Decoded::Valid(cluster) => Observed::of_cluster(&cluster),
+            Decoded::Invalid { metadata, error } => Observed::invalid(&metadata, &error),
+        })
+    }
+
+    fn lacks_labels(&self) -> bool {
+        self.lacks_labels
     }
 }
 
@@ -144,47 +176,17 @@ fn for_each<V: Watched>(
 /// Starts the watches. A change enqueues the Alerts that select the object.
 pub fn watch(client: &Client, stores: &Stores, privileged: &Privileged) -> BoxStream<'static, Work> {
     let objects = &stores.objects;
-    let helmop = |helmop: Decoded<WithoutObjects>| match helmop {
-        Decoded::Valid(helmop) => WatchedHelmOp::of(&helmop),
-        Decoded::Invalid { metadata, error } => WatchedHelmOp::invalid(&metadata, &error),
-    };
-    let bundle = |bundle: Decoded<Bundle>| {
-        Arc::new(match bundle {
-            Decoded::Valid(bundle) => Observed::of_bundle(&bundle),
-            Decoded::Invalid { metadata, error } => Observed::invalid(&metadata, &error),
-        })
-    };
-    let cluster = |cluster: Decoded<Cluster>| {
-        Arc::new(match cluster {
-            Decoded::Valid(cluster) => Observed::of_cluster(&cluster),
-            Decoded::Invalid { metadata, error } => Observed::invalid(&metadata, &error),
-        })
-    };
-    let helmops = follow(
-        client,
-        &objects.helmops,
-        helmop,
-        (Kind::HelmOp, stores, privileged),
-    );
-    let bundles = follow(
-        client,
-        &objects.bundles,
-        bundle,
-        (Kind::Bundle, stores, privileged),
-    );
-    let clusters = follow(
-        client,
-        &objects.clusters,
-        cluster,
-        (Kind::Cluster, stores, privileged),
-    );
-    stream::select_all([helmops, bundles, clusters]).boxed()
+    stream::select_all([
+        follow::<WithoutObjects, _>(client, &objects.helmops, (Kind::HelmOp, stores, privileged)),
+        follow::<Bundle, _>(client, &objects.bundles, (Kind::Bundle, stores, privileged)),
+        follow::<Cluster, _>(client, &objects.clusters, (Kind::Cluster, stores, privileged)),
+    ])
+    .boxed()
 }
 
 fn follow<K, V>(
     client: &Client,
     cache: &Cache<V>,
-    value: impl Fn(K) -> V + Send + 'static,
     (kind, stores, privileged): (Kind, &Stores, &Privileged),
 ) -> BoxStream<'static, Work>
 where
@@ -194,9 +196,10 @@ where
         + DeserializeOwned
         + Send
         + 'static,
-    V: Watched + Send + 'static,
+    V: Watched + Part<K> + Send + 'static,
 {
-    let results = watch_results(Api::<K>::all(client.clone()), watcher::Config::default());
+    let api = Api::<Kept<K, V>>::all(client.clone());
+    let results = watch_results(api, watcher::Config::default().page_size(PAGE));
     let consequence = "Alerts cannot report these objects";
     let kind_name = kind.to_string();
     let events = without_errors(
@@ -205,7 +208,7 @@ where
     );
     let (stores, privileged) = (stores.clone(), privileged.clone());
     cache
-        .follow(vec![(None, events)], move |object| Some(value(object)))
+        .follow(vec![(None, events)], |object| Some(stored(object)))
         .flat_map(stream::iter)
         .flat_map(move |change| stream::iter(affected(&stores, &privileged, kind, &change)))
         .boxed()

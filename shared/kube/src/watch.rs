@@ -51,9 +51,10 @@ where
     with_backoff(watcher(api, paged(config)))
 }
 
-/// Sets the page size of lists.
+/// Sets the page size of lists, unless a smaller one is set.
 pub fn paged(config: watcher::Config) -> watcher::Config {
-    config.page_size(PAGE)
+    let page = config.page_size.map_or(PAGE, |page| page.min(PAGE));
+    config.page_size(page)
 }
 
 /// The events of a watch, with exponential backoff after errors.

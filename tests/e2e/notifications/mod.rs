@@ -6,6 +6,7 @@ mod delivery;
 mod fixture;
 mod google;
 mod hostile;
+mod memory;
 mod mistakes;
 mod receiver_suite;
 mod receivers;

@@ -24,5 +24,5 @@ pub use self::{
     plan::{MAX_OBJECTS, Memory, Plan, REFRESH, Rules, plan},
     rejected::Rejected,
     reported::Reported,
-    state::{Failing, Observed, State},
+    state::{Failing, MAX_LABELS, Observed, State},
 };

@@ -28,6 +28,10 @@ const MAX_VERSION: usize = 64;
 /// Maximum length of a reason, in bytes: another controller can write any.
 const MAX_REASON: usize = 64;
 
+/// The labels that are kept of an object, in bytes: Kubernetes limits each label, but not their number. An object with more is selected
+/// without labels only.
+pub const MAX_LABELS: usize = 16 << 10;
+
 /// What is kept of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
@@ -35,8 +39,10 @@ pub struct Observed {
     pub uid: Box<str>,
     /// Its resource version.
     pub resource_version: Box<str>,
-    /// Its labels.
+    /// Its labels; none if it has more than [`MAX_LABELS`].
     pub labels: Box<[(Box<str>, Box<str>)]>,
+    /// Whether it has more.
+    pub lacks_labels: bool,
     /// Its state.
     pub state: State,
 }
@@ -97,10 +103,14 @@ impl Observed {
     fn new(metadata: &Metadata, state: State) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default().into_boxed_str();
         let labels = metadata.labels.iter().flatten();
+        let bytes: usize = labels.clone().map(|(key, value)| key.len() + value.len()).sum();
+        let lacks_labels = bytes > MAX_LABELS;
         Self {
             uid: text(&metadata.uid),
             resource_version: text(&metadata.resource_version),
+            lacks_labels,
             labels: labels
+                .filter(|_| !lacks_labels)
                 .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
                 .collect(),
             state,

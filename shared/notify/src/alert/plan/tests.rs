@@ -68,6 +68,7 @@ impl Alert {
             uid: "u".into(),
             resource_version: "1".into(),
             labels: Box::default(),
+            lacks_labels: false,
             state,
         };
         self.objects.insert(id(name), Arc::new(observed));

@@ -229,3 +229,17 @@ fn a_negative_count_takes_nothing_from_the_others() {
         failure.message
     );
 }
+
+#[test]
+fn an_object_with_more_labels_than_are_kept_has_none() {
+    let observed = |number: usize| {
+        let label = |number: usize| (format!("label-{number:06}"), json!("x".repeat(52)));
+        let labels: serde_json::Map<_, _> = (0..number).map(label).collect();
+        let object = json!({ "metadata": { "name": "web", "namespace": "a", "labels": labels } });
+        Observed::of_cluster(&serde_json::from_str(&object.to_string()).unwrap())
+    };
+    let most = observed(MAX_LABELS / 64);
+    assert_eq!((most.labels.len(), most.lacks_labels), (256, false));
+    let more = observed(MAX_LABELS / 64 + 1);
+    assert_eq!((more.labels.len(), more.lacks_labels), (0, true));
+}
