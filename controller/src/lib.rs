@@ -28,7 +28,6 @@ mod own_status;
 mod pruned;
 mod reference;
 mod run;
-mod shares;
 mod watch;
 mod work;
 mod writes;

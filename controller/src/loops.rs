@@ -37,7 +37,7 @@ pub async fn run(context: Arc<Context>, signals: HealthSignals, stop: Cancellati
         .secret_changes
         .inspect(|work| forget_failures(work, &context));
     let all_helmops = watches.all_helmops.flat_map(|()| {
-        context.retries.helmops.backoff.forget_all();
+        context.retries.helmops.forget_all();
         let helmops = context.stores.helmops.matching(|_| true);
         stream::iter(helmops.into_iter().map(Work::HelmOp))
     });
@@ -93,9 +93,9 @@ fn debounce_for(work: &Work, stores: &Stores) -> Duration {
 /// `RateLimit`.
 fn forget_failures(work: &Work, context: &Context) {
     match work {
-        Work::HelmOp(key) => context.retries.helmops.backoff.forget(key),
-        Work::Bundle(key) => context.retries.bundles.backoff.forget(key),
-        Work::Cluster(key) => context.retries.clusters.backoff.forget(key),
+        Work::HelmOp(key) => context.retries.helmops.forget(key),
+        Work::Bundle(key) => context.retries.bundles.forget(key),
+        Work::Cluster(key) => context.retries.clusters.forget(key),
     }
 }
 

@@ -88,14 +88,14 @@ pub const fn debounce_for(work: &Work) -> Duration {
 pub fn forget_failures(work: &Work, context: &Context) {
     match work {
         Work::Alert(key) => {
-            context.retries.alerts.backoff.forget(key);
+            context.retries.alerts.forget(key);
             alert::forget_failures(context, key);
         }
         Work::Provider(key) => {
-            context.retries.providers.backoff.forget(key);
+            context.retries.providers.forget(key);
             context.failures.forget(&Subject::Provider(key.clone()));
         }
-        Work::Receiver(key) => context.retries.receivers.backoff.forget(key),
+        Work::Receiver(key) => context.retries.receivers.forget(key),
     }
 }
 

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use helmops_notify::push::Rate;
+use helmops_fair::Rate;
 use helmops_process::{BodyLimits, Limits};
 
 /// The limits of bodies. The largest documented payload has about 30 KiB.
 pub const BODIES: BodyLimits = BodyLimits {
     max_body: 1 << 20,
+    // All requests may come from one Ingress, which can use half of it.
     budget: 16 << 20,
-    // All requests may come from one Ingress.
-    peer_budget: 8 << 20,
     deadline: Duration::from_secs(10),
     grace: Duration::from_secs(5),
     min_rate: 64 << 10,
@@ -30,7 +29,7 @@ pub const CONNECTIONS: Limits = Limits {
 /// Writes of all Receivers. A push above it waits.
 pub const WRITES: Rate = Rate {
     burst: 200,
-    per_second: 50,
+    interval: Duration::from_millis(20),
 };
 
 /// How long a request that was handled is known.

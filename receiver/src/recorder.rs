@@ -8,7 +8,8 @@ use std::{collections::HashMap, panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt;
 use helmops_api::NamespacedName;
-use helmops_notify::push::{Announcement, MAX_PUSHES, TokenBucket};
+use helmops_fair::TokenBucket;
+use helmops_notify::push::{Announcement, MAX_PUSHES};
 use thiserror::Error;
 use tokio::{
     sync::{
@@ -176,7 +177,6 @@ struct Lanes<S> {
     writes: JoinSet<NamespacedName>,
     /// The permits for writes.
     permits: TokenBucket,
-    started: Instant,
     /// When there is a permit again.
     permit_at: Option<Instant>,
 }
@@ -188,7 +188,6 @@ impl<S: Sink> Lanes<S> {
             by_receiver: HashMap::new(),
             writes: JoinSet::new(),
             permits: TokenBucket::new(WRITES),
-            started: Instant::now(),
             permit_at: None,
         }
     }
@@ -230,7 +229,7 @@ impl<S: Sink> Lanes<S> {
             if self.writes.len() >= MAX_WRITES {
                 return;
             }
-            if let Err(wait) = self.permits.take(now - self.started) {
+            if let Err(wait) = self.permits.take(now.into_std()) {
                 self.permit_at = Some(now + wait);
                 return;
             }

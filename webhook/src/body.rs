@@ -10,15 +10,13 @@ pub const MAX_BODY: usize = 7 << 20;
 
 /// Budget of all bodies in memory: four of the maximum size, or thousands of typical ones (about 10 KiB). It is a quarter of
 /// the memory limit of the manifest (128Mi). The rest is for connections and for what bodies decode to.
+/// API servers may all have the same address, whose half is two bodies of the maximum size, or more than a thousand typical ones.
 const BUDGET: usize = 32 << 20;
 
 /// The limits.
 pub const LIMITS: BodyLimits = BodyLimits {
     max_body: MAX_BODY,
     budget: BUDGET,
-    // API servers may all have the same address, so this must be enough for all of them: two bodies of the maximum size, or more than
-    // a thousand typical ones.
-    peer_budget: BUDGET / 2,
     // The shipped webhook configurations have a timeout of 5 s.
     deadline: Duration::from_secs(5),
     // The API server has the whole body when it starts to send.

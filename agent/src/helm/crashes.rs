@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_process::{ExponentialBackoff, lock};
+use helmops_fair::{ExponentialBackoff, lock};
 use helmops_release::names::ReleaseKey;
 use serde::{Deserialize, Serialize};
 

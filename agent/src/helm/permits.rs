@@ -7,7 +7,7 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use helmops_process::{FairPermit, FairSemaphore};
+use helmops_fair::{FairPermit, FairSemaphore};
 use tokio::time::sleep;
 
 /// The namespace of the Bundle: whose share a run uses.

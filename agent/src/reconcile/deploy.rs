@@ -438,7 +438,7 @@ impl Deployment<'_> {
         if let Some(crash) = crash.filter(|crash| !crash.wait.is_zero()) {
             return Err(AgentError::Crashed(crash));
         }
-        let remaining = self.context.retries.backoff.remaining(&key, &retry_key);
+        let remaining = self.context.retries.remaining(&key, &retry_key);
         remaining.map_or(Ok(()), |wait| Err(AgentError::Postponed(wait)))
     }
 

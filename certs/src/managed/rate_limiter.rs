@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_process::ExponentialBackoff;
+use helmops_fair::ExponentialBackoff;
 use tokio::time::Instant;
 
 /// Delay between the first attempt and the second.

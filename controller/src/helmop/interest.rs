@@ -7,13 +7,11 @@ use std::{
 
 use helm_index::ChartFilter;
 use helmops_core::{admit::ValidHelmOp, chart::source::ChartSource};
+use helmops_fair::{ByteBudget, Charge, Share};
 use helmops_fetch::normalized_index_url;
 use helmops_process::lock;
 
-use crate::{
-    shares::{Charge, Shares},
-    work::HelmOpKey,
-};
+use crate::work::HelmOpKey;
 
 /// Memory for the charts of all HelmOps, in bytes; one namespace may use three quarters of it. That is enough for ten thousand
 /// HelmOps with different charts. The charts of further HelmOps are resolved too, but each with its own request.
@@ -30,7 +28,7 @@ const CHART_OVERHEAD: usize = 160;
 #[derive(Debug)]
 pub struct Interest {
     state: Mutex<State>,
-    budget: Shares,
+    budget: ByteBudget,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +51,7 @@ impl Default for Interest {
     fn default() -> Self {
         Self {
             state: Mutex::default(),
-            budget: Shares::new(TOTAL),
+            budget: ByteBudget::new(TOTAL, Share::ThreeQuarters),
         }
     }
 }
@@ -92,7 +90,7 @@ impl Interest {
         }
         let charge = |charts: &[ChartRef]| {
             [Charge {
-                namespace,
+                key: namespace,
                 bytes: bytes(charts),
             }]
         };
@@ -195,8 +193,8 @@ mod tests {
         interest.record(key, &ValidHelmOp::try_from(&helmop).unwrap());
     }
 
-    fn charge(namespace: &str, bytes: usize) -> [Charge<'_>; 1] {
-        [Charge { namespace, bytes }]
+    fn charge(key: &str, bytes: usize) -> [Charge<'_>; 1] {
+        [Charge { key, bytes }]
     }
 
     fn charts(interest: &Interest, namespace: Option<&str>) -> Vec<String> {

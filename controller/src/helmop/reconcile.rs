@@ -125,12 +125,12 @@ impl HelmOpReconciliation<'_> {
     }
 
     fn poll_plan(&self, valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>, repo: Option<&str>) -> PollPlan {
-        let backoff = &self.context.retries.helmops.backoff;
+        let retries = &self.context.retries.helmops;
         let input = PollInput {
             valid,
             bundle,
             repo,
-            backoff: backoff.remaining(
+            backoff: retries.remaining(
                 self.key,
                 &RetryKey::of(&self.helmop.metadata, REQUEST_ANNOTATIONS),
             ),

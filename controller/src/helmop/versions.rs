@@ -73,7 +73,7 @@ pub async fn versions<'v, 'a>(
         });
     }
     let interval = context.min_polling_interval.min(MAX_INTERVAL);
-    let request = context.retries.helmops.requests.take(input.key.clone(), interval);
+    let request = context.retries.helmops.request(input.key.clone(), interval);
     request.map_err(ReconcileError::TooSoon)?;
     // If a chart is resolved anyway and polling is enabled, the others are polled too: mostly that costs no request.
     let is_poll = input.since.is_some() || input.valid.polling.is_some();

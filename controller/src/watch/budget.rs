@@ -13,13 +13,13 @@ use std::{
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use helmops_api::{Decoded, Metadata, NamespacedName, labels};
+use helmops_fair::{ByteBudget, Charge, Share};
 use helmops_process::lock;
 use helmops_runtime::decode_error::cut_error;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
 use super::weight::{Bytes, Weight};
-use crate::shares::{Charge, Shares};
 
 /// How often refused objects are checked against the budget again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -40,19 +40,19 @@ const LABELS: [&str; 7] = [
 
 /// Memory for stored objects, shared between namespaces. Clones share it.
 #[derive(Clone, Debug)]
-pub struct StoreBudget(Shares);
+pub struct StoreBudget(ByteBudget);
 
 impl StoreBudget {
     /// Half of the memory that the process may use, in bytes.
     pub fn new(memory_limit: usize) -> Self {
-        Self(Shares::new(memory_limit / 2))
+        Self(ByteBudget::new(memory_limit / 2, Share::ThreeQuarters))
     }
 }
 
 /// The objects of a watch that are charged to the budget, and those that were refused.
 #[derive(Debug)]
 struct Charges<K> {
-    budget: Shares,
+    budget: ByteBudget,
     stored: HashMap<NamespacedName, Stored<K>>,
     refused: BTreeMap<NamespacedName, Refused>,
     /// The number of lists so far.
@@ -117,7 +117,7 @@ where
 }
 
 impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
-    fn new(budget: Shares) -> Self {
+    fn new(budget: ByteBudget) -> Self {
         Self {
             budget,
             stored: HashMap::new(),
@@ -252,7 +252,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Stored<K> {
 
 /// The bytes written by the author are charged to the namespace of the author, and the reported bytes to that of the object.
 fn charges<'c>(author: &'c str, own: &'c str, Bytes { written, reported }: Bytes) -> Vec<Charge<'c>> {
-    let charge = |namespace, bytes| Charge { namespace, bytes };
+    let charge = |key, bytes| Charge { key, bytes };
     if author == own {
         vec![charge(own, written + reported)]
     } else {
@@ -265,7 +265,7 @@ fn over_budget(refused: Charge<'_>, Bytes { written, reported }: Bytes) -> Strin
         "it takes {} bytes of memory, and namespace {} has no memory left for {} more; delete objects in this namespace, make them \
          smaller, or start the controller with more memory (--memory-limit). It is read again as soon as there is memory",
         written + reported,
-        refused.namespace,
+        refused.key,
         refused.bytes
     )
 }

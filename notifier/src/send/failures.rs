@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_process::{ExponentialBackoff, lock};
+use helmops_fair::ExponentialBackoff;
+use helmops_process::lock;
 use helmops_runtime::error_class::Class;
 
 use crate::work::{AlertKey, ProviderKey};

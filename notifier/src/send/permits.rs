@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helmops_process::{FairPermit, FairSemaphore};
+use helmops_fair::{FairPermit, FairSemaphore};
 
 /// A namespace.
 type Namespace = Arc<str>;

@@ -18,7 +18,6 @@ use ring::digest::{Context, SHA256};
 use super::{
     http::{FetchErrorKind, TlsConfig, origin},
     login::{EntryWithoutLogin, Login, LoginProblem},
-    time_limit::TimeLimit,
 };
 
 /// Prefix of a Docker configuration entry that allows plain HTTP.
@@ -48,8 +47,6 @@ pub struct Access {
     pub secret: String,
     /// Namespace of the HelmOp, which requests and memory are charged to.
     pub namespace: Arc<str>,
-    /// The time limit for the resolutions of the HelmOp.
-    pub time_limit: TimeLimit,
 }
 
 /// A URL without its credentials, and the login to send with a request for it.

@@ -9,7 +9,6 @@
 mod access;
 mod args;
 mod bounds;
-mod budget;
 mod cache;
 mod chart_errors;
 mod download;
@@ -19,37 +18,34 @@ mod http;
 mod login;
 mod metrics;
 mod oci;
-mod overflow;
 mod permits;
 mod repository;
 mod secret;
 mod selection;
-mod time_limit;
 
 use std::{
     io::{self, Write},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use helmops_core::{
     admit::ValidHelmOp,
     chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
 };
+use helmops_fair::{Deadline, DeadlineExceeded, deadline::excluded};
 use helmops_runtime::error_class::ClassifiedError;
 use kube::Client;
 
 use self::{
     access::Access,
-    budget::Budget,
     cache::CacheSettings,
     download::Sources,
     http::{HttpClient, Timeouts},
     oci::Registries,
-    permits::{ResolvePermit, ResolvePermits},
+    permits::{ResolvePermit, SecretPermit},
     repository::{ChartRef, LIMITS, Repositories},
     selection::SelectionPermits,
-    time_limit::TimeLimit,
 };
 pub use self::{
     args::{AddressArgs, AddressArgsError},
@@ -65,8 +61,12 @@ pub use self::{
     secret::{AccessSource, SecretError},
 };
 
-/// One namespace may use at most this fraction (1/n) of the memory for reads.
-const SHARE_OF_READS: usize = 4;
+/// The time for all resolutions of one HelmOp together, or for a download. Waits for permits do not count: they depend on the
+/// number of other resolutions, and not on the server.
+///
+/// Each request has its own timeout, but a registry that sends page after page within it could take hours, while the HelmOp
+/// and the Policies change. An index of 128 MiB over 10 Mbit/s takes two minutes.
+const TIME_LIMIT: Duration = Duration::from_mins(5);
 
 /// Resolves versions.
 #[derive(Debug)]
@@ -74,7 +74,6 @@ pub struct Resolver {
     http: HttpClient,
     repositories: Repositories,
     registries: Registries,
-    permits: ResolvePermits,
 }
 
 /// What a resolution uses besides the HelmOp.
@@ -98,11 +97,8 @@ impl Resolver {
     /// # Errors
     /// If the operating system refuses a resource.
     pub fn new(bounds: &MemoryBounds, addresses: Addresses, fetches: FetchMetrics) -> io::Result<Self> {
-        let settings = CacheSettings::new(bounds).part(2);
-        let (budget, selections) = (
-            Budget::new(bounds.reads, SHARE_OF_READS),
-            SelectionPermits::default(),
-        );
+        let (budget, selections) = (bounds.budget(), SelectionPermits::default());
+        let settings = CacheSettings::new(bounds, budget.clone()).part(2);
         Ok(Self {
             http: HttpClient::new(Timeouts::default(), addresses, fetches.clone())?,
             repositories: Repositories::new(
@@ -113,7 +109,6 @@ impl Resolver {
                 fetches.clone(),
             ),
             registries: Registries::new(&settings, budget, selections, fetches),
-            permits: ResolvePermits::default(),
         })
     }
 
@@ -126,7 +121,7 @@ impl Resolver {
 
     /// Waits until a HelmOp of a namespace may resolve its charts.
     pub async fn acquire_permit(&self, namespace: &Arc<str>) -> ResolvePermit {
-        self.permits.acquire(namespace).await
+        self.http.permits.resolution(namespace).await
     }
 
     /// Downloads the archive of one chart to `output`, with the credentials and the trust of a Secret. After an error the content
@@ -146,6 +141,7 @@ impl Resolver {
         let read = || secret::access(client, source);
         // The permit is held, if the Secret is large.
         let (mut access, _permit) = self
+            .http
             .permits
             .read_secret(&namespace, Access::secret_bytes, read)
             .await?;
@@ -155,15 +151,16 @@ impl Resolver {
             repositories: &self.repositories,
             registries: &self.registries,
         };
-        let time_limit = access.time_limit.clone();
-        let download = download::download(sources, &access, interest, chart, output);
-        let deadline = DownloadError::Deadline {
-            seconds: time_limit::LIMIT.as_secs(),
-        };
-        time_limit.run(Box::pin(download)).await.unwrap_or(Err(deadline))
+        let download = Box::pin(download::download(sources, &access, interest, chart, output));
+        let downloaded = helmops_fair::deadline::bounded(TIME_LIMIT, download).await;
+        downloaded.unwrap_or_else(|DeadlineExceeded| {
+            Err(DownloadError::Deadline {
+                seconds: TIME_LIMIT.as_secs(),
+            })
+        })
     }
 
-    /// Creates the resolver for the charts of one HelmOp. The time limit for all of them starts now.
+    /// Creates the resolver for the charts of one HelmOp. Their deadline starts now.
     pub fn chart_resolver<'a>(
         &'a self,
         context: ResolveContext<'a>,
@@ -173,7 +170,7 @@ impl Resolver {
             resolver: self,
             context,
             valid,
-            time_limit: TimeLimit::default(),
+            deadline: Deadline::new(TIME_LIMIT),
             access: None,
         }
     }
@@ -193,9 +190,9 @@ pub struct ChartResolver<'a> {
     resolver: &'a Resolver,
     context: ResolveContext<'a>,
     valid: &'a ValidHelmOp<'a>,
-    time_limit: TimeLimit,
+    deadline: Deadline,
     /// With the permit to hold it, if the Secret is large.
-    access: Option<(Access, Option<ResolvePermit>)>,
+    access: Option<(Access, Option<SecretPermit>)>,
 }
 
 impl ChartResolver<'_> {
@@ -204,11 +201,9 @@ impl ChartResolver<'_> {
     /// # Errors
     /// If no version matches, the repository or registry cannot be reached, or all resolutions together take too long.
     pub async fn resolve(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
-        let (started, time_limit) = (Instant::now(), self.time_limit.clone());
-        let result = Box::pin(time_limit.run(self.resolve_unlimited(request))).await;
-        let result = result.unwrap_or(Err(ResolveError::Deadline {
-            limit: time_limit::LIMIT,
-        }));
+        let (started, deadline) = (Instant::now(), self.deadline.clone());
+        let result = Box::pin(deadline.run(self.resolve_unlimited(request))).await;
+        let result = result.unwrap_or(Err(ResolveError::Deadline { limit: TIME_LIMIT }));
         let failure = result.as_ref().err().map(ClassifiedError::reason);
         self.context.metrics.resolved(failure, started.elapsed());
         result
@@ -239,11 +234,9 @@ impl ChartResolver<'_> {
         request: &ChartRequest<'_>,
         listing: Listing,
     ) -> Result<Option<ChartExplanation>, ResolveError> {
-        let time_limit = self.time_limit.clone();
-        let list = Box::pin(time_limit.run(self.list_unlimited(request, listing))).await;
-        list.unwrap_or(Err(ResolveError::Deadline {
-            limit: time_limit::LIMIT,
-        }))
+        let deadline = self.deadline.clone();
+        let list = Box::pin(deadline.run(self.list_unlimited(request, listing))).await;
+        list.unwrap_or(Err(ResolveError::Deadline { limit: TIME_LIMIT }))
     }
 
     /// If a selection preceded it, its response is cached and recent enough.
@@ -290,7 +283,7 @@ impl ChartResolver<'_> {
         } = *self;
         let (access, _) = match &mut self.access {
             Some(access) => access,
-            none => none.insert(read_access(resolver, context, valid, &self.time_limit).await?),
+            none => none.insert(read_access(resolver, context, valid).await?),
         };
         Ok(access)
     }
@@ -328,8 +321,7 @@ async fn read_access(
     resolver: &Resolver,
     context: ResolveContext<'_>,
     valid: &ValidHelmOp<'_>,
-    time_limit: &TimeLimit,
-) -> Result<(Access, Option<ResolvePermit>), ResolveError> {
+) -> Result<(Access, Option<SecretPermit>), ResolveError> {
     let namespace: Arc<str> = valid
         .helmop
         .metadata
@@ -345,13 +337,11 @@ async fn read_access(
         ca_certificates: context.ca_certificates,
     };
     let read = || secret::access(context.client, source);
-    // The time limit does not count waits for the API server either.
-    let reading = resolver
-        .permits
-        .read_secret(&namespace, Access::secret_bytes, read);
-    let (mut access, permit) = time_limit.paused(reading).await.map_err(ResolveError::Secret)?;
+    // Waits for the API server do not count for the deadline either.
+    let permits = &resolver.http.permits;
+    let reading = excluded(permits.read_secret(&namespace, Access::secret_bytes, read)).await;
+    let (mut access, permit) = reading.map_err(ResolveError::Secret)?;
     access.origin = access::repository_origin(valid.chart.repo, access.plain_http);
-    access.time_limit = time_limit.clone();
     Ok((access, permit))
 }
 

@@ -7,9 +7,7 @@ use std::{
     future::pending, num::NonZeroUsize, panic::resume_unwind, sync::Arc, thread::available_parallelism,
 };
 
-use helmops_process::FairSemaphore;
-
-use super::access::Access;
+use helmops_fair::{FairSemaphore, deadline::excluded};
 
 /// The longest list that is processed without a permit, on the thread of the task. A version takes up to 5 µs: a list is
 /// iterated at most five times, and each time each version is parsed. So this takes a third of a millisecond.
@@ -35,19 +33,18 @@ impl Default for SelectionPermits {
 }
 
 impl SelectionPermits {
-    /// Runs `work` for a list of `len` versions. A long list waits for a permit of the namespace, while the time limit of the
+    /// Runs `work` for a list of `len` versions. A long list waits for a permit of the namespace, while the deadline of the
     /// HelmOp is paused, and is processed on a separate thread.
     pub async fn run<T: Send + 'static>(
         &self,
-        access: &Access,
+        namespace: &Arc<str>,
         len: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> T {
         if len <= MAX_INLINE {
             return work();
         }
-        let permit = self.permits.acquire(Arc::clone(&access.namespace));
-        let permit = access.time_limit.paused(permit).await;
+        let permit = excluded(self.permits.acquire(Arc::clone(namespace))).await;
         let thread = tokio::task::spawn_blocking(move || {
             // The thread holds it, so that a cancelled resolution releases no permit while the work continues.
             let _permit = permit;
@@ -76,11 +73,8 @@ mod tests {
 
     const LONG: usize = MAX_INLINE + 1;
 
-    fn tenant() -> Access {
-        Access {
-            namespace: "a".into(),
-            ..Access::default()
-        }
+    fn tenant() -> Arc<str> {
+        "a".into()
     }
 
     #[tokio::test]

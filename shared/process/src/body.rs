@@ -2,44 +2,38 @@
 
 use std::{
     future::poll_fn,
+    net::SocketAddr,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     task::{Context, Poll},
     time::Duration,
 };
 
 use axum::{
     body::{Body, Bytes, HttpBody},
-    extract::Request,
+    extract::{ConnectInfo, Request},
     http::{
         StatusCode,
         header::{HeaderValue, RETRY_AFTER},
     },
     response::{IntoResponse, Response},
 };
+use helmops_fair::{ByteBudget, Reservation, Share};
 use thiserror::Error;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::{Instant, timeout_at},
 };
 
-use crate::serve::PeerBytes;
-
-/// Bytes that are reserved from the budget at a time while a body arrives. Bytes that have not arrived are not reserved.
-const RESERVE_STEP: usize = 64 << 10;
+/// The smallest buffer of a body that arrives in parts.
+const MIN_BUFFER: usize = 64 << 10;
 
 /// The limits of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyLimits {
     /// Maximum size of a body.
     pub max_body: usize,
-    /// Budget of all bodies in memory.
+    /// Budget of all bodies in memory. One address can use half of it, and others half of what is left.
     pub budget: usize,
-    /// Budget of one address.
-    pub peer_budget: usize,
     /// Maximum time for a body to arrive and to get a permit.
     pub deadline: Duration,
     /// A body has this time, and the time that its bytes take at `min_rate`.
@@ -54,7 +48,7 @@ pub struct BodyLimits {
 #[derive(Debug)]
 pub struct Bodies {
     limits: BodyLimits,
-    in_use: Arc<AtomicUsize>,
+    budget: ByteBudget,
     large: Semaphore,
 }
 
@@ -72,12 +66,9 @@ pub enum BodyError {
     /// It is larger than the maximum.
     #[error("the body has more than {0} bytes, the maximum")]
     TooLarge(usize),
-    /// The budget is used up.
-    #[error("request bodies of {0} bytes are already in memory; retry later")]
+    /// The share of the budget is used up.
+    #[error("of the memory for request bodies, {0} bytes, this address has used up its share; retry later")]
     Budget(usize),
-    /// The budget of the address is used up.
-    #[error("request bodies of {0} bytes from this address are already in memory; retry later")]
-    PeerBudget(usize),
     /// It arrived too slowly.
     #[error(
         "the body arrived too slowly: the timeout is {grace:?}, and one second for each {min_rate} bytes"
@@ -98,21 +89,13 @@ pub enum BodyError {
 
 impl BodyError {
     /// All values of the metric label `reason`.
-    pub const REASONS: [&str; 6] = [
-        "too_large",
-        "budget",
-        "peer_budget",
-        "slow",
-        "large_busy",
-        "broken",
-    ];
+    pub const REASONS: [&str; 5] = ["too_large", "budget", "slow", "large_busy", "broken"];
 
     /// The value of the metric label `reason`.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::TooLarge(_) => "too_large",
             Self::Budget(_) => "budget",
-            Self::PeerBudget(_) => "peer_budget",
             Self::Slow { .. } => "slow",
             Self::LargeBusy => "large_busy",
             Self::Broken(_) => "broken",
@@ -122,7 +105,7 @@ impl BodyError {
     fn status(&self) -> StatusCode {
         match self {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Budget(_) | Self::PeerBudget(_) | Self::LargeBusy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Budget(_) | Self::LargeBusy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::Broken(_) => StatusCode::BAD_REQUEST,
         }
@@ -153,7 +136,7 @@ impl Bodies {
     pub fn new(limits: BodyLimits) -> Self {
         Self {
             limits,
-            in_use: Arc::default(),
+            budget: ByteBudget::new(limits.budget, Share::Half),
             large: Semaphore::new(1),
         }
     }
@@ -165,12 +148,9 @@ impl Bodies {
     pub async fn read(&self, request: Request) -> Result<RequestBody<'_>, BodyError> {
         let deadline = Instant::now() + self.limits.deadline;
         let (parts, body) = request.into_parts();
-        let mut reservation = Reservation {
-            limits: self.limits,
-            in_use: Arc::clone(&self.in_use),
-            peer: parts.extensions.get::<PeerBytes>().cloned(),
-            bytes: 0,
-        };
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let peer = peer.map_or_else(String::new, |ConnectInfo(peer)| peer.ip().to_string());
+        let mut reservation = self.budget.reservation(peer);
         let bytes = IncomingBody::new(body, self.limits, deadline)?
             .read_all(&mut reservation)
             .await?;
@@ -189,51 +169,6 @@ impl Bodies {
             _reservation: reservation,
             _permit: permit,
         })
-    }
-}
-
-/// Bytes that are reserved from the budget.
-#[derive(Debug)]
-struct Reservation {
-    limits: BodyLimits,
-    in_use: Arc<AtomicUsize>,
-    peer: Option<PeerBytes>,
-    bytes: usize,
-}
-
-impl Reservation {
-    /// Grows it to at least `bytes`.
-    fn grow_to(&mut self, bytes: usize) -> Result<(), BodyError> {
-        let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
-            return Ok(());
-        };
-        if let Some(peer) = &self.peer
-            && !peer.try_add(more, self.limits.peer_budget)
-        {
-            return Err(BodyError::PeerBudget(self.limits.peer_budget));
-        }
-        let reserved = self
-            .in_use
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |in_use| {
-                in_use.checked_add(more).filter(|sum| *sum <= self.limits.budget)
-            });
-        if reserved.is_err() {
-            if let Some(peer) = &self.peer {
-                peer.sub(more);
-            }
-            return Err(BodyError::Budget(self.limits.budget));
-        }
-        self.bytes = bytes;
-        Ok(())
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
-        if let Some(peer) = &self.peer {
-            peer.sub(self.bytes);
-        }
     }
 }
 
@@ -270,7 +205,7 @@ impl IncomingBody {
         let Some(first) = self.chunk().await? else {
             return Ok(Bytes::new());
         };
-        reservation.grow_to(first.len())?;
+        self.reserve(reservation, first.len())?;
         let Some(mut chunk) = self.chunk().await? else {
             return Ok(first);
         };
@@ -293,15 +228,21 @@ impl IncomingBody {
         reservation: &mut Reservation,
     ) -> Result<(), BodyError> {
         let length = all.len() + chunk.len();
-        reservation.grow_to(length.next_multiple_of(RESERVE_STEP))?;
+        self.reserve(reservation, length)?;
         if length > all.capacity() {
             let capacity = self.content_length.unwrap_or_else(|| {
-                (2 * all.capacity()).clamp(RESERVE_STEP, self.limits.max_body.max(RESERVE_STEP))
+                (2 * all.capacity()).clamp(MIN_BUFFER, self.limits.max_body.max(MIN_BUFFER))
             });
             all.reserve_exact(capacity.max(length) - all.len());
         }
         all.extend_from_slice(chunk);
         Ok(())
+    }
+
+    /// Reserves memory for what has arrived, and not for what is announced.
+    fn reserve(&self, reservation: &mut Reservation, bytes: usize) -> Result<(), BodyError> {
+        let reserved = reservation.grow_to(bytes);
+        reserved.map_err(|_| BodyError::Budget(self.limits.budget))
     }
 
     /// The next chunk, if there is one and it arrives in time.

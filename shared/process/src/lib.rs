@@ -12,13 +12,10 @@
 
 pub mod admin;
 pub mod args;
-mod backoff;
 mod body;
 pub mod build_info;
 pub mod exit;
-pub mod fair;
 pub mod health;
-mod lock;
 pub mod memory_limit;
 pub mod metrics;
 mod on_change;
@@ -37,13 +34,11 @@ pub mod telemetry;
 mod throttle;
 
 pub use args::{LogFormat, ProcessArgs};
-pub use backoff::ExponentialBackoff;
 pub use body::{Bodies, BodyError, BodyLimits, RequestBody};
 pub use build_info::version;
 pub use exit::{exit, run_process, run_process_on};
-pub use fair::{FairPermit, FairSemaphore};
 pub use health::{Gate, Health, Heartbeat};
-pub use lock::lock;
+pub use helmops_fair::lock;
 pub use memory_limit::{MemoryLimit, Quantity, QuantityError};
 pub use on_change::OnChange;
 pub use own_namespace::own_namespace;
@@ -51,7 +46,7 @@ pub use plain_port::{PlainPort, PortConfig, PortError};
 pub use ports::serve_metrics_and_probes;
 pub use prepare::{PrepareError, Prepared, prepare};
 pub use scrape::MetricsWriter;
-pub use serve::{Accept, Drained, Limits, PeerBytes, ServeMetrics, Transport, listen, serve};
+pub use serve::{Accept, Drained, Limits, ServeMetrics, Transport, listen, serve};
 pub use shutdown_header::close_on_shutdown;
 pub use signals::{OsSignals, Signals};
 pub use supervisor::{ProcessError, Shutdown, Supervisor, TaskResult};

@@ -18,11 +18,10 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
+use helmops_fair::{FairPermit, FairSemaphore};
 use hyper::body::{Frame, SizeHint};
 use prometheus::{Registry, TextEncoder};
 use tokio::time::timeout;
-
-use super::fair::{FairPermit, FairSemaphore};
 
 /// Concurrent scrapes, counted until their responses are sent: enough for two Prometheus servers. A response can have the
 /// metrics of 10,000 objects.

@@ -5,7 +5,7 @@
 
 use std::{num::NonZeroUsize, thread::available_parallelism, time::Duration};
 
-use helmops_process::{FairPermit, FairSemaphore};
+use helmops_fair::{FairPermit, FairSemaphore};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Handle, RuntimeFlavor};
 

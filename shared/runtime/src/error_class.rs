@@ -3,7 +3,7 @@
 use std::{error::Error, time::Duration};
 
 use helmops_core::reason::Reason;
-use helmops_process::ExponentialBackoff;
+use helmops_fair::ExponentialBackoff;
 
 use crate::backoff;
 

@@ -7,7 +7,7 @@
 //!                        └──── one task for each ───┘                                             │
 //!                        ▲     object                                                             │
 //!                        └───────────── retry_state ◄── error_class, or success ◄─────────────────┘
-//!                                       (backoff, pending_writes, rate)
+//!                                       (backoff, pending_writes)      
 //! ```
 //!
 //! Nothing here knows HelmOps, Bundles or Clusters: a process has its own kinds, its own items in the workqueue, and an
@@ -16,7 +16,6 @@
 pub mod backoff;
 pub mod client;
 pub mod compute;
-pub mod deadline;
 pub mod decode_error;
 pub mod election;
 pub mod error_class;
@@ -25,8 +24,9 @@ pub mod health_signals;
 pub mod metrics;
 pub mod pending_writes;
 pub mod queue;
-pub mod rate;
 pub mod reconciler;
 pub mod retry_state;
 pub mod workers;
 pub mod writes;
+
+pub use helmops_fair::deadline;

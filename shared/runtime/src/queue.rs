@@ -43,7 +43,7 @@ const DEADLINE: Duration = Duration::from_mins(15);
 /// The longest delay of an object, since timers are limited to two years. It is reconciled after that, and requeued again.
 const LONGEST: Duration = Duration::from_hours(24);
 /// The backoff of an object whose reconciliation panicked or reached its deadline.
-const ABORTED: helmops_process::ExponentialBackoff = backoff::SLOW;
+const ABORTED: helmops_fair::ExponentialBackoff = backoff::SLOW;
 
 /// Runs `work` for each triggered object until `stop` or the end of the triggers, and then finishes what is in progress.
 ///

@@ -369,10 +369,10 @@ mod tests {
         let recorder = Recorder::new(done);
         let state = &recorder.retry_state;
         let retry_key = RetryKey::default();
-        state.backoff.failed(key(), retry_key.clone(), backoff::SLOW);
+        state.failed(&key(), retry_key.clone(), backoff::SLOW);
         assert_eq!(recorder.reconcile_once().await, None);
         assert_eq!(recorder.calls(), ["forget", "deleted"]);
-        assert_eq!(state.backoff.remaining(&key(), &retry_key), None);
+        assert_eq!(state.remaining(&key(), &retry_key), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -476,7 +476,7 @@ mod tests {
         ] {
             let state = RetryState::default();
             let retry_key = RetryKey::default();
-            state.backoff.failed(key(), retry_key.clone(), backoff::SLOW);
+            state.failed(&key(), retry_key.clone(), backoff::SLOW);
             let later = Duration::from_hours(1);
             let done = Done {
                 requeue_after: Some(later),
@@ -487,7 +487,7 @@ mod tests {
             let is_requeued_earlier = matches!(failures, Failures::Another(_));
             assert_eq!(delay < later, is_requeued_earlier, "{failures:?}");
             assert_eq!(
-                state.backoff.remaining(&key(), &retry_key).is_some(),
+                state.remaining(&key(), &retry_key).is_some(),
                 remains,
                 "{failures:?}"
             );

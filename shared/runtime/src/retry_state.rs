@@ -1,17 +1,21 @@
 //! The state of objects that is kept between reconciliations: backoff, pending writes and rate limits.
 
-use std::hash::Hash;
+use std::{hash::Hash, time::Duration};
 
-use helmops_process::{ExponentialBackoff, exit::with_causes};
+use helmops_fair::{ExponentialBackoff, KeyedBackoff, Rate, RateLimit};
+use helmops_process::exit::with_causes;
 use kube::core::ObjectMeta;
+use tokio::time::Instant;
 
 use crate::{
-    backoff::Backoff,
     error_class::{Class, ClassifiedError},
     pending_writes::PendingWrites,
     queue::RequeueAfter,
-    rate::RateLimit,
 };
+
+/// Requests for one object before they are limited. Users who correct a Secret, a version and a URL one after the other see the
+/// result of each immediately.
+const BURST: u32 = 10;
 
 /// How a reconciliation without an error ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,19 +71,22 @@ impl RetryKey {
 /// The retry state of the objects of a kind.
 #[derive(Debug)]
 pub struct RetryState<K> {
-    /// Consecutive failures.
-    pub backoff: Backoff<K, RetryKey>,
+    /// Consecutive failures, of what the object requested then. When that changes, the count starts again.
+    ///
+    /// Each failed object has a retry due, which ends in success or in the deletion of the object. Both remove its entry, so there
+    /// are never more entries than objects.
+    failures: KeyedBackoff<K, RetryKey>,
     /// Writes that the cache does not show yet.
     pub pending_writes: PendingWrites<K>,
     /// The rate limit of requests to repositories. It is kept when the object is deleted, or else deleting the object would evade
     /// it.
-    pub requests: RateLimit<K>,
+    requests: RateLimit<K>,
 }
 
-impl<K> Default for RetryState<K> {
+impl<K: Clone + Eq + Hash> Default for RetryState<K> {
     fn default() -> Self {
         Self {
-            backoff: Backoff::default(),
+            failures: KeyedBackoff::new(usize::MAX),
             pending_writes: PendingWrites::default(),
             requests: RateLimit::default(),
         }
@@ -87,6 +94,44 @@ impl<K> Default for RetryState<K> {
 }
 
 impl<K: Clone + Eq + Hash> RetryState<K> {
+    /// Records a failure of an object, and returns the time until the retry.
+    pub fn failed(&self, key: &K, retry_key: RetryKey, policy: ExponentialBackoff) -> Duration {
+        let now = Instant::now().into_std();
+        self.failures.retain(key, now, |known, _| *known == retry_key);
+        let random = fastrand::f64();
+        self.failures.failed(key.clone(), retry_key, policy, random, now)
+    }
+
+    /// The rest of the longest delay, if the object has failed with the same request and the delay is not over.
+    pub fn remaining(&self, key: &K, retry_key: &RetryKey) -> Option<Duration> {
+        let failed = self.failures.remaining(key, Instant::now().into_std());
+        failed
+            .filter(|(known, _)| known == retry_key)
+            .map(|(_, rest)| rest)
+    }
+
+    /// Forgets the failures of an object.
+    pub fn forget(&self, key: &K) {
+        self.failures.forget(key);
+    }
+
+    /// Forgets all failures.
+    pub fn forget_all(&self) {
+        self.failures.forget_all();
+    }
+
+    /// Takes a permit for the requests of an object, which gets one back per interval.
+    ///
+    /// # Errors
+    /// If there is none; the error is the time until the next one.
+    pub fn request(&self, key: K, interval: Duration) -> Result<(), Duration> {
+        let rate = Rate {
+            burst: BURST,
+            interval,
+        };
+        self.requests.take(key, rate, Instant::now().into_std())
+    }
+
     /// When to requeue an object after a reconciliation; `None` if only a change requeues it.
     pub fn requeue_after(
         &self,
@@ -103,11 +148,11 @@ impl<K: Clone + Eq + Hash> RetryState<K> {
     fn done(&self, key: &K, retry_key: RetryKey, done: Done) -> RequeueAfter {
         let retry_after = match done.failures {
             Failures::Reset => {
-                self.backoff.forget(key);
+                self.forget(key);
                 None
             }
             Failures::Kept => None,
-            Failures::Another(policy) => Some(self.backoff.failed(key.clone(), retry_key, policy)),
+            Failures::Another(policy) => Some(self.failed(key, retry_key, policy)),
         };
         done.requeue_after.into_iter().chain(retry_after).min()
     }
@@ -120,9 +165,9 @@ impl<K: Clone + Eq + Hash> RetryState<K> {
             return Some(wait);
         }
         let delay = if let Some(policy) = class.backoff_policy() {
-            Some(self.backoff.failed(key.clone(), retry_key, policy))
+            Some(self.failed(key, retry_key, policy))
         } else {
-            self.backoff.forget(key);
+            self.forget(key);
             None
         };
         let retry_after = delay.map(|delay| tracing::field::display(format!("{:.1}s", delay.as_secs_f64())));
@@ -147,5 +192,44 @@ impl<K: Clone + Eq + Hash> RetryState<K> {
             );
         }
         delay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::backoff::{SLOW, TRANSIENT};
+
+    fn requested(generation: i64) -> RetryKey {
+        RetryKey {
+            generation: Some(generation),
+            requests: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn another_request_starts_the_count_again() {
+        let state = RetryState::default();
+        for _ in 0..3 {
+            state.failed(&"a", requested(1), SLOW);
+        }
+        let left = |generation| state.remaining(&"a", &requested(generation));
+        assert!(left(1) > Some(Duration::from_secs(3)));
+        assert_eq!((left(2), state.remaining(&"b", &requested(1))), (None, None));
+        assert!(state.failed(&"a", requested(2), TRANSIENT) <= TRANSIENT.initial_delay);
+        assert_eq!(left(1), None);
+        state.forget_all();
+        assert_eq!(left(2), None);
+    }
+
+    #[test]
+    fn the_jitter_of_an_object_is_different_after_each_failure() {
+        let state = RetryState::default();
+        let delays: HashSet<_> = (0..8)
+            .map(|generation| state.failed(&"a", requested(generation), TRANSIENT))
+            .collect();
+        assert!(delays.len() > 1, "{delays:?}");
     }
 }

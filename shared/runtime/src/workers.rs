@@ -7,8 +7,8 @@
 use std::{num::NonZeroU16, sync::Arc};
 
 use helmops_core::reason::Reason;
+use helmops_fair::{FairPermit, FairSemaphore};
 use helmops_kube::lease::{Leadership, Term, TermEnded};
-use helmops_process::{FairPermit, FairSemaphore};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use helmops_process::{ExponentialBackoff, OnChange};
+use helmops_fair::ExponentialBackoff;
+use helmops_process::OnChange;
 use reqwest::{Client, StatusCode, header::CONTENT_TYPE};
 use serde_json::Value;
 use thiserror::Error;

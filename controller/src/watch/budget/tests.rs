@@ -35,7 +35,7 @@ fn deployment(tenant: &str, cluster: &str, written: usize, reported: usize) -> D
 
 /// A watch with a budget of this number of bytes.
 fn watch<K: Resource<DynamicType = ()> + Weight + Clone>(bytes: usize) -> Charges<K> {
-    Charges::new(Shares::new(bytes))
+    Charges::new(ByteBudget::new(bytes, Share::ThreeQuarters))
 }
 
 /// The object as it is stored.

@@ -19,6 +19,7 @@
 mod slot;
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     hash::Hash,
     pin::pin,
@@ -29,19 +30,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helm_index::OverBudget;
+use helmops_fair::{ByteBudget, OverBudget};
 use helmops_process::lock;
 use tokio::time;
 
 pub use self::slot::{FetchFailure, Requester};
 use self::slot::{InFlight, NamespaceFailure, Slot, Wait};
-use super::{bounds::MemoryBounds, budget::Budget, metrics::FetchMetrics};
+use super::{bounds::MemoryBounds, metrics::FetchMetrics};
 
 /// Memory of a slot without its key and response: the map entry and the locks.
 const SLOT_BYTES: usize = 512;
-
-/// One namespace may use at most this fraction (1/n) of the memory for responses, so that no tenant can use all of it.
-const SHARE: usize = 2;
 
 /// Time between the starts of two requests of one key. No status shows the delay, and ten requests per second are no load for
 /// a server.
@@ -52,8 +50,8 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 pub struct CacheSettings {
     /// Bytes for responses that no resolution is using.
     pub idle: usize,
-    /// Memory for all responses, with a share for each namespace.
-    pub budget: Budget,
+    /// Memory for all responses, also for those that are being read.
+    pub budget: ByteBudget,
     /// Time between the starts of two requests of one key.
     pub min_interval: Duration,
 }
@@ -82,10 +80,10 @@ pub struct Cache<K, V, E> {
 
 impl CacheSettings {
     /// The settings for these memory limits.
-    pub fn new(bounds: &MemoryBounds) -> Self {
+    pub fn new(bounds: &MemoryBounds, budget: ByteBudget) -> Self {
         Self {
             idle: bounds.cache,
-            budget: Budget::new(bounds.cache + bounds.in_use, SHARE),
+            budget,
             min_interval: MIN_INTERVAL,
         }
     }
@@ -204,8 +202,8 @@ impl<K: Clone + Eq + Hash, V, E: Clone + FetchFailure> Cache<K, V, E> {
     fn charge(&self, slot: &Slot<V, E>, owner: &Arc<str>, bytes: usize) -> Result<(), OverBudget> {
         let attempt = || {
             let mut charge = lock(&slot.charge);
-            if charge.namespace() != owner {
-                *charge = self.settings.budget.reservation(owner);
+            if charge.key() != owner {
+                *charge = self.settings.budget.reservation(Arc::clone(owner));
             }
             charge.resize(bytes)
         };
@@ -274,7 +272,10 @@ impl<K: Clone + Eq + Hash, V, E: Clone + FetchFailure> Cache<K, V, E> {
 
     fn new_slot(&self, key: &K, namespace: &Arc<str>) -> Arc<Slot<V, E>> {
         let overhead = SLOT_BYTES + (self.sizes.key)(key);
-        let slot = Arc::new(Slot::new(overhead, self.settings.budget.reservation(namespace)));
+        let slot = Arc::new(Slot::new(
+            overhead,
+            self.settings.budget.reservation(Arc::clone(namespace)),
+        ));
         if self.charge(&slot, namespace, overhead).is_err() {
             return slot;
         }
@@ -318,34 +319,30 @@ impl<K: Clone + Eq + Hash, V, E: Clone + FetchFailure> Cache<K, V, E> {
         self.fetches.cache_bytes.add(bytes - reported);
     }
 
-    /// Evicts the least recently used responses, first those of namespaces above their share. Returns how many bytes were
-    /// evicted.
+    /// Evicts idle responses until the rest of them is within the limit: of the namespace that has most, the least recently used
+    /// one. Returns how many bytes were evicted.
     fn evict(&self, slots: &mut Slots<K, V, E>) -> usize {
-        let mut shares = HashMap::<_, usize>::new();
-        let mut candidates = Vec::new();
+        let mut owners = HashMap::<_, (usize, Vec<_>)>::new();
         for (key, slot) in slots.iter().filter(|(_, slot)| Arc::strong_count(slot) == 1) {
             let (owner, bytes) = slot.charged();
-            *shares.entry(Arc::clone(&owner)).or_default() += bytes;
-            let last_used = slot.last_used.load(Ordering::Relaxed);
-            candidates.push((last_used, owner, bytes, Arc::clone(key)));
+            let (sum, own) = owners.entry(owner).or_default();
+            *sum += bytes;
+            own.push((slot.last_used.load(Ordering::Relaxed), bytes, Arc::clone(key)));
         }
-        candidates.sort_unstable_by_key(|(last_used, ..)| *last_used);
+        for (_, own) in owners.values_mut() {
+            own.sort_unstable_by_key(|(last_used, ..)| Reverse(*last_used));
+        }
         // More may be idle by now than when they were counted.
-        let idle: usize = shares.values().sum();
+        let idle: usize = owners.values().map(|(sum, _)| sum).sum();
         let mut left = idle;
-        for only_above_share in [true, false] {
-            candidates.retain(|(_, owner, bytes, key)| {
-                let own = shares.get(owner).copied().unwrap_or_default();
-                let is_above_share = own > self.settings.idle / SHARE;
-                if left <= self.settings.idle || only_above_share && !is_above_share {
-                    return true;
-                }
-                shares.insert(Arc::clone(owner), own - bytes);
-                left -= bytes;
-                slots.remove(key);
-                self.fetches.evictions.inc();
-                false
-            });
+        while left > self.settings.idle
+            && let Some((sum, own)) = owners.values_mut().max_by_key(|(sum, _)| *sum)
+            && let Some((_, bytes, key)) = own.pop()
+        {
+            *sum -= bytes;
+            left -= bytes;
+            slots.remove(&key);
+            self.fetches.evictions.inc();
         }
         idle - left
     }

@@ -7,11 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use helmops_fair::Reservation;
 use helmops_process::lock;
 use helmops_runtime::error_class::{ClassifiedError, Scope};
 use tokio::{sync::Notify, time};
-
-use crate::budget::Reservation;
 
 /// The error of a fetch.
 pub trait FetchFailure: Display {
@@ -93,7 +92,7 @@ impl<V, E> Slot<V, E> {
     /// The namespace that it is charged to, and the size.
     pub fn charged(&self) -> (Arc<str>, usize) {
         let charge = lock(&self.charge);
-        (Arc::clone(charge.namespace()), charge.bytes())
+        (Arc::clone(charge.key()), charge.bytes())
     }
 }
 

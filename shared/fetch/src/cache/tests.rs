@@ -1,6 +1,7 @@
 use std::{cell::RefCell, fmt::Display, future::ready, pin::Pin, sync::atomic::AtomicUsize};
 
 use futures::future::join_all;
+use helmops_fair::Share;
 use prometheus::Registry;
 use tokio::time::sleep;
 
@@ -77,7 +78,7 @@ async fn a_cancelled_request_is_taken_over_by_another_resolution() {
 fn cache(idle: usize) -> Numbers {
     with(CacheSettings {
         idle,
-        budget: Budget::new(4 * idle, SHARE),
+        budget: ByteBudget::new(4 * idle, Share::Half),
         min_interval: Duration::ZERO,
     })
 }
@@ -363,7 +364,7 @@ async fn requests(cache: &Numbers, key: &'static str, namespace: &str, number: u
 async fn responses_in_use_by_one_namespace_do_not_prevent_others_from_sharing() {
     let cache = with(CacheSettings {
         idle: 2 * cost(1000),
-        budget: Budget::new(6 * cost(1000), SHARE),
+        budget: ByteBudget::new(7 * cost(1000), Share::Half),
         min_interval: Duration::ZERO,
     });
     assert_eq!(requests(&cache, "before", "modest", 1000).await, 1);
@@ -372,7 +373,7 @@ async fn responses_in_use_by_one_namespace_do_not_prevent_others_from_sharing() 
     assert_eq!(
         cached_bytes(&cache),
         4 * cost(1000),
-        "one namespace gets at most half"
+        "one namespace gets half of what another one leaves"
     );
     assert_eq!(requests(&cache, "after", "modest", 1000).await, 1);
     let cached = |key: &'static str| lock(&cache.slots).contains_key(&key);
@@ -393,7 +394,7 @@ async fn responses_in_use_by_one_namespace_do_not_prevent_others_from_sharing() 
 async fn caches_share_the_memory_for_responses_in_use() {
     let settings = CacheSettings {
         idle: cost(1000),
-        budget: Budget::new(4 * cost(1000), SHARE),
+        budget: ByteBudget::new(4 * cost(1000), Share::Half),
         min_interval: Duration::ZERO,
     };
     let (one, other) = (with(settings.clone()), with(settings));
@@ -408,7 +409,7 @@ async fn caches_share_the_memory_for_responses_in_use() {
 async fn an_unchanged_response_stays_charged_to_the_namespace_that_fetched_it() {
     let cache = with(CacheSettings {
         idle: 2 * cost(1000),
-        budget: Budget::new(6 * cost(1000), SHARE),
+        budget: ByteBudget::new(8 * cost(1000), Share::Half),
         min_interval: Duration::ZERO,
     });
     assert_eq!(requests(&cache, "shared", "modest", 1000).await, 1);

@@ -173,9 +173,7 @@ async fn get<W: Write + Send + 'static>(
     if let Some(login) = &login {
         headers.insert(AUTHORIZATION, login.basic());
     }
-    let permit = http
-        .acquire_permit(&access.namespace, &access.time_limit, &url)
-        .await;
+    let permit = http.permits.request(&access.namespace, &url).await;
     let request = HttpRequest {
         permit,
         kind: RequestKind::Archive,

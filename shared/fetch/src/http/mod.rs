@@ -1,11 +1,9 @@
 //! Requests to repositories and registries.
 //!
-//! [`HttpClient`] grants a namespace a permit for a request, and sends the request unless its host or repository is backing
-//! off, with the trust of the HelmOp, to allowed addresses only. It returns an [`HttpResponse`] of any status, or a
-//! [`FetchError`]. Every request is counted once, when its response has been read or has failed.
+//! [`HttpClient`] sends a request for which there is a permit, unless its host or repository is backing off, with the trust of
+//! the HelmOp, to allowed addresses only. It returns an [`HttpResponse`] of any status, or a [`FetchError`]. Every request is counted once, when its response has been read or has failed.
 
 mod addresses;
-mod permits;
 mod body;
 mod client;
 mod error;
@@ -40,7 +38,6 @@ pub use self::{
     body::{Limits, read_error},
     client::Timeouts,
     error::{FetchError, FetchErrorKind},
-    permits::RequestPermit,
     post::{PostError, PostRequest, Poster},
     tls::{CaCertificate, ProxyConfig, TlsConfig, origin},
 };
@@ -48,18 +45,18 @@ use self::{
     backoff::{BackoffKey, Backoffs},
     body::ReadOptions,
     client::{ClientKey, Clients},
-    permits::RequestPermits,
     readers::{Readers, Threads},
 };
 use super::{
     metrics::{FetchMetrics, RequestKind, RequestOutcome},
-    time_limit::TimeLimit,
+    permits::{Permits, RequestPermit},
 };
 
 /// Sends requests.
 #[derive(Debug)]
 pub struct HttpClient {
-    permits: RequestPermits,
+    /// The permits for requests, and for what needs them.
+    pub permits: Permits,
     addresses: Arc<Addresses>,
     clients: Clients,
     /// Backoff of unreachable servers, for all requests with the same TLS configuration.
@@ -118,7 +115,7 @@ struct TrackedRequest {
     timeouts: Timeouts,
     fetches: FetchMetrics,
     _in_flight: GaugeGuard,
-    permit: RequestPermit,
+    _permit: RequestPermit,
 }
 
 impl HttpClient {
@@ -129,7 +126,7 @@ impl HttpClient {
     pub fn new(timeouts: Timeouts, addresses: Addresses, fetches: FetchMetrics) -> io::Result<Self> {
         let addresses = Arc::new(addresses);
         Ok(Self {
-            permits: RequestPermits::default(),
+            permits: Permits::default(),
             clients: Clients::new(timeouts, Arc::clone(&addresses)),
             addresses,
             hosts: Backoffs::default(),
@@ -138,16 +135,6 @@ impl HttpClient {
             timeouts,
             fetches,
         })
-    }
-
-    /// Waits until a namespace may send a request to the host of a URL. The time limit of the HelmOp is paused meanwhile.
-    pub async fn acquire_permit(
-        &self,
-        namespace: &Arc<str>,
-        time_limit: &TimeLimit,
-        url: &Url,
-    ) -> RequestPermit {
-        time_limit.paused(self.permits.acquire(namespace, url)).await
     }
 
     /// Sends a request and waits for the head of the response. Redirects are followed.
@@ -183,7 +170,7 @@ impl HttpClient {
             timeouts: self.timeouts,
             fetches: self.fetches.clone(),
             _in_flight: self.fetches.in_flight(),
-            permit: request.permit.clone(),
+            _permit: Arc::clone(&request.permit),
         };
         let response = match self.follow(&client, request, tracked.deadline()).await {
             Ok(response) => response,
@@ -378,7 +365,7 @@ impl HttpResponse {
 impl TrackedRequest {
     /// For the whole response, including redirects and reading.
     fn deadline(&self) -> Instant {
-        (self.started + self.timeouts.total).min(self.permit.deadline)
+        self.started + self.timeouts.total
     }
 
     fn responded(self, status: StatusCode, bytes: u64) {

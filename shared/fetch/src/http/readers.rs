@@ -11,7 +11,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::permits::REQUESTS;
+use crate::permits::REQUESTS;
 
 /// The threads. They end in the background when this is dropped.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Readers {
     pub fn new() -> io::Result<Self> {
         // Only its blocking threads are used.
         let runtime = Builder::new_current_thread()
-            .max_blocking_threads(REQUESTS)
+            .max_blocking_threads(REQUESTS.total)
             .thread_name("helmops-body")
             .build()?;
         Ok(Self {

@@ -19,6 +19,7 @@ use helmops_core::chart::{
     resolved::ChartVersion,
     url::redacted,
 };
+use helmops_fair::ByteBudget;
 use reqwest::{
     Method, Url,
     header::{HeaderValue, LINK},
@@ -34,10 +35,11 @@ use super::{
 };
 use crate::{
     access::Access,
-    budget::Budget,
+    bounds::ReadMemory,
     cache::Requester,
-    http::{FetchError, FetchErrorKind, HttpClient, HttpResponse, Limits, RequestPermit, read_error},
+    http::{FetchError, FetchErrorKind, HttpClient, HttpResponse, Limits, read_error},
     metrics::RequestKind,
+    permits::RequestPermit,
 };
 
 /// Maximum size of a manifest, in bytes; registries accept no larger ones.
@@ -50,7 +52,7 @@ pub struct RegistryChart<'a> {
     endpoint: Endpoint<'a>,
     pub(super) session: Session<'a>,
     pub(super) access: &'a Access,
-    budget: &'a Budget,
+    budget: &'a ByteBudget,
 }
 
 impl<'a> RegistryChart<'a> {
@@ -62,7 +64,7 @@ impl<'a> RegistryChart<'a> {
         http: &'a HttpClient,
         tokens: &'a Tokens,
         access: &'a Access,
-        budget: &'a Budget,
+        budget: &'a ByteBudget,
         repo: &'a str,
     ) -> Result<Self, RegistryError> {
         let reference = Reference::parse(repo).map_err(|source| RegistryError::Reference {
@@ -207,7 +209,7 @@ impl RegistryChart<'_> {
     pub(super) async fn tags(&self, permit: &RequestPermit) -> Result<TagList, RegistryError> {
         let mut list = PartialTagList {
             list: TagList::default(),
-            reservation: self.budget.reservation(&self.access.namespace),
+            memory: ReadMemory::new(self.budget, &self.access.namespace),
         };
         let mut page = self.endpoint.tags_url();
         let mut pages = HashSet::new();

@@ -17,12 +17,12 @@ use helmops_core::chart::{
     registry::query::{RegistryQuery, query},
     resolved::ChartVersion,
 };
+use helmops_fair::ByteBudget;
 
 use self::tokens::{RegistryKey, Tokens};
 pub use self::{chart::RegistryChart, error::RegistryError};
 use super::{
     access::Access,
-    budget::Budget,
     cache::{Cache, CacheSettings, Sizes},
     explain::{ChartExplanation, Listed, ListedVersion, Listing},
     http::HttpClient,
@@ -40,7 +40,7 @@ pub struct Registries {
     tags: Cache<RegistryKey, TagList, RegistryError>,
     /// Digests, by tag.
     manifests: Cache<(RegistryKey, String), String, RegistryError>,
-    budget: Budget,
+    budget: ByteBudget,
     selections: SelectionPermits,
 }
 
@@ -48,7 +48,7 @@ impl Registries {
     /// Creates empty caches.
     pub fn new(
         settings: &CacheSettings,
-        budget: Budget,
+        budget: ByteBudget,
         selections: SelectionPermits,
         fetches: FetchMetrics,
     ) -> Self {
@@ -165,7 +165,7 @@ impl Registries {
             OwnedVersionRequest::from(request),
         );
         let work = move || select(&repository, tags.versions(), &request.borrowed()).map(TaggedVersion::from);
-        let selected = self.selections.run(chart.access, len, work).await;
+        let selected = self.selections.run(&chart.access.namespace, len, work).await;
         let selected = selected.map_err(|source| RegistryError::Select {
             repo: chart.repo.clone(),
             source,
@@ -228,7 +228,9 @@ impl Registries {
                 other_tags: tags.others(),
             }
         };
-        Ok(Some(self.selections.run(chart.access, len, work).await))
+        Ok(Some(
+            self.selections.run(&chart.access.namespace, len, work).await,
+        ))
     }
 
     /// Reads the digest of the manifest of a version.

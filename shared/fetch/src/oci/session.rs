@@ -1,6 +1,9 @@
 //! Requests to a registry, with the credentials that it requires.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use helmops_core::chart::registry::{
     challenge::{self, Bearer, Scheme},
@@ -19,9 +22,10 @@ use super::{
 };
 use crate::{
     access::{Access, is_about_login},
-    http::{HttpClient, HttpRequest, HttpResponse, RepositoryId, RequestPermit},
+    http::{HttpClient, HttpRequest, HttpResponse, RepositoryId},
     login::{Login, LoginProblem},
     metrics::RequestKind,
+    permits::RequestPermit,
 };
 
 /// How long basic authentication is sent without a challenge: after an hour, a request without credentials finds out whether
@@ -75,13 +79,9 @@ impl<'a> Session<'a> {
 
     /// Waits until the namespace of the HelmOp may send requests to the registry.
     pub async fn acquire_permit(&self) -> RequestPermit {
-        let Access {
-            namespace,
-            time_limit,
-            ..
-        } = self.access;
-        self.http
-            .acquire_permit(namespace, time_limit, &self.repository_url)
+        let permits = &self.http.permits;
+        permits
+            .request(&self.access.namespace, &self.repository_url)
             .await
     }
 
@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
             headers.insert(AUTHORIZATION, authorization);
         }
         let request = HttpRequest {
-            permit: permit.clone(),
+            permit: Arc::clone(permit),
             kind: request.kind,
             method: request.method.clone(),
             url: request.url.clone(),

@@ -10,7 +10,7 @@ use helmops_core::chart::registry::tags_page::{self, PageError};
 
 use super::CHUNK;
 use crate::{
-    budget::Reservation,
+    bounds::ReadMemory,
     http::{FetchErrorKind, read_error},
 };
 
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct PartialTagList {
     pub list: TagList,
-    pub reservation: Reservation,
+    pub memory: ReadMemory,
 }
 
 /// Why a page cannot be added to a list.
@@ -55,7 +55,7 @@ impl PartialTagList {
             };
             bytes.extend_from_slice(read);
             let page = page_cost(bytes.capacity());
-            if let Err(error) = self.reservation.reserve(self.list.bytes() + page) {
+            if let Err(error) = self.memory.reserve(self.list.bytes() + page) {
                 return Ok(Err(error));
             }
         }
@@ -64,7 +64,7 @@ impl PartialTagList {
     fn add(&mut self, bytes: &[u8]) -> Result<(), TagPageError> {
         let page = tags_page::decode(bytes).map_err(TagPageError::Page)?;
         let mut meter = OffsetMeter {
-            reservation: &mut self.reservation,
+            memory: &mut self.memory,
             bytes: page_cost(bytes.len()),
         };
         for tag in page.tags {
@@ -81,12 +81,12 @@ const fn page_cost(body: usize) -> usize {
 
 /// Reserves memory in addition to `bytes`.
 struct OffsetMeter<'r> {
-    reservation: &'r mut Reservation,
+    memory: &'r mut ReadMemory,
     bytes: usize,
 }
 
 impl Meter for OffsetMeter<'_> {
     fn reserve(&mut self, bytes: usize) -> Result<(), OverBudget> {
-        self.reservation.reserve(self.bytes + bytes)
+        self.memory.reserve(self.bytes + bytes)
     }
 }

@@ -5,13 +5,18 @@ mod error;
 mod recorded;
 mod source;
 
-use std::{io::BufReader, sync::Arc, time::Instant};
+use std::{
+    io::BufReader,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use helm_index::{
     self as index, ChartFilter, Detail, IndexEntry, IndexError, Layout, OwnedVersionRequest, SelectError,
     VersionRequest, explain, select,
 };
 use helmops_core::chart::resolved::ChartVersion;
+use helmops_fair::{ByteBudget, ExponentialBackoff, KeyedBackoff};
 use reqwest::StatusCode;
 
 use self::{
@@ -25,12 +30,12 @@ pub use self::{
 };
 use super::{
     access::Access,
-    budget::Budget,
+    bounds::ReadMemory,
     cache::{Cache, CacheSettings, Requester, Sizes},
     explain::{ChartExplanation, Listed, ListedVersion},
-    http::{FetchError, FetchErrorKind, HttpClient, HttpResponse, Limits, RequestPermit, read_error},
+    http::{FetchError, FetchErrorKind, HttpClient, HttpResponse, Limits, read_error},
     metrics::FetchMetrics,
-    overflow::Overflows,
+    permits::RequestPermit,
     selection::SelectionPermits,
 };
 
@@ -40,6 +45,12 @@ pub const LIMITS: Limits = Limits {
     decoded: 256 << 20,
 };
 
+/// A read that was too large is repeated after this time, because the requested charts and the index may have changed.
+const TOO_LARGE: ExponentialBackoff = ExponentialBackoff::constant(Duration::from_hours(1));
+
+/// How many of these reads are known. One that is not costs a request.
+const MAX_TOO_LARGE: usize = 1024;
+
 /// The charts that HelmOps use from a repository, of all namespaces or of one, given the URL of its index as returned by
 /// [`normalized_index_url`].
 pub type ChartInterest<'a> = dyn Fn(&str, Option<&str>) -> ChartFilter + Send + Sync + 'a;
@@ -48,10 +59,10 @@ pub type ChartInterest<'a> = dyn Fn(&str, Option<&str>) -> ChartFilter + Send + 
 #[derive(Debug)]
 pub struct Repositories {
     cache: Cache<IndexKey, CachedIndex, RepositoryError>,
-    overflows: Overflows<IndexKey>,
+    too_large: KeyedBackoff<IndexKey, ()>,
     limits: Limits,
     detail: Detail,
-    budget: Budget,
+    budget: ByteBudget,
     selections: SelectionPermits,
     fetches: FetchMetrics,
 }
@@ -70,7 +81,7 @@ impl Repositories {
     pub fn new(
         settings: CacheSettings,
         limits: Limits,
-        budget: Budget,
+        budget: ByteBudget,
         selections: SelectionPermits,
         fetches: FetchMetrics,
     ) -> Self {
@@ -80,7 +91,7 @@ impl Repositories {
         };
         Self {
             cache: Cache::new(settings, sizes, fetches.clone()),
-            overflows: Overflows::default(),
+            too_large: KeyedBackoff::new(MAX_TOO_LARGE),
             limits,
             detail: Detail::Selection,
             budget,
@@ -159,7 +170,7 @@ impl Repositories {
                 other_tags: 0,
             }
         };
-        Ok(self.selections.run(access, len, work).await)
+        Ok(self.selections.run(&access.namespace, len, work).await)
     }
 
     /// The entry of a version, as the index has it at `since` or later.
@@ -219,7 +230,7 @@ impl Repositories {
             let selected = select(&chart, entries, &request.borrowed());
             selected.cloned().map_err(SelectionError::Select)
         };
-        self.selections.run(access, len, work).await
+        self.selections.run(&access.namespace, len, work).await
     }
 
     /// The index, with the chart and all others that can be read together with it.
@@ -234,14 +245,16 @@ impl Repositories {
         let namespace = &source.access.namespace;
         for scope in [ChartScope::All, ChartScope::Namespace(Arc::clone(namespace))] {
             let key = source.key(scope);
-            if self.overflows.contains(&key, Instant::now()) {
+            if self.too_large.remaining(&key, Instant::now()).is_some() {
                 continue;
             }
             match self
                 .scoped_index(http, source, interest, &key, chart, since)
                 .await
             {
-                Err(error) if error.is_too_large() => self.overflows.record(key, Instant::now()),
+                Err(error) if error.is_too_large() => {
+                    self.too_large.failed(key, (), TOO_LARGE, 0.0, Instant::now());
+                }
                 Err(error) if error.may_succeed_with_fewer_charts() => {}
                 other => return other,
             }
@@ -265,12 +278,7 @@ impl Repositories {
             since,
         };
         let has_chart = |index: &CachedIndex| index.charts.contains(chart);
-        let Access {
-            namespace,
-            time_limit,
-            ..
-        } = source.access;
-        let acquire = || http.acquire_permit(namespace, time_limit, &source.url);
+        let acquire = || http.permits.request(&source.access.namespace, &source.url);
         self.cache
             .get(key, requester, has_chart, acquire, async |permit, cached| {
                 let mut charts = match &key.scope {
@@ -333,11 +341,11 @@ impl Repositories {
         let validators = validators(response.headers());
         let is_cross_origin = response.is_cross_origin();
         let filter = charts.clone();
-        let mut reservation = self.budget.reservation(&source.access.namespace);
+        let mut memory = ReadMemory::new(&self.budget, &source.access.namespace);
         let detail = self.detail;
         let index = response
             .read(self.limits, move |body| {
-                match index::read_metered(BufReader::new(body), &filter, layout, detail, &mut reservation) {
+                match index::read_metered(BufReader::new(body), &filter, layout, detail, &mut memory) {
                     Err(IndexError::Input(error)) => Err(read_error(&error)),
                     other => Ok(other),
                 }

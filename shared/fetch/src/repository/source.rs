@@ -21,9 +21,10 @@ use super::{
 };
 use crate::{
     access::{Access, Target},
-    http::{FetchError, FetchErrorKind, HttpClient, HttpRequest, HttpResponse, RepositoryId, RequestPermit},
+    http::{FetchError, FetchErrorKind, HttpClient, HttpRequest, HttpResponse, RepositoryId},
     login::Login,
     metrics::RequestKind,
+    permits::RequestPermit,
 };
 
 /// A repository with the access of one HelmOp.
@@ -56,7 +57,7 @@ impl<'a> IndexSource<'a> {
         }
         let identity = self.access.identity(self.login.as_ref());
         let request = HttpRequest {
-            permit: permit.clone(),
+            permit: Arc::clone(permit),
             kind: RequestKind::Index,
             method: Method::GET,
             url: self.url.clone(),

@@ -121,14 +121,14 @@ async fn large_charts_of_others_cost_one_more_download_and_no_more() {
 
 #[tokio::test]
 async fn a_namespace_above_its_share_fails_without_affecting_others() {
-    // A share of 64 KiB: too small for the versions of the first chart, large enough for those of the second.
+    // A share of 128 KiB: too small for the versions of the first chart, large enough for those of the second.
     let many = entry("many", "1.0.0").repeat(1000);
     let body = format!(
         "apiVersion: v1\nentries:\n  many:\n{many}  web:\n{}",
         entry("web", "1.0.0")
     );
     let server = Server::http(move |_| response(200, &[], body.clone())).await;
-    let resolver = TestResolver::with_read_budget(256 << 10);
+    let resolver = TestResolver::with_memory(256 << 10);
     let (url, since) = (server.url(), Instant::now());
     let greedy = in_namespace("greedy", anonymous());
     for _ in 0..2 {
@@ -155,7 +155,7 @@ async fn a_namespace_above_its_share_fails_without_affecting_others() {
 async fn a_list_of_tags_is_read_within_the_budget() {
     let listing = listing(0..30_000, "");
     let server = Server::http(move |head| page(head, &listing)).await;
-    let resolver = TestResolver::with_read_budget(1 << 20);
+    let resolver = TestResolver::with_memory(1 << 20);
     let access = in_namespace("a", over_plain_http(anonymous()));
     for _ in 0..2 {
         let outcome = resolver.registry(&access, &reference(&server), "").await;
@@ -167,7 +167,7 @@ async fn a_list_of_tags_is_read_within_the_budget() {
 #[tokio::test]
 async fn memory_is_released_after_each_read() {
     let server = Server::http(|_| response(200, &[], index(&["1.0.0"]))).await;
-    let resolver = TestResolver::with_read_budget(256 << 10);
+    let resolver = TestResolver::with_memory(256 << 10);
     for _ in 0..20 {
         let access = in_namespace("a", anonymous());
         assert_eq!(

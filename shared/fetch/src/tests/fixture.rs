@@ -21,10 +21,9 @@ use super::{
     server::{Ca, DEADLINE, Server},
 };
 use crate::{
-    ChartExplanation, Listing, ResolveError, SHARE_OF_READS,
+    ChartExplanation, Listing, ResolveError,
     access::{self, Access},
     bounds::MemoryBounds,
-    budget::Budget,
     cache::CacheSettings,
     download::{ChartDownload, DownloadError, Downloaded, Sources, download},
     http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts, TlsConfig},
@@ -87,10 +86,10 @@ impl TestResolver {
         )
     }
 
-    /// With this much memory for all concurrent reads.
-    pub fn with_read_budget(reads: usize) -> Self {
-        let bounds = MemoryBounds::of(MEMORY, None);
-        Self::with_bounds(&MemoryBounds { reads, ..bounds })
+    /// With this much memory for responses.
+    pub fn with_memory(responses: usize) -> Self {
+        let cache = responses / 4;
+        Self::with_bounds(&MemoryBounds { responses, cache })
     }
 
     /// With these memory limits.
@@ -107,11 +106,11 @@ impl TestResolver {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let metrics = Registry::new();
         let fetches = FetchMetrics::register(&metrics).unwrap();
-        let budget = Budget::new(bounds.reads, SHARE_OF_READS);
+        let budget = bounds.budget();
         let settings = CacheSettings {
             // Tests count requests that follow each other immediately.
             min_interval: Duration::ZERO,
-            ..CacheSettings::new(bounds).part(2)
+            ..CacheSettings::new(bounds, budget.clone()).part(2)
         };
         let selections = SelectionPermits::default();
         Self {

@@ -9,6 +9,7 @@ use futures::{
     future::{join, join_all, select},
     pin_mut,
 };
+use helmops_fair::Deadline;
 use tokio::sync::watch;
 
 use super::{
@@ -16,7 +17,7 @@ use super::{
     responses::{index, indexed},
     server::{Action, Server, stalling, status},
 };
-use crate::access::Access;
+use crate::{TIME_LIMIT, access::Access};
 
 /// The access of a HelmOp in a namespace.
 fn in_namespace(namespace: &str) -> Access {
@@ -62,9 +63,9 @@ async fn stalled_bodies_of_one_tenant_delay_no_other_tenant() {
     assert_eq!(received(), 6, "all servers are on one host, whatever the port");
 }
 
-/// The time limit of a HelmOp counts the time of servers, and not waits for other HelmOps.
+/// The deadline of a HelmOp counts the time of servers, and not waits for other HelmOps.
 #[tokio::test]
-async fn the_time_limit_is_paused_while_a_resolution_waits_for_a_permit() {
+async fn the_deadline_is_paused_while_a_resolution_waits_for_a_permit() {
     let (release, released) = watch::channel(false);
     let server = Server::http(move |_| {
         let mut reply = vec![Action::Until(released.clone())];
@@ -72,31 +73,31 @@ async fn the_time_limit_is_paused_while_a_resolution_waits_for_a_permit() {
         reply
     })
     .await;
-    let (resolver, others) = (TestResolver::new(), in_namespace("a"));
+    let (resolver, access) = (TestResolver::new(), in_namespace("a"));
     let urls: Vec<_> = (0..6)
         .map(|number| format!("{}/{number}", server.url()))
         .collect();
-    let held = join_all(urls.iter().map(|url| resolver.repository(&others, url)));
-    let last = in_namespace("a");
+    let held = join_all(urls.iter().map(|url| resolver.repository(&access, url)));
+    let deadline = Deadline::new(TIME_LIMIT);
     let waiting = async {
         while server.requests().len() < 6 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let (access, url) = (&last, server.url());
-        let resolution = resolver.repository(access, &url);
+        let url = server.url();
+        let resolution = deadline.run(resolver.repository(&access, &url));
         let release = async {
-            while !access.time_limit.is_paused() {
+            while !deadline.is_paused() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             release.send(true).unwrap();
         };
-        assert!(!access.time_limit.is_paused());
+        assert!(!deadline.is_paused());
         join(resolution, release).await.0
     };
     let (held, found) = within_deadline(join(held, waiting)).await;
     assert!(held.iter().all(Result::is_ok));
-    assert_eq!(version(found), "1.0.0");
-    assert!(!last.time_limit.is_paused());
+    assert_eq!(version(found.unwrap()), "1.0.0");
+    assert!(!deadline.is_paused());
 }
 
 #[test]

@@ -19,7 +19,6 @@ use hyper_util::service::TowerToHyperService;
 use tokio::time::Instant;
 
 use super::limits::Limits;
-use super::peer_bytes::PeerBytes;
 use crate::lock;
 
 /// The requests of one connection.
@@ -119,11 +118,10 @@ impl Drop for InFlightRequest {
 pub(super) struct ConnectionContext {
     pub(super) address: SocketAddr,
     pub(super) activity: Arc<Activity>,
-    pub(super) body_bytes: PeerBytes,
 }
 
 /// The application as a hyper service. It counts each request in the activity of the connection, and adds the address of the
-/// peer and its byte counter to the request.
+/// peer to the request.
 pub(super) fn tracked_service(
     app: Router,
     context: &ConnectionContext,
@@ -135,7 +133,6 @@ pub(super) fn tracked_service(
         let in_flight = context.activity.start_request();
         let extensions = request.extensions_mut();
         extensions.insert(ConnectInfo(context.address));
-        extensions.insert(context.body_bytes.clone());
         let response = app.call(request);
         async move {
             response.await.map(|response| {

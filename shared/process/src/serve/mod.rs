@@ -15,7 +15,6 @@ mod activity;
 mod connection;
 mod limits;
 mod metrics;
-mod peer_bytes;
 mod slots;
 mod streams;
 mod transport;
@@ -39,7 +38,6 @@ use super::throttle::Throttle;
 pub use self::accept::{Accept, listen};
 pub use self::limits::Limits;
 pub use self::metrics::ServeMetrics;
-pub use self::peer_bytes::PeerBytes;
 pub use self::transport::Transport;
 
 /// Pause after an accept error: long enough not to spin, and too short for clients to notice.
@@ -103,8 +101,8 @@ pub async fn serve<L: Accept>(
                 let context = ConnectionContext {
                     address,
                     activity: Arc::clone(&activity),
-                    body_bytes: slots.reserve(address.ip()),
                 };
+                slots.reserve(address.ip());
                 let task = open.spawn(Arc::clone(&connections).serve(stream, context));
                 slots.occupy(address.ip(), activity, task);
             }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use tokio::task::{AbortHandle, Id};
 
 use super::activity::{Activity, ConnectionState};
-use super::peer_bytes::PeerBytes;
 
 /// An address may have `1 / SHARE` of all connections. Above that, its connections are the first to be closed.
 const SHARE: usize = 4;
@@ -37,7 +36,6 @@ struct Slot {
 #[derive(Default)]
 struct AddressState {
     connections: usize,
-    body_bytes: PeerBytes,
 }
 
 impl ConnectionSlots {
@@ -54,12 +52,9 @@ impl ConnectionSlots {
         self.open.len() >= self.limit
     }
 
-    /// Counts a connection of `address` before it is served. Returns the byte counter that all connections of this address
-    /// share.
-    pub(super) fn reserve(&mut self, address: IpAddr) -> PeerBytes {
-        let state = self.addresses.entry(address).or_default();
-        state.connections += 1;
-        state.body_bytes.clone()
+    /// Counts a connection of `address` before it is served.
+    pub(super) fn reserve(&mut self, address: IpAddr) {
+        self.addresses.entry(address).or_default().connections += 1;
     }
 
     /// Records the task that serves a connection that [`Self::reserve`] has counted.

@@ -12,7 +12,6 @@ use tokio::time::sleep;
 
 use super::super::test_client::{GET_SLOW, PEER, SLOW, app, exchange, metrics, read_done, read_to_close};
 use super::*;
-use crate::serve::peer_bytes::PeerBytes;
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -27,7 +26,6 @@ fn context() -> ConnectionContext {
     ConnectionContext {
         address: PEER,
         activity: Activity::new(),
-        body_bytes: PeerBytes::default(),
     }
 }
 
