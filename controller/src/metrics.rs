@@ -12,7 +12,12 @@ use prometheus::{Histogram, HistogramOpts, IntCounterVec, Registry};
 pub const HELMOPS: Controller = Controller {
     label: "helmop",
     failures: || {
-        let delivery = [Reason::BundleConflict, Reason::APIError, Reason::DecodeError];
+        let delivery = [
+            Reason::BundleConflict,
+            Reason::APIError,
+            Reason::DecodeError,
+            Reason::MemoryExceeded,
+        ];
         delivery.into_iter().chain(resolution_failures()).collect()
     },
 };
@@ -73,6 +78,7 @@ impl Metrics {
 mod tests {
     use std::{collections::BTreeSet, iter::successors};
 
+    use helmops_api::Unusable;
     use helmops_core::bundle::{Lookup, MissingVersion, OwnershipConflict};
     use helmops_fetch::ResolveError;
     use helmops_runtime::{
@@ -97,7 +103,14 @@ mod tests {
             Some(match error {
                 Error::OwnershipConflict(_) => Error::InvalidBundle {
                     name: text(),
-                    error: text(),
+                    error: Unusable::Invalid(text()),
+                },
+                Error::InvalidBundle {
+                    error: Unusable::Invalid(_),
+                    ..
+                } => Error::InvalidBundle {
+                    name: text(),
+                    error: Unusable::NotStored(text()),
                 },
                 Error::InvalidBundle { .. } => Error::UnknownPolicies,
                 Error::UnknownPolicies => Error::Resolve(Box::new(ResolveError::Deadline {

@@ -52,7 +52,7 @@ impl HelmOpSummary {
             Decoded::Invalid { metadata, error } => Self {
                 state: "Invalid".to_owned(),
                 reason: "DecodeError".to_owned(),
-                message: error.clone(),
+                message: error.to_string(),
                 ..Self::of_metadata(metadata)
             },
         }

@@ -197,9 +197,10 @@ fn decode_error<K: Resource<DynamicType = ()>>(object: &Decoded<K>) -> Option<St
     match object {
         Decoded::Valid(_) => None,
         Decoded::Invalid { metadata, error } => Some(format!(
-            "{} {} does not decode: {error}",
+            "{} {} {}",
             K::kind(&()),
-            metadata.name.as_deref().unwrap_or_default()
+            metadata.name.as_deref().unwrap_or_default(),
+            error.predicate()
         )),
     }
 }

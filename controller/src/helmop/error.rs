@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helmops_api::Unusable;
 use helmops_core::{
     bundle::{MissingVersion, OwnershipConflict},
     reason::Reason,
@@ -23,12 +24,12 @@ pub enum ReconcileError {
     #[error(transparent)]
     OwnershipConflict(OwnershipConflict),
     /// The Bundle of the same name cannot be read: it does not decode, or the cache has no memory left for its namespace.
-    #[error("Bundle {name} cannot be read: {error}")]
+    #[error("Bundle {name} {}", error.predicate())]
     InvalidBundle {
         /// Name of the Bundle.
         name: String,
         /// The cause.
-        error: String,
+        error: Unusable,
     },
     /// The Policy cache is not synced.
     #[error("the Policy cache is not synced yet")]
@@ -64,7 +65,14 @@ impl ClassifiedError for ReconcileError {
         match self {
             // Bundles of other owners are not watched.
             Self::OwnershipConflict(_) => classified(Reason::BundleConflict, Class::Absent),
-            Self::InvalidBundle { .. } => classified(Reason::DecodeError, Class::Permanent),
+            // The Bundle is read again by its watch, and its change triggers the next attempt.
+            Self::InvalidBundle { error, .. } => {
+                let reason = match error {
+                    Unusable::Invalid(_) => Reason::DecodeError,
+                    Unusable::NotStored(_) => Reason::MemoryExceeded,
+                };
+                classified(reason, Class::Permanent)
+            }
             Self::UnknownPolicies | Self::Superseded => classified(Reason::Progressing, Class::Superseded),
             Self::Resolve(error) => error.classify(),
             Self::RancherCa(_) => classified(Reason::InvalidSecret, Class::Permanent),
@@ -137,9 +145,17 @@ mod tests {
             (
                 ReconcileError::InvalidBundle {
                     name: name(),
-                    error: String::new(),
+                    error: Unusable::Invalid(String::new()),
                 },
                 Reason::DecodeError,
+                Class::Permanent,
+            ),
+            (
+                ReconcileError::InvalidBundle {
+                    name: name(),
+                    error: Unusable::NotStored(String::new()),
+                },
+                Reason::MemoryExceeded,
                 Class::Permanent,
             ),
             (

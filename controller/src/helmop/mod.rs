@@ -18,10 +18,11 @@ mod warm_up;
 
 use std::sync::Arc;
 
-use helmops_api::{Decoded, HelmOp, labels};
+use helmops_api::{Decoded, HelmOp, Unusable, labels};
 use helmops_core::status;
 use helmops_kube::name_of;
 use helmops_runtime::{
+    decode_error::cut_error,
     metrics::{Controller, ReconcileMetrics},
     reconciler::Reconciler,
     retry_state::{Done, RetryState},
@@ -86,12 +87,15 @@ impl Reconciler for HelmOps<'_> {
     }
 
     /// With an Event. The status is not written: it may be the part that does not decode.
-    fn report_invalid(&self, metadata: &ObjectMeta, error: &str) {
+    fn report_invalid(&self, metadata: &ObjectMeta, error: &Unusable) {
         let helmop = HelmOp {
             metadata: metadata.clone().into(),
             ..HelmOp::default()
         };
-        let events = vec![status::decode_failed(error.to_owned())];
+        let events = vec![status::unusable(
+            error,
+            cut_error(&format!("it {}", error.predicate())),
+        )];
         self.context.events.publish(&helmop, events);
     }
 

@@ -1,7 +1,7 @@
 //! The memory budget of the stores: how much memory the objects of a namespace may use.
 //!
 //! Objects are stored completely, and a namespace without a quota can contain any number of them. So each object is charged to
-//! the namespace of its author. One that exceeds the budget is stored as an invalid object, with little more than its name. It is
+//! the namespace of its author. Of one that exceeds the budget only little more than the name is stored, and it says so. It is
 //! read again as soon as the budget allows.
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use helmops_api::{Decoded, Metadata, NamespacedName, labels};
+use helmops_api::{Decoded, Metadata, NamespacedName, Unusable, labels};
 use helmops_fair::{ByteBudget, Charge, Share};
 use helmops_process::lock;
 use helmops_runtime::decode_error::cut_error;
@@ -188,9 +188,9 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
             Decoded::Invalid { metadata, error } => {
                 self.release(&name);
                 self.refused.remove(&name);
-                return invalid(
+                return without_content(
                     &metadata,
-                    format!("it does not decode: {}; fix or delete it", cut_error(&error)),
+                    Unusable::Invalid(format!("{}; fix or delete it", cut_error(&error))),
                 );
             }
         };
@@ -209,7 +209,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
             .budget
             .replace(&before, &charges(author, &name.namespace, bytes))
         {
-            let stored = invalid(object.meta(), over_budget(refused, bytes));
+            let stored = without_content(object.meta(), over_budget(refused, bytes));
             let refused = Refused {
                 author: author.to_owned(),
                 bytes,
@@ -260,17 +260,16 @@ fn charges<'c>(author: &'c str, own: &'c str, Bytes { written, reported }: Bytes
     }
 }
 
-fn over_budget(refused: Charge<'_>, Bytes { written, reported }: Bytes) -> String {
-    format!(
-        "it takes {} bytes of memory, and namespace {} has no memory left for {} more; delete objects in this namespace, make them \
-         smaller, or start the controller with more memory (--memory-limit). It is read again as soon as there is memory",
+fn over_budget(refused: Charge<'_>, Bytes { written, reported }: Bytes) -> Unusable {
+    Unusable::NotStored(format!(
+        "it takes {} bytes of memory, and the objects of namespace {} use more than their share of the memory of the controller; \
+         delete some, make them smaller, or raise the limit (--memory-limit). It is read again as soon as there is memory",
         written + reported,
         refused.key,
-        refused.bytes
-    )
+    ))
 }
 
-fn invalid<K>(metadata: &ObjectMeta, error: String) -> Decoded<K> {
+fn without_content<K>(metadata: &ObjectMeta, error: Unusable) -> Decoded<K> {
     Decoded::Invalid {
         metadata: Box::new(identifying(metadata)),
         error,

@@ -232,7 +232,7 @@ mod tests {
         }));
         let invalid = Decoded::Invalid {
             metadata: Box::new(valid.meta().clone().into()),
-            error: String::new(),
+            error: String::new().into(),
         };
         assert!(is_relevant_between(Some(valid.clone()), Some(invalid.clone())));
         assert!(is_relevant_between(Some(invalid), Some(valid)));

@@ -3,6 +3,9 @@
 //! The length of their JSON is no measure: `{}` in a list of partitions has two characters, and takes some hundred bytes in
 //! memory. So the size of each element of a list and of each entry of a map is counted in addition to the text. Unknown fields
 //! of a struct are entries of a map.
+//!
+//! The webhook counts while it decodes, since it has to stop before the memory is used. So it counts an upper bound for each object in
+//! the text, which is too much for a budget of stored objects, and it does not know which part is stored, and who wrote it.
 
 use std::fmt;
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use helmops_api::Decoded;
+use helmops_api::{Decoded, Unusable};
 use helmops_notify::alert::MAX_LABELS;
 use helmops_process::Throttle;
 use helmops_runtime::decode_error::cut_error;
@@ -48,7 +48,8 @@ impl<K: Resource + Clone> Part<K> for Arc<Decoded<K>> {
     fn of(mut object: Decoded<K>) -> Self {
         *object.meta_mut() = identifying(object.meta());
         if let Decoded::Invalid { error, .. } = &mut object {
-            *error = cut_error(error);
+            let (Unusable::Invalid(text) | Unusable::NotStored(text)) = error;
+            *text = cut_error(text);
         }
         Self::new(object)
     }

@@ -1,6 +1,6 @@
 //! Objects that may not decode, so that one invalid object does not stop a watch.
 
-use std::sync::Arc;
+use std::{fmt, ops::Deref, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource;
@@ -17,13 +17,53 @@ use super::{metadata::Metadata, same_resource::same_resource_as};
 pub enum Decoded<K> {
     /// The object. Clones share it: a store and the watch that fills it have the same instance.
     Valid(Arc<K>),
-    /// An object that does not decode.
+    /// An object that cannot be used.
     Invalid {
         /// Its metadata, enough to name it.
         metadata: Box<Metadata>,
-        /// What is wrong with it, with the path of the field.
-        error: String,
+        /// Why.
+        error: Unusable,
     },
+}
+
+/// Why there is nothing of an object but its metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// It does not decode: what is wrong with it, with the path of the field.
+    Invalid(String),
+    /// It may be valid. This process has no memory for it: whose objects use it, and what can be done.
+    NotStored(String),
+}
+
+impl Unusable {
+    /// The cause, as the rest of a sentence about the object.
+    pub fn predicate(&self) -> String {
+        match self {
+            Self::Invalid(error) => format!("does not decode: {error}"),
+            Self::NotStored(why) => format!("is not stored: {why}"),
+        }
+    }
+}
+
+impl From<String> for Unusable {
+    fn from(error: String) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+impl Deref for Unusable {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        let (Self::Invalid(text) | Self::NotStored(text)) = self;
+        text
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
 }
 
 impl<K> Decoded<K> {
@@ -51,7 +91,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
                     serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
                 Ok(Self::Invalid {
                     metadata,
-                    error: error.to_string(),
+                    error: Unusable::Invalid(error.to_string()),
                 })
             }
         }

@@ -48,7 +48,7 @@ pub use bundle_namespace_mapping::BundleNamespaceMapping;
 pub use cluster::Cluster;
 pub use cluster_group::ClusterGroup;
 pub use condition::Condition;
-pub use decoded::Decoded;
+pub use decoded::{Decoded, Unusable};
 pub use helm::HelmOptions;
 pub use helmop::{HelmOp, HelmOpSpec, HelmOpStatus, ResolvedChart, WithoutObjects, WithoutStatus};
 pub use lifecycle::Lifecycle;

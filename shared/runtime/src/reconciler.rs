@@ -6,7 +6,7 @@
 
 use std::{future::ready, sync::Arc, time::Instant};
 
-use helmops_api::Decoded;
+use helmops_api::{Decoded, Unusable};
 use helmops_trace::{TraceContext, Tracer, in_trace, set_attribute};
 use kube::{Resource, core::ObjectMeta, runtime::reflector::ObjectRef};
 use tracing::{Instrument, Span};
@@ -78,7 +78,7 @@ pub trait Reconciler: Sync {
     }
 
     /// Reports an object that does not decode, besides the log.
-    fn report_invalid(&self, _metadata: &ObjectMeta, _error: &str) {}
+    fn report_invalid(&self, _metadata: &ObjectMeta, _error: &Unusable) {}
 
     /// The span that the reconciliation of an object is a child of, if it belongs to a trace: from a change until the object is ready.
     fn trace(&self, _key: &KeyOf<Self>, _object: &Self::Object) -> Option<(&Tracer, TraceContext)> {
@@ -163,9 +163,14 @@ async fn reconcile_existing<R: Reconciler>(
         },
         Decoded::Invalid { error, .. } => {
             reconciler.forget(key);
-            let (kind, error) = (R::Object::kind(&()), cut_error(error));
-            tracing::error!(error, "{kind} cannot be decoded; skipping it");
-            reconciler.report_invalid(metadata, &error);
+            let (kind, text) = (R::Object::kind(&()), cut_error(error));
+            match error {
+                Unusable::Invalid(_) => {
+                    tracing::error!(error = text, "{kind} cannot be decoded; skipping it")
+                }
+                Unusable::NotStored(_) => tracing::warn!(error = text, "{kind} is not stored"),
+            }
+            reconciler.report_invalid(metadata, error);
             return None;
         }
     };
@@ -270,7 +275,7 @@ mod tests {
             (self.result)().map(|_| ())
         }
 
-        fn report_invalid(&self, _: &ObjectMeta, _: &str) {
+        fn report_invalid(&self, _: &ObjectMeta, _: &Unusable) {
             self.call("report_invalid");
         }
 

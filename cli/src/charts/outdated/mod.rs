@@ -227,7 +227,7 @@ impl Found {
         let undecoded = self.helmops.iter().filter_map(|helmop| match helmop {
             Decoded::Valid(_) => None,
             Decoded::Invalid { error, .. } => {
-                Some(ChartState::refused(key(helmop), "DecodeError", error.clone()))
+                Some(ChartState::refused(key(helmop), "DecodeError", error.to_string()))
             }
         });
         states.into_iter().flatten().chain(undecoded).collect()

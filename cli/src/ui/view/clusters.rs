@@ -71,7 +71,7 @@ impl ClusterView {
                 };
                 Self {
                     row: ClusterRow {
-                        message: error.clone(),
+                        message: error.to_string(),
                         ..row(&nothing, now)
                     },
                     state: "Invalid".to_owned(),

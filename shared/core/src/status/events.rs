@@ -1,7 +1,7 @@
 //! Events for changes of a status.
 
 use bounded_text::cut;
-use helmops_api::{Condition, HelmOpStatus, bundle::BundleStatus};
+use helmops_api::{Condition, HelmOpStatus, Unusable, bundle::BundleStatus};
 
 use super::condition::ConditionType;
 use crate::reason::Reason;
@@ -101,13 +101,17 @@ pub fn bundle_events(old: &BundleStatus, new: &BundleStatus) -> Vec<Event> {
     }]
 }
 
-/// The event for a HelmOp that does not decode, so that its status cannot be updated.
-pub fn decode_failed(error: String) -> Event {
+/// The event for a HelmOp that cannot be used, so that its status cannot be updated.
+pub fn unusable(error: &Unusable, note: String) -> Event {
+    let reason = match error {
+        Unusable::Invalid(_) => Reason::DecodeError,
+        Unusable::NotStored(_) => Reason::MemoryExceeded,
+    };
     Event {
         is_warning: true,
-        reason: Reason::DecodeError.to_string(),
+        reason: reason.to_string(),
         action: RECONCILE,
-        note: error,
+        note,
     }
 }
 

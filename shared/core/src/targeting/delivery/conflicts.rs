@@ -31,7 +31,7 @@ pub(super) fn foreign_object(reference: &CopyRef, copy: &Copy) -> Blocked {
 fn name_conflict(namespace: &str, name: &str, found: &CachedDeployment) -> Blocked {
     let message = match &**found {
         Decoded::Invalid { error, .. } => {
-            format!("BundleDeployment {namespace}/{name} does not decode: {error}")
+            format!("BundleDeployment {namespace}/{name} {}", error.predicate())
         }
         Decoded::Valid(_) => format!(
             "the cluster already has BundleDeployment {name} of a Bundle in another namespace; rename one of the Bundles"
