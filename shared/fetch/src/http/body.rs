@@ -2,14 +2,14 @@
 
 use std::{
     io::{self, Read},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use bytes::{Buf, Bytes};
 use flate2::read::MultiGzDecoder;
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use reqwest::{Response, header::CONTENT_ENCODING};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::sync::mpsc;
 
 use super::{error::FetchErrorKind, readers::Threads};
 
@@ -25,20 +25,6 @@ pub struct Limits {
     pub decoded: u64,
 }
 
-/// The minimum rate of a body, so that a server cannot occupy a connection and a thread without sending data.
-///
-/// Only the time spent waiting for the server counts, so a slow reader has no effect. A body that is complete within the
-/// grace period may be of any size and rate.
-#[derive(Clone, Copy, Debug)]
-pub struct MinRate {
-    /// Time until the first check, because some servers generate the rest of a response while they send its start.
-    pub grace: Duration,
-    /// Time between two checks after that.
-    pub window: Duration,
-    /// Bytes that must have been received since the last check.
-    pub bytes: u64,
-}
-
 /// How a body is read.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
@@ -48,8 +34,6 @@ pub struct ReadOptions {
     pub is_raw: bool,
     /// When it must have been read completely.
     pub deadline: Instant,
-    /// The minimum rate before that.
-    pub rate: MinRate,
     /// The threads for the reader.
     pub threads: Threads,
 }
@@ -73,7 +57,6 @@ pub async fn read<T: Send + 'static>(
     let ReadOptions {
         limits,
         deadline,
-        rate,
         threads,
         ..
     } = options;
@@ -94,7 +77,7 @@ pub async fn read<T: Send + 'static>(
             deadline,
         }))
     });
-    let bytes = transfer(response, limits.wire, rate, &sender).await;
+    let bytes = transfer(response, limits.wire, &sender).await;
     drop(sender);
     let read = reading
         .await
@@ -116,13 +99,12 @@ pub fn read_error(error: &io::Error) -> FetchErrorKind {
 async fn transfer(
     response: Response,
     limit: u64,
-    rate: MinRate,
     sender: &mpsc::Sender<Result<Bytes, FetchErrorKind>>,
 ) -> u64 {
     let mut bytes = 0;
     let mut stream = response.bytes_stream();
-    let mut monitor = RateMonitor::new(rate);
-    while let Some(chunk) = monitor.next(&mut stream).await {
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(FetchErrorKind::from_reqwest);
         bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
         let chunk = if bytes > limit {
             Err(FetchErrorKind::TooLarge {
@@ -138,55 +120,6 @@ async fn transfer(
         }
     }
     bytes
-}
-
-/// Measures the rate of a body.
-struct RateMonitor {
-    rate: MinRate,
-    /// Time to wait for the server until the next check.
-    remaining: Duration,
-    /// Received since the last check.
-    bytes: u64,
-}
-
-impl RateMonitor {
-    fn new(rate: MinRate) -> Self {
-        Self {
-            rate,
-            remaining: rate.grace,
-            bytes: 0,
-        }
-    }
-
-    /// The next chunk, unless the body arrives too slowly.
-    async fn next(
-        &mut self,
-        stream: &mut (impl Stream<Item = reqwest::Result<Bytes>> + Unpin),
-    ) -> Option<Result<Bytes, FetchErrorKind>> {
-        loop {
-            let started = Instant::now();
-            if let Ok(chunk) = timeout(self.remaining, stream.next()).await {
-                self.remaining = self.remaining.saturating_sub(started.elapsed());
-                let chunk = chunk?.map_err(FetchErrorKind::from_reqwest);
-                self.bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
-                return Some(chunk);
-            }
-            if self.bytes < self.rate.bytes {
-                return Some(Err(self.too_slow()));
-            }
-            self.remaining = self.rate.window;
-            self.bytes = 0;
-        }
-    }
-
-    fn too_slow(&self) -> FetchErrorKind {
-        FetchErrorKind::Timeout(format!(
-            "the server sends the response too slowly: {} bytes, but at least {} are required in {} s",
-            self.bytes,
-            self.rate.bytes,
-            self.rate.window.as_secs()
-        ))
-    }
 }
 
 fn encoding(response: &Response) -> Result<bool, FetchErrorKind> {

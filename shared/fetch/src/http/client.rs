@@ -11,7 +11,6 @@ use reqwest::{Certificate, Client, Identity, redirect};
 
 use super::{
     addresses::Addresses,
-    body::MinRate,
     dns::DnsResolver,
     error::FetchErrorKind,
     tls::{ProxyConfig, TlsConfig},
@@ -26,8 +25,6 @@ pub struct Timeouts {
     pub read: Duration,
     /// For the whole response, including redirects.
     pub total: Duration,
-    /// The minimum rate of a body before that.
-    pub rate: MinRate,
 }
 
 impl Default for Timeouts {
@@ -39,12 +36,6 @@ impl Default for Timeouts {
             read: Duration::from_secs(30),
             // Enough for the largest index over a slow connection.
             total: Duration::from_mins(2),
-            rate: MinRate {
-                grace: Duration::from_secs(20),
-                window: Duration::from_secs(10),
-                // A telephone line is faster. At this rate less than 200 KiB arrive within the total time.
-                bytes: 16 << 10,
-            },
         }
     }
 }

@@ -31,8 +31,6 @@ use reqwest::{
     header::{HeaderMap, RETRY_AFTER},
 };
 
-#[cfg(test)]
-pub use self::body::MinRate;
 pub use self::{
     addresses::{Addresses, Cidr, CidrError},
     body::{Limits, read_error},
@@ -347,7 +345,6 @@ impl HttpResponse {
             limits,
             is_raw,
             deadline: tracked.deadline(),
-            rate: tracked.timeouts.rate,
             threads: tracked.threads.clone(),
         };
         let (read, bytes) = body::read(response, options, reader).await;

@@ -26,7 +26,7 @@ use crate::{
     bounds::MemoryBounds,
     cache::CacheSettings,
     download::{ChartDownload, DownloadError, Downloaded, Sources, download},
-    http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts, TlsConfig},
+    http::{Addresses, FetchErrorKind, HttpClient, Limits, Timeouts, TlsConfig},
     login::Login,
     metrics::FetchMetrics,
     oci::{Registries, RegistryError},
@@ -45,11 +45,6 @@ pub const LONG_TIMEOUTS: Timeouts = Timeouts {
     connect: DEADLINE,
     read: DEADLINE,
     total: DEADLINE,
-    rate: MinRate {
-        grace: DEADLINE,
-        window: DEADLINE,
-        bytes: 1,
-    },
 };
 
 /// The result of a resolution.

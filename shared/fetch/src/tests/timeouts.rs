@@ -7,13 +7,12 @@ use helmops_runtime::error_class::Class;
 
 use super::{
     fixture::{
-        LONG_TIMEOUTS, TestResolver, anonymous, assert_fails, over_plain_http, reference, version,
-        within_deadline,
+        LONG_TIMEOUTS, TestResolver, anonymous, assert_fails, over_plain_http, reference, within_deadline,
     },
     responses::index,
     server::{Action, Reply, Server, stalling},
 };
-use crate::http::{MinRate, Timeouts};
+use crate::http::Timeouts;
 
 const SHORT: Duration = Duration::from_millis(300);
 /// Below the other timeouts, so that only the tested one can have ended the request.
@@ -71,54 +70,6 @@ async fn a_body_that_arrives_slowly_times_out() {
         vec![Action::Write(head.into_bytes()), Action::Drip(text, DRIP)]
     })
     .await;
-}
-
-/// A minimum rate that a slow server does not reach, checked early.
-fn rate(grace: Duration) -> Timeouts {
-    Timeouts {
-        rate: MinRate {
-            grace,
-            window: SHORT,
-            bytes: 1000,
-        },
-        ..LONG_TIMEOUTS
-    }
-}
-
-#[tokio::test]
-async fn a_body_below_the_minimum_rate_is_aborted_early() {
-    let drip = || {
-        let text = index(&["1.0.0"; 100]).into_bytes();
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
-        vec![Action::Write(head.into_bytes()), Action::Drip(text, DRIP)]
-    };
-    assert_times_out(rate(SHORT), drip).await;
-    // The beginning arrives fast.
-    assert_times_out(rate(SHORT), || {
-        let text = index(&["1.0.0"; 100]).into_bytes();
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
-        let (fast, slow) = text.split_at(5000);
-        vec![
-            Action::Write([head.as_bytes(), fast].concat()),
-            Action::Drip(slow.to_vec(), DRIP),
-        ]
-    })
-    .await;
-    assert_times_out(rate(SHORT), || stalling(index(&["1.0.0"]))).await;
-}
-
-#[tokio::test]
-async fn a_small_body_may_arrive_slowly() {
-    let server = Server::http(|_| {
-        let text = index(&["1.0.0"]).into_bytes();
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
-        let pause = Duration::from_millis(2);
-        vec![Action::Write(head.into_bytes()), Action::Drip(text, pause)]
-    })
-    .await;
-    let resolver = TestResolver::with_timeouts(rate(BELOW_DEADLINE));
-    let outcome = resolver.repository(&anonymous(), &server.url()).await;
-    assert_eq!(version(outcome), "1.0.0");
 }
 
 #[tokio::test]
