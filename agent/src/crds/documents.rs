@@ -7,7 +7,7 @@ use super::plan::{KIND, text};
 use crate::helm::{Failure, FailureReason};
 
 /// Maximum number of CRDs of a chart. Each costs requests; the largest charts have some hundred.
-const MAX_CRDS: usize = 1000;
+pub const MAX_CRDS: usize = 1000;
 /// Maximum number of other documents that are logged.
 const MAX_IGNORED: usize = 20;
 /// Metadata that a person writes; the rest comes from an export of a cluster.

@@ -20,6 +20,7 @@ use kube::Client;
 
 pub use self::{
     apply::Applied,
+    documents::MAX_CRDS,
     plan::{Refusal, Step, step},
 };
 use crate::helm::{

@@ -17,7 +17,7 @@ use super::set::{self, SetError};
 use crate::failure::Failure;
 
 /// Bytes of a file. An object has at most 1.5 MiB in the API server.
-const MAX_FILE: u64 = 8 << 20;
+pub const MAX_FILE: u64 = 8 << 20;
 /// The workspace and the Cluster of the management cluster itself.
 const LOCAL_WORKSPACE: &str = "fleet-local";
 const LOCAL_CLUSTER: &str = "local";

@@ -31,7 +31,7 @@ use self::{
 };
 pub use self::{
     flags::read_helmops,
-    flags::{ChartFlags, TargetFlags},
+    flags::{ChartFlags, MAX_FILE as MAX_VALUES_FILE, TargetFlags},
     note::Loss,
     text::yaml,
 };

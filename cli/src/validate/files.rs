@@ -10,7 +10,7 @@ use std::{
 use crate::failure::Failure;
 
 /// Largest file, in bytes: more than an API server accepts in one object, and enough for a list of hundreds.
-const MAX_FILE: u64 = 128 << 20;
+pub const MAX_FILE: u64 = 128 << 20;
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 /// How deep folders may nest.
 const MAX_DEPTH: usize = 64;

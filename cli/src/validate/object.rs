@@ -24,7 +24,7 @@ use super::{
 const MAX_OBJECTS: usize = 100_000;
 /// Nodes of one document, with aliases expanded. This is up to two gigabytes in memory, if each is a mapping of its own; the largest HelmOp that an API server stores
 /// has a hundredth of it.
-const MAX_NODES: usize = 2_000_000;
+pub const MAX_NODES: usize = 2_000_000;
 /// Bytes of the scalars of one document, with aliases expanded.
 const MAX_BYTES: usize = 64 << 20;
 

@@ -26,6 +26,7 @@ mod templates;
 pub use crds::check_crds;
 pub use error::{ArchiveError, CrdProblem, MissingDependency, PathProblem};
 pub use limits::Limits;
+pub use path::MAX_PATH;
 pub use templates::template_with;
 
 use std::io::{Read, Write};

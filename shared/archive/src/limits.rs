@@ -14,16 +14,21 @@ pub struct Limits {
     pub depth: usize,
 }
 
-impl Default for Limits {
+impl Limits {
     /// Those of Helm, where it has some: it refuses a file of more than 5 MiB and an archive with more than 100 MiB. Helm counts
     /// the archive of each subchart by itself, so that a small archive could fill the memory; here they count together.
+    pub const HELM: Self = Self {
+        file: 5 << 20,
+        total: 100 << 20,
+        // The largest public charts have some hundred.
+        files: 10_000,
+        depth: 4,
+    };
+}
+
+impl Default for Limits {
+    /// [`Limits::HELM`].
     fn default() -> Self {
-        Self {
-            file: 5 << 20,
-            total: 100 << 20,
-            // The largest public charts have some hundred.
-            files: 10_000,
-            depth: 4,
-        }
+        Self::HELM
     }
 }

@@ -5,7 +5,7 @@ use bounded_text::cut;
 use crate::{ArchiveError, PathProblem};
 
 /// The longest path, in bytes.
-const MAX_PATH: usize = 512;
+pub const MAX_PATH: usize = 512;
 /// The longest part of a path in a message, in bytes.
 const MAX_SHOWN: usize = 200;
 

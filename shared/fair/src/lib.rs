@@ -8,12 +8,15 @@
 //! | [`rate`] | attempts per time | no one: each key has its own state |
 //! | [`deadline`] | the time of one piece of work | no one |
 //!
+//! [`limits`] makes the table of limits in the documentation from constants.
+//!
 //! Nothing here reads a clock but the deadline, which ends work at a time: the others take the current time as a parameter.
 
 pub mod backoff;
 pub mod bytes;
 #[cfg(feature = "tokio")]
 pub mod deadline;
+pub mod limits;
 mod lock;
 pub mod rate;
 #[cfg(feature = "tokio")]

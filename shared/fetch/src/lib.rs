@@ -53,11 +53,12 @@ pub use self::{
     download::{ChartDownload, DigestMismatch, DownloadError, Downloaded, MAX_ARCHIVE, Origin},
     error::ResolveError,
     explain::{ChartExplanation, JudgedVersion, Listed, ListedVersion, Listing},
+    http::Limits,
     http::{
         Addresses, CaCertificate, Cidr, CidrError, PostError, PostRequest, Poster, ProxyConfig, TlsConfig,
     },
     metrics::{FetchMetrics, ResolutionMetrics, resolution_failures},
-    repository::{ChartInterest, normalized_index_url},
+    repository::{ChartInterest, LIMITS as INDEX_LIMITS, normalized_index_url},
     secret::{AccessSource, SecretError},
 };
 

@@ -62,10 +62,10 @@ pub use self::{
 };
 
 /// How much of the requested charts is kept, in bytes: some 60,000 versions, more than large repositories list in total.
-const MAX_KEPT: usize = 16 << 20;
+pub const MAX_KEPT: usize = 16 << 20;
 
 /// The longest text or comment in the document, in bytes: annotations of a chart contain a change log at most.
-const MAX_TOKEN_LEN: usize = 1 << 20;
+pub const MAX_TOKEN_LEN: usize = 1 << 20;
 
 /// Names of the charts to keep.
 pub type ChartFilter = BTreeSet<String>;

@@ -10,7 +10,7 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use crate::marks;
 
 /// The maximum length of the name of a release.
-const MAX_RELEASE: usize = 53;
+pub const MAX_RELEASE: usize = 53;
 /// The length of the hash at the end of a truncated name.
 const TRUNCATED_HASH: usize = 5;
 

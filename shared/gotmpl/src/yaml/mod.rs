@@ -35,8 +35,10 @@ mod resolve;
 mod scalar;
 
 pub use self::{
-    emit::{LocatedText, TooLong, emit, emit_exact, text_at},
-    read::{Located, LocatedError, Quota, ReadError, read, read_exact, read_located},
+    emit::{LocatedText, MAX_OBJECT, TooLong, emit, emit_exact, text_at},
+    read::{
+        Located, LocatedError, MAX_NODES, MAX_OBJECT_DEPTH, Quota, ReadError, read, read_exact, read_located,
+    },
 };
 
 #[cfg(test)]

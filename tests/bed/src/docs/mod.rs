@@ -6,14 +6,12 @@
 //! pages (Markdown, manifests) ─┬─► words
 //!                              ├─► modules: the files and modules in ARCHITECTURE.md, those that it does not name, and rows that are there twice
 //!                              ├─► crates: the dependencies in ARCHITECTURE.md
-//!                              ├─► limits: docs/limits.md and the constants that it names
 //!                              ├─► links: files, headings and tests that exist
 //!                              └─► names: metrics, flags, alerts, reasons and labels that exist in the reference pages and the alerts
 //! ```
 
 mod crates;
 mod imports;
-mod limits;
 mod links;
 mod modules;
 mod names;
@@ -59,7 +57,6 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
     problems.extend(imports::check(&pages, &sources));
     problems.extend(modules::check(&pages, root)?);
     problems.extend(crates::check(&pages, root)?);
-    problems.extend(limits::check(&pages, root)?);
     problems.extend(links::check(&pages, root));
     problems.extend(names::check(&pages)?);
     problems.sort();
