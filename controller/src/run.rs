@@ -79,6 +79,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
     let scope = args.scope();
     let lists = stores.lists.clone();
+    let compute = Compute::default();
     let context = Arc::new(Context {
         client,
         scope: scope.clone(),
@@ -88,10 +89,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             args.addresses.parse()?,
             FetchMetrics::register(&registry)?,
         )
-        .context("cannot create the HTTP client for chart repositories")?,
+        .context("cannot create the HTTP client for chart repositories")?
+        .computing_with(&compute),
         interest: Interest::default(),
         workers: Workers::new(args.workers, leadership, supervisor.stop_token()),
-        compute: Compute::default(),
+        compute,
         events,
         tracer,
         metrics,

@@ -34,7 +34,7 @@ use helmops_core::{
     chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
 };
 use helmops_fair::{Deadline, DeadlineExceeded, deadline::excluded};
-use helmops_runtime::error_class::ClassifiedError;
+use helmops_runtime::{compute::Compute, error_class::ClassifiedError};
 use kube::Client;
 
 use self::{
@@ -45,7 +45,6 @@ use self::{
     oci::Registries,
     permits::{ResolvePermit, SecretPermit},
     repository::{ChartRef, LIMITS, Repositories},
-    selection::SelectionPermits,
 };
 pub use self::{
     args::{AddressArgs, AddressArgsError},
@@ -98,7 +97,7 @@ impl Resolver {
     /// # Errors
     /// If the operating system refuses a resource.
     pub fn new(bounds: &MemoryBounds, addresses: Addresses, fetches: FetchMetrics) -> io::Result<Self> {
-        let (budget, selections) = (bounds.budget(), SelectionPermits::default());
+        let (budget, compute) = (bounds.budget(), Compute::default());
         let settings = CacheSettings::new(bounds, budget.clone()).part(2);
         Ok(Self {
             http: HttpClient::new(Timeouts::default(), addresses, fetches.clone())?,
@@ -106,10 +105,10 @@ impl Resolver {
                 settings.clone(),
                 LIMITS,
                 budget.clone(),
-                selections.clone(),
+                compute.clone(),
                 fetches.clone(),
             ),
-            registries: Registries::new(&settings, budget, selections, fetches),
+            registries: Registries::new(&settings, budget, compute, fetches),
         })
     }
 
@@ -117,6 +116,14 @@ impl Resolver {
     #[must_use]
     pub const fn with_details(mut self) -> Self {
         self.repositories.keep_details();
+        self
+    }
+
+    /// Selects from long lists with the permits for computations of the process.
+    #[must_use]
+    pub fn computing_with(mut self, compute: &Compute) -> Self {
+        self.repositories.compute = compute.clone();
+        self.registries.compute = compute.clone();
         self
     }
 

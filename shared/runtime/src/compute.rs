@@ -1,13 +1,19 @@
-//! Permits for long computations: the target clusters of a Bundle, and the templates of its values.
+//! Permits for long computations: the target clusters of a Bundle, the templates of its values, and selections from long lists
+//! of versions.
 //!
 //! Computations do not block the threads that drive requests, watches and probes. A namespace runs one computation at a time
 //! (more on machines with many cores), so that a tenant never takes the CPUs from all others.
 
-use std::{num::NonZeroUsize, thread::available_parallelism, time::Duration};
+use std::{
+    future::pending, num::NonZeroUsize, panic::resume_unwind, thread::available_parallelism, time::Duration,
+};
 
-use helmops_fair::{FairPermit, FairSemaphore};
+use helmops_fair::{FairPermit, FairSemaphore, deadline::excluded};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::JoinError,
+};
 
 use crate::workers::{Interrupted, Namespace, WorkerPermit};
 
@@ -48,6 +54,27 @@ impl Compute {
         };
         Ok(Permit(permit))
     }
+
+    /// Runs a computation of a namespace on a separate thread, for a task that holds no worker permit. A deadline is paused while it
+    /// waits for its permit.
+    pub async fn on_thread<T: Send + 'static>(
+        &self,
+        namespace: &Namespace,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let permit = excluded(self.permits.acquire(Namespace::clone(namespace))).await;
+        let thread = tokio::task::spawn_blocking(move || {
+            // The thread holds it, so that a cancelled task releases no permit while the work continues.
+            let _permit = permit;
+            work()
+        });
+        match thread.await.map_err(JoinError::try_into_panic) {
+            Ok(done) => done,
+            Err(Ok(panic)) => resume_unwind(panic),
+            // The work was not started: the process is shutting down.
+            Err(Err(_)) => pending().await,
+        }
+    }
 }
 
 /// Runs a computation with a permit, while other threads take over the tasks of this one.
@@ -69,8 +96,17 @@ pub fn cpu_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::{num::NonZeroU16, sync::mpsc};
+    use std::{
+        num::NonZeroU16,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+            mpsc,
+        },
+        thread,
+    };
 
+    use futures::{FutureExt, future::join_all};
     use helmops_kube::lease::Leadership;
     use tokio::task::JoinSet;
     use tokio_util::sync::CancellationToken;
@@ -82,7 +118,7 @@ mod tests {
     #[test]
     fn waiting_takes_no_cpu_time() {
         let start = cpu_time();
-        std::thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_millis(300));
         assert!(cpu_time().saturating_sub(start) < Duration::from_millis(200));
         while cpu_time().saturating_sub(start) < Duration::from_millis(1) {
             std::hint::spin_loop();
@@ -118,5 +154,51 @@ mod tests {
         while let Some(done) = hostile.join_next().await {
             assert_eq!(done.unwrap(), Ok(true));
         }
+    }
+
+    fn compute(total: usize, share: usize) -> Compute {
+        Compute {
+            permits: FairSemaphore::new(total, share),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_namespace_uses_at_most_its_share_of_threads() {
+        let compute = compute(4, 2);
+        let (current, max) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let work = || {
+            let (current, max) = (Arc::clone(&current), Arc::clone(&max));
+            move || {
+                max.fetch_max(current.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                thread::sleep(Duration::from_millis(5));
+                current.fetch_sub(1, Ordering::SeqCst);
+            }
+        };
+        let tenant = Namespace::from("a");
+        join_all((0..50).map(|_| compute.on_thread(&tenant, work()))).await;
+        assert!(max.load(Ordering::SeqCst) <= 2, "{max:?}");
+        assert_eq!(compute.permits.keys(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_task_holds_its_permit_until_its_thread_ends() {
+        let (compute, tenant) = (compute(1, 1), Namespace::from("a"));
+        let (end, ended) = mpsc::channel::<()>();
+        let cancelled = compute.on_thread(&tenant, move || ended.recv().is_err());
+        assert_eq!(cancelled.now_or_never(), None);
+        assert_eq!(compute.permits.keys(), 1);
+        let mut next = std::pin::pin!(compute.on_thread(&tenant, || 1));
+        assert!(futures::poll!(&mut next).is_pending());
+        drop(end);
+        assert_eq!(next.await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_propagated() {
+        let (compute, tenant) = (Compute::default(), Namespace::from("a"));
+        let work = compute.on_thread(&tenant, || panic!("broken"));
+        let panic: Result<(), _> = std::panic::AssertUnwindSafe(work).catch_unwind().await;
+        assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"broken"));
+        assert_eq!(compute.permits.keys(), 0);
     }
 }

@@ -166,7 +166,7 @@ async fn reconcile_existing<R: Reconciler>(
             let (kind, text) = (R::Object::kind(&()), cut_error(error));
             match error {
                 Unusable::Invalid(_) => {
-                    tracing::error!(error = text, "{kind} cannot be decoded; skipping it")
+                    tracing::error!(error = text, "{kind} cannot be decoded; skipping it");
                 }
                 Unusable::NotStored(_) => tracing::warn!(error = text, "{kind} is not stored"),
             }

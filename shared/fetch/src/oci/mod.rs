@@ -18,6 +18,7 @@ use helmops_core::chart::{
     resolved::ChartVersion,
 };
 use helmops_fair::ByteBudget;
+use helmops_runtime::compute::Compute;
 
 use self::tokens::{RegistryKey, Tokens};
 pub use self::{chart::RegistryChart, error::RegistryError};
@@ -27,7 +28,7 @@ use super::{
     explain::{ChartExplanation, Listed, ListedVersion, Listing},
     http::HttpClient,
     metrics::FetchMetrics,
-    selection::SelectionPermits,
+    selection::select_from,
 };
 
 /// Size of the chunks in which a body is read, in bytes.
@@ -41,7 +42,8 @@ pub struct Registries {
     /// Digests, by tag.
     manifests: Cache<(RegistryKey, String), String, RegistryError>,
     budget: ByteBudget,
-    selections: SelectionPermits,
+    /// The permits for selections from long lists.
+    pub compute: Compute,
 }
 
 impl Registries {
@@ -49,7 +51,7 @@ impl Registries {
     pub fn new(
         settings: &CacheSettings,
         budget: ByteBudget,
-        selections: SelectionPermits,
+        compute: Compute,
         fetches: FetchMetrics,
     ) -> Self {
         let tags = Sizes {
@@ -65,7 +67,7 @@ impl Registries {
             tags: Cache::new(settings.part(2), tags, fetches.clone()),
             manifests: Cache::new(settings.part(2), manifests, fetches),
             budget,
-            selections,
+            compute,
         }
     }
 
@@ -165,7 +167,7 @@ impl Registries {
             OwnedVersionRequest::from(request),
         );
         let work = move || select(&repository, tags.versions(), &request.borrowed()).map(TaggedVersion::from);
-        let selected = self.selections.run(&chart.access.namespace, len, work).await;
+        let selected = select_from(&self.compute, &chart.access.namespace, len, work).await;
         let selected = selected.map_err(|source| RegistryError::Select {
             repo: chart.repo.clone(),
             source,
@@ -229,7 +231,7 @@ impl Registries {
             }
         };
         Ok(Some(
-            self.selections.run(&chart.access.namespace, len, work).await,
+            select_from(&self.compute, &chart.access.namespace, len, work).await,
         ))
     }
 

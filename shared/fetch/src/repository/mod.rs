@@ -17,6 +17,7 @@ use helm_index::{
 };
 use helmops_core::chart::resolved::ChartVersion;
 use helmops_fair::{ByteBudget, ExponentialBackoff, KeyedBackoff};
+use helmops_runtime::compute::Compute;
 use reqwest::StatusCode;
 
 use self::{
@@ -36,7 +37,7 @@ use super::{
     http::{FetchError, FetchErrorKind, HttpClient, HttpResponse, Limits, read_error},
     metrics::FetchMetrics,
     permits::RequestPermit,
-    selection::SelectionPermits,
+    selection::select_from,
 };
 
 /// Far above the largest public indexes. The memory for reading does not depend on it.
@@ -63,7 +64,8 @@ pub struct Repositories {
     limits: Limits,
     detail: Detail,
     budget: ByteBudget,
-    selections: SelectionPermits,
+    /// The permits for selections from long lists.
+    pub compute: Compute,
     fetches: FetchMetrics,
 }
 
@@ -82,7 +84,7 @@ impl Repositories {
         settings: CacheSettings,
         limits: Limits,
         budget: ByteBudget,
-        selections: SelectionPermits,
+        compute: Compute,
         fetches: FetchMetrics,
     ) -> Self {
         let sizes = Sizes {
@@ -95,7 +97,7 @@ impl Repositories {
             limits,
             detail: Detail::Selection,
             budget,
-            selections,
+            compute,
             fetches,
         }
     }
@@ -170,7 +172,7 @@ impl Repositories {
                 other_tags: 0,
             }
         };
-        Ok(self.selections.run(&access.namespace, len, work).await)
+        Ok(select_from(&self.compute, &access.namespace, len, work).await)
     }
 
     /// The entry of a version, as the index has it at `since` or later.
@@ -230,7 +232,7 @@ impl Repositories {
             let selected = select(&chart, entries, &request.borrowed());
             selected.cloned().map_err(SelectionError::Select)
         };
-        self.selections.run(&access.namespace, len, work).await
+        select_from(&self.compute, &access.namespace, len, work).await
     }
 
     /// The index, with the chart and all others that can be read together with it.

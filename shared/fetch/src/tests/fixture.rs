@@ -12,7 +12,10 @@ use helmops_core::{
     chart::{resolved::ChartVersion, source::ChartSource},
     reason::Reason,
 };
-use helmops_runtime::error_class::{Class, ClassifiedError};
+use helmops_runtime::{
+    compute::Compute,
+    error_class::{Class, ClassifiedError},
+};
 use prometheus::{Registry, TextEncoder};
 use tokio::time::timeout;
 
@@ -31,7 +34,6 @@ use crate::{
     metrics::FetchMetrics,
     oci::{Registries, RegistryError},
     repository::{ChartRef, LIMITS, Repositories, RepositoryError},
-    selection::SelectionPermits,
 };
 
 /// The password of every login here. No message may contain it.
@@ -107,17 +109,17 @@ impl TestResolver {
             min_interval: Duration::ZERO,
             ..CacheSettings::new(bounds, budget.clone()).part(2)
         };
-        let selections = SelectionPermits::default();
+        let compute = Compute::default();
         Self {
             http: HttpClient::new(timeouts, addresses, fetches.clone()).unwrap(),
             repositories: Repositories::new(
                 settings.clone(),
                 limits,
                 budget.clone(),
-                selections.clone(),
+                compute.clone(),
                 fetches.clone(),
             ),
-            registries: Registries::new(&settings, budget, selections, fetches),
+            registries: Registries::new(&settings, budget, compute, fetches),
             metrics,
             charts: ChartFilter::new(),
         }
