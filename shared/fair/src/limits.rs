@@ -33,7 +33,7 @@ pub enum Unit {
     MiB,
 }
 
-/// A [`Limit`](crate::limits::Limit) with the value and the name of a constant.
+/// A [`Limit`] with the value and the name of a constant.
 #[macro_export]
 macro_rules! limit {
     ($what:literal: $constant:expr, $unit:ident, $largest:literal, $found_in:literal $(, $reason:literal)?) => {
