@@ -116,6 +116,6 @@ mod tests {
             "{}",
             patches[0]
         );
-        assert!(pending_writes.is_stale(&Key::new("web").within("cluster-a"), "1"));
+        assert!(pending_writes.is_stale(&Key::new("web").within("cluster-a"), &deployment.metadata));
     }
 }

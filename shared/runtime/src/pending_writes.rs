@@ -2,18 +2,19 @@
 
 use std::{collections::HashMap, hash::Hash, sync::Mutex, time::Duration};
 
+use helmops_kube::ObservedVersion;
 use helmops_process::lock;
-use kube::ResourceExt;
+use kube::{Resource, core::ObjectMeta};
 use tokio::time::Instant;
 
 /// How long reconciliations wait for the cache. A watch that is interrupted for longer delays them no further: an agent keeps its releases
 /// while it cannot reach the management cluster. What they write then fails with a conflict, because the version is outdated.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// The resource versions that the last writes were based on, by object. A reconciliation that reads such a version from the cache
-/// would do the same work again and get a conflict.
+/// The versions that the last writes resulted in, by object. A reconciliation that reads an older version from the cache would do the
+/// same work again and get a conflict.
 ///
-/// An entry is dropped when the cache has a newer version, when the object is deleted, or after some time.
+/// An entry is dropped when the cache has this version or a newer one, when the object is deleted, or after some time.
 #[derive(Debug)]
 pub struct PendingWrites<K> {
     writes: Mutex<HashMap<K, Write>>,
@@ -21,8 +22,7 @@ pub struct PendingWrites<K> {
 
 #[derive(Debug)]
 struct Write {
-    /// The version that it was based on.
-    base: String,
+    version: ObservedVersion,
     at: Instant,
 }
 
@@ -35,20 +35,17 @@ impl<K> Default for PendingWrites<K> {
 }
 
 impl<K: Eq + Hash> PendingWrites<K> {
-    /// Records a write that changed an object from `base` to `new`.
-    pub fn record<O: ResourceExt>(&self, key: K, base: &O, new: &O) {
-        let version = |object: &O| object.resource_version().unwrap_or_default();
-        // A write that changed nothing causes no watch event.
-        if version(base) != version(new) {
-            let (base, at) = (version(base), Instant::now());
-            lock(&self.writes).insert(key, Write { base, at });
-        }
+    /// Records the response to a write.
+    pub fn record<O: Resource>(&self, key: K, written: &O) {
+        let (version, at) = (ObservedVersion::of(written.meta()), Instant::now());
+        lock(&self.writes).insert(key, Write { version, at });
     }
 
-    /// Whether the cached resource version is older than the last write.
-    pub fn is_stale(&self, key: &K, cached: &str) -> bool {
+    /// Whether the cached version is older than the last write.
+    pub fn is_stale(&self, key: &K, cached: &ObjectMeta) -> bool {
+        let cached = ObservedVersion::of(cached);
         let mut writes = lock(&self.writes);
-        let is_pending = |write: &Write| write.base == cached && write.at.elapsed() < MAX_WAIT;
+        let is_pending = |write: &Write| cached.is_older(&write.version) && write.at.elapsed() < MAX_WAIT;
         let is_stale = writes.get(key).is_some_and(is_pending);
         if !is_stale {
             writes.remove(key);
@@ -74,35 +71,62 @@ mod tests {
         helmop
     }
 
+    fn is_stale(pending: &PendingWrites<&str>, key: &'static str, cached: &str) -> bool {
+        pending.is_stale(&key, &version(cached).metadata)
+    }
+
     #[test]
-    fn the_version_before_the_last_write_is_stale() {
+    fn a_version_before_the_last_write_is_stale() {
         let pending = PendingWrites::default();
-        assert!(!pending.is_stale(&"a", "1"));
-        pending.record("a", &version("1"), &version("2"));
-        assert!(pending.is_stale(&"a", "1"));
-        assert!(!pending.is_stale(&"b", "1"));
-        assert!(!pending.is_stale(&"a", "2"));
-        assert!(!pending.is_stale(&"a", "1"), "dropped");
+        assert!(!is_stale(&pending, "a", "1"));
+        pending.record("a", &version("2"));
+        assert!(is_stale(&pending, "a", "1"));
+        assert!(!is_stale(&pending, "b", "1"));
+        assert!(!is_stale(&pending, "a", "2"));
+        assert!(!is_stale(&pending, "a", "1"), "dropped");
+    }
+
+    /// A new Bundle gets a finalizer and then a status.
+    #[test]
+    fn the_version_before_two_writes_is_stale() {
+        let pending = PendingWrites::default();
+        pending.record("a", &version("11"));
+        for cached in ["9", "10"] {
+            assert!(is_stale(&pending, "a", cached), "{cached}");
+        }
+        assert!(!is_stale(&pending, "a", "12"), "another client wrote meanwhile");
+    }
+
+    #[test]
+    fn an_object_that_was_created_again_is_not_stale() {
+        let pending = PendingWrites::default();
+        let with_uid = |uid: &str, number| {
+            let mut helmop = version(number);
+            helmop.metadata.uid = Some(uid.to_owned());
+            helmop
+        };
+        pending.record("a", &with_uid("1", "2"));
+        assert!(!pending.is_stale(&"a", &with_uid("2", "1").metadata));
     }
 
     #[test]
     fn a_write_that_changes_nothing_is_not_pending() {
         let pending = PendingWrites::default();
-        pending.record("a", &version("1"), &version("1"));
-        assert!(!pending.is_stale(&"a", "1"));
-        pending.record("a", &version("1"), &version("2"));
+        pending.record("a", &version("1"));
+        assert!(!is_stale(&pending, "a", "1"));
+        pending.record("a", &version("2"));
         pending.forget(&"a");
-        assert!(!pending.is_stale(&"a", "1"));
+        assert!(!is_stale(&pending, "a", "1"));
     }
 
     /// The management cluster may be unreachable for hours.
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_interrupted_delays_reconciliations_for_some_time_only() {
         let pending = PendingWrites::default();
-        pending.record("a", &version("1"), &version("2"));
+        pending.record("a", &version("2"));
         tokio::time::advance(MAX_WAIT / 2).await;
-        assert!(pending.is_stale(&"a", "1"));
+        assert!(is_stale(&pending, "a", "1"));
         tokio::time::advance(MAX_WAIT / 2).await;
-        assert!(!pending.is_stale(&"a", "1"));
+        assert!(!is_stale(&pending, "a", "1"));
     }
 }

@@ -137,8 +137,7 @@ async fn reconcile_existing<R: Reconciler>(
 ) -> RequeueAfter {
     let retry_state = reconciler.retry_state();
     let metadata = object.meta();
-    let cached = metadata.resource_version.as_deref().unwrap_or_default();
-    if retry_state.pending_writes.is_stale(key, cached) {
+    if retry_state.pending_writes.is_stale(key, metadata) {
         return Some(backoff::CONFLICT.initial_delay);
     }
     let started = Instant::now();
@@ -411,7 +410,7 @@ mod tests {
             helmop
         };
         let pending = &recorder.retry_state.pending_writes;
-        pending.record(key(), &version("1"), &version("2"));
+        pending.record(key(), &version("2"));
         recorder.cache(&json!({}), &json!({}));
         let delay = recorder.reconcile_once().await;
         assert_eq!(delay, Some(backoff::CONFLICT.initial_delay));

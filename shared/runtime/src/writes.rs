@@ -69,7 +69,7 @@ impl FieldManager {
         let api = Api::<K>::namespaced(client.clone(), &object.namespace().unwrap_or_default());
         match self.patch_status(&api, object, &change).await {
             Ok(written) => {
-                pending_writes.record(key_of(object).into_kind_unchecked(()), object, &written);
+                pending_writes.record(key_of(object).into_kind_unchecked(()), &written);
                 Ok(Some(written))
             }
             Err(error) if error.is_not_found() => Ok(None),
