@@ -7,7 +7,7 @@ use std::{
 };
 
 use helmops_api::{BundleDeployment, Decoded, NamespacedName, lifecycle::Requests};
-use helmops_kube::{ObjectCache, lease::Leadership};
+use helmops_kube::lease::Leadership;
 use helmops_process::lock;
 use helmops_release::{names::SetId, record::TestFilters, report::TestResult};
 use helmops_runtime::{client, retry_state::RetryState};
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     charts::Charts,
+    deployments::Deployments,
     error::AgentError,
     helm::{Helm, kubeconfig::kubeconfig, request::Identity},
     live::{Kinds, LiveObjects},
@@ -59,7 +60,7 @@ pub struct Context {
     /// Which BundleDeployment an object belongs to.
     pub rules: SetRules,
     /// The BundleDeployments.
-    pub deployments: ObjectCache<Decoded<BundleDeployment>>,
+    pub deployments: Deployments,
     /// The records of releases.
     pub records: Records,
     /// The kinds of this cluster.

@@ -14,6 +14,7 @@ pub mod charts;
 mod collect;
 mod context;
 pub mod crds;
+mod deployments;
 mod error;
 mod events;
 mod folders;

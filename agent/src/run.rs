@@ -3,10 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
-use helmops_api::{BundleDeployment, Decoded};
 use helmops_fetch::{FetchMetrics, MemoryBounds, Resolver};
 use helmops_kube::{
-    ObjectCache, configuration,
+    configuration,
     lease::{Leadership, LeaseName},
 };
 use helmops_process::{self as process, Prepared, Signals, prepare, serve_metrics_and_probes};
@@ -24,6 +23,7 @@ use crate::{
     args::RunArgs,
     charts::{ChartCache, ChartMetrics, Charts},
     context::{Context, Releases},
+    deployments::Deployments,
     folders,
     helm::{Ends, Helm, HelmMetrics, memory_of_run, workspace::Workspaces},
     live::{Kinds, LiveObjects},
@@ -176,7 +176,7 @@ fn context(
         deployment_namespace,
         access: _,
     } = upstream;
-    let deployments = ObjectCache::new();
+    let deployments = Deployments::new();
     let rules = SetRules::new(&args.agent_scope);
     let workspaces = Workspaces::open(work)
         .with_context(|| format!("cannot use the folder {} (--work-dir)", work.display()))?;
@@ -238,7 +238,7 @@ fn charts(
     args: &RunArgs,
     work: &Path,
     registry: &Registry,
-    deployments: ObjectCache<Decoded<BundleDeployment>>,
+    deployments: Deployments,
 ) -> anyhow::Result<Charts> {
     let bounds = MemoryBounds::of(args.memory_limit().bytes(), None);
     let resolver = Resolver::new(

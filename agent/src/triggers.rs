@@ -149,21 +149,24 @@ fn affected(context: &Context, change: &DeploymentChange) -> Vec<Key> {
     if is_relevant(change) {
         keys.push(context.key(&change.name.name));
     }
-    let all = context.deployments.state();
     let of_change = [&change.before, &change.after].into_iter().flatten();
     let changed: Vec<&BundleDeployment> = of_change.filter_map(|deployment| deployment.valid()).collect();
     let is_for_others = is_relevant_for_others(change);
-    let depends = |deployment: &&BundleDeployment| {
+    let candidates: BTreeSet<_> = context.deployments.read(|_, related| {
+        let candidates = changed.iter().flat_map(|changed| related.candidates(changed));
+        candidates.cloned().collect()
+    });
+    let depends = |deployment: &BundleDeployment| {
         changed.iter().any(|changed| {
             dependencies::evaluates(deployment, changed)
                 || (is_for_others && dependencies::depends_on(deployment, changed))
         })
     };
-    let dependents = all
-        .iter()
-        .filter_map(|deployment| deployment.valid())
-        .filter(depends);
-    keys.extend(dependents.filter_map(|dependent| Some(context.key(dependent.metadata.name.as_deref()?))));
+    let dependents = candidates.iter().filter(|name| {
+        let candidate = context.deployments.value(name);
+        candidate.is_some_and(|candidate| candidate.valid().is_some_and(&depends))
+    });
+    keys.extend(dependents.map(|dependent| context.key(&dependent.name)));
     keys
 }
 
@@ -240,12 +243,8 @@ fn of_crd(context: &Context, crd: &ObjectMeta) -> Vec<Key> {
 }
 
 fn of_release(context: &Context, release: &ReleaseKey) -> Vec<Key> {
-    let deployments = context.deployments.state();
-    let keys = deployments.iter().filter_map(|deployment| {
-        let deployment = deployment.valid()?;
-        let name = deployment.metadata.name.as_deref()?;
-        let is_its = ReleaseKey::of(name, &deployment.spec.options) == *release;
-        is_its.then(|| context.key(name))
-    });
-    keys.collect()
+    context.deployments.read(|_, related| {
+        let names = related.of_release(release);
+        names.map(|name| context.key(&name.name)).collect()
+    })
 }

@@ -27,7 +27,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helm_archive::{Chart, Limits, check, check_crds};
 use helm_index::ChartFilter;
-use helmops_api::{BundleDeployment, Decoded, bundle::BundleHelmOptions, labels};
+use helmops_api::{BundleDeployment, bundle::BundleHelmOptions, labels};
 use helmops_core::{
     chart::source::{ChartSource, SourceError},
     targeting::chart_record::resolved_chart,
@@ -35,7 +35,6 @@ use helmops_core::{
 use helmops_fetch::{
     AccessSource, CaCertificate, ChartDownload, MAX_ARCHIVE, Resolver, normalized_index_url,
 };
-use helmops_kube::ObjectCache;
 use helmops_release::lifecycle::Policy;
 use kube::Client;
 use tempfile::NamedTempFile;
@@ -46,6 +45,7 @@ pub use self::{
     error::ChartError,
     metrics::{ChartMetrics, chart_failures},
 };
+use crate::deployments::Deployments;
 
 /// The source of CA certificates, for messages.
 const CA_BUNDLE: &str = "helmOpCABundle of the BundleDeployment";
@@ -59,7 +59,7 @@ pub struct Charts {
     flights: Flights,
     metrics: ChartMetrics,
     /// All deployments: their charts of one repository are found with one request for its index.
-    deployments: ObjectCache<Decoded<BundleDeployment>>,
+    deployments: Deployments,
 }
 
 impl Charts {
@@ -69,7 +69,7 @@ impl Charts {
         resolver: Resolver,
         cache: Option<ChartCache>,
         work_folder: PathBuf,
-        deployments: ObjectCache<Decoded<BundleDeployment>>,
+        deployments: Deployments,
         metrics: ChartMetrics,
     ) -> Self {
         metrics.cache_size(cache.as_ref().map_or(0, ChartCache::bytes));

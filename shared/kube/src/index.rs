@@ -8,7 +8,7 @@ use std::{
 
 use helmops_api::NamespacedName;
 
-/// The names of objects by a key that each of them has. Keys without objects are removed, so the number of objects bounds its size.
+/// The names of objects by the keys that each of them has. Keys without objects are removed, so the number of objects bounds its size.
 #[derive(Debug)]
 pub struct Index<K>(HashMap<K, BTreeSet<NamespacedName>>);
 
@@ -53,15 +53,21 @@ impl<K: Eq + Hash> Index<K> {
         }
     }
 
-    /// Follows a change of an object, which may have had another key before, or none.
-    pub fn change(&mut self, name: &NamespacedName, before: Option<K>, after: Option<K>) {
-        if before == after {
-            return;
+    /// Follows a change of an object, which may have had other keys before.
+    pub fn change(
+        &mut self,
+        name: &NamespacedName,
+        before: impl IntoIterator<Item = K>,
+        after: impl IntoIterator<Item = K>,
+    ) {
+        let mut new: Vec<K> = after.into_iter().collect();
+        for before in before {
+            match new.iter().position(|after| *after == before) {
+                Some(kept) => drop(new.swap_remove(kept)),
+                None => self.remove(&before, name),
+            }
         }
-        if let Some(before) = before {
-            self.remove(&before, name);
-        }
-        if let Some(after) = after {
+        for after in new {
             self.insert(after, name.clone());
         }
     }
@@ -77,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_found_by_its_current_key_only() {
+    fn an_object_is_found_by_its_current_keys_only() {
         let name = NamespacedName::new("fleet", "web");
         let mut index = Index::<&str>::default();
         index.change(&name, None, Some("a"));
@@ -85,7 +91,11 @@ mod tests {
         assert_eq!((index.count("a"), index.get("a").next()), (1, Some(&name)));
         index.change(&name, Some("a"), Some("b"));
         assert_eq!((index.count("a"), index.count("b")), (0, 1));
-        index.change(&name, Some("b"), None);
+        index.change(&name, ["b"], ["b", "c", "d"]);
+        assert_eq!(["b", "c", "d"].map(|key| index.count(key)), [1, 1, 1]);
+        index.change(&name, ["d", "b", "c"], ["c"]);
+        assert_eq!(["b", "c", "d"].map(|key| index.count(key)), [0, 1, 0]);
+        index.change(&name, Some("c"), None);
         assert!(index.is_empty());
     }
 }

@@ -1,8 +1,8 @@
 //! `dependsOn` and `lifecycle.dependsOn`: the Bundles that must be in an accepted state on the cluster first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use helmops_api::{BundleDeployment, labels, lifecycle::Dependency, target::BundleRef};
+use helmops_api::{BundleDeployment, NamespacedName, labels, lifecycle::Dependency, target::BundleRef};
 use helmops_core::{
     expression::Expression,
     status::DeploymentState,
@@ -117,6 +117,40 @@ fn not_true(ready: &str, deployment: &BundleDeployment, dependency: &BundleDeplo
     }
 }
 
+/// What an entry names: with it, the BundleDeployments that may depend on another one are found without looking at all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DependencyKey {
+    /// A Bundle.
+    Bundle(NamespacedName),
+    /// Labels of any BundleDeployment.
+    Labels,
+}
+
+/// The keys of the entries of a BundleDeployment.
+pub fn keys(deployment: &BundleDeployment) -> BTreeSet<DependencyKey> {
+    let namespace = label(deployment, labels::BUNDLE_NAMESPACE).unwrap_or_default();
+    let bundle = |name: &str| DependencyKey::Bundle(NamespacedName::new(namespace, name));
+    let entries = deployment.spec.depends_on.iter().map(|entry| match &*entry.name {
+        "" => DependencyKey::Labels,
+        name => bundle(name),
+    });
+    let own = own(deployment).iter().map(|entry| bundle(&entry.name));
+    entries.chain(own).collect()
+}
+
+/// The keys of all entries that may match a BundleDeployment.
+pub fn keys_of_dependents(deployment: &BundleDeployment) -> [DependencyKey; 2] {
+    let [namespace, name] =
+        [labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME].map(|key| label(deployment, key).unwrap_or_default());
+    let bundle = NamespacedName::new(namespace, name);
+    [DependencyKey::Bundle(bundle), DependencyKey::Labels]
+}
+
+fn label<'d>(deployment: &'d BundleDeployment, key: &str) -> Option<&'d str> {
+    let labels = deployment.metadata.labels.as_ref()?;
+    labels.get(key).map(String::as_str)
+}
+
 fn own(deployment: &BundleDeployment) -> &[Dependency] {
     let lifecycle = deployment.spec.lifecycle.as_ref();
     lifecycle
@@ -126,8 +160,7 @@ fn own(deployment: &BundleDeployment) -> &[Dependency] {
 
 /// Whether an entry names the Bundle of another BundleDeployment. It is in the namespace of the Bundle of this one.
 fn is_of(entry: &Dependency, deployment: &BundleDeployment, other: &BundleDeployment) -> bool {
-    let label = |of: &BundleDeployment, key| of.metadata.labels.as_ref()?.get(key).cloned();
-    label(other, labels::BUNDLE_NAME).as_ref() == Some(&entry.name)
+    label(other, labels::BUNDLE_NAME) == Some(&*entry.name)
         && label(other, labels::BUNDLE_NAMESPACE) == label(deployment, labels::BUNDLE_NAMESPACE)
 }
 
@@ -161,14 +194,10 @@ fn selector(deployment: &BundleDeployment, entry: &BundleRef) -> Option<LabelSel
     }
     let mut selector = entry.selector.clone().unwrap_or_default();
     if !entry.name.is_empty() {
-        let own = deployment.metadata.labels.as_ref();
-        let namespace = own.and_then(|own| own.get(labels::BUNDLE_NAMESPACE));
+        let namespace = label(deployment, labels::BUNDLE_NAMESPACE).unwrap_or_default();
         let required: &mut BTreeMap<_, _> = selector.match_labels.get_or_insert_default();
         required.insert(labels::BUNDLE_NAME.to_owned(), entry.name.clone());
-        required.insert(
-            labels::BUNDLE_NAMESPACE.to_owned(),
-            namespace.cloned().unwrap_or_default(),
-        );
+        required.insert(labels::BUNDLE_NAMESPACE.to_owned(), namespace.to_owned());
     }
     Some(selector)
 }
@@ -274,6 +303,32 @@ mod tests {
         let web = web(&json!([{ "name": "db" }]));
         assert!(depends_on(&web, &waiting("db")));
         assert!(!depends_on(&web, &waiting("crds")));
+    }
+
+    /// Whatever depends on another one is found by its keys.
+    #[test]
+    fn the_keys_of_dependents_include_those_of_each_that_depends_on_it() {
+        for (dependent, is_found) in [
+            (web(&json!([{ "name": "db" }])), true),
+            (with_own(&json!([{ "name": "db" }])), true),
+            (
+                web(&json!([{ "selector": { "matchLabels": { "app": "db" } } }])),
+                true,
+            ),
+            (
+                web(&json!([{ "name": "db", "selector": { "matchLabels": { "app": "db" } } }])),
+                true,
+            ),
+            (web(&json!([{ "name": "crds" }])), false),
+            (web(&json!([])), false),
+        ] {
+            let keys = keys(&dependent);
+            let found = keys_of_dependents(&waiting("db"))
+                .iter()
+                .any(|key| keys.contains(key));
+            assert_eq!(found, is_found, "{keys:?}");
+            assert_eq!(depends_on(&dependent, &waiting("db")), is_found, "{keys:?}");
+        }
     }
 
     fn with_own(depends_on: &Value) -> BundleDeployment {

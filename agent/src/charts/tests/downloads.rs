@@ -7,7 +7,6 @@ use futures::future::join_all;
 use helmops_api::{BundleDeployment, labels};
 use helmops_core::reason::Reason;
 use helmops_fetch::{Addresses, FetchMetrics, MemoryBounds, Resolver};
-use helmops_kube::ObjectCache;
 use helmops_runtime::error_class::ClassifiedError;
 use kube::{Client, Config};
 use prometheus::Registry;
@@ -16,7 +15,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::server::{CHART_YAML, Repository, archive};
-use crate::charts::{ChartCache, ChartError, ChartFile, ChartMetrics, Charts};
+use crate::{
+    charts::{ChartCache, ChartError, ChartFile, ChartMetrics, Charts},
+    deployments::Deployments,
+};
 
 const LIMIT: u64 = 1 << 20;
 
@@ -79,7 +81,7 @@ fn charts(cache: &Path, work: &Path, limit: u64) -> Charts {
         resolver,
         Some(cache),
         work.to_owned(),
-        ObjectCache::new(),
+        Deployments::new(),
         metrics,
     )
 }
