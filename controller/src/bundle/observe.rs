@@ -11,7 +11,7 @@ use helmops_core::{
     targeting::{
         Group, Member, NamespaceRefused, Target,
         copies::{CopyKind, CopyRef, Object},
-        delivery::{BundleDelivery, CachedDeployment, ClusterState, Read},
+        delivery::{BundleDelivery, CachedDeployment, ClusterState, Read, Unseen},
         scope,
     },
 };
@@ -19,10 +19,10 @@ use helmops_kube::{ObjectCache, path_segment};
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::core::v1::{ConfigMap, Secret},
+    api::core::v1::{ConfigMap, Namespace, Secret},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{Api, Resource};
+use kube::{Api, Resource, api::ListParams};
 
 use super::DeliveryError;
 use crate::{
@@ -30,6 +30,9 @@ use crate::{
     watch::{Clusters, Copies},
     work::BundleKey,
 };
+
+/// Objects per page of a list.
+const PAGE: u32 = 500;
 
 /// The Policies of a Bundle's namespace.
 ///
@@ -57,9 +60,10 @@ pub struct ClusterSnapshot {
     clusters: Vec<ClusterEntry>,
     groups: Vec<Arc<Decoded<ClusterGroup>>>,
     mappings: Vec<Arc<Decoded<BundleNamespaceMapping>>>,
+    namespaces: Vec<Arc<MetadataOnly<Namespace>>>,
+    /// The namespaces whose clusters the Bundle may target.
+    within: Vec<String>,
     deployments: Vec<CachedDeployment>,
-    /// The namespace of the Bundle.
-    namespace: Option<String>,
 }
 
 /// A Cluster, and the namespace for its BundleDeployments: empty while it has none.
@@ -89,8 +93,10 @@ impl ClusterEntry {
 
 /// Reads the caches.
 pub fn snapshot(context: &Context, clusters: &Clusters, key: &BundleKey, bundle: &Bundle) -> ClusterSnapshot {
-    let mappings = clusters.mappings.state();
-    let within = namespaces(clusters, bundle, &mappings);
+    let mut mappings = clusters.mappings.state();
+    mappings.retain(|mapping| mapping.meta().namespace == bundle.metadata.namespace);
+    let all_namespaces = clusters.namespaces.state();
+    let within = namespaces(bundle, &mappings, &all_namespaces);
     let mut groups = in_namespaces(&clusters.groups, &within);
     // A store has no order, but the status needs a stable one.
     groups.sort_by(|one, other| one.meta().name.cmp(&other.meta().name));
@@ -108,8 +114,9 @@ pub fn snapshot(context: &Context, clusters: &Clusters, key: &BundleKey, bundle:
         clusters,
         groups,
         mappings,
+        namespaces: all_namespaces,
+        within,
         deployments,
-        namespace: bundle.metadata.namespace.clone(),
     }
 }
 
@@ -134,11 +141,55 @@ impl ClusterSnapshot {
             .iter()
             .filter_map(|entry| decode_error(&entry.cluster));
         let groups = self.groups.iter().filter_map(|group| decode_error(group));
-        let mappings = self.mappings.iter();
-        let mappings = mappings
-            .filter(|mapping| mapping.meta().namespace == self.namespace)
-            .filter_map(|mapping| decode_error(mapping));
+        let mappings = self.mappings.iter().filter_map(|mapping| decode_error(mapping));
         clusters.chain(groups).chain(mappings).next()
+    }
+
+    /// Whether the Bundle may target the clusters in a namespace.
+    pub fn includes(&self, namespace: &str) -> bool {
+        self.within.iter().any(|one| one == namespace)
+    }
+
+    /// Compares what decides which clusters are targets of the Bundle, except for the Clusters themselves, with the API server. Each kind
+    /// has a watch of its own, and while one of them is behind, the caches together show a state that never was.
+    ///
+    /// # Errors
+    /// If anything differs, or cannot be read.
+    pub async fn confirm(&self, context: &Context, bundle: &Bundle) -> Result<(), DeliveryError> {
+        let name = NamespacedName::of(&bundle.metadata);
+        let current = bundle_metadata(context, &name).await?;
+        if current.and_then(|current| current.resource_version) != bundle.metadata.resource_version {
+            return Err(DeliveryError::Stale(format!("Bundle {name}")));
+        }
+        let client = || context.client.clone();
+        let api = Api::namespaced(client(), &name.namespace);
+        unchanged::<BundleNamespaceMapping>(api, self.mappings.iter().map(|one| one.meta()), |_| true)
+            .await?;
+        if !self.mappings.is_empty() {
+            self.confirm_namespaces(context).await?;
+        }
+        let api = match &*self.within {
+            [one] => Api::namespaced(client(), one),
+            _ => Api::all(client()),
+        };
+        let groups = self.groups.iter().map(|group| group.meta());
+        unchanged::<ClusterGroup>(api, groups, |namespace| self.includes(namespace)).await
+    }
+
+    /// Compares all that decides which Cluster has which namespace with the API server.
+    ///
+    /// # Errors
+    /// If anything differs, or cannot be read.
+    pub async fn confirm_clusters(&self, context: &Context) -> Result<(), DeliveryError> {
+        self.confirm_namespaces(context).await?;
+        let clusters = self.clusters.iter().map(|entry| entry.cluster.meta());
+        let api = Api::all(context.client.clone());
+        unchanged::<Cluster>(api, clusters, |namespace| self.includes(namespace)).await
+    }
+
+    async fn confirm_namespaces(&self, context: &Context) -> Result<(), DeliveryError> {
+        let namespaces = self.namespaces.iter().map(|namespace| namespace.meta());
+        unchanged::<Namespace>(Api::all(context.client.clone()), namespaces, |_| true).await
     }
 
     /// A Cluster of the snapshot.
@@ -149,6 +200,26 @@ impl ClusterSnapshot {
         };
         let mut clusters = self.clusters.iter().map(|entry| &entry.cluster);
         clusters.find(has_name).map(|cluster| &**cluster)
+    }
+
+    /// For the log: why a Cluster in a namespace of the Bundle is no target, as far as the API server `has` it.
+    pub fn why_no_target(&self, cluster: &NamespacedName, has: bool) -> String {
+        let is_it =
+            |member: &Member<'_>| member.namespace() == cluster.namespace && member.name() == cluster.name;
+        match self.members().find(is_it) {
+            _ if !has => format!("Cluster {cluster} does not exist any more"),
+            None => format!("Cluster {cluster} is being deleted"),
+            Some(member) => {
+                let groups: Vec<_> = member.group_names().collect();
+                let labels = member.cluster.metadata.labels.iter().flatten();
+                let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+                format!(
+                    "no target of the Bundle matches Cluster {cluster} any more; its ClusterGroups: [{}], its labels: [{}]",
+                    groups.join(" "),
+                    labels.join(" ")
+                )
+            }
+        }
     }
 
     /// The deployments that exist and decode.
@@ -162,13 +233,12 @@ impl ClusterSnapshot {
 
 /// The namespaces whose clusters the Bundle may target.
 fn namespaces(
-    clusters: &Clusters,
     bundle: &Bundle,
     mappings: &[Arc<Decoded<BundleNamespaceMapping>>],
+    namespaces: &[Arc<MetadataOnly<Namespace>>],
 ) -> Vec<String> {
     let mappings: Vec<&BundleNamespaceMapping> =
         mappings.iter().filter_map(|mapping| mapping.valid()).collect();
-    let namespaces = clusters.namespaces.state();
     let known: Vec<(&str, Option<&BTreeMap<String, String>>)> = namespaces
         .iter()
         .filter_map(|namespace| {
@@ -297,13 +367,43 @@ pub async fn cluster_metadata(
     found.map_err(CallError::of("read", format_args!("Cluster {name}")))
 }
 
-/// Whether the API server has a Bundle.
-pub async fn bundle_exists(context: &Context, key: &BundleKey) -> Result<bool, DeliveryError> {
-    let name = NamespacedName::new(key.namespace.as_deref().unwrap_or_default(), &*key.name);
-    let found = metadata::<Bundle>(context, &name).await;
-    Ok(found
-        .map_err(CallError::of("read", format_args!("Bundle {name}")))?
-        .is_some())
+/// The metadata of a Bundle in the API server.
+pub async fn bundle_metadata(
+    context: &Context,
+    name: &NamespacedName,
+) -> Result<Option<ObjectMeta>, CallError> {
+    let found = metadata::<Bundle>(context, name).await;
+    found.map_err(CallError::of("read", format_args!("Bundle {name}")))
+}
+
+/// Checks that the API server has exactly the cached objects of the namespaces that are included, in the same versions. It reads no further
+/// than to the first difference, so never much more than what is cached.
+async fn unchanged<K>(
+    api: Api<MetadataOnly<K>>,
+    cached: impl Iterator<Item = &ObjectMeta>,
+    is_included: impl Fn(&str) -> bool,
+) -> Result<(), DeliveryError>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let kind = K::kind(&());
+    let stale = |name: NamespacedName| DeliveryError::Stale(format!("{kind} {name}"));
+    let mut unseen = Unseen::new(cached);
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let list = bounded(api.list(&page)).await;
+        let list = list.map_err(CallError::of("list", format_args!("{kind}s")))?;
+        for object in &list.items {
+            let metadata = object.meta();
+            if is_included(metadata.namespace.as_deref().unwrap_or_default()) {
+                unseen.see(metadata).map_err(stale)?;
+            }
+        }
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page.continue_token = Some(token),
+            _ => return unseen.end().map_err(stale),
+        }
+    }
 }
 
 async fn metadata<K>(context: &Context, name: &NamespacedName) -> Result<Option<ObjectMeta>, ApiError>

@@ -7,6 +7,7 @@ use helmops_core::targeting::{
     copies::CopyRef,
     delivery::{self, is_orphan_for_certain, leftovers, may_be_of},
 };
+use helmops_kube::name_of;
 use kube::{Resource, ResourceExt};
 
 use super::{CONCURRENCY, DeliveryError, apply, observe, observe::ClusterSnapshot};
@@ -27,8 +28,14 @@ pub async fn finalize(
     {
         return Ok(());
     }
+    // Its deletion is final, but a new Bundle with its name may have taken its deployments over.
+    let name = name_of(key);
+    let current = observe::bundle_metadata(context, &name).await?;
+    if current.is_some_and(|current| current.uid != bundle.meta().uid) {
+        return Err(DeliveryError::Stale(format!("Bundle {name}")));
+    }
     // The deletion of the last deployment triggers the next reconciliation.
-    if delete_all(context, copies, key).await? {
+    if delete_all(context, copies, key, "the Bundle is being deleted").await? {
         apply::remove_finalizer(context, bundle).await?;
     }
     Ok(())
@@ -42,25 +49,30 @@ pub async fn delete_leftovers(
 ) -> Result<(), DeliveryError> {
     let has_nothing = context.stores.deployments.of_bundle(key).is_empty()
         && copies.without_owner(key, |_| true).is_empty();
-    if !has_nothing && !observe::bundle_exists(context, key).await? {
-        delete_all(context, copies, key).await?;
+    if !has_nothing && observe::bundle_metadata(context, &name_of(key)).await?.is_none() {
+        delete_all(context, copies, key, "the Bundle does not exist any more").await?;
     }
     Ok(())
 }
 
 /// Deletes all deployments of a Bundle, and the copies of those that do not exist any more. Returns whether there is none left. An
 /// error with one does not stop the others.
-async fn delete_all(context: &Context, copies: &Copies, key: &BundleKey) -> Result<bool, DeliveryError> {
+async fn delete_all(
+    context: &Context,
+    copies: &Copies,
+    key: &BundleKey,
+    reason: &str,
+) -> Result<bool, DeliveryError> {
     let mut first_error = None;
     for deployment in context.stores.deployments.of_bundle(key) {
         let deleted = match &*deployment {
-            Decoded::Valid(deployment) => apply::delete_deployment(context, deployment).await,
+            Decoded::Valid(deployment) => apply::delete_deployment(context, deployment, reason).await,
             Decoded::Invalid { metadata, .. } => {
                 let deployment = BundleDeployment {
                     metadata: (**metadata).clone(),
                     ..BundleDeployment::default()
                 };
-                apply::delete_deployment(context, &deployment).await
+                apply::delete_deployment(context, &deployment, reason).await
             }
         };
         first_error = first_error.or(deleted.err());
@@ -116,22 +128,51 @@ async fn prune_copy(
     applied.error.map_or(Ok(()), |failed| Err(failed.error))
 }
 
-/// Deletes the deployment of a cluster that is not a target any more according to the caches. The caches may be stale, and a
-/// deletion is hard to undo, so the Cluster is read from the API server first.
-pub async fn delete_orphan(
+/// Deletes the deployments of clusters that are not targets any more according to the caches. Each cache has a watch of its own, which may
+/// be behind the others, and a deletion is hard to undo. So what the plan was made from is compared with the API server first. Returns the
+/// errors: that of one deployment does not stop the others.
+pub async fn delete_orphans(
+    context: &Context,
+    bundle: &Bundle,
+    snapshot: &ClusterSnapshot,
+    orphans: &[&BundleDeployment],
+) -> Vec<DeliveryError> {
+    if let Err(error) = snapshot.confirm(context, bundle).await {
+        return vec![error];
+    }
+    let mut errors = Vec::new();
+    for orphan in orphans {
+        let deleted = delete_orphan(context, snapshot, orphan).await;
+        errors.extend(deleted.err());
+    }
+    errors
+}
+
+async fn delete_orphan(
     context: &Context,
     snapshot: &ClusterSnapshot,
     orphan: &BundleDeployment,
 ) -> Result<(), DeliveryError> {
-    if let Some((namespace, name)) = cluster_of(orphan) {
-        let cluster = NamespacedName::new(namespace, name);
-        let current = observe::cluster_metadata(context, &cluster).await?;
-        let current = current.and_then(|metadata| metadata.resource_version);
-        let cached = snapshot.cluster(namespace, name);
-        let cached = cached.and_then(|cluster| cluster.meta().resource_version.as_deref());
-        if !is_orphan_for_certain(cached, current.as_deref()) {
-            return Err(DeliveryError::Stale(format!("Cluster {cluster}")));
+    let reason = match cluster_of(orphan) {
+        Some((namespace, _)) if !snapshot.includes(namespace) => {
+            format!("the Bundle does not target clusters in namespace {namespace} any more")
         }
-    }
-    apply::delete_deployment(context, orphan).await
+        Some((namespace, name)) => {
+            let cluster = NamespacedName::new(namespace, name);
+            let current = observe::cluster_metadata(context, &cluster).await?;
+            let current = current.and_then(|metadata| metadata.resource_version);
+            let cached = snapshot.cluster(namespace, name);
+            let cached = cached.and_then(|cluster| cluster.meta().resource_version.as_deref());
+            if !is_orphan_for_certain(cached, current.as_deref()) {
+                return Err(DeliveryError::Stale(format!("Cluster {cluster}")));
+            }
+            snapshot.why_no_target(&cluster, current.is_some())
+        }
+        None => {
+            // Any Cluster may be its own.
+            snapshot.confirm_clusters(context).await?;
+            "no target of the Bundle has this namespace any more".to_owned()
+        }
+    };
+    apply::delete_deployment(context, orphan, &reason).await
 }

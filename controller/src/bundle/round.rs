@@ -93,8 +93,9 @@ impl BundleReconciliation<'_> {
     ) -> Result<RoundResult, DeliveryError> {
         let mut errors = Vec::new();
         for terminating in existing.iter().filter(|deployment| is_terminating(deployment)) {
-            // It is created again after its deletion.
-            errors.extend(apply::delete_deployment(self.context, terminating).await.err());
+            let reason = "another client has deleted it; it is created again if a target matches its Cluster";
+            let deleted = apply::delete_deployment(self.context, terminating, reason).await;
+            errors.extend(deleted.err());
         }
         let ComputedTargets {
             targets, exceeded, ..
@@ -166,12 +167,7 @@ impl BundleReconciliation<'_> {
             tracing::warn!("{error}; no BundleDeployment is deleted until it decodes");
             return Vec::new();
         }
-        let mut errors = Vec::new();
-        for orphan in orphans {
-            let deleted = prune::delete_orphan(self.context, snapshot, orphan).await;
-            errors.extend(deleted.err());
-        }
-        errors
+        prune::delete_orphans(self.context, self.bundle, snapshot, &orphans).await
     }
 
     /// Whether a deployment is on a cluster outside of its schedule: nothing is deleted there until the schedule allows it.

@@ -8,7 +8,7 @@ use helmops_runtime::{
     client::{ApiError, CallError, bounded},
     writes::{delete_exactly, without_finalizer},
 };
-use kube::{Api, Resource as _};
+use kube::{Api, Resource as _, api::ListParams};
 
 use super::{error::ReconcileError, observe, trace};
 use crate::{context::Context, watch::same_name_as, work::HelmOpKey, writes::MANAGER};
@@ -97,8 +97,17 @@ pub async fn cleanup(
         let object = format_args!("HelmOp {}", name.name);
         ReconcileError::HelmOp(CallError::of("remove Fleet's finalizer from", object)(error))
     };
-    delete_bundle(context, key, &name).await.map_err(cleanup_error)?;
     let api = Api::<Decoded<HelmOp>>::namespaced(context.client.clone(), &name.namespace);
+    // The Bundle may belong to a new HelmOp of this name. A list, because the permission for watches includes list, but not get.
+    let one = ListParams::default().fields(&format!("metadata.name={}", name.name));
+    let current = bounded(api.list(&one)).await.map_err(cleanup_error)?.items;
+    if current
+        .iter()
+        .any(|current| current.meta().uid != helmop.meta().uid)
+    {
+        return Ok(());
+    }
+    delete_bundle(context, key, &name).await.map_err(cleanup_error)?;
     match MANAGER.finalizers(&api, helmop, &others).await {
         Err(error) if !error.is_not_found() => Err(cleanup_error(error)),
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! A proxy in front of an API server that is slow, rejects requests, or is away.
+//! A proxy in front of an API server that is slow, rejects requests, is away, or holds back the events of a kind.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,15 +10,17 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
+use futures::StreamExt;
 use reqwest::{Certificate, Client};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
 use crate::cluster::Cluster;
-use crate::https;
 use crate::private_ca::PrivateCa;
+use crate::{credentials, https};
 
 /// More than the API server accepts.
 const MAX_BODY: usize = 8 << 20;
@@ -47,6 +49,8 @@ struct ProxyState {
     client: Client,
     base: String,
     load: Mutex<Load>,
+    /// The resource whose events are held back.
+    held: watch::Sender<Option<&'static str>>,
     requests: AtomicUsize,
     rejected: AtomicUsize,
 }
@@ -54,6 +58,8 @@ struct ProxyState {
 impl ApiProxy {
     /// Forwards to the API server of a cluster, with the credentials of the requests.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
+        // Only the first call in a process installs a provider; later calls find it installed.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let ca = PrivateCa::new("helmops test proxy")?;
         let state = ProxyState {
@@ -64,6 +70,7 @@ impl ApiProxy {
                 .build()?,
             base: cluster.url.trim_end_matches('/').to_owned(),
             load: Mutex::default(),
+            held: watch::Sender::default(),
             requests: AtomicUsize::new(0),
             rejected: AtomicUsize::new(0),
         };
@@ -91,6 +98,25 @@ impl ApiProxy {
     /// Overloads it from now on, or no longer.
     pub fn set_load(&self, load: Load) {
         *self.state.load.lock().unwrap_or_else(PoisonError::into_inner) = load;
+    }
+
+    /// Holds back the events of the watches of a resource (`clustergroups`) from now on; with `None`, all that were held back arrive.
+    pub fn hold(&self, resource: Option<&'static str>) {
+        self.state.held.send_replace(resource);
+    }
+
+    /// The cluster at the address of this proxy, with a folder of its own.
+    pub fn cluster(&self, cluster: &Cluster) -> Result<Cluster> {
+        let directory = cluster.directory.join(format!("proxy-{}", self.address.port()));
+        std::fs::create_dir(&directory)?;
+        std::fs::write(directory.join(credentials::CA), &self.ca)?;
+        let tokens = credentials::TOKENS;
+        std::fs::copy(cluster.directory.join(tokens), directory.join(tokens))?;
+        Ok(Cluster {
+            url: self.url(),
+            directory,
+            ..cluster.clone()
+        })
     }
 
     /// The number of requests so far.
@@ -151,6 +177,8 @@ async fn forward(state: &ProxyState, request: Request) -> Result<Response<Body>>
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, MAX_BODY).await?;
     let path = parts.uri.path_and_query().context("the request has no path")?;
+    let is_watch = path.query().is_some_and(|query| query.contains("watch="));
+    let watched = is_watch.then(|| path.path().rsplit('/').next().unwrap_or_default().to_owned());
     let response = state
         .client
         .request(parts.method, format!("{}{path}", state.base))
@@ -159,7 +187,18 @@ async fn forward(state: &ProxyState, request: Request) -> Result<Response<Body>>
         .send()
         .await?;
     let (status, headers) = (response.status(), response.headers().clone());
-    let mut forwarded = Response::new(Body::from_stream(response.bytes_stream()));
+    let held = state.held.subscribe();
+    let events = response.bytes_stream().then(move |events| {
+        let (mut held, watched) = (held.clone(), watched.clone());
+        async move {
+            // It fails only if the proxy is gone.
+            let _ = held
+                .wait_for(|held| held.is_none() || *held != watched.as_deref())
+                .await;
+            events
+        }
+    });
+    let mut forwarded = Response::new(Body::from_stream(events));
     *forwarded.status_mut() = status;
     *forwarded.headers_mut() = of_message(headers);
     Ok(forwarded)

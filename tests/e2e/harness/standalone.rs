@@ -19,7 +19,7 @@ use super::{SOON, condition, message, run, until, until_none};
 /// The control plane and the controller.
 pub struct Suite {
     pub bed: TestBed,
-    _controller: Running,
+    pub controller: Running,
 }
 
 /// The suite. It ends soon after the last test that uses it.
@@ -43,10 +43,12 @@ impl Suite {
             command
         };
         let controller = helmops::start_controller(&bed, "controller", &command).await?;
-        Ok(Self {
-            bed,
-            _controller: controller,
-        })
+        Ok(Self::of(bed, controller))
+    }
+
+    /// A control plane with a controller that runs already.
+    pub const fn of(bed: TestBed, controller: Running) -> Self {
+        Self { bed, controller }
     }
 }
 

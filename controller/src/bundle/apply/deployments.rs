@@ -57,8 +57,12 @@ fn publish_for_bundle(context: &Context, deployment: &BundleDeployment, event: E
     }
 }
 
-/// Deletes a deployment. Then its agent removes what it has deployed.
-pub async fn delete(context: &Context, deployment: &BundleDeployment) -> Result<(), DeliveryError> {
+/// Deletes a deployment, and logs why. Then its agent removes what it has deployed.
+pub async fn delete(
+    context: &Context,
+    deployment: &BundleDeployment,
+    reason: &str,
+) -> Result<(), DeliveryError> {
     let name = NamespacedName::of(&deployment.metadata);
     match delete_and_release(&api(context, deployment), &name.name, deployment).await {
         Err(error) if !error.is_not_found() => {
@@ -68,30 +72,38 @@ pub async fn delete(context: &Context, deployment: &BundleDeployment) -> Result<
             context.stores.deployments.deleted(&name.namespace, &name.name);
             Ok(())
         }
-        Ok(()) => Ok(()),
+        Ok(is_new) => {
+            if is_new {
+                tracing::info!(bundledeployment = %name, reason, "deleted; its agent uninstalls the release");
+            }
+            Ok(())
+        }
     }
 }
 
+/// Returns whether it has changed anything: a finalizer of another client may keep a deleted one.
 async fn delete_and_release(
     api: &Api<BundleDeployment>,
     name: &str,
     deployment: &BundleDeployment,
-) -> Result<(), ApiError> {
-    let deleted = if deployment.metadata.deletion_timestamp.is_none() {
+) -> Result<bool, ApiError> {
+    let mut is_new = deployment.metadata.deletion_timestamp.is_none();
+    let deleted = if is_new {
         match bounded(api.delete(name, &delete_exactly(deployment)))
             .await?
             .left()
         {
             Some(deleted) => Cow::Owned(deleted),
-            None => return Ok(()),
+            None => return Ok(true),
         }
     } else {
         Cow::Borrowed(deployment)
     };
     if let Some(others) = without_finalizer(&*deleted, labels::BUNDLE_DEPLOYMENT_FINALIZER) {
         MANAGER.finalizers(api, &*deleted, &others).await?;
+        is_new = true;
     }
-    Ok(())
+    Ok(is_new)
 }
 
 fn api(context: &Context, deployment: &BundleDeployment) -> Api<BundleDeployment> {

@@ -1,6 +1,8 @@
-//! Copies that are needed no longer.
+//! What is needed no longer: copies, and BundleDeployments.
 
-use helmops_api::labels;
+use std::collections::HashMap;
+
+use helmops_api::{NamespacedName, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Action, ObjectVersion};
@@ -42,11 +44,45 @@ pub fn leftovers(unowned: Vec<CopyRef>, has_deployment: impl Fn(&str) -> bool) -
 }
 
 /// Whether the deployment of a cluster that is no target any more according to the caches is deleted: they show the Cluster as it is. The
-/// versions of the Cluster are those in the cache and in the API server; `None` if it is not there.
-///
-/// A Cluster outside of the namespaces of the Bundle is not in the cache, and a deleted one may still be in it.
+/// versions of the Cluster are those in the cache and in the API server; `None` if it is not there. A deleted one may still be in the cache.
 pub fn is_orphan_for_certain(cached: Option<&str>, current: Option<&str>) -> bool {
-    cached.is_none() || current.is_none() || cached == current
+    current.is_none() || cached == current
+}
+
+/// Compares the objects of a list with those that were cached: the cached ones that the list has not shown yet.
+pub struct Unseen<'c>(HashMap<NamespacedName, Option<&'c str>>);
+
+impl<'c> Unseen<'c> {
+    /// All cached objects.
+    pub fn new(cached: impl IntoIterator<Item = &'c ObjectMeta>) -> Self {
+        let cached = cached.into_iter();
+        let version = |metadata: &'c ObjectMeta| metadata.resource_version.as_deref();
+        Self(
+            cached
+                .map(|metadata| (NamespacedName::of(metadata), version(metadata)))
+                .collect(),
+        )
+    }
+
+    /// The list shows an object.
+    ///
+    /// # Errors
+    /// With its name, if it was not cached in this version.
+    pub fn see(&mut self, object: &ObjectMeta) -> Result<(), NamespacedName> {
+        let name = NamespacedName::of(object);
+        match self.0.remove(&name) {
+            Some(version) if version == object.resource_version.as_deref() => Ok(()),
+            _ => Err(name),
+        }
+    }
+
+    /// The list is complete.
+    ///
+    /// # Errors
+    /// With the name of a cached object that it does not have.
+    pub fn end(self) -> Result<(), NamespacedName> {
+        self.0.into_keys().next().map_or(Ok(()), Err)
+    }
 }
 
 /// Whether a BundleDeployment with the name of a Bundle may belong to it: it does unless its labels name another Bundle.

@@ -1,9 +1,12 @@
 //! What is deleted when a Bundle leaves a cluster.
 
+use helmops_api::NamespacedName;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use super::model::{End, Inputs, Server, access_name, fleets_owner, secret};
 use crate::targeting::{
     RolloutStep,
-    delivery::{is_orphan_for_certain, may_be_of, release},
+    delivery::{Unseen, is_orphan_for_certain, may_be_of, release},
 };
 
 #[test]
@@ -83,13 +86,37 @@ fn a_deployment_is_no_orphan_while_the_cached_cluster_is_stale() {
         // Deleted, whether the cache shows it or not.
         (Some("1"), None, true),
         (None, None, true),
-        // Outside of the namespaces of the Bundle.
-        (None, Some("1"), true),
+        // Created again.
+        (None, Some("1"), false),
     ] {
         assert_eq!(
             is_orphan_for_certain(cached, current),
             is_certain,
             "{cached:?} {current:?}"
         );
+    }
+}
+
+/// A watch that is behind another one leads to no deletion.
+#[test]
+fn a_list_is_compared_with_what_is_cached() {
+    let group = |(name, version): (&str, &str)| ObjectMeta {
+        namespace: Some("fleet".to_owned()),
+        name: Some(name.to_owned()),
+        resource_version: Some(version.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let cached = [("dev", "1"), ("prod", "2")].map(group);
+    for (listed, differs) in [
+        (&[("dev", "1"), ("prod", "2")][..], None),
+        (&[("dev", "1"), ("prod", "3")], Some("prod")),
+        (&[("dev", "1")], Some("prod")),
+        (&[("dev", "1"), ("new", "3"), ("prod", "2")], Some("new")),
+    ] {
+        let mut unseen = Unseen::new(&cached);
+        let seen = listed.iter().try_for_each(|one| unseen.see(&group(*one)));
+        let result = seen.and_then(|()| unseen.end());
+        let differs = differs.map(|name| NamespacedName::new("fleet", name));
+        assert_eq!(result.err(), differs, "{listed:?}");
     }
 }
