@@ -73,16 +73,20 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let lease = || Ok(LeaseName::new(Some(&args.namespace), LEASE.to_owned())?);
     let (election, leadership) = candidate.elect(lease, config.clone(), &registry, &health)?;
     let downstream = client::for_work(config.clone(), leadership.clone())?;
-    // Before the wait: without access to the management cluster the agent is not ready.
-    let loop_signals = HealthSignals::new(&health);
+    // An agent that waits for its registration is ready: there is nothing that it does not do yet, and an installer that waits for it may
+    // register it next. Once it is registered, it is not ready until its caches are synced.
+    let registration = health.gate("registration");
+    health.set_started();
     // This may wait for a long time: for the Secret, or for the controller.
     let mut upstream = tokio::select! {
-        found = Upstream::find(&args, &folder, &downstream, &leadership) => found?,
+        found = Upstream::find(&args, &folder, &downstream, &leadership, &registration) => found?,
         signal = signals.next() => {
             tracing::info!(signal, "stopping before there is access to the management cluster");
             return Ok(());
         }
     };
+    let loop_signals = HealthSignals::new(&health);
+    registration.open();
     election.start(&mut supervisor, &work);
     if let Some(access) = upstream.access.take() {
         supervisor.spawn("access", access.keep(supervisor.stop_token()));

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use helmops_api::{Cluster, NamespacedName};
 use helmops_kube::lease::Leadership;
-use helmops_process::{OnChange, exit::with_causes};
+use helmops_process::{Gate, OnChange, exit::with_causes};
 use helmops_runtime::client::{self, bounded};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -32,7 +32,7 @@ pub struct Upstream {
 
 impl Upstream {
     /// Waits for the access to the management cluster: the Secret, or the namespace of the Cluster if this is the management cluster
-    /// itself. The token is written to a file in `folder`.
+    /// itself. The token is written to a file in `folder`. `registration` is opened when the cluster is certainly not registered yet.
     ///
     /// # Errors
     /// If the access cannot be used.
@@ -41,16 +41,17 @@ impl Upstream {
         folder: &Path,
         downstream: &Client,
         leadership: &Leadership,
+        registration: &Gate,
     ) -> anyhow::Result<Self> {
         if let Some(cluster) = &args.local {
             return Ok(Self {
-                deployment_namespace: namespace_of(downstream, cluster).await,
+                deployment_namespace: namespace_of(downstream, cluster, registration).await,
                 client: downstream.clone(),
                 cluster: cluster.clone(),
                 access: None,
             });
         }
-        let credential = credential(downstream, &args.namespace).await?;
+        let credential = credential(downstream, &args.namespace, registration).await?;
         let token_file = folder.join("upstream-token");
         access::write_token(&token_file, &credential.token().await?).await?;
         let config = credential.configuration(&token_file).await?;
@@ -73,14 +74,22 @@ impl Upstream {
 }
 
 /// The namespace of a Cluster, when the controller has created it.
-async fn namespace_of(client: &Client, cluster: &NamespacedName) -> String {
+async fn namespace_of(client: &Client, cluster: &NamespacedName, registration: &Gate) -> String {
     let api = Api::<Cluster>::namespaced(client.clone(), &cluster.namespace);
     let mut logged = OnChange::default();
     loop {
         let waiting = match bounded(api.get_opt(&cluster.name)).await {
             Ok(Some(found)) if !found.status.namespace.is_empty() => return found.status.namespace,
-            Ok(Some(_)) => "it has no namespace yet".to_owned(),
-            Ok(None) => "it does not exist".to_owned(),
+            Ok(found) => {
+                registration.open();
+                let is_known = found.is_some();
+                let waiting = if is_known {
+                    "it has no namespace yet"
+                } else {
+                    "it does not exist"
+                };
+                waiting.to_owned()
+            }
             Err(error) => with_causes(&error),
         };
         if logged.record(Some(waiting.clone())) {
@@ -91,13 +100,16 @@ async fn namespace_of(client: &Client, cluster: &NamespacedName) -> String {
 }
 
 /// The Secret, when it exists.
-async fn credential(client: &Client, namespace: &str) -> anyhow::Result<Credential> {
+async fn credential(client: &Client, namespace: &str, registration: &Gate) -> anyhow::Result<Credential> {
     let api = Api::<Secret>::namespaced(client.clone(), namespace);
     let mut logged = OnChange::default();
     loop {
         let waiting = match bounded(api.get_opt(SECRET)).await {
             Ok(Some(secret)) => return Ok(Credential::of(&secret)?),
-            Ok(None) => "it does not exist; join the cluster as docs/agent.md describes".to_owned(),
+            Ok(None) => {
+                registration.open();
+                "it does not exist; join the cluster as docs/agent.md describes".to_owned()
+            }
             Err(error) => with_causes(&error),
         };
         if logged.record(Some(waiting.clone())) {
@@ -109,5 +121,76 @@ async fn credential(client: &Client, namespace: &str) -> anyhow::Result<Credenti
             );
         }
         tokio::time::sleep(RETRY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use helmops_process::Health;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::service_fn;
+
+    use super::*;
+
+    /// Responds to the first requests with these, and then with the last one.
+    fn client(responses: &'static [(u16, &'static str)]) -> Client {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let service = service_fn(move |_: Request<Body>| {
+            let number = requests.fetch_add(1, Ordering::Relaxed);
+            let (code, namespace) = responses[number.min(responses.len() - 1)];
+            let body = match code {
+                200 => json!({ "metadata": { "name": "local" }, "status": { "namespace": namespace } }),
+                404 => json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": code }),
+                _ => json!({ "kind": "Status", "status": "Failure", "code": code }),
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            let response = Response::builder().status(code).body(body).unwrap();
+            async move { Ok::<_, Infallible>(response) }
+        });
+        Client::new(service, "fleet-local")
+    }
+
+    /// Otherwise installers that wait until everything is ready would wait for a Cluster that is only registered after that.
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_is_ready_while_its_cluster_is_not_registered() {
+        let cluster = NamespacedName::new("fleet-local", "local");
+        for (responses, is_ready) in [
+            (&[(404, "")][..], true),
+            (&[(200, "")], true),
+            (&[(403, "")], false),
+            (&[(403, ""), (404, "")], true),
+        ] {
+            let health = Health::default();
+            let registration = health.gate("registration");
+            health.set_started();
+            let client = client(responses);
+            let found = namespace_of(&client, &cluster, &registration);
+            let waited = tokio::time::timeout(RETRY * 3, found).await;
+            assert!(waited.is_err(), "{responses:?}");
+            assert_eq!(health.ready().ok(), is_ready, "{responses:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_is_registered_is_not_ready_before_its_caches_are_synced() {
+        let health = Health::default();
+        let registration = health.gate("registration");
+        health.set_started();
+        let (client, cluster) = (
+            client(&[(200, "cluster-a")]),
+            NamespacedName::new("fleet-local", "local"),
+        );
+        let found = namespace_of(&client, &cluster, &registration).await;
+        assert_eq!((&*found, health.ready().ok()), ("cluster-a", false));
     }
 }

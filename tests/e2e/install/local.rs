@@ -7,6 +7,7 @@ use anyhow::ensure;
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::charts::ChartRepo;
 use helmops_bed::control_plane::Options;
+use helmops_bed::helmops;
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::node;
 use helmops_bed::test_bed::TestBed;
@@ -98,6 +99,23 @@ async fn installed(commands: &str) {
         .await
         .unwrap();
     first_helmop(&bed).await;
+}
+
+/// Installers wait until it is ready, and only then register the cluster.
+#[tokio::test]
+async fn an_agent_is_ready_before_its_cluster_is_registered() {
+    let bed = helmops::local_control_plane(false).await.unwrap();
+    let local = [
+        "delete",
+        "clusters.fleet.cattle.io/local",
+        "--namespace=fleet-local",
+    ];
+    run(&bed.kubectl(), &local).await;
+    let command = |program: &Path| bed.command(program);
+    let agent = helmops::start_local_agent(&bed, "agent", &command).await.unwrap();
+    let log = agent.process.log();
+    assert!(log.contains("waiting for the Cluster of this cluster"), "{log}");
+    assert!(!log.contains("caches synced"), "{log}");
 }
 
 #[tokio::test]

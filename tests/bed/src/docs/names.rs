@@ -42,7 +42,7 @@ const ALERTS: [&str; 2] = [
 ];
 
 /// Flags of other programs: kubectl, Helm, kube-apiserver, cargo, cosign and the like.
-const FOREIGN_FLAGS: [&str; 49] = [
+const FOREIGN_FLAGS: [&str; 50] = [
     "--cascade",
     "--admission-control-config-file",
     "--all",
@@ -92,6 +92,7 @@ const FOREIGN_FLAGS: [&str; 49] = [
     "--values",
     "--version",
     "--workspace",
+    "--wait",
 ];
 
 /// Flags of `helmops-certs`, which certs/README.md documents.
