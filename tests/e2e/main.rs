@@ -33,6 +33,7 @@ mod agents;
 mod delivery;
 
 mod leader;
+mod outage;
 mod namespaced;
 mod shards;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helmops_api::{Cluster, NamespacedName, timestamp::timestamp};
 use helmops_kube::lease::Leadership;
-use helmops_process::{OnChange, build_info::VERSION, exit::with_causes};
+use helmops_process::{FailureLog, build_info::VERSION, exit::with_causes};
 use helmops_runtime::client::{ApiError, bounded};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
@@ -18,8 +18,10 @@ use crate::metrics::Metrics;
 
 /// The first heartbeat after a start.
 const FIRST: Duration = Duration::from_secs(5);
-/// After a heartbeat that failed.
+/// After a heartbeat that was rejected.
 const RETRY: Duration = Duration::from_secs(30);
+/// After a heartbeat without a response: after the return of the API server, its users want to see that the cluster is there.
+const RETRY_AFTER_OUTAGE: Duration = Duration::from_secs(5);
 
 /// Writes `status.agent` of the Cluster at an interval while this replica is the leader, until `stop`. The agent reads nothing of the
 /// Cluster.
@@ -33,7 +35,7 @@ pub async fn run(
     stop: CancellationToken,
 ) {
     let api = Api::<Cluster>::namespaced(upstream, &cluster.namespace);
-    let mut logged = OnChange::default();
+    let mut failures = FailureLog::default();
     let mut wait = FIRST;
     while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
         // Only the leader may write. After the end of the election, only `stop` is to come.
@@ -44,20 +46,27 @@ pub async fn run(
         }
         let patch = Patch::Merge(beat(&agent_namespace, Timestamp::now()));
         let written = bounded(api.patch_status(&cluster.name, &PatchParams::default(), &patch)).await;
-        let error = match &written {
+        wait = match &written {
+            Ok(_) => interval,
+            Err(error) if error.is_outage() => RETRY_AFTER_OUTAGE,
+            Err(_) => RETRY,
+        };
+        match &written {
             Ok(_) => {
                 metrics.heartbeat();
-                None
+                if let Some(lasted) = failures.succeeded() {
+                    tracing::info!(seconds = lasted.as_secs(), %cluster, "the heartbeat is written again");
+                }
             }
             // Another replica has become the leader meanwhile.
-            Err(ApiError::NotLeading(_)) => None,
-            Err(error) => Some(with_causes(error)),
-        };
-        wait = if written.is_ok() { interval } else { RETRY };
-        if logged.record(error.clone())
-            && let Some(error) = error
-        {
-            tracing::warn!(error, %cluster, "the heartbeat cannot be written; retrying");
+            Err(ApiError::NotLeading(_)) => {}
+            Err(error) => {
+                let is_outage = error.is_outage();
+                let error = with_causes(error);
+                if failures.failed(if is_outage { "outage" } else { &error }) {
+                    tracing::warn!(error, %cluster, "the heartbeat cannot be written; retrying");
+                }
+            }
         }
     }
 }

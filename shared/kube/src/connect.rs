@@ -1,20 +1,36 @@
 //! The client for the API server, and its configuration.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use helmops_process::build_info::{COMMIT, VERSION};
 use http::{HeaderValue, header::USER_AGENT};
 use kube::{
     Client, Config,
-    client::ClientBuilder,
+    client::{ClientBuilder, retry::RetryPolicy},
     config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use thiserror::Error;
+use tower::{buffer::BufferLayer, retry::RetryLayer};
 
 use crate::{
     lease::{Guard, Leadership},
     responses::BoundedResponses,
 };
+
+/// The time for a connection. An API server that was away may have lost the first packets, and the kernel repeats them ever more rarely.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The delays of requests that the API server is too busy for, or not ready for (429, 503, 504), unless its response names one. The client's
+/// own policy waits for minutes in the end, and repeats nothing for so long after the API server is ready.
+const MIN_RETRY: Duration = Duration::from_millis(5);
+const MAX_RETRY: Duration = Duration::from_secs(2);
+const RETRIES: u32 = 15;
+
+/// Requests that wait for the connection; more of them wait in front of it.
+const PENDING_REQUESTS: usize = 1024;
 
 /// Why there is no client for the API server.
 #[derive(Debug, Error)]
@@ -55,12 +71,20 @@ pub async fn connect(process: &str, kubeconfig: Option<&Path>) -> Result<Client,
     client(config, None).map_err(ConnectError::Client)
 }
 
-/// A client whose responses always decode. No process has another one. With a leadership, it writes only while this process is the leader.
+/// A client whose responses always decode, and that notices soon when an API server that was away is back. No process has another one.
+/// With a leadership, it writes only while this process is the leader.
 ///
 /// # Errors
 /// If the certificates of the configuration are unusable.
-pub fn client(config: Config, leadership: Option<Leadership>) -> kube::Result<Client> {
-    let builder = ClientBuilder::try_from(config)?.with_layer(&BoundedResponses);
+pub fn client(mut config: Config, leadership: Option<Leadership>) -> kube::Result<Client> {
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.default_retry = false;
+    let retries = RetryPolicy::new(MIN_RETRY, MAX_RETRY, RETRIES, true)
+        .map_err(|error| kube::Error::Service(error.into()))?;
+    let builder = ClientBuilder::try_from(config)?
+        .with_layer(&BufferLayer::new(PENDING_REQUESTS))
+        .with_layer(&RetryLayer::new(retries))
+        .with_layer(&BoundedResponses);
     Ok(match leadership {
         Some(leadership) => builder.with_layer(&Guard(leadership)).build(),
         None => builder.build(),

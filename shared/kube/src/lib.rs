@@ -23,5 +23,6 @@ pub use policies::{PolicyCache, PolicyChange};
 pub use responses::with_managers;
 pub use uncached::{NOT_RELEASES, uncached_changes};
 pub use watch::{
-    WatchResult, paged, watch, watch_one, watch_results, with_backoff, without_absent, without_errors,
+    WatchResult, is_unreachable, paged, watch, watch_one, watch_results, with_backoff, without_absent,
+    without_errors,
 };

@@ -15,23 +15,27 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use helmops_process::{OnChange, exit::with_causes};
-use kube::{
-    Api, Resource,
-    runtime::{WatchStreamExt, watcher},
-};
+use helmops_process::{FailureLog, OnChange, exit::with_causes};
+use kube::{Api, Resource, runtime::watcher};
 use serde::de::DeserializeOwned;
 
+pub use self::retry::is_unreachable;
+use self::retry::{Failure, with_pauses};
 use crate::cache::{Cache, Fold};
+
+mod retry;
 
 /// Objects per page of a list. An object can have 1.5 MB, and a page is in memory three times while it is decoded: this number
 /// fits into the memory limit in the manifests.
 const PAGE: u32 = 32;
 
+/// All errors of an outage are one error in the log.
+const OUTAGE: &str = "outage";
+
 /// An event of a watch, or its error.
 pub type WatchResult<K> = watcher::Result<watcher::Event<K>>;
 
-/// The events of a watch that never ends: its lists have pages, it backs off after errors, and each error is logged when it is new.
+/// The events of a watch that never ends: its lists have pages, it waits after errors, and the beginning and the end of a failure are logged.
 pub fn watch<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Event<K>> + Send + use<K>
 where
     K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
@@ -57,7 +61,7 @@ pub fn paged(config: watcher::Config) -> watcher::Config {
     config.page_size(page)
 }
 
-/// The events of a watch, with exponential backoff after errors.
+/// The events of a watch, with pauses after errors.
 ///
 /// The event that starts a list arrives with the first success of the list: by itself it is none. If it counted as one, the backoff would
 /// be reset each time, and a list that fails would be sent every second for as long as it fails.
@@ -66,28 +70,26 @@ pub fn with_backoff<K: Send>(
 ) -> impl Stream<Item = WatchResult<K>> + Send {
     let has_started = Arc::new(AtomicBool::new(false));
     let starts = Arc::clone(&has_started);
-    events
-        .try_filter(move |event| {
-            let is_start = matches!(event, watcher::Event::Init);
-            starts.fetch_or(is_start, Ordering::Relaxed);
-            ready(!is_start)
-        })
-        .default_backoff()
-        .flat_map(move |event| {
-            let is_first = event.is_ok() && has_started.swap(false, Ordering::Relaxed);
-            let start = is_first.then_some(Ok(watcher::Event::Init));
-            stream::iter(start.into_iter().chain([event]))
-        })
+    let events = events.try_filter(move |event| {
+        let is_start = matches!(event, watcher::Event::Init);
+        starts.fetch_or(is_start, Ordering::Relaxed);
+        ready(!is_start)
+    });
+    with_pauses(events).flat_map(move |event| {
+        let is_first = event.is_ok() && has_started.swap(false, Ordering::Relaxed);
+        let start = is_first.then_some(Ok(watcher::Event::Init));
+        stream::iter(start.into_iter().chain([event]))
+    })
 }
 
-/// One object, each time that it changes, and `None` while it does not exist. The watch never ends: it backs off after errors, and each
-/// error is logged when it is new.
+/// One object, each time that it changes, and `None` while it does not exist. The watch never ends: it waits after errors, and the
+/// beginning and the end of a failure are logged.
 pub fn watch_one<K>(api: Api<K>, name: &str) -> impl Stream<Item = Option<K>> + Send + use<K>
 where
     K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
 {
     let mut errors = ErrorLog::new(format!("{} {name}", K::kind(&())));
-    let results = watcher::watch_object(api, name).default_backoff();
+    let results = with_pauses(watcher::watch_object(api, name));
     results.filter_map(move |result| {
         ready(match result {
             Ok(object) => {
@@ -163,7 +165,7 @@ fn is_absent(error: &watcher::Error) -> bool {
     )
 }
 
-/// The events of a watch without its errors: each is logged when it is new, and the list starts again after it.
+/// The events of a watch without its errors: the beginning and the end of a failure are logged, and the list starts again.
 pub fn without_errors<K, S>(kind: &str, events: S) -> impl Stream<Item = watcher::Event<K>> + use<K, S>
 where
     S: Stream<Item = WatchResult<K>>,
@@ -183,29 +185,41 @@ where
     })
 }
 
-/// Logs the errors of a watch, each when it is new.
+/// Logs a failure of a watch when it begins and when it ends, however often the watch is repeated meanwhile.
 struct ErrorLog {
     /// What is watched.
     kind: String,
-    last: OnChange<Option<String>>,
+    failures: FailureLog,
 }
 
 impl ErrorLog {
     fn new(kind: String) -> Self {
         Self {
             kind,
-            last: OnChange::default(),
+            failures: FailureLog::default(),
         }
     }
 
     fn succeeded(&mut self) {
-        self.last.record(None);
+        if let Some(lasted) = self.failures.succeeded() {
+            let (kind, seconds) = (&self.kind, lasted.as_secs());
+            tracing::info!(kind, seconds, "watch works again");
+        }
     }
 
     fn failed(&mut self, error: &watcher::Error) {
+        let failure = Failure::of(error);
         let (kind, error) = (&self.kind, with_causes(error));
-        if self.last.record(Some(error.clone())) {
-            tracing::warn!(kind, error, "watch failed; restarting");
+        // In one outage connections are reset, refused and time out.
+        let distinct = if failure == Failure::Outage {
+            OUTAGE
+        } else {
+            &error
+        };
+        if failure == Failure::Expired {
+            tracing::debug!(kind, error, "watch is too far behind; listing again");
+        } else if self.failures.failed(distinct) {
+            tracing::warn!(kind, error, "watch failed; repeating it until it works");
         } else {
             tracing::debug!(kind, error, "watch still fails");
         }

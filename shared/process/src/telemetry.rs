@@ -94,12 +94,13 @@ fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
 }
 
 /// The client logs a response of the API server that does not decode as a whole, as a warning, and it may contain the
-/// Secrets of every namespace. So warnings of the client are logged only if the filter names the client.
+/// Secrets of every namespace. It also logs each request that fails, and its watches each time that they are forbidden: who sends a request
+/// reports its failure, once. So what the client logs is shown only if the filter names it.
 fn with_quiet_client(text: &str) -> String {
     if is_off(text) {
         text.to_owned()
     } else {
-        format!("kube_client=error,{text}")
+        format!("kube_client=off,kube_runtime=error,{text}")
     }
 }
 
@@ -132,27 +133,28 @@ mod tests {
         }
     }
 
-    /// Whether a warning of the client and one of this project are logged.
-    fn logged(filter: &str) -> [bool; 2] {
+    /// Whether an error of the client, a warning of its watches, and one of this project are logged.
+    fn logged(filter: &str) -> [bool; 3] {
         let filter = parse_filter(filter).unwrap();
         let subscriber = tracing_subscriber::registry().with(filter);
         tracing::subscriber::with_default(subscriber, || {
             [
-                tracing::enabled!(target: "kube_client::client", tracing::Level::WARN),
+                tracing::enabled!(target: "kube_client::client", tracing::Level::ERROR),
+                tracing::enabled!(target: "kube_runtime::watcher", tracing::Level::WARN),
                 tracing::enabled!(target: "helmops_controller", tracing::Level::WARN),
             ]
         })
     }
 
     #[test]
-    fn responses_that_do_not_decode_are_not_logged() {
+    fn neither_responses_nor_each_failed_request_are_logged() {
         for filter in ["info", "debug", "trace", "warn,helmops_controller=debug"] {
-            assert_eq!(logged(filter), [false, true], "{filter}");
+            assert_eq!(logged(filter), [false, false, true], "{filter}");
         }
-        assert_eq!(logged("off"), [false, false]);
+        assert_eq!(logged("off"), [false; 3]);
         assert_eq!(
-            logged("info,kube_client=debug"),
-            [true, true],
+            logged("info,kube_client=debug,kube_runtime=info"),
+            [true; 3],
             "the filter names the client"
         );
     }

@@ -10,6 +10,12 @@ pub const CONFLICT: ExponentialBackoff = ExponentialBackoff {
     max_delay: Duration::from_secs(5),
 };
 
+/// While an API server is away: after its return nothing waits for long.
+pub const OUTAGE: ExponentialBackoff = ExponentialBackoff {
+    initial_delay: Duration::from_secs(1),
+    max_delay: Duration::from_secs(5),
+};
+
 /// After errors that usually resolve themselves.
 pub const TRANSIENT: ExponentialBackoff = ExponentialBackoff {
     initial_delay: Duration::from_secs(1),

@@ -4,7 +4,10 @@ use std::{fmt, time::Duration};
 
 use anyhow::Context;
 use helmops_core::reason::Reason;
-use helmops_kube::lease::{Leadership, NotLeading};
+use helmops_kube::{
+    is_unreachable,
+    lease::{Leadership, NotLeading},
+};
 use kube::{Client, Config, core::Status};
 use thiserror::Error;
 
@@ -124,6 +127,15 @@ impl ApiError {
         self.is_permanent() || self.is_forbidden()
     }
 
+    /// Whether the API server is away, so that nothing else works either: there was no response, or one that it cannot serve requests.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Kube(error) => is_unreachable(error),
+            Self::Rejected(status) => matches!(status.code, 502..=504),
+            Self::Timeout | Self::NotLeading(_) => false,
+        }
+    }
+
     /// Whether it is a response of the API server.
     pub fn is_response(&self) -> bool {
         self.status().is_some()
@@ -146,6 +158,8 @@ impl ClassifiedError for ApiError {
         } else if self.is_permanent() {
             // No watch reports that a webhook, a policy or a CRD was corrected.
             Class::Absent
+        } else if self.is_outage() {
+            Class::Outage
         } else {
             Class::TRANSIENT
         };
@@ -215,7 +229,7 @@ mod tests {
         let rejected = ApiError::from(kube::Error::Service(NotLeading.into()));
         assert!(matches!(rejected, ApiError::NotLeading(_)) && rejected.is_benign());
         let failed = ApiError::from(kube::Error::Service("no connection".into()));
-        assert!(matches!(failed, ApiError::Kube(_)) && !failed.is_benign());
+        assert!(failed.class() == Class::Outage && !failed.is_benign());
     }
 
     #[test]
@@ -228,8 +242,11 @@ mod tests {
             assert_eq!(class(code, "no"), Class::Absent, "{code}");
         }
         assert_eq!(class(500, "etcdserver: request is too large"), Class::Absent);
-        for code in [401, 403, 404, 429, 500, 503, 504] {
+        for code in [401, 403, 404, 429, 500] {
             assert_eq!(class(code, "no"), Class::TRANSIENT, "{code}");
+        }
+        for code in [502, 503, 504] {
+            assert_eq!(class(code, "no"), Class::Outage, "{code}");
         }
         assert_eq!(class(409, "no"), Class::Conflict);
         assert_eq!(ApiError::Timeout.class(), Class::TRANSIENT);

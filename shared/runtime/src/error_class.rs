@@ -15,6 +15,8 @@ pub enum Class {
     /// It lasts until a user fixes or publishes something that no watch reports: a chart version, a login, a server, an
     /// admission webhook.
     Absent,
+    /// The API server is away. That concerns all objects, and its watches log it.
+    Outage,
     /// It usually resolves itself.
     Transient(Scope),
     /// The server limits requests. The error resolves itself, but not before this time.
@@ -52,6 +54,7 @@ impl Class {
         match self {
             Self::Permanent | Self::Superseded | Self::Postponed(_) => None,
             Self::Absent => Some(backoff::SLOW),
+            Self::Outage => Some(backoff::OUTAGE),
             Self::Transient(_) => Some(backoff::TRANSIENT),
             Self::RateLimited(least) => Some(backoff::SLOW.at_least(least)),
             Self::Expensive => Some(backoff::SLOW.at_least(Duration::from_mins(1))),
@@ -62,7 +65,9 @@ impl Class {
     /// Whether it may resolve itself, so that no user needs to act yet: the object is `Reconciling`, not `Stalled`.
     pub const fn is_transient(self) -> bool {
         match self {
-            Self::Transient(_) | Self::RateLimited(_) | Self::Expensive | Self::Conflict => true,
+            Self::Outage | Self::Transient(_) | Self::RateLimited(_) | Self::Expensive | Self::Conflict => {
+                true
+            }
             Self::Permanent | Self::Absent | Self::Superseded | Self::Postponed(_) => false,
         }
     }
@@ -72,9 +77,12 @@ impl Class {
     pub const fn is_benign(self) -> bool {
         match self {
             Self::Conflict | Self::Superseded | Self::Postponed(_) => true,
-            Self::Permanent | Self::Absent | Self::Transient(_) | Self::RateLimited(_) | Self::Expensive => {
-                false
-            }
+            Self::Permanent
+            | Self::Absent
+            | Self::Outage
+            | Self::Transient(_)
+            | Self::RateLimited(_)
+            | Self::Expensive => false,
         }
     }
 
@@ -85,6 +93,7 @@ impl Class {
             Self::RateLimited(_) => Scope::Repository,
             Self::Permanent
             | Self::Absent
+            | Self::Outage
             | Self::Expensive
             | Self::Conflict
             | Self::Superseded
@@ -98,7 +107,7 @@ impl Class {
         match self {
             Self::Permanent | Self::Superseded | Self::Postponed(_) => 0,
             Self::Absent => 1,
-            Self::Transient(_) | Self::RateLimited(_) | Self::Expensive => 2,
+            Self::Outage | Self::Transient(_) | Self::RateLimited(_) | Self::Expensive => 2,
             Self::Conflict => 3,
         }
     }
@@ -153,6 +162,14 @@ mod tests {
         for (class, policy, is_transient, is_benign, scope, retry_priority) in [
             (Class::Permanent, None, false, false, Scope::Object, 0),
             (Class::Absent, slow(now), false, false, Scope::Object, 1),
+            (
+                Class::Outage,
+                Some(backoff::OUTAGE),
+                true,
+                false,
+                Scope::Object,
+                2,
+            ),
             (Class::TRANSIENT, transient, true, false, Scope::Object, 2),
             (
                 Class::Transient(Scope::Host),

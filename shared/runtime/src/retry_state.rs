@@ -171,7 +171,7 @@ impl<K: Clone + Eq + Hash> RetryState<K> {
             None
         };
         let retry_after = delay.map(|delay| tracing::field::display(format!("{:.1}s", delay.as_secs_f64())));
-        if class.is_benign() {
+        if class.is_benign() || class == Class::Outage {
             tracing::debug!(
                 retry_after,
                 error = with_causes(error),

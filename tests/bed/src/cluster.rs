@@ -22,6 +22,8 @@ pub struct Cluster {
     pub tools: Tools,
     /// The `testbed serve` that owns it.
     pub pid: u32,
+    /// Its etcd.
+    pub etcd: String,
     /// The URL of the chart repository that runs with it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charts: Option<String>,

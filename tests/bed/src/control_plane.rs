@@ -127,6 +127,7 @@ impl ControlPlane {
         let cluster = Cluster {
             kubeconfig: path.join("admin.kubeconfig"),
             url: String::new(),
+            etcd: String::new(),
             directory: path,
             tools,
             pid: std::process::id(),
@@ -257,8 +258,13 @@ impl ControlPlane {
     }
 
     async fn start_api_server(&mut self, options: &Options) -> Result<()> {
-        let etcd = &self.start_etcd().await?;
-        let Cluster { tools, directory, .. } = &self.cluster;
+        self.cluster.etcd = self.start_etcd().await?;
+        let Cluster {
+            tools,
+            directory,
+            etcd,
+            ..
+        } = &self.cluster;
         let token = credentials::write(directory)?;
         let policy = directory.join("audit-policy.json");
         let content = if options.audit_log {

@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn frequent_kinds_are_read_without_the_program() {
-        let cluster = r#"{"kubeconfig":"k","url":"u","directory":"d","tools":"t","pid":1}"#;
+        let cluster = r#"{"kubeconfig":"k","url":"u","directory":"d","tools":"t","etcd":"e","pid":1}"#;
         let kubectl = Kubectl::new(&serde_json::from_str(cluster).unwrap());
         let path = |object| kubectl.in_namespace("team").path_of(object);
         assert_eq!(
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn new_objects_have_the_path_where_kubectl_would_create_them() {
-        let cluster = r#"{"kubeconfig":"k","url":"u","directory":"d","tools":"t","pid":1}"#;
+        let cluster = r#"{"kubeconfig":"k","url":"u","directory":"d","tools":"t","etcd":"e","pid":1}"#;
         let kubectl = Kubectl::new(&serde_json::from_str(cluster).unwrap()).in_namespace("team");
         let path = |version: &str, metadata: Value| {
             let object = json!({ "apiVersion": version, "kind": "Bundle", "metadata": metadata });

@@ -48,6 +48,7 @@ pub mod node;
 pub mod service_account;
 pub mod shared;
 pub mod test_bed;
+pub mod api_server;
 
 pub mod kubelet;
 

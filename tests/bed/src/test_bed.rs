@@ -89,9 +89,13 @@ impl TestBed {
 
     /// A command for [`crate::process::Process`], whose process ends with the test too.
     pub fn command(&self, program: &Path) -> tokio::process::Command {
-        let mut command = Command::new(program);
+        self.in_group(tokio::process::Command::new(program))
+    }
+
+    /// The command of a process that ends with the test too.
+    pub(crate) fn in_group(&self, mut command: tokio::process::Command) -> tokio::process::Command {
         command.process_group(self.server.child.id().cast_signed());
-        command.into()
+        command
     }
 }
 

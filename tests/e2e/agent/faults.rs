@@ -18,11 +18,10 @@ use crate::harness::{SOON, run};
 
 /// How long the management cluster is away. Whatever the agent repeats without a pause is noticed in less.
 const AWAY: Duration = Duration::from_mins(1);
-/// How long it may take after that until a change is seen: watches wait for up to 30 s before they try again, and up to as long once more
-/// at random.
-const RESTORED: Duration = Duration::from_mins(2);
-/// Lines in the log for each second of a fault, at most.
-const LINES: usize = 5;
+/// How long it may take after that until a change is deployed: watches try again every 5 s.
+const RESTORED: Duration = Duration::from_secs(15);
+/// Lines in the log about a fault that lasts, at most: none of them is repeated.
+const LINES: usize = 30;
 
 /// The number of lines in the log.
 fn lines(agent: &Agent) -> usize {
@@ -87,13 +86,8 @@ async fn without_its_management_cluster_the_agent_keeps_what_is_deployed() {
     let alive = probe::get(&client, &format!("{}/livez", agent.admin)).await;
     alive.unwrap();
     let logged = lines(&agent) - before;
-    let seconds = usize::try_from(AWAY.as_secs()).unwrap();
     assert!(logged > 0, "an outage is logged");
-    assert!(
-        logged < LINES * seconds,
-        "{logged} lines in {seconds} s:\n{}",
-        agent.process.tail()
-    );
+    assert!(logged < LINES, "{logged} lines:\n{}", agent.process.tail());
 
     proxy.reopen().await.unwrap();
     let new = format!("configmap/{}-config", fixture.name("new"));
@@ -174,7 +168,7 @@ async fn an_overloaded_api_server_delays_deployments_and_repeats_none() {
     let requests = management.requests() + workload.requests() - before.0;
     let logged = lines(&agent) - before.1;
     assert!(
-        requests < 60 && logged < 8 * LINES,
+        requests < 60 && logged < LINES,
         "{requests} requests and {logged} lines in 8 s:\n{}",
         agent.process.tail()
     );
