@@ -127,7 +127,7 @@ pub async fn run(mut command: Command, limits: Limits, ending: Ending<'_>) -> io
         .spawn()?;
     let group = Group::of(&child);
     if let Some(memory) = limits.memory {
-        limit_memory(&child, memory)?;
+        group.limit_memory(memory)?;
     }
     // Open as long as the child runs.
     let _parent_pipe = child.stdin.take();
@@ -169,21 +169,6 @@ pub async fn run(mut command: Command, limits: Limits, ending: Ending<'_>) -> io
         stdout,
         stderr,
     })
-}
-
-/// Limits the data of a child, which has just started: Go programs take memory in the course of their work, and end with a message if
-/// they get none. Without a limit of its own, a child that takes too much would end the whole container.
-fn limit_memory(child: &Child, bytes: u64) -> io::Result<()> {
-    let id = child.id().and_then(|id| i32::try_from(id).ok());
-    let limit = Rlimit {
-        current: Some(bytes),
-        maximum: Some(bytes),
-    };
-    match prlimit(id.and_then(Pid::from_raw), Resource::Data, limit) {
-        // It has ended already.
-        Ok(_) | Err(Errno::SRCH) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Waits for the end, and brings it about at the deadline or when something else ends it.
@@ -231,6 +216,24 @@ impl Group {
         if let Some(group) = Pid::from_raw(self.0.load(Relaxed)) {
             // It may have ended meanwhile.
             let _ = kill_process_group(group, signal);
+        }
+    }
+
+    /// Limits the data of the child, which has just started: Go programs take memory in the course of their work, and end with a message
+    /// if they get none. Without a limit of its own, a child that takes too much would end the whole container.
+    fn limit_memory(&self, bytes: u64) -> io::Result<()> {
+        // Without an ID, the limit would be that of the agent.
+        let Some(child) = Pid::from_raw(self.0.load(Relaxed)) else {
+            return Ok(());
+        };
+        let limit = Rlimit {
+            current: Some(bytes),
+            maximum: Some(bytes),
+        };
+        match prlimit(Some(child), Resource::Data, limit) {
+            // It has ended already.
+            Ok(_) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
