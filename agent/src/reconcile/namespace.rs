@@ -13,13 +13,11 @@ impl Deployment<'_> {
     /// Sets the labels and annotations of the namespace again if one is missing: another client has removed it, or the account that
     /// deploys was not allowed to set it.
     pub(super) async fn restore_namespace(&self, current: &Deployed) -> Result<(), AgentError> {
-        let (context, options) = (self.context, &self.wanted.spec.options);
+        let options = &self.wanted.spec.options;
         if options.namespace_labels.is_empty() && options.namespace_annotations.is_empty() {
             return Ok(());
         }
-        let identity =
-            inputs::identity(&context.downstream, &context.namespace, &options.service_account).await?;
-        let client = context.deployer(&identity)?;
+        let (_, client) = self.deployer().await?;
         let result = inputs::restore_metadata(&client, options, &self.release.namespace).await;
         result.map_err(|error| namespace_error(current, error))
     }

@@ -14,7 +14,6 @@ use crate::{
     context::{KnownTests, Tested},
     error::AgentError,
     helm::request::Identity,
-    inputs,
     release_tests::{ReleaseTests, TestRun},
 };
 
@@ -88,9 +87,7 @@ impl Deployment<'_> {
         permit: &mut WorkerPermit,
     ) -> Result<TestResult, AgentError> {
         let (context, release) = (self.context, &self.release);
-        let account = &self.wanted.spec.options.service_account;
-        let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
-        let client = context.deployer(&identity)?;
+        let (identity, client) = self.deployer().await?;
         let set = context.set_of(super::deployment::name(self.wanted));
         let run = ReleaseTests {
             helm: &context.helm,

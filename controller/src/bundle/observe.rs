@@ -157,7 +157,7 @@ impl ClusterSnapshot {
     /// If anything differs, or cannot be read.
     pub async fn confirm(&self, context: &Context, bundle: &Bundle) -> Result<(), DeliveryError> {
         let name = NamespacedName::of(&bundle.metadata);
-        let current = bundle_metadata(context, &name).await?;
+        let current = metadata::<Bundle>(context, &name).await?;
         if current.and_then(|current| current.resource_version) != bundle.metadata.resource_version {
             return Err(DeliveryError::Stale(format!("Bundle {name}")));
         }
@@ -322,7 +322,7 @@ pub async fn read(
                 state.add_metadata(copy, metadata);
             }
             Read::Deployment(name) => {
-                if deployment_metadata(context, &name).await?.is_some() {
+                if metadata::<BundleDeployment>(context, &name).await?.is_some() {
                     return Err(DeliveryError::Stale(format!("BundleDeployment {name}")));
                 }
             }
@@ -339,41 +339,13 @@ pub async fn copy_metadata(
 ) -> Result<Option<ObjectMeta>, CallError> {
     let CopyRef { kind, name } = copy;
     let found = match kind {
-        CopyKind::Secret => metadata::<Secret>(context, name).await,
-        CopyKind::ConfigMap => metadata::<ConfigMap>(context, name).await,
+        CopyKind::Secret => metadata::<Secret>(context, name).await?,
+        CopyKind::ConfigMap => metadata::<ConfigMap>(context, name).await?,
     };
-    let found = found.map_err(CallError::of("read", format_args!("{kind} {name}")))?;
     if found.is_none() {
         copies.deleted(copy);
     }
     Ok(found)
-}
-
-/// The metadata of a BundleDeployment in the API server.
-pub async fn deployment_metadata(
-    context: &Context,
-    name: &NamespacedName,
-) -> Result<Option<ObjectMeta>, CallError> {
-    let found = metadata::<BundleDeployment>(context, name).await;
-    found.map_err(CallError::of("read", format_args!("BundleDeployment {name}")))
-}
-
-/// The metadata of a Cluster in the API server.
-pub async fn cluster_metadata(
-    context: &Context,
-    name: &NamespacedName,
-) -> Result<Option<ObjectMeta>, CallError> {
-    let found = metadata::<Cluster>(context, name).await;
-    found.map_err(CallError::of("read", format_args!("Cluster {name}")))
-}
-
-/// The metadata of a Bundle in the API server.
-pub async fn bundle_metadata(
-    context: &Context,
-    name: &NamespacedName,
-) -> Result<Option<ObjectMeta>, CallError> {
-    let found = metadata::<Bundle>(context, name).await;
-    found.map_err(CallError::of("read", format_args!("Bundle {name}")))
 }
 
 /// Checks that the API server has exactly the cached objects of the namespaces that are included, in the same versions. It reads no further
@@ -406,12 +378,17 @@ where
     }
 }
 
-async fn metadata<K>(context: &Context, name: &NamespacedName) -> Result<Option<ObjectMeta>, ApiError>
+/// The metadata of an object in the API server; `None` if it does not exist.
+///
+/// # Errors
+/// If it cannot be read.
+pub async fn metadata<K>(context: &Context, name: &NamespacedName) -> Result<Option<ObjectMeta>, CallError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     let api = Api::<MetadataOnly<K>>::namespaced(context.client.clone(), &name.namespace);
-    let found = bounded(api.get_opt(&name.name)).await?;
+    let found = bounded(api.get_opt(&name.name)).await;
+    let found = found.map_err(CallError::of("read", format_args!("{} {name}", K::kind(&()))))?;
     Ok(found.map(|found| (*found.metadata).clone()))
 }
 

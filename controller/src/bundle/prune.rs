@@ -1,7 +1,7 @@
 //! Deletes what a Bundle does not need any more: BundleDeployments, and copies that no deployment owns.
 
 use futures::{FutureExt, StreamExt, stream};
-use helmops_api::{Bundle, BundleDeployment, Decoded, NamespacedName, labels};
+use helmops_api::{Bundle, BundleDeployment, Cluster, Decoded, NamespacedName, labels};
 use helmops_core::targeting::{
     cluster_of,
     copies::CopyRef,
@@ -30,7 +30,7 @@ pub async fn finalize(
     }
     // Its deletion is final, but a new Bundle with its name may have taken its deployments over.
     let name = name_of(key);
-    let current = observe::bundle_metadata(context, &name).await?;
+    let current = observe::metadata::<Bundle>(context, &name).await?;
     if current.is_some_and(|current| current.uid != bundle.meta().uid) {
         return Err(DeliveryError::Stale(format!("Bundle {name}")));
     }
@@ -49,7 +49,11 @@ pub async fn delete_leftovers(
 ) -> Result<(), DeliveryError> {
     let has_nothing = context.stores.deployments.of_bundle(key).is_empty()
         && copies.without_owner(key, |_| true).is_empty();
-    if !has_nothing && observe::bundle_metadata(context, &name_of(key)).await?.is_none() {
+    if !has_nothing
+        && observe::metadata::<Bundle>(context, &name_of(key))
+            .await?
+            .is_none()
+    {
         delete_all(context, copies, key, "the Bundle does not exist any more").await?;
     }
     Ok(())
@@ -119,7 +123,7 @@ async fn prune_copy(
     };
     let deployment = NamespacedName::new(&*copy.name.namespace, &*key.name);
     let bundle_namespace = key.namespace.as_deref().unwrap_or_default();
-    let found = observe::deployment_metadata(context, &deployment).await?;
+    let found = observe::metadata::<BundleDeployment>(context, &deployment).await?;
     if found.is_some_and(|found| may_be_of(bundle_namespace, &key.name, &found)) {
         return Err(DeliveryError::Stale(format!("BundleDeployment {deployment}")));
     }
@@ -159,7 +163,7 @@ async fn delete_orphan(
         }
         Some((namespace, name)) => {
             let cluster = NamespacedName::new(namespace, name);
-            let current = observe::cluster_metadata(context, &cluster).await?;
+            let current = observe::metadata::<Cluster>(context, &cluster).await?;
             let current = current.and_then(|metadata| metadata.resource_version);
             let cached = snapshot.cluster(namespace, name);
             let cached = cached.and_then(|cluster| cluster.meta().resource_version.as_deref());
