@@ -10,7 +10,7 @@ use futures::{
     future::{AbortHandle, Abortable},
     stream::{self, BoxStream, SelectAll},
 };
-use helmops_kube::{Cache, Change, Fold, Index, Presence, with_backoff, without_absent, without_errors};
+use helmops_kube::{Cache, Change, Fold, Index, Presence, watch_results, without_absent, without_errors};
 use helmops_process::lock;
 use helmops_release::{health::ErrorTable, marks, object};
 use k8s_openapi::jiff::Timestamp;
@@ -26,9 +26,6 @@ use super::{
     kinds::ResourceKind,
     observed::{Observed, RulesOf},
 };
-
-/// Objects per page of a list.
-const PAGE: u32 = 100;
 
 /// An API version and a kind.
 pub type KindName = (String, String);
@@ -285,8 +282,7 @@ fn events(
     cache: &Cache<Arc<Observed>, BySet>,
     kind: &str,
 ) -> BoxStream<'static, watcher::Event<DynamicObject>> {
-    let config = watcher::Config::default().labels(marks::SET_HASH).page_size(PAGE);
-    let results = with_backoff(watcher(api, config));
+    let results = watch_results(api, watcher::Config::default().labels(marks::SET_HASH));
     let results = without_absent(kind, "its objects are missing until it has", cache, results);
     without_errors(kind, results).boxed()
 }

@@ -17,6 +17,7 @@ use tower::{buffer::BufferLayer, retry::RetryLayer};
 
 use crate::{
     lease::{Guard, Leadership},
+    requests::BoundedRequests,
     responses::BoundedResponses,
 };
 
@@ -84,7 +85,8 @@ pub fn client(mut config: Config, leadership: Option<Leadership>) -> kube::Resul
     let builder = ClientBuilder::try_from(config)?
         .with_layer(&BufferLayer::new(PENDING_REQUESTS))
         .with_layer(&RetryLayer::new(retries))
-        .with_layer(&BoundedResponses);
+        .with_layer(&BoundedResponses)
+        .with_layer(&BoundedRequests);
     Ok(match leadership {
         Some(leadership) => builder.with_layer(&Guard(leadership)).build(),
         None => builder.build(),

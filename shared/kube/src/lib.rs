@@ -9,6 +9,7 @@ mod keys;
 pub mod lease;
 mod path;
 mod policies;
+mod requests;
 mod responses;
 mod uncached;
 mod watch;

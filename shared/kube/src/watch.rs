@@ -25,9 +25,8 @@ use crate::cache::{Cache, Fold};
 
 mod retry;
 
-/// Objects per page of a list. An object can have 1.5 MB, and a page is in memory three times while it is decoded: this number
-/// fits into the memory limit in the manifests.
-const PAGE: u32 = 32;
+/// Objects per page of a list. If they are large, the client reads fewer at a time ([`crate::requests`]).
+const PAGE: u32 = 100;
 
 /// All errors of an outage are one error in the log.
 const OUTAGE: &str = "outage";
@@ -55,10 +54,9 @@ where
     with_backoff(watcher(api, paged(config)))
 }
 
-/// Sets the page size of lists, unless a smaller one is set.
+/// Sets the page size of lists.
 pub fn paged(config: watcher::Config) -> watcher::Config {
-    let page = config.page_size.map_or(PAGE, |page| page.min(PAGE));
-    config.page_size(page)
+    config.page_size(PAGE)
 }
 
 /// The events of a watch, with pauses after errors.
