@@ -87,13 +87,14 @@ impl Origin {
 }
 
 impl Revision {
-    /// What the start of a record shows, unless its release is uninstalled: then the manifest counts too.
+    /// What the start of a record shows, unless it is that of an uninstalled release of this agent: then the manifest counts too.
     pub fn of_head(
         RecordHead(record): &RecordHead,
         agent_namespace: &str,
         changed_at: Option<Timestamp>,
     ) -> Option<Self> {
-        let is_enough = record.info.status != Status::Uninstalled;
+        let is_own = record.bundle_deployment(agent_namespace).is_some();
+        let is_enough = record.info.status != Status::Uninstalled || !is_own;
         is_enough.then(|| Self::of(record, agent_namespace, changed_at))
     }
 
@@ -103,7 +104,7 @@ impl Revision {
         let made_at = made_at.and_then(|time| time.parse().ok());
         let owner = record
             .bundle_deployment(agent_namespace)
-            .map_or(Owner::Other, |name| Owner::BundleDeployment(name.to_owned()));
+            .map_or(Owner::Other, |name| Owner::BundleDeployment(short(name)));
         // Helm takes it for uninstalled: it did not know of the objects that could not be read.
         let status = match record.info.status {
             Status::Uninstalled if manifest::is_incomplete(&record.manifest) => Status::Uninstalling,
@@ -124,7 +125,7 @@ impl Revision {
             copies: record
                 .chart_annotation(marks::COPIES)
                 .and_then(|text| text.parse().ok()),
-            forced_by: record.chart_annotation(marks::FORCED_BY).map(ToOwned::to_owned),
+            forced_by: record.chart_annotation(marks::FORCED_BY).map(short),
             keeps_objects: record.chart_annotation(marks::KEEP_RESOURCES) == Some("true"),
             made_at,
             changed_at: changed_at.or(made_at),
@@ -166,17 +167,23 @@ impl Revision {
 impl Chart {
     fn of(record: &Record) -> Self {
         let text = |key| record.chart_metadata().get(key).and_then(Value::as_str);
-        let own = text("version").unwrap_or_default().to_owned();
+        let own = short(text("version").unwrap_or_default());
         let (version, own_version) = match record.chart_annotation(marks::RESOLVED_VERSION) {
-            Some(resolved) => (resolved.to_owned(), Some(own)),
+            Some(resolved) => (short(resolved), Some(own)),
             None => (own, None),
         };
         Self {
-            name: text("name").unwrap_or_default().to_owned(),
+            name: short(text("name").unwrap_or_default()),
             version,
             own_version,
         }
     }
+}
+
+/// A name, a version or a token, all of which are short. What is longer is the work of another client, and would be kept.
+fn short(text: &str) -> String {
+    const MAX: usize = 1 << 10;
+    bounded_text::cut(text.to_owned(), MAX)
 }
 
 impl fmt::Display for Chart {

@@ -35,11 +35,15 @@ pub enum Failure {
     Uninstalled(String),
 }
 
+/// Maximum bytes of a description that is kept: anyone may write records.
+const MAX_TEXT: usize = 16 << 10;
+
 impl Failure {
     /// The failure of a record; `None` if it did not fail, or only because its Helm was stopped or killed.
     pub fn of(record: &Record) -> Option<Self> {
         // Helm's errors have the URLs of charts, with their credentials.
-        let text = &*without_long_values(&redacted_urls(&printable(&record.info.description)));
+        let text = without_long_values(&redacted_urls(&printable(&record.info.description)));
+        let text = &*bounded_text::cut(text, MAX_TEXT);
         match record.info.status {
             Status::Failed | Status::Superseded if is_interrupted(text) => None,
             Status::Failed => Some(Self::marked(text).unwrap_or_else(|| Self::Helm(text.to_owned()))),

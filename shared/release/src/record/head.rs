@@ -1,7 +1,8 @@
 //! The start of a record: all that a history needs.
 //!
 //! Everyone who may write Secrets in a namespace can write a record, of 40 KiB, that takes some hundred MiB when it is decoded. So a
-//! history decodes some fields of the first MiB, and a record is decoded as a whole only to deploy, compare or remove its release.
+//! history reads some fields up to the last one of them, and a record is decoded as a whole only to deploy, compare or remove its
+//! release.
 
 use std::{collections::BTreeMap, fmt, io::Read};
 
@@ -13,8 +14,9 @@ use serde_json::json;
 
 use super::{Info, Record, RecordError, Status, reader};
 
-/// Bytes of a record's JSON that are read. Helm and the agent write these fields before the files of the chart and the manifest.
-pub const MAX_HEAD: u64 = 1 << 20;
+/// Bytes of a record's JSON that are read at most. Helm and the agent write these fields before the files of the chart and the manifest, and
+/// before them only the notes can be long.
+const MAX_HEAD: u64 = 4 << 20;
 
 /// A record without its values, manifest, hooks, and the files of its chart.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +33,7 @@ impl RecordHead {
         let reader = std::io::BufReader::new(reader(data)?.take(MAX_HEAD));
         let read = (&mut head).deserialize(&mut serde_json::Deserializer::from_reader(reader));
         let (info, chart) = match (head.info, head.chart, read) {
-            // What follows may be cut.
+            // What follows was not read, or is cut.
             (Some(info), Some(chart), _) => (info, chart),
             (_, _, Err(error)) => return Err(error.into()),
             (info, chart, Ok(())) => (info.unwrap_or_default(), chart.unwrap_or_default()),
@@ -109,16 +111,26 @@ impl<'de> Visitor<'de> for &mut Head {
         while let Some(key) = fields.next_key::<String>()? {
             match &*key {
                 "info" => self.info = Some(fields.next_value()?),
-                "chart" => fields.next_value_seed(ChartSeed(&mut self.chart))?,
+                "chart" => {
+                    let is_last = self.info.is_some();
+                    let chart = &mut self.chart;
+                    fields.next_value_seed(ChartSeed { chart, is_last })?;
+                }
                 _ => _ = fields.next_value::<IgnoredAny>()?,
+            }
+            if self.info.is_some() && self.chart.is_some() {
+                break;
             }
         }
         Ok(())
     }
 }
 
-/// A chart, whose metadata count also if the rest of it is cut.
-struct ChartSeed<'c>(&'c mut Option<ChartHead>);
+/// A chart. If it is the last field, nothing behind its metadata is read.
+struct ChartSeed<'c> {
+    chart: &'c mut Option<ChartHead>,
+    is_last: bool,
+}
 
 impl<'de> DeserializeSeed<'de> for ChartSeed<'_> {
     type Value = ();
@@ -143,7 +155,10 @@ impl<'de> Visitor<'de> for ChartSeed<'_> {
         while let Some(key) = fields.next_key::<String>()? {
             if key == "metadata" {
                 let metadata = fields.next_value()?;
-                *self.0 = Some(ChartHead { metadata });
+                *self.chart = Some(ChartHead { metadata });
+                if self.is_last {
+                    break;
+                }
             } else {
                 fields.next_value::<IgnoredAny>()?;
             }

@@ -27,7 +27,7 @@ pub use self::{
     acceptance::Acceptance,
     attempt::{Attempt, AttemptAction, Cause},
     failure::{Failure, at_deadline, interrupted, is_interrupted},
-    head::{MAX_HEAD, RecordHead},
+    head::RecordHead,
     hook::{Hook, HookPhase, HookRun, TEST_EVENT},
     on_delete::{OnDelete, OnDeletePolicy},
     status::Status,
@@ -48,6 +48,9 @@ pub const MAX_UNPACKED: usize = 32 << 20;
 /// Maximum number of values, keys not counted, in a record's JSON: each takes up to some hundred bytes when it is decoded. A record with
 /// more has data that no chart has.
 pub const MAX_VALUES: usize = 200_000;
+
+/// Maximum bytes of the text of an attempt.
+const MAX_ATTEMPT: usize = 4 << 10;
 
 /// The name of the Secret of a revision.
 pub fn secret_name(release: &str, revision: u64) -> String {
@@ -163,17 +166,43 @@ pub enum RecordError {
     Json(#[from] serde_json::Error),
 }
 
+/// The JSON of a record.
+#[derive(Debug)]
+pub struct UnpackedRecord(Vec<u8>);
+
+impl UnpackedRecord {
+    /// Of `Secret.data.release`, after the Base64 of the Secret.
+    ///
+    /// # Errors
+    /// If it is damaged, or larger than [`MAX_UNPACKED`].
+    pub fn of(data: &[u8]) -> Result<Self, RecordError> {
+        unpack(data, MAX_UNPACKED).map(Self)
+    }
+
+    /// Its number of bytes.
+    pub const fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Decodes it.
+    ///
+    /// # Errors
+    /// If it is no record, or has more than [`MAX_VALUES`].
+    pub fn decode(&self) -> Result<Record, RecordError> {
+        if values(&self.0) > MAX_VALUES {
+            return Err(RecordError::TooManyValues);
+        }
+        Ok(serde_json::from_slice(&self.0)?)
+    }
+}
+
 impl Record {
     /// Decodes a record: `Secret.data.release`, after the Base64 of the Secret.
     ///
     /// # Errors
     /// If it is damaged, or larger than [`MAX_UNPACKED`].
     pub fn decode(data: &[u8]) -> Result<Self, RecordError> {
-        let json = unpack(data, MAX_UNPACKED)?;
-        if values(&json) > MAX_VALUES {
-            return Err(RecordError::TooManyValues);
-        }
-        Ok(serde_json::from_slice(&json)?)
+        UnpackedRecord::of(data)?.decode()
     }
 
     /// Encodes it as Helm does.
@@ -234,7 +263,8 @@ impl Record {
     /// The attempt that wrote it, or for a rollback, the revision that it restores; `None` if this agent did not.
     pub fn attempt(&self) -> Option<Attempt> {
         let annotation = self.chart_annotation(marks::ATTEMPT);
-        annotation.unwrap_or(&self.info.description).parse().ok()
+        let text = annotation.unwrap_or(&self.info.description);
+        (text.len() <= MAX_ATTEMPT).then(|| text.parse().ok())?
     }
 
     /// The description that it has when it has succeeded.

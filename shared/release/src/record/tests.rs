@@ -85,12 +85,47 @@ fn the_start_of_a_record_shows_its_revision() {
         Revision::of_head(&head, "cattle-fleet-system", None),
         Some(expected(&large))
     );
-    // What is behind the first MiB is not looked for.
+    // Also behind long notes.
     let late = format!(r#"{{"config":{{"a":"{}"}},{}"#, "b".repeat(2 << 20), &text[1..]);
+    assert!(RecordHead::decode(STANDARD.encode(&late).as_bytes(), 1).is_ok());
+    // What is behind the first 4 MiB is not looked for.
+    let later = late.replace("bb", "bbbb");
     assert!(matches!(
-        RecordHead::decode(STANDARD.encode(late).as_bytes(), 1),
+        RecordHead::decode(STANDARD.encode(later).as_bytes(), 1),
         Err(RecordError::Json(_))
     ));
+}
+
+/// Anyone may write a record, and what it shows is kept.
+#[test]
+fn little_is_kept_of_a_record() {
+    let mut large = stored();
+    // Together they are in what is read.
+    let text = "x".repeat(512 << 10);
+    large["info"]["status"] = json!("failed");
+    large["info"]["description"] = json!(text);
+    let metadata = &mut large["chart"]["metadata"];
+    (metadata["name"], metadata["version"]) = (json!(text), json!(text));
+    for mark in [
+        marks::FORCED_BY,
+        marks::BUNDLE_ID,
+        marks::ATTEMPT,
+        marks::RESOLVED_VERSION,
+    ] {
+        metadata["annotations"][mark] = json!(text);
+    }
+    let head = RecordHead::decode(&data(&large), 3).unwrap();
+    let revision = Revision::of_head(&head, "cattle-fleet-system", None);
+    let kept = format!("{:?}", revision.unwrap());
+    assert!(kept.len() < 32 << 10, "{} bytes", kept.len());
+}
+
+#[test]
+fn the_manifest_of_an_uninstalled_release_of_another_owner_does_not_count() {
+    let mut uninstalled = stored();
+    uninstalled["info"]["status"] = json!("uninstalled");
+    let head = RecordHead::decode(&data(&uninstalled), 3).unwrap();
+    assert!(Revision::of_head(&head, "another-agent", None).is_some());
 }
 
 /// 40 KiB that would take 562 MiB as values.
