@@ -91,7 +91,7 @@ impl Objects<'_> {
                 return Ok(());
             };
             let policy = found.annotations().get(marks::RESOURCE_POLICY);
-            let is_kept = policy.is_some_and(|policy| policy.trim() == marks::KEEP);
+            let is_kept = policy.is_some_and(|policy| marks::says_keep(policy));
             if is_kept || !is_own(found.annotations()) {
                 return Ok(());
             }

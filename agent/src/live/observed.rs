@@ -78,7 +78,7 @@ impl Observed {
         let metadata = &object.metadata;
         let label = |key| metadata.labels.as_ref()?.get(key).map(String::as_str);
         let annotation = |key| metadata.annotations.as_ref()?.get(key).map(String::as_str);
-        let is_kept = annotation(marks::RESOURCE_POLICY).is_some_and(|policy| policy.trim() == marks::KEEP);
+        let is_kept = annotation(marks::RESOURCE_POLICY).is_some_and(marks::says_keep);
         let created_at = metadata.creation_timestamp.as_ref();
         let observed = Self {
             id: ObjectId {

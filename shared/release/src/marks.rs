@@ -13,13 +13,15 @@ pub const PRUNE: &str = "objectset.rio.cattle.io/prune";
 pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 /// The value of [`RESOURCE_POLICY`].
 pub const KEEP: &str = "keep";
-/// Whether an object says that Helm does not delete it: with [`RESOURCE_POLICY`], in the letters that Helm accepts.
+/// Whether a value of [`RESOURCE_POLICY`] is [`KEEP`], in the letters that Helm accepts.
+pub fn says_keep(policy: &str) -> bool {
+    policy.trim().eq_ignore_ascii_case(KEEP)
+}
+/// Whether an object says that Helm does not delete it, with [`RESOURCE_POLICY`].
 pub fn is_kept(object: &Value) -> bool {
     let annotations = object.pointer("/metadata/annotations");
     let policy = annotations.and_then(|annotations| annotations.get(RESOURCE_POLICY));
-    policy
-        .and_then(Value::as_str)
-        .is_some_and(|policy| policy.trim().eq_ignore_ascii_case(KEEP))
+    policy.and_then(Value::as_str).is_some_and(says_keep)
 }
 
 /// Helm's annotation of each object of a release: the name of the release.
