@@ -1,4 +1,4 @@
-//! Archives of charts on disk, up to a number of bytes.
+//! Archives of charts on disk, up to a number of bytes. If there is no space, those of the tenant with the most bytes make room.
 //!
 //! The name of a file has the key of the chart and the digest of the file: a restart finds both, and whatever happens to a file on
 //! disk is noticed when it is read. A file gets its name when it is complete, so a process that ends leaves no part of one.
@@ -6,6 +6,7 @@
 //! The functions block; they are called from a thread for that.
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     fs::{self, File},
     io::{self, Read},
@@ -49,6 +50,8 @@ struct Entry {
     sha256: String,
     bytes: u64,
     last_use: u64,
+    /// Who has used it last; empty after a restart.
+    tenant: Arc<str>,
     /// Held by those who read the file.
     in_use: Arc<()>,
 }
@@ -115,15 +118,15 @@ impl ChartCache {
             state: Arc::default(),
         };
         for (_, key, sha256, bytes) in found {
-            cache.insert(&key, &sha256, bytes);
+            cache.insert(&key, &sha256, bytes, "");
         }
-        cache.evict(0);
+        cache.evict(0, "");
         Ok(cache)
     }
 
-    /// The archive of a key. One that is damaged is deleted.
-    pub fn get(&self, key: &ChartKey) -> Option<ChartFile> {
-        let (sha256, in_use) = lock(&self.state).used(key)?;
+    /// The archive of a key, for a tenant. One that is damaged is deleted.
+    pub fn get(&self, key: &ChartKey, tenant: &str) -> Option<ChartFile> {
+        let (sha256, in_use) = lock(&self.state).used(key, tenant)?;
         let path = self.path(key, &sha256);
         let cause = match sha256_of(&path) {
             Ok(found) if found == sha256 => {
@@ -153,9 +156,16 @@ impl ChartCache {
         temporary_in(&self.folder)
     }
 
-    /// Stores a complete archive, and evicts others that are not in use. If there is no space for it, the archive is temporary.
-    pub fn put(&self, key: &ChartKey, file: NamedTempFile, sha256: &str, bytes: u64) -> ChartFile {
-        if !self.evict(bytes) {
+    /// Stores a complete archive of a tenant, and evicts others that are not in use. If there is no space for it, the archive is temporary.
+    pub fn put(
+        &self,
+        key: &ChartKey,
+        file: NamedTempFile,
+        sha256: &str,
+        bytes: u64,
+        tenant: &str,
+    ) -> ChartFile {
+        if !self.evict(bytes, tenant) {
             tracing::info!(
                 bytes,
                 limit = self.limit,
@@ -166,7 +176,7 @@ impl ChartCache {
         let path = self.path(key, sha256);
         match file.persist(&path) {
             Ok(_) => {
-                let held = Held::Cached(self.insert(key, sha256, bytes));
+                let held = Held::Cached(self.insert(key, sha256, bytes, tenant));
                 ChartFile { path, _held: held }
             }
             Err(failed) => {
@@ -177,8 +187,8 @@ impl ChartCache {
     }
 
     /// Adds the archive of a file, and deletes another one that had the key.
-    fn insert(&self, key: &ChartKey, sha256: &str, bytes: u64) -> Arc<()> {
-        let (in_use, before) = lock(&self.state).insert(key.clone(), sha256, bytes);
+    fn insert(&self, key: &ChartKey, sha256: &str, bytes: u64, tenant: &str) -> Arc<()> {
+        let (in_use, before) = lock(&self.state).insert(key.clone(), sha256, bytes, tenant);
         if let Some(before) = before.filter(|before| before.sha256 != sha256) {
             remove(&self.path(key, &before.sha256));
         }
@@ -190,11 +200,11 @@ impl ChartCache {
         lock(&self.state).bytes
     }
 
-    /// Deletes the archives that were not used for the longest time, until there is space for `bytes` more. Whether there is.
-    fn evict(&self, bytes: u64) -> bool {
+    /// Deletes archives until there is space for `bytes` more of a tenant. Whether there is.
+    fn evict(&self, bytes: u64, tenant: &str) -> bool {
         let mut state = lock(&self.state);
         while state.bytes.saturating_add(bytes) > self.limit {
-            let Some(key) = state.oldest() else {
+            let Some(key) = state.next_to_evict(bytes, tenant) else {
                 return false;
             };
             if let Some(entry) = state.remove(&key) {
@@ -210,15 +220,16 @@ impl ChartCache {
 }
 
 impl State {
-    fn used(&mut self, key: &ChartKey) -> Option<(String, Arc<()>)> {
+    fn used(&mut self, key: &ChartKey, tenant: &str) -> Option<(String, Arc<()>)> {
         self.uses += 1;
         let entry = self.entries.get_mut(key)?;
         entry.last_use = self.uses;
+        entry.tenant = Arc::from(tenant);
         Some((entry.sha256.clone(), Arc::clone(&entry.in_use)))
     }
 
     /// Adds an archive. Also returns another one that had the key.
-    fn insert(&mut self, key: ChartKey, sha256: &str, bytes: u64) -> (Arc<()>, Option<Entry>) {
+    fn insert(&mut self, key: ChartKey, sha256: &str, bytes: u64, tenant: &str) -> (Arc<()>, Option<Entry>) {
         let before = self.remove(&key);
         self.uses += 1;
         self.bytes += bytes;
@@ -227,6 +238,7 @@ impl State {
             sha256: sha256.to_owned(),
             bytes,
             last_use: self.uses,
+            tenant: Arc::from(tenant),
             in_use: Arc::clone(&in_use),
         };
         self.entries.insert(key, entry);
@@ -239,14 +251,20 @@ impl State {
         Some(entry)
     }
 
-    /// The archive that was not used for the longest time, of those that are not in use.
-    fn oldest(&self) -> Option<ChartKey> {
+    /// Of the archives that are not in use, one of the tenant that has the most bytes with what is added: the one that was not used for the
+    /// longest time.
+    fn next_to_evict(&self, added: u64, tenant: &str) -> Option<ChartKey> {
+        let mut bytes = HashMap::from([(tenant, added)]);
+        for entry in self.entries.values() {
+            *bytes.entry(&*entry.tenant).or_default() += entry.bytes;
+        }
         let unused = self
             .entries
             .iter()
             .filter(|(_, entry)| Arc::strong_count(&entry.in_use) == 1);
+        let of_tenant = |entry: &Entry| bytes.get(&*entry.tenant).copied();
         unused
-            .min_by_key(|(_, entry)| entry.last_use)
+            .max_by_key(|(_, entry)| (of_tenant(entry), Reverse(entry.last_use)))
             .map(|(key, _)| key.clone())
     }
 }

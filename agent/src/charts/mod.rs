@@ -22,6 +22,7 @@ use std::{
     fs::File,
     io::{self, BufReader, BufWriter},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -120,8 +121,10 @@ impl Charts {
             self.metrics.needed(false);
             return self.download_temporarily(upstream, deployment).await;
         };
-        let (known, cached) = (key.clone(), cache.clone());
-        let cached = blocking(move || Ok(cached.get(&known))).await?;
+        let tenant = labels::of(&deployment.metadata, labels::BUNDLE_NAMESPACE);
+        let tenant: Arc<str> = Arc::from(tenant.unwrap_or_default());
+        let (known, cached, user) = (key.clone(), cache.clone(), Arc::clone(&tenant));
+        let cached = blocking(move || Ok(cached.get(&known, &user))).await?;
         self.metrics.needed(cached.is_some());
         if let Some(file) = cached {
             return Ok(file);
@@ -133,7 +136,7 @@ impl Charts {
         match downloaded {
             Ok(Archive { file, sha256, bytes }) => {
                 let cached = cache.clone();
-                let file = blocking(move || Ok(cached.put(&key, file, &sha256, bytes))).await;
+                let file = blocking(move || Ok(cached.put(&key, file, &sha256, bytes, &tenant))).await;
                 self.metrics.cache_size(cache.bytes());
                 file
             }

@@ -20,16 +20,22 @@ fn key(number: u8) -> ChartKey {
     ChartKey::parse(&format!("{number:02x}").repeat(32)).unwrap()
 }
 
+const TENANT: &str = "team-a";
+
 fn put(cache: &ChartCache, number: u8, len: usize) -> ChartFile {
+    put_by(TENANT, cache, number, len)
+}
+
+fn put_by(tenant: &str, cache: &ChartCache, number: u8, len: usize) -> ChartFile {
     let content = vec![number; len];
     let mut file = cache.create().unwrap();
     file.write_all(&content).unwrap();
     let sha256 = hex(digest(&SHA256, &content).as_ref());
-    cache.put(&key(number), file, &sha256, len as u64)
+    cache.put(&key(number), file, &sha256, len as u64, tenant)
 }
 
 fn has(cache: &ChartCache, number: u8) -> bool {
-    cache.get(&key(number)).is_some()
+    cache.get(&key(number), TENANT).is_some()
 }
 
 fn names(folder: &Path) -> usize {
@@ -49,6 +55,22 @@ fn the_archive_that_was_not_used_for_the_longest_time_is_evicted() {
     put(&cache, 5, 250);
     assert!(has(&cache, 5) && !has(&cache, 1) && !has(&cache, 4));
     assert_eq!((cache.bytes(), names(folder.path())), (250, 1));
+}
+
+#[test]
+fn a_tenant_with_many_archives_evicts_its_own() {
+    let folder = TempDir::new().unwrap();
+    let cache = ChartCache::open(folder.path().to_owned(), 400).unwrap();
+    put_by("honest", &cache, 1, 100);
+    for number in 2..20 {
+        put_by("hostile", &cache, number, 100);
+    }
+    assert!(cache.get(&key(1), "honest").is_some());
+    // The honest one gets as much as it needs up to the same share.
+    put_by("honest", &cache, 20, 100);
+    let left = |number| cache.get(&key(number), "hostile").is_some();
+    assert_eq!((2..20).filter(|number| left(*number)).count(), 2);
+    assert!(cache.get(&key(1), "honest").is_some());
 }
 
 #[test]
