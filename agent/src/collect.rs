@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     context::Context,
     error::AgentError,
-    owned::{Entries, OwnedRelease},
+    inputs,
+    owned::{Entries, OwnedRelease, RememberError},
     reconcile,
 };
 
@@ -63,7 +64,13 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
     });
     let found: Vec<_> = found.collect();
     if !found.is_empty() {
-        context.owned.remember(found).await?;
+        match context.owned.remember(found).await {
+            // What is removed below makes room.
+            Err(error @ RememberError::Full { .. }) => {
+                tracing::warn!(error = with_causes(&error), "not all releases are remembered");
+            }
+            remembered => remembered?,
+        }
     }
     let all = owned.keys().chain(remembered.names());
     let missing: BTreeSet<&String> = all.filter(|name| !exists(name)).collect();

@@ -6,7 +6,7 @@ use helmops_api::{BundleDeployment, labels};
 use helmops_release::names::ReleaseKey;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of all entries: a ConfigMap has at most 1 MiB. An entry takes about 100, so that is enough for thousands of releases.
+/// Bytes of all entries: a ConfigMap has at most 1 MiB. An entry takes about 150, so that is enough for thousands of releases.
 pub const MAX_BYTES: usize = 900 << 10;
 
 /// Changes by BundleDeployment and release: what to remember; `None` to forget the release.
@@ -29,14 +29,8 @@ pub struct OwnedRelease {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entries(BTreeMap<String, Vec<OwnedRelease>>);
 
-/// What is to be written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
-    /// The entries that change; `None` for one that is removed.
-    pub patch: BTreeMap<String, Option<String>>,
-    /// The BundleDeployments and releases for which there is no room.
-    pub refused: Vec<(String, ReleaseKey)>,
-}
+/// The entries that change; `None` for one that is removed.
+pub type EntryPatch = BTreeMap<String, Option<String>>;
 
 /// A release in an entry.
 #[derive(Serialize, Deserialize)]
@@ -68,8 +62,8 @@ impl OwnedRelease {
 
 impl Entries {
     /// From the data of the ConfigMap.
-    pub fn of(data: &BTreeMap<String, String>) -> Self {
-        let entries = data.iter().map(|(name, text)| (name.clone(), read(text)));
+    pub fn of<'d>(data: impl IntoIterator<Item = (&'d String, &'d String)>) -> Self {
+        let entries = data.into_iter().map(|(name, text)| (name.clone(), read(text)));
         Self(entries.collect())
     }
 
@@ -83,6 +77,12 @@ impl Entries {
         self.0.get(deployment).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether what decides about the removal of a release is known, as far as that cannot be left out: `owned` may be newer otherwise.
+    pub fn has(&self, deployment: &str, owned: &OwnedRelease) -> bool {
+        let known = self.get(deployment, &owned.release);
+        known.is_some_and(|known| known.service_account == owned.service_account)
+    }
+
     /// A release of a BundleDeployment.
     pub fn get(&self, deployment: &str, release: &ReleaseKey) -> Option<&OwnedRelease> {
         let mut all = self.of_deployment(deployment).iter();
@@ -90,32 +90,26 @@ impl Entries {
     }
 }
 
-impl Plan {
-    /// What makes these changes. An entry that would be too large stays as it is.
-    pub fn of(data: &BTreeMap<String, String>, changes: &Changes) -> Self {
-        let mut plan = Self::default();
-        let mut bytes: usize = data.iter().map(|(key, value)| size(key, Some(value))).sum();
-        let mut all: BTreeMap<&String, Option<String>> = BTreeMap::new();
-        // First what makes room.
-        let (forgotten, remembered): (Vec<_>, Vec<_>) = changes.iter().partition(|(_, to)| to.is_none());
-        for ((name, release), to) in forgotten.into_iter().chain(remembered) {
-            let before = all.get(name).cloned().unwrap_or_else(|| data.get(name).cloned());
-            let after = changed(before.as_deref(), release, to.as_ref());
-            let others = bytes.saturating_sub(size(name, before.as_ref()));
-            let total = others.saturating_add(size(name, after.as_ref()));
-            if total > MAX_BYTES && total > bytes {
-                plan.refused.push((name.clone(), release.clone()));
-                continue;
-            }
+/// What makes these changes. What would make an entry too large is left out.
+pub fn patch_of(data: &BTreeMap<String, String>, changes: &Changes) -> EntryPatch {
+    let mut bytes: usize = data.iter().map(|(key, value)| size(key, Some(value))).sum();
+    let mut all: BTreeMap<&String, Option<String>> = BTreeMap::new();
+    // First what makes room.
+    let (forgotten, remembered): (Vec<_>, Vec<_>) = changes.iter().partition(|(_, to)| to.is_none());
+    for ((name, release), to) in forgotten.into_iter().chain(remembered) {
+        let before = all.get(name).cloned().unwrap_or_else(|| data.get(name).cloned());
+        let after = changed(before.as_deref(), release, to.as_ref());
+        let others = bytes.saturating_sub(size(name, before.as_ref()));
+        let total = others.saturating_add(size(name, after.as_ref()));
+        if total <= MAX_BYTES || total <= bytes {
             bytes = total;
             all.insert(name, after);
         }
-        let patch = all
-            .into_iter()
-            .filter(|(name, after)| data.get(*name) != after.as_ref());
-        plan.patch = patch.map(|(name, after)| (name.clone(), after)).collect();
-        plan
     }
+    let patch = all
+        .into_iter()
+        .filter(|(name, after)| data.get(*name) != after.as_ref());
+    patch.map(|(name, after)| (name.clone(), after)).collect()
 }
 
 /// An entry with a change; `None` if it has no release any more.
@@ -196,7 +190,7 @@ mod tests {
     }
 
     fn patch(before: &[(&str, &str)], all: &[(&str, &str, Option<&str>)]) -> Vec<(String, Option<String>)> {
-        Plan::of(&data(before), &changes(all)).patch.into_iter().collect()
+        patch_of(&data(before), &changes(all)).into_iter().collect()
     }
 
     #[test]
@@ -233,12 +227,10 @@ mod tests {
             ("a", "new", Some("")),
             ("b", "web", Some("")),
         ];
-        let plan = Plan::of(&BTreeMap::new(), &changes(&all));
-        let written = plan
-            .patch
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value?)));
-        let entries = Entries::of(&written.collect());
+        let patch = patch_of(&BTreeMap::new(), &changes(&all));
+        let written = patch.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        let written: BTreeMap<_, _> = written.collect();
+        let entries = Entries::of(&written);
         assert_eq!(entries.names().collect::<Vec<_>>(), ["a", "b"]);
         let account = |name: &str, of: &str| {
             let found = entries.get(name, &release(of));
@@ -267,7 +259,7 @@ mod tests {
                 deletes_namespace,
             };
             let changes = Changes::from([(("a".to_owned(), release("web")), Some(owned))]);
-            let mut patch = Plan::of(&data(&[("a", before)]), &changes).patch;
+            let mut patch = patch_of(&data(&[("a", before)]), &changes);
             patch.remove("a").flatten().unwrap_or_else(|| before.to_owned())
         };
         let (keeps, deletes) = (
@@ -284,14 +276,34 @@ mod tests {
         let large = "x".repeat(MAX_BYTES - 20);
         let account = format!(r#"[{{"release":"shop/large","serviceAccount":"{large}"}}]"#);
         let full = [("full", &*account)];
-        let plan = Plan::of(&data(&full), &changes(&[("a", "web", Some(""))]));
-        assert_eq!(plan.patch, BTreeMap::new());
-        assert_eq!(plan.refused, [("a".to_owned(), release("web"))]);
-        let plan = Plan::of(
-            &data(&full),
-            &changes(&[("a", "web", Some("")), ("full", "large", None)]),
-        );
-        assert_eq!(plan.refused, []);
-        assert_eq!(plan.patch.len(), 2);
+        let all = |changed: &[(&str, &str, Option<&str>)]| {
+            let mut all = data(&full);
+            for (key, value) in patch_of(&all.clone(), &changes(changed)) {
+                match value {
+                    Some(value) => all.insert(key, value),
+                    None => all.remove(&key),
+                };
+            }
+            Entries::of(&all)
+        };
+        let owned = |name: &str, account: &str| OwnedRelease {
+            release: release(name),
+            service_account: account.to_owned(),
+            bundle_namespace: String::new(),
+            deletes_namespace: false,
+        };
+        assert!(!all(&[("a", "web", Some(""))]).has("a", &owned("web", "")));
+        let room = all(&[("a", "web", Some("")), ("full", "large", None)]);
+        assert!(room.has("a", &owned("web", "")));
+        // What is known already may be deployed again, but not as another account.
+        let newer = OwnedRelease {
+            bundle_namespace: "team".repeat(20),
+            deletes_namespace: true,
+            ..owned("large", &large)
+        };
+        let grown = Changes::from([(("full".to_owned(), release("large")), Some(newer.clone()))]);
+        assert_eq!(patch_of(&data(&full), &grown), BTreeMap::new());
+        let known = all(&[]);
+        assert!(known.has("full", &newer) && !known.has("full", &owned("large", "other")));
     }
 }

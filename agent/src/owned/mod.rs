@@ -10,7 +10,10 @@
 
 mod entries;
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Mutex,
+};
 
 use helmops_kube::lease::{Leadership, Term};
 use helmops_process::lock;
@@ -25,7 +28,7 @@ use serde_json::json;
 use thiserror::Error;
 use tokio::sync::Mutex as AsyncMutex;
 
-use self::entries::{Changes, MAX_BYTES, Plan};
+use self::entries::{Changes, EntryPatch, MAX_BYTES, patch_of};
 pub use self::entries::{Entries, OwnedRelease};
 
 /// The ConfigMap of the agent's namespace with an entry for each BundleDeployment.
@@ -60,9 +63,6 @@ pub enum RememberError {
 /// The data of the ConfigMap; `None` if there is no ConfigMap.
 type Content = Option<BTreeMap<String, String>>;
 
-/// Entries that are written, or removed.
-type Patched = BTreeMap<String, Option<String>>;
-
 /// The releases that this agent has deployed.
 pub struct OwnedReleases {
     client: Client,
@@ -94,7 +94,7 @@ impl OwnedReleases {
     pub async fn all(&self) -> Result<Entries, CallError> {
         let mut known = self.known.lock().await;
         let (term, content) = (self.leadership.term(), self.read().await?);
-        let entries = content.as_ref().map(Entries::of).unwrap_or_default();
+        let entries = Entries::of(content.iter().flatten());
         *known = term.map(|term| (term, content));
         Ok(entries)
     }
@@ -121,15 +121,17 @@ impl OwnedReleases {
         &self,
         releases: impl IntoIterator<Item = (String, OwnedRelease)>,
     ) -> Result<(), RememberError> {
-        let changes = releases.into_iter();
-        let changes = changes.map(|(name, owned)| ((name, owned.release.clone()), Some(owned)));
-        let changes: Changes = changes.collect();
-        let refused = self.write(changes.clone()).await?;
-        if refused.iter().any(|release| changes.contains_key(release)) {
+        let releases: Vec<_> = releases.into_iter().collect();
+        let changes = releases.iter();
+        let changes =
+            changes.map(|(name, owned)| ((name.clone(), owned.release.clone()), Some(owned.clone())));
+        let entries = self.write(changes).await?;
+        if releases.iter().all(|(name, owned)| entries.has(name, owned)) {
+            Ok(())
+        } else {
             let config_map = self.name();
-            return Err(RememberError::Full { config_map });
+            Err(RememberError::Full { config_map })
         }
-        Ok(())
     }
 
     /// Forgets releases of a BundleDeployment that do not exist any more.
@@ -147,30 +149,32 @@ impl OwnedReleases {
         Ok(())
     }
 
-    /// Writes changes, with those of others that wait. Returns the BundleDeployments and releases for which there is no room.
+    /// Writes changes, with those of others that wait. Returns what is remembered of their BundleDeployments then: others may have written
+    /// the changes.
     async fn write(
         &self,
         changes: impl IntoIterator<Item = ((String, ReleaseKey), Option<OwnedRelease>)>,
-    ) -> Result<Vec<(String, ReleaseKey)>, CallError> {
+    ) -> Result<Entries, CallError> {
         let term = self.leadership.term();
+        let changes: Changes = changes.into_iter().collect();
+        let names: BTreeSet<String> = changes.keys().map(|(name, _)| name.clone()).collect();
         lock(&self.pending).add(term, changes);
         let mut known = self.known.lock().await;
         let changes = lock(&self.pending).changes.clone();
-        if changes.is_empty() {
-            return Ok(Vec::new());
-        }
         let mut content = self.known_or_read(&mut known, term).await?;
-        let Plan { patch, refused } = Plan::of(content.as_ref().unwrap_or(&BTreeMap::new()), &changes);
+        let patch = patch_of(content.as_ref().unwrap_or(&BTreeMap::new()), &changes);
         if !patch.is_empty() {
             content = Some(self.patch(&content, &patch).await?);
         }
+        let own = content.iter().flatten().filter(|(name, _)| names.contains(*name));
+        let entries = Entries::of(own);
         *known = term.map(|term| (term, content));
         // A newer change of the same release stays.
         let mut pending = lock(&self.pending);
         pending
             .changes
             .retain(|release, change| changes.get(release) != Some(change));
-        Ok(refused)
+        Ok(entries)
     }
 
     /// The content as it is known of this term, or read. The caller sets it again: after an error, it is unknown.
@@ -192,7 +196,11 @@ impl OwnedReleases {
     }
 
     /// Writes these entries, and returns all that the ConfigMap has then. One that was deleted is created again, with what it had.
-    async fn patch(&self, content: &Content, patch: &Patched) -> Result<BTreeMap<String, String>, CallError> {
+    async fn patch(
+        &self,
+        content: &Content,
+        patch: &EntryPatch,
+    ) -> Result<BTreeMap<String, String>, CallError> {
         let api = self.config_maps();
         if content.is_some()
             && let Some(patched) = self.patch_existing(&api, patch).await?
@@ -226,7 +234,7 @@ impl OwnedReleases {
     async fn patch_existing(
         &self,
         api: &Api<ConfigMap>,
-        patch: &Patched,
+        patch: &EntryPatch,
     ) -> Result<Option<BTreeMap<String, String>>, CallError> {
         let patch = Patch::Merge(json!({ "data": patch }));
         match bounded(api.patch(OWNED, &PatchParams::default(), &patch)).await {
