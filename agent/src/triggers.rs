@@ -8,13 +8,18 @@
 //! | a CRD | BundleDeployments whose releases have objects of its group |
 //! | nothing: garbage collection | BundleDeployments that do not exist, and have a release |
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    hash::{Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_api::{BundleDeployment, Decoded, MetadataOnly};
+use helmops_api::{BundleDeployment, Decoded, MetadataOnly, labels};
 use helmops_core::status::DeploymentState;
 use helmops_kube::{Change, identity, watch};
 use helmops_release::{
@@ -47,13 +52,44 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 /// How many changes of live objects wait for the workqueue; more of them delay their watches.
 const PENDING_CHANGES: usize = 256;
 
-/// An item of the workqueue. Each BundleDeployment has a share of the workers: none delays another one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Item(Key);
+/// An item of the workqueue.
+#[derive(Clone, Debug)]
+struct Item {
+    key: Key,
+    /// Whose share of the workers its reconciliation uses: that of the namespace of the Bundle. A BundleDeployment of which that is not known,
+    /// such as one that is deleted, has a share of its own.
+    tenant: Arc<str>,
+}
+
+impl Item {
+    fn of(key: Key, context: &Context) -> Self {
+        let deployment = context.deployments.get(&key);
+        let tenant = deployment
+            .as_ref()
+            .and_then(|deployment| labels::of(deployment.meta(), labels::BUNDLE_NAMESPACE));
+        let tenant = Arc::from(tenant.unwrap_or(&key.name));
+        Self { key, tenant }
+    }
+}
+
+/// Each BundleDeployment is in the queue once.
+impl PartialEq for Item {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Item {}
+
+impl Hash for Item {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
+    }
+}
 
 impl QueueKey for Item {
     fn namespace(&self) -> &str {
-        &self.0.name
+        &self.tenant
     }
 }
 
@@ -94,7 +130,7 @@ pub async fn run(
     };
     let depth = &context.metrics.reconciles.queue_depth;
     let work = queue::run(
-        keys.map(Item),
+        keys.map(|key| Item::of(key, &context)),
         |_| DEBOUNCE,
         &workers,
         depth,
@@ -111,7 +147,7 @@ pub async fn run(
     }
 }
 
-async fn reconcile(Item(key): Item, permit: WorkerPermit, context: Arc<Context>) -> RequeueAfter {
+async fn reconcile(Item { key, .. }: Item, permit: WorkerPermit, context: Arc<Context>) -> RequeueAfter {
     reconciler::reconcile(&BundleDeployments(&context), &key, permit).await
 }
 
