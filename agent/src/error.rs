@@ -11,7 +11,7 @@ use helmops_release::{
 };
 use helmops_runtime::{
     client::{ApiError, CallError},
-    error_class::{Class, Classified, ClassifiedError, classified},
+    error_class::{Class, Classified, ClassifiedError, Scope, classified},
     workers::Interrupted,
 };
 use k8s_openapi::jiff::Timestamp;
@@ -338,9 +338,15 @@ fn record_class(error: &RecordStoreError) -> Classified {
 const fn class_of(class: outcome::Class) -> Class {
     match class {
         // Retried all the same: what is wrong may be fixed on the cluster, and nothing reports that.
+/// After a record was not read because others take the memory: they are read in a moment.
+const NO_MEMORY: Duration = Duration::from_secs(2);
+
         outcome::Class::Chart | outcome::Class::Cluster | outcome::Class::Hook => Class::Absent,
         outcome::Class::InProgress | outcome::Class::Passing => Class::TRANSIENT,
     }
+        RecordStoreError::NoMemory { .. } => {
+            classified(Reason::Progressing, Class::Transient(Scope::Namespace))
+        }
 }
 
 fn monitor_class(error: &MonitorError) -> Classified {
@@ -411,7 +417,10 @@ impl From<MonitorError> for AgentError {
 
 impl From<RecordStoreError> for AgentError {
     fn from(error: RecordStoreError) -> Self {
-        Self::Record(Box::new(error))
+        match error {
+            RecordStoreError::NoMemory { .. } => Self::Postponed(NO_MEMORY),
+            error => Self::Record(Box::new(error)),
+        }
     }
 }
 

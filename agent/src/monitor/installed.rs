@@ -20,7 +20,7 @@ use thiserror::Error;
 
 use crate::{
     live::{Kinds, ResourceKind},
-    records::{RecordStoreError, Records},
+    records::{RecordStoreError, Records, Reserved},
     revision::RevisionId,
 };
 
@@ -101,6 +101,13 @@ pub enum InstalledError {
     Call(#[from] CallError),
 }
 
+impl InstalledError {
+    /// Whether a repetition may succeed without a change of the record.
+    fn is_passing(&self) -> bool {
+        matches!(self, Self::Record(error) if matches!(**error, RecordStoreError::NoMemory { .. }))
+    }
+}
+
 impl Installed {
     /// Reads an installed revision.
     ///
@@ -119,14 +126,19 @@ impl Installed {
             .last_deployed
             .as_ref()
             .and_then(|time| time.parse().ok());
-        let objects = manifest(&record)?;
+        let objects = record.try_map(|record| manifest(&record))?;
         let now = Instant::now();
         let mut desired = Vec::with_capacity(objects.len());
-        for object in &objects {
+        for object in objects.iter() {
             desired.extend(desired_object(kinds, object, &release.namespace, now).await?);
         }
+        drop(objects);
         let previous = match previous {
-            Some(previous) => names(&manifest_of(records, release, previous).await.unwrap_or_default()),
+            Some(previous) => match manifest_of(records, release, previous).await {
+                Ok(objects) => names(&objects),
+                Err(error) if error.is_passing() => return Err(error),
+                Err(_) => BTreeSet::new(),
+            },
             None => BTreeSet::new(),
         };
         Ok(Self {
@@ -199,8 +211,9 @@ pub async fn manifest_of(
     records: &Records,
     release: &ReleaseKey,
     revision: u64,
-) -> Result<Vec<Value>, InstalledError> {
-    manifest(&record_of(records, release, revision).await?)
+) -> Result<Reserved<Vec<Value>>, InstalledError> {
+    let record = record_of(records, release, revision).await?;
+    record.try_map(|record| manifest(&record))
 }
 
 /// The record of a revision.
@@ -211,7 +224,7 @@ pub async fn record_of(
     records: &Records,
     release: &ReleaseKey,
     revision: u64,
-) -> Result<Record, InstalledError> {
+) -> Result<Reserved<Record>, InstalledError> {
     let record = records.read(release, revision).await.map_err(Box::new)?;
     record.ok_or_else(|| InstalledError::NoRecord {
         release: release.clone(),

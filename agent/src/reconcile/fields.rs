@@ -36,7 +36,7 @@ impl Deployment<'_> {
     /// If an object cannot be read or written.
     pub(super) async fn take_fields(&self, deployer: &Client, revision: u64) -> Result<(), AgentError> {
         let record = self.context.records.read(&self.release, revision).await?;
-        let Some(record) = record.filter(is_applied_by_others) else {
+        let Some(record) = record.filter(|record| is_applied_by_others(record)) else {
             return Ok(());
         };
         // A manifest that cannot be read has no objects that Helm could compare either.

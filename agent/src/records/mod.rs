@@ -4,7 +4,11 @@
 //! watch of metadata ─► which revisions a release has, and their statuses ─► read and decoded once, if more is needed
 //! ```
 
+mod memory;
 mod store;
 mod watched;
 
-pub use self::store::{AdoptError, RecordStoreError, Records};
+pub use self::{
+    memory::Reserved,
+    store::{AdoptError, RecordStoreError, Records},
+};

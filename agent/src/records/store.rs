@@ -7,6 +7,7 @@ use std::{
 
 use futures::{Stream, StreamExt};
 use helmops_api::{MetadataOnly, NamespacedName};
+use helmops_fair::OverBudget;
 use helmops_kube::{Cache, Change, WatchedObjects, path_segment};
 use helmops_process::{exit::with_causes, lock};
 use helmops_release::{
@@ -19,7 +20,7 @@ use helmops_release::{
     object::ObjectId,
     record::{
         self, Acceptance, DATA_KEY, Failure, Hook, OnDelete, Record, RecordError, RecordHead,
-        SECRET_SELECTOR, SECRET_TYPE, Status,
+        SECRET_SELECTOR, SECRET_TYPE, Status, UnpackedRecord,
     },
 };
 use helmops_runtime::client::{ApiError, CallError, bounded};
@@ -32,7 +33,10 @@ use kube::{
 use serde_json::json;
 use thiserror::Error;
 
-use super::watched::{ByRelease, StoredRecord};
+use super::{
+    memory::{RecordMemory, Reserved},
+    watched::{ByRelease, StoredRecord},
+};
 
 /// Bytes of a description that the agent writes: the record has to fit into a Secret.
 const MAX_DESCRIPTION: usize = 4 << 10;
@@ -52,6 +56,7 @@ pub struct Records {
     stored: Cache<StoredRecord, ByRelease>,
     /// What decoded records show, by Secret: an entry for each record that was needed and exists.
     decoded: Arc<Mutex<HashMap<NamespacedName, Decoded>>>,
+    memory: RecordMemory,
 }
 
 struct Decoded {
@@ -68,6 +73,16 @@ pub enum RecordStoreError {
     /// The API server could not be called.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// Other records take the memory.
+    #[error(
+        "the record of revision {revision} of release {release} is not read now: other large records take the memory; it is tried again"
+    )]
+    NoMemory {
+        /// The release.
+        release: ReleaseKey,
+        /// The revision.
+        revision: u64,
+    },
     /// The record is damaged.
     #[error(
         "the record of revision {revision} of release {release} cannot be read: {source}; restore Secret {secret}, or delete it"
@@ -108,6 +123,7 @@ impl Records {
             agent_namespace: agent_namespace.into(),
             stored: Cache::new(),
             decoded: Arc::default(),
+            memory: RecordMemory::new(),
         }
     }
 
@@ -304,7 +320,7 @@ impl Records {
         &self,
         release: &ReleaseKey,
         revision: u64,
-    ) -> Result<Option<Record>, RecordStoreError> {
+    ) -> Result<Option<Reserved<Record>>, RecordStoreError> {
         let secret = record::secret_name(&release.name, revision);
         let found = self.read_secret(release, revision, &secret).await?;
         Ok(found.map(|(_, record)| record))
@@ -315,12 +331,18 @@ impl Records {
         release: &ReleaseKey,
         revision: u64,
         name: &str,
-    ) -> Result<Option<(Secret, Record)>, RecordStoreError> {
+    ) -> Result<Option<(Secret, Reserved<Record>)>, RecordStoreError> {
         let Some(secret) = self.get_secret(release, name).await? else {
             return Ok(None);
         };
-        let record = Record::decode(data_of(&secret));
-        let record = record.map_err(|source| damaged(release, revision, name, Arc::new(source)))?;
+        let damaged = |source| damaged(release, revision, name, Arc::new(source));
+        let unpacked = UnpackedRecord::of(data_of(&secret)).map_err(damaged)?;
+        let memory = self.memory.reserve(&release.namespace, unpacked.bytes());
+        let memory = memory.map_err(|OverBudget| RecordStoreError::NoMemory {
+            release: release.clone(),
+            revision,
+        })?;
+        let record = memory.try_map(|()| unpacked.decode()).map_err(damaged)?;
         Ok(Some((secret, record)))
     }
 
@@ -548,7 +570,7 @@ impl Records {
         let Some((mut secret, record)) = self.read_secret(release, revision, &name).await? else {
             return Ok(None);
         };
-        let Some(record) = change(record) else {
+        let Ok(record) = record.try_map(|record| change(record).ok_or(())) else {
             return Ok(None);
         };
         secret.metadata.labels = Some(record.labels(secret.labels(), Timestamp::now().as_second()));

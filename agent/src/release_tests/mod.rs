@@ -23,7 +23,7 @@ use crate::{
         request::{Action, Identity, Request, Test},
         run_scope::RunScope,
     },
-    records::{RecordStoreError, Records},
+    records::{RecordStoreError, Records, Reserved},
 };
 
 /// The tests of a revision.
@@ -139,7 +139,7 @@ impl ReleaseTests<'_> {
         }
     }
 
-    async fn record(&self, run: &TestRun) -> Result<Record, TestError> {
+    async fn record(&self, run: &TestRun) -> Result<Reserved<Record>, TestError> {
         let found = self.records.read(&run.release, run.revision).await?;
         found.ok_or_else(|| {
             let message = format!(
