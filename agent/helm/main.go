@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ func main() {
 		go endWithParent()
 	}
 	completeAfterSignal()
+	go returnMemoryAfterSignal()
 	os.Exit(run())
 }
 
@@ -51,6 +53,17 @@ func run() int {
 func completeAfterSignal() {
 	if len(os.Args) > 1 && (os.Args[1] == "rollback" || os.Args[1] == "uninstall") {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
+	}
+}
+
+// returnMemoryAfterSignal returns what is no longer needed to the system after SIGUSR1: the parent sends it when only hooks are waited
+// for, which may take hours.
+func returnMemoryAfterSignal() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	for range signals {
+		debug.SetGCPercent(50)
+		debug.FreeOSMemory()
 	}
 }
 

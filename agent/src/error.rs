@@ -133,8 +133,8 @@ pub enum AgentError {
     /// The last runs of Helm for this deployment ended with the agent.
     #[error(
         "the agent was killed {} times while Helm deployed this release, most likely because its container was out of memory: give the agent \
-         a larger memory limit, or make the chart smaller. The next attempt follows within {} s",
-        .0.count, .0.wait.as_secs().saturating_add(1)
+         a larger memory limit, or make the chart smaller. The next attempt follows at {}",
+        .0.count, .0.until
     )]
     Crashed(Crash),
     /// The last attempt failed, and the life cycle decides when the next one is due.
@@ -311,7 +311,7 @@ impl ClassifiedError for AgentError {
             Self::Monitor(error) => monitor_class(error),
             Self::Interrupted(interrupted) => interrupted.classify(),
             Self::Changed => classified(Reason::Progressing, Class::Conflict),
-            Self::Crashed(crash) => classified(Reason::HelmFailed, Class::Postponed(crash.wait)),
+            Self::Crashed(crash) => classified(Reason::HelmFailed, Class::Postponed(until(crash.until))),
             Self::Postponed(wait) | Self::Waiting(wait) => {
                 classified(Reason::Progressing, Class::Postponed(*wait))
             }
@@ -384,7 +384,9 @@ impl From<ValuesFromError> for AgentError {
     fn from(error: ValuesFromError) -> Self {
         match error {
             ValuesFromError::Call(error) => error.into(),
-            ValuesFromError::Missing(text) => Lacking::ValuesFrom(text).into(),
+            error @ (ValuesFromError::Missing(_) | ValuesFromError::TooLarge { .. }) => {
+                Lacking::ValuesFrom(error.to_string()).into()
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use helmops_release::{
     manifest,
     post_render::{PostRender, PostRenderError},
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
 /// The name of the file with the input.
@@ -40,8 +41,24 @@ enum CommandError {
     Stdout(io::Error),
 }
 
+/// The part of Helm's memory that it may use (1/`MEMORY_PART`): both run at the same time. The largest charts need less.
+const MEMORY_PART: u64 = 4;
+/// What it may use in any case.
+const MIN_MEMORY: u64 = 64 << 20;
+
+/// Limits its memory, if that of Helm is.
+fn limit_memory() {
+    let limit = getrlimit(Resource::Data);
+    if let Some(of_helm) = limit.current {
+        let current = Some((of_helm / MEMORY_PART).max(MIN_MEMORY).min(of_helm));
+        // A lower limit is always allowed.
+        let _ = setrlimit(Resource::Data, Rlimit { current, ..limit });
+    }
+}
+
 /// Runs it. The error is in the file [`ERROR`] and on standard error.
 pub fn run(args: &PostRenderArgs) -> ExitCode {
+    limit_memory();
     match render(&args.input, io::stdin().lock(), io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -25,7 +25,8 @@ use crate::{
     context::{Context, Releases},
     deployments::Deployments,
     folders,
-    helm::{Ends, Helm, HelmMetrics, memory_of_run, workspace::Workspaces},
+    helm::{Ends, Helm, HelmMemory, HelmMetrics, workspace::Workspaces},
+    inputs::Accounts,
     live::{Kinds, LiveObjects},
     metrics::{DriftMetrics, Metrics, RemovalMetrics},
     owned::OwnedReleases,
@@ -194,9 +195,9 @@ fn context(
         post_renderer,
         workspaces,
         args.helm_processes,
+        Some(HelmMemory::of(args.memory_limit(), args.helm_processes)),
         HelmMetrics::register(registry)?,
     );
-    helm.memory = Some(memory_of_run(args.memory_limit(), args.helm_processes));
     helm.ends = Ends::of(leadership.clone(), args.process.shutdown().timeout, lease);
     Ok(Context {
         guard: NamespaceGuard::new(

@@ -13,6 +13,10 @@ use kube::{Api, Client};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::helm::outcome::SecretTexts;
+
+/// Bytes of all values of a release. Helm keeps them in the record, a Secret of at most 1 MiB, so no release has as many.
+const MAX_BYTES: usize = 4 << 20;
 /// The key of an entry that has none.
 const DEFAULT_KEY: &str = "values.yaml";
 
@@ -25,6 +29,15 @@ pub enum ValuesFromError {
     /// An object or a key does not exist.
     #[error("{0}")]
     Missing(String),
+    /// There are too many bytes.
+    #[error(
+        "{field}: the values of helm.valuesFrom have more than {} MiB up to this entry; remove entries, or what is not used of them",
+        MAX_BYTES >> 20
+    )]
+    TooLarge {
+        /// The field with the entry.
+        field: String,
+    },
 }
 
 /// The values of one key.
@@ -36,32 +49,26 @@ pub struct ReferencedValues {
     pub is_secret: bool,
 }
 
-impl ReferencedValues {
-    /// All texts of a Secret, and of longer ones each line; none of a ConfigMap. What is no YAML is refused by Helm, which quotes lines
-    /// of it.
-    pub fn secret_texts(&self) -> Vec<String> {
-        if !self.is_secret {
-            return Vec::new();
-        }
-        let text = String::from_utf8_lossy(&self.document);
-        let mut texts = Vec::new();
+/// All texts of Secrets, which messages do not show. What is no YAML is refused by Helm, which quotes lines of it.
+pub fn secret_texts(values: &[ReferencedValues], names: &[&str]) -> SecretTexts {
+    let secrets = values.iter().filter(|values| values.is_secret);
+    let mut texts = Vec::new();
+    for secret in secrets {
+        let text = String::from_utf8_lossy(&secret.document);
         match yaml::read(&text, &mut Quota::default()) {
-            Ok(values) => add_texts(&values, &mut texts),
-            Err(_) => texts.extend(text.lines().map(|line| line.trim().to_owned())),
+            Ok(values) => add_texts(values, &mut texts),
+            Err(_) => texts.push(text.into_owned()),
         }
-        texts
     }
+    SecretTexts::of(texts.iter().map(|text| &**text), names)
 }
 
-fn add_texts(values: &Value, texts: &mut Vec<String>) {
+fn add_texts(values: Value, texts: &mut Vec<String>) {
     match values {
-        Value::String(text) => {
-            texts.push(text.clone());
-            texts.extend(text.lines().map(ToOwned::to_owned));
-        }
+        Value::String(text) => texts.push(text),
         Value::Number(number) => texts.push(number.to_string()),
-        Value::Array(items) => items.iter().for_each(|item| add_texts(item, texts)),
-        Value::Object(fields) => fields.values().for_each(|value| add_texts(value, texts)),
+        Value::Array(items) => items.into_iter().for_each(|item| add_texts(item, texts)),
+        Value::Object(fields) => fields.into_iter().for_each(|(_, value)| add_texts(value, texts)),
         Value::Null | Value::Bool(_) => {}
     }
 }
@@ -81,10 +88,15 @@ pub async fn values_from(
         release_namespace,
         copies: copies::downstream(options).unwrap_or_default(),
     };
-    let mut values = Vec::new();
+    let (mut values, mut bytes) = (Vec::new(), 0);
     for (index, entry) in helm.values_from.iter().enumerate() {
         let field = format!("helm.valuesFrom[{index}]");
-        values.extend(referenced(deployer, entry, &field, &place).await?);
+        let found = referenced(deployer, entry, &field, &place).await?;
+        bytes += found.iter().map(|values| values.document.len()).sum::<usize>();
+        if bytes > MAX_BYTES {
+            return Err(ValuesFromError::TooLarge { field });
+        }
+        values.extend(found);
     }
     Ok(values)
 }

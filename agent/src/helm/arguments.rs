@@ -268,7 +268,7 @@ mod tests {
                 deletes_crds: false,
                 scopes: Scopes::default(),
             },
-            secrets: Vec::new(),
+            secrets: crate::helm::outcome::SecretTexts::default(),
             enables_dns: false,
             skips_schema: false,
             description: String::new(),

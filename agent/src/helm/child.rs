@@ -15,13 +15,14 @@ use std::{
 use helmops_kube::lease::Leadership;
 use rustix::{
     io::Errno,
-    process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit},
+    process::{Pid, Resource, Rlimit, Signal, kill_process, kill_process_group, prlimit},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::{Child, Command},
     time::{Instant, sleep, sleep_until, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::run_scope::RunScope;
 
@@ -47,9 +48,51 @@ pub struct Limits {
     pub memory: Option<u64>,
 }
 
+/// A child that runs, for those that limit it. It leads its process group.
+#[derive(Debug, Default)]
+pub struct ChildProcess {
+    /// 0 for none.
+    id: AtomicI32,
+    crowded_out: CancellationToken,
+}
+
+impl ChildProcess {
+    /// Ends the child: others need what it uses.
+    pub fn crowd_out(&self) {
+        self.crowded_out.cancel();
+    }
+
+    /// Whether it was ended because others need what it uses.
+    pub fn is_crowded_out(&self) -> bool {
+        self.crowded_out.is_cancelled()
+    }
+
+    /// Lets our Helm return memory that it does not need (`agent/helm/main.go`).
+    pub fn collect_garbage(&self) {
+        if let Some(child) = self.pid() {
+            // It may have ended meanwhile.
+            let _ = kill_process(child, Signal::USR1);
+        }
+    }
+
+    /// Bytes of memory that the child uses now, without its own children; `None` if that is not known.
+    pub fn memory(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?.as_raw_nonzero())).ok()?;
+        let resident = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kibibytes: u64 = resident.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kibibytes << 10)
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(self.id.load(Relaxed))
+    }
+}
+
 /// What ends a child before its own end.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending<'e> {
+    /// The child.
+    pub child: &'e ChildProcess,
     /// Cancelled when the agent stops, or the result is of no use any more.
     pub stop: &'e RunScope,
     /// How long a child may run at least although its result is of no use: to interrupt what ends soon would only do harm.
@@ -71,6 +114,7 @@ impl Ending<'_> {
             () = self.stop.agent.cancelled() => End::Stopped,
             () = self.leadership.until_lost() => End::Stopped,
             () = superseded => End::Superseded,
+            () = self.child.crowded_out.cancelled() => End::CrowdedOut,
         }
     }
 
@@ -100,6 +144,8 @@ pub enum End {
     Stopped,
     /// It was ended because its result is of no use any more.
     Superseded,
+    /// It was ended because others need what it uses.
+    CrowdedOut,
 }
 
 /// What is left of a child.
@@ -125,7 +171,7 @@ pub async fn run(mut command: Command, limits: Limits, ending: Ending<'_>) -> io
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
-    let group = Group::of(&child);
+    let group = Group::of(&child, ending.child);
     if let Some(memory) = limits.memory {
         group.limit_memory(memory)?;
     }
@@ -174,7 +220,7 @@ pub async fn run(mut command: Command, limits: Limits, ending: Ending<'_>) -> io
 /// Waits for the end, and brings it about at the deadline or when something else ends it.
 async fn wait(
     child: &mut Child,
-    group: &Group,
+    group: &Group<'_>,
     limits: Limits,
     ending: Ending<'_>,
 ) -> io::Result<(ExitStatus, Option<End>)> {
@@ -203,17 +249,18 @@ fn end_of(status: ExitStatus) -> End {
 }
 
 /// The process group of a child. It is killed when this value is dropped, unless it is forgotten.
-struct Group(AtomicI32);
+struct Group<'c>(&'c ChildProcess);
 
-impl Group {
+impl<'c> Group<'c> {
     /// The group has the ID of the child.
-    fn of(child: &Child) -> Self {
+    fn of(child: &Child, process: &'c ChildProcess) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
-        Self(AtomicI32::new(id.unwrap_or_default()))
+        process.id.store(id.unwrap_or_default(), Relaxed);
+        Self(process)
     }
 
     fn signal(&self, signal: Signal) {
-        if let Some(group) = Pid::from_raw(self.0.load(Relaxed)) {
+        if let Some(group) = self.0.pid() {
             // It may have ended meanwhile.
             let _ = kill_process_group(group, signal);
         }
@@ -223,7 +270,7 @@ impl Group {
     /// if they get none. Without a limit of its own, a child that takes too much would end the whole container.
     fn limit_memory(&self, bytes: u64) -> io::Result<()> {
         // Without an ID, the limit would be that of the agent.
-        let Some(child) = Pid::from_raw(self.0.load(Relaxed)) else {
+        let Some(child) = self.0.pid() else {
             return Ok(());
         };
         let limit = Rlimit {
@@ -238,13 +285,14 @@ impl Group {
     }
 
     fn forget(&self) {
-        self.0.store(0, Relaxed);
+        self.0.id.store(0, Relaxed);
     }
 }
 
-impl Drop for Group {
+impl Drop for Group<'_> {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
+        self.forget();
     }
 }
 

@@ -11,11 +11,12 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use helmops_fair::{ExponentialBackoff, lock};
 use helmops_release::names::ReleaseKey;
+use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::request::Request;
@@ -40,8 +41,8 @@ pub struct RunMark {
 pub struct Crash {
     /// How many runs ended like that, one after the other.
     pub count: u32,
-    /// How long the next attempt waits.
-    pub wait: Duration,
+    /// When the next attempt may follow. It is in a message, which does not change while it waits.
+    pub until: Timestamp,
 }
 
 /// The runs of this deployment that ended with the agent. They are forgotten with the first one that ends otherwise.
@@ -52,12 +53,12 @@ pub(super) struct Crashes(Arc<Mutex<HashMap<ReleaseKey, Known>>>);
 struct Known {
     deployment_id: String,
     count: u32,
-    until: Instant,
+    until: Timestamp,
 }
 
 impl Crashes {
     /// From the marks that were left.
-    pub(super) fn of(marks: &[RunMark], now: Instant) -> Self {
+    pub(super) fn of(marks: &[RunMark], now: Timestamp) -> Self {
         let known = marks.iter().filter_map(|mark| {
             tracing::warn!(
                 ?mark,
@@ -68,7 +69,7 @@ impl Crashes {
             let known = Known {
                 deployment_id: mark.deployment_id.clone(),
                 count,
-                until: now + delay.unwrap_or_default(),
+                until: now.saturating_add(delay.unwrap_or_default()).unwrap_or(now),
             };
             Some((ReleaseKey::parse(&mark.release)?, known))
         });
@@ -89,14 +90,14 @@ impl Crashes {
     }
 
     /// Whether the last run of a deployment ended with the agent.
-    pub(super) fn get(&self, release: &ReleaseKey, deployment_id: &str, now: Instant) -> Option<Crash> {
+    pub(super) fn get(&self, release: &ReleaseKey, deployment_id: &str) -> Option<Crash> {
         let known = lock(&self.0);
         let known = known
             .get(release)
             .filter(|known| known.deployment_id == deployment_id)?;
         Some(Crash {
             count: known.count,
-            wait: known.until.saturating_duration_since(now),
+            until: known.until,
         })
     }
 
@@ -117,7 +118,7 @@ mod tests {
         }
     }
 
-    fn crashes(before: u32, now: Instant) -> Crashes {
+    fn crashes(before: u32, now: Timestamp) -> Crashes {
         let mark = RunMark {
             release: web().to_string(),
             deployment_id: ":a".to_owned(),
@@ -128,20 +129,19 @@ mod tests {
 
     #[test]
     fn the_delay_starts_with_the_second_crash_and_grows() {
-        let now = Instant::now();
+        let now = Timestamp::UNIX_EPOCH;
         let waits = [0, 1, 2, 3, 100].map(|before| {
-            let crash = crashes(before, now).get(&web(), ":a", now).unwrap();
-            (crash.count, crash.wait.as_secs())
+            let crash = crashes(before, now).get(&web(), ":a").unwrap();
+            (crash.count, crash.until.as_second())
         });
         assert_eq!(waits, [(1, 0), (2, 10), (3, 20), (4, 40), (101, 1800)]);
     }
 
     #[test]
     fn another_deployment_or_an_end_is_no_crash() {
-        let now = Instant::now();
-        let crashes = crashes(4, now);
-        assert_eq!(crashes.get(&web(), ":b", now), None);
+        let crashes = crashes(4, Timestamp::UNIX_EPOCH);
+        assert_eq!(crashes.get(&web(), ":b"), None);
         crashes.forget(&web());
-        assert_eq!(crashes.get(&web(), ":a", now), None);
+        assert_eq!(crashes.get(&web(), ":a"), None);
     }
 }

@@ -36,15 +36,16 @@ use helmops_process::MemoryLimit;
 use helmops_release::names::ReleaseKey;
 use helmops_runtime::deadline;
 use helmops_trace::{in_span, set_attribute};
+use k8s_openapi::jiff::Timestamp;
 use tokio::{process::Command, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use self::{
     arguments::arguments,
-    child::{Ending, Limits, PARENT_PIPE},
+    child::{ChildProcess, Ending, Limits, PARENT_PIPE},
     crashes::Crashes,
-    outcome::{SUPERSEDED, outcome},
-    permits::{HelmPermits, Preparation},
+    outcome::{SUPERSEDED, SecretTexts, outcome},
+    permits::{HelmPermits, Preparation, WAITING_MEMORY},
     request::{Action, Request},
     run_scope::RunScope,
     slow::{SlowRuns, Work},
@@ -81,18 +82,38 @@ const MAX_OBJECTS: usize = helmops_release::manifest::MAX_BYTES;
 /// To print the version takes a tenth of a second.
 const VERSION_DEADLINE: Duration = Duration::from_secs(30);
 
-/// What the agent needs itself, besides Helm.
-const OWN_MEMORY: usize = 128 << 20;
-/// The part of the rest that is left to runs that wait for hooks (1/`WAITING_PART`): they have collected their garbage.
-const WAITING_PART: usize = 8;
+/// What the agent needs itself, besides Helm, with the files of runs: they are in memory.
+const OWN_MEMORY: u64 = 192 << 20;
+/// The part of the rest that runs which wait for hooks may use (1/`WAITING_PART`).
+const WAITING_PART: u64 = 4;
+/// How many runs wait at most for each process of a tenant.
+const WAITING: u64 = 4;
 /// What a run of Helm may use at least: a small chart.
-const MIN_MEMORY: usize = 96 << 20;
+const MIN_MEMORY: u64 = 96 << 20;
 
-/// Bytes that a run of Helm may use, if the agent may use so much, and a tenant has so many runs at a time.
-pub fn memory_of_run(limit: MemoryLimit, processes: NonZeroUsize) -> u64 {
-    let rest = limit.bytes().saturating_sub(OWN_MEMORY);
-    let of_run = (rest - rest / WAITING_PART) / processes.saturating_add(1);
-    u64::try_from(of_run.max(MIN_MEMORY)).unwrap_or(u64::MAX)
+/// How the memory of the agent is divided between runs of Helm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HelmMemory {
+    /// Bytes that a run may use.
+    of_run: u64,
+    /// How many runs may wait for hooks.
+    waiting: u64,
+}
+
+impl HelmMemory {
+    /// If the agent may use so much, and a tenant has so many runs at a time.
+    pub fn of(limit: MemoryLimit, processes: NonZeroUsize) -> Self {
+        let number = |number| u64::try_from(number).unwrap_or(u64::MAX);
+        let processes = number(processes.get());
+        let rest = number(limit.bytes()).saturating_sub(OWN_MEMORY);
+        let waiting = rest / WAITING_PART / WAITING_MEMORY;
+        let waiting = waiting.clamp(1, processes.saturating_mul(WAITING));
+        let of_runs = rest.saturating_sub(waiting * WAITING_MEMORY);
+        Self {
+            of_run: (of_runs / processes.saturating_add(1)).max(MIN_MEMORY),
+            waiting,
+        }
+    }
 }
 
 /// The program, and what it is run with.
@@ -180,23 +201,26 @@ impl Printed {
 }
 
 impl Helm {
-    /// At most `processes` run at a time.
+    /// At most `processes` of a tenant run at a time.
     pub fn new(
         program: PathBuf,
         post_renderer: PathBuf,
         workspaces: Workspaces,
         processes: NonZeroUsize,
+        memory: Option<HelmMemory>,
         metrics: HelmMetrics,
     ) -> Self {
-        let crashes = Crashes::of(workspaces.left(), Instant::now());
+        let crashes = Crashes::of(workspaces.left(), Timestamp::now());
+        let waiting = memory.map_or(WAITING, |memory| memory.waiting);
+        let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
         Self {
             program,
             post_renderer,
             workspaces,
             environment: Vec::new(),
             ends: Ends::default(),
-            memory: None,
-            permits: HelmPermits::new(processes),
+            memory: memory.map(|memory| memory.of_run),
+            permits: HelmPermits::new(processes, waiting),
             slow: SlowRuns::default(),
             crashes,
             metrics,
@@ -204,11 +228,12 @@ impl Helm {
     }
 
     /// Waits until a run may be prepared. That may take as long as the runs of others, so the deadline of a reconciliation does not count.
+    /// `waits`: it is known to wait for hooks ([`Self::is_slow`]).
     ///
     /// # Errors
     /// If the run is not to take place any more.
-    pub async fn prepare(&self, stop: &RunScope) -> Result<Preparation, Failure> {
-        let prepared = self.permits.prepare(&stop.tenant);
+    pub async fn prepare(&self, stop: &RunScope, waits: bool) -> Result<Preparation, Failure> {
+        let prepared = self.permits.prepare(&stop.tenant, waits);
         deadline::excluded(self.unless_stopped(stop, prepared)).await
     }
 
@@ -254,11 +279,12 @@ impl Helm {
         let permit = self.unless_stopped(stop, acquired).await?;
         let _running = self.metrics.running();
         let (action, started) = (request.action.name(), Instant::now());
+        let child = ChildProcess::default();
         let work = async {
             set_attribute("helmops.action", || action);
-            self.run_now(request, kubeconfig, stop).await
+            self.run_now(request, kubeconfig, stop, &child).await
         };
-        let result = Box::pin(permit.during(in_span("run Helm", work))).await;
+        let result = Box::pin(permit.during(&child, in_span("run Helm", work))).await;
         let failure = result.as_ref().err().map(|failure| failure.reason);
         self.metrics.ended(action, failure, started.elapsed());
         self.slow.ended(what, failure);
@@ -273,6 +299,7 @@ impl Helm {
         request: Request,
         kubeconfig: Vec<u8>,
         stop: &RunScope,
+        child: &ChildProcess,
     ) -> Result<Success, Failure> {
         let workspaces = self.workspaces.clone();
         let mark = self.crashes.mark(&request);
@@ -303,6 +330,7 @@ impl Helm {
             ..LIMITS
         };
         let ending = Ending {
+            child,
             stop,
             leadership: &self.ends.leadership,
             grace: self.ends.lease_grace,
@@ -316,10 +344,10 @@ impl Helm {
             drop(workspace);
             error
         });
-        let ended = outcome(&output, removed.await.unwrap_or_default());
         let deploy = request.action.deploy();
-        let secrets = deploy.map_or(&[][..], |deploy| &deploy.secrets);
-        let mut success = ended.map_err(|failure| failure.of_memory(self.memory).without(secrets))?;
+        let secrets = deploy.map(|deploy| deploy.secrets.clone()).unwrap_or_default();
+        let ended = outcome(&output, removed.await.unwrap_or_default(), &secrets);
+        let mut success = ended.map_err(|failure| failure.of_memory(self.memory))?;
         if let Some(Printed { what, max }) = printed {
             if output.stdout.len() >= max {
                 let message = format!("the {what} of the chart have more than {max} bytes");
@@ -337,7 +365,7 @@ impl Helm {
 
     /// Whether the last run of a deployment ended with the agent.
     pub fn crash(&self, release: &ReleaseKey, deployment_id: &str) -> Option<Crash> {
-        self.crashes.get(release, deployment_id, Instant::now())
+        self.crashes.get(release, deployment_id)
     }
 
     /// Forgets a release that was removed.
@@ -358,6 +386,7 @@ impl Helm {
             ..LIMITS
         };
         let ending = Ending {
+            child: &ChildProcess::default(),
             stop: &RunScope::of_agent(&CancellationToken::new(), ""),
             leadership: &Leadership::always(),
             grace: LIMITS.grace,
@@ -365,7 +394,7 @@ impl Helm {
         };
         let output = child::run(command, limits, ending).await;
         let output = output.map_err(|error| self.not_started(&error))?;
-        outcome(&output, None)?;
+        outcome(&output, None, &SecretTexts::default())?;
         Ok(output.stdout.trim().to_owned())
     }
 

@@ -2,25 +2,29 @@
 //!
 //! ```text
 //! prepare ─► acquire ─► run ─┬─► it ends within a while
-//!                            └─► it waits for hooks or tests: its permit goes to the next one, and it has a place among those that wait
+//!                            └─► it waits for hooks or tests: ─┬─► its permit goes to the next one, and it has a place among those that wait
+//!                                                              └─► there is no place, and others have waited long enough: it is ended
 //! ```
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use helmops_fair::{FairPermit, FairSemaphore};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-/// The namespace of the Bundle: whose share a run uses.
-pub type Tenant = Arc<str>;
+use super::{child::ChildProcess, run_scope::Tenant};
 
 /// How many runs are prepared or take place at least: to fetch a chart takes longer than to run Helm.
 const PREPARATIONS: usize = 20;
-/// Of those that are prepared, a tenant has one in this many at most.
+/// Of those that are prepared or that wait, a tenant has one in this many at most.
 const SHARES: usize = 2;
-/// How many runs wait for hooks and tests for each permit. They need little memory and no processor.
-const WAITING: usize = 2;
 /// How long a run works at most. After that, it waits for a hook: Helm itself takes seconds.
-const WORKS: Duration = Duration::from_mins(2);
+pub const WORKS: Duration = Duration::from_mins(1);
+/// How long a run may keep its permit after that while others wait for one.
+pub const CROWDED: Duration = Duration::from_mins(4);
+/// How often it is looked at meanwhile.
+const CHECK: Duration = Duration::from_secs(10);
+/// Bytes that a run which waits may use: its garbage is collected then.
+pub const WAITING_MEMORY: u64 = 64 << 20;
 
 /// A place among those that prepare a run of Helm, or wait for a permit with everything prepared. It ends when this is dropped.
 #[derive(Debug)]
@@ -30,13 +34,18 @@ pub struct Preparation {
 
 /// Permits to run Helm: so many for a tenant, and one more for others.
 ///
-/// A run that lasts longer than [`WORKS`] passes its permit on as soon as it has a place among the runs that wait. Runs that are known to
-/// wait, such as tests, never have another place. So hooks that hang delay the hooks of others at most.
+/// A run that lasts longer than [`WORKS`] passes its permit on as soon as it has a place among the runs that wait, and needs no more than
+/// [`WAITING_MEMORY`]. If others still wait for a permit after [`CROWDED`], it is ended. What is known to wait has such a place before it
+/// starts. So hooks that hang delay others by minutes at most.
 #[derive(Clone, Debug)]
 pub struct HelmPermits {
     running: FairSemaphore<Tenant>,
     waiting: FairSemaphore<Tenant>,
+    /// What is known to wait leaves permits to what works also while it works itself.
+    slow: FairSemaphore<Tenant>,
     preparations: FairSemaphore<Tenant>,
+    /// Of what is known to wait: it is in memory for as long as it waits, and leaves the others to what works.
+    slow_preparations: FairSemaphore<Tenant>,
 }
 
 /// A permit for one run of Helm.
@@ -44,64 +53,88 @@ pub struct HelmPermits {
 pub struct HelmPermit {
     permits: HelmPermits,
     tenant: Tenant,
-    running: Option<FairPermit<Tenant>>,
+    /// The permit, and that of `slow`.
+    running: Option<(FairPermit<Tenant>, Option<FairPermit<Tenant>>)>,
     waiting: Option<FairPermit<Tenant>>,
 }
 
 impl HelmPermits {
-    /// Permits for this number of processes of a tenant.
-    pub fn new(processes: NonZeroUsize) -> Self {
+    /// Permits for this number of processes of a tenant, and for so many that wait.
+    pub fn new(processes: NonZeroUsize, waiting: usize) -> Self {
         let processes = processes.get();
-        let waiting = processes.saturating_mul(WAITING);
         let preparations = processes.max(PREPARATIONS);
         Self {
             running: FairSemaphore::new(processes.saturating_add(1), processes),
             waiting: FairSemaphore::new(waiting, waiting / SHARES),
+            slow: FairSemaphore::new(processes.div_ceil(SHARES), 1),
             preparations: FairSemaphore::new(preparations, preparations / SHARES),
+            slow_preparations: FairSemaphore::new(waiting, waiting / SHARES),
         }
     }
 
-    /// Waits until another run may be prepared: what is prepared is in memory until it runs.
-    pub async fn prepare(&self, tenant: &Tenant) -> Preparation {
+    /// Waits until another run may be prepared: what is prepared is in memory until it runs. `waits`: the run is known to wait for hooks.
+    pub async fn prepare(&self, tenant: &Tenant, waits: bool) -> Preparation {
+        let preparations = if waits {
+            &self.slow_preparations
+        } else {
+            &self.preparations
+        };
         Preparation {
-            _permit: self.preparations.acquire(Arc::clone(tenant)).await,
+            _permit: preparations.acquire(Arc::clone(tenant)).await,
         }
     }
 
     /// Waits for a permit. `waits`: the run is known to wait for hooks or tests.
     pub async fn acquire(&self, tenant: &Tenant, waits: bool) -> HelmPermit {
-        let of_tenant = || Arc::clone(tenant);
-        let (running, waiting) = if waits {
-            (None, Some(self.waiting.acquire(of_tenant()).await))
-        } else {
-            (Some(self.running.acquire(of_tenant()).await), None)
-        };
+        let (mut waiting, mut slow) = (None, None);
+        if waits {
+            waiting = Some(self.waiting.acquire(Arc::clone(tenant)).await);
+            slow = Some(self.slow.acquire(Arc::clone(tenant)).await);
+        }
+        let running = self.running.acquire(Arc::clone(tenant)).await;
         HelmPermit {
             permits: self.clone(),
-            tenant: of_tenant(),
-            running,
+            tenant: Arc::clone(tenant),
+            running: Some((running, slow)),
             waiting,
         }
     }
 }
 
 impl HelmPermit {
-    /// Does the work, and passes the permit on when the work only waits any more.
-    pub async fn during<T>(mut self, work: impl Future<Output = T>) -> T {
+    /// Does the work, which runs this child, and passes the permit on when the work only waits any more.
+    pub async fn during<T>(mut self, child: &ChildProcess, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
-        if self.waiting.is_none() {
-            let place = async {
-                sleep(WORKS).await;
-                self.permits.waiting.acquire(Arc::clone(&self.tenant)).await
-            };
-            tokio::select! {
-                biased;
-                done = &mut work => return done,
-                place = place => self.waiting = Some(place),
-            }
-            self.running = None;
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = self.pass_on(child) => {}
         }
         work.await
+    }
+
+    /// Ends when the permit was passed on, or the child is to end.
+    async fn pass_on(&mut self, child: &ChildProcess) {
+        sleep(WORKS).await;
+        child.collect_garbage();
+        let (permits, since) = (self.permits.clone(), Instant::now());
+        // Before what has not started yet.
+        let mut place = std::pin::pin!(permits.waiting.acquire_first(Arc::clone(&self.tenant)));
+        loop {
+            let is_small = child.memory().is_none_or(|bytes| bytes <= WAITING_MEMORY);
+            if self.waiting.is_some() && is_small {
+                self.running = None;
+                return;
+            }
+            if since.elapsed() >= CROWDED && permits.running.has_waiters() {
+                return child.crowd_out();
+            }
+            tokio::select! {
+                biased;
+                place = &mut place, if self.waiting.is_none() => self.waiting = Some(place),
+                () = sleep(CHECK) => {}
+            }
+        }
     }
 }
 
@@ -118,7 +151,7 @@ mod tests {
     const WORKS_ONLY: bool = false;
 
     fn permits(processes: usize) -> HelmPermits {
-        HelmPermits::new(NonZeroUsize::new(processes).unwrap())
+        HelmPermits::new(NonZeroUsize::new(processes).unwrap(), 2 * processes)
     }
 
     /// Which of these get a permit, one after the other; nothing is returned.
@@ -149,54 +182,72 @@ mod tests {
         );
     }
 
-    #[test]
-    fn runs_that_wait_take_no_permit_of_those_that_work() {
-        let waits: Vec<_> = ["a", "a", "a", "b", "b", "c"]
-            .map(|tenant| (tenant, WAITS))
-            .into();
-        let all = [waits, vec![("a", WORKS_ONLY), ("c", WORKS_ONLY)]].concat();
-        assert_eq!(
-            acquired(2, &all),
-            [true, true, false, true, true, false, true, true]
-        );
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_to_wait_starts_only_with_a_place() {
+        let permits = permits(1);
+        let [a, b, c] = ["a", "b", "c"].map(Tenant::from);
+        let child = ChildProcess::default();
+        let mut waiting = Vec::new();
+        for tenant in [&a, &b] {
+            // A render of each takes memory and processors, so it needs a permit as well, of which it leaves one.
+            let permit = permits.acquire(tenant, WAITS).now_or_never().unwrap();
+            waiting.push(Box::pin(permit.during(&child, pending::<()>())));
+            assert!(permits.acquire(&c, WAITS).now_or_never().is_none());
+            assert!(permits.acquire(&c, WORKS_ONLY).now_or_never().is_some());
+            poll(&mut waiting);
+            advance(WORKS).await;
+            poll(&mut waiting);
+        }
+        let works = [&a, &b].map(|tenant| permits.acquire(tenant, WORKS_ONLY).now_or_never());
+        assert!(works.iter().all(Option::is_some));
+        assert!(permits.acquire(&c, WAITS).now_or_never().is_none());
     }
 
     #[test]
     fn a_tenant_leaves_preparations_to_others() {
-        let prepared = |processes| {
+        let prepared = |processes, waits| {
             let permits = permits(processes);
             let tenant = Tenant::from("a");
-            let prepare = || permits.prepare(&tenant).now_or_never();
+            let prepare = || permits.prepare(&tenant, waits).now_or_never();
             std::iter::from_fn(prepare).collect::<Vec<_>>().len()
         };
-        assert_eq!((prepared(2), prepared(50)), (PREPARATIONS / 2, 25));
+        let works = |processes| prepared(processes, WORKS_ONLY);
+        assert_eq!((works(2), works(50)), (PREPARATIONS / 2, 25));
+        assert_eq!(prepared(4, WAITS), 4);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_run_that_lasts_passes_its_permit_on_while_there_is_a_place_for_those_that_wait() {
+    async fn a_run_that_lasts_passes_its_permit_on_or_is_ended_once_others_have_waited() {
         let permits = permits(1);
         let honest = Tenant::from("honest");
         let is_free = || permits.acquire(&honest, WORKS_ONLY).now_or_never().is_some();
+        let children: [ChildProcess; 4] = std::array::from_fn(|_| ChildProcess::default());
         let mut hanging = Vec::new();
-        for pair in [["a", "b"], ["c", "d"]] {
-            for tenant in pair {
-                assert!(is_free(), "{tenant}");
-                let permit = permits
-                    .acquire(&Tenant::from(tenant), WORKS_ONLY)
-                    .now_or_never()
-                    .unwrap();
-                hanging.push(Box::pin(permit.during(pending::<()>())));
+        for pair in [0, 2] {
+            for number in [pair, pair + 1] {
+                assert!(is_free(), "{number}");
+                let tenant = Tenant::from(format!("hostile-{number}"));
+                let permit = permits.acquire(&tenant, WORKS_ONLY).now_or_never().unwrap();
+                hanging.push(Box::pin(permit.during(&children[number], pending::<()>())));
             }
             poll(&mut hanging);
             assert!(!is_free());
             advance(WORKS).await;
             poll(&mut hanging);
         }
-        // Two wait, and two keep their permits until one of those ends.
-        assert!(!is_free());
-        drop(hanging.swap_remove(0));
+        // Two wait, and two keep their permits: no other run wants them.
+        advance(CROWDED * 3).await;
         poll(&mut hanging);
-        assert!(is_free());
+        assert!(children.iter().all(|child| !child.is_crowded_out()));
+        let mut waiter = Box::pin(permits.acquire(&honest, WORKS_ONLY));
+        assert!(waiter.as_mut().now_or_never().is_none());
+        advance(CHECK).await;
+        poll(&mut hanging);
+        let ended: Vec<_> = children.iter().map(ChildProcess::is_crowded_out).collect();
+        assert_eq!(ended, [false, false, true, true]);
+        // Its work ends, and so does its permit.
+        drop(hanging.pop());
+        assert!(waiter.now_or_never().is_some());
     }
 
     fn poll<F: Future<Output = ()>>(runs: &mut [std::pin::Pin<Box<F>>]) {

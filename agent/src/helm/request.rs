@@ -15,6 +15,8 @@ use helmops_release::{
     record::{Acceptance, Cause, OnDelete, TestFilters},
 };
 
+use super::outcome::SecretTexts;
+
 /// Helm 4 gives up on a hook after 30 seconds by default, Helm 3 never did. This is between the two, unless the options have a
 /// `timeoutSeconds`.
 pub const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_mins(5);
@@ -126,7 +128,7 @@ pub struct Deploy {
     /// The values, as JSON or YAML: Helm merges them, and later ones override earlier ones.
     pub values: Vec<Vec<u8>>,
     /// Texts of the values that come from Secrets: no message has them.
-    pub secrets: Vec<String>,
+    pub secrets: SecretTexts,
     /// What is changed in the objects.
     pub post_render: PostRender,
     /// Whether templates may resolve names of hosts.

@@ -35,7 +35,7 @@ impl Fake {
         let processes = NonZeroUsize::new(processes).unwrap();
         let metrics = HelmMetrics::register(&Registry::new()).unwrap();
         Self {
-            helm: Helm::new(program, "/agent".into(), workspaces, processes, metrics),
+            helm: Helm::new(program, "/agent".into(), workspaces, processes, None, metrics),
             folder,
         }
     }

@@ -9,7 +9,8 @@ use kube::{Api, Client};
 
 use crate::{
     error::{AgentError, Lacking},
-    values_from::{ReferencedValues, values_from},
+    helm::outcome::SecretTexts,
+    values_from::{secret_texts, values_from},
 };
 
 /// The values of a release.
@@ -18,7 +19,7 @@ pub struct Values {
     /// In the order in which Helm merges them.
     pub documents: Vec<Vec<u8>>,
     /// The texts of those that come from Secrets.
-    pub secrets: Vec<String>,
+    pub secrets: SecretTexts,
 }
 
 /// The values in the order in which Helm merges them: later ones override earlier ones.
@@ -36,9 +37,18 @@ pub async fn values(
 ) -> Result<Values, AgentError> {
     let own = own_values(upstream, deployment).await?;
     let referenced = values_from(deployer, &deployment.spec.options, release_namespace).await?;
-    let secrets = referenced.iter().flat_map(ReferencedValues::secret_texts);
+    let names = [
+        release_namespace,
+        deployment.metadata.name.as_deref().unwrap_or_default(),
+        deployment
+            .spec
+            .options
+            .helm
+            .as_ref()
+            .map_or("", |helm| &helm.release_name),
+    ];
     Ok(Values {
-        secrets: secrets.collect(),
+        secrets: secret_texts(&referenced, &names),
         documents: own
             .into_iter()
             .chain(referenced.into_iter().map(|values| values.document))

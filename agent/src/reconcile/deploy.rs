@@ -435,7 +435,7 @@ impl Deployment<'_> {
             .context
             .helm
             .crash(&self.release, &self.wanted.spec.deployment_id);
-        if let Some(crash) = crash.filter(|crash| !crash.wait.is_zero()) {
+        if let Some(crash) = crash.filter(|crash| crash.until > Timestamp::now()) {
             return Err(AgentError::Crashed(crash));
         }
         let remaining = self.context.retries.remaining(&key, &retry_key);

@@ -4,17 +4,20 @@
 //! objects are new, so this looks at them first.
 
 use helmops_release::{
-    lifecycle::Remediation, manifest, marks, names::ReleaseKey, object::ObjectId, owner::OtherOwner,
-    record::Cause,
+    lifecycle::Remediation,
+    manifest, marks,
+    object::ObjectId,
+    owner::OtherOwner,
+    record::{Cause, Status},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use super::{
-    deployment::{Deployment, name},
+    deployment::{Deployment, Run, name},
     prepare::Prepared,
 };
-use crate::{error::AgentError, live::Objects};
+use crate::{error::AgentError, live::Objects, owned::OwnedRelease};
 
 impl Deployment<'_> {
     /// Whether all objects of the chart that exist already are of these releases, or of the present one: then Helm may take them over.
@@ -25,12 +28,13 @@ impl Deployment<'_> {
     pub(super) async fn owns_all_that_exists(
         &self,
         prepared: &Prepared,
-        releases: &[ReleaseKey],
+        releases: &[OwnedRelease],
     ) -> Result<bool, AgentError> {
         let Some(objects) = self.objects_to_install(prepared).await? else {
             return Ok(false);
         };
-        let own: Vec<_> = releases.iter().chain([&self.release]).collect();
+        let own = releases.iter().map(|owned| &owned.release);
+        let own: Vec<_> = own.chain([&self.release]).collect();
         let set = self.context.set_of(name(self.wanted));
         for object in objects {
             if let Some((id, metadata)) = self.existing(prepared, &object).await?
@@ -41,6 +45,22 @@ impl Deployment<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether the release has no objects of its own before a run: it was never installed, or is uninstalled.
+    ///
+    /// # Errors
+    /// If a record cannot be read.
+    pub(super) async fn has_no_objects(&self, run: Run) -> Result<bool, AgentError> {
+        match run {
+            Run::Install { replaces: false } => Ok(true),
+            Run::Install { replaces: true } => {
+                let history = self.context.records.current_history(&self.release).await?;
+                let newest = history.newest();
+                Ok(newest.is_some_and(|newest| newest.status == Status::Uninstalled))
+            }
+            Run::Upgrade { .. } => Ok(false),
+        }
     }
 
     /// Makes an installation over objects of the chart that exist already one of a release whose records are missing: if it fails, nothing is

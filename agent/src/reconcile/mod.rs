@@ -240,8 +240,7 @@ async fn deploy(
     }
 }
 
-/// Does something that runs Helm for a deployment. Work that did not end in time before waits for others of its kind, so it is no part of
-/// those that are prepared.
+/// Does something that runs Helm for a deployment.
 async fn with_helm<T, W: Future<Output = Result<T, AgentError>>>(
     work: &Deployment<'_>,
     permit: &mut WorkerPermit,
@@ -249,22 +248,20 @@ async fn with_helm<T, W: Future<Output = Result<T, AgentError>>>(
 ) -> Result<Result<T, AgentError>, AgentError> {
     let helm = &work.context.helm;
     let is_slow = helm.is_slow(&work.release, &work.wanted.spec.deployment_id);
-    without_worker(helm, (!is_slow).then_some(&work.running.deployment), permit, run).await
+    without_worker(helm, &work.running.deployment, is_slow, permit, run).await
 }
 
-/// Does something that runs Helm, after a preparation is free, unless there is no `stop` for that wait. Other releases are reconciled with
-/// the permit meanwhile: those that wait for Helm would use up the workers, and nothing would be observed, corrected or reported.
+/// Does something that runs Helm, after a preparation is free. Other releases are reconciled with the permit meanwhile: those that wait for
+/// Helm would use up the workers, and nothing would be observed, corrected or reported.
 async fn without_worker<T, W: Future<Output = Result<T, AgentError>>>(
     helm: &Helm,
-    stop: Option<&RunScope>,
+    stop: &RunScope,
+    is_slow: bool,
     permit: &mut WorkerPermit,
     run: impl FnOnce() -> W,
 ) -> Result<Result<T, AgentError>, AgentError> {
     let result = permit.release_during(async {
-        let _preparation = match stop {
-            Some(stop) => Some(helm.prepare(stop).await?),
-            None => None,
-        };
+        let _preparation = helm.prepare(stop, is_slow).await?;
         // On the heap only from here on: many may wait.
         Box::pin(run()).await
     });
@@ -272,7 +269,7 @@ async fn without_worker<T, W: Future<Output = Result<T, AgentError>>>(
 }
 
 /// Whether the wanted deployment is there and ready.
-fn is_ready(deployment: &BundleDeployment) -> bool {
+pub fn is_ready(deployment: &BundleDeployment) -> bool {
     let status = &deployment.status;
     status.ready && status.applied_deployment_id == deployment.spec.deployment_id
 }

@@ -72,7 +72,7 @@ pub async fn remove(
         let ends = remove_releases(context, deployment, &owned).await?;
         Ok(ends)
     };
-    let ends = super::without_worker(&context.helm, Some(&stop), permit, removal).await??;
+    let ends = super::without_worker(&context.helm, &stop, false, permit, removal).await??;
     // They may be there without a release: the first deployment needed something else that was missing.
     if ends.values().all(|end| *end == End::Removed) {
         inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;

@@ -24,7 +24,7 @@ use crate::{
     events::Done,
     helm::{
         FailureReason,
-        outcome::without_secrets,
+        outcome::SecretTexts,
         request::{self, Deploy, Request},
     },
     inputs, live,
@@ -42,7 +42,7 @@ impl Deployment<'_> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
         let mut prepared = self.prepare(attempt).await?;
-        if matches!(run, Run::Install { replaces: false }) {
+        if self.has_no_objects(run).await? {
             self.look_for_older_objects(&mut prepared).await?;
         }
         let releases = own_releases(context, name(self.wanted)).await?;
@@ -154,7 +154,7 @@ impl Deployment<'_> {
     }
 
     /// After a failure, changes what Helm has written into the newest record.
-    async fn correct_record(&self, reason: FailureReason, secrets: &[String]) {
+    async fn correct_record(&self, reason: FailureReason, secrets: &SecretTexts) {
         if !secrets.is_empty() {
             self.hide(secrets).await;
         }
@@ -166,16 +166,17 @@ impl Deployment<'_> {
 
     /// Removes values of Secrets from what Helm has written into the newest record: statuses and Events show it, and so does `helm
     /// history`.
-    async fn hide(&self, secrets: &[String]) {
+    async fn hide(&self, secrets: &SecretTexts) {
         let (records, release) = (&self.context.records, &self.release);
         let hidden = async {
             let history = records.current_history(release).await?;
             match history.newest_of(name(self.wanted)) {
-                Some(newest) => {
-                    let change = |text: &str| without_secrets(text, secrets);
+                // A deployed one is older: Helm has failed before it wrote another.
+                Some(newest) if newest.status != Status::Deployed => {
+                    let change = |text: &str| secrets.hide(text);
                     records.describe(release, newest.number, change).await
                 }
-                None => Ok(()),
+                _ => Ok(()),
             }
         };
         if let Err(error) = hidden.await {

@@ -24,6 +24,7 @@ use helm_archive::Limits;
 use helmops_agent::helm::{
     Helm, HelmMetrics,
     kubeconfig::kubeconfig,
+    outcome::SecretTexts,
     request::{Action, Deploy, HelmSettings, Identity, Render, Request},
     run_scope::RunScope,
     workspace::Workspaces,
@@ -177,6 +178,7 @@ pub async fn render(
         PathBuf::new(),
         workspaces,
         NonZeroUsize::MIN,
+        None,
         metrics,
     );
     // Variables of Helm change what it does, and the kubeconfig is not the one of the person; all others may be needed for the credentials.
@@ -191,7 +193,7 @@ pub async fn render(
             ..Origin::default()
         },
         values: rendered.values.to_vec(),
-        secrets: Vec::new(),
+        secrets: SecretTexts::default(),
         post_render: unmarked(rendered.options),
         enables_dns: false,
         skips_schema: settings.skips_schema,

@@ -189,6 +189,12 @@ impl<K: Key, S: Key> FairSemaphore<K, S> {
         }
     }
 
+    /// Whether anyone waits for a permit.
+    pub fn has_waiters(&self) -> bool {
+        let state = lock(&self.state);
+        state.keys.values().any(|queue| !queue.waiting.is_empty())
+    }
+
     /// The number of keys that hold permits or wait for them.
     pub fn keys(&self) -> usize {
         lock(&self.state).keys.len()

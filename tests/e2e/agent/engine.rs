@@ -59,7 +59,7 @@ impl Engine {
         let program = agent_helm().await.unwrap();
         let metrics = HelmMetrics::register(&Registry::new()).unwrap();
         let post_renderer = binary("helmops-agent").unwrap();
-        let helm = Helm::new(program, post_renderer, workspaces, PROCESSES, metrics);
+        let helm = Helm::new(program, post_renderer, workspaces, PROCESSES, None, metrics);
         Self {
             helm,
             namespace: TestNamespace::create(&bed, prefix).await.unwrap(),
@@ -199,7 +199,7 @@ pub fn deploy(archive: &Path) -> Deploy {
             deletes_crds: false,
             scopes,
         },
-        secrets: Vec::new(),
+        secrets: helmops_agent::helm::outcome::SecretTexts::default(),
         enables_dns: true,
         skips_schema: false,
         description: String::new(),

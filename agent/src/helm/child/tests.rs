@@ -21,8 +21,9 @@ fn shell(script: &str) -> Command {
 
 static ALWAYS: Leadership = Leadership::always();
 
-const fn ending(stop: &RunScope) -> Ending<'_> {
+fn ending(stop: &RunScope) -> Ending<'_> {
     Ending {
+        child: Box::leak(Box::default()),
         stop,
         leadership: &ALWAYS,
         grace: LIMITS.grace,
@@ -200,6 +201,7 @@ async fn a_child_does_not_outlive_the_lease_of_its_agent() {
     sender.set(Some(Instant::now() + second));
     let stop = no_stop();
     let ending = Ending {
+        child: &ChildProcess::default(),
         stop: &stop,
         leadership: &leadership,
         grace: second,

@@ -3,6 +3,7 @@
 mod conflict;
 mod reason;
 mod redact;
+mod secret_texts;
 mod texts;
 
 use std::fmt;
@@ -14,9 +15,12 @@ use helmops_release::object::ObjectId;
 pub use self::{
     conflict::Conflict,
     reason::{Class, FailureReason},
-    redact::without as without_secrets,
+    secret_texts::SecretTexts,
 };
-use super::child::{End, Output};
+use super::{
+    child::{End, Output},
+    permits::{CROWDED, WORKS},
+};
 
 /// Maximum bytes of a message.
 pub const MAX_MESSAGE: usize = 4 << 10;
@@ -80,9 +84,14 @@ impl Failure {
 
     /// The failure of a text of Helm.
     pub fn of_text(text: &str) -> Self {
+        Self::without_secrets(text, &SecretTexts::default())
+    }
+
+    /// The same without values of Secrets in its message.
+    fn without_secrets(text: &str, secrets: &SecretTexts) -> Self {
         let reason = texts::reason(text);
         let object = conflict::object(text);
-        let message = redact::redacted(text, reason, object.as_ref());
+        let message = redact::redacted(&secrets.hide(text), reason, object.as_ref());
         Self {
             conflicts: match reason {
                 FailureReason::Conflict => conflict::conflicts(text),
@@ -127,13 +136,6 @@ impl Failure {
         self
     }
 
-    /// The same without these texts, which are values of Secrets.
-    #[must_use]
-    pub fn without(mut self, secrets: &[String]) -> Self {
-        self.message = redact::without(&self.message, secrets);
-        self
-    }
-
     /// The same, with the limit that was reached.
     #[must_use]
     pub fn of_memory(mut self, limit: Option<u64>) -> Self {
@@ -170,9 +172,15 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The outcome of a run. `post_render_error` is what the post-renderer has written: Helm itself reports only that it failed.
-pub(super) fn outcome(output: &Output, post_render_error: Option<String>) -> Result<Success, Failure> {
+/// The outcome of a run, without values of `secrets`. `post_render_error` is what the post-renderer has written: Helm itself reports only
+/// that it failed.
+pub(super) fn outcome(
+    output: &Output,
+    post_render_error: Option<String>,
+    secrets: &SecretTexts,
+) -> Result<Success, Failure> {
     let text = texts::error(&output.stderr);
+    let last_lines = || last_lines(&secrets.hide(&output.stderr));
     match output.end {
         End::Exited(0) => Ok(Success {
             revision: revision(&output.stdout),
@@ -181,27 +189,26 @@ pub(super) fn outcome(output: &Output, post_render_error: Option<String>) -> Res
         }),
         End::Exited(code) => Err(match (text, post_render_error) {
             (Some(text), Some(error)) if text.contains(texts::POST_RENDER) => {
-                Failure::new(FailureReason::ObjectsRefused, error)
+                Failure::new(FailureReason::ObjectsRefused, secrets.hide(&error))
             }
-            (Some(text), _) => Failure::of_text(&text),
-            (None, _) if texts::is_out_of_memory(&output.stderr) => Failure::new(
-                FailureReason::OutOfMemory,
-                "Helm needs more memory than it may use",
-            ),
-            (None, _) => without_start(code, &last_lines(&output.stderr)),
+            (Some(text), None) if texts::is_post_renderer_out_of_memory(&text) => out_of_memory(),
+            (Some(text), _) => Failure::without_secrets(&text, secrets),
+            (None, _) if texts::is_out_of_memory(&output.stderr) => out_of_memory(),
+            (None, _) => without_start(code, &last_lines()),
         }),
         End::Killed(signal) => Err(Failure::new(
             FailureReason::Crashed,
             format!(
                 "Helm was killed by signal {signal}; with signal 9, the memory limit of the agent may be too low: {}",
-                last_lines(&output.stderr)
+                last_lines()
             ),
         )),
         End::Deadline => Err(Failure::new(
             FailureReason::Deadline,
             format!(
                 "Helm did not end before its deadline{}",
-                text.map(|text| format!(": {text}")).unwrap_or_default()
+                text.map(|text| format!(": {}", secrets.hide(&text)))
+                    .unwrap_or_default()
             ),
         )),
         End::Stopped => Err(Failure::new(
@@ -209,7 +216,24 @@ pub(super) fn outcome(output: &Output, post_render_error: Option<String>) -> Res
             "Helm was interrupted because the agent stops",
         )),
         End::Superseded => Err(Failure::new(FailureReason::Superseded, SUPERSEDED)),
+        End::CrowdedOut => Err(Failure::new(FailureReason::Deadline, crowded_out())),
     }
+}
+
+fn out_of_memory() -> Failure {
+    Failure::new(
+        FailureReason::OutOfMemory,
+        "Helm needs more memory than it may use",
+    )
+}
+
+fn crowded_out() -> String {
+    format!(
+        "Helm was ended after {} minutes although its hook may take longer: other releases have waited for Helm for {} minutes, and too many \
+         runs wait for hooks. Raise --helm-processes and the memory limit of the agent, or use fewer hooks that take long",
+        (WORKS + CROWDED).as_secs() / 60,
+        CROWDED.as_secs() / 60
+    )
 }
 
 /// The failure of which only the end of the text is known: of a panic, or of a template that calls itself.

@@ -1,4 +1,4 @@
-//! What a message must not contain: objects, which may be Secrets, and values of Secrets.
+//! What a message must not contain of an object, which may be a Secret, or of values that a schema refuses.
 
 use helmops_release::{error_text::without_long_values, object::ObjectId};
 
@@ -6,10 +6,6 @@ use super::FailureReason;
 
 /// Before a value of another type than expected.
 const GOT: &str = ", got ";
-/// What stands for a value of a Secret.
-pub const HIDDEN: &str = "…";
-/// Values with fewer bytes are not hidden: they would be found in the middle of other words.
-const MIN_SECRET: usize = 6;
 
 /// A text without such values.
 pub(super) fn redacted(text: &str, reason: FailureReason, object: Option<&ObjectId>) -> String {
@@ -67,22 +63,6 @@ fn without_invalid(line: &str) -> String {
     redacted.map_or_else(|| line.to_owned(), |error| format!("- at {path}': {error}"))
 }
 
-/// A text without these texts: the longest ones first, since one may be a part of another.
-pub fn without(text: &str, secrets: &[String]) -> String {
-    let mut secrets: Vec<_> = secrets
-        .iter()
-        .filter(|secret| secret.len() >= MIN_SECRET)
-        .collect();
-    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-    let mut text = text.to_owned();
-    for secret in secrets {
-        if text.contains(secret.as_str()) {
-            text = text.replace(secret.as_str(), HIDDEN);
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,17 +100,5 @@ mod tests {
             let expected = format!("values don't meet the specifications of the schema(s):\n{expected}");
             assert_eq!(redacted(&text, FailureReason::ValuesInvalid, None), expected);
         }
-    }
-
-    #[test]
-    fn texts_of_secrets_are_hidden() {
-        let secrets = ["hunter2", "hunter2-very-secret", "short", ""].map(str::to_owned);
-        assert_eq!(
-            without(
-                "Invalid value: \"hunter2-very-secret\": hunter2 is short",
-                &secrets
-            ),
-            "Invalid value: \"…\": … is short"
-        );
     }
 }

@@ -7,6 +7,10 @@ use super::FailureReason::{
 };
 use super::*;
 
+fn outcome(output: &Output, post_render_error: Option<String>) -> Result<Success, Failure> {
+    super::outcome(output, post_render_error, &SecretTexts::default())
+}
+
 #[test]
 fn a_hook_that_blocks_an_uninstallation_has_a_way_out() {
     let long = "x".repeat(2000);

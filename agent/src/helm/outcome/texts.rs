@@ -27,6 +27,11 @@ const OUT_OF_MEMORY: [&str; 3] = [
 ];
 
 /// Whether a program ended because it got no memory.
+/// Whether the post-renderer got no more memory: it is aborted then.
+pub(super) fn is_post_renderer_out_of_memory(text: &str) -> bool {
+    text.contains(POST_RENDER) && text.contains("signal: aborted")
+}
+
 pub(super) fn is_out_of_memory(stderr: &str) -> bool {
     OUT_OF_MEMORY.iter().any(|text| stderr.contains(text))
 }
