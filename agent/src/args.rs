@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, builder::NonEmptyStringValueParser};
 use helmops_api::NamespacedName;
 use helmops_fetch::AddressArgs;
 use helmops_kube::lease::LeaseArgs;
@@ -94,6 +94,16 @@ pub struct RunArgs {
         value_delimiter = ','
     )]
     pub release_namespaces: Vec<String>,
+
+    /// ServiceAccount in the namespace of the agent that deploys what names no serviceAccount; nothing of that is deployed while it does not
+    /// exist. By default, that is fleet-default, as in Fleet, and while it does not exist, the account of the agent
+    #[arg(
+        long,
+        env = "HELMOPS_DEFAULT_SERVICE_ACCOUNT",
+        value_name = "NAME",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub default_service_account: Option<String>,
 
     /// The program helmops-helm
     #[arg(

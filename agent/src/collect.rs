@@ -1,10 +1,11 @@
-//! Garbage collection: releases whose BundleDeployment was deleted while the agent was away, or has another name for its release now.
+//! Garbage collection: releases whose BundleDeployment was deleted while the agent was away, or has another name for its release now, and
+//! copies that no release uses any more.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use helmops_api::BundleDeployment;
 use helmops_process::exit::with_causes;
-use helmops_release::names::ReleaseKey;
+use helmops_release::{gate::Held, names::ReleaseKey};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +17,7 @@ use crate::{
     reconcile,
 };
 
-/// After a pass that failed.
+/// After a pass that failed, or in which a release was busy.
 const RETRY: Duration = Duration::from_mins(1);
 
 /// Enqueues the BundleDeployments whose releases are to be removed, immediately and then at an interval, until `stop`.
@@ -32,7 +33,8 @@ pub async fn run(
     loop {
         let wait = match pass(context, &orphans).await {
             // All agents that were started together do not collect together.
-            Ok(()) => interval.mul_f64(1.0 + fastrand::f64()),
+            Ok(Pass::Complete) => interval.mul_f64(1.0 + fastrand::f64()),
+            Ok(Pass::Incomplete) => RETRY.min(interval),
             Err(error) => {
                 tracing::warn!(
                     error = with_causes(&error),
@@ -47,7 +49,14 @@ pub async fn run(
     }
 }
 
-async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), AgentError> {
+/// What a pass has done.
+enum Pass {
+    Complete,
+    /// A release was busy whose copies are to be deleted.
+    Incomplete,
+}
+
+async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<Pass, AgentError> {
     let owned = context.records.by_owner().await?;
     let exists = |name: &str| context.deployments.get(&context.key(name)).is_some();
     if owned.is_empty() || owned.keys().any(|name| exists(name)) {
@@ -76,7 +85,7 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
     let missing: BTreeSet<&String> = all.filter(|name| !exists(name)).collect();
     for name in missing {
         if orphans.send(name.clone()).await.is_err() {
-            return Ok(());
+            return Ok(Pass::Complete);
         }
     }
     for (name, releases) in &owned {
@@ -93,22 +102,57 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<(), A
             reconcile::remove_renamed(context, deployment, releases).await;
         }
     }
-    Ok(())
+    prune_copies(context).await
+}
+
+/// Deletes the copies that settled releases do without. An error of one delays no other.
+async fn prune_copies(context: &Context) -> Result<Pass, AgentError> {
+    let mut pass = Pass::Complete;
+    let namespaces = &context.release_namespaces;
+    let copies = inputs::agent_copies(&context.downstream, &context.namespace, None, namespaces).await?;
+    for (name, copies) in copies {
+        let Some(deployment) = context.deployments.get(&context.key(&name)) else {
+            continue;
+        };
+        let Some(deployment) = deployment.valid() else {
+            continue;
+        };
+        if !reconcile::is_ready(deployment) || Held::of(&deployment.spec).is_some() {
+            continue;
+        }
+        let release = context.releases.of(&name);
+        let Ok(_locked) = release.try_lock() else {
+            pass = Pass::Incomplete;
+            continue;
+        };
+        if let Err(error) = reconcile::prune_copies(context, deployment, &copies).await {
+            let error = with_causes(&error);
+            tracing::warn!(
+                bundledeployment = name,
+                error,
+                "cannot delete a copy of downstreamResources; it is tried again"
+            );
+        }
+    }
+    Ok(pass)
 }
 
 /// The releases that this agent has deployed.
-fn of_this_agent(remembered: &Entries, name: &str, releases: &[ReleaseKey]) -> Vec<ReleaseKey> {
-    let (own, others): (Vec<_>, Vec<_>) = releases
-        .iter()
-        .cloned()
-        .partition(|release| remembered.get(name, release).is_some());
-    for release in others {
-        tracing::warn!(bundledeployment = name, %release, "its record names the BundleDeployment, but this agent has not deployed it");
+fn of_this_agent(remembered: &Entries, name: &str, releases: &[ReleaseKey]) -> Vec<OwnedRelease> {
+    let mut own = Vec::with_capacity(releases.len());
+    for release in releases {
+        match remembered.get(name, release) {
+            Some(owned) => own.push(owned.clone()),
+            None => {
+                tracing::warn!(bundledeployment = name, %release, "its record names the BundleDeployment, but this agent has not deployed it");
+            }
+        }
     }
     own
 }
 
-/// The release of a BundleDeployment that is not remembered, such as one of Fleet's agent.
+/// The release of a BundleDeployment that is not remembered, such as one of Fleet's agent, or not as it was deployed last: an earlier version
+/// has remembered less.
 fn unremembered(
     remembered: &Entries,
     deployment: &BundleDeployment,
@@ -116,8 +160,12 @@ fn unremembered(
 ) -> Option<OwnedRelease> {
     let owned = OwnedRelease::of(deployment);
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
-    let is_new = releases.contains(&owned.release) && remembered.get(name, &owned.release).is_none();
-    is_new.then_some(owned)
+    let is_outdated = match remembered.get(name, &owned.release) {
+        // What is wanted may not be deployed yet, with another account.
+        Some(known) => *known != owned && reconcile::is_ready(deployment),
+        None => releases.contains(&owned.release),
+    };
+    is_outdated.then_some(owned)
 }
 
 #[cfg(test)]
@@ -152,5 +200,12 @@ mod tests {
         let known = Entries::of(&BTreeMap::from(data));
         // An attempt changes the account.
         assert_eq!(unremembered(&known, &deployment, &[release("web")]), None);
+        let ready = serde_json::json!({
+            "metadata": deployment.metadata,
+            "spec": deployment.spec,
+            "status": { "ready": true, "appliedDeploymentID": deployment.spec.deployment_id },
+        });
+        let ready: BundleDeployment = serde_json::from_value(ready).unwrap();
+        assert_eq!(unremembered(&known, &ready, &[release("web")]), Some(expected));
     }
 }

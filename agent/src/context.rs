@@ -1,7 +1,7 @@
 //! What the reconciliations share.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex},
     time::Instant,
 };
@@ -10,7 +10,7 @@ use helmops_api::{BundleDeployment, Decoded, NamespacedName, lifecycle::Requests
 use helmops_kube::lease::Leadership;
 use helmops_process::lock;
 use helmops_release::{names::SetId, record::TestFilters, report::TestResult};
-use helmops_runtime::{client, retry_state::RetryState};
+use helmops_runtime::retry_state::RetryState;
 use helmops_trace::Tracer;
 use kube::{Client, Config, runtime::reflector::ObjectRef};
 use tokio::sync::Mutex as AsyncMutex;
@@ -20,7 +20,8 @@ use crate::{
     charts::Charts,
     deployments::Deployments,
     error::AgentError,
-    helm::{Helm, kubeconfig::kubeconfig, request::Identity},
+    helm::{Helm, kubeconfig::kubeconfig},
+    inputs::{Accounts, CopyId},
     live::{Kinds, LiveObjects},
     metrics::Metrics,
     monitor::Installed,
@@ -43,8 +44,10 @@ pub struct Context {
     pub upstream: Client,
     /// This cluster, with the permissions of the agent.
     pub downstream: Client,
-    /// The configuration of [`Context::downstream`], for clients of other identities and for Helm.
+    /// The configuration of [`Context::downstream`], for Helm.
     pub config: Config,
+    /// The accounts that deploy.
+    pub accounts: Accounts,
     /// Whether this replica may write.
     pub leadership: Leadership,
     /// The Cluster of this cluster, in the management cluster.
@@ -105,20 +108,6 @@ impl Context {
         kubeconfig(&self.config).map_err(|error| AgentError::Client(error.to_string()))
     }
 
-    /// A client of an account that deploys.
-    ///
-    /// # Errors
-    /// If it cannot be created.
-    pub fn deployer(&self, identity: &Identity) -> Result<Client, AgentError> {
-        let Identity::ServiceAccount { .. } = identity else {
-            return Ok(self.downstream.clone());
-        };
-        let mut config = self.config.clone();
-        config.auth_info.impersonate = identity.user();
-        let client = client::for_work(config, self.leadership.clone());
-        client.map_err(|error| AgentError::Client(error.to_string()))
-    }
-
     /// The identity of the objects of a BundleDeployment.
     pub fn set_of(&self, deployment: &str) -> SetId {
         SetId::new(deployment, &self.scope)
@@ -145,6 +134,8 @@ pub struct Known {
     pub tests: KnownTests,
     /// What was seen of the deployed revision.
     pub watched: Option<Watched>,
+    /// The copies of the last release that was settled.
+    pub copies: Option<BTreeSet<CopyId>>,
 }
 
 /// What is known of tests.

@@ -192,7 +192,7 @@ pub enum Lacking {
     /// The ServiceAccount.
     #[error(
         "looking up service account {namespace}/{name}: it does not exist; create it in the namespace of the agent, or correct \
-         serviceAccount"
+         serviceAccount, or the flag --default-service-account of the agent"
     )]
     ServiceAccount {
         /// Its namespace.
@@ -213,6 +213,16 @@ pub enum Lacking {
         "this Bundle has files (spec.resources) in place of a chart, and helmops deploys charts only; leave it to Fleet's agent"
     )]
     Content,
+    /// A namespace of the release that can exist.
+    #[error(
+        "namespace {namespace:?} of the release is {invalid}; correct namespace or defaultNamespace of the Bundle"
+    )]
+    NamespaceName {
+        /// The namespace.
+        namespace: String,
+        /// What is wrong.
+        invalid: &'static str,
+    },
     /// Room to remember the release, without which it would never be uninstalled.
     #[error("{0}")]
     Room(String),
@@ -328,9 +338,15 @@ pub fn until(at: Timestamp) -> Duration {
         .max(Duration::from_secs(1))
 }
 
+/// After a record was not read because others take the memory: they are read in a moment.
+const NO_MEMORY: Duration = Duration::from_secs(2);
+
 fn record_class(error: &RecordStoreError) -> Classified {
     match error {
         RecordStoreError::Call(error) => error.classify(),
+        RecordStoreError::NoMemory { .. } => {
+            classified(Reason::Progressing, Class::Transient(Scope::Namespace))
+        }
         RecordStoreError::Damaged { .. } => classified(Reason::InvalidRecord, Class::Absent),
     }
 }
@@ -338,15 +354,9 @@ fn record_class(error: &RecordStoreError) -> Classified {
 const fn class_of(class: outcome::Class) -> Class {
     match class {
         // Retried all the same: what is wrong may be fixed on the cluster, and nothing reports that.
-/// After a record was not read because others take the memory: they are read in a moment.
-const NO_MEMORY: Duration = Duration::from_secs(2);
-
         outcome::Class::Chart | outcome::Class::Cluster | outcome::Class::Hook => Class::Absent,
         outcome::Class::InProgress | outcome::Class::Passing => Class::TRANSIENT,
     }
-        RecordStoreError::NoMemory { .. } => {
-            classified(Reason::Progressing, Class::Transient(Scope::Namespace))
-        }
 }
 
 fn monitor_class(error: &MonitorError) -> Classified {

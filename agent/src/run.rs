@@ -226,6 +226,13 @@ fn context(
         namespace: args.namespace.clone(),
         scope: args.agent_scope.clone(),
         stop,
+        accounts: Accounts::new(
+            downstream.clone(),
+            config.clone(),
+            leadership.clone(),
+            &args.namespace,
+            args.default_service_account.clone(),
+        ),
         upstream,
         downstream,
         config,

@@ -1,13 +1,14 @@
 //! `downstreamResources`: Secrets and ConfigMaps that are copied next to the release.
 
 mod change;
+mod existing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use helmops_api::BundleDeployment;
-use helmops_core::targeting::copies::{self, CopyKind, UnsupportedKind};
+use helmops_core::targeting::copies::{self, CopyKind, SourceRef, UnsupportedKind};
 use helmops_kube::{path_segment, with_managers};
-use helmops_release::{marks, report::Blocked};
+use helmops_release::{marks, names::ReleaseKey, report::Blocked};
 use helmops_runtime::{
     client::{ApiError, CallError, bounded},
     writes::delete_exactly,
@@ -19,12 +20,13 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, ListParams, Patch, PostParams},
+    api::{Patch, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::change::Change;
+pub use self::existing::{ExistingCopy, agent_copies, delete_copies, has_copies, keep_copies, prune_copies};
 use super::MANAGER;
 use crate::error::{AgentError, Lacking};
 
@@ -68,6 +70,30 @@ impl Copied for ConfigMap {
     }
 }
 
+/// A copy on the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CopyId {
+    /// Its kind.
+    pub kind: CopyKind,
+    /// Its namespace, that of the release.
+    pub namespace: String,
+    /// Its name, that of the source.
+    pub name: String,
+}
+
+/// The copies that a deployment wants; `None` if its options are invalid.
+pub fn wanted_copies(deployment: &BundleDeployment) -> Option<BTreeSet<CopyId>> {
+    let options = &deployment.spec.options;
+    let release = ReleaseKey::of(deployment.metadata.name.as_deref().unwrap_or_default(), options);
+    let id = |source: SourceRef| CopyId {
+        kind: source.kind,
+        namespace: release.namespace.clone(),
+        name: source.name,
+    };
+    let sources = copies::downstream(options).ok()?;
+    Some(sources.into_iter().map(id).collect())
+}
+
 /// Copies the downstream resources of a deployment into the namespace of its release, which exists. Returns whether the content of an existing copy
 /// was changed: a release that was deployed with an unknown generation of them has to be deployed again.
 ///
@@ -78,6 +104,7 @@ pub async fn copy(
     downstream: &Client,
     deployment: &BundleDeployment,
     namespace: &str,
+    agent_namespace: &str,
 ) -> Result<bool, AgentError> {
     let resources = &deployment.spec.options.downstream_resources;
     if resources.is_empty() {
@@ -96,6 +123,7 @@ pub async fn copy(
             name: &source.name,
             namespace,
             deployment: deployment.metadata.name.as_deref().unwrap_or_default(),
+            agent_namespace,
         };
         is_updated |= match source.kind {
             CopyKind::Secret => copy.run::<Secret>().await?,
@@ -105,122 +133,6 @@ pub async fn copy(
     Ok(is_updated)
 }
 
-/// Whether a deployment has copies that are deleted with it, in these namespaces, or in all of them if there are none.
-///
-/// # Errors
-/// If they cannot be listed.
-pub async fn has_copies(
-    downstream: &Client,
-    deployment: &str,
-    namespaces: &[String],
-) -> Result<bool, CallError> {
-    let secrets = list::<Secret>(downstream, deployment, namespaces).await?;
-    Ok(!secrets.is_empty()
-        || !list::<ConfigMap>(downstream, deployment, namespaces)
-            .await?
-            .is_empty())
-}
-
-/// Deletes all copies of a deployment, as of [`has_copies`].
-///
-/// # Errors
-/// If one cannot be deleted.
-pub async fn delete_copies(
-    downstream: &Client,
-    deployment: &str,
-    namespaces: &[String],
-) -> Result<(), CallError> {
-    end_of_kind::<Secret>(downstream, deployment, namespaces, EndOfCopy::Delete).await?;
-    end_of_kind::<ConfigMap>(downstream, deployment, namespaces, EndOfCopy::Delete).await
-}
-
-/// Marks all copies of a deployment, as of [`has_copies`], so that they are not deleted: the objects that use them stay.
-///
-/// # Errors
-/// If one cannot be changed.
-pub async fn keep_copies(
-    downstream: &Client,
-    deployment: &str,
-    namespaces: &[String],
-) -> Result<(), CallError> {
-    end_of_kind::<Secret>(downstream, deployment, namespaces, EndOfCopy::Keep).await?;
-    end_of_kind::<ConfigMap>(downstream, deployment, namespaces, EndOfCopy::Keep).await
-}
-
-/// What becomes of a copy when its deployment is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EndOfCopy {
-    Delete,
-    Keep,
-}
-
-async fn end_of_kind<K: Copied>(
-    client: &Client,
-    deployment: &str,
-    namespaces: &[String],
-    end: EndOfCopy,
-) -> Result<(), CallError> {
-    let kind = K::kind(&());
-    for (namespace, name) in list::<K>(client, deployment, namespaces).await? {
-        let api = Api::<K>::namespaced(client.clone(), &namespace);
-        let (verb, ended) = match end {
-            EndOfCopy::Delete => (
-                "delete",
-                bounded(api.delete(&name, &DeleteParams::default()))
-                    .await
-                    .map(drop),
-            ),
-            EndOfCopy::Keep => {
-                let keep = json!({ "metadata": { "annotations": { marks::RESOURCE_POLICY: marks::KEEP } } });
-                let kept = bounded(api.patch_metadata(&name, &MANAGER.patch(), &Patch::Merge(keep))).await;
-                ("mark", kept.map(drop))
-            }
-        };
-        match ended {
-            Ok(()) => {}
-            Err(error) if ApiError::is_not_found(&error) => {}
-            Err(error) => {
-                return Err(CallError::of(verb, format_args!("{kind} {namespace}/{name}"))(
-                    error,
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The namespaces and names of the copies of a kind that do not stay.
-async fn list<K: Copied>(
-    client: &Client,
-    deployment: &str,
-    namespaces: &[String],
-) -> Result<Vec<(String, String)>, CallError> {
-    let apis = if namespaces.is_empty() {
-        vec![Api::<K>::all(client.clone())]
-    } else {
-        let of_namespace = |namespace: &String| Api::<K>::namespaced(client.clone(), namespace);
-        namespaces.iter().map(of_namespace).collect()
-    };
-    let params = ListParams::default().labels(&format!("{LABEL}={deployment}"));
-    let mut found = Vec::new();
-    for api in apis {
-        let listed = bounded(api.list_metadata(&params)).await;
-        let kind = K::kind(&());
-        let listed = listed.map_err(CallError::of("list", format_args!("the copies of kind {kind}")))?;
-        let ending = listed.items.into_iter().filter(|copy| !is_kept(&copy.metadata));
-        found.extend(ending.filter_map(|copy| Some((copy.metadata.namespace?, copy.metadata.name?))));
-    }
-    Ok(found)
-}
-
-fn is_kept(copy: &ObjectMeta) -> bool {
-    let policy = copy
-        .annotations
-        .as_ref()
-        .and_then(|annotations| annotations.get(marks::RESOURCE_POLICY));
-    policy.is_some_and(|policy| policy == marks::KEEP)
-}
-
 struct Copy<'c> {
     upstream: &'c Client,
     downstream: &'c Client,
@@ -228,6 +140,7 @@ struct Copy<'c> {
     name: &'c str,
     namespace: &'c str,
     deployment: &'c str,
+    agent_namespace: &'c str,
 }
 
 impl Copy<'_> {
@@ -313,6 +226,7 @@ impl Copy<'_> {
     fn desired<K: Copied>(&self, source: &K) -> K {
         let mut labels: BTreeMap<_, _> = source.metadata().labels.clone().unwrap_or_default();
         labels.insert(LABEL.to_owned(), self.deployment.to_owned());
+        labels.insert(marks::AGENT_NAMESPACE.to_owned(), self.agent_namespace.to_owned());
         let mut desired = source.content();
         let metadata = desired.metadata_mut();
         metadata.name = Some(self.name.to_owned());

@@ -1,15 +1,18 @@
-//! What a deployment needs besides the chart: values, the identity, the namespace, and copies of Secrets and ConfigMaps.
+//! What a deployment needs besides the chart: values, the account, the namespace, and copies of Secrets and ConfigMaps.
 
+mod accounts;
 mod copies;
-mod identity;
 mod namespace;
 mod values;
 
 use helmops_runtime::writes::FieldManager;
 
 pub use self::{
-    copies::{copy, delete_copies, has_copies, keep_copies},
-    identity::identity,
+    accounts::{Accounts, identity},
+    copies::{
+        CopyId, ExistingCopy, agent_copies, copy, delete_copies, has_copies, keep_copies, prune_copies,
+        wanted_copies,
+    },
     namespace::{
         MetadataError, apply_metadata, check_selector, create_namespace, delete_namespace, restore_metadata,
     },

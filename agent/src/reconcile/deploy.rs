@@ -10,6 +10,7 @@
 
 use std::convert::Infallible;
 
+use helmops_core::validation::names;
 use helmops_release::{
     action::Action,
     dependencies,
@@ -68,6 +69,13 @@ impl Deployment<'_> {
         if self.wanted.spec.helm_chart_options.is_none() {
             return Err(Lacking::Content.into());
         }
+        if let Err(invalid) = names::namespace(&release.namespace) {
+            return Err(Lacking::NamespaceName {
+                namespace: release.namespace.clone(),
+                invalid,
+            }
+            .into());
+        }
         inputs::check_selector(&context.downstream, options, &release.namespace).await?;
         // The cache may be behind: it only shows that nothing is to be done.
         let cached = context.records.cached_history(release).await?;
@@ -96,20 +104,6 @@ impl Deployment<'_> {
         Ok(Check::Due { copies })
     }
 
-    /// Copies the downstream resources, as the account that deploys: its permissions decide into which namespaces. Returns whether the
-    /// content of a copy was changed.
-    async fn copy(&self) -> Result<bool, AgentError> {
-        let (context, namespace) = (self.context, &self.release.namespace);
-        if self.wanted.spec.options.downstream_resources.is_empty() {
-            return Ok(false);
-        }
-        let (_, deployer) = self.deployer().await?;
-        if self.settings().creates_namespace {
-            inputs::create_namespace(&context.downstream, &deployer, namespace).await?;
-        }
-        inputs::copy(&context.upstream, &deployer, self.wanted, namespace).await
-    }
-
     /// Takes the actions that are needed, one after the other. `copies`: whether copies were changed.
     ///
     /// # Errors
@@ -122,25 +116,6 @@ impl Deployment<'_> {
     /// `copies`: whether copies were changed just now.
     async fn is_repeated(&self, copies: bool, history: &History) -> Result<bool, AgentError> {
         Ok(self.has_undeployed_copies(copies, history) || self.was_renamed_since(history).await?)
-    }
-
-    /// Whether what is deployed was deployed with other copies. They are no part of the deployment ID. Their generation counts, and not
-    /// that they were changed just now: a reconciliation may change them before the controller has written the new generation, and
-    /// after an attempt that did not begin they are changed already.
-    fn has_undeployed_copies(&self, copies: bool, history: &History) -> bool {
-        let (spec, status) = (&self.wanted.spec, &self.wanted.status);
-        let ReleaseState::Current { revision } = self.state(history) else {
-            return false;
-        };
-        if spec.options.downstream_resources.is_empty() {
-            return false;
-        }
-        let recorded = history.get(revision).and_then(|revision| revision.copies);
-        // Fleet's agent records nothing of them.
-        let reported = Some(status.downstream_resources_generation).filter(|_| !status.release.is_empty());
-        recorded.or(reported).map_or(copies, |deployed| {
-            deployed != spec.downstream_resources_generation
-        })
     }
 
     /// What is requested and was not handled yet: also if the agent was stopped before it could report that.
@@ -393,7 +368,7 @@ impl Deployment<'_> {
         Some(self.deployed(history, revision))
     }
 
-    fn state(&self, history: &History) -> ReleaseState {
+    pub(super) fn state(&self, history: &History) -> ReleaseState {
         let (spec, status) = (&self.wanted.spec, &self.wanted.status);
         let applied = status.release.rsplit_once(':').and_then(|(release, revision)| {
             let is_this = ReleaseKey::parse(release).as_ref() == Some(&self.release);

@@ -3,6 +3,8 @@
 //! Helm compares a revision with the one that was deployed last, and an installation with none. So what only a failed attempt has created is
 //! in no manifest that it looks at, and would stay without an owner.
 
+use std::collections::BTreeSet;
+
 use helmops_release::history::{History, Revision};
 
 use super::{
@@ -11,21 +13,32 @@ use super::{
     prune::{Kept, prune},
     wait::Watched,
 };
-use crate::error::AgentError;
+use crate::{error::AgentError, inputs::CopyId};
 
 impl Deployment<'_> {
+    /// Deletes what a settled release has no use for any more: what failed attempts have left, and copies.
+    ///
+    /// # Errors
+    /// If something cannot be deleted. A repetition continues.
+    pub(super) async fn clear(
+        &self,
+        deployed: &Deployed,
+        watched: &mut Watched,
+        copies: &mut Option<BTreeSet<CopyId>>,
+    ) -> Result<(), AgentError> {
+        self.clear_attempts(deployed, watched).await?;
+        self.clear_copies(copies).await
+    }
+
     /// Once for each deployed revision: deletes the objects that only unfinished attempts before it had, and the records that it replaces.
     ///
     /// # Errors
     /// If a record cannot be read or deleted, or an object cannot be deleted. A repetition continues.
-    pub(super) async fn clear_leftovers(
-        &self,
-        deployed: &Deployed,
-        watched: &mut Watched,
-    ) -> Result<(), AgentError> {
+    async fn clear_attempts(&self, deployed: &Deployed, watched: &mut Watched) -> Result<(), AgentError> {
         if !watched.is_cleared {
             let history = self.context.records.cached_history(&self.release).await?;
-            self.clear(&history, deployed.id.number, |_| true).await?;
+            self.clear_unfinished(&history, deployed.id.number, |_| true)
+                .await?;
             self.keep(&history, self.policy.history).await?;
             watched.is_cleared = true;
         }
@@ -36,7 +49,7 @@ impl Deployment<'_> {
     /// record counts the attempts.
     ///
     /// # Errors
-    /// As [`Self::clear_leftovers`].
+    /// As [`Self::clear_attempts`].
     pub(super) async fn clear_repeated(&self) -> Result<(), AgentError> {
         let history = self.context.records.current_history(&self.release).await?;
         let newest = history.newest_of(name(self.wanted));
@@ -46,10 +59,10 @@ impl Deployment<'_> {
         let id = newest.origin.deployment_id();
         let is_repeated =
             |earlier: &Revision| earlier.is_replaceable() && earlier.origin.deployment_id() == id;
-        self.clear(&history, newest.number, is_repeated).await
+        self.clear_unfinished(&history, newest.number, is_repeated).await
     }
 
-    async fn clear(
+    async fn clear_unfinished(
         &self,
         history: &History,
         number: u64,
@@ -67,8 +80,9 @@ impl Deployment<'_> {
             context.set_of(name(self.wanted)),
             Kept::of(context, release, present.number).await?,
         );
+        let (_, deployer) = self.deployer().await?;
         for attempt in unfinished {
-            prune(context, &set, (release, attempt.number), &kept).await?;
+            prune(context, &deployer, &set, (release, attempt.number), &kept).await?;
             if attempt.is_replaceable() {
                 context
                     .records

@@ -11,6 +11,7 @@
 //! Every decision follows from the BundleDeployment, the records of Helm and the live objects. The status is a report.
 
 mod adopt;
+mod copies;
 mod deploy;
 mod deployed;
 mod deployment;
@@ -58,18 +59,18 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use tracing::{Span, field::Empty};
 
-use self::{deploy::Check, deployment::Deployment, test::Tests, wait::Wait};
 pub use self::{
+    copies::prune_copies,
     deployed::Deployed,
     remove::is_fleets_own,
     renamed::{is_renamed, remove_renamed},
     wait::Watched,
 };
+use self::{deploy::Check, deployment::Deployment, test::Tests, wait::Wait};
 use crate::{
     context::{Context, Key, Known},
     error::{AgentError, until},
     helm::{Helm, outcome::FailureReason, run_scope::RunScope},
-    inputs,
     metrics::BUNDLE_DEPLOYMENTS,
     monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
 };
@@ -195,7 +196,7 @@ impl Reconciler for BundleDeployments<'_> {
                 Phase::Over => {
                     if let Ok(deployed) = &result {
                         // What cannot be deleted does not keep the status from being written.
-                        uncleared = work.clear_leftovers(deployed, watched).await.err();
+                        uncleared = work.clear(deployed, watched, &mut known.copies).await.err();
                     }
                 }
                 Phase::Recovered(deployed) => {
@@ -581,8 +582,7 @@ async fn correct_drift(
             let set = set_of(context, deployment);
             // As the account that deploys: a correction needs the same permissions.
             let account = &spec.options.service_account;
-            let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
-            let deployer = context.deployer(&identity)?;
+            let (_, deployer) = context.accounts.deployer(account).await?;
             let monitor = Monitor {
                 client: &deployer,
                 ..monitor(context, deployment, &set)

@@ -58,10 +58,8 @@ impl Deployment<'_> {
     /// # Errors
     /// If the account does not exist.
     pub(super) async fn deployer(&self) -> Result<(Identity, Client), AgentError> {
-        let (context, account) = (self.context, &self.wanted.spec.options.service_account);
-        let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
-        let deployer = context.deployer(&identity)?;
-        Ok((identity, deployer))
+        let account = &self.wanted.spec.options.service_account;
+        self.context.accounts.deployer(account).await
     }
 
     async fn render(

@@ -9,6 +9,7 @@ use helmops_release::{
     object::ObjectId,
     owner::OtherOwner,
 };
+use kube::Client;
 
 use crate::{
     context::Context,
@@ -54,13 +55,14 @@ impl Kept {
     }
 }
 
-/// Deletes the objects of a revision that another one does not have, as far as they belong to one of the two releases. What cannot be
-/// deleted does not keep the others.
+/// Deletes the objects of a revision that another one does not have, as far as they belong to one of the two releases. `deployer` is a
+/// client of the account that has deployed them. What cannot be deleted does not keep the others.
 ///
 /// # Errors
 /// If the record cannot be read, or an object cannot be deleted.
 pub(super) async fn prune(
     context: &Context,
+    deployer: &Client,
     set: &SetId,
     (release, revision): (&ReleaseKey, u64),
     kept: &Kept,
@@ -68,7 +70,7 @@ pub(super) async fn prune(
     let now = Instant::now();
     let objects = Objects {
         kinds: &context.kinds,
-        client: &context.downstream,
+        client: deployer,
     };
     let record = context.records.read(release, revision).await?;
     let recorded = record.map(|record| recorded_ids(&record, &release.namespace));

@@ -286,8 +286,7 @@ impl Removal<'_> {
         inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
         if deletes_namespace {
             // As the account: who may deploy in a namespace may not always delete it.
-            let identity = inputs::identity(&context.downstream, &context.namespace, account).await?;
-            let deployer = context.deployer(&identity)?;
+            let (_, deployer) = context.accounts.deployer(account).await?;
             inputs::delete_namespace(&context.downstream, &deployer, release, &context.namespace).await?;
         }
         if !keeps_history {
@@ -336,8 +335,7 @@ impl Uninstallation<'_> {
         let Some(newest) = newest.filter(|newest| newest.origin.owner != Owner::Other) else {
             return Ok(());
         };
-        let identity = inputs::identity(&context.downstream, &context.namespace, self.account).await?;
-        let deployer = context.deployer(&identity)?;
+        let (identity, deployer) = context.accounts.deployer(self.account).await?;
         let recorded = RecordedObjects {
             context,
             deployer: &deployer,

@@ -5,6 +5,8 @@
 //!
 //! Only what this agent has deployed counts: a record alone is no proof, as at the end of a BundleDeployment ([`crate::owned`]).
 
+use std::slice;
+
 use helmops_api::BundleDeployment;
 use helmops_process::exit::with_causes;
 use helmops_release::{
@@ -19,7 +21,7 @@ use super::{
     deployment::{Deployment, name},
     prune::{Kept, prune},
 };
-use crate::{context::Context, error::AgentError};
+use crate::{context::Context, error::AgentError, inputs, owned::OwnedRelease};
 
 /// What becomes of a release of another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,44 +56,48 @@ impl End {
 ///
 /// # Errors
 /// If a record or the ConfigMap of the agent cannot be read.
-pub(super) async fn own_releases(context: &Context, deployment: &str) -> Result<Vec<ReleaseKey>, AgentError> {
-    let mut releases = context.records.of_deployment(deployment).await?;
-    if !releases.is_empty() {
-        let owned = context.owned.of_deployment(deployment).await?;
-        releases.retain(|release| owned.iter().any(|owned| owned.release == *release));
+pub(super) async fn own_releases(
+    context: &Context,
+    deployment: &str,
+) -> Result<Vec<OwnedRelease>, AgentError> {
+    let recorded = context.records.of_deployment(deployment).await?;
+    if recorded.is_empty() {
+        return Ok(Vec::new());
     }
-    Ok(releases)
+    let mut owned = context.owned.of_deployment(deployment).await?;
+    owned.retain(|owned| recorded.contains(&owned.release));
+    Ok(owned)
 }
 
 /// Whether a BundleDeployment has a release of another name.
-pub fn is_renamed(deployment: &BundleDeployment, releases: &[ReleaseKey]) -> bool {
+pub fn is_renamed(deployment: &BundleDeployment, releases: &[OwnedRelease]) -> bool {
     let present = ReleaseKey::of(name(deployment), &deployment.spec.options);
-    releases.iter().any(|release| *release != present)
+    releases.iter().any(|owned| owned.release != present)
 }
 
 /// Removes the releases that a BundleDeployment has under other names, once the present one is settled.
 ///
 /// The caller holds the lock of the BundleDeployment. What fails is logged, and tried again by the garbage collection: it does not
 /// concern the present release.
-pub async fn remove_renamed(context: &Context, deployment: &BundleDeployment, releases: &[ReleaseKey]) {
+pub async fn remove_renamed(context: &Context, deployment: &BundleDeployment, releases: &[OwnedRelease]) {
     let present = ReleaseKey::of(name(deployment), &deployment.spec.options);
-    let others = releases.iter().filter(|release| **release != present);
+    let others = releases.iter().filter(|owned| owned.release != present);
     if Held::of(&deployment.spec).is_some() {
         return;
     }
     let mut replacement = None;
-    for release in others {
+    for other in others {
         let removed = async {
             if replacement.is_none() {
                 replacement = settled(context, name(deployment), &present).await?;
             }
             match &replacement {
-                Some(replacement) => remove(context, name(deployment), release, replacement).await,
+                Some(replacement) => remove(context, name(deployment), other, replacement).await,
                 None => Ok(()),
             }
         };
         if let Err(error) = removed.await {
-            let error = with_causes(&error);
+            let (release, error) = (&other.release, with_causes(&error));
             tracing::warn!(%release, %present, error, "cannot remove the release that was renamed; it is tried again");
         }
     }
@@ -113,7 +119,11 @@ async fn settled(
 async fn remove(
     context: &Context,
     deployment: &str,
-    release: &ReleaseKey,
+    OwnedRelease {
+        release,
+        service_account,
+        ..
+    }: &OwnedRelease,
     replacement: &Kept,
 ) -> Result<(), AgentError> {
     // What the cache shows may be older.
@@ -131,9 +141,16 @@ async fn remove(
         return Ok(());
     }
     tracing::info!(%release, present = %replacement.release, ?end, "removing the release that was renamed");
+    if end == End::Forget && !is_uninstalled && release.namespace != replacement.release.namespace {
+        // The objects that stay may use them.
+        let namespaces = slice::from_ref(&release.namespace);
+        inputs::keep_copies(&context.downstream, deployment, namespaces).await?;
+    }
     if let End::Prune { .. } = end {
         let set = context.set_of(deployment);
-        prune(context, &set, (release, newest.number), replacement).await?;
+        // As the account that has deployed it: it need not be that of the present release.
+        let (_, deployer) = context.accounts.deployer(service_account).await?;
+        prune(context, &deployer, &set, (release, newest.number), replacement).await?;
     }
     if end == (End::Prune { keeps_history: true }) {
         context.records.set_uninstalled(release, newest.number).await?;
@@ -174,7 +191,7 @@ impl Deployment<'_> {
     /// # Errors
     /// If a record cannot be read.
     pub(super) async fn policy_beside_others(&self) -> Result<Policy, AgentError> {
-        for release in own_releases(self.context, name(self.wanted)).await? {
+        for OwnedRelease { release, .. } in own_releases(self.context, name(self.wanted)).await? {
             if release == self.release {
                 continue;
             }
@@ -242,9 +259,10 @@ mod tests {
         let mut deployment = BundleDeployment::default();
         deployment.metadata.name = Some("web".to_owned());
         deployment.spec.options.default_namespace = "shop".to_owned();
-        let release = |namespace: &str| ReleaseKey {
-            namespace: namespace.to_owned(),
-            name: "web".to_owned(),
+        let release = |namespace: &str| {
+            let mut deployment = deployment.clone();
+            deployment.spec.options.default_namespace = namespace.to_owned();
+            OwnedRelease::of(&deployment)
         };
         assert!(!is_renamed(&deployment, &[release("shop")]));
         assert!(is_renamed(&deployment, &[release("shop"), release("other")]));
