@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use helmops_bed::namespace::TestNamespace;
 use serde_json::{Value, json};
 
 use crate::harness::agent::Fixture;
-use crate::harness::{condition, until};
+use crate::harness::{condition, run, until, until_none};
 
 /// A template that shows the labels of the values.
 const VALUES: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-config\ndata:\n  msg: {{ .Values.msg | quote }}\n  own: {{ .Values.own | quote }}\n  map: {{ .Values.map | quote }}\n  secret: {{ .Values.secret | quote }}\n";
@@ -126,6 +127,90 @@ async fn downstream_resources_are_copied_updated_and_deleted() {
     fixture.until_none("configmap/ca").await;
 }
 
+/// A login that was withdrawn is readable no longer.
+#[tokio::test]
+async fn copies_that_a_settled_release_does_without_are_deleted() {
+    let fixture = Fixture::new("inputs-withdrawn").await;
+    let flags = ["--leader-elect=false"];
+    let mut agent = fixture.start_with("agent", &flags).await.unwrap();
+    for name in ["login", "ca", "kept"] {
+        let mut source = config_map(name, &json!({ "of": name }));
+        if name == "kept" {
+            source["metadata"]["annotations"] = json!({ "helm.sh/resource-policy": "keep" });
+        }
+        apply_upstream(&fixture, &source).await;
+    }
+    let spec = |names: &[&str], namespace: &str| {
+        let resources: Vec<_> = names
+            .iter()
+            .map(|name| json!({ "kind": "ConfigMap", "name": name }))
+            .collect();
+        json!({ "options": { "downstreamResources": resources, "defaultNamespace": namespace } })
+    };
+    let (apps, other) = (
+        fixture.apps.name().to_owned(),
+        TestNamespace::create(&fixture.bed, "withdrawn").await.unwrap(),
+    );
+    fixture
+        .deploy("web", "1.0.0", &spec(&["login", "ca", "kept"], &apps))
+        .await;
+    fixture.until_ready("web").await;
+    assert!(fixture.object("configmap/login").await.is_some());
+    // One that another client has made with the label of the BundleDeployment is no copy of this agent.
+    let mut foreign = config_map("foreign", &json!({}));
+    foreign["metadata"]["labels"] = json!({ "fleet.cattle.io/bundledeployment": fixture.name("web") });
+    apply(&fixture, &foreign).await;
+    fixture
+        .deploy("web", "1.0.0", &spec(&["ca", "kept"], &apps))
+        .await;
+    fixture.until_none("configmap/login").await;
+    assert!(fixture.object("configmap/ca").await.is_some());
+    fixture.deploy("web", "1.0.0", &spec(&["ca"], other.name())).await;
+    fixture.until_none("configmap/ca").await;
+    let moved = run(&other, &["get", "configmap", "ca", "--output=name"]).await;
+    assert_eq!(moved.trim(), "configmap/ca");
+    // Not while the agent runs.
+    agent.process.kill().await.unwrap();
+    fixture.deploy("web", "1.0.0", &spec(&[], other.name())).await;
+    let flags = ["--leader-elect=false", "--collection-interval=1s"];
+    let _agent = fixture.start_with("again", &flags).await.unwrap();
+    until_none(&other, "configmap/ca").await;
+    for stays in ["configmap/kept", "configmap/foreign"] {
+        assert!(fixture.object(stays).await.is_some(), "{stays}");
+    }
+}
+
+/// While the account does not exist, nothing is deployed in its place with the permissions of the agent.
+#[tokio::test]
+async fn a_deployment_without_an_account_uses_the_default_one_of_the_agent() {
+    let fixture = Fixture::new("inputs-default").await;
+    let flags = ["--leader-elect=false", "--default-service-account=tenants"];
+    let _agent = fixture.start_with("agent", &flags).await.unwrap();
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    let missing = format!(
+        "service account {}/tenants: it does not exist",
+        fixture.system.name()
+    );
+    let parts = [&*missing, "--default-service-account"];
+    fixture.until_error("web", "Deployed", &parts).await;
+    assert_eq!(fixture.records().await, Vec::<String>::new());
+    run(&fixture.system, &["create", "serviceaccount", "tenants"]).await;
+    let generation = json!({ "options": { "forceSyncGeneration": 1 } });
+    fixture.deploy("web", "1.0.0", &generation).await;
+    let user = format!("system:serviceaccount:{}:tenants", fixture.system.name());
+    fixture.until_error("web", "Deployed", &[&user]).await;
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_no_name_is_refused() {
+    let fixture = Fixture::new("inputs-name").await;
+    let _agent = fixture.start().await;
+    let spec = json!({ "options": { "defaultNamespace": "../../secrets?x=" } });
+    fixture.deploy("web", "1.0.0", &spec).await;
+    let parts = ["\"../../secrets?x=\"", "not a DNS label", "defaultNamespace"];
+    fixture.until_error("web", "Deployed", &parts).await;
+}
+
 #[tokio::test]
 async fn a_foreign_object_is_not_overwritten_by_a_copy() {
     let fixture = Fixture::new("inputs-foreign").await;
@@ -218,7 +303,7 @@ async fn a_deployment_has_the_permissions_of_its_service_account_only() {
     );
     fixture.until_error("web", "Deployed", &[&missing]).await;
 
-    crate::harness::run(&fixture.system, &["create", "serviceaccount", "deployer"]).await;
+    run(&fixture.system, &["create", "serviceaccount", "deployer"]).await;
     spec["options"]["forceSyncGeneration"] = json!(1);
     fixture.deploy("web", "1.0.0", &spec).await;
     let user = format!("system:serviceaccount:{}:deployer", fixture.system.name());

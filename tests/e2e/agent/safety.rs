@@ -419,6 +419,54 @@ async fn deployer(fixture: &Fixture) {
     fixture.kubectl(&[&binding[..], &[&account]].concat()).await;
 }
 
+#[tokio::test]
+async fn a_renamed_release_is_removed_as_its_account() {
+    let fixture = Fixture::new("safety-account").await;
+    run(&fixture.system, &["create", "serviceaccount", "deployer"]).await;
+    let account = format!("--serviceaccount={}:deployer", fixture.system.name());
+    // It may do everything but delete ConfigMaps.
+    for (name, verbs, resource) in [
+        ("secrets", "*", "secrets"),
+        ("objects", "get,list,watch,create,update,patch", "configmaps"),
+    ] {
+        let (verbs, resource) = (format!("--verb={verbs}"), format!("--resource={resource}"));
+        fixture
+            .kubectl(&["create", "role", name, &verbs, &resource])
+            .await;
+        let role = format!("--role={name}");
+        fixture
+            .kubectl(&["create", "rolebinding", name, &role, &account])
+            .await;
+    }
+    let flags = ["--leader-elect=false", "--collection-interval=1s"];
+    let agent = fixture.start_with("agent", &flags).await.unwrap();
+    let of_deployer = json!({ "options": { "serviceAccount": "deployer", "createNamespace": false } });
+    fixture
+        .deploy("web", "1.0.0", &renamed("old", &of_deployer))
+        .await;
+    fixture.until_ready("web").await;
+    // The new release is that of the agent itself.
+    fixture.deploy("web", "1.0.0", &renamed("new", &json!({}))).await;
+    fixture.until_ready("web").await;
+    let user = format!("system:serviceaccount:{}:deployer", fixture.system.name());
+    until_logged(&agent, "cannot remove the release that was renamed").await;
+    until_logged(&agent, &user).await;
+    until_logged(&agent, "cannot delete resource").await;
+    assert_eq!(fixture.msg("old").await.as_deref(), Some("hello"));
+    let deletes = [
+        "create",
+        "role",
+        "deletes",
+        "--verb=delete",
+        "--resource=configmaps",
+    ];
+    fixture.kubectl(&deletes).await;
+    let binding = ["create", "rolebinding", "deletes", "--role=deletes"];
+    fixture.kubectl(&[&binding[..], &[&account]].concat()).await;
+    fixture.until_none("configmap/old-config").await;
+    fixture.until_none("secret/sh.helm.release.v1.old.v1").await;
+}
+
 /// Everyone who may write Secrets in the namespace of a release can write another account into its record.
 #[tokio::test]
 async fn a_deployment_uninstalls_as_the_account_of_the_bundledeployment() {
