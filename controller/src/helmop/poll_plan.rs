@@ -167,7 +167,8 @@ impl PollPlan {
         let remaining = self.decision.remaining_backoff();
         let (remaining, failures) = match (outcome, remaining) {
             (PollOutcome::Failed(error), _) => {
-                let policy = error.class().backoff_policy().unwrap_or(backoff::SLOW);
+                let policy = error.class().backoff_policy();
+                let policy = policy.unwrap_or_else(|| backoff::SLOW.into());
                 (None, Failures::Another(policy))
             }
             // The failure of a poll that is still backing off still counts.
@@ -345,7 +346,7 @@ mod tests {
     fn a_failed_poll_is_retried_after_its_backoff_or_at_its_next_due_time() {
         let plan = plan(&helmop("1m", &polled("False")), None);
         let done = plan.done(&PollOutcome::Failed(timeout()));
-        assert_eq!(done.failures, Failures::Another(backoff::TRANSIENT));
+        assert_eq!(done.failures, Failures::Another(backoff::TRANSIENT.into()));
         let next = done.requeue_after.unwrap();
         assert!(next <= Duration::from_secs(90), "{next:?}");
         assert_eq!(plan.done(&PollOutcome::Succeeded).failures, Failures::Reset);

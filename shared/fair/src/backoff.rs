@@ -44,23 +44,37 @@ impl ExponentialBackoff {
         }
     }
 
-    /// The same backoff, with delays of at least `least`.
-    #[must_use]
-    pub fn at_least(self, least: Duration) -> Self {
-        Self {
-            initial_delay: self.initial_delay.max(least),
-            max_delay: self.max_delay.max(least),
-        }
+    /// The same backoff, where the delay after this failure is `least` at least.
+    pub const fn at_least(self, least: Duration) -> AtLeast {
+        AtLeast { policy: self, least }
+    }
+}
+
+/// A backoff after a failure that says how long to wait at least, such as one with `Retry-After`.
+///
+/// The time is not part of the policy: the other side chooses it, and failures with different times count together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtLeast {
+    /// The policy by which failures count.
+    pub policy: ExponentialBackoff,
+    /// The minimum delay after this failure.
+    pub least: Duration,
+}
+
+impl From<ExponentialBackoff> for AtLeast {
+    fn from(policy: ExponentialBackoff) -> Self {
+        policy.at_least(Duration::ZERO)
     }
 }
 
 /// Consecutive failures by key, with what is known of each.
 ///
 /// Failures of different policies count separately: what lasts for a while must not delay the retry of what resolves itself.
-/// A failure before the delay of its policy is over does not count, and does not delay the retry: other attempts that failed at
-/// the same time, or a change of something else, have caused it.
+/// A failure before the delay of its policy is over does not count, and delays the retry only by what it requests itself
+/// ([`AtLeast`]): other attempts that failed at the same time, or a change of something else, have caused it.
 ///
-/// The number of keys is limited. Above it, the key whose delay ends first, or ended longest ago, is forgotten.
+/// The number of keys is limited. Above it, the key whose delay ends first, or ended longest ago, is forgotten. A key remembers an
+/// entry for each policy that grows, so that these must not depend on what others send: [`AtLeast`] is for that.
 #[derive(Debug)]
 pub struct KeyedBackoff<K, V> {
     max_keys: usize,
@@ -86,15 +100,17 @@ impl<K: Clone + Eq + Hash, V> KeyedBackoff<K, V> {
     }
 
     /// Records a failure, with what is known of it, and returns the time until the retry: it doubles with each failure, and a
-    /// jitter shortens it by up to a quarter. `random` is between 0 and 1, and different for each failure.
+    /// jitter shortens it by up to a quarter, but not below the time of [`AtLeast`]. `random` is between 0 and 1, and different for
+    /// each failure.
     pub fn failed(
         &self,
         key: K,
         value: V,
-        policy: ExponentialBackoff,
+        policy: impl Into<AtLeast>,
         random: f64,
         now: Instant,
     ) -> Duration {
+        let AtLeast { policy, least } = policy.into();
         let mut keys = lock(&self.keys);
         if keys.len() >= self.max_keys && !keys.contains_key(&key) {
             let first = keys.iter().min_by_key(|(_, all)| end(all));
@@ -106,7 +122,7 @@ impl<K: Clone + Eq + Hash, V> KeyedBackoff<K, V> {
         all.retain(|series| series.policy.initial_delay < series.policy.max_delay || now < series.until);
         if let Some(known) = all.iter_mut().find(|series| series.policy == policy) {
             known.value = value;
-            return known.failed(now, random);
+            return known.failed(least, now, random);
         }
         let mut new = Series {
             policy,
@@ -114,7 +130,7 @@ impl<K: Clone + Eq + Hash, V> KeyedBackoff<K, V> {
             until: now,
             value,
         };
-        let delay = new.failed(now, random);
+        let delay = new.failed(least, now, random);
         all.push(new);
         delay
     }
@@ -161,14 +177,13 @@ fn end<V>(all: &[Series<V>]) -> Option<Instant> {
 }
 
 impl<V> Series<V> {
-    fn failed(&mut self, now: Instant, random: f64) -> Duration {
-        if now < self.until {
-            return self.until - now;
+    fn failed(&mut self, least: Duration, now: Instant, random: f64) -> Duration {
+        if now >= self.until {
+            self.until = now + self.policy.after_with_jitter(self.count, random);
+            self.count = self.count.saturating_add(1);
         }
-        let delay = self.policy.after_with_jitter(self.count, random);
-        self.count = self.count.saturating_add(1);
-        self.until = now + delay;
-        delay
+        self.until = self.until.max(now + least);
+        self.until - now
     }
 }
 
@@ -188,11 +203,6 @@ mod tests {
     #[test]
     fn the_delay_doubles_up_to_the_maximum() {
         assert_eq!(seconds(BACKOFF), [1, 2, 4, 8, 10, 10]);
-        assert_eq!(
-            seconds(BACKOFF.at_least(Duration::from_secs(3))),
-            [3, 6, 10, 10, 10, 10]
-        );
-        assert_eq!(seconds(BACKOFF.at_least(Duration::from_secs(20))), [20; 6]);
     }
 
     #[test]
@@ -224,7 +234,7 @@ mod tests {
             }
         }
 
-        fn failed(&mut self, random: f64, policy: ExponentialBackoff) -> Duration {
+        fn failed(&mut self, random: f64, policy: impl Into<AtLeast>) -> Duration {
             let delay = self.backoff.failed("a", 1, policy, random, self.now);
             self.now += delay;
             delay
@@ -267,6 +277,40 @@ mod tests {
             assert_eq!(retries.failed(0.0, SLOW), Duration::from_secs(5 - seconds));
         }
         assert_eq!(retries.failed(0.0, SLOW), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_failure_can_request_a_longer_delay() {
+        let mut retries = Retries::new();
+        let mut delays = |least, times: usize| -> Vec<u64> {
+            let policy = SLOW.at_least(Duration::from_secs(least));
+            let delays = std::iter::repeat_with(|| retries.failed(1.0, policy).as_secs());
+            delays.take(times).collect()
+        };
+        assert_eq!(delays(12, 4), [12, 12, 15, 30], "not even jitter shortens it");
+        assert_eq!(delays(3600, 1), [3600]);
+        assert_eq!(delays(0, 1), [120]);
+        let failed = retries.now;
+        retries.failed(0.0, SLOW);
+        retries.now = failed;
+        let later = retries.failed(0.0, SLOW.at_least(Duration::from_hours(1)));
+        assert_eq!(later, Duration::from_hours(1), "a failure before the retry");
+    }
+
+    /// A tenant that controls a server must not choose how much is remembered, nor that the count starts again.
+    #[test]
+    fn a_server_that_names_another_delay_each_time_adds_no_entries() {
+        let mut retries = Retries::new();
+        let step = Duration::from_secs(295) / 1_000;
+        let delays: Vec<_> = (0..1_000)
+            .map(|n| retries.failed(0.0, SLOW.at_least(Duration::from_secs(5) + step * n)))
+            .collect();
+        assert_eq!(lock(&retries.backoff.keys)["a"].len(), 1);
+        assert!(delays.is_sorted());
+        assert_eq!(
+            delays[6], SLOW.max_delay,
+            "the delay grows as without the requests"
+        );
     }
 
     #[test]

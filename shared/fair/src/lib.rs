@@ -22,7 +22,7 @@ pub mod rate;
 #[cfg(feature = "tokio")]
 pub mod semaphore;
 
-pub use backoff::{ExponentialBackoff, KeyedBackoff};
+pub use backoff::{AtLeast, ExponentialBackoff, KeyedBackoff};
 pub use bytes::{ByteBudget, Charge, OverBudget, Reservation, Share};
 #[cfg(feature = "tokio")]
 pub use deadline::{Deadline, DeadlineExceeded};

@@ -27,3 +27,9 @@ pub const SLOW: ExponentialBackoff = ExponentialBackoff {
     initial_delay: Duration::from_secs(5),
     max_delay: Duration::from_mins(5),
 };
+
+/// After errors of attempts that take seconds of CPU time.
+pub const EXPENSIVE: ExponentialBackoff = ExponentialBackoff {
+    initial_delay: Duration::from_mins(1),
+    max_delay: Duration::from_mins(5),
+};

@@ -3,7 +3,7 @@
 use std::{error::Error, time::Duration};
 
 use helmops_core::reason::Reason;
-use helmops_fair::ExponentialBackoff;
+use helmops_fair::AtLeast;
 
 use crate::backoff;
 
@@ -50,16 +50,17 @@ impl Class {
     pub const TRANSIENT: Self = Self::Transient(Scope::Object);
 
     /// When it is retried; `None` if there is no backoff: something else triggers the next attempt.
-    pub fn backoff_policy(self) -> Option<ExponentialBackoff> {
-        match self {
-            Self::Permanent | Self::Superseded | Self::Postponed(_) => None,
-            Self::Absent => Some(backoff::SLOW),
-            Self::Outage => Some(backoff::OUTAGE),
-            Self::Transient(_) => Some(backoff::TRANSIENT),
-            Self::RateLimited(least) => Some(backoff::SLOW.at_least(least)),
-            Self::Expensive => Some(backoff::SLOW.at_least(Duration::from_mins(1))),
-            Self::Conflict => Some(backoff::CONFLICT),
-        }
+    pub fn backoff_policy(self) -> Option<AtLeast> {
+        let policy = match self {
+            Self::Permanent | Self::Superseded | Self::Postponed(_) => return None,
+            Self::RateLimited(least) => return Some(backoff::SLOW.at_least(least)),
+            Self::Absent => backoff::SLOW,
+            Self::Outage => backoff::OUTAGE,
+            Self::Transient(_) => backoff::TRANSIENT,
+            Self::Expensive => backoff::EXPENSIVE,
+            Self::Conflict => backoff::CONFLICT,
+        };
+        Some(policy.into())
     }
 
     /// Whether it may resolve itself, so that no user needs to act yet: the object is `Reconciling`, not `Stalled`.
@@ -156,7 +157,7 @@ mod tests {
     fn all_decisions_follow_from_the_class() {
         const HOUR: Duration = Duration::from_hours(1);
         let slow = |least| Some(backoff::SLOW.at_least(least));
-        let transient = Some(backoff::TRANSIENT);
+        let transient = Some(backoff::TRANSIENT.into());
         let now = Duration::ZERO;
         // Class, backoff, whether it is transient, whether it is benign, scope, retry_priority.
         for (class, policy, is_transient, is_benign, scope, retry_priority) in [
@@ -164,7 +165,7 @@ mod tests {
             (Class::Absent, slow(now), false, false, Scope::Object, 1),
             (
                 Class::Outage,
-                Some(backoff::OUTAGE),
+                Some(backoff::OUTAGE.into()),
                 true,
                 false,
                 Scope::Object,
@@ -197,7 +198,7 @@ mod tests {
             ),
             (
                 Class::Expensive,
-                slow(Duration::from_mins(1)),
+                Some(backoff::EXPENSIVE.into()),
                 true,
                 false,
                 Scope::Object,
@@ -205,7 +206,7 @@ mod tests {
             ),
             (
                 Class::Conflict,
-                Some(backoff::CONFLICT),
+                Some(backoff::CONFLICT.into()),
                 true,
                 true,
                 Scope::Object,

@@ -476,7 +476,7 @@ mod tests {
         for (failures, remains) in [
             (Failures::Reset, false),
             (Failures::Kept, true),
-            (Failures::Another(backoff::SLOW), true),
+            (Failures::Another(backoff::SLOW.into()), true),
         ] {
             let state = RetryState::default();
             let retry_key = RetryKey::default();

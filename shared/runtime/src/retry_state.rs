@@ -1,8 +1,11 @@
 //! The state of objects that is kept between reconciliations: backoff, pending writes and rate limits.
 
-use std::{hash::Hash, time::Duration};
+use std::{
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash},
+    time::Duration,
+};
 
-use helmops_fair::{ExponentialBackoff, KeyedBackoff, Rate, RateLimit};
+use helmops_fair::{AtLeast, KeyedBackoff, Rate, RateLimit};
 use helmops_process::exit::with_causes;
 use kube::core::ObjectMeta;
 use tokio::time::Instant;
@@ -34,7 +37,7 @@ pub enum Failures {
     /// They stay as they are: nothing was attempted that could have ended them.
     Kept,
     /// A part of the reconciliation has failed, and the object is requeued after this backoff at the latest.
-    Another(ExponentialBackoff),
+    Another(AtLeast),
 }
 
 impl Done {
@@ -46,24 +49,25 @@ impl Done {
 }
 
 /// Identifies what an object requests. When it changes, earlier failures do not count.
+///
+/// It is small, whatever users write into annotations, as one is stored with each failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetryKey {
     generation: Option<i64>,
-    /// The values of the annotations that request an attempt.
-    requests: Vec<String>,
+    /// A hash of the values of the annotations that request an attempt. A user who makes two of them equal only waits longer for an
+    /// attempt of their own.
+    requests: u64,
 }
 
 impl RetryKey {
     /// The key of an object with these metadata. A change of one of these annotations requests an attempt.
     pub fn of(metadata: &ObjectMeta, request_annotations: &[&str]) -> Self {
         let annotations = metadata.annotations.as_ref();
-        let value = |name: &&str| annotations.and_then(|all| all.get(*name)).cloned();
-        let requests = request_annotations
-            .iter()
-            .map(|name| value(name).unwrap_or_default());
+        let value = |name: &&str| annotations.and_then(|all| all.get(*name));
+        let requests: Vec<_> = request_annotations.iter().map(value).collect();
         Self {
             generation: metadata.generation,
-            requests: requests.collect(),
+            requests: BuildHasherDefault::<DefaultHasher>::default().hash_one(requests),
         }
     }
 }
@@ -95,7 +99,7 @@ impl<K: Clone + Eq + Hash> Default for RetryState<K> {
 
 impl<K: Clone + Eq + Hash> RetryState<K> {
     /// Records a failure of an object, and returns the time until the retry.
-    pub fn failed(&self, key: &K, retry_key: RetryKey, policy: ExponentialBackoff) -> Duration {
+    pub fn failed(&self, key: &K, retry_key: RetryKey, policy: impl Into<AtLeast>) -> Duration {
         let now = Instant::now().into_std();
         self.failures.retain(key, now, |known, _| *known == retry_key);
         let random = fastrand::f64();
@@ -205,7 +209,7 @@ mod tests {
     fn requested(generation: i64) -> RetryKey {
         RetryKey {
             generation: Some(generation),
-            requests: Vec::new(),
+            requests: 0,
         }
     }
 
@@ -222,6 +226,26 @@ mod tests {
         assert_eq!(left(1), None);
         state.forget_all();
         assert_eq!(left(2), None);
+    }
+
+    #[test]
+    fn the_size_of_annotations_does_not_matter_but_their_values_do() {
+        let key = |value: &str| {
+            let annotations = [("example.com/requested-at".to_owned(), value.to_owned())];
+            let metadata = ObjectMeta {
+                annotations: Some(annotations.into()),
+                ..ObjectMeta::default()
+            };
+            RetryKey::of(&metadata, &["example.com/requested-at"])
+        };
+        let long = "x".repeat(256 * 1024);
+        assert_eq!(key(&long), key(&long));
+        assert_ne!(key(&long), key(&long[1..]));
+        assert_ne!(
+            key(""),
+            RetryKey::of(&ObjectMeta::default(), &["example.com/requested-at"])
+        );
+        assert!(format!("{:?}", key(&long)).len() < 100);
     }
 
     #[test]
