@@ -1,6 +1,6 @@
 //! Reads the objects that a Bundle depends on: from the caches, and from the API server what the caches do not have.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use helmops_api::{
     Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly,
@@ -11,7 +11,9 @@ use helmops_core::{
     targeting::{
         Group, Member, NamespaceRefused, Target,
         copies::{CopyKind, CopyRef, Object},
-        delivery::{BundleDelivery, CachedDeployment, ClusterState, Read, Unseen},
+        delivery::{
+            BundleDelivery, CachedDeployment, ClusterState, Decisive, Read, Unseen, is_orphan_for_certain,
+        },
         scope,
     },
 };
@@ -23,6 +25,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Resource, api::ListParams};
+use serde::de::DeserializeOwned;
 
 use super::DeliveryError;
 use crate::{
@@ -31,8 +34,10 @@ use crate::{
     work::BundleKey,
 };
 
-/// Objects per page of a list.
+/// Objects per page of a list of metadata.
 const PAGE: u32 = 500;
+/// Clusters per page of a list. They have a status, of some kilobytes.
+const CLUSTERS_PAGE: u32 = 100;
 
 /// The Policies of a Bundle's namespace.
 ///
@@ -158,22 +163,25 @@ impl ClusterSnapshot {
     pub async fn confirm(&self, context: &Context, bundle: &Bundle) -> Result<(), DeliveryError> {
         let name = NamespacedName::of(&bundle.metadata);
         let current = metadata::<Bundle>(context, &name).await?;
-        if current.and_then(|current| current.resource_version) != bundle.metadata.resource_version {
+        if current.as_ref().map(Decisive::of) != Some(Decisive::of(&bundle.metadata)) {
             return Err(DeliveryError::Stale(format!("Bundle {name}")));
         }
         let client = || context.client.clone();
-        let api = Api::namespaced(client(), &name.namespace);
-        unchanged::<BundleNamespaceMapping>(api, self.mappings.iter().map(|one| one.meta()), |_| true)
-            .await?;
+        let api = Api::<MetadataOnly<BundleNamespaceMapping>>::namespaced(client(), &name.namespace);
+        let mappings = self.mappings.iter().map(|one| named(one.meta()));
+        unchanged(api, PAGE, mappings, of_metadata, |_| true).await?;
         if !self.mappings.is_empty() {
             self.confirm_namespaces(context).await?;
         }
-        let api = match &*self.within {
+        let api: Api<MetadataOnly<ClusterGroup>> = match &*self.within {
             [one] => Api::namespaced(client(), one),
             _ => Api::all(client()),
         };
-        let groups = self.groups.iter().map(|group| group.meta());
-        unchanged::<ClusterGroup>(api, groups, |namespace| self.includes(namespace)).await
+        let groups = self.groups.iter().map(|group| named(group.meta()));
+        unchanged(api, PAGE, groups, of_metadata, |namespace| {
+            self.includes(namespace)
+        })
+        .await
     }
 
     /// Compares all that decides which Cluster has which namespace with the API server.
@@ -182,18 +190,45 @@ impl ClusterSnapshot {
     /// If anything differs, or cannot be read.
     pub async fn confirm_clusters(&self, context: &Context) -> Result<(), DeliveryError> {
         self.confirm_namespaces(context).await?;
-        let clusters = self.clusters.iter().map(|entry| entry.cluster.meta());
-        let api = Api::all(context.client.clone());
-        unchanged::<Cluster>(api, clusters, |namespace| self.includes(namespace)).await
+        let clusters = self.clusters.iter().map(|entry| &*entry.cluster);
+        let clusters = clusters.map(|cluster| (NamespacedName::of(cluster.meta()), of_cluster(cluster)));
+        let api = Api::<Decoded<Cluster>>::all(context.client.clone());
+        let is_included = |namespace: &str| self.includes(namespace);
+        unchanged(api, CLUSTERS_PAGE, clusters, of_cluster, is_included).await
     }
 
     async fn confirm_namespaces(&self, context: &Context) -> Result<(), DeliveryError> {
-        let namespaces = self.namespaces.iter().map(|namespace| namespace.meta());
-        unchanged::<Namespace>(Api::all(context.client.clone()), namespaces, |_| true).await
+        let namespaces = self.namespaces.iter().map(|namespace| named(namespace.meta()));
+        let api = Api::<MetadataOnly<Namespace>>::all(context.client.clone());
+        unchanged(api, PAGE, namespaces, of_metadata, |_| true).await
+    }
+
+    /// Whether a Cluster is in the API server. The snapshot shows what decides of it as it is there.
+    ///
+    /// # Errors
+    /// If that differs, or cannot be read.
+    pub async fn confirm_cluster(
+        &self,
+        context: &Context,
+        name: &NamespacedName,
+    ) -> Result<bool, DeliveryError> {
+        let api = Api::<Decoded<Cluster>>::namespaced(context.client.clone(), &name.namespace);
+        let current = bounded(api.get_opt(&path_segment(&name.name))).await;
+        let current = current.map_err(CallError::of("read", format_args!("Cluster {name}")))?;
+        let current = current.as_ref().map(of_cluster);
+        let is_there = current.is_some();
+        let cached = self
+            .cluster(&name.namespace, &name.name)
+            .map(Decisive::of_cluster);
+        if is_orphan_for_certain(cached.as_ref(), current.as_ref()) {
+            Ok(is_there)
+        } else {
+            Err(DeliveryError::Stale(format!("Cluster {name}")))
+        }
     }
 
     /// A Cluster of the snapshot.
-    pub fn cluster(&self, namespace: &str, name: &str) -> Option<&Decoded<Cluster>> {
+    fn cluster(&self, namespace: &str, name: &str) -> Option<&Decoded<Cluster>> {
         let has_name = |cluster: &&Arc<Decoded<Cluster>>| {
             let metadata = (**cluster).meta();
             metadata.namespace.as_deref() == Some(namespace) && metadata.name.as_deref() == Some(name)
@@ -348,27 +383,41 @@ pub async fn copy_metadata(
     Ok(found)
 }
 
-/// Checks that the API server has exactly the cached objects of the namespaces that are included, in the same versions. It reads no further
-/// than to the first difference, so never much more than what is cached.
+fn of_metadata<K>(object: &MetadataOnly<K>) -> Decisive<'_> {
+    Decisive::of(&object.metadata)
+}
+
+fn of_cluster(cluster: &Decoded<Cluster>) -> Decisive<'_> {
+    Decisive::of_cluster(cluster)
+}
+
+fn named(metadata: &ObjectMeta) -> (NamespacedName, Decisive<'_>) {
+    (NamespacedName::of(metadata), Decisive::of(metadata))
+}
+
+/// Checks that the API server has exactly the cached objects of the namespaces that are included, with the same that is `decisive`. It reads
+/// no further than to the first difference, so never much more than what is cached.
 async fn unchanged<K>(
-    api: Api<MetadataOnly<K>>,
-    cached: impl Iterator<Item = &ObjectMeta>,
+    api: Api<K>,
+    page: u32,
+    cached: impl Iterator<Item = (NamespacedName, Decisive<'_>)>,
+    decisive: fn(&K) -> Decisive<'_>,
     is_included: impl Fn(&str) -> bool,
 ) -> Result<(), DeliveryError>
 where
-    K: Resource<DynamicType = ()>,
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let kind = K::kind(&());
     let stale = |name: NamespacedName| DeliveryError::Stale(format!("{kind} {name}"));
     let mut unseen = Unseen::new(cached);
-    let mut page = ListParams::default().limit(PAGE);
+    let mut page = ListParams::default().limit(page);
     loop {
         let list = bounded(api.list(&page)).await;
         let list = list.map_err(CallError::of("list", format_args!("{kind}s")))?;
         for object in &list.items {
-            let metadata = object.meta();
-            if is_included(metadata.namespace.as_deref().unwrap_or_default()) {
-                unseen.see(metadata).map_err(stale)?;
+            let name = NamespacedName::of(object.meta());
+            if is_included(&name.namespace) {
+                unseen.see(name, &decisive(object)).map_err(stale)?;
             }
         }
         match list.metadata.continue_ {

@@ -1,11 +1,11 @@
 //! Deletes what a Bundle does not need any more: BundleDeployments, and copies that no deployment owns.
 
 use futures::{FutureExt, StreamExt, stream};
-use helmops_api::{Bundle, BundleDeployment, Cluster, Decoded, NamespacedName, labels};
+use helmops_api::{Bundle, BundleDeployment, Decoded, NamespacedName, labels};
 use helmops_core::targeting::{
     cluster_of,
     copies::CopyRef,
-    delivery::{self, is_orphan_for_certain, leftovers, may_be_of},
+    delivery::{self, leftovers, may_be_of},
 };
 use helmops_kube::name_of;
 use kube::{Resource, ResourceExt};
@@ -144,39 +144,54 @@ pub async fn delete_orphans(
     if let Err(error) = snapshot.confirm(context, bundle).await {
         return vec![error];
     }
-    let mut errors = Vec::new();
+    let (mut errors, mut unowned) = (Vec::new(), Vec::new());
     for orphan in orphans {
-        let deleted = delete_orphan(context, snapshot, orphan).await;
-        errors.extend(deleted.err());
+        if let Some((namespace, name)) = cluster_of(orphan) {
+            let cluster = NamespacedName::new(namespace, name);
+            let deleted = delete_orphan(context, snapshot, orphan, &cluster).await;
+            errors.extend(deleted.err());
+        } else {
+            unowned.push(*orphan);
+        }
     }
+    errors.extend(delete_unowned(context, snapshot, &unowned).await);
     errors
 }
 
+/// Deletes a deployment whose labels name its Cluster.
 async fn delete_orphan(
     context: &Context,
     snapshot: &ClusterSnapshot,
     orphan: &BundleDeployment,
+    cluster: &NamespacedName,
 ) -> Result<(), DeliveryError> {
-    let reason = match cluster_of(orphan) {
-        Some((namespace, _)) if !snapshot.includes(namespace) => {
-            format!("the Bundle does not target clusters in namespace {namespace} any more")
-        }
-        Some((namespace, name)) => {
-            let cluster = NamespacedName::new(namespace, name);
-            let current = observe::metadata::<Cluster>(context, &cluster).await?;
-            let current = current.and_then(|metadata| metadata.resource_version);
-            let cached = snapshot.cluster(namespace, name);
-            let cached = cached.and_then(|cluster| cluster.meta().resource_version.as_deref());
-            if !is_orphan_for_certain(cached, current.as_deref()) {
-                return Err(DeliveryError::Stale(format!("Cluster {cluster}")));
-            }
-            snapshot.why_no_target(&cluster, current.is_some())
-        }
-        None => {
-            // Any Cluster may be its own.
-            snapshot.confirm_clusters(context).await?;
-            "no target of the Bundle has this namespace any more".to_owned()
-        }
+    let namespace = &cluster.namespace;
+    let reason = if snapshot.includes(namespace) {
+        let is_there = snapshot.confirm_cluster(context, cluster).await?;
+        snapshot.why_no_target(cluster, is_there)
+    } else {
+        format!("the Bundle does not target clusters in namespace {namespace} any more")
     };
     apply::delete_deployment(context, orphan, &reason).await
+}
+
+/// Deletes deployments without the labels of a Cluster. Any Cluster may be theirs, so all are compared with the API server, once.
+async fn delete_unowned(
+    context: &Context,
+    snapshot: &ClusterSnapshot,
+    orphans: &[&BundleDeployment],
+) -> Vec<DeliveryError> {
+    if orphans.is_empty() {
+        return Vec::new();
+    }
+    if let Err(error) = snapshot.confirm_clusters(context).await {
+        return vec![error];
+    }
+    let mut errors = Vec::new();
+    for orphan in orphans {
+        let reason = "no target of the Bundle has this namespace any more";
+        let deleted = apply::delete_deployment(context, orphan, reason).await;
+        errors.extend(deleted.err());
+    }
+    errors
 }

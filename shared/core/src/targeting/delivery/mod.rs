@@ -53,7 +53,7 @@ pub use self::{
     action::{Action, CopyWrite, ObjectVersion, Plan},
     bundle::{BundleDelivery, CacheFilter, Sources},
     observed::{CachedDeployment, ClusterState, Read},
-    prune::{Unseen, is_orphan_for_certain, leftovers, may_be_of, release},
+    prune::{Decisive, Unseen, is_orphan_for_certain, leftovers, may_be_of, release},
 };
 
 #[cfg(test)]

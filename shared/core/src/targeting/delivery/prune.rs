@@ -1,9 +1,10 @@
 //! What is needed no longer: copies, and BundleDeployments.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use helmops_api::{NamespacedName, labels};
+use helmops_api::{Cluster, Decoded, NamespacedName, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_core::Resource;
 
 use super::{Action, ObjectVersion};
 use crate::targeting::copies::{CopyPurpose, CopyRef};
@@ -43,35 +44,71 @@ pub fn leftovers(unowned: Vec<CopyRef>, has_deployment: impl Fn(&str) -> bool) -
     unowned.into_iter().filter(is_leftover).collect()
 }
 
-/// Whether the deployment of a cluster that is no target any more according to the caches is deleted: they show the Cluster as it is. The
-/// versions of the Cluster are those in the cache and in the API server; `None` if it is not there. A deleted one may still be in the cache.
-pub fn is_orphan_for_certain(cached: Option<&str>, current: Option<&str>) -> bool {
+/// What decides of an object whether a cluster is a target of a Bundle, and where its deployments are.
+///
+/// Versions of an object with the same decide the same. Many differ in nothing else: each heartbeat of an agent makes a new one of its
+/// Cluster, so that a comparison of versions never succeeds with thousands of clusters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decisive<'o> {
+    uid: Option<&'o str>,
+    /// It changes with the spec. Objects without one have no spec that decides.
+    generation: Option<i64>,
+    /// No object without labels differs from one with none.
+    labels: Option<&'o BTreeMap<String, String>>,
+    /// The Cluster that owns a namespace. Other annotations decide nothing.
+    owner: [Option<&'o str>; 2],
+    is_deleted: bool,
+    /// The namespace of a Cluster in its status, and whether its schedule forbids changes; `None` if it does not decode.
+    status: Option<(&'o str, bool)>,
+}
+
+impl<'o> Decisive<'o> {
+    /// Of an object whose status decides nothing.
+    pub fn of(metadata: &'o ObjectMeta) -> Self {
+        let annotations = metadata.annotations.as_ref();
+        let annotation = |key| annotations.and_then(|all| all.get(key)).map(String::as_str);
+        Self {
+            uid: metadata.uid.as_deref(),
+            generation: metadata.generation,
+            labels: metadata.labels.as_ref().filter(|labels| !labels.is_empty()),
+            owner: [labels::CLUSTER_NAMESPACE, labels::CLUSTER].map(annotation),
+            is_deleted: metadata.deletion_timestamp.is_some(),
+            status: None,
+        }
+    }
+
+    /// Of a Cluster.
+    pub fn of_cluster(cluster: &'o Decoded<Cluster>) -> Self {
+        let status = cluster.valid().map(|cluster| &cluster.status);
+        Self {
+            status: status.map(|status| (&*status.namespace, status.is_out_of_schedule())),
+            ..Self::of(cluster.meta())
+        }
+    }
+}
+
+/// Whether the deployment of a cluster that is no target any more according to the caches is deleted: they show what decides of the Cluster
+/// as the API server has it; `None` if it is not there. A deleted one may still be in the cache.
+pub fn is_orphan_for_certain(cached: Option<&Decisive<'_>>, current: Option<&Decisive<'_>>) -> bool {
     current.is_none() || cached == current
 }
 
 /// Compares the objects of a list with those that were cached: the cached ones that the list has not shown yet.
-pub struct Unseen<'c>(HashMap<NamespacedName, Option<&'c str>>);
+pub struct Unseen<'c>(HashMap<NamespacedName, Decisive<'c>>);
 
 impl<'c> Unseen<'c> {
-    /// All cached objects.
-    pub fn new(cached: impl IntoIterator<Item = &'c ObjectMeta>) -> Self {
-        let cached = cached.into_iter();
-        let version = |metadata: &'c ObjectMeta| metadata.resource_version.as_deref();
-        Self(
-            cached
-                .map(|metadata| (NamespacedName::of(metadata), version(metadata)))
-                .collect(),
-        )
+    /// All cached objects, by name.
+    pub fn new(cached: impl IntoIterator<Item = (NamespacedName, Decisive<'c>)>) -> Self {
+        Self(cached.into_iter().collect())
     }
 
     /// The list shows an object.
     ///
     /// # Errors
-    /// With its name, if it was not cached in this version.
-    pub fn see(&mut self, object: &ObjectMeta) -> Result<(), NamespacedName> {
-        let name = NamespacedName::of(object);
+    /// With its name, if it was not cached, or decided otherwise.
+    pub fn see(&mut self, name: NamespacedName, object: &Decisive<'_>) -> Result<(), NamespacedName> {
         match self.0.remove(&name) {
-            Some(version) if version == object.resource_version.as_deref() => Ok(()),
+            Some(cached) if cached == *object => Ok(()),
             _ => Err(name),
         }
     }

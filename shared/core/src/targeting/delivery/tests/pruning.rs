@@ -1,12 +1,13 @@
 //! What is deleted when a Bundle leaves a cluster.
 
-use helmops_api::NamespacedName;
+use helmops_api::{Cluster, Decoded, NamespacedName, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
 
 use super::model::{End, Inputs, Server, access_name, fleets_owner, secret};
 use crate::targeting::{
     RolloutStep,
-    delivery::{Unseen, is_orphan_for_certain, may_be_of, release},
+    delivery::{Decisive, Unseen, is_orphan_for_certain, may_be_of, release},
 };
 
 #[test]
@@ -77,44 +78,99 @@ fn a_deployment_belongs_to_the_bundle_that_its_labels_name() {
     assert!(may_be_of("other", "web", &metadata), "its Bundle is unknown");
 }
 
+fn metadata(name: &str, generation: i64) -> ObjectMeta {
+    ObjectMeta {
+        namespace: Some("fleet".to_owned()),
+        name: Some(name.to_owned()),
+        generation: Some(generation),
+        ..ObjectMeta::default()
+    }
+}
+
 /// A deletion is hard to undo, so nothing is deleted because of a Cluster that has changed since it was cached.
 #[test]
 fn a_deployment_is_no_orphan_while_the_cached_cluster_is_stale() {
+    let (one, two) = (metadata("dev", 1), metadata("dev", 2));
+    let (one, two) = (Some(Decisive::of(&one)), Some(Decisive::of(&two)));
     for (cached, current, is_certain) in [
-        (Some("1"), Some("1"), true),
-        (Some("1"), Some("2"), false),
+        (&one, &one, true),
+        (&one, &two, false),
         // Deleted, whether the cache shows it or not.
-        (Some("1"), None, true),
-        (None, None, true),
+        (&one, &None, true),
+        (&None, &None, true),
         // Created again.
-        (None, Some("1"), false),
+        (&None, &one, false),
     ] {
         assert_eq!(
-            is_orphan_for_certain(cached, current),
+            is_orphan_for_certain(cached.as_ref(), current.as_ref()),
             is_certain,
             "{cached:?} {current:?}"
         );
     }
 }
 
+/// With thousands of clusters there is always a newer version of one of them.
+#[test]
+fn only_what_decides_about_targets_is_compared() {
+    let cluster = |change: &Value| {
+        let mut cluster = json!({
+            "metadata": {
+                "namespace": "fleet", "name": "dev", "uid": "1", "generation": 1, "resourceVersion": "7", "labels": { "env": "dev" }
+            },
+            "status": { "namespace": "cluster-dev", "agent": { "lastSeen": "2026-01-01T00:00:00Z" } }
+        });
+        json_patch::merge(&mut cluster, change);
+        serde_json::from_str::<Decoded<Cluster>>(&cluster.to_string()).unwrap()
+    };
+    let cached = cluster(&json!({}));
+    for (change, differs) in [
+        (
+            json!({
+                "metadata": { "resourceVersion": "8", "annotations": { "x": "y" } },
+                "status": { "agent": { "lastSeen": "2026-01-01T00:15:00Z" } }
+            }),
+            false,
+        ),
+        (json!({ "metadata": { "uid": "2" } }), true),
+        (json!({ "metadata": { "generation": 2 } }), true),
+        (json!({ "metadata": { "labels": { "env": "prod" } } }), true),
+        (
+            json!({ "metadata": { "annotations": { labels::CLUSTER: "other" } } }),
+            true,
+        ),
+        (
+            json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
+            true,
+        ),
+        (json!({ "status": { "namespace": "other" } }), true),
+        (json!({ "status": { "scheduled": true } }), true),
+        (json!({ "status": { "namespace": 1 } }), true),
+    ] {
+        let current = cluster(&change);
+        let is_same = Decisive::of_cluster(&cached) == Decisive::of_cluster(&current);
+        assert_eq!(!is_same, differs, "{change}");
+    }
+}
+
 /// A watch that is behind another one leads to no deletion.
 #[test]
 fn a_list_is_compared_with_what_is_cached() {
-    let group = |(name, version): (&str, &str)| ObjectMeta {
-        namespace: Some("fleet".to_owned()),
-        name: Some(name.to_owned()),
-        resource_version: Some(version.to_owned()),
-        ..ObjectMeta::default()
-    };
-    let cached = [("dev", "1"), ("prod", "2")].map(group);
+    let cached = [metadata("dev", 1), metadata("prod", 2)];
     for (listed, differs) in [
-        (&[("dev", "1"), ("prod", "2")][..], None),
-        (&[("dev", "1"), ("prod", "3")], Some("prod")),
-        (&[("dev", "1")], Some("prod")),
-        (&[("dev", "1"), ("new", "3"), ("prod", "2")], Some("new")),
+        (&[("dev", 1), ("prod", 2)][..], None),
+        (&[("dev", 1), ("prod", 3)], Some("prod")),
+        (&[("dev", 1)], Some("prod")),
+        (&[("dev", 1), ("new", 3), ("prod", 2)], Some("new")),
     ] {
-        let mut unseen = Unseen::new(&cached);
-        let seen = listed.iter().try_for_each(|one| unseen.see(&group(*one)));
+        let mut unseen = Unseen::new(
+            cached
+                .iter()
+                .map(|one| (NamespacedName::of(one), Decisive::of(one))),
+        );
+        let seen = listed.iter().try_for_each(|(of, generation)| {
+            let one = metadata(of, *generation);
+            unseen.see(NamespacedName::of(&one), &Decisive::of(&one))
+        });
         let result = seen.and_then(|()| unseen.end());
         let differs = differs.map(|name| NamespacedName::new("fleet", name));
         assert_eq!(result.err(), differs, "{listed:?}");
