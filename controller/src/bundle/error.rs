@@ -220,7 +220,7 @@ mod tests {
             (
                 CallError::of("write", "Bundle web")(ApiError::Timeout).into(),
                 Reason::APIError,
-                Class::TRANSIENT,
+                Class::Outage,
             ),
             (
                 CallError::of("write", "Bundle web")(conflict.into()).into(),

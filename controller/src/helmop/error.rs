@@ -115,12 +115,12 @@ mod tests {
     #[test]
     fn errors_of_the_api_server_are_transient_or_conflicts_or_rejections() {
         for (error, class) in [
-            (ApiError::Timeout, Class::TRANSIENT),
+            (ApiError::Timeout, Class::Outage),
             (ApiError::NotLeading(NotLeading), Class::Conflict),
             (api_error(409), Class::Conflict),
             (api_error(404), Class::TRANSIENT),
             (api_error(422), Class::Absent),
-            (api_error(500), Class::TRANSIENT),
+            (api_error(500), Class::Outage),
         ] {
             assert_eq!(error.classify(), classified(Reason::APIError, class), "{error}");
         }
@@ -202,14 +202,14 @@ mod tests {
             (
                 ReconcileError::HelmOp(CallError::of("write the status of", "HelmOp web")(api_error(500))),
                 Reason::APIError,
-                Class::TRANSIENT,
+                Class::Outage,
             ),
             (
                 ReconcileError::HelmOp(CallError::of("remove Fleet's finalizer from", "HelmOp web")(
                     ApiError::Timeout,
                 )),
                 Reason::APIError,
-                Class::TRANSIENT,
+                Class::Outage,
             ),
         ] {
             assert_eq!(error.classify(), classified(reason, class), "{error}");

@@ -122,9 +122,9 @@ mod tests {
             classified(Reason::InvalidSecret, Class::Permanent),
             classified(Reason::LimitExceeded, Class::Absent),
             classified(Reason::SecretNotFound, Class::Absent),
-            classified(Reason::APIError, Class::TRANSIENT),
+            classified(Reason::APIError, Class::Outage),
             Interrupted::Stopping.classify(),
-            classified(Reason::APIError, Class::TRANSIENT),
+            classified(Reason::APIError, Class::Outage),
         ];
         assert_eq!(found, expected);
     }

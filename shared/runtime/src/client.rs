@@ -16,6 +16,9 @@ use crate::error_class::{Class, Classified, ClassifiedError, classified};
 /// Maximum time for one call, including the client's own retries. Watches have their own.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// The reason of a response 500 about what the API server calls for a request, such as a webhook that it cannot reach: others may succeed.
+const INTERNAL_ERROR: &str = "InternalError";
+
 /// What etcd says of an object that is larger than its limit.
 const ETCD_TOO_LARGE: &str = "etcdserver: request is too large";
 
@@ -127,12 +130,15 @@ impl ApiError {
         self.is_permanent() || self.is_forbidden()
     }
 
-    /// Whether the API server is away, so that nothing else works either: there was no response, or one that it cannot serve requests.
+    /// Whether the API server or its etcd is away, so that nothing else works either: there was no response in time, or one that it
+    /// cannot serve requests. Watches count the same as an outage, but for one response that concerns writes.
     pub fn is_outage(&self) -> bool {
         match self {
+            Self::Timeout => true,
             Self::Kube(error) => is_unreachable(error),
-            Self::Rejected(status) => matches!(status.code, 502..=504),
-            Self::Timeout | Self::NotLeading(_) => false,
+            // It passes errors of etcd on as 500 without a reason.
+            Self::Rejected(status) => status.code >= 500 && status.reason != INTERNAL_ERROR,
+            Self::NotLeading(_) => false,
         }
     }
 
@@ -235,21 +241,34 @@ mod tests {
     #[test]
     fn a_request_that_is_rejected_for_good_is_retried_slowly_and_not_transient() {
         let class = |code: u16, message: &str| {
-            let status = Status::failure(message, "reason").with_code(code);
+            let status = Status::failure(message, "").with_code(code);
             ApiError::from(kube::Error::Api(status.boxed())).class()
         };
         for code in [400, 413, 422] {
             assert_eq!(class(code, "no"), Class::Absent, "{code}");
         }
         assert_eq!(class(500, "etcdserver: request is too large"), Class::Absent);
-        for code in [401, 403, 404, 429, 500] {
+        for code in [401, 403, 404, 429] {
             assert_eq!(class(code, "no"), Class::TRANSIENT, "{code}");
         }
-        for code in [502, 503, 504] {
-            assert_eq!(class(code, "no"), Class::Outage, "{code}");
-        }
         assert_eq!(class(409, "no"), Class::Conflict);
-        assert_eq!(ApiError::Timeout.class(), Class::TRANSIENT);
+    }
+
+    #[test]
+    fn an_outage_of_etcd_is_one_of_the_api_server() {
+        let class = |code: u16, reason: &str, message: &str| {
+            let status = Status::failure(message, reason).with_code(code);
+            ApiError::from(kube::Error::Api(status.boxed())).class()
+        };
+        for message in ["etcdserver: request timed out", "etcdserver: no leader"] {
+            assert_eq!(class(500, "", message), Class::Outage, "{message}");
+        }
+        for (code, reason) in [(502, ""), (503, "ServiceUnavailable"), (504, "Timeout")] {
+            assert_eq!(class(code, reason, "no"), Class::Outage, "{code}");
+        }
+        assert_eq!(ApiError::Timeout.class(), Class::Outage);
+        let webhook = "Internal error occurred: failed calling webhook \"example.com\": connection refused";
+        assert_eq!(class(500, INTERNAL_ERROR, webhook), Class::TRANSIENT);
     }
 
     #[test]

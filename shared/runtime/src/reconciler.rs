@@ -351,7 +351,9 @@ mod tests {
     }
 
     fn fails() -> Result<Done, ReconcileError> {
-        Err(CallError::of("write", "HelmOp web")(ApiError::Timeout).into())
+        let missing = kube::core::Status::failure("no", "NotFound").with_code(404);
+        let error = ApiError::from(kube::Error::Api(missing.boxed()));
+        Err(CallError::of("write", "HelmOp web")(error).into())
     }
 
     fn is_first_transient_delay(delay: RequeueAfter) -> bool {
