@@ -80,7 +80,12 @@ impl Reconciler for Bundles<'_> {
     }
 
     /// Deletes the copies and BundleDeployments.
-    async fn finalize(&self, key: &BundleKey, bundle: &Decoded<Bundle>) -> Result<(), DeliveryError> {
+    async fn finalize(
+        &self,
+        key: &BundleKey,
+        bundle: &Decoded<Bundle>,
+        _: &mut WorkerPermit,
+    ) -> Result<(), DeliveryError> {
         prune::finalize(self.context, &self.stores.copies, key, bundle).await
     }
 

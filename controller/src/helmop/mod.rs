@@ -82,7 +82,12 @@ impl Reconciler for HelmOps<'_> {
         self.context.interest.forget(key);
     }
 
-    async fn finalize(&self, key: &HelmOpKey, helmop: &Decoded<HelmOp>) -> Result<(), ReconcileError> {
+    async fn finalize(
+        &self,
+        key: &HelmOpKey,
+        helmop: &Decoded<HelmOp>,
+        _: &mut WorkerPermit,
+    ) -> Result<(), ReconcileError> {
         apply::cleanup(self.context, key, helmop).await
     }
 

@@ -54,7 +54,7 @@ pub async fn keep(context: Arc<Context>, url: Url, stop: CancellationToken) {
             continue;
         }
         // Someone may have deleted the Secret.
-        let are_lost = is_published && !context.published.has_google_keys().await;
+        let are_lost = is_published && !context.published.has_google_keys();
         if Instant::now() < next && !are_lost {
             continue;
         }

@@ -8,6 +8,7 @@ mod token;
 
 use std::{sync::Arc, time::Duration};
 
+use futures::future::poll_immediate;
 use helmops_api::{
     Decoded, NamespacedName, Receiver,
     notifications::{ReceiverSpec, ReceiverStatus},
@@ -29,7 +30,7 @@ use helmops_runtime::{
     metrics::{Controller, ReconcileMetrics},
     reconciler::Reconciler,
     retry_state::{Done, Failures, RetryState},
-    workers::WorkerPermit,
+    workers::{Interrupted, WorkerPermit},
 };
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
 use kube::{Api, api::ObjectMeta};
@@ -77,12 +78,17 @@ impl Reconciler for Receivers<'_> {
         lock(&self.context.polled_all).remove(key);
     }
 
-    async fn deleted(&self, key: &ReceiverKey, _: &mut WorkerPermit) -> Result<(), ReceiverError> {
-        self.withdraw(&name_of(key)).await
+    async fn deleted(&self, key: &ReceiverKey, permit: &mut WorkerPermit) -> Result<(), ReceiverError> {
+        self.withdraw(&name_of(key), permit).await
     }
 
-    async fn finalize(&self, key: &ReceiverKey, _: &Decoded<Receiver>) -> Result<(), ReceiverError> {
-        self.withdraw(&name_of(key)).await
+    async fn finalize(
+        &self,
+        key: &ReceiverKey,
+        _: &Decoded<Receiver>,
+        permit: &mut WorkerPermit,
+    ) -> Result<(), ReceiverError> {
+        self.withdraw(&name_of(key), permit).await
     }
 
     async fn reconcile(
@@ -97,7 +103,7 @@ impl Reconciler for Receivers<'_> {
         // First, because a chart waits. Its errors must not keep an old token valid.
         let handled = pushes::handle(self.context, key, receiver, &mut status).await;
         let published = self.publish(&name, receiver, permit).await;
-        let check = self.observe(receiver, &published, &mut status).await;
+        let check = self.observe(receiver, &published, &mut status);
         // Based on the version that was read: the receiving process writes pushes into it.
         let (client, pending_writes) = (
             &self.context.client,
@@ -116,7 +122,7 @@ impl Reconciler for Receivers<'_> {
 
 impl Receivers<'_> {
     /// Sets path and condition, unless it is not known what is published. Returns when to reconcile the Receiver again.
-    async fn observe(
+    fn observe(
         &self,
         receiver: &Receiver,
         published: &Result<String, ReceiverError>,
@@ -125,7 +131,7 @@ impl Receivers<'_> {
         let (state, check) = match published {
             Ok(path) => {
                 status.webhook_path.clone_from(path);
-                self.accepting(&receiver.spec).await
+                self.accepting(&receiver.spec)
             }
             Err(error) if error.is_of_user() => {
                 status.webhook_path.clear();
@@ -147,7 +153,7 @@ impl Receivers<'_> {
     }
 
     /// The condition of a Receiver that is published, and when to reconcile it again.
-    async fn accepting(&self, spec: &ReceiverSpec) -> (ConditionState, Duration) {
+    fn accepting(&self, spec: &ReceiverSpec) -> (ConditionState, Duration) {
         if spec.suspend {
             let message = "spec.suspend is set; requests are refused with 503".to_owned();
             return (ConditionState::False(Reason::Suspended, message), CHECK);
@@ -156,7 +162,7 @@ impl Receivers<'_> {
             return (ConditionState::True(Reason::Accepted), CHECK);
         }
         let published = &self.context.published;
-        let has_keys = published.has_google_keys().await;
+        let has_keys = published.has_google_keys();
         let check = if has_keys {
             CHECK_WITH_KEYS
         } else {
@@ -173,20 +179,20 @@ impl Receivers<'_> {
         permit: &mut WorkerPermit,
     ) -> Result<String, ReceiverError> {
         let published = &self.context.published;
-        if let Some(digest) = published.current(receiver, name, CHECK).await? {
+        let current = published.current(receiver, name, CHECK);
+        if let Some(digest) = waiting(permit, current).await?? {
             return Ok(webhook_path(&digest));
         }
         published.reading(name);
         match self.entry(name, receiver).await {
             Ok((digest, entry)) => {
-                // Large, since it waits and writes.
-                let set = Box::pin(published.set(receiver, name, &digest, entry));
-                permit.release_while(set).await??;
+                let set = published.set(receiver, name, &digest, entry);
+                waiting(permit, set).await??;
                 Ok(webhook_path(&digest))
             }
             Err(error) => {
                 if error.is_of_user() {
-                    published.remove(name).await?;
+                    self.withdraw(name, permit).await?;
                 }
                 Err(error)
             }
@@ -231,7 +237,18 @@ impl Receivers<'_> {
         ))
     }
 
-    async fn withdraw(&self, name: &NamespacedName) -> Result<(), ReceiverError> {
-        self.context.published.remove(name).await
+    async fn withdraw(&self, name: &NamespacedName, permit: &mut WorkerPermit) -> Result<(), ReceiverError> {
+        waiting(permit, self.context.published.remove(name)).await?
+    }
+}
+
+/// The result of something that may wait for the writes of other Receivers. The permit is released meanwhile, or else a tenant whose
+/// Receivers change all the time would hold up all other objects.
+async fn waiting<T>(permit: &mut WorkerPermit, work: impl Future<Output = T>) -> Result<T, Interrupted> {
+    // Large, since it waits and writes.
+    let mut work = Box::pin(work);
+    match poll_immediate(&mut work).await {
+        Some(done) => Ok(done),
+        None => permit.release_while(work).await,
     }
 }

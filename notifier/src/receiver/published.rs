@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     mem::take,
-    sync::{self, Arc},
+    sync::{
+        self, Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -38,7 +41,12 @@ pub struct Published {
     /// The Receivers that exist.
     receivers: ObjectCache<Decoded<Receiver>>,
     waiting: sync::Mutex<Vec<Waiting>>,
+    /// Held by the task that writes, also while it waits for the time of its write.
+    turn: Mutex<()>,
+    /// Held during requests only.
     state: Mutex<State>,
+    /// Whether the Secret had keys of Google when it was read or written last.
+    has_google_keys: AtomicBool,
     /// What was published of each Receiver; `None` while it is read.
     current: sync::Mutex<HashMap<NamespacedName, Option<Current>>>,
     /// Why the keys of Google were not fetched, if the last attempt has failed.
@@ -89,7 +97,9 @@ impl Published {
             namespace,
             receivers,
             waiting: sync::Mutex::default(),
+            turn: Mutex::default(),
             state: Mutex::default(),
+            has_google_keys: AtomicBool::new(false),
             current: sync::Mutex::default(),
             google_error: sync::Mutex::default(),
         }
@@ -113,10 +123,7 @@ impl Published {
             _ => return Ok(None),
         };
         let mut state = self.state.lock().await;
-        let known = match state.known.take().filter(Known::is_fresh) {
-            Some(known) => known,
-            None => self.read().await?,
-        };
+        let known = self.known(&mut state).await?;
         let found = state.known.insert(known).secret.data.as_ref();
         let found = found.and_then(|data| data.get(&digest)).and_then(owner);
         Ok((found.as_ref() == Some(name)).then_some(digest))
@@ -174,10 +181,8 @@ impl Published {
     }
 
     /// Whether the Secret had keys of Google when it was read or written last.
-    pub async fn has_google_keys(&self) -> bool {
-        let state = self.state.lock().await;
-        let data = state.known.as_ref().and_then(|known| known.secret.data.as_ref());
-        data.is_some_and(|data| data.contains_key(GOOGLE_KEYS))
+    pub fn has_google_keys(&self) -> bool {
+        self.has_google_keys.load(Ordering::Relaxed)
     }
 
     /// Remembers why the keys of Google were not fetched; `None` if they were.
@@ -196,12 +201,13 @@ impl Published {
             let (done, mut result) = oneshot::channel();
             let change = change.clone();
             lock(&self.waiting).push(Waiting { change, done });
-            let mut state = self.state.lock().await;
+            let turn = self.turn.lock().await;
             let mut written = result.try_recv();
             if matches!(written, Err(TryRecvError::Empty)) {
-                self.write_all(&mut state).await;
+                self.write_all().await;
                 written = result.try_recv();
             }
+            drop(turn);
             // Otherwise the task that wrote for this one was aborted.
             if let Ok(result) = written {
                 return result;
@@ -210,48 +216,59 @@ impl Published {
     }
 
     /// Makes all changes that wait, and those that come until the write starts.
-    async fn write_all(&self, state: &mut State) {
+    async fn write_all(&self) {
         let mut batch = Vec::new();
         let mut attempts = 0;
         let error = loop {
-            let known = match state.known.take().filter(Known::is_fresh) {
-                Some(known) => known,
-                None => match self.read().await {
-                    Ok(known) => known,
-                    Err(error) => break error,
-                },
-            };
-            batch.append(&mut lock(&self.waiting));
-            let mut entries = Entries::of(known.secret.data.as_ref(), |receiver| self.exists(receiver));
-            let results: Vec<_> = batch.iter().map(|one| entries.change(&one.change)).collect();
-            let is_changed = known.secret.data.as_ref().unwrap_or(&Data::new()) != &entries.data;
-            if is_changed && let Some(next) = state.next.take_if(|next| *next > Instant::now()) {
-                state.known = Some(known);
-                sleep_until(next).await;
-                continue;
-            }
-            let written = if is_changed {
-                state.next = Some(Instant::now() + INTERVAL);
-                self.write(known.secret, entries.data).await
-            } else {
-                Ok(known)
-            };
-            match written {
-                Ok(known) => {
-                    state.known = Some(known);
-                    for (one, result) in batch.into_iter().zip(results) {
-                        // The receiving end is gone if its task was aborted.
-                        let _ = one.done.send(result);
-                    }
-                    return;
+            match self.write(&mut batch).await {
+                Ok(Some(next)) => sleep_until(next).await,
+                Ok(None) => return,
+                Err(ReceiverError::Call(error)) if error.is_conflict() && attempts + 1 < ATTEMPTS => {
+                    attempts += 1;
                 }
-                Err(error) if error.is_conflict() && attempts + 1 < ATTEMPTS => attempts += 1,
-                Err(error) => break error.into(),
+                Err(error) => break error,
             }
         };
         let error = Arc::new(error);
         for one in batch.into_iter().chain(take(&mut *lock(&self.waiting))) {
             let _ = one.done.send(Err(ReceiverError::Publish(Arc::clone(&error))));
+        }
+    }
+
+    /// Makes all changes that wait, together with those of `batch`. Returns the time when that is possible, if it is too early.
+    async fn write(&self, batch: &mut Vec<Waiting>) -> Result<Option<Instant>, ReceiverError> {
+        let mut state = self.state.lock().await;
+        let known = self.known(&mut state).await?;
+        batch.append(&mut lock(&self.waiting));
+        // No reconciliation waits for it any more: it may be outdated, such as a token that was replaced since.
+        batch.retain(|one| !one.done.is_closed());
+        let mut entries = Entries::of(known.secret.data.as_ref(), |receiver| self.exists(receiver));
+        let results: Vec<_> = batch.iter().map(|one| entries.change(&one.change)).collect();
+        let is_changed = known.secret.data.as_ref().unwrap_or(&Data::new()) != &entries.data;
+        let too_early = state.next.filter(|next| is_changed && *next > Instant::now());
+        if too_early.is_some() {
+            state.known = Some(known);
+            return Ok(too_early);
+        }
+        let known = if is_changed {
+            state.next = Some(Instant::now() + INTERVAL);
+            self.replace(known.secret, entries.data).await?
+        } else {
+            known
+        };
+        state.known = Some(known);
+        for (one, result) in batch.drain(..).zip(results) {
+            // The receiving end is gone if its task was aborted.
+            let _ = one.done.send(result);
+        }
+        Ok(None)
+    }
+
+    /// Takes the Secret out of the state, or reads it if it was too long ago.
+    async fn known(&self, state: &mut State) -> Result<Known, ReceiverError> {
+        match state.known.take().filter(Known::is_fresh) {
+            Some(known) => Ok(known),
+            None => self.read().await,
         }
     }
 
@@ -267,17 +284,30 @@ impl Published {
         let secret = bounded(self.api().get_opt(SECRET)).await;
         let secret = secret.map_err(CallError::of("read", self.shown()))?;
         let secret = secret.ok_or_else(|| ReceiverError::NotInstalled(self.namespace.clone()))?;
-        Ok(Known::of(secret))
+        Ok(self.known_now(secret))
     }
 
-    async fn write(&self, observed: Secret, data: Data) -> Result<Known, CallError> {
+    async fn replace(&self, observed: Secret, data: Data) -> Result<Known, CallError> {
         let mut secret = observed;
         secret.data = Some(data);
         secret.metadata.managed_fields = None;
         let written = bounded(self.api().replace(SECRET, &MANAGER.post(), &secret)).await;
         written
-            .map(Known::of)
+            .map(|secret| self.known_now(secret))
             .map_err(CallError::of("write", self.shown()))
+    }
+
+    /// The Secret as the API server has just sent it.
+    fn known_now(&self, secret: Secret) -> Known {
+        let has_google_keys = secret
+            .data
+            .as_ref()
+            .is_some_and(|data| data.contains_key(GOOGLE_KEYS));
+        self.has_google_keys.store(has_google_keys, Ordering::Relaxed);
+        Known {
+            secret,
+            at: Instant::now(),
+        }
     }
 
     fn shown(&self) -> String {
@@ -286,13 +316,6 @@ impl Published {
 }
 
 impl Known {
-    fn of(secret: Secret) -> Self {
-        Self {
-            secret,
-            at: Instant::now(),
-        }
-    }
-
     fn is_fresh(&self) -> bool {
         self.at.elapsed() < FRESH
     }

@@ -73,6 +73,7 @@ pub trait Reconciler: Sync {
         &self,
         _key: &KeyOf<Self>,
         _object: &Decoded<Self::Object>,
+        _permit: &mut WorkerPermit,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send {
         ready(Ok(()))
     }
@@ -144,7 +145,7 @@ async fn reconcile_existing<R: Reconciler>(
     let result = match object {
         _ if metadata.deletion_timestamp.is_some() => {
             reconciler.forget(key);
-            let result = reconciler.finalize(key, object).await;
+            let result = reconciler.finalize(key, object, permit).await;
             result.map(|()| Done::UNTIL_CHANGE)
         }
         Decoded::Valid(object) => match reconciler.trace(key, object) {
@@ -269,7 +270,12 @@ mod tests {
             (self.result)().map(|_| ())
         }
 
-        async fn finalize(&self, _: &HelmOpKey, _: &Decoded<HelmOp>) -> Result<(), ReconcileError> {
+        async fn finalize(
+            &self,
+            _: &HelmOpKey,
+            _: &Decoded<HelmOp>,
+            _: &mut WorkerPermit,
+        ) -> Result<(), ReconcileError> {
             self.call("finalize");
             (self.result)().map(|_| ())
         }

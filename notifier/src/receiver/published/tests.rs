@@ -169,6 +169,52 @@ async fn a_task_that_is_aborted_loses_no_change_of_another() {
     assert!(rig.api.read_secret("system", SECRET)["data"][digest].is_string());
 }
 
+/// The pause between two writes concerns those alone that have something to write.
+#[tokio::test(start_paused = true)]
+async fn what_is_published_can_be_read_during_the_pause() {
+    let rig = Rig::start();
+    rig.published.reading(&NamespacedName::new("a", "first"));
+    rig.set("first", TOKEN).await.unwrap();
+    let mut pausing = Box::pin(rig.set("second", TOKEN));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert!(futures::poll!(&mut pausing).is_pending());
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert!(futures::poll!(&mut pausing).is_pending());
+    let start = Instant::now();
+    let (name, digest, _) = entry("a", "first", TOKEN);
+    let first = object(&json!({ "metadata": { "name": "first", "namespace": "a" }, "spec": {} }));
+    let current = rig.published.current(&first, &name, Duration::from_mins(1));
+    let current = tokio::time::timeout(INTERVAL, current).await.unwrap();
+    assert_eq!(
+        (current.unwrap(), start.elapsed()),
+        (Some(digest), Duration::ZERO)
+    );
+    pausing.await.unwrap();
+    assert!(start.elapsed() > Duration::ZERO);
+}
+
+/// It may have the token of before.
+#[tokio::test(start_paused = true)]
+async fn a_change_whose_task_was_aborted_is_not_made() {
+    let rig = Rig::start();
+    rig.set("first", TOKEN).await.unwrap();
+    let mut pausing = Box::pin(rig.set("second", TOKEN));
+    assert!(futures::poll!(&mut pausing).is_pending());
+    let mut aborted = Box::pin(rig.set("aborted", TOKEN));
+    assert!(futures::poll!(&mut aborted).is_pending());
+    drop(aborted);
+    pausing.await.unwrap();
+    assert_eq!(rig.number(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_google_are_known_without_a_wait() {
+    let rig = Rig::start();
+    assert!(!rig.published.has_google_keys());
+    rig.published.set_google_keys(b"keys").await.unwrap();
+    assert!(rig.published.has_google_keys());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_missing_secret_is_not_created_and_the_error_says_what_to_apply() {
     let rig = Rig::start();
