@@ -134,9 +134,10 @@ impl FromRelease {
             values: &values,
             is_upgrade: record.revision > 1,
         };
+        // First: it may be the reason why the rendering fails.
+        self.render.report_lookup(archive.path(), console)?;
         let rendering = render::render(&program, archive.path(), access, rendered);
         let text = during(console, "Rendering the chart", rendering).await?;
-        self.render.report_lookup(archive.path(), console)?;
         match adoption::check(&record, &text, &render::unmarked(&bundle.options)) {
             Ok(()) => Ok(()),
             Err(obstacle) => self.refused(console, &key, &obstacle),

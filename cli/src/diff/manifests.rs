@@ -121,9 +121,10 @@ impl Manifests {
             is_upgrade: record.is_some(),
         };
         let access = Access::of(&self.render, account.as_ref(), &downstream.client);
+        // First: it may be the reason why the rendering fails.
+        self.render.report_lookup(archive.path(), console)?;
         let rendering = render::render(&self.program, archive.path(), access, rendered);
         let text = during(console, "Rendering the chart", rendering).await?;
-        self.render.report_lookup(archive.path(), console)?;
         let after = objects(&text, &key.namespace, &options.namespace)?;
         let before = match &record {
             Some(Record { manifest, .. }) => objects(manifest, &key.namespace, &options.namespace)?,

@@ -24,7 +24,7 @@ use helm_archive::Limits;
 use helmops_agent::helm::{
     Helm, HelmMetrics,
     kubeconfig::kubeconfig,
-    outcome::SecretTexts,
+    outcome::{FailureReason, SecretTexts},
     request::{Action, Deploy, HelmSettings, Identity, Render, Request},
     run_scope::RunScope,
     workspace::Workspaces,
@@ -92,7 +92,7 @@ impl RenderArgs {
         Ok(Some(account))
     }
 
-    /// Says that the templates may want something that they do not get.
+    /// Says before a rendering that the templates may want something that they will not get.
     ///
     /// # Errors
     /// If standard error cannot be written, or the archive not be read.
@@ -107,7 +107,7 @@ impl RenderArgs {
             let label = console.styles.paint(Style::Pending, "warning:");
             writeln!(
                 console.err,
-                "{label} the chart calls lookup ({path}), which found nothing: --with-lookup lets it read the cluster"
+                "{label} the chart calls lookup ({path}), which finds nothing: --with-lookup lets it read the cluster"
             )?;
         }
         Ok(())
@@ -228,10 +228,17 @@ pub async fn render(
         )
         .await;
     let success = success.map_err(|failure| {
-        Failure::unable(format!("Helm cannot render the chart: {failure}"))
-            .with_hint("it has to be Helm 4: helm version")
+        Failure::unable(format!("Helm cannot render the chart: {failure}")).with_hint(hint(failure.reason))
     })?;
     Ok(success.printed)
+}
+
+/// What to do if the program is the cause, and not the chart; else empty.
+const fn hint(reason: FailureReason) -> &'static str {
+    match reason {
+        FailureReason::OtherHelm | FailureReason::NotStarted => "it has to be Helm 4: helm version",
+        _ => "",
+    }
 }
 
 /// Whether a template may call the function. Where its name is only a part of another one, or a field, it does not.
@@ -255,6 +262,19 @@ pub fn unmarked(options: &BundleDeploymentOptions) -> PostRender {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A chart that calls `required` for what `lookup` does not find says nothing of Helm.
+    #[test]
+    fn only_a_wrong_program_leads_to_the_hint_about_helm() {
+        for (reason, has_hint) in [
+            (FailureReason::OtherHelm, true),
+            (FailureReason::NotStarted, true),
+            (FailureReason::TemplateFailed, false),
+            (FailureReason::ValuesInvalid, false),
+        ] {
+            assert_eq!(hint(reason).contains("Helm 4"), has_hint, "{reason:?}");
+        }
+    }
 
     #[test]
     fn calls_of_lookup_are_found() {

@@ -103,7 +103,8 @@ data:
   kind: {{ .Capabilities.APIVersions.Has "fleet.cattle.io/v1alpha1/HelmOp" | quote }}
   values: {{ .Values.stolen | default "nothing" | quote }}
 "#;
-const ESCAPES: &str = r#"{{ fail "\u001b]0;title\u0007\u001b[2J\u202etxt" }}"#;
+const ESCAPES: &str =
+    r#"{{ lookup "v1" "Secret" "" "" }}{{ fail "\u001b]0;title\u0007\u001b[2J\u202etxt" }}"#;
 
 /// A Secret that the chart and the values of a HelmOp of `deployer` name.
 struct Rights {
@@ -180,7 +181,11 @@ async fn a_chart_finds_nothing_of_the_cluster_but_its_kinds() {
 
     // What it fails with controls no terminal.
     let output = rights.diff("2.0.0", false, &[]).await;
-    assert_has(&output.stderr, &["]0;titletxt"]);
+    assert_has(
+        &output.stderr,
+        &["]0;titletxt", "calls lookup (web/templates/fail.yaml)"],
+    );
+    assert!(!output.stderr.contains("Helm 4"), "{output:?}");
     assert!(!output.stderr.contains(bounded_text::is_control), "{output:?}");
 }
 
