@@ -4,19 +4,25 @@ use url::Url;
 
 use super::{
     Envelope, markdown,
-    slack::{Style, of},
+    slack::{Limits, Style, of},
 };
 use crate::alert::Message;
 
 /// The path that accepts the format of Slack.
 const SLACK: &str = "/slack";
-/// The maximum number of fields that Discord accepts.
-const MAX_FIELDS: usize = 25;
+/// Discord rejects the whole message above any of these, which it counts in characters: there are never more of them than bytes.
+const LIMITS: Limits = Limits {
+    all: 6_000,
+    text: 4_096,
+    fields: 25,
+    title: 256,
+    value: 1_024,
+};
 
 pub fn body(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, serde_json::Error> {
     let style = Style {
         is_slack: false,
-        fields: MAX_FIELDS,
+        limits: LIMITS,
         escape: markdown::escape,
     };
     serde_json::to_vec(&of(message, envelope, &style))

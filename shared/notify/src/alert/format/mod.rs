@@ -193,6 +193,27 @@ fn facts(message: &Message, envelope: &Envelope<'_>) -> Vec<(String, String)> {
     all.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
+/// Truncates an escaped text to at most `longest` bytes, with no part of an escape at its end. Escapes make a text longer, so it is cut
+/// after them.
+fn cut_escaped(escaped: String, longest: usize) -> String {
+    if escaped.len() <= longest {
+        return escaped;
+    }
+    let end = escaped.floor_char_boundary(longest.saturating_sub('…'.len_utf8()));
+    let mut kept = escaped.get(..end).unwrap_or_default();
+    let without = kept.trim_end_matches('\\');
+    if !(kept.len() - without.len()).is_multiple_of(2) {
+        kept = kept.get(..kept.len() - 1).unwrap_or_default();
+    }
+    // `&am` of `&amp;`.
+    if let Some((before, entity)) = kept.rsplit_once('&')
+        && ["amp", "lt", "gt"].iter().any(|name| name.starts_with(entity))
+    {
+        kept = before;
+    }
+    format!("{kept}…")
+}
+
 /// A value that is written as it is, in the order of its fields.
 fn raw(value: &impl Serialize) -> Result<Box<RawValue>, serde_json::Error> {
     serde_json::value::to_raw_value(value)

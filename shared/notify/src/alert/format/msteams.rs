@@ -3,8 +3,13 @@
 use serde::Serialize;
 use url::Url;
 
-use super::{About, Envelope, facts, markdown, raw, slack};
+use super::{About, Envelope, cut_escaped, facts, markdown, raw, slack};
 use crate::alert::{Event, Message};
+
+/// The most of the text and of each fact, in bytes after they are escaped. Teams rejects messages of more than 28 KB, which HTML and Markdown
+/// together could make of a text of a tenth.
+const MAX_TEXT: usize = 8 << 10;
+const MAX_FACT: usize = 1 << 10;
 
 /// The hosts of connectors, which do not accept Adaptive Cards.
 const CONNECTORS: [&str; 2] = [".webhook.office.com", "outlook.office.com"];
@@ -106,7 +111,7 @@ pub fn body(address: &Url, message: &Message, envelope: &Envelope<'_>) -> Result
 fn adaptive_card(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, serde_json::Error> {
     let (title, text) = (
         About::of(message, envelope).title(),
-        markdown::escape(&message.text()),
+        cut_escaped(markdown::escape(&message.text()), MAX_TEXT),
     );
     let is_failure = message.event == Event::Failure;
     let title = TextBlock {
@@ -129,8 +134,8 @@ fn adaptive_card(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, 
     let facts = facts(message, envelope);
     if !facts.is_empty() {
         let facts = facts.into_iter().map(|(title, value)| Fact {
-            title: markdown::escape(&title),
-            value: markdown::escape(&value),
+            title: cut_escaped(markdown::escape(&title), MAX_FACT),
+            value: cut_escaped(markdown::escape(&value), MAX_FACT),
         });
         items.push(raw(&FactSet {
             r#type: "FactSet",
@@ -172,12 +177,12 @@ fn message_card(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, s
         },
         summary: title.clone(),
         sections: [Section {
-            activity_title: escape_html(&message.text()),
+            activity_title: cut_escaped(escape_html(&message.text()), MAX_TEXT),
             activity_subtitle: title,
             facts: facts
                 .map(|(name, value)| NamedFact {
-                    name: escape_html(&name),
-                    value: escape_html(&value),
+                    name: cut_escaped(escape_html(&name), MAX_FACT),
+                    value: cut_escaped(escape_html(&value), MAX_FACT),
                 })
                 .collect(),
         }],

@@ -1,9 +1,10 @@
 //! Slack: a message with one attachment.
 
+use bounded_text::cut;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{About, Envelope, NotAccepted, facts};
+use super::{About, Envelope, NotAccepted, cut_escaped, facts};
 use crate::alert::{Event, Message};
 
 /// The name of the sender by default.
@@ -41,29 +42,54 @@ struct Field {
 pub(super) struct Style {
     /// Whether there are a fallback and a channel.
     pub is_slack: bool,
-    /// The maximum number of fields.
-    pub fields: usize,
+    /// The most that the service accepts.
+    pub limits: Limits,
     /// How a text is escaped.
     pub escape: fn(&str) -> String,
 }
 
+/// The most that a service accepts; of texts in bytes, after they are escaped.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Of all texts.
+    pub all: usize,
+    /// Of the main text.
+    pub text: usize,
+    /// The number of fields.
+    pub fields: usize,
+    /// Of the title of a field, and of the message.
+    pub title: usize,
+    /// Of the value of a field.
+    pub value: usize,
+}
+
+/// A message to Slack is never as long as it accepts.
+const UNLIMITED: Limits = Limits {
+    all: usize::MAX,
+    text: usize::MAX,
+    fields: usize::MAX,
+    title: usize::MAX,
+    value: usize::MAX,
+};
+
 pub fn body(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, serde_json::Error> {
     let style = Style {
         is_slack: true,
-        fields: usize::MAX,
+        limits: UNLIMITED,
         escape,
     };
     serde_json::to_vec(&of(message, envelope, &style))
 }
 
 pub(super) fn of(message: &Message, envelope: &Envelope<'_>, style: &Style) -> Body {
-    let title = About::of(message, envelope).title();
-    let text = (style.escape)(&message.text());
-    let field = |(title, value): (String, String)| Field {
-        title: (style.escape)(&title),
-        value: (style.escape)(&value),
-        short: false,
-    };
+    let Limits { title, text, .. } = style.limits;
+    let title = cut(About::of(message, envelope).title(), title);
+    let text = cut_escaped((style.escape)(&message.text()), text);
+    let fields = fields_within(
+        style,
+        facts(message, envelope),
+        title.len().saturating_add(text.len()),
+    );
     let fallback = format!("{title}: {}", text.lines().next().unwrap_or_default());
     Body {
         username: if envelope.username.is_empty() {
@@ -85,13 +111,30 @@ pub(super) fn of(message: &Message, envelope: &Envelope<'_>, style: &Style) -> B
             author_name: title,
             text,
             mrkdwn_in: ["text"],
-            fields: facts(message, envelope)
-                .into_iter()
-                .take(style.fields)
-                .map(field)
-                .collect(),
+            fields,
         }],
     }
+}
+
+/// The fields for which there is room beside `used` bytes of other texts.
+fn fields_within(style: &Style, facts: Vec<(String, String)>, used: usize) -> Vec<Field> {
+    let limits = style.limits;
+    let mut left = limits.all.saturating_sub(used);
+    let mut fields = Vec::new();
+    for (title, value) in facts.into_iter().take(limits.fields) {
+        let title = cut_escaped((style.escape)(&title), limits.title);
+        let value = cut_escaped((style.escape)(&value), limits.value);
+        let Some(rest) = left.checked_sub(title.len() + value.len()) else {
+            continue;
+        };
+        left = rest;
+        fields.push(Field {
+            title,
+            value,
+            short: false,
+        });
+    }
+    fields
 }
 
 /// The three characters that have a meaning in the texts of Slack.
@@ -130,7 +173,7 @@ pub fn check_response(address: &Url, body: &[u8]) -> Result<(), NotAccepted> {
     }
     match serde_json::from_slice(body) {
         Ok(Response { ok: true, .. }) => Ok(()),
-        Ok(Response { error, .. }) => Err(NotAccepted(bounded_text::cut(error, MAX_QUOTE))),
+        Ok(Response { error, .. }) => Err(NotAccepted(cut(error, MAX_QUOTE))),
         Err(_) => Err(NotAccepted("it is not that of chat.postMessage".to_owned())),
     }
 }

@@ -70,9 +70,14 @@ fn payload(format: Format, address: &str, message: &Message) -> String {
         ("summary", "overridden"),
         ("alertname", "mine"),
     ];
-    let metadata = metadata
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into();
+    payload_with(format, address, message, &metadata)
+}
+
+fn payload_with(format: Format, address: &str, message: &Message, metadata: &[(&str, &str)]) -> String {
+    let metadata: BTreeMap<_, _> = metadata
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
     let alert = NamespacedName::new("helmops-system", "all");
     let envelope = Envelope {
         alert: &alert,
@@ -306,6 +311,57 @@ fn slack_reports_errors_with_status_200() {
         let checked = check(&Url::parse(address).unwrap(), r#"{"ok":false,"error":"secret"}"#);
         assert_eq!(checked.is_err(), is_slack, "{address}");
     }
+}
+
+#[test]
+fn no_part_of_an_escape_is_left_where_a_text_is_cut() {
+    for (text, longest, expected) in [
+        (r"\*\*\*", 6, r"\*\*\*"),
+        (r"\*\*\*", 5, r"\*…"),
+        (r"\*\*\*ab", 7, r"\*\*…"),
+        (r"\*\*\*ab", 6, r"\*…"),
+        (r"\\\\\*ab", 7, r"\\\\…"),
+        ("a&amp;bcd", 8, "a…"),
+        ("a&amp;bcde", 9, "a&amp;…"),
+        ("R&D is done", 8, "R&D i…"),
+        ("ééé", 5, "é…"),
+    ] {
+        assert_eq!(
+            cut_escaped(text.to_owned(), longest),
+            expected,
+            "{text} {longest}"
+        );
+    }
+}
+
+/// Discord rejects a message with a longer one, and no user learns of the failure.
+#[test]
+fn escapes_make_no_text_too_long_for_discord() {
+    let (text, value) = ("*".repeat(3_000), "*".repeat(1_024));
+    let message = message(
+        Event::Failure,
+        "ErrApplied",
+        vec![subject("HelmOp/shop/a", "1", &text)],
+    );
+    let keys: Vec<_> = (0..20).map(|number| format!("key{number}")).collect();
+    let metadata: Vec<_> = keys.iter().map(|key| (&**key, &*value)).collect();
+    let body = payload_with(
+        Format::Discord,
+        "https://discord.com/api/webhooks/x",
+        &message,
+        &metadata,
+    );
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let attachment = &body["attachments"][0];
+    let length = |value: &Value| value.as_str().unwrap().chars().count();
+    let fields = attachment["fields"].as_array().unwrap();
+    assert!(fields.len() > 1 && fields.iter().all(|field| length(&field["value"]) <= 1_024));
+    assert!(length(&attachment["text"]) <= 4_096);
+    let of_fields = fields
+        .iter()
+        .map(|field| length(&field["title"]) + length(&field["value"]));
+    let all = of_fields.sum::<usize>() + length(&attachment["text"]) + length(&attachment["author_name"]);
+    assert!(all <= 6_000, "{all}");
 }
 
 /// Of a chart, a registry or a cluster.
