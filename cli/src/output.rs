@@ -57,9 +57,9 @@ fn escaped(json: &str) -> String {
         let last = part.chars().next_back().filter(|c| is_control(*c));
         let text = last.and_then(|c| part.strip_suffix(c)).unwrap_or(part);
         escaped.push_str(text);
-        if let Some(c) = last {
+        for unit in last.iter().flat_map(|c| c.encode_utf16(&mut [0; 2]).to_vec()) {
             // Writing into a string cannot fail.
-            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+            let _ = write!(escaped, "\\u{unit:04x}");
         }
     }
     escaped
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn values_are_the_same_and_control_no_terminal() {
         let text: String = ('\0'..='\u{9f}')
-            .chain("\u{202e}\u{2066}\u{200f}\u{61c} é \\ \"".chars())
+            .chain("\u{202e}\u{2066}\u{200f}\u{61c}\u{2028}\u{feff}\u{e0041} é \\ \"".chars())
             .collect();
         let value = json!({ &text: [&text], "<<": { "=": "<<" } });
         let written = |write: Write| {

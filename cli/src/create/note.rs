@@ -152,7 +152,7 @@ impl Note {
             parts.push(self.path.clone());
         }
         parts.push(self.text.clone());
-        one_line(&parts.join(": ")).replace(['\u{2028}', '\u{2029}'], " ")
+        one_line(&parts.join(": "))
     }
 }
 
@@ -249,6 +249,6 @@ mod tests {
             path: "a\u{1b}[31m\u{85}b\u{2028}c".to_owned(),
             ..note
         };
-        assert_eq!(note.to_string(), "a.yaml:3:5: HelmRelease shop/web: ab c: text");
+        assert_eq!(note.to_string(), "a.yaml:3:5: HelmRelease shop/web: abc: text");
     }
 }

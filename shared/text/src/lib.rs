@@ -5,14 +5,18 @@ use std::{
     fmt::{Display, Write as _},
 };
 
-/// Whether a character does something else than to be shown: it controls a terminal, or changes the direction of a text, which can then
-/// be read as another one. A line feed and a tab are none.
+/// Whether a character does something else than to be shown: it controls a terminal, ends a line for some readers only, hides a text, or
+/// changes its direction, so that it can be read as another one. A line feed and a tab are none, and neither are the joiners U+200C and
+/// U+200D, which scripts and emoji need.
 pub fn is_control(c: char) -> bool {
     let changes_direction = matches!(
         c,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     );
-    changes_direction || (c.is_control() && !matches!(c, '\n' | '\t'))
+    let ends_line = matches!(c, '\u{2028}' | '\u{2029}');
+    // They are not shown, but programs read them: with tags, a whole text.
+    let is_hidden = matches!(c, '\u{2060}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+    changes_direction || ends_line || is_hidden || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
 /// A text of others as it can be shown: without control characters ([`is_control`]) and the colors of terminals.
@@ -99,7 +103,12 @@ mod tests {
             ("\u{1b}[\nline", "\nline"),
             ("\u{1b}[", ""),
             ("\u{202e}txt.exe\u{2066}\u{200f}\u{61c}", "txt.exe"),
-            ("é 語 👩‍💻", "é 語 👩‍💻"),
+            ("one\u{2028}line\u{2029}", "oneline"),
+            (
+                "\u{feff}to\u{2060}ken\u{e0001}\u{e0069}\u{e0067}\u{e007f}",
+                "token",
+            ),
+            ("é 語 👩‍💻 می\u{200c}خواهم", "é 語 👩‍💻 می\u{200c}خواهم"),
         ] {
             let shown = printable(text);
             assert_eq!(shown, expected, "{text:?}");
