@@ -24,9 +24,10 @@ use url::Url;
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The maximum number of headers of a Secret.
 const MAX_HEADERS: usize = 32;
-/// Headers that belong to the connection, and those with which a proxy says who its client is: a service of the cluster that trusts them
-/// would take the notifier for that proxy.
-const RESERVED: [&str; 12] = [
+/// Headers that belong to the connection, and those with which a proxy says who its client or its user is, and what was requested: a service
+/// of the cluster that trusts them would take the notifier for that proxy.
+const RESERVED: [&str; 16] = [
+    "client-ip",
     "connection",
     "expect",
     "forwarded",
@@ -38,10 +39,44 @@ const RESERVED: [&str; 12] = [
     "te",
     "trailer",
     "transfer-encoding",
+    "true-client-ip",
     "upgrade",
+    "x-client-ip",
+    "x-cluster-client-ip",
 ];
-/// The starts of the names of others.
-const RESERVED_PREFIXES: [&str; 5] = ["content-", "impersonate-", "x-forwarded-", "x-real-", "x-remote-"];
+/// The starts of the names of others. Those with which a client logs in at the same proxies have other names, such as
+/// `CF-Access-Client-Id`, and stay allowed.
+const RESERVED_PREFIXES: [&str; 29] = [
+    "cf-access-authenticated-",
+    "cf-access-jwt-",
+    "cf-connecting-",
+    "content-",
+    "impersonate-",
+    "remote-",
+    "ssl-client-",
+    "tailscale-user-",
+    "x-amzn-mtls-",
+    "x-amzn-oidc-",
+    "x-auth-request-",
+    "x-authenticated-",
+    "x-authentik-",
+    "x-client-cert",
+    "x-client-verify",
+    "x-consumer-",
+    "x-envoy-",
+    "x-forwarded-",
+    "x-goog-authenticated-",
+    "x-goog-iap-",
+    "x-http-method",
+    "x-ms-client-principal",
+    "x-original-",
+    "x-pomerium-claim-",
+    "x-pomerium-jwt-",
+    "x-real-",
+    "x-remote-",
+    "x-rewrite-",
+    "x-webauth-",
+];
 
 /// The endpoint of an AlertProvider.
 #[derive(Clone)]
@@ -264,8 +299,8 @@ impl Keys {
         for (name, value) in all {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
             if is_reserved(&name) {
-                let problem = "Host, Forwarded, X-Forwarded-*, X-Real-*, X-Remote-*, Impersonate-*, Content-* and headers of the \
-                               connection cannot be set; remove them";
+                let problem = "headers of the connection, Content-* and those with which a proxy says who its client or user is, such as \
+                               X-Forwarded-* and Remote-*, cannot be set; remove them";
                 return Err(self.problem("headers", problem));
             }
             let value = value.as_str().ok_or_else(invalid)?;
@@ -465,18 +500,34 @@ mod tests {
             "X-Remote-User",
             "X-Remote-Extra-Scopes",
             "Impersonate-User",
+            "X-WEBAUTH-USER",
+            "Remote-User",
+            "Remote_Groups",
+            "X-Auth-Request-Email",
+            "X-Goog-Authenticated-User-Email",
+            "X-Goog-IAP-JWT-Assertion",
+            "X-Amzn-Oidc-Data",
+            "Cf-Access-Jwt-Assertion",
+            "Cf-Access-Authenticated-User-Email",
+            "X-Original-URL",
+            "X-Rewrite-URL",
+            "X-HTTP-Method-Override",
+            "X-Client-IP",
+            "True-Client-IP",
+            "X-MS-CLIENT-PRINCIPAL",
         ] {
             let error = error(&spec, &[("headers", &*format!("{name}: geheim"))]);
             assert!(
-                error.contains("X-Remote-*") && error.contains("cannot be set; remove them"),
+                error.contains("X-Forwarded-*") && error.contains("cannot be set; remove them"),
                 "{name}: {error}"
             );
         }
         let allowed = [(
             "headers",
-            "Authorization: Bearer x\nX-Scope-OrgID: team\nUser-Agent: x\nX-Forward: z",
+            "Authorization: Bearer x\nX-Scope-OrgID: team\nUser-Agent: x\nX-Forward: z\nX-Auth-Token: x\nX-Client-Id: x\n\
+             CF-Access-Client-Id: x\nCF-Access-Client-Secret: x",
         )];
-        assert_eq!(endpoint_of(&spec, &allowed).unwrap().headers.len(), 4);
+        assert_eq!(endpoint_of(&spec, &allowed).unwrap().headers.len(), 8);
     }
 
     #[test]
