@@ -78,11 +78,6 @@ impl ByteBudget {
         }
     }
 
-    /// The total, in bytes.
-    pub const fn total(&self) -> usize {
-        self.total
-    }
-
     /// An empty reservation of a key.
     pub fn reservation(&self, key: impl Into<Arc<str>>) -> Reservation {
         Reservation {

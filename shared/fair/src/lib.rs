@@ -1,4 +1,4 @@
-//! The mechanisms that limit work. Every process uses these and no others:
+//! The mechanisms that limit work, for every process:
 //!
 //! | Module | Limits | Shares between |
 //! |---|---|---|
@@ -8,15 +8,12 @@
 //! | [`rate`] | attempts per time | no one: each key has its own state |
 //! | [`deadline`] | the time of one piece of work | no one |
 //!
-//! [`limits`] makes the table of limits in the documentation from constants.
-//!
 //! Nothing here reads a clock but the deadline, which ends work at a time: the others take the current time as a parameter.
 
 pub mod backoff;
 pub mod bytes;
 #[cfg(feature = "tokio")]
 pub mod deadline;
-pub mod limits;
 mod lock;
 pub mod rate;
 #[cfg(feature = "tokio")]

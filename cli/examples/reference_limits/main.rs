@@ -1,5 +1,7 @@
 //! Writes the page of the limits; `make manifests` calls it.
 
+mod table;
+
 use std::{
     error::Error,
     io::{self, Write},
@@ -10,8 +12,8 @@ use helm_index::tags;
 use helmops_api::{free_form, limits};
 use helmops_cli::{create, validate};
 use helmops_core::validation::names;
-use helmops_fair::{limit, limits::table};
 use helmops_release::{self as release, chart_metadata, manifest, record};
+use table::{limit, table};
 
 /// Above all tables.
 const INTRODUCTION: &str = "\

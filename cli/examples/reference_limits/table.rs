@@ -5,7 +5,7 @@ use std::fmt;
 /// How much larger a limit is than the largest value that was found, or there is a reason.
 const MIN_FACTOR: u64 = 10;
 
-/// A limit for something that has a size in real charts and repositories. [`limit!`](crate::limit!) makes one of a constant.
+/// A limit for something that has a size in real charts and repositories. [`limit!`] makes one of a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// What is limited.
@@ -34,13 +34,12 @@ pub enum Unit {
 }
 
 /// A [`Limit`] with the value and the name of a constant.
-#[macro_export]
 macro_rules! limit {
     ($what:literal: $constant:expr, $unit:ident, $largest:literal, $found_in:literal $(, $reason:literal)?) => {
-        $crate::limits::Limit {
+        $crate::table::Limit {
             what: $what,
             value: $constant as u64,
-            unit: $crate::limits::Unit::$unit,
+            unit: $crate::table::Unit::$unit,
             largest: $largest,
             found_in: $found_in,
             reason: concat!("", $($reason)?),
@@ -48,6 +47,7 @@ macro_rules! limit {
         }
     };
 }
+pub(crate) use limit;
 
 /// A table of limits in Markdown.
 ///
