@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use helmops_api::{MetadataOnly, NamespacedName};
 use helmops_fair::OverBudget;
 use helmops_kube::{Cache, Change, WatchedObjects, path_segment};
@@ -23,7 +23,10 @@ use helmops_release::{
         SECRET_SELECTOR, SECRET_TYPE, Status, UnpackedRecord,
     },
 };
-use helmops_runtime::client::{ApiError, CallError, bounded};
+use helmops_runtime::{
+    client::{ApiError, CallError, bounded},
+    pages::pages,
+};
 use k8s_openapi::{ByteString, api::core::v1::Secret, jiff::Timestamp};
 use kube::{
     Api, Client, ResourceExt,
@@ -195,12 +198,13 @@ impl Records {
         let params = ListParams::default()
             .labels(&format!("{SECRET_SELECTOR},name={}", release.name))
             .fields(&format!("type={SECRET_TYPE}"));
-        let listed = bounded(api.list(&params)).await;
-        let listed = listed.map_err(CallError::of(
+        let read = async |params| api.list(&params).await;
+        let pages: Result<Vec<_>, _> = pages(params, read).try_collect().await;
+        let pages = pages.map_err(CallError::of(
             "list",
             format_args!("the records of release {release}"),
         ))?;
-        Ok(listed.items.iter().filter_map(StoredRecord::of).collect())
+        Ok(pages.iter().flatten().filter_map(StoredRecord::of).collect())
     }
 
     /// The releases of each BundleDeployment of this agent. Damaged records have no owner.

@@ -1,7 +1,8 @@
 //! Reads the objects that a Bundle depends on: from the caches, and from the API server what the caches do not have.
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+use std::{collections::BTreeMap, fmt::Debug, pin::pin, sync::Arc};
 
+use futures::StreamExt;
 use helmops_api::{
     Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly,
     NamespacedName,
@@ -18,7 +19,10 @@ use helmops_core::{
     },
 };
 use helmops_kube::{ObjectCache, path_segment};
-use helmops_runtime::client::{ApiError, CallError, bounded};
+use helmops_runtime::{
+    client::{ApiError, CallError, bounded},
+    pages::pages,
+};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Namespace, Secret},
@@ -33,11 +37,6 @@ use crate::{
     watch::{Clusters, Copies},
     work::BundleKey,
 };
-
-/// Objects per page of a list of metadata.
-const PAGE: u32 = 500;
-/// Clusters per page of a list. They have a status, of some kilobytes.
-const CLUSTERS_PAGE: u32 = 100;
 
 /// The Policies of a Bundle's namespace.
 ///
@@ -169,7 +168,7 @@ impl ClusterSnapshot {
         let client = || context.client.clone();
         let api = Api::<MetadataOnly<BundleNamespaceMapping>>::namespaced(client(), &name.namespace);
         let mappings = self.mappings.iter().map(|one| named(one.meta()));
-        unchanged(api, PAGE, mappings, of_metadata, |_| true).await?;
+        unchanged(api, mappings, of_metadata, |_| true).await?;
         if !self.mappings.is_empty() {
             self.confirm_namespaces(context).await?;
         }
@@ -178,10 +177,7 @@ impl ClusterSnapshot {
             _ => Api::all(client()),
         };
         let groups = self.groups.iter().map(|group| named(group.meta()));
-        unchanged(api, PAGE, groups, of_metadata, |namespace| {
-            self.includes(namespace)
-        })
-        .await
+        unchanged(api, groups, of_metadata, |namespace| self.includes(namespace)).await
     }
 
     /// Compares all that decides which Cluster has which namespace with the API server.
@@ -194,13 +190,13 @@ impl ClusterSnapshot {
         let clusters = clusters.map(|cluster| (NamespacedName::of(cluster.meta()), of_cluster(cluster)));
         let api = Api::<Decoded<Cluster>>::all(context.client.clone());
         let is_included = |namespace: &str| self.includes(namespace);
-        unchanged(api, CLUSTERS_PAGE, clusters, of_cluster, is_included).await
+        unchanged(api, clusters, of_cluster, is_included).await
     }
 
     async fn confirm_namespaces(&self, context: &Context) -> Result<(), DeliveryError> {
         let namespaces = self.namespaces.iter().map(|namespace| named(namespace.meta()));
         let api = Api::<MetadataOnly<Namespace>>::all(context.client.clone());
-        unchanged(api, PAGE, namespaces, of_metadata, |_| true).await
+        unchanged(api, namespaces, of_metadata, |_| true).await
     }
 
     /// Whether a Cluster is in the API server. The snapshot shows what decides of it as it is there.
@@ -399,7 +395,6 @@ fn named(metadata: &ObjectMeta) -> (NamespacedName, Decisive<'_>) {
 /// no further than to the first difference, so never much more than what is cached.
 async fn unchanged<K>(
     api: Api<K>,
-    page: u32,
     cached: impl Iterator<Item = (NamespacedName, Decisive<'_>)>,
     decisive: fn(&K) -> Decisive<'_>,
     is_included: impl Fn(&str) -> bool,
@@ -410,21 +405,17 @@ where
     let kind = K::kind(&());
     let stale = |name: NamespacedName| DeliveryError::Stale(format!("{kind} {name}"));
     let mut unseen = Unseen::new(cached);
-    let mut page = ListParams::default().limit(page);
-    loop {
-        let list = bounded(api.list(&page)).await;
-        let list = list.map_err(CallError::of("list", format_args!("{kind}s")))?;
-        for object in &list.items {
+    let read = async |params| api.list(&params).await;
+    let mut pages = pin!(pages(ListParams::default(), read));
+    while let Some(page) = pages.next().await {
+        for object in page.map_err(CallError::of("list", format_args!("{kind}s")))? {
             let name = NamespacedName::of(object.meta());
             if is_included(&name.namespace) {
-                unseen.see(name, &decisive(object)).map_err(stale)?;
+                unseen.see(name, &decisive(&object)).map_err(stale)?;
             }
         }
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page.continue_token = Some(token),
-            _ => return unseen.end().map_err(stale),
-        }
     }
+    unseen.end().map_err(stale)
 }
 
 /// The metadata of an object in the API server; `None` if it does not exist.

@@ -22,6 +22,7 @@ pub mod error_class;
 pub mod events;
 pub mod health_signals;
 pub mod metrics;
+pub mod pages;
 pub mod pending_writes;
 pub mod queue;
 pub mod reconciler;

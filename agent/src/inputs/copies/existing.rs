@@ -1,10 +1,17 @@
 //! The copies that a cluster has, and their end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+};
 
+use futures::StreamExt;
 use helmops_core::targeting::copies::CopyKind;
 use helmops_release::marks;
-use helmops_runtime::client::{ApiError, CallError, bounded};
+use helmops_runtime::{
+    client::{ApiError, CallError, bounded},
+    pages::pages,
+};
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Secret},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -149,10 +156,12 @@ async fn list_kind<K: Copied>(
     let params = ListParams::default().labels(selector);
     let mut found = Vec::new();
     for api in apis {
-        let listed = bounded(api.list_metadata(&params)).await;
-        let listed = listed.map_err(CallError::of("list", format_args!("the copies of kind {kind}")))?;
-        let copies = listed.items.into_iter();
-        found.extend(copies.filter_map(|copy| existing(kind, copy.metadata)));
+        let read = async |params| api.list_metadata(&params).await;
+        let mut pages = pin!(pages(params.clone(), read));
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(CallError::of("list", format_args!("the copies of kind {kind}")))?;
+            found.extend(page.into_iter().filter_map(|copy| existing(kind, copy.metadata)));
+        }
     }
     Ok(found)
 }
