@@ -10,7 +10,8 @@ use helmops_kube::{
 };
 use helmops_process::{self as process, MetricsWriter, Prepared, prepare, serve_metrics_and_probes};
 use helmops_runtime::{
-    client, compute::Compute, election::Candidate, events, health_signals::HealthSignals, workers::Workers,
+    client, compute::Compute, election::Candidate, events, health_signals::HealthSignals,
+    store_budget::StoreBudget, workers::Workers,
 };
 use k8s_openapi::jiff::Timestamp;
 use tokio_util::task::TaskTracker;
@@ -24,7 +25,7 @@ use crate::{
     metrics::Metrics,
     own_status::OwnStatus,
     pruned::Pruned,
-    watch::{StoreBudget, Stores},
+    watch::Stores,
     writes::FIELD_MANAGER,
 };
 
@@ -45,7 +46,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let memory_limit = args.memory_limit();
     let agents = args.agents(Timestamp::now())?;
-    let stores = Stores::new(agents, StoreBudget::new(memory_limit.bytes()));
+    let stores = Stores::new(agents, StoreBudget::new("controller", memory_limit.bytes() / 2));
     let mut exposers = Vec::<Arc<MetricsWriter>>::new();
     if args.fleet_metrics {
         let helmops = stores.helmops.clone();

@@ -6,7 +6,7 @@ use clap::Parser;
 use helmops_fetch::AddressArgs;
 use helmops_kube::lease::LeaseArgs;
 use helmops_notify::source::Privileged;
-use helmops_process::{self as process, ProcessArgs, own_namespace};
+use helmops_process::{self as process, MemoryLimit, ProcessArgs, own_namespace};
 use url::Url;
 
 /// Notifier for HelmOps: sends the messages of Alerts, and polls HelmOps whose charts registries announce to Receivers
@@ -41,6 +41,11 @@ pub struct Args {
     #[arg(long, env = "HELMOPS_WORKERS", default_value_t = DEFAULT_WORKERS, value_name = "NUMBER")]
     pub workers: NonZeroU16,
 
+    /// Memory that the process may use, such as 128Mi; by default the limit of its container. A third of it is for the cache of
+    /// watched objects, of which one namespace may use at most three quarters
+    #[arg(long, env = "HELMOPS_MEMORY_LIMIT", value_name = "QUANTITY")]
+    pub memory_limit: Option<MemoryLimit>,
+
     /// The addresses to which requests may be sent.
     #[command(flatten)]
     pub addresses: AddressArgs,
@@ -67,6 +72,11 @@ pub struct Args {
 const DEFAULT_WORKERS: NonZeroU16 = NonZeroU16::new(10).unwrap();
 
 impl Args {
+    /// Memory that the process may use.
+    pub fn memory_limit(&self) -> MemoryLimit {
+        self.memory_limit.unwrap_or_else(MemoryLimit::detected)
+    }
+
     /// The namespaces whose Alerts and Receivers may select objects of others.
     pub fn privileged(&self) -> Privileged {
         let own = self.namespace.clone().or_else(own_namespace);

@@ -6,7 +6,9 @@ use anyhow::Context as _;
 use helmops_fetch::Poster;
 use helmops_kube::{configuration, lease::LeaseName};
 use helmops_process::{self as process, Prepared, prepare, serve_metrics_and_probes};
-use helmops_runtime::{client, election::Candidate, health_signals::HealthSignals, workers::Workers};
+use helmops_runtime::{
+    client, election::Candidate, health_signals::HealthSignals, store_budget::StoreBudget, workers::Workers,
+};
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -52,7 +54,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let (election, leadership) = candidate.elect(lease, config.clone(), &registry, &health)?;
     let client = client::for_work(config, leadership.clone())?;
     election.start(&mut supervisor, &work);
-    let stores = Stores::default();
+    let memory_limit = args.memory_limit();
+    // The rest is for pages of lists while they are decoded, each of which may have several MB, and for messages.
+    let stores = Stores::new(StoreBudget::new("notifier", memory_limit.bytes() / 3));
     let namespace = args.namespace.clone().or_else(process::own_namespace);
     let namespace = namespace.context("the namespace of helmops is not known; set --namespace")?;
     let (outbox, sender, sent) = send::outbox();
@@ -73,7 +77,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         memories: Mutex::default(),
         polled_all: Mutex::default(),
     });
-    tracing::info!(version = process::version(), workers = args.workers, "starting");
+    tracing::info!(version = process::version(), workers = args.workers, %memory_limit, "starting");
     let sending = sender.run(Arc::clone(&context), supervisor.stop_token());
     supervisor.spawn("sender", work.track_future(sending));
     let (of_metrics, stop) = (Arc::clone(&context), supervisor.stop_token());

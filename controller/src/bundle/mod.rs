@@ -19,7 +19,7 @@ mod sources;
 
 use std::{cmp::Reverse, sync::Arc};
 
-use helmops_api::{Bundle, BundleDeployment, Condition, Decoded, labels};
+use helmops_api::{Bundle, BundleDeployment, Condition, Decoded, labels, weight::Weight};
 use helmops_core::status::RolloutRound;
 use helmops_kube::name_of;
 use helmops_process::exit::with_causes;
@@ -36,12 +36,7 @@ use tracing::{Span, field::Empty};
 
 pub use self::error::DeliveryError;
 use self::{error::BundleBlocked, round::BundleReconciliation};
-use crate::{
-    context::Context,
-    metrics,
-    watch::{DeliveryStores, Weight},
-    work::BundleKey,
-};
+use crate::{context::Context, metrics, watch::DeliveryStores, work::BundleKey};
 
 /// Maximum number of clusters of a Bundle that are processed concurrently.
 const CONCURRENCY: usize = 10;

@@ -18,7 +18,7 @@ mod warm_up;
 
 use std::sync::Arc;
 
-use helmops_api::{Decoded, HelmOp, Unusable, labels};
+use helmops_api::{Decoded, HelmOp, Unusable, labels, weight::Weight};
 use helmops_core::status;
 use helmops_kube::name_of;
 use helmops_runtime::{
@@ -34,7 +34,7 @@ use tracing::{Span, field::Empty};
 
 use self::reconcile::HelmOpReconciliation;
 pub use self::{error::ReconcileError, interest::Interest};
-use crate::{context::Context, metrics, watch::Weight, work::HelmOpKey};
+use crate::{context::Context, metrics, work::HelmOpKey};
 
 /// The annotation whose change requests a poll.
 const REQUEST_ANNOTATIONS: &[&str] = &[labels::POLL_REQUESTED_AT];

@@ -8,6 +8,7 @@ use helmops_core::{status::helmop_of, targeting::delivery::CachedDeployment};
 use helmops_kube::{
     Cache, Change, Fold, Index, ObservedVersion, Presence, key, without_absent, without_errors,
 };
+use helmops_runtime::store_budget::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
@@ -134,6 +135,7 @@ impl Fold<CachedDeployment> for ByBundle {
 
 /// Removes the options of a BundleDeployment, which are its largest part, and keeps what is needed to compute its state.
 pub fn slim(deployment: &mut Decoded<BundleDeployment>) {
+    shorten(deployment);
     if let Decoded::Valid(deployment) = deployment {
         let deployment = Arc::make_mut(deployment);
         let spec = std::mem::take(&mut deployment.spec);
@@ -186,6 +188,18 @@ mod tests {
     use watcher::Event;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_deployment_without_content_still_belongs_to_its_bundle() {
+        let whole = object("c1", "web", &[]);
+        let why = helmops_api::Unusable::NotStored(String::new());
+        let refused = Decoded::without_content(whole.meta(), why);
+        let deployments = Deployments::new();
+        let events = stream::iter([Ok(Event::InitApply(refused)), Ok(Event::InitDone)]);
+        let affected: Vec<_> = deployments.follow(events).collect().await;
+        assert_eq!(deployments.of_bundle(&key("fleet-default", "web")).len(), 1);
+        assert_eq!(affected[0].cluster, Some(key("fleet-default", "c1")));
+    }
 
     /// A BundleDeployment with values at these paths, as `pointer|key`.
     fn object(cluster: &str, bundle: &str, more: &[(&str, Value)]) -> Decoded<BundleDeployment> {

@@ -22,7 +22,6 @@
 //! | accounts of agents: ServiceAccounts, Roles and RoleBindings, unless disabled | hashes of their content | the Cluster that they name |
 
 mod accounts;
-mod budget;
 mod change_filter;
 mod claims;
 mod clusters;
@@ -32,7 +31,6 @@ mod policies;
 mod rancher_ca;
 mod scope;
 mod sources;
-mod weight;
 
 use std::{
     future::ready,
@@ -57,23 +55,22 @@ use kube::{
     },
 };
 
-use helmops_kube::{Change, ObjectCache, PolicyCache, key, with_backoff, without_errors};
+use helmops_kube::{Change, ObjectCache, PolicyCache, key, without_errors};
+use helmops_runtime::store_budget::{StoreBudget, budgeted, shorten};
 use tokio::sync::oneshot;
 
 pub use self::{
     accounts::Accounts,
-    budget::StoreBudget,
     clusters::Clusters,
     copies::Copies,
     deployments::Deployments,
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,
-    weight::Weight,
 };
 use self::{
     change_filter::is_relevant,
     deployments::{Affected, slim},
-    scope::{WatchesOf, budgeted},
+    scope::WatchesOf,
 };
 use crate::work::{BundleKey, Work};
 
@@ -267,7 +264,7 @@ fn helmops(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item 
     let config = scope.watch_config();
     let watches = scope.watches(client, |api| {
         let lists = stores.lists.helmops.clone();
-        budgeted(client, api, &config, &stores.budget, |_| ()).inspect(move |event| lists.observe(event))
+        budgeted(api, config.clone(), &stores.budget, shorten).inspect(move |event| lists.observe(event))
     });
     changes(&stores.helmops, watches)
         .filter(|change| ready(is_relevant(change)))
@@ -284,7 +281,7 @@ fn bundles(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item 
     };
     let watches = scope.watches(client, |api| {
         let lists = stores.lists.bundles.clone();
-        budgeted(client, api, &config, &stores.budget, |_| ()).inspect(move |event| lists.observe(event))
+        budgeted(api, config.clone(), &stores.budget, shorten).inspect(move |event| lists.observe(event))
     });
     let helmops = stores.helmops.clone();
     changes(&stores.bundles, watches).flat_map(move |change| {
@@ -325,9 +322,9 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
         of_helmops()
     };
     // Without the bundle loop, the states of the deployments are enough.
-    let slim = if delivers { |_: &mut _| () } else { slim };
+    let slim = if delivers { shorten } else { slim };
     let api = Api::all(client.clone());
-    let events = with_backoff(budgeted(client, api, &config, &stores.budget, slim));
+    let events = budgeted(api, config, &stores.budget, slim);
     let lists = stores.lists.deployments.clone();
     let events = events.inspect(move |event| lists.observe(event));
     let (helmops, bundles) = (stores.helmops.clone(), stores.bundles.clone());

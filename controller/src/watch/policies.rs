@@ -2,13 +2,10 @@
 
 use futures::{Stream, StreamExt, stream};
 use helmops_api::Decoded;
-use helmops_kube::{ObjectCache, PolicyChange, paged};
+use helmops_kube::{ObjectCache, PolicyChange, watch_results};
 use kube::{
     Client, Resource,
-    runtime::{
-        reflector::ObjectRef,
-        watcher::{self, watcher},
-    },
+    runtime::{reflector::ObjectRef, watcher},
 };
 
 use super::{Scope, Stores};
@@ -20,7 +17,7 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Ite
     let changes = if scope.is_cluster_wide() {
         policies.watch(client).boxed()
     } else {
-        let watches = scope.watches(client, |api| watcher(api, paged(watcher::Config::default())));
+        let watches = scope.watches(client, |api| watch_results(api, watcher::Config::default()));
         policies.follow(watches).boxed()
     };
     let helmops = stores.helmops.clone();

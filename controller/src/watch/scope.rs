@@ -2,18 +2,10 @@
 
 use std::fmt;
 
-use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
-use helmops_api::{Decoded, NamespacedName, labels};
-use helmops_kube::{WatchResult, paged, with_backoff};
-use helmops_process::exit::with_causes;
-use helmops_runtime::client::bounded;
-use kube::{Api, Client, Resource, api::ListParams, core::NamespaceResourceScope, runtime::watcher};
-use serde::de::DeserializeOwned;
-
-use super::{
-    budget::{StoreBudget, charged},
-    weight::Weight,
-};
+use futures::{Stream, StreamExt, stream::BoxStream};
+use helmops_api::{Decoded, labels};
+use helmops_kube::WatchResult;
+use kube::{Api, Client, Resource, core::NamespaceResourceScope, runtime::watcher};
 
 /// The watches of a kind, each with its namespace; `None` for one of all namespaces.
 pub type WatchesOf<K> = Vec<(Option<String>, BoxStream<'static, WatchResult<K>>)>;
@@ -75,60 +67,11 @@ impl Scope {
     ) -> WatchesOf<Decoded<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Send + Sync + 'static,
-        S: Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>> + Send + 'static,
+        S: Stream<Item = WatchResult<Decoded<K>>> + Send + 'static,
     {
         let apis = self.apis::<Decoded<K>>(client).into_iter();
-        let watches = apis.map(|(namespace, api)| (namespace, with_backoff(watch(api)).boxed()));
+        let watches = apis.map(|(namespace, api)| (namespace, watch(api).boxed()));
         watches.collect()
-    }
-}
-
-/// A watch of objects as far as the budget allows. `slim` removes the parts that are not stored.
-pub fn budgeted<K>(
-    client: &Client,
-    api: Api<Decoded<K>>,
-    config: &watcher::Config,
-    budget: &StoreBudget,
-    slim: fn(&mut Decoded<K>),
-) -> impl Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>> + Send + use<K>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Weight
-        + Clone
-        + fmt::Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
-    let events = watcher(api, paged(config.clone())).map_ok(move |event| event.modify(slim));
-    let (client, selector) = (client.clone(), config.label_selector.clone());
-    charged(events, budget.clone(), move |name| {
-        let read = read(client.clone(), selector.clone(), name);
-        async move {
-            let mut object = read.await?;
-            slim(&mut object);
-            Some(object)
-        }
-    })
-}
-
-/// Reads an object of a watch again, if it still matches the selector.
-async fn read<K>(client: Client, selector: Option<String>, name: NamespacedName) -> Option<Decoded<K>>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + DeserializeOwned,
-{
-    let api = Api::<Decoded<K>>::namespaced(client, &name.namespace);
-    // A list, because RBAC for a watch includes list, but not necessarily get.
-    let mut one = ListParams::default().fields(&format!("metadata.name={}", name.name));
-    one.label_selector = selector;
-    match bounded(api.list(&one)).await {
-        Ok(list) => list.items.into_iter().next(),
-        Err(error) => {
-            let error = with_causes(&error);
-            tracing::warn!(kind = %K::kind(&()), namespace = name.namespace, name = name.name, error, "failed to read an object again");
-            None
-        }
     }
 }
 

@@ -21,7 +21,7 @@ use helmops_api::{
 use helmops_kube::{key, name_of};
 use helmops_notify::{
     admit::Format,
-    alert::{Memory, Message, Observed, Plan, Reported, Rules, batch_size, plan},
+    alert::{Memory, Message, Observed, Plan, Reported, Rules, State, batch_size, plan},
     source::ObjectId,
 };
 use helmops_process::lock;
@@ -108,7 +108,8 @@ impl Reconciler for Alerts<'_> {
             .stores
             .objects
             .selected(alert, namespace, &context.privileged);
-        let standing = standing::of(context, key, alert, objects.len());
+        let known = objects.values().filter(|object| object.state != State::NotStored);
+        let standing = standing::of(context, key, alert, known.count());
         let (plan, messages) = match standing.format() {
             Some(format) => {
                 let can_send = matches!(standing, Standing::Sending { .. });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_api::Alert;
+use helmops_api::{Alert, Decoded, Unusable};
 use helmops_core::{reason::Reason, status::ConditionState};
 use helmops_notify::{
     admit::{Format, Validate, forbidden_namespaces},
@@ -119,8 +119,14 @@ fn with_provider(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
         let message = format!("AlertProvider {} {what}", provider.name);
         blocked(ConditionState::False(Reason::ProviderNotReady, message))
     };
-    let Some(valid) = found.valid() else {
-        return not_ready("does not decode: see the log of the notifier");
+    let valid = match &**found {
+        Decoded::Valid(valid) => valid,
+        Decoded::Invalid {
+            error: error @ Unusable::NotStored(_),
+            ..
+        } => return not_ready(&error.predicate()),
+        // Its error may have text of the spec.
+        Decoded::Invalid { .. } => return not_ready("does not decode: see the log of the notifier"),
     };
     let errors = valid.errors();
     if !errors.is_empty() {
@@ -155,5 +161,39 @@ fn with_provider(context: &Context, key: &AlertKey, alert: &Alert) -> Standing {
             provider,
             wait,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::NamespacedName;
+    use helmops_kube::key;
+    use serde_json::json;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::testing::{FakeApi, named, object, parts};
+
+    #[tokio::test]
+    async fn an_alert_whose_provider_is_not_stored_says_whose_objects_use_the_memory() {
+        let context = parts(&FakeApi::default(), CancellationToken::new()).context;
+        let why = Unusable::NotStored("the objects of namespace a use more than their share".to_owned());
+        let name: NamespacedName = named("x");
+        let metadata = kube::api::ObjectMeta::default();
+        let refused = Decoded::without_content(&metadata, why);
+        context.stores.providers.wrote(name, refused.into());
+        let sources = json!([{ "kind": "HelmOp", "name": "*" }]);
+        let metadata = json!({ "name": "x", "namespace": "a" });
+        let spec = json!({ "providerRef": { "name": "x" }, "eventSources": sources });
+        let alert: Alert = object(&json!({ "metadata": metadata, "spec": spec }));
+        let ConditionState::False(reason, message) = of(&context, &key("a", "x"), &alert, 0).condition()
+        else {
+            panic!("it sends")
+        };
+        assert_eq!(reason, Reason::ProviderNotReady);
+        assert_eq!(
+            message,
+            "AlertProvider x is not stored: the objects of namespace a use more than their share"
+        );
     }
 }

@@ -197,7 +197,7 @@ fn helmops(
     let (spec, privileged) = (&receiver.spec, &context.privileged);
     context.stores.objects.helmops.read(|helmops, ()| {
         let polled = helmops.iter().filter(|(helmop, watched)| {
-            let labels = &*watched.observed.labels;
+            let labels = &*watched.observed;
             is_polled(
                 spec,
                 &name.namespace,

@@ -13,7 +13,7 @@ use helmops_api::NamespacedName;
 use helmops_fetch::{Addresses, Poster};
 use helmops_kube::lease::Leadership;
 use helmops_notify::{push::SECRET, source::Privileged};
-use helmops_runtime::workers::Workers;
+use helmops_runtime::{store_budget::StoreBudget, workers::Workers};
 use kube::runtime::watcher::Event;
 use prometheus::{Registry, TextEncoder};
 use serde::de::DeserializeOwned;
@@ -56,7 +56,8 @@ pub struct Parts {
 pub fn parts(api: &FakeApi, stop: CancellationToken) -> Parts {
     // Without a default provider the first client would panic. Another test may have installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let (registry, stores, leadership) = (Registry::new(), Stores::default(), Leadership::always());
+    let stores = Stores::new(StoreBudget::new("notifier", 1 << 30));
+    let (registry, leadership) = (Registry::new(), Leadership::always());
     // Empty, and complete.
     stores.alerts.apply(0, Event::InitDone);
     stores.providers.apply(0, Event::InitDone);

@@ -16,9 +16,10 @@ use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_api::{Alert, AlertProvider, Decoded, Receiver};
-use helmops_kube::{Change, ObjectCache, ObservedVersion, identity, key};
+use helmops_api::{Alert, AlertProvider, Decoded, Receiver, weight::Weight};
+use helmops_kube::{Change, ObjectCache, ObservedVersion, identity, key, without_errors};
 use helmops_notify::source::Privileged;
+use helmops_runtime::store_budget::{StoreBudget, budgeted};
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
 use kube::{
     Api, Client, Resource,
@@ -42,6 +43,8 @@ pub struct Stores {
     pub receivers: ObjectCache<Decoded<Receiver>>,
     /// HelmOps, Bundles and Clusters.
     pub objects: Objects,
+    /// The memory budget of all of them.
+    pub budget: StoreBudget,
 }
 
 /// The events of all watches.
@@ -56,9 +59,11 @@ pub struct Watches {
     pub secrets_synced: oneshot::Receiver<()>,
 }
 
-impl Default for Stores {
-    fn default() -> Self {
+impl Stores {
+    /// Empty caches, which the watches fill as far as the budget allows.
+    pub fn new(budget: StoreBudget) -> Self {
         Self {
+            budget,
             alerts: ObjectCache::ignoring_older(|alert, known| {
                 ObservedVersion::of(alert.meta()).is_older(&ObservedVersion::of(known.meta()))
             }),
@@ -67,9 +72,7 @@ impl Default for Stores {
             objects: Objects::default(),
         }
     }
-}
 
-impl Stores {
     /// Waits until all watches have completed their first list, or their resources are known not to exist.
     pub async fn wait_until_filled(&self) {
         self.alerts.wait_until_synced().await;
@@ -101,9 +104,9 @@ pub fn watch(client: &Client, stores: &Stores, privileged: &Privileged) -> Watch
     let secrets = Api::all(client.clone());
     Watches {
         changes: stream::select_all([
-            follow(client, &stores.alerts).map(Work::Alert).boxed(),
+            follow(client, stores, &stores.alerts).map(Work::Alert).boxed(),
             providers(client, stores).boxed(),
-            follow_if(client, &stores.receivers, has_new_push)
+            follow_if(client, stores, &stores.receivers, has_new_push)
                 .map(Work::Receiver)
                 .boxed(),
         ])
@@ -117,7 +120,7 @@ pub fn watch(client: &Client, stores: &Stores, privileged: &Privileged) -> Watch
 /// A changed AlertProvider enqueues itself and the Alerts that name it.
 fn providers(client: &Client, stores: &Stores) -> impl Stream<Item = Work> + Send + use<> {
     let alerts = stores.clone();
-    follow(client, &stores.providers).flat_map(move |provider| {
+    follow(client, stores, &stores.providers).flat_map(move |provider| {
         let namespace = provider.namespace.as_deref().unwrap_or_default();
         let alerts = alerts.alerts_of(namespace, &provider.name);
         let alerts = alerts.into_iter().map(Work::Alert);
@@ -141,10 +144,12 @@ fn has_new_push(before: &Receiver, after: &Receiver) -> bool {
 /// Fills a cache from a watch of all namespaces, and returns the objects whose spec has changed.
 fn follow<K>(
     client: &Client,
+    stores: &Stores,
     cache: &ObjectCache<Decoded<K>>,
 ) -> impl Stream<Item = ObjectRef<Decoded<K>>> + Send + use<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Weight
         + Clone
         + DeserializeOwned
         + std::fmt::Debug
@@ -152,17 +157,19 @@ where
         + Sync
         + 'static,
 {
-    follow_if(client, cache, |_, _| false)
+    follow_if(client, stores, cache, |_, _| false)
 }
 
 /// The same, also for objects that have changed in another way.
 fn follow_if<K>(
     client: &Client,
+    stores: &Stores,
     cache: &ObjectCache<Decoded<K>>,
     has_changed: fn(&K, &K) -> bool,
 ) -> impl Stream<Item = ObjectRef<Decoded<K>>> + Send + use<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Weight
         + Clone
         + DeserializeOwned
         + std::fmt::Debug
@@ -171,7 +178,8 @@ where
         + 'static,
 {
     let api = Api::<Kept<K, _>>::all(client.clone());
-    let events = helmops_kube::watch(api, watcher::Config::default().page_size(PAGE));
+    let config = watcher::Config::default().page_size(PAGE);
+    let events = without_errors(&K::kind(&()), budgeted(api, config, &stores.budget, |_| ()));
     cache
         .follow(vec![(None, events)], |object| Some(stored(object)))
         .flat_map(stream::iter)
@@ -179,7 +187,7 @@ where
         .map(|change| key(&change.name.namespace, &change.name.name))
 }
 
-/// Whether a change concerns more than the status, which the notifier itself writes.
+/// Whether a change concerns more than the status, which the notifier itself writes: also whether the object is stored.
 fn is_relevant<K: Resource<DynamicType = ()> + Clone>(
     change: &Change<Arc<Decoded<K>>>,
     has_changed: fn(&K, &K) -> bool,
@@ -189,8 +197,34 @@ fn is_relevant<K: Resource<DynamicType = ()> + Clone>(
         (Some(before), Some(after)) => has_changed(&before, &after),
         _ => false,
     };
-    has_changed || change.differs(|object| identity(object.meta()))
+    has_changed || change.differs(|object| (identity(object.meta()), object.valid().is_some()))
 }
 
 /// The kind of Secrets whose metadata is watched.
 type SecretMetadata = helmops_api::MetadataOnly<Secret>;
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::{NamespacedName, Unusable};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_reconciled_when_it_is_stored_again() {
+        let object = json!({ "metadata": { "name": "x", "generation": 1 }, "spec": {} }).to_string();
+        let stored: Decoded<Alert> = serde_json::from_str(&object).unwrap();
+        let refused = Decoded::without_content(stored.meta(), Unusable::NotStored(String::new()));
+        let [stored, refused] = [stored, refused].map(|object| Some(Arc::new(object)));
+        let change = |before: &Option<_>, after: &Option<_>| {
+            let change = Change {
+                name: NamespacedName::new("", "x"),
+                before: before.clone(),
+                after: after.clone(),
+            };
+            is_relevant(&change, |_, _| false)
+        };
+        assert!(change(&refused, &stored) && change(&stored, &refused));
+        assert!(!change(&stored, &stored) && !change(&refused, &refused));
+    }
+}

@@ -6,13 +6,17 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_api::{Alert, Bundle, Cluster, Decoded, NamespacedName, WithoutObjects};
-use helmops_kube::{Cache, Change, watch_results, without_absent, without_errors};
+use helmops_api::{
+    Alert, Bundle, Cluster, Decoded, NamespacedName, WithoutObjects,
+    weight::{Bytes, Weight},
+};
+use helmops_kube::{Cache, Change, without_absent, without_errors};
 use helmops_notify::{
     alert::Observed,
     push::{Followed, followed_by},
     source::{Kind, ObjectId, Privileged, Selector},
 };
+use helmops_runtime::store_budget::budgeted;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource, runtime::watcher};
 use serde::de::DeserializeOwned;
@@ -47,7 +51,7 @@ impl Part<WithoutObjects> for WatchedHelmOp {
     fn of(helmop: Decoded<WithoutObjects>) -> Self {
         let (observed, followed) = match helmop {
             Decoded::Valid(helmop) => (Observed::of_helmop(&helmop), followed_by(&helmop).into()),
-            Decoded::Invalid { metadata, error } => (Observed::invalid(&metadata, &error), Arc::default()),
+            Decoded::Invalid { metadata, error } => (Observed::unusable(&metadata, &error), Arc::default()),
         };
         Self {
             observed: Arc::new(observed),
@@ -60,12 +64,19 @@ impl Part<WithoutObjects> for WatchedHelmOp {
     }
 }
 
+impl Weight for WatchedHelmOp {
+    fn bytes(&self) -> Bytes {
+        let followed: usize = self.followed.iter().map(Followed::weight).sum();
+        (self.observed.weight() + followed).into()
+    }
+}
+
 /// What is kept of a Bundle.
 impl Part<Bundle> for Arc<Observed> {
     fn of(bundle: Decoded<Bundle>) -> Self {
         Self::new(match bundle {
             Decoded::Valid(bundle) => Observed::of_bundle(&bundle),
-            Decoded::Invalid { metadata, error } => Observed::invalid(&metadata, &error),
+            Decoded::Invalid { metadata, error } => Observed::unusable(&metadata, &error),
         })
     }
 
@@ -79,7 +90,7 @@ impl Part<Cluster> for Arc<Observed> {
     fn of(cluster: Decoded<Cluster>) -> Self {
         Self::new(match cluster {
             Decoded::Valid(cluster) => Observed::of_cluster(&cluster),
-            Decoded::Invalid { metadata, error } => Observed::invalid(&metadata, &error),
+            Decoded::Invalid { metadata, error } => Observed::unusable(&metadata, &error),
         })
     }
 
@@ -129,7 +140,7 @@ impl Objects {
                 name: name.clone(),
             };
             let is_selected =
-                |selector: &Selector<'_>| selector.selects(namespace, privileged, &id, &*observed.labels);
+                |selector: &Selector<'_>| selector.selects(namespace, privileged, &id, &**observed);
             if selectors.iter().any(is_selected) {
                 selected.insert(id, Arc::clone(observed));
             }
@@ -199,7 +210,8 @@ where
     V: Watched + Part<K> + Send + 'static,
 {
     let api = Api::<Kept<K, V>>::all(client.clone());
-    let results = watch_results(api, watcher::Config::default().page_size(PAGE));
+    let config = watcher::Config::default().page_size(PAGE);
+    let results = budgeted(api, config, &stores.budget, |_| ());
     let consequence = "Alerts cannot report these objects";
     let kind_name = kind.to_string();
     let events = without_errors(
@@ -239,7 +251,7 @@ fn affected<V: Watched>(
         let mut selectors = alert.spec.event_sources.iter().map(Selector::from);
         selectors.any(|selector| {
             let mut states = states.clone();
-            states.any(|observed| selector.selects(namespace, privileged, &id, &*observed.labels))
+            states.any(|observed| selector.selects(namespace, privileged, &id, &**observed))
         })
     };
     let alerts: Vec<AlertKey> = stores.alerts.matching(selects);

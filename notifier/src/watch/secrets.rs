@@ -50,6 +50,7 @@ fn naming(stores: &Stores, secret: &SecretMetadata) -> Vec<Work> {
 
 #[cfg(test)]
 mod tests {
+    use helmops_runtime::store_budget::StoreBudget;
     use kube::core::ObjectMeta;
     use serde_json::{Value, json};
 
@@ -70,6 +71,7 @@ mod tests {
             serde_json::from_str(&object.to_string()).unwrap()
         };
         let receiver = json!({ "metadata": { "namespace": "a", "name": "harbor" }, "spec": { "secretRef": { "name": "token" } } });
+        let budget = StoreBudget::new("notifier", 1 << 20);
         let stores = Stores {
             providers: [
                 provider("one", json!({ "secretRef": { "name": "token" } })),
@@ -81,7 +83,7 @@ mod tests {
             receivers: [serde_json::from_str::<Decoded<Receiver>>(&receiver.to_string()).unwrap()]
                 .into_iter()
                 .collect(),
-            ..Stores::default()
+            ..Stores::new(budget)
         };
         let names = |namespace: &str, name: &str| {
             let works = naming(&stores, &secret(namespace, name)).into_iter();

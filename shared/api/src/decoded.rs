@@ -74,6 +74,14 @@ impl<K> Decoded<K> {
             Self::Invalid { .. } => None,
         }
     }
+
+    /// An object that cannot be used, with little more than its name.
+    pub fn without_content(metadata: &ObjectMeta, error: Unusable) -> Self {
+        Self::Invalid {
+            metadata: Box::new(Metadata::identifying(metadata)),
+            error,
+        }
+    }
 }
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {

@@ -31,7 +31,8 @@ pub mod policy;
 mod added_fields;
 pub mod pruned_fields;
 pub mod rollout;
-mod same_resource;
+#[doc(hidden)]
+pub mod same_resource;
 pub mod schema;
 pub mod status;
 mod status_text;
@@ -39,6 +40,7 @@ pub mod target;
 pub mod target_options;
 pub mod timestamp;
 pub mod unknown_fields;
+pub mod weight;
 pub mod wire;
 mod wire_struct;
 

@@ -13,7 +13,20 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::wire::FieldValue;
+use super::{labels, wire::FieldValue};
+
+/// The maximum number of finalizers that an object without content keeps. Each has less than 400 bytes, and most objects have one or two.
+const FINALIZERS: usize = 16;
+/// The labels that an object without content keeps: they name its owner. Their values have at most 63 bytes.
+const LABELS: [&str; 7] = [
+    labels::BUNDLE_NAMESPACE,
+    labels::BUNDLE_NAME,
+    labels::CLUSTER_NAMESPACE,
+    labels::CLUSTER,
+    labels::HELM_NAME,
+    labels::SHARD,
+    labels::CREATED_BY,
+];
 
 /// Metadata of an object. `managedFields`, often the largest part of an object, are skipped when it is decoded: they are not
 /// used here, and a write without them does not change them.
@@ -21,9 +34,39 @@ use super::wire::FieldValue;
 #[serde(transparent)]
 pub struct Metadata(ObjectMeta);
 
+impl Metadata {
+    /// Of the metadata of an object what identifies it, its version and its owner, and the finalizers, unless there are many. The rest may
+    /// be large.
+    pub fn identifying(metadata: &ObjectMeta) -> Self {
+        let labels = metadata.labels.as_ref().map(|labels| {
+            let kept = LABELS.iter().filter_map(|label| labels.get_key_value(*label));
+            kept.map(|(label, value)| (label.clone(), value.clone()))
+                .collect()
+        });
+        let finalizers = metadata.finalizers.as_ref();
+        Self(ObjectMeta {
+            name: metadata.name.clone(),
+            namespace: metadata.namespace.clone(),
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+            generation: metadata.generation,
+            deletion_timestamp: metadata.deletion_timestamp.clone(),
+            finalizers: finalizers.filter(|all| all.len() <= FINALIZERS).cloned(),
+            labels,
+            ..ObjectMeta::default()
+        })
+    }
+}
+
 impl From<ObjectMeta> for Metadata {
     fn from(metadata: ObjectMeta) -> Self {
         Self(metadata)
+    }
+}
+
+impl From<Metadata> for ObjectMeta {
+    fn from(Metadata(metadata): Metadata) -> Self {
+        metadata
     }
 }
 
@@ -159,6 +202,31 @@ mod tests {
         let kept = r#"{"generation":2,"labels":{"a":"b"},"name":"web"}"#;
         let kept: serde_json::Value = serde_json::from_str(kept).unwrap();
         assert_eq!(serde_json::to_value(metadata).unwrap(), kept);
+    }
+
+    #[test]
+    fn identifying_metadata_name_the_owner_and_little_more() {
+        let kept: std::collections::BTreeMap<_, _> =
+            LABELS.map(|label| (label.to_owned(), "a".to_owned())).into();
+        let mut labels = kept.clone();
+        labels.insert("other".to_owned(), "x".repeat(10_000));
+        let mut metadata = ObjectMeta {
+            name: Some("web".to_owned()),
+            uid: Some("1".to_owned()),
+            annotations: Some(labels.clone()),
+            labels: Some(labels),
+            finalizers: Some(vec!["f".to_owned()]),
+            ..ObjectMeta::default()
+        };
+        let found = Metadata::identifying(&metadata);
+        let expected = ObjectMeta {
+            annotations: None,
+            labels: Some(kept),
+            ..metadata.clone()
+        };
+        assert_eq!(found, Metadata(expected));
+        metadata.finalizers = Some(vec!["f".to_owned(); 1_000]);
+        assert_eq!(Metadata::identifying(&metadata).finalizers, None);
     }
 
     #[test]

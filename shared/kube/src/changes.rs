@@ -64,6 +64,11 @@ impl ObservedVersion {
         }
     }
 
+    /// Whether it is the same version of the same object, as far as that is known.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.number.is_some() && self == other
+    }
+
     /// Whether it is an earlier version of the same object.
     pub fn is_older(&self, than: &Self) -> bool {
         let numbers = self.number.zip(than.number);

@@ -161,29 +161,19 @@ impl Selector<'_> {
             && self
                 .namespace(owner)
                 .is_none_or(|namespace| namespace == id.name.namespace)
-            && self
-                .labels
-                .iter()
-                .all(|(key, value)| labels.label(key) == Some(value))
+            && self.labels.iter().all(|(key, value)| labels.has(key, value))
     }
 }
 
 /// The labels of an object.
 pub trait Labels {
-    /// The value of a label.
-    fn label(&self, key: &str) -> Option<&str>;
+    /// Whether it has a label with this value.
+    fn has(&self, key: &str, value: &str) -> bool;
 }
 
 impl Labels for BTreeMap<String, String> {
-    fn label(&self, key: &str) -> Option<&str> {
-        self.get(key).map(String::as_str)
-    }
-}
-
-impl Labels for [(Box<str>, Box<str>)] {
-    fn label(&self, key: &str) -> Option<&str> {
-        let mut labels = self.iter();
-        labels.find(|(name, _)| **name == *key).map(|(_, value)| &**value)
+    fn has(&self, key: &str, value: &str) -> bool {
+        self.get(key).is_some_and(|found| found == value)
     }
 }
 

@@ -27,6 +27,7 @@ pub mod pending_writes;
 pub mod queue;
 pub mod reconciler;
 pub mod retry_state;
+pub mod store_budget;
 pub mod workers;
 pub mod writes;
 

@@ -199,7 +199,7 @@ struct Planner<'r> {
 impl Planner<'_> {
     fn compare(&mut self, id: &ObjectId, observed: &Observed, record: Option<&ReportedObject>) {
         match &observed.state {
-            State::Unknown | State::Progressing => {}
+            State::Unknown | State::NotStored | State::Progressing => {}
             State::Ready { version } => self.ready(id, observed, version, record),
             State::Failing(failing) => match failing.from.filter(|from| *from > self.now) {
                 Some(from) => due_at(&mut self.plan.due, from),
@@ -451,7 +451,7 @@ fn refresh(
             let text = match &observed.state {
                 State::Failing(failing) if *failing.reason == **reason => failing.message.to_string(),
                 State::Ready { .. } => continue,
-                State::Unknown | State::Progressing | State::Failing(_) => reason.clone(),
+                State::Unknown | State::NotStored | State::Progressing | State::Failing(_) => reason.clone(),
             };
             let subject = Subject {
                 version: record.version.clone(),

@@ -2,8 +2,9 @@
 
 use bounded_text::{cut, excerpt, printable};
 use helmops_api::{
-    Bundle, Cluster, Condition, HelmOp, Metadata, ObjectName,
+    Bundle, Cluster, Condition, HelmOp, Metadata, ObjectName, Unusable,
     status::{BundleSummary, ModifiedStatus, NonReadyResource, NonReadyStatus},
+    weight::{Bytes, OVERHEAD, Weight},
 };
 use helmops_core::{
     chart::url::redacted_urls,
@@ -11,6 +12,8 @@ use helmops_core::{
     status::{DeploymentState, count},
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::source::Labels;
 
 /// How long objects of a release may be on their way to readiness without any change before that is a failure: as long as a Deployment
 /// may take by default.
@@ -52,6 +55,8 @@ pub struct Observed {
 pub enum State {
     /// Its status is missing, or that of an earlier generation.
     Unknown,
+    /// The process has no memory for it: neither its status nor its labels are known.
+    NotStored,
     /// It is neither ready, nor does anything fail.
     Progressing,
     /// It is ready.
@@ -94,10 +99,16 @@ impl Observed {
         Self::new(&cluster.metadata, of_cluster(cluster))
     }
 
-    /// What is kept of an object that does not decode.
-    pub fn invalid(metadata: &Metadata, error: &str) -> Self {
-        let message = format!("it does not decode: {error}");
-        Self::new(metadata, failing(Reason::DecodeError.as_str(), "", &message, ""))
+    /// What is kept of an object that cannot be used. One that is not stored may be valid, so nothing is reported of it.
+    pub fn unusable(metadata: &Metadata, error: &Unusable) -> Self {
+        let state = match error {
+            Unusable::Invalid(_) => {
+                let message = format!("it {}", error.predicate());
+                failing(Reason::DecodeError.as_str(), "", &message, "")
+            }
+            Unusable::NotStored(_) => State::NotStored,
+        };
+        Self::new(metadata, state)
     }
 
     fn new(metadata: &Metadata, state: State) -> Self {
@@ -120,6 +131,40 @@ impl Observed {
     /// Whether another version of the object is the same for Alerts.
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.labels, &self.state) == (&other.labels, &other.state)
+    }
+}
+
+/// An object that is not stored may have any label. As long as it is selected, the end of its failure is not reported.
+impl Labels for Observed {
+    fn has(&self, key: &str, value: &str) -> bool {
+        let mut labels = self.labels.iter();
+        let found = labels.find(|(name, _)| **name == *key);
+        found.is_some_and(|(_, found)| **found == *value) || self.state == State::NotStored
+    }
+}
+
+impl Weight for Observed {
+    fn bytes(&self) -> Bytes {
+        let labels: usize = self
+            .labels
+            .iter()
+            .map(|label| size_of_val(label) + label.0.len() + label.1.len())
+            .sum();
+        let state = match &self.state {
+            State::Unknown | State::NotStored | State::Progressing => 0,
+            State::Ready { version } => version.len(),
+            State::Failing(failing) => {
+                let Failing {
+                    reason,
+                    version,
+                    message,
+                    ..
+                } = &**failing;
+                size_of_val(&**failing) + reason.len() + version.len() + message.len()
+            }
+        };
+        let versions = self.uid.len() + self.resource_version.len();
+        (OVERHEAD + size_of_val(self) + versions + labels + state).into()
     }
 }
 

@@ -16,6 +16,11 @@ pub struct Followed {
 }
 
 impl Followed {
+    /// Its memory size, in bytes.
+    pub fn weight(&self) -> usize {
+        size_of_val(self) + self.host.len() + self.path.len() + self.chart.len()
+    }
+
     /// The repository of these options; `None` if they follow none: an archive has one version, and invalid ones have no repository.
     pub fn of(repo: &str, chart: &str) -> Option<Self> {
         match ChartSource::of(repo, chart) {

@@ -114,6 +114,7 @@ fn a_failure_is_reported_once_and_resolved_once() {
         failing("NotReady", "1"),
         State::Progressing,
         State::Unknown,
+        State::NotStored,
         failing("NotReady", "1"),
     ] {
         alert.set("web", state);
@@ -527,7 +528,7 @@ proptest! {
                     let reasons = record.map(|record| record.reasons.clone()).unwrap_or_default();
                     prop_assert!(reasons.contains(&failing.reason.to_string()));
                 }
-                State::Progressing | State::Unknown => {}
+                State::Progressing | State::Unknown | State::NotStored => {}
             }
         }
         prop_assert!(alert.reported.iter().all(|(id, _)| alert.objects.contains_key(id)));

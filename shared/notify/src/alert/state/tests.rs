@@ -243,3 +243,68 @@ fn an_object_with_more_labels_than_are_kept_has_none() {
     let more = observed(MAX_LABELS / 64 + 1);
     assert_eq!((more.labels.len(), more.lacks_labels), (0, true));
 }
+
+fn unusable(error: &Unusable) -> Observed {
+    Observed::unusable(&Metadata::default(), error)
+}
+
+#[test]
+fn an_object_that_does_not_decode_fails_and_one_that_is_not_stored_does_not() {
+    let invalid = unusable(&Unusable::Invalid("a field".to_owned()));
+    assert_eq!(
+        &*failing(invalid.state.clone()).message,
+        "it does not decode: a field"
+    );
+    let refused = unusable(&Unusable::NotStored("why".to_owned()));
+    assert_eq!(refused.state, State::NotStored);
+    assert!(
+        refused.has("team", "web") && !invalid.has("team", "web"),
+        "its labels are not known"
+    );
+}
+
+#[test]
+fn all_texts_that_are_kept_have_a_weight() {
+    let weight = |bytes: usize| {
+        let text = |fill: char| fill.to_string().repeat(bytes).into_boxed_str();
+        let failing = Failing {
+            reason: text('r'),
+            version: text('v'),
+            message: text('m'),
+            since: None,
+            from: None,
+        };
+        let observed = Observed {
+            uid: text('u'),
+            resource_version: text('1'),
+            labels: [(text('k'), text('v'))].into(),
+            lacks_labels: false,
+            state: State::Failing(Box::new(failing)),
+        };
+        observed.weight()
+    };
+    assert_eq!(weight(100) - weight(0), 7 * 100);
+    assert!(weight(0) >= size_of::<Observed>() + size_of::<Failing>() + 2 * size_of::<Box<str>>());
+}
+
+#[test]
+fn ten_thousand_helmops_that_fail_fit_with_their_bundles_into_the_memory_limit_of_the_manifests() {
+    let text = |bytes: usize| "x".repeat(bytes).into_boxed_str();
+    let failing = Failing {
+        reason: text(20),
+        version: text(10),
+        message: text(300),
+        since: None,
+        from: None,
+    };
+    let observed = Observed {
+        uid: text(36),
+        resource_version: text(9),
+        labels: vec![(text(30), text(30)); 3].into(),
+        lacks_labels: false,
+        state: State::Failing(Box::new(failing)),
+    };
+    // One namespace may use three quarters of a third of the limit.
+    let share = (128 << 20) / 3 / 4 * 3;
+    assert!(20_000 * observed.weight() <= share, "{}", observed.weight());
+}

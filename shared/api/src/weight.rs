@@ -7,12 +7,8 @@
 //! The webhook counts while it decodes, since it has to stop before the memory is used. So it counts an upper bound for each object in
 //! the text, which is too much for a budget of stored objects, and it does not know which part is stored, and who wrote it.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use helmops_api::{
-    Bundle, BundleDeployment, BundleDeploymentOptions, BundleTarget, HelmOp, labels,
-    unknown_fields::UNKNOWN_FIELD,
-};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{
     Serialize, Serializer,
@@ -20,6 +16,11 @@ use serde::{
         SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
         SerializeTupleStruct, SerializeTupleVariant,
     },
+};
+
+use super::{
+    Alert, AlertProvider, Bundle, BundleDeployment, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp,
+    Metadata, Receiver, labels, unknown_fields::UNKNOWN_FIELD,
 };
 
 /// The overhead of an allocation.
@@ -30,8 +31,8 @@ const NODE: usize = 11;
 const ENTRY: usize = 2 * size_of::<String>();
 /// The size of the largest struct in a list.
 const STRUCT: usize = size_of::<BundleTarget>();
-/// What stores, queues and budgets store for each object in addition: its name in each of them.
-const OVERHEAD: usize = 256;
+/// What stores, queues and budgets store for each object in addition, in bytes: its name in each of them, and its version.
+pub const OVERHEAD: usize = 384;
 
 /// The memory size of an object, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,12 +43,19 @@ pub struct Bytes {
     pub reported: usize,
 }
 
-/// An object with a memory size.
+impl From<usize> for Bytes {
+    /// All of them were written by the author.
+    fn from(written: usize) -> Self {
+        Self { written, reported: 0 }
+    }
+}
+
+/// Something with a memory size that a store keeps of an object.
 pub trait Weight {
     /// Its memory size, by writer.
     fn bytes(&self) -> Bytes;
 
-    /// The namespace of its author.
+    /// The namespace of the author of an object with these metadata.
     fn author(metadata: &ObjectMeta) -> &str {
         metadata.namespace.as_deref().unwrap_or_default()
     }
@@ -61,20 +69,14 @@ pub trait Weight {
 
 impl Weight for HelmOp {
     fn bytes(&self) -> Bytes {
-        Bytes {
-            written: total(self) + options(&self.spec.bundle.targets),
-            reported: 0,
-        }
+        (total(self) + options(&self.spec.bundle.targets)).into()
     }
 }
 
 impl Weight for Bundle {
     fn bytes(&self) -> Bytes {
         let status = self.status.as_ref().map_or(0, |status| size_of_val(&**status));
-        Bytes {
-            written: total(self) + options(&self.spec.targets) + status,
-            reported: 0,
-        }
+        (total(self) + options(&self.spec.targets) + status).into()
     }
 }
 
@@ -91,6 +93,44 @@ impl Weight for BundleDeployment {
     fn author(metadata: &ObjectMeta) -> &str {
         let own = metadata.namespace.as_deref().unwrap_or_default();
         labels::of(metadata, labels::BUNDLE_NAMESPACE).unwrap_or(own)
+    }
+}
+
+/// Kinds that contain nothing but what their serialization shows.
+macro_rules! plain_kinds {
+    ($($kind:ident),*) => {
+        $(impl Weight for $kind {
+            fn bytes(&self) -> Bytes {
+                total(self).into()
+            }
+        })*
+    };
+}
+
+plain_kinds!(Alert, AlertProvider, Receiver);
+
+impl<K: Weight> Weight for Decoded<K> {
+    fn bytes(&self) -> Bytes {
+        match self {
+            Self::Valid(object) => object.bytes(),
+            Self::Invalid { metadata, error } => {
+                (OVERHEAD + size_of::<Metadata>() + heap(metadata) + error.len()).into()
+            }
+        }
+    }
+
+    fn author(metadata: &ObjectMeta) -> &str {
+        K::author(metadata)
+    }
+}
+
+impl<T: Weight> Weight for Arc<T> {
+    fn bytes(&self) -> Bytes {
+        T::bytes(self)
+    }
+
+    fn author(metadata: &ObjectMeta) -> &str {
+        T::author(metadata)
     }
 }
 
@@ -340,7 +380,6 @@ within! {
 
 #[cfg(test)]
 mod tests {
-    use helmops_api::Decoded;
     use serde_json::{Value, json};
 
     use super::*;

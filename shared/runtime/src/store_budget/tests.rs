@@ -1,11 +1,9 @@
 use std::future::pending;
 
-use helmops_api::{BundleDeployment, HelmOp};
-use helmops_kube::key;
+use helmops_api::{BundleDeployment, HelmOp, labels};
 use serde_json::json;
-use watcher::Event;
 
-use super::{super::Deployments, *};
+use super::*;
 
 const KIB: usize = 1 << 10;
 
@@ -34,26 +32,26 @@ fn deployment(tenant: &str, cluster: &str, written: usize, reported: usize) -> D
 }
 
 /// A watch with a budget of this number of bytes.
-fn watch<K: Resource<DynamicType = ()> + Weight + Clone>(bytes: usize) -> Charges<K> {
-    Charges::new(ByteBudget::new(bytes, Share::ThreeQuarters))
+fn watch<T: Stored>(bytes: usize) -> Charges<T> {
+    Charges::new(StoreBudget::new("controller", bytes))
 }
 
 /// The object as it is stored.
-fn stored<K: Resource<DynamicType = ()> + Weight + Clone>(
-    watch: &mut Charges<K>,
-    object: Decoded<K>,
-) -> Decoded<K> {
+fn stored<T: Stored>(watch: &mut Charges<T>, object: T) -> T {
     match watch.observe(Event::Apply(object)) {
         Event::Apply(object) => object,
         _ => panic!("another event"),
     }
 }
 
-fn fits<K: Resource<DynamicType = ()> + Weight + Clone>(watch: &mut Charges<K>, object: Decoded<K>) -> bool {
+fn fits<K>(watch: &mut Charges<Decoded<K>>, object: Decoded<K>) -> bool
+where
+    K: Resource<DynamicType = ()> + Weight + Clone,
+{
     stored(watch, object).valid().is_some()
 }
 
-fn list(watch: &mut Charges<HelmOp>, objects: Vec<Decoded<HelmOp>>) {
+fn list(watch: &mut Charges<Decoded<HelmOp>>, objects: Vec<Decoded<HelmOp>>) {
     watch.observe(Event::Init);
     for object in objects {
         watch.observe(Event::InitApply(object));
@@ -94,8 +92,8 @@ fn a_namespace_cannot_exceed_its_share_and_leaves_memory_to_others() {
 
 #[test]
 fn kinds_share_the_memory_of_a_namespace() {
-    let mut one = watch::<HelmOp>(400 * KIB);
-    let mut other = Charges::<HelmOp>::new(one.budget.clone());
+    let mut one = watch(400 * KIB);
+    let mut other = Charges::new(one.budget.clone());
     assert!(fits(&mut one, helmop("a", "a", 200 * KIB)));
     assert!(!fits(&mut other, helmop("a", "b", 200 * KIB)));
     one.observe(Event::Delete(helmop("a", "a", 0)));
@@ -130,14 +128,10 @@ fn objects_missing_in_a_list_are_released() {
     list(&mut watch, Vec::new());
     assert!(
         watch.stored.is_empty()
-            && watch.budget.has_capacity(&charges(
-                "a",
-                "a",
-                Bytes {
-                    written: 300 * KIB,
-                    reported: 0
-                }
-            ))
+            && watch.budget.bytes.has_capacity(&[Charge {
+                key: "a",
+                bytes: 300 * KIB
+            }])
     );
 }
 
@@ -165,31 +159,15 @@ fn what_a_cluster_reports_is_charged_to_the_cluster() {
 }
 
 #[test]
-fn a_refused_object_keeps_its_owner_and_little_more() {
+fn a_refused_object_keeps_its_name_and_its_owner() {
     let mut watch = watch(KIB);
     let refused = stored(&mut watch, deployment("tenant", "cluster", 10 * KIB, 0));
-    let kept: Vec<_> = refused
-        .meta()
-        .labels
-        .iter()
-        .flatten()
-        .map(|(label, _)| &**label)
-        .collect();
-    let mut expected = LABELS.to_vec();
-    expected.retain(|label| *label != labels::CREATED_BY);
-    expected.sort_unstable();
-    assert_eq!(kept, expected);
     assert_eq!(refused.meta().name.as_deref(), Some("web-tenant"));
-}
-
-#[tokio::test]
-async fn a_refused_deployment_still_belongs_to_its_bundle() {
-    let refused = stored(&mut watch(KIB), deployment("tenant", "cluster", 10 * KIB, 0));
-    let deployments = Deployments::new();
-    let events = stream::iter([Ok(Event::InitApply(refused)), Ok(Event::InitDone)]);
-    let affected: Vec<_> = deployments.follow(events).collect().await;
-    assert_eq!(deployments.of_bundle(&key("tenant", "web")).len(), 1);
-    assert_eq!(affected[0].cluster, Some(key("fleet-default", "cluster")));
+    assert_eq!(
+        labels::of(refused.meta(), labels::BUNDLE_NAMESPACE),
+        Some("tenant")
+    );
+    assert_eq!(labels::of(refused.meta(), "other"), None);
 }
 
 #[test]
@@ -198,13 +176,17 @@ fn an_object_that_does_not_decode_is_stored_without_its_content() {
         "metadata": { "name": "a", "annotations": { "a": "x".repeat(KIB) }, "finalizers": vec!["f"; 1000] },
         "spec": "y".repeat(100 * KIB),
     });
-    let object: Decoded<HelmOp> = serde_json::from_str(&object.to_string()).unwrap();
-    let stored = stored(&mut watch(KIB), object);
+    let mut object: Decoded<HelmOp> = serde_json::from_str(&object.to_string()).unwrap();
+    shorten(&mut object);
+    let stored = stored(&mut watch(4 * KIB), object.clone());
     let metadata = serde_json::to_string(stored.meta()).unwrap();
     assert!(
         metadata.len() < 100 && error(&stored).len() < 2 * KIB,
         "{metadata}"
     );
+    assert!(error(&stored).ends_with("fix or delete it"), "{}", error(&stored));
+    let refused = self::stored(&mut watch(KIB), object);
+    assert!(error(&refused).contains("--memory-limit"), "it takes memory too");
 }
 
 #[test]
@@ -262,7 +244,7 @@ async fn a_refused_object_is_stored_when_memory_is_released() {
     ];
     let events = stream::iter(watched.map(Ok)).chain(stream::once(pending()));
     let read = |name: NamespacedName| ready(Some(helmop(&name.namespace, &name.name, 200 * KIB)));
-    let events = charged(events, StoreBudget::new(800 * KIB), read);
+    let events = charged(events, StoreBudget::new("controller", 400 * KIB), read);
     let events = events.take(4).try_collect::<Vec<_>>();
     let events = tokio::time::timeout(2 * RETRY, events).await.unwrap().unwrap();
     let stored: Vec<_> = events
