@@ -42,7 +42,7 @@ impl Server {
             let response = Response::builder().status(status);
             ready(Ok::<_, Infallible>(response.body(Body::from(body)).unwrap()))
         });
-        (Client::new(service, "shop"), server)
+        (helmops_kube::client_of(service, "shop"), server)
     }
 
     fn respond(&self, method: &str, path: &str) -> (u16, Vec<u8>) {

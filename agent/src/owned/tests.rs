@@ -81,7 +81,7 @@ fn owned(leadership: Leadership) -> (OwnedReleases, Arc<Server>) {
         }
     });
     (
-        OwnedReleases::new(Client::new(service, "helmops"), leadership, "helmops"),
+        OwnedReleases::new(helmops_kube::client_of(service, "helmops"), leadership, "helmops"),
         server,
     )
 }

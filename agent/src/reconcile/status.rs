@@ -82,7 +82,7 @@ mod tests {
                 Ok::<_, Infallible>(Response::new(Body::from(written.into_bytes())))
             }
         });
-        Client::new(service, "cluster-a")
+        helmops_kube::client_of(service, "cluster-a")
     }
 
     fn deployment(version: &str) -> Value {

@@ -849,7 +849,7 @@ mod tests {
             let response = response.body(Body::from(found.to_string().into_bytes()));
             ready(Ok::<_, Infallible>(response.unwrap()))
         });
-        (Client::new(service, "shop"), requests)
+        (helmops_kube::client_of(service, "shop"), requests)
     }
 
     fn damaged_in(version: &str) -> Decoded {

@@ -217,7 +217,7 @@ mod tests {
                     .body(Body::from(Value::Null.to_string().into_bytes()));
                 Ok::<_, Infallible>(response.unwrap())
             });
-            Client::new(service, "default")
+            helmops_kube::client_of(service, "default")
         };
         Access {
             leadership: Leadership::always(),

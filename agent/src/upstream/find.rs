@@ -157,7 +157,7 @@ mod tests {
             let response = Response::builder().status(code).body(body).unwrap();
             async move { Ok::<_, Infallible>(response) }
         });
-        Client::new(service, "fleet-local")
+        helmops_kube::client_of(service, "fleet-local")
     }
 
     /// Otherwise installers that wait until everything is ready would wait for a Cluster that is only registered after that.

@@ -506,7 +506,7 @@ mod tests {
                 Ok::<_, Infallible>(response.body(Body::from(found.to_string().into_bytes())).unwrap())
             }
         });
-        let client = Client::new(service, "cluster-a");
+        let client = helmops_kube::client_of(service, "cluster-a");
         let guard = NamespaceGuard::new(client.clone(), "cluster-a", client, "helmops");
         let _ = cluster.guard.set(guard.clone());
         (guard, cluster)

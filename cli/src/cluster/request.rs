@@ -132,7 +132,7 @@ impl std::fmt::Display for Request<'_> {
 #[cfg(test)]
 mod tests {
     use helmops_api::HelmOp;
-    use kube::{Client, Config};
+    use kube::Config;
 
     use super::*;
 
@@ -142,7 +142,7 @@ mod tests {
         let _guard = runtime.enter();
         let config = Config::new("https://api.example.com".parse().unwrap());
         let cluster = Cluster {
-            client: Client::try_from(config).unwrap(),
+            client: helmops_kube::client(config, None).unwrap(),
             namespace: "shop".to_owned(),
             server: "https://api.example.com/".to_owned(),
         };

@@ -2,7 +2,7 @@
 
 use futures::{Stream, StreamExt};
 use helmops_api::Decoded;
-use helmops_kube::with_backoff;
+use helmops_kube::watch_results;
 use kube::runtime::watcher;
 
 use super::{Cluster, objects::Object, request::Request, selection::Scope};
@@ -31,7 +31,7 @@ impl Cluster {
         scope: Scope<'a>,
         config: watcher::Config,
     ) -> impl Stream<Item = Result<Change<K>, Failure>> + 'a {
-        let events = with_backoff(watcher(self.api::<Decoded<K>>(scope), config));
+        let events = watch_results(self.api::<Decoded<K>>(scope), config);
         events
             .filter_map(move |event| {
                 let change = match event {

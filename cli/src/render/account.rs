@@ -75,7 +75,7 @@ impl Account {
         let config = unimpersonated(cluster.config().await?);
         let mut impersonating = config.clone();
         impersonating.auth_info.impersonate = identity.user();
-        let client = Client::try_from(impersonating)
+        let client = helmops_kube::client(impersonating, None)
             .map_err(|error| Failure::because("cannot create a client for the API server", &error))?;
         Ok(Self {
             identity,

@@ -70,7 +70,7 @@ impl FakeApi {
                 Ok::<_, Infallible>(response)
             }
         });
-        Client::new(service, "a")
+        helmops_kube::client_of(service, "a")
     }
 
     /// From now on, these caches have what is written, as from a watch without delay.

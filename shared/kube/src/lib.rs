@@ -21,9 +21,9 @@ pub use index::Index;
 pub use keys::{key, key_of, name_of};
 pub use path::path_segment;
 pub use policies::{PolicyCache, PolicyChange};
-pub use responses::with_managers;
+pub use responses::{client_of, with_managers};
 pub use uncached::{NOT_RELEASES, uncached_changes};
 pub use watch::{
-    WatchResult, is_unreachable, paged, watch, watch_one, watch_results, with_backoff, without_absent,
+    WatchResult, is_unreachable, unpaused, watch, watch_one, watch_results, with_backoff, without_absent,
     without_errors,
 };

@@ -389,7 +389,7 @@ mod tests {
             std::future::ready(Ok::<_, std::convert::Infallible>(response.unwrap()))
         });
         let cache = PolicyCache::default();
-        let changes = cache.watch(&Client::new(absent, "default"));
+        let changes = cache.watch(&crate::client_of(absent, "default"));
         let ten_minutes = tokio::time::sleep(std::time::Duration::from_mins(10));
         let changes: Vec<_> = changes.take_until(ten_minutes).collect().await;
         assert_eq!(changes, [PolicyChange::All]);

@@ -25,8 +25,9 @@ use crate::cache::{Cache, Fold};
 
 mod retry;
 
-/// Objects per page of a list. If they are large, the client reads fewer at a time ([`crate::requests`]).
-const PAGE: u32 = 100;
+/// Objects per page of a list. An object can have 1.5 MB, and a page is in memory three times while it is decoded: this number
+/// fits into the memory limit in the manifests.
+const PAGE: u32 = 32;
 
 /// All errors of an outage are one error in the log.
 const OUTAGE: &str = "outage";
@@ -51,12 +52,18 @@ where
     K: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Send + Sync,
 {
-    with_backoff(watcher(api, paged(config)))
+    with_backoff(unpaused(api, config))
 }
 
-/// Sets the page size of lists.
-pub fn paged(config: watcher::Config) -> watcher::Config {
-    config.page_size(PAGE)
+/// The same, without pauses after errors: for what comes before [`with_backoff`].
+#[expect(clippy::disallowed_methods, reason = "this sets the page size of all others")]
+pub fn unpaused<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = WatchResult<K>> + Send + use<K>
+where
+    K: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+    K::DynamicType: Send + Sync,
+{
+    let page = config.page_size.map_or(PAGE, |page| page.min(PAGE));
+    watcher(api, config.page_size(page))
 }
 
 /// The events of a watch, with pauses after errors.

@@ -18,13 +18,13 @@ use helmops_api::{
     weight::{Bytes, Weight},
 };
 use helmops_fair::{ByteBudget, Charge, Share};
-use helmops_kube::{ObservedVersion, WatchResult, paged, with_backoff};
+use helmops_kube::{ObservedVersion, WatchResult, unpaused, with_backoff};
 use helmops_process::{Throttle, exit::with_causes, lock};
 use kube::{
     Api, Resource,
     api::ListParams,
     core::NamespaceResourceScope,
-    runtime::watcher::{self, Event, watcher},
+    runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -117,7 +117,7 @@ where
         + 'static,
 {
     let selector = config.label_selector.clone();
-    let events = watcher(api.clone(), paged(config)).map_ok(move |event| event.modify(slim));
+    let events = unpaused(api.clone(), config).map_ok(move |event| event.modify(slim));
     with_backoff(charged(events, budget.clone(), move |name| {
         let read = read(api.clone(), selector.clone(), name);
         async move {

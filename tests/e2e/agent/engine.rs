@@ -21,8 +21,7 @@ use helmops_release::names::{ReleaseKey, SetId};
 use helmops_release::post_render::PostRender;
 use helmops_release::record::{Record, secret_name};
 use helmops_release::scopes::{Scope, Scopes};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use prometheus::Registry;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -75,12 +74,9 @@ impl Engine {
 
     /// A client with the credentials of the administrator.
     pub async fn client(&self) -> Client {
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        helmops_kube::connect("e2e", Some(&self.kubeconfig))
             .await
-            .unwrap();
-        Client::try_from(config).unwrap()
+            .unwrap()
     }
 
     /// The release.

@@ -182,7 +182,7 @@ async fn what_happens_on_deletion_is_passed_on_by_helm_and_shown_by_the_watch() 
     engine.run(Action::Install(install)).await.unwrap();
     let (records, release) = (records(&engine).await, engine.release());
     let secrets = Api::<MetadataOnly<Secret>>::namespaced(engine.client().await, &release.namespace);
-    let events = watcher(secrets, watcher::Config::default().labels(SECRET_SELECTOR));
+    let events = helmops_kube::watch_results(secrets, watcher::Config::default().labels(SECRET_SELECTOR));
     let events = events.filter_map(|event| ready(event.ok()));
     let mut changes = std::pin::pin!(records.follow(vec![(Some(release.namespace.clone()), events)]));
     let until = async |expected: Option<OnDelete>, what: &str| {

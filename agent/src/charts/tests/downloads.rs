@@ -8,7 +8,7 @@ use helmops_api::{BundleDeployment, labels};
 use helmops_core::reason::Reason;
 use helmops_fetch::{Addresses, FetchMetrics, MemoryBounds, Resolver};
 use helmops_runtime::error_class::ClassifiedError;
-use kube::{Client, Config};
+use kube::Config;
 use prometheus::Registry;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ impl Agent {
     async fn get(&self, deployment: &BundleDeployment) -> Result<ChartFile, ChartError> {
         let upstream = Config::new("http://127.0.0.1:1".parse().unwrap());
         self.charts
-            .get(&Client::try_from(upstream).unwrap(), deployment)
+            .get(&helmops_kube::client(upstream, None).unwrap(), deployment)
             .await
     }
 

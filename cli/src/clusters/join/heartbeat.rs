@@ -231,7 +231,8 @@ mod tests {
         let name = NamespacedName::new("a", "b");
         let client = || {
             let _ = rustls::crypto::ring::default_provider().install_default();
-            Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()
+            let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+            helmops_kube::client(config, None).unwrap()
         };
         let (management, workload) = (client(), client());
         let wait = Wait {

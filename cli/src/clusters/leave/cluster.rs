@@ -234,7 +234,7 @@ mod tests {
                 Ok::<_, Infallible>(response)
             }
         });
-        Client::new(service, "fleet")
+        helmops_kube::client_of(service, "fleet")
     }
 
     #[tokio::test]

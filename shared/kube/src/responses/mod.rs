@@ -12,6 +12,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::Bytes;
 use http::{HeaderMap, Request, Response, header::CONTENT_TYPE};
 use http_body::{Body, Frame, SizeHint};
 use kube::Client;
@@ -41,7 +42,19 @@ pub fn with_managers(client: &Client) -> Client {
         request.extensions_mut().insert(KeepManagers);
         async move { client.send(request).await }
     });
-    Client::new(service, namespace)
+    client_of(service, namespace)
+}
+
+/// A client whose requests a service answers: another client, or in tests what stands for an API server. Nothing is bounded in addition.
+#[expect(clippy::disallowed_methods, reason = "no connection to an API server")]
+pub fn client_of<S, B>(service: S, default_namespace: impl Into<String>) -> Client
+where
+    S: Service<Request<kube::client::Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+        + Send
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    Client::new(service, default_namespace)
 }
 
 impl<S> Layer<S> for BoundedResponses {
@@ -88,8 +101,8 @@ pub struct BoundedBody<B> {
     filter: Option<Filter>,
 }
 
-impl<B: Body<Data = bytes::Bytes> + Unpin> Body for BoundedBody<B> {
-    type Data = bytes::Bytes;
+impl<B: Body<Data = Bytes> + Unpin> Body for BoundedBody<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(

@@ -2,7 +2,7 @@ use std::{convert::Infallible, sync::atomic::AtomicUsize, time::Duration};
 
 use helmops_api::{Decoded, HelmOp};
 use http::{Request, Response, StatusCode};
-use kube::{Client, client::Body, core::Status};
+use kube::{client::Body, core::Status};
 use serde_json::json;
 use watcher::Event;
 
@@ -20,7 +20,7 @@ fn failing(code: u16) -> (Api<Decoded<HelmOp>>, Arc<AtomicUsize>) {
         *response.status_mut() = StatusCode::from_u16(code).unwrap();
         ready(Ok::<_, Infallible>(response))
     });
-    (Api::all(Client::new(service, "default")), requests)
+    (Api::all(crate::client_of(service, "default")), requests)
 }
 
 /// The name of an event, or that it is an error.
@@ -143,7 +143,7 @@ async fn one_object_is_followed_in_spite_of_an_error() {
         *response.status_mut() = code;
         ready(Ok::<_, Infallible>(response))
     });
-    let api = Api::<Decoded<HelmOp>>::all(Client::new(service, "default"));
+    let api = Api::<Decoded<HelmOp>>::all(crate::client_of(service, "default"));
     let mut states = watch_one(api, "web").boxed();
     let state = states.next().await.unwrap();
     assert_eq!(state.unwrap().meta().name.as_deref(), Some("web"));

@@ -60,7 +60,7 @@ impl Server {
                 Ok::<_, Infallible>(response)
             }
         });
-        Client::new(service, "a")
+        helmops_kube::client_of(service, "a")
     }
 
     fn patch(&self, patch: Value) -> (u16, Value) {

@@ -2,13 +2,9 @@ use std::{convert::Infallible, time::Duration};
 
 use http::Response;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    Api, Client,
-    api::PostParams,
-    client::{Body, ClientBuilder},
-};
+use kube::{Api, api::PostParams, client::Body};
 use tokio::time::{Instant, advance, sleep};
-use tower::service_fn;
+use tower::{Layer, service_fn};
 
 use super::*;
 
@@ -21,9 +17,8 @@ fn config_maps(leadership: &Leadership, delay: Duration) -> Api<ConfigMap> {
         let body = br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
         Ok::<_, Infallible>(Response::new(Body::from(body.to_vec())))
     });
-    let builder = ClientBuilder::new(server, "default").with_layer(&Guard(leadership.clone()));
-    let client: Client = builder.build();
-    Api::default_namespaced(client)
+    let server = Guard(leadership.clone()).layer(server);
+    Api::default_namespaced(crate::client_of(server, "default"))
 }
 
 async fn write(api: &Api<ConfigMap>) -> kube::Result<ConfigMap> {

@@ -119,7 +119,7 @@ fn client(server: &Server) -> Client {
             Ok::<_, Infallible>(http_response)
         }
     });
-    Client::new(service, "system")
+    crate::client_of(service, "system")
 }
 
 fn status(code: u16) -> serde_json::Value {
