@@ -1,4 +1,4 @@
-//! What is kept of watched objects, from when they are decoded: a page of a list has several objects, and each may have 1.5 MB.
+//! What is kept of watched objects, from when they are decoded: a page of a list has many objects.
 
 use std::{
     fmt,
