@@ -1,320 +1,94 @@
 //! Decoding of JSON with a memory limit.
 //!
 //! A list element of three bytes (`{},`) can take a kilobyte once it is decoded. So the size of a body does not limit the
-//! memory for what it decodes to, but the number of objects, list elements and map entries does. The keys of an object are
-//! not counted: they are fields of a struct, whose size is counted, or unknown fields, which are counted each. Values that are
-//! kept as text (Helm values) or skipped (`managedFields`, `status`) take no more memory than the body, and are not counted.
+//! memory for what it decodes to, but the number of objects, list elements and map entries does. They are counted in the text,
+//! before it is decoded.
 
-use std::{cell::Cell, fmt};
-
-use helmops_api::unknown_fields::UNKNOWN_FIELD;
-use serde::{
-    Deserialize,
-    de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor},
-};
+use helmops_api::json::{ELEMENT, structure};
+use serde::{Deserialize, de};
+use serde_json::Error;
 
 /// Memory limit of one decoded object, in bytes. The maximum number of targets of a HelmOp (2,000) fits, with more labels than
 /// its spec can have (1 MiB). Besides the new object, the stored one is in memory, and a copy with the defaults of Policies.
 pub const MAX_DECODED: usize = 24 << 20;
 
-/// Size that is counted for an object of the API, such as a target or a selector: about that of the largest one, a target with
-/// options.
-const OBJECT: usize = 1 << 10;
+/// Size that is counted for an object of the API, such as a target or a selector: more than that of the largest one, a target with
+/// options and an unknown field.
+const OBJECT: usize = 1_280;
 
-/// Size that is counted for a list element or a map entry: key, value and their share of a half-empty node.
-const ITEM: usize = 128;
-
-/// Size that is counted for an unknown field: that of a map with one entry, since each struct may have one.
-const UNKNOWN: usize = 512;
-
-/// JSON up to this length is not counted: 16 KiB decode to at most 6 MiB.
+/// JSON up to this length is not counted: 16 KiB decode to at most 7 MiB.
 const UNCOUNTED: usize = 16 << 10;
+
+/// What is skipped or kept as text, and takes no more memory than the body: the name of a field, and the start of its value. In no
+/// type that is decoded here does such a value of such a field become anything else.
+const NOT_DECODED: [(&[u8], u8); 4] = [
+    (b"managedFields", b'['),
+    (b"oldObject", b'{'),
+    (b"status", b'{'),
+    (b"values", b'{'),
+];
 
 /// Decodes JSON that takes at most [`MAX_DECODED`] in memory.
 ///
 /// # Errors
 /// If it is not a `T`, or takes more.
-pub fn from_slice<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, serde_json::Error> {
-    if text.len() <= UNCOUNTED {
-        return serde_json::from_slice(text);
+pub fn from_slice<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, Error> {
+    if text.len() > UNCOUNTED
+        && let Some(within) = within_limit(text)
+    {
+        return Err(too_many::<T>(within));
     }
-    let remaining = Cell::new(MAX_DECODED);
-    let mut json = serde_json::Deserializer::from_slice(text);
-    let value = T::deserialize(Bounded::new(&mut json, &remaining))?;
-    json.end()?;
-    Ok(value)
+    serde_json::from_slice(text)
 }
 
-/// Wraps a type of serde, and counts what passes through it.
-struct Bounded<'c, T> {
-    inner: T,
-    remaining: &'c Cell<usize>,
-    keys: Keys,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Keys {
-    Counted,
-    Free,
-}
-
-impl<'c, T> Bounded<'c, T> {
-    const fn new(inner: T, remaining: &'c Cell<usize>) -> Self {
-        Self {
-            inner,
-            remaining,
-            keys: Keys::Counted,
+/// The text up to where it exceeds the limit; `None` if it does not.
+fn within_limit(text: &[u8]) -> Option<&[u8]> {
+    // The last two quotes, and the name of the field whose value is next.
+    let (mut quotes, mut field) = ((0, 0), None);
+    let (mut bytes, mut skipped) = (0, 0_usize);
+    for (at, byte) in structure(text) {
+        let name = field.take();
+        match byte {
+            b'"' => quotes = (quotes.1, at),
+            b':' => field = text.get(quotes.0 + 1..quotes.1),
+            b'{' | b'[' if skipped > 0 || is_not_decoded(name, byte) => skipped += 1,
+            b'}' | b']' => skipped = skipped.saturating_sub(1),
+            _ if skipped > 0 => {}
+            b'{' => bytes += OBJECT,
+            _ => bytes += ELEMENT,
+        }
+        if bytes > MAX_DECODED {
+            return text.get(..at);
         }
     }
-
-    fn with<U>(&self, inner: U) -> Bounded<'c, U> {
-        Bounded::new(inner, self.remaining)
-    }
-
-    fn count<E: Error>(&self, bytes: usize) -> Result<(), E> {
-        let remaining = self.remaining.get().checked_sub(bytes).ok_or_else(|| {
-            E::custom(format_args!(
-                "too many objects, list elements and map entries: more than {MAX_DECODED} bytes once decoded; split the \
-                 HelmOp into several"
-            ))
-        })?;
-        self.remaining.set(remaining);
-        Ok(())
-    }
+    None
 }
 
-macro_rules! forward {
-    ($($method:ident($($argument:ident: $type:ty),*);)*) => {$(
-        fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, D::Error> {
-            let visitor = self.with(visitor);
-            self.inner.$method($($argument,)* visitor)
-        }
-    )*};
+fn is_not_decoded(name: Option<&[u8]>, start: u8) -> bool {
+    name.is_some_and(|name| NOT_DECODED.contains(&(name, start)))
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Bounded<'_, D> {
-    type Error = D::Error;
-
-    forward! {
-        deserialize_any();
-        deserialize_bool();
-        deserialize_i8();
-        deserialize_i16();
-        deserialize_i32();
-        deserialize_i64();
-        deserialize_i128();
-        deserialize_u8();
-        deserialize_u16();
-        deserialize_u32();
-        deserialize_u64();
-        deserialize_u128();
-        deserialize_f32();
-        deserialize_f64();
-        deserialize_char();
-        deserialize_str();
-        deserialize_string();
-        deserialize_bytes();
-        deserialize_byte_buf();
-        deserialize_option();
-        deserialize_unit();
-        deserialize_unit_struct(name: &'static str);
-        deserialize_seq();
-        deserialize_tuple(length: usize);
-        deserialize_tuple_struct(name: &'static str, length: usize);
-        deserialize_map();
-        deserialize_enum(name: &'static str, variants: &'static [&'static str]);
-        deserialize_identifier();
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        self.count(OBJECT)?;
-        let mut visitor = self.with(visitor);
-        visitor.keys = Keys::Free;
-        self.inner.deserialize_struct(name, fields, visitor)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        if name == UNKNOWN_FIELD {
-            self.count(UNKNOWN)?;
-        }
-        let visitor = self.with(visitor);
-        self.inner.deserialize_newtype_struct(name, visitor)
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_ignored_any(visitor)
-    }
-
-    fn is_human_readable(&self) -> bool {
-        self.inner.is_human_readable()
-    }
-}
-
-macro_rules! visit {
-    ($($method:ident($type:ty);)*) => {$(
-        fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
-            self.inner.$method(value)
-        }
-    )*};
-}
-
-impl<'de, V: Visitor<'de>> Visitor<'de> for Bounded<'_, V> {
-    type Value = V::Value;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.expecting(formatter)
-    }
-
-    visit! {
-        visit_bool(bool);
-        visit_i8(i8);
-        visit_i16(i16);
-        visit_i32(i32);
-        visit_i64(i64);
-        visit_i128(i128);
-        visit_u8(u8);
-        visit_u16(u16);
-        visit_u32(u32);
-        visit_u64(u64);
-        visit_u128(u128);
-        visit_f32(f32);
-        visit_f64(f64);
-        visit_char(char);
-        visit_str(&str);
-        visit_borrowed_str(&'de str);
-        visit_string(String);
-        visit_bytes(&[u8]);
-        visit_borrowed_bytes(&'de [u8]);
-        visit_byte_buf(Vec<u8>);
-    }
-
-    fn visit_none<E: Error>(self) -> Result<V::Value, E> {
-        self.inner.visit_none()
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
-        self.inner.visit_unit()
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, some: D) -> Result<V::Value, D::Error> {
-        let some = self.with(some);
-        self.inner.visit_some(some)
-    }
-
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
-        let inner = self.with(inner);
-        self.inner.visit_newtype_struct(inner)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<V::Value, A::Error> {
-        let elements = self.with(elements);
-        self.inner.visit_seq(elements)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<V::Value, A::Error> {
-        let mut entries = self.with(entries);
-        entries.keys = self.keys;
-        self.inner.visit_map(entries)
-    }
-
-    fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
-        let variant = self.with(variant);
-        self.inner.visit_enum(variant)
-    }
-}
-
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Bounded<'_, S> {
-    type Value = S::Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
-        let deserializer = self.with(deserializer);
-        self.inner.deserialize(deserializer)
-    }
-}
-
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Bounded<'_, A> {
-    type Error = A::Error;
-
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        self.count(ITEM)?;
-        let seed = self.with(seed);
-        self.inner.next_element_seed(seed)
-    }
-
-    /// `None`: a hint would reserve memory for elements that have not been decoded.
-    fn size_hint(&self) -> Option<usize> {
-        None
-    }
-}
-
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Bounded<'_, A> {
-    type Error = A::Error;
-
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        if self.keys == Keys::Counted {
-            self.count(ITEM)?;
-        }
-        let seed = self.with(seed);
-        self.inner.next_key_seed(seed)
-    }
-
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        let seed = self.with(seed);
-        self.inner.next_value_seed(seed)
-    }
-}
-
-impl<'de, 'c, A: EnumAccess<'de>> EnumAccess<'de> for Bounded<'c, A> {
-    type Error = A::Error;
-    type Variant = Bounded<'c, A::Variant>;
-
-    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), A::Error> {
-        let remaining = self.remaining;
-        let seed = self.with(seed);
-        let (value, variant) = self.inner.variant_seed(seed)?;
-        Ok((value, Bounded::new(variant, remaining)))
-    }
-}
-
-impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Bounded<'_, A> {
-    type Error = A::Error;
-
-    fn unit_variant(self) -> Result<(), A::Error> {
-        self.inner.unit_variant()
-    }
-
-    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {
-        let seed = self.with(seed);
-        self.inner.newtype_variant_seed(seed)
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, A::Error> {
-        let visitor = self.with(visitor);
-        self.inner.tuple_variant(length, visitor)
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, A::Error> {
-        let visitor = self.with(visitor);
-        self.inner.struct_variant(fields, visitor)
-    }
+/// The error for a text that was within the limit up to here: an earlier one in it, or the field and the place where it ends.
+fn too_many<'de, T: Deserialize<'de>>(within: &'de [u8]) -> Error {
+    const END: &str = "EOF while parsing";
+    let decoded = serde_json::from_slice::<T>(within);
+    let error = decoded.err().unwrap_or_else(|| de::Error::custom(END));
+    let text = error.to_string();
+    let Some((fields, _)) = text.split_once(END) else {
+        return error;
+    };
+    let (line, column) = (error.line(), error.column());
+    de::Error::custom(format_args!(
+        "{fields}too many objects, list elements and map entries: more than {MAX_DECODED} bytes once decoded; split the HelmOp \
+         into several at line {line} column {column}"
+    ))
 }
 
 #[cfg(test)]
 mod tests {
-    use helmops_api::{HelmOp, WithoutStatus, limits};
+    use std::{env, fs, process::Command};
+
+    use helmops_api::{Alert, HelmOp, Receiver, WithoutStatus, crds, limits, wire::FieldSet};
     use serde_json::{Map, Value, json};
 
     use super::*;
@@ -324,7 +98,7 @@ mod tests {
             .to_string()
     }
 
-    fn read(text: &str) -> Result<HelmOp, serde_json::Error> {
+    fn read(text: &str) -> Result<HelmOp, Error> {
         from_slice(text.as_bytes())
     }
 
@@ -345,15 +119,15 @@ mod tests {
 
     #[test]
     fn an_object_above_the_memory_limit_is_an_error_with_the_limit_and_the_fix() {
-        let labels: Map<_, _> = (0..=MAX_DECODED / ITEM)
+        let labels: Map<_, _> = (0..=MAX_DECODED / ELEMENT)
             .map(|label| (format!("{label:x}"), json!("")))
             .collect();
         for spec in [
             json!({ "targets": vec![json!({}); MAX_DECODED / OBJECT] }),
             json!({ "targets": vec![json!({ "keepResources": true }); MAX_DECODED / OBJECT] }),
-            json!({ "helm": { "valuesFiles": vec![""; MAX_DECODED / ITEM + 1] } }),
+            json!({ "helm": { "valuesFiles": vec![""; MAX_DECODED / ELEMENT + 1] } }),
             json!({ "labels": labels }),
-            json!({ "helm": { "valuesFrom": vec![json!({ "newer": 1 }); MAX_DECODED / (OBJECT + UNKNOWN)] } }),
+            json!({ "helm": { "valuesFrom": vec![json!({ "newer": 1 }); MAX_DECODED / OBJECT] } }),
         ] {
             let error = read(&helmop(&spec)).unwrap_err().to_string();
             assert!(
@@ -386,10 +160,170 @@ mod tests {
     fn a_status_of_any_size_is_skipped() {
         let resource = json!({ "kind": "ConfigMap", "perClusterState": { "ready": vec!["c"; 10] } });
         let object = json!({ "spec": { "paused": true }, "status": { "resources": vec![resource; 30_000] } });
-        let text = object.to_string();
-        assert!(read(&text).is_err(), "with its status it is above the limit");
-        let read: WithoutStatus = from_slice(text.as_bytes()).unwrap();
+        let read: WithoutStatus = from_slice(object.to_string().as_bytes()).unwrap();
         assert!(read.spec.bundle.paused && read.status.is_none());
+    }
+
+    #[test]
+    fn what_is_not_counted_is_nowhere_decoded() {
+        let mut crds = crds::all().unwrap();
+        crds.extend(crds::of_notifications().unwrap());
+        let mut found = 0;
+        for (_, crd) in crds {
+            if ["HelmOp", "Alert", "AlertProvider", "Receiver"].contains(&&*crd.spec.names.kind) {
+                let crd = serde_json::to_value(crd).unwrap();
+                let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+                found += not_decoded(&schema["spec"]);
+            }
+        }
+        assert!(found > 0, "the values of a HelmOp");
+    }
+
+    /// The number of fields in a schema that are not counted, none of which has a structure.
+    fn not_decoded(schema: &Value) -> usize {
+        let mut found = 0;
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            let start = if field["type"] == "array" { b'[' } else { b'{' };
+            let is_text =
+                ["string", "boolean", "integer"].contains(&field["type"].as_str().unwrap_or_default());
+            if !is_text && is_not_decoded(Some(name.as_bytes()), start) {
+                assert_eq!(
+                    field["x-kubernetes-preserve-unknown-fields"], true,
+                    "{name}: {field}"
+                );
+                assert_eq!(field["properties"], Value::Null, "{name}: {field}");
+                found += 1;
+            }
+            found += not_decoded(field);
+        }
+        if schema["items"].is_object() {
+            found += not_decoded(&schema["items"]);
+        }
+        let of_map = &schema["additionalProperties"];
+        assert!(
+            of_map.is_null() || of_map["type"] == "string",
+            "a map may have any keys: {schema}"
+        );
+        found
+    }
+
+    /// The environment variable with the number of the measurement, for the process that runs it.
+    const MEASURED: &str = "HELMOPS_TEST_MEASURED";
+
+    /// Decodes the largest text, and returns the memory that it took in bytes.
+    type Measurement = fn(&[String; 2]) -> usize;
+
+    /// The start of an object, an element, the end of the object, and its kind.
+    const LARGEST: [(&str, &str, &str, Measurement); 10] = [
+        (r#"{"spec":{"targets":["#, "{}", "]}}", measure::<HelmOp>),
+        (
+            r#"{"spec":{"targets":["#,
+            r#"{"namespace":""}"#,
+            "]}}",
+            measure::<HelmOp>,
+        ),
+        (
+            r#"{"spec":{"targets":["#,
+            r#"{"newer":1,"namespace":""}"#,
+            "]}}",
+            measure::<HelmOp>,
+        ),
+        (
+            r#"{"spec":{"targets":["#,
+            r#"{"helm":{"newer":1},"diff":{"newer":1}}"#,
+            "]}}",
+            measure::<HelmOp>,
+        ),
+        (
+            r#"{"spec":{"helm":{"valuesFrom":["#,
+            r#"{"newer":1}"#,
+            "]}}}",
+            measure::<HelmOp>,
+        ),
+        (
+            r#"{"spec":{"helm":{"valuesFiles":["#,
+            r#""""#,
+            "]}}}",
+            measure::<HelmOp>,
+        ),
+        (
+            r#"{"spec":{"ignore":{"conditions":["#,
+            r#"{"a":""}"#,
+            "]}}}",
+            measure::<HelmOp>,
+        ),
+        (
+            r#"{"spec":{"eventSources":["#,
+            r#"{"matchLabels":{"a":""}}"#,
+            "]}}",
+            measure::<Alert>,
+        ),
+        (
+            r#"{"spec":{"eventSources":["#,
+            r#"{"newer":1}"#,
+            "]}}",
+            measure::<Alert>,
+        ),
+        (
+            r#"{"spec":{"resources":["#,
+            r#"{"matchLabels":{"a":""}}"#,
+            "]}}",
+            measure::<Receiver>,
+        ),
+    ];
+
+    fn measure<K: FieldSet>([within, above]: &[String; 2]) -> usize {
+        fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = peak();
+        from_slice::<WithoutStatus<K>>(within.as_bytes()).unwrap();
+        assert!(from_slice::<WithoutStatus<K>>(above.as_bytes()).is_err());
+        peak() - before
+    }
+
+    /// The peak memory of this process, in bytes.
+    fn peak() -> usize {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+    }
+
+    /// As many elements as the limit allows, and one more.
+    fn largest(before: &str, element: &str, after: &str) -> [String; 2] {
+        let text = |number: usize| format!("{before}{}{after}", vec![element; number].join(","));
+        let (mut within, mut above) = (1, MAX_DECODED);
+        while above - within > 1 {
+            let number = within.midpoint(above).min(2 * within);
+            match within_limit(text(number).as_bytes()) {
+                None => within = number,
+                Some(_) => above = number,
+            }
+        }
+        [within, above].map(text)
+    }
+
+    /// Each is measured in a process of its own, where nothing else runs.
+    #[test]
+    fn no_object_takes_more_memory_than_the_limit_and_its_text() {
+        if let Ok(number) = env::var(MEASURED) {
+            let (before, element, after, measure) = LARGEST[number.parse::<usize>().unwrap()];
+            let texts = largest(before, element, after);
+            let used = measure(&texts);
+            println!("{used} bytes for {} of {before}{element}", texts[0].len());
+            assert!(used > 1 << 20 && used <= MAX_DECODED + texts[0].len(), "{used}");
+            return;
+        }
+        let name = "bounded_json::tests::no_object_takes_more_memory_than_the_limit_and_its_text";
+        for number in 0..LARGEST.len() {
+            let mut again = Command::new(env::current_exe().unwrap());
+            again.args(["--exact", name, "--nocapture"]);
+            let output = again.env(MEASURED, number.to_string()).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && text.contains("1 passed"), "{text}");
+            println!("{text}");
+        }
     }
 
     #[test]
@@ -397,6 +331,18 @@ mod tests {
         let text = helmop(&json!({ "targets": vec![json!({}); 10_000], "paused": "maybe" }));
         let plain = serde_json::from_str::<HelmOp>(&text).unwrap_err();
         assert_eq!(read(&text).unwrap_err().to_string(), plain.to_string());
+        let too_many = json!({ "targets": vec![json!({}); MAX_DECODED / OBJECT], "paused": "maybe" });
+        let error = read(&helmop(&too_many)).unwrap_err();
+        let (first, at) = (error.to_string(), (error.line(), error.column()));
+        // Keys are sorted, so the other error comes first.
+        assert!(first.starts_with("spec: paused: invalid type"), "{first}");
+        let text = helmop(&json!({ "targets": vec![json!({}); MAX_DECODED / OBJECT] }));
+        let error = read(&text).unwrap_err();
+        assert!(
+            error.to_string().starts_with("spec: targets: too many"),
+            "{error}"
+        );
+        assert!(at.0 == 1 && error.line() == 1 && error.column() > at.1, "{error}");
         let truncated = text.get(..text.len() - 1).unwrap();
         assert!(read(truncated).is_err());
         assert!(read(&format!("{text} x")).is_err());

@@ -2,14 +2,13 @@
 //! [`helmops_notify::admit`].
 
 use bounded_text::cut;
-use helmops_api::{Alert, AlertProvider, Receiver, WithoutStatus, kind::OWN_GROUP, limits};
+use helmops_api::{Alert, AlertProvider, Receiver, WithoutStatus, kind::OWN_GROUP, limits, wire::FieldSet};
 use helmops_core::{
     admit::{FieldErrors, default::DefaultingInput},
     policy::Policies,
     reason::Reason,
 };
 use helmops_notify::admit::{self, Validate};
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::bounded_json;
@@ -87,21 +86,25 @@ pub fn validate_notification(
     }
 }
 
-fn validate_as<K: Validate + DeserializeOwned>(
+fn validate_as<K: Validate + FieldSet>(
     request: &AdmissionRequest<'_, &RawValue>,
 ) -> (AdmissionResponse, Option<Reason>) {
-    let decode = |text: &RawValue| bounded_json::from_slice::<K>(text.get().as_bytes());
+    let decode = |text: &RawValue| -> Result<K, _> {
+        let decoded = bounded_json::from_slice(text.get().as_bytes());
+        decoded.map(|WithoutStatus(object)| object)
+    };
+    let denied = |error: &_| {
+        let denial = decode_error(&K::kind(&()), &request.info, error);
+        (denial, Some(Reason::DecodeError))
+    };
     let object = match &request.object {
         Ok(None) => return Default::default(),
         Ok(Some(text)) => decode(text),
-        Err(_) => decode(RawValue::NULL),
+        Err(error) => return denied(error),
     };
     let object = match object {
         Ok(object) => object,
-        Err(error) => {
-            let denial = decode_error(&K::kind(&()), &request.info, &error);
-            return (denial, Some(Reason::DecodeError));
-        }
+        Err(error) => return denied(&error),
     };
     let stored = match (request.info.operation, request.old_object) {
         (Operation::Update, Some(stored)) => Some(stored),

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use thiserror::Error;
 
+use crate::json;
+
 /// A JSON value kept as its original text, such as Helm values: nothing of it is lost or reordered, and it costs neither a
 /// tree in memory nor the time to build one.
 ///
@@ -29,21 +31,7 @@ impl FreeForm {
 
     /// The nesting depth of lists and mappings.
     pub fn depth(&self) -> usize {
-        let (mut depth, mut deepest, mut in_text, mut is_escaped) = (0_usize, 0, false, false);
-        for byte in self.as_str().bytes() {
-            match byte {
-                _ if is_escaped => is_escaped = false,
-                b'\\' if in_text => is_escaped = true,
-                b'"' => in_text = !in_text,
-                b'[' | b'{' if !in_text => {
-                    depth += 1;
-                    deepest = deepest.max(depth);
-                }
-                b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-        }
-        deepest
+        json::depth(self.as_str().as_bytes())
     }
 
     /// The value as a tree.

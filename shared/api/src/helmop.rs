@@ -32,27 +32,27 @@ wire! {
 
 kind!(HelmOp, "helmops");
 
-/// A HelmOp that is decoded without its status, for decisions that depend only on what the user wrote. A status lists objects
+/// An object that is decoded without its status, for decisions that depend only on what the user wrote. A status lists objects
 /// of all clusters, and can be many times as large as the spec.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct WithoutStatus(pub HelmOp);
+pub struct WithoutStatus<K = HelmOp>(pub K);
 
-impl FieldSet for WithoutStatus {
+impl<K: FieldSet> FieldSet for WithoutStatus<K> {
     fn read_field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
         Ok(key != "status" && self.0.read_field(key, map)?)
     }
 }
 
-impl<'de> Deserialize<'de> for WithoutStatus {
+impl<'de, K: FieldSet> Deserialize<'de> for WithoutStatus<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         wire::deserialize(deserializer)
     }
 }
 
-impl Deref for WithoutStatus {
-    type Target = HelmOp;
+impl<K> Deref for WithoutStatus<K> {
+    type Target = K;
 
-    fn deref(&self) -> &HelmOp {
+    fn deref(&self) -> &K {
         &self.0
     }
 }

@@ -15,6 +15,7 @@ pub mod diff;
 pub mod free_form;
 pub mod helm;
 pub mod helmop;
+pub mod json;
 pub mod kind;
 pub mod labels;
 pub mod lifecycle;

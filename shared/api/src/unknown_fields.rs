@@ -15,7 +15,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector, apimachinery::pkg::util::intstr::IntOrString,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize, Serializer, de::MapAccess, ser::SerializeMap};
+use serde::{Serialize, Serializer, de::MapAccess, ser::SerializeMap};
 
 use super::{free_form::FreeForm, metadata::Metadata, wire::FieldSet};
 
@@ -27,10 +27,10 @@ use super::{free_form::FreeForm, metadata::Metadata, wire::FieldSet};
 )]
 pub struct UnknownFields(Option<Box<BTreeMap<Box<str>, FreeForm>>>);
 
-/// The type name under which serializers and deserializers get names and values of unknown fields, to count them.
+/// The type name under which serializers get the names of unknown fields, to count them.
 pub const UNKNOWN_FIELD: &str = "UnknownField";
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct UnknownField<T>(T);
 
 impl UnknownFields {
@@ -71,7 +71,7 @@ impl UnknownFields {
 impl FieldSet for UnknownFields {
     /// Accepts every field. As for the fields that are known, `null` means that there is none.
     fn read_field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
-        let UnknownField::<FreeForm>(value) = map.next_value()?;
+        let value: FreeForm = map.next_value()?;
         if value.as_str() != "null" {
             self.0.get_or_insert_default().insert(key.into(), value);
         }

@@ -1,5 +1,7 @@
 //! Errors of the API server, for people.
 
+use helmops_api::json::Scanner;
+
 /// Before a value that the API server prints: a text in quotes, which is the whole object if a patch does not fit, or a structure such as the
 /// template of a Job, before the rule that it violates.
 const VALUE: &str = "Invalid value: ";
@@ -26,21 +28,21 @@ pub fn without_long_values(text: &str) -> String {
     out
 }
 
-/// The length of the value at the start of a text: a text quoted by Go, or a structure in brackets. Others are short, and end anywhere.
+/// The length of the value at the start of a text: a text quoted by Go, or a structure in brackets. Others are short, and count as empty.
 fn end_of_value(text: &str) -> usize {
-    let (mut depth, mut is_quoted, mut is_escaped) = (0_u32, false, false);
-    for (at, byte) in text.bytes().enumerate() {
+    if !text.starts_with(['"', '{', '[']) {
+        return 0;
+    }
+    let (mut scanner, mut depth, mut at) = (Scanner::default(), 0_u32, 0);
+    while let Some((next, byte)) = scanner.next(text.as_bytes(), at) {
+        at = next + 1;
         match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_quoted => is_escaped = true,
-            b'"' => is_quoted = !is_quoted,
-            _ if is_quoted => {}
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        if !is_quoted && depth == 0 {
-            return at + 1;
+        if depth == 0 && !scanner.is_text() {
+            return at;
         }
     }
     text.len()
@@ -64,7 +66,12 @@ mod tests {
             text("\"…\"")
         );
         assert_eq!(without_long_values(&text("null")), text("null"));
-        let cut = "Invalid value: {\"a\":";
-        assert_eq!(without_long_values(cut), cut);
+        for text in [
+            "Invalid value: {\"a\":",
+            "Invalid value: ü: no",
+            "Invalid value: ",
+        ] {
+            assert_eq!(without_long_values(text), text);
+        }
     }
 }

@@ -7,12 +7,8 @@ use std::{
 };
 
 use gotmpl::{Budget, Exceeded};
-use helmops_api::{BundleDeploymentOptions, Lifecycle};
+use helmops_api::{BundleDeploymentOptions, Lifecycle, json};
 use ring::digest::{SHA256, digest};
-
-/// Memory of an element of a list or an entry of a map besides its text, in bytes. Maps take the most: some 150 bytes for an
-/// entry, which JSON writes with a colon and a comma.
-const ELEMENT: usize = 64;
 
 /// Shared options and values, within the budget of the Bundle.
 #[derive(Debug)]
@@ -85,17 +81,7 @@ impl<'b> Interner<'b> {
 
 /// Approximate memory of options with this JSON, in bytes.
 fn memory(json: &str) -> usize {
-    let (mut elements, mut in_text, mut is_escaped) = (0, false, false);
-    for byte in json.bytes() {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if in_text => is_escaped = true,
-            b'"' => in_text = !in_text,
-            b',' | b':' | b'[' | b'{' if !in_text => elements += 1,
-            _ => {}
-        }
-    }
-    size_of::<BundleDeploymentOptions>() + json.len() + elements * ELEMENT
+    size_of::<BundleDeploymentOptions>() + json.len() + json::values(json.as_bytes()) * json::ELEMENT
 }
 
 #[cfg(test)]

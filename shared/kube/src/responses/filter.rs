@@ -1,4 +1,6 @@
-//! Changes JSON on its way from the API server, without decoding it: a state machine over bytes, in parts of any size.
+//! Changes JSON on its way from the API server, without decoding it, in parts of any size.
+
+use helmops_api::json::Scanner;
 
 /// Levels of nesting that are passed on. Decoders of JSON accept 128, of which a list or an event of a watch takes three. No real object has
 /// more than 40 (docs/limits.md).
@@ -12,36 +14,28 @@ const METADATA: &[u8] = b"metadata";
 /// Replaces values by null: all that is nested too deeply, and `metadata.managedFields` unless they are wanted.
 ///
 /// Text that is no JSON comes out as some text that is no JSON.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Filter {
     keeps_managers: bool,
-    place: Place,
+    scanner: Scanner,
     depth: u32,
-    /// The containers around this place, the innermost in the lowest bit: which of them are objects.
-    objects: u128,
-    /// Of these, which are the value of a key `metadata`.
+    /// Which of the containers around this place are the value of a key `metadata`, the innermost in the lowest bit.
     metadata: u128,
-    /// The last key, as far as it is as long as the longest one that counts.
-    key: Vec<u8>,
+    /// The start of the last text, longer than the longest key that counts. The API server does not escape the letters of these keys.
+    text: Vec<u8>,
+    /// The next value is that of the key in `text`.
+    is_field: bool,
+    /// Levels below the start of a value that is removed; 0 outside of one.
+    removed: u64,
 }
 
-/// Where the next byte is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Between tokens, where a text is a value.
-    Value,
-    /// Between tokens, where a text is a key.
-    Key,
-    /// In a text.
-    Text { is_key: bool, is_escaped: bool },
-    /// Before a value that is removed.
+/// What a byte means for the output.
+enum Step {
+    Nothing,
+    /// A value that is removed starts with it.
+    Removes,
+    /// A value that is removed ends with it.
     Removed,
-    /// In a value that is removed, this many levels below its start.
-    Skipped {
-        levels: u64,
-        is_text: bool,
-        is_escaped: bool,
-    },
 }
 
 impl Filter {
@@ -49,196 +43,79 @@ impl Filter {
     pub fn new(keeps_managers: bool) -> Self {
         Self {
             keeps_managers,
-            place: Place::Value,
-            depth: 0,
-            objects: 0,
-            metadata: 0,
-            key: Vec::new(),
+            ..Self::default()
         }
     }
 
     /// What the next part becomes; `None` if it is to stay as it is.
     pub fn changed(&mut self, part: &[u8]) -> Option<Vec<u8>> {
-        let mut changed = None;
-        // What was not copied yet starts here.
-        let mut from = 0;
-        let mut at = 0;
-        while let Some(byte) = part.get(at).copied() {
-            let was = self.place;
-            if let Place::Text {
-                is_key,
-                is_escaped: false,
-            } = was
-            {
-                // Most of a response is text.
-                let rest = part.get(at..).unwrap_or_default();
-                let end = rest
-                    .iter()
-                    .position(|byte| matches!(byte, b'"' | b'\\'))
-                    .unwrap_or(rest.len());
-                if is_key {
-                    self.extend_key(rest.get(..end).unwrap_or_default());
-                }
-                at += end;
-                let Some(end) = part.get(at).copied() else { break };
-                self.end_text(is_key, end);
-                at += 1;
-                continue;
-            }
-            let is_skipped = self.step(byte);
-            if is_skipped && !matches!(was, Place::Skipped { .. }) {
-                let out = changed.get_or_insert_with(|| Vec::with_capacity(part.len()));
-                out.extend_from_slice(part.get(from..at).unwrap_or_default());
-                out.extend_from_slice(NULL);
-            }
-            if is_skipped {
-                from = at + 1;
-            }
-            at += 1;
-        }
+        let bytes = |from: usize, to: usize| part.get(from..to).unwrap_or_default();
         // A part may start in a value that is removed.
-        let changed = changed.or_else(|| (from > 0).then(Vec::new));
-        changed.map(|mut out| {
-            out.extend_from_slice(part.get(from..).unwrap_or_default());
-            out
-        })
-    }
-
-    fn extend_key(&mut self, text: &[u8]) {
-        let missing = (MANAGED_FIELDS.len() + 1).saturating_sub(self.key.len());
-        self.key.extend_from_slice(text.get(..missing).unwrap_or(text));
-    }
-
-    fn end_text(&mut self, is_key: bool, byte: u8) {
-        self.place = match byte {
-            b'\\' => {
-                if is_key {
-                    // A key with an escape is none of those that count: the API server does not escape their letters.
-                    self.extend_key(b"\\");
+        let mut out = (self.removed > 0).then(Vec::new);
+        // What was not copied yet, and the text that this place is in, start here.
+        let (mut from, mut text, mut next) = (0, 0, 0);
+        while let Some((at, byte)) = self.scanner.next(part, next) {
+            next = at + 1;
+            if byte == b'"' && self.scanner.is_text() {
+                self.text.clear();
+                text = next;
+            } else if byte == b'"' {
+                self.extend_text(bytes(text, at));
+            }
+            match self.step(byte) {
+                Step::Nothing => {}
+                Step::Removes => {
+                    let out = out.get_or_insert_with(|| Vec::with_capacity(part.len()));
+                    out.extend_from_slice(bytes(from, at));
+                    out.extend_from_slice(NULL);
                 }
-                Place::Text {
-                    is_key,
-                    is_escaped: true,
-                }
-            }
-            _ if is_key => Place::Key,
-            _ => Place::Value,
-        };
-    }
-
-    /// Takes one byte outside of a text. Returns whether it is removed.
-    fn step(&mut self, byte: u8) -> bool {
-        match self.place {
-            Place::Text { is_key, .. } => {
-                self.place = Place::Text {
-                    is_key,
-                    is_escaped: false,
-                };
-                false
-            }
-            Place::Skipped {
-                levels,
-                is_text,
-                is_escaped,
-            } => self.skip(byte, levels, is_text, is_escaped),
-            Place::Removed => self.start_removal(byte),
-            Place::Value | Place::Key => self.token(byte),
-        }
-    }
-
-    fn token(&mut self, byte: u8) -> bool {
-        match byte {
-            b'"' => {
-                let is_key = self.place == Place::Key;
-                if is_key {
-                    self.key.clear();
-                }
-                self.place = Place::Text {
-                    is_key,
-                    is_escaped: false,
-                };
-            }
-            b'{' | b'[' if self.depth >= MAX_DEPTH => {
-                self.place = Place::Skipped {
-                    levels: 1,
-                    is_text: false,
-                    is_escaped: false,
-                };
-                return true;
-            }
-            b'{' => self.open(true),
-            b'[' => self.open(false),
-            b'}' | b']' => self.close(),
-            b',' => {
-                self.place = if self.objects & 1 == 1 {
-                    Place::Key
-                } else {
-                    Place::Value
-                }
-            }
-            b':' => {
-                let is_removed = !self.keeps_managers && self.metadata & 1 == 1 && self.key == MANAGED_FIELDS;
-                self.place = if is_removed { Place::Removed } else { Place::Value };
-            }
-            _ => {}
-        }
-        false
-    }
-
-    fn open(&mut self, is_object: bool) {
-        let is_metadata = is_object && self.objects & 1 == 1 && self.key == METADATA;
-        self.depth += 1;
-        self.objects = self.objects << 1 | u128::from(is_object);
-        self.metadata = self.metadata << 1 | u128::from(is_metadata);
-        self.key.clear();
-        self.place = if is_object { Place::Key } else { Place::Value };
-    }
-
-    const fn close(&mut self) {
-        self.depth = self.depth.saturating_sub(1);
-        self.objects >>= 1;
-        self.metadata >>= 1;
-        self.place = Place::Value;
-    }
-
-    fn start_removal(&mut self, byte: u8) -> bool {
-        match byte {
-            b'{' | b'[' => {
-                self.place = Place::Skipped {
-                    levels: 1,
-                    is_text: false,
-                    is_escaped: false,
-                };
-                true
-            }
-            b' ' | b'\t' | b'\n' | b'\r' => false,
-            // Null, or no JSON that an API server writes: it has one byte or more, and is passed on.
-            _ => {
-                self.place = Place::Value;
-                self.token(byte)
+                Step::Removed => from = next,
             }
         }
+        if self.scanner.is_text() {
+            self.extend_text(bytes(text, part.len()));
+        }
+        if self.removed == 0
+            && let Some(out) = &mut out
+        {
+            out.extend_from_slice(bytes(from, part.len()));
+        }
+        out
     }
 
-    fn skip(&mut self, byte: u8, levels: u64, is_text: bool, is_escaped: bool) -> bool {
-        let (levels, is_text, is_escaped) = match byte {
-            _ if is_escaped => (levels, true, false),
-            b'\\' if is_text => (levels, true, true),
-            b'"' => (levels, !is_text, false),
-            b'{' | b'[' if !is_text => (levels.saturating_add(1), false, false),
-            b'}' | b']' if !is_text => (levels.saturating_sub(1), false, false),
-            _ => (levels, is_text, false),
-        };
-        self.place = if levels == 0 {
-            Place::Value
-        } else {
-            Place::Skipped {
-                levels,
-                is_text,
-                is_escaped,
+    fn extend_text(&mut self, text: &[u8]) {
+        let missing = (MANAGED_FIELDS.len() + 1).saturating_sub(self.text.len());
+        self.text.extend_from_slice(text.get(..missing).unwrap_or(text));
+    }
+
+    fn step(&mut self, byte: u8) -> Step {
+        let is_start = matches!(byte, b'{' | b'[');
+        let is_end = matches!(byte, b'}' | b']');
+        if self.removed > 0 {
+            self.removed += u64::from(is_start);
+            self.removed -= u64::from(is_end);
+            return if self.removed == 0 {
+                Step::Removed
+            } else {
+                Step::Nothing
+            };
+        }
+        let is_field = std::mem::replace(&mut self.is_field, byte == b':');
+        let is_field = |name: &[u8]| is_field && self.text == name;
+        if is_start {
+            let is_managers = self.metadata & 1 == 1 && is_field(MANAGED_FIELDS);
+            if self.depth >= MAX_DEPTH || is_managers && !self.keeps_managers {
+                self.removed = 1;
+                return Step::Removes;
             }
-        };
-        true
+            let is_metadata = byte == b'{' && is_field(METADATA);
+            self.depth += 1;
+            self.metadata = self.metadata << 1 | u128::from(is_metadata);
+        } else if is_end {
+            self.depth = self.depth.saturating_sub(1);
+            self.metadata >>= 1;
+        }
+        Step::Nothing
     }
 }
 

@@ -19,6 +19,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
+use helmops_api::json;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -189,7 +190,7 @@ impl UnpackedRecord {
     /// # Errors
     /// If it is no record, or has more than [`MAX_VALUES`].
     pub fn decode(&self) -> Result<Record, RecordError> {
-        if values(&self.0) > MAX_VALUES {
+        if json::values(&self.0) > MAX_VALUES {
             return Err(RecordError::TooManyValues);
         }
         Ok(serde_json::from_slice(&self.0)?)
@@ -332,21 +333,6 @@ fn reader(data: &[u8]) -> Result<Box<dyn Read>, RecordError> {
     } else {
         Box::new(packed)
     })
-}
-
-/// The number of values of a JSON text, and a few more: the commas and the openings of lists and objects outside of texts.
-fn values(json: &[u8]) -> usize {
-    let (mut count, mut is_text, mut is_escaped) = (1, false, false);
-    for byte in json {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_text => is_escaped = true,
-            b'"' => is_text = !is_text,
-            b',' | b'[' | b'{' if !is_text => count += 1,
-            _ => {}
-        }
-    }
-    count
 }
 
 /// The metadata of a chart come first, as with Helm: a history reads the start of a record.
