@@ -128,7 +128,7 @@ reasons! {
         /// The object is not stored, because the objects of a namespace use more than their share of the memory of the controller. Used in events.
         MemoryExceeded: "Delete objects of the namespace that the message names, make them smaller, or raise `--memory-limit`; a `ResourceQuota` limits their number, see [multi-tenancy.md](multi-tenancy.md). The object is read as soon as there is memory.",
         /// The memory for reading responses is used up, in total or for the namespace.
-        Busy: "Nothing: it is retried. If it persists, the indexes or tag lists that HelmOps of the namespace use are too large.",
+        Busy: "Nothing: it is retried. If it persists, the indexes, tag lists or Secrets that HelmOps of the namespace use are too large.",
         /// The response of the repository is not an index.
         InvalidIndex: "Correct `spec.helm.repo`, or publish the index again.",
         /// The repository has no chart of that name.

@@ -33,7 +33,7 @@ use helmops_core::{
     admit::ValidHelmOp,
     chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
 };
-use helmops_fair::{Deadline, DeadlineExceeded, deadline::excluded};
+use helmops_fair::{ByteBudget, Deadline, DeadlineExceeded, Reservation, deadline::excluded};
 use helmops_runtime::{compute::Compute, error_class::ClassifiedError};
 use kube::Client;
 
@@ -43,7 +43,7 @@ use self::{
     download::Sources,
     http::{HttpClient, Timeouts},
     oci::Registries,
-    permits::{ResolvePermit, SecretPermit},
+    permits::ResolvePermit,
     repository::{ChartRef, LIMITS, Repositories},
 };
 pub use self::{
@@ -74,6 +74,7 @@ pub struct Resolver {
     http: HttpClient,
     repositories: Repositories,
     registries: Registries,
+    budget: ByteBudget,
 }
 
 /// What a resolution uses besides the HelmOp.
@@ -108,7 +109,8 @@ impl Resolver {
                 compute.clone(),
                 fetches.clone(),
             ),
-            registries: Registries::new(&settings, budget, compute, fetches),
+            registries: Registries::new(&settings, budget.clone(), compute, fetches),
+            budget,
         })
     }
 
@@ -145,14 +147,7 @@ impl Resolver {
         chart: ChartDownload<'_>,
         output: W,
     ) -> Result<Downloaded<W>, DownloadError> {
-        let namespace = source.charged_to.into();
-        let read = || secret::access(client, source);
-        // The permit is held, if the Secret is large.
-        let (mut access, _permit) = self
-            .http
-            .permits
-            .read_secret(&namespace, Access::secret_bytes, read)
-            .await?;
+        let (mut access, _memory) = self.access(client, source).await?;
         access.origin = access::chart_origin(chart.source, access.plain_http);
         let sources = Sources {
             http: &self.http,
@@ -166,6 +161,24 @@ impl Resolver {
                 seconds: TIME_LIMIT.as_secs(),
             })
         })
+    }
+
+    /// The credentials and the trust of a Secret, with the memory that it is charged for.
+    async fn access(
+        &self,
+        client: &Client,
+        source: AccessSource<'_>,
+    ) -> Result<(Access, Reservation), SecretError> {
+        let reading = async {
+            let _permit = match source.secret {
+                "" => None,
+                _ => Some(self.http.permits.secret(&source.charged_to.into()).await),
+            };
+            secret::access(client, source).await
+        };
+        let access = reading.await?;
+        let memory = secret::hold(&self.budget, &access)?;
+        Ok((access, memory))
     }
 
     /// Creates the resolver for the charts of one HelmOp. Their deadline starts now.
@@ -199,8 +212,7 @@ pub struct ChartResolver<'a> {
     context: ResolveContext<'a>,
     valid: &'a ValidHelmOp<'a>,
     deadline: Deadline,
-    /// With the permit to hold it, if the Secret is large.
-    access: Option<(Access, Option<SecretPermit>)>,
+    access: Option<(Access, Reservation)>,
 }
 
 impl ChartResolver<'_> {
@@ -329,28 +341,20 @@ async fn read_access(
     resolver: &Resolver,
     context: ResolveContext<'_>,
     valid: &ValidHelmOp<'_>,
-) -> Result<(Access, Option<SecretPermit>), ResolveError> {
-    let namespace: Arc<str> = valid
-        .helmop
-        .metadata
-        .namespace
-        .as_deref()
-        .unwrap_or_default()
-        .into();
+) -> Result<(Access, Reservation), ResolveError> {
+    let namespace = valid.helmop.metadata.namespace.as_deref().unwrap_or_default();
     let source = AccessSource {
-        namespace: &namespace,
-        charged_to: &namespace,
+        namespace,
+        charged_to: namespace,
         secret: &valid.helmop.spec.helm_secret_name,
         insecure_skip_tls_verify: valid.helmop.spec.insecure_skip_tls_verify,
         ca_certificates: context.ca_certificates,
     };
-    let read = || secret::access(context.client, source);
     // Waits for the API server do not count for the deadline either.
-    let permits = &resolver.http.permits;
-    let reading = excluded(permits.read_secret(&namespace, Access::secret_bytes, read)).await;
-    let (mut access, permit) = reading.map_err(ResolveError::Secret)?;
+    let reading = excluded(resolver.access(context.client, source)).await;
+    let (mut access, memory) = reading.map_err(ResolveError::Secret)?;
     access.origin = access::repository_origin(valid.chart.repo, access.plain_http);
-    Ok((access, permit))
+    Ok((access, memory))
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use helmops_core::{
     chart::registry::endpoint::{DOCKER_HUB, DOCKER_HUB_API},
     reason::Reason,
 };
+use helmops_fair::{ByteBudget, Reservation};
 use helmops_kube::path_segment;
 use helmops_runtime::{
     client::{ApiError, bounded},
-    error_class::{Class, Classified, ClassifiedError, classified},
+    error_class::{Class, Classified, ClassifiedError, Scope, classified},
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -26,6 +27,10 @@ use super::{
 
 /// The key of a Secret of type `kubernetes.io/dockerconfigjson`.
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
+
+/// Maximum size of a small Secret, in bytes: a login, a client certificate and some CA certificates. The limit of resolutions bounds
+/// the memory of these.
+const MAX_SMALL: usize = 8 << 10;
 
 /// Why a Secret cannot be used.
 #[derive(Debug, Error)]
@@ -70,6 +75,17 @@ pub enum SecretError {
         /// The cause, without any secret content.
         cause: String,
     },
+    /// It is large, and the share of the namespace in the memory for responses is used up.
+    #[error(
+        "could not read Helm auth from secret: Secret {name} uses {bytes} bytes, and the memory for large Secrets and for responses \
+         is in use; retrying"
+    )]
+    OverBudget {
+        /// Name of the Secret.
+        name: String,
+        /// Its size, in bytes.
+        bytes: usize,
+    },
     /// The API server returned an error.
     #[error("could not read Helm auth from secret {name}: {source}")]
     Api {
@@ -87,6 +103,7 @@ impl ClassifiedError for SecretError {
             Self::IncompletePair { .. } | Self::NotUtf8 { .. } | Self::DockerConfig { .. } => {
                 classified(Reason::InvalidSecret, Class::Absent)
             }
+            Self::OverBudget { .. } => classified(Reason::Busy, Class::Transient(Scope::Namespace)),
             Self::Api { source, .. } => source.classify(),
         }
     }
@@ -130,6 +147,22 @@ pub async fn access(client: &Client, source: AccessSource<'_>) -> Result<Access,
     access.namespace = source.charged_to.into();
     access.tls = Arc::new(tls);
     Ok(access)
+}
+
+/// Charges the namespace for a large Secret, as long as it is used.
+///
+/// # Errors
+/// If its share is used up.
+pub fn hold(budget: &ByteBudget, access: &Access) -> Result<Reservation, SecretError> {
+    let bytes = access.secret_bytes();
+    let mut memory = budget.reservation(Arc::clone(&access.namespace));
+    memory
+        .resize(bytes.saturating_sub(MAX_SMALL))
+        .map_err(|_| SecretError::OverBudget {
+            name: access.secret.clone(),
+            bytes,
+        })?;
+    Ok(memory)
 }
 
 async fn fetch(client: &Client, namespace: &str, name: &str) -> Result<Secret, SecretError> {
@@ -358,6 +391,7 @@ fn registry_entry(host: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use helmops_fair::Share;
     use k8s_openapi::ByteString;
 
     use super::*;
@@ -438,6 +472,28 @@ mod tests {
         ] {
             assert_eq!(error.classify(), classified(reason, class), "{error}");
         }
+    }
+
+    #[test]
+    fn large_secrets_use_the_share_of_their_namespace_and_small_ones_none() {
+        let budget = ByteBudget::new(16 << 20, Share::Half);
+        let access = |namespace: &str, bytes: usize| Access {
+            namespace: namespace.into(),
+            login: Some(login("", &"x".repeat(bytes))),
+            ..Access::default()
+        };
+        let large = access("hostile", 1 << 20);
+        let held: Vec<_> = (0..100).map_while(|_| hold(&budget, &large).ok()).collect();
+        assert_eq!(held.len(), 8);
+        let error = hold(&budget, &large).unwrap_err();
+        assert_eq!(
+            error.classify(),
+            classified(Reason::Busy, Class::Transient(Scope::Namespace))
+        );
+        assert!(hold(&budget, &access("hostile", MAX_SMALL)).is_ok());
+        assert!(hold(&budget, &access("modest", 1 << 20)).is_ok());
+        drop(held);
+        assert!(hold(&budget, &large).is_ok());
     }
 
     #[test]

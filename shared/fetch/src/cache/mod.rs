@@ -155,6 +155,18 @@ impl<K: Clone + Eq + Hash, V, E: Clone + FetchFailure> Cache<K, V, E> {
         result
     }
 
+    /// Whether the last request for a key whose result is shared has failed like this, less than `max_age` ago. An evicted result is
+    /// not known any more.
+    pub fn has_failed(&self, key: &K, max_age: Duration, is: impl FnOnce(&E) -> bool) -> bool {
+        let slot = lock(&self.slots).get(key).map(Arc::clone);
+        slot.is_some_and(|slot| {
+            self.touch(&slot);
+            let state = lock(&slot.state);
+            let is_recent = state.shared_since.is_some_and(|since| since.elapsed() < max_age);
+            is_recent && state.failure.as_ref().is_some_and(is)
+        })
+    }
+
     /// Stores the response to a request that started at `start`, if there is room for it.
     fn store(&self, key: &K, slot: &Arc<Slot<V, E>>, namespace: &Arc<str>, start: Instant, value: &Arc<V>) {
         let mut state = lock(&slot.state);
@@ -265,9 +277,13 @@ impl<K: Clone + Eq + Hash, V, E: Clone + FetchFailure> Cache<K, V, E> {
     fn slot(&self, key: &K, namespace: &Arc<str>) -> Arc<Slot<V, E>> {
         let existing = lock(&self.slots).get(key).map(Arc::clone);
         let slot = existing.unwrap_or_else(|| self.new_slot(key, namespace));
-        slot.last_used
-            .store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        self.touch(&slot);
         slot
+    }
+
+    fn touch(&self, slot: &Slot<V, E>) {
+        let use_number = self.uses.fetch_add(1, Ordering::Relaxed);
+        slot.last_used.store(use_number, Ordering::Relaxed);
     }
 
     fn new_slot(&self, key: &K, namespace: &Arc<str>) -> Arc<Slot<V, E>> {

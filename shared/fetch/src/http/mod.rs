@@ -57,10 +57,9 @@ pub struct HttpClient {
     pub permits: Permits,
     addresses: Arc<Addresses>,
     clients: Clients,
-    /// Backoff of unreachable servers, for all requests with the same TLS configuration.
-    hosts: Backoffs,
-    /// Backoff of repositories that fail or limit requests, for all requests with the same credentials.
-    repositories: Arc<Backoffs>,
+    /// Backoff of unreachable servers, for all requests with the same TLS configuration, and of repositories that fail or limit requests,
+    /// for all requests with the same credentials.
+    backoffs: Arc<Backoffs>,
     readers: Readers,
     timeouts: Timeouts,
     fetches: FetchMetrics,
@@ -127,8 +126,7 @@ impl HttpClient {
             permits: Permits::default(),
             clients: Clients::new(timeouts, Arc::clone(&addresses)),
             addresses,
-            hosts: Backoffs::default(),
-            repositories: Arc::default(),
+            backoffs: Arc::default(),
             readers: Readers::new()?,
             timeouts,
             fetches,
@@ -154,15 +152,14 @@ impl HttpClient {
             proxy: None,
         };
         let client = self.clients.get(&key, &request_origin).map_err(failed)?;
-        let repository = self.repositories.key((&request_origin, request.repository));
-        self.repositories.check(repository).map_err(failed)?;
-        self.hosts
-            .check(self.host(request.tls, &request_origin))
-            .map_err(failed)?;
+        let repository = self.backoffs.key((&request_origin, request.repository));
+        self.backoffs.check(repository).map_err(failed)?;
+        let host = self.host(request.tls, &request_origin);
+        self.backoffs.check(host).map_err(failed)?;
         let tracked = TrackedRequest {
             kind: request.kind,
             url: url.clone(),
-            repository: (Arc::clone(&self.repositories), repository),
+            repository: (Arc::clone(&self.backoffs), repository),
             threads: self.readers.threads(),
             started: Instant::now(),
             timeouts: self.timeouts,
@@ -198,7 +195,7 @@ impl HttpClient {
             *step.headers_mut() = headers.clone();
             *step.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
             let host = self.host(request.tls, &origin(&url));
-            self.hosts.check(host)?;
+            self.backoffs.check(host)?;
             let response = self.execute(client, step, host).await?;
             let Some(to) = redirects::next(&response, redirects)? else {
                 return Ok(response);
@@ -218,13 +215,13 @@ impl HttpClient {
     ) -> Result<Response, FetchErrorKind> {
         match client.execute(request).await {
             Ok(response) => {
-                self.hosts.responded(host);
+                self.backoffs.responded(host);
                 Ok(response)
             }
             Err(error) => {
                 let kind = FetchErrorKind::from_reqwest(error);
                 if kind.class().scope() == Scope::Host {
-                    self.hosts.failed(host, &kind);
+                    self.backoffs.failed(host, &kind);
                 }
                 Err(kind)
             }
@@ -233,7 +230,7 @@ impl HttpClient {
 
     /// The backoff key of a server for one TLS configuration: with another one it may be reachable.
     fn host(&self, tls: &Arc<TlsConfig>, origin: &str) -> BackoffKey {
-        self.hosts.key((origin, tls))
+        self.backoffs.key((origin, tls))
     }
 }
 

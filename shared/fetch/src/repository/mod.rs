@@ -16,7 +16,7 @@ use helm_index::{
     VersionRequest, explain, select,
 };
 use helmops_core::chart::resolved::ChartVersion;
-use helmops_fair::{ByteBudget, ExponentialBackoff, KeyedBackoff};
+use helmops_fair::ByteBudget;
 use helmops_runtime::compute::Compute;
 use reqwest::StatusCode;
 
@@ -47,10 +47,7 @@ pub const LIMITS: Limits = Limits {
 };
 
 /// A read that was too large is repeated after this time, because the requested charts and the index may have changed.
-const TOO_LARGE: ExponentialBackoff = ExponentialBackoff::constant(Duration::from_hours(1));
-
-/// How many of these reads are known. One that is not costs a request.
-const MAX_TOO_LARGE: usize = 1024;
+const TOO_LARGE: Duration = Duration::from_hours(1);
 
 /// The charts that HelmOps use from a repository, of all namespaces or of one, given the URL of its index as returned by
 /// [`normalized_index_url`].
@@ -60,7 +57,6 @@ pub type ChartInterest<'a> = dyn Fn(&str, Option<&str>) -> ChartFilter + Send + 
 #[derive(Debug)]
 pub struct Repositories {
     cache: Cache<IndexKey, CachedIndex, RepositoryError>,
-    too_large: KeyedBackoff<IndexKey, ()>,
     limits: Limits,
     detail: Detail,
     budget: ByteBudget,
@@ -93,7 +89,6 @@ impl Repositories {
         };
         Self {
             cache: Cache::new(settings, sizes, fetches.clone()),
-            too_large: KeyedBackoff::new(MAX_TOO_LARGE),
             limits,
             detail: Detail::Selection,
             budget,
@@ -247,16 +242,16 @@ impl Repositories {
         let namespace = &source.access.namespace;
         for scope in [ChartScope::All, ChartScope::Namespace(Arc::clone(namespace))] {
             let key = source.key(scope);
-            if self.too_large.remaining(&key, Instant::now()).is_some() {
+            if self
+                .cache
+                .has_failed(&key, TOO_LARGE, RepositoryError::is_too_large)
+            {
                 continue;
             }
             match self
                 .scoped_index(http, source, interest, &key, chart, since)
                 .await
             {
-                Err(error) if error.is_too_large() => {
-                    self.too_large.failed(key, (), TOO_LARGE, 0.0, Instant::now());
-                }
                 Err(error) if error.may_succeed_with_fewer_charts() => {}
                 other => return other,
             }
