@@ -4,12 +4,12 @@
 //! the workloads, also after an uninstallation. No object of a release would do: its record is deleted after some upgrades, and before
 //! an installation there is none. Drift regards the object that has drifted, where `kubectl describe` shows it.
 
-use helmops_core::{reason::Reason, status::Event};
+use helmops_core::{
+    reason::Reason,
+    status::{Event, MAX_NOTE},
+};
 use helmops_release::{drift::ObjectDrift, names::ReleaseKey, object::ObjectId, report::TestResult};
 use k8s_openapi::api::core::v1::ObjectReference;
-
-/// Maximum bytes of a message; the API server accepts 1,024 characters.
-const MAX_NOTE: usize = 1000;
 
 /// What a deployment has led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use std::{borrow::Cow, fmt::Write, sync::Arc};
 
 use bounded_text::hex;
-use helmops_api::{Decoded, HelmOp, HelmOpStatus, status::ResourceCounts};
+use helmops_api::{Decoded, HelmOp, HelmOpStatus, limits, status::ResourceCounts};
 use helmops_core::chart::url::redacted;
 use helmops_kube::ObjectCache;
 use ring::digest::{SHA256, digest};
@@ -70,9 +70,6 @@ const GAUGES: [(&str, &str, GaugeValue); 10] = [
         |status| counts(status, |counts| counts.wait_applied),
     ),
 ];
-
-/// Maximum length of a label value in bytes, as of names in Kubernetes. Prometheus keeps each value in memory.
-const MAX_LABEL: usize = 253;
 
 /// Maximum size of all gauges in bytes. 10,000 HelmOps with ordinary labels take about 25 MB; the container has 256 MiB.
 const MAX_SIZE: usize = 40 << 20;
@@ -170,7 +167,8 @@ fn labels(helmop: &HelmOp) -> String {
 
 /// Escapes and cuts a label value.
 fn label(text: &str) -> String {
-    cut_distinct(text, MAX_LABEL)
+    // Prometheus keeps each value in memory.
+    cut_distinct(text, limits::NAME)
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")

@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 use crate::bounded_json;
 use crate::review::{AdmissionRequest, AdmissionResponse, Cause, Details, Operation, RequestInfo, Status};
 
-/// Maximum length of the error for an object that does not decode, in bytes.
-const MAX_ERROR: usize = 1_024;
+/// Maximum length of the error for a body or an object that does not decode, in bytes.
+pub const MAX_ERROR: usize = 1_024;
 
 /// Sets the defaults of fields that the user has not set.
 pub fn mutate(request: &AdmissionRequest<'_, DefaultingInput>) -> AdmissionResponse {

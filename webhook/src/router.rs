@@ -24,7 +24,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     body::LIMITS,
-    decide,
+    decide::{self, MAX_ERROR},
     metrics::{AdmissionResult, Metrics, Webhook},
     review::{AdmissionRequest, AdmissionResponse},
     trace,
@@ -32,9 +32,6 @@ use crate::{
 
 /// Minimum interval between warnings that any peer can cause.
 const WARN_INTERVAL: Duration = Duration::from_secs(30);
-
-/// Maximum length of the error for a body that is not an AdmissionReview, in bytes.
-const MAX_ERROR: usize = 1 << 10;
 
 /// Maximum length of a message in the log, in bytes: the API server truncates warnings to the same length.
 const MAX_MESSAGE: usize = 4 << 10;
@@ -136,7 +133,7 @@ fn decided<T>(
             metrics.denied(reason);
             tracing::info!(
                 resource = truncated(&request.info.resource.resource, limits::NAME),
-                namespace = truncated(&request.info.namespace, limits::NAMESPACE),
+                namespace = truncated(&request.info.namespace, limits::LABEL),
                 name = truncated(&request.info.name, limits::NAME),
                 reason = reason.as_str(),
                 message = response

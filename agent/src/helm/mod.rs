@@ -33,7 +33,7 @@ use std::{
 
 use helmops_kube::lease::Leadership;
 use helmops_process::MemoryLimit;
-use helmops_release::names::ReleaseKey;
+use helmops_release::{manifest, names::ReleaseKey};
 use helmops_runtime::deadline;
 use helmops_trace::{in_span, set_attribute};
 use k8s_openapi::jiff::Timestamp;
@@ -56,7 +56,7 @@ pub use self::{
     crashes::{Crash, RunMark},
     metrics::HelmMetrics,
     outcome::{Failure, FailureReason, Success},
-    permits::Tenant,
+    run_scope::Tenant,
 };
 
 /// Less garbage collection: a third less CPU time for 5 MB of memory.
@@ -77,8 +77,6 @@ const LIMITS: Limits = Limits {
 };
 /// Bytes of CRDs. Those of the largest charts have some megabytes.
 pub const MAX_CRDS: usize = 16 << 20;
-/// Bytes of all objects of a chart, as of a manifest.
-const MAX_OBJECTS: usize = helmops_release::manifest::MAX_BYTES;
 /// To print the version takes a tenth of a second.
 const VERSION_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -193,7 +191,7 @@ impl Printed {
     fn of(action: &Action) -> Option<Self> {
         let (what, max) = match action {
             Action::Crds(_) => ("CRDs", MAX_CRDS),
-            Action::Render(_) => ("objects", MAX_OBJECTS),
+            Action::Render(_) => ("objects", manifest::MAX_BYTES),
             _ => return None,
         };
         Some(Self { what, max })

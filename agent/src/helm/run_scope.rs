@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::permits::Tenant;
+/// The namespace of the Bundle: whose share a run uses.
+pub type Tenant = Arc<str>;
 
 /// Whose share of Helm's processes a run uses, and what ends it before its own end. Helm records such an end as an interruption, which is
 /// no failed attempt.

@@ -11,8 +11,7 @@ use helm_archive::Limits;
 use helm_index::tags;
 use helmops_api::{free_form, limits};
 use helmops_cli::{create, validate};
-use helmops_core::validation::names;
-use helmops_release::{self as release, chart_metadata, manifest, record};
+use helmops_release::{chart_metadata, manifest, record};
 use table::{limit, table};
 
 /// Above all tables.
@@ -70,12 +69,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         limit!("The spec of a HelmOp, as JSON": limits::SPEC, MiB, 31_395, "a HelmRelease"),
         limit!("Levels of values": free_form::MAX_DEPTH, Number, 14, "rancher-monitoring 104.1.2", "decoders of JSON read 128 levels"),
         limit!("Nodes of the values that come from rendered texts, and of `Chart.yaml`": gotmpl::yaml::MAX_NODES, Number, 5_620, "values.yaml of loki 18.11.0"),
-        limit!("The name of a release": release::names::MAX_RELEASE, Number, 49, "a HelmRelease", "the limit of Helm"),
-        limit!("The name of a HelmOp": names::MAX_LABEL, Number, 48, "a HelmRelease", "it is the value of labels"),
-        limit!("`valuesFrom`": limits::VALUES_FROM, Number, 12, ""),
-        limit!("`dependsOn`": limits::DEPENDENCIES, Number, 5, ""),
+        limit!("The name of a release": limits::RELEASE_NAME, Number, 49, "a HelmRelease", "the limit of Helm"),
+        limit!("The name of a HelmOp": limits::LABEL, Number, 48, "a HelmRelease", "it is the value of labels"),
+        limit!("`valuesFrom`": limits::SHORT_LIST, Number, 12, ""),
+        limit!("`dependsOn`": limits::SHORT_LIST, Number, 5, ""),
         limit!("A file for `kubectl helmop validate`, or for `create --from-helmrelease`": validate::files::MAX_FILE, MiB, 8_312_613, "the objects of kong-operator 1.4.0"),
-        limit!("Nodes of a document in such a file": validate::object::MAX_NODES, Number, 99_668, "kserve-llmisvc-crd 0.20.0"),
+        limit!("Nodes of a document in such a file": manifest::MAX_NODES, Number, 99_668, "kserve-llmisvc-crd 0.20.0"),
         limit!("A file of values for `kubectl helmop create`": create::MAX_VALUES_FILE, MiB, 303_745, "loki 18.11.0"),
     ])?;
     let page = format!(

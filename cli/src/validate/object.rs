@@ -6,6 +6,7 @@ use gotmpl::yaml::{
     self, Quota,
     place::{Content, Place, Span},
 };
+use helmops_release::manifest::{MAX_NODES, MAX_SCALARS};
 use serde_json::{Map, Value};
 
 use crate::cluster::alike::alike;
@@ -22,11 +23,6 @@ use super::{
 
 /// Objects of one file.
 const MAX_OBJECTS: usize = 100_000;
-/// Nodes of one document, with aliases expanded. This is up to two gigabytes in memory, if each is a mapping of its own; the largest HelmOp that an API server stores
-/// has a hundredth of it.
-pub const MAX_NODES: usize = 2_000_000;
-/// Bytes of the scalars of one document, with aliases expanded.
-const MAX_BYTES: usize = 64 << 20;
 
 /// An object of a file, with the place of each of its parts.
 #[derive(Debug)]
@@ -80,7 +76,7 @@ pub fn each(source: &Source, add: &mut impl FnMut(Result<(Value, Place), Finding
     }
     for span in documents.spans {
         let text = source.slice(span);
-        match yaml::read_located(text, &mut Quota::new(MAX_NODES, MAX_BYTES)) {
+        match yaml::read_located(text, &mut Quota::new(MAX_NODES, MAX_SCALARS)) {
             Ok(document) => {
                 if let Some(at) = document.ignored {
                     findings.push(ignored(source, span.start, span.start + at));

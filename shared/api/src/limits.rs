@@ -8,18 +8,13 @@
 
 use serde_json::{Value, json};
 
-/// Targets. Users with a target for each cluster have up to about 2,000 clusters; more are selected by label or group.
+/// Targets, restrictions of them, and values of one expression of a selector. Users with one for each cluster have up to about 2,000
+/// clusters; more are selected by label or group.
 pub const TARGETS: usize = 2_000;
-
-/// Restrictions of targets. If they are used, there is usually one for each target.
-pub const TARGET_RESTRICTIONS: usize = 2_000;
 
 /// Different combinations of repository, chart and version in one HelmOp. Each is a request to a repository, and a record of
 /// about 350 bytes in an annotation of the Bundle, where Kubernetes allows 256 KiB in total.
 pub const CHARTS: usize = 500;
-
-/// Dependencies on other Bundles. Each is looked up for each cluster, and copied to each BundleDeployment.
-pub const DEPENDENCIES: usize = 256;
 
 /// States of a dependency that count as done. There are seven.
 pub const ACCEPTED_STATES: usize = 16;
@@ -27,20 +22,11 @@ pub const ACCEPTED_STATES: usize = 16;
 /// Partitions of a rollout. Each has an entry in the Bundle's status.
 pub const PARTITIONS: usize = 500;
 
-/// Secrets and ConfigMaps that are copied to each cluster.
-pub const DOWNSTREAM_RESOURCES: usize = 256;
-
-/// ConfigMaps and Secrets that values come from. The agent reads each.
-pub const VALUES_FROM: usize = 256;
-
 /// Templates of values. Each is parsed and rendered for each cluster.
 pub const TEMPLATE_VALUES: usize = 1_000;
 
 /// Objects with a customized comparison. The agent evaluates all of them for each object of a release.
 pub const COMPARE_PATCHES: usize = 1_000;
-
-/// JSON pointers, or operations, for one object with a customized comparison.
-pub const PATCH_PARTS: usize = 256;
 
 /// Kinds with an expression for their readiness. The agent evaluates it for each object of the kind.
 pub const EXPRESSIONS: usize = 64;
@@ -54,20 +40,12 @@ pub const DURATION: usize = 32;
 /// Bytes of a selector of labels or annotations in text form.
 pub const SELECTOR_TEXT: usize = 1_024;
 
-/// Rules for drift. The agent evaluates all of them for each object of a release.
-pub const DRIFT_RULES: usize = 256;
-
-/// Short lists that HelmOps rarely use: `valuesFiles`, `overlays`, `conditions`, `overwrites`.
+/// Lists that are short in practice: what values come from, dependencies, copied objects, labels and annotations (Kubernetes allows 256 KiB
+/// of these in total), rules for drift, and the parts of one rule. The agent evaluates some of them for each object of a release.
 pub const SHORT_LIST: usize = 256;
 
 /// Labels or expressions of a selector. Each is compared with the labels of each cluster.
 pub const SELECTOR_PARTS: usize = 100;
-
-/// Values of one expression of a selector: as many as targets, for users who list clusters by label.
-pub const SELECTOR_VALUES: usize = 2_000;
-
-/// Labels, or annotations, of the Bundle or of a namespace. Kubernetes allows 256 KiB of annotations in total.
-pub const LABELS: usize = 256;
 
 /// Bytes of the URL of a repository or archive, and of a chart's name: what browsers and proxies accept.
 pub const URL: usize = 2_048;
@@ -78,8 +56,8 @@ pub const VERSION: usize = 1_024;
 /// Bytes of the name of an object: what Kubernetes allows.
 pub const NAME: usize = 253;
 
-/// Bytes of a namespace: what Kubernetes allows.
-pub const NAMESPACE: usize = 63;
+/// Bytes of a DNS label such as a namespace, of a label's value, and of the name part of its key: what Kubernetes allows.
+pub const LABEL: usize = 63;
 
 /// Bytes of the name of a release: what Helm allows.
 pub const RELEASE_NAME: usize = 53;
@@ -121,14 +99,14 @@ impl Measure {
 pub type Limit = (&'static str, Measure, usize);
 
 const OF_SPEC: &[Limit] = &[
-    ("labels", Measure::Entries, LABELS),
+    ("labels", Measure::Entries, SHORT_LIST),
     ("pollingInterval", Measure::Length, DURATION),
     ("helmSecretName", Measure::Length, NAME),
     ("targets", Measure::Items, TARGETS),
     ("targets[].name", Measure::Length, NAME),
-    ("targetRestrictions", Measure::Items, TARGET_RESTRICTIONS),
+    ("targetRestrictions", Measure::Items, TARGETS),
     ("targetRestrictions[].name", Measure::Length, NAME),
-    ("dependsOn", Measure::Items, DEPENDENCIES),
+    ("dependsOn", Measure::Items, SHORT_LIST),
     ("dependsOn[].name", Measure::Length, NAME),
     ("dependsOn[].acceptedStates", Measure::Items, ACCEPTED_STATES),
     ("dependsOn[].acceptedStates[]", Measure::Length, NAME),
@@ -138,38 +116,34 @@ const OF_SPEC: &[Limit] = &[
 
 /// Limits of the options in `spec` and in each target.
 const OF_OPTIONS: &[Limit] = &[
-    ("namespace", Measure::Length, NAMESPACE),
-    ("defaultNamespace", Measure::Length, NAMESPACE),
+    ("namespace", Measure::Length, LABEL),
+    ("defaultNamespace", Measure::Length, LABEL),
     ("serviceAccount", Measure::Length, NAME),
     ("helm.repo", Measure::Length, URL),
     ("helm.chart", Measure::Length, URL),
     ("helm.version", Measure::Length, VERSION),
     ("helm.releaseName", Measure::Length, RELEASE_NAME),
     ("helm.templateValues", Measure::Entries, TEMPLATE_VALUES),
-    ("helm.valuesFrom", Measure::Items, VALUES_FROM),
+    ("helm.valuesFrom", Measure::Items, SHORT_LIST),
     ("helm.valuesFrom[].configMapKeyRef.name", Measure::Length, NAME),
     (
         "helm.valuesFrom[].configMapKeyRef.namespace",
         Measure::Length,
-        NAMESPACE,
+        LABEL,
     ),
     ("helm.valuesFrom[].configMapKeyRef.key", Measure::Length, NAME),
     ("helm.valuesFrom[].secretKeyRef.name", Measure::Length, NAME),
-    (
-        "helm.valuesFrom[].secretKeyRef.namespace",
-        Measure::Length,
-        NAMESPACE,
-    ),
+    ("helm.valuesFrom[].secretKeyRef.namespace", Measure::Length, LABEL),
     ("helm.valuesFrom[].secretKeyRef.key", Measure::Length, NAME),
     ("helm.valuesFiles", Measure::Items, SHORT_LIST),
     ("helm.valuesFiles[]", Measure::Length, PATH),
     ("diff.comparePatches", Measure::Items, COMPARE_PATCHES),
-    ("diff.comparePatches[].jsonPointers", Measure::Items, PATCH_PARTS),
-    ("diff.comparePatches[].operations", Measure::Items, PATCH_PARTS),
-    ("downstreamResources", Measure::Items, DOWNSTREAM_RESOURCES),
+    ("diff.comparePatches[].jsonPointers", Measure::Items, SHORT_LIST),
+    ("diff.comparePatches[].operations", Measure::Items, SHORT_LIST),
+    ("downstreamResources", Measure::Items, SHORT_LIST),
     ("downstreamResources[].name", Measure::Length, NAME),
-    ("namespaceLabels", Measure::Entries, LABELS),
-    ("namespaceAnnotations", Measure::Entries, LABELS),
+    ("namespaceLabels", Measure::Entries, SHORT_LIST),
+    ("namespaceAnnotations", Measure::Entries, SHORT_LIST),
     ("ignore.conditions", Measure::Items, SHORT_LIST),
     ("overwrites", Measure::Items, SHORT_LIST),
     ("yaml.overlays", Measure::Items, SHORT_LIST),
@@ -192,11 +166,11 @@ const OF_LIFECYCLE: &[Limit] = &[
     ("wait.expressions[].failed", Measure::Length, EXPRESSION),
     ("wait.expressions[].inProgress", Measure::Length, EXPRESSION),
     ("wait.expressions[].current", Measure::Length, EXPRESSION),
-    ("dependsOn", Measure::Items, DEPENDENCIES),
+    ("dependsOn", Measure::Items, SHORT_LIST),
     ("dependsOn[].name", Measure::Length, NAME),
     ("dependsOn[].ready", Measure::Length, EXPRESSION),
-    ("drift.ignore", Measure::Items, DRIFT_RULES),
-    ("drift.ignore[].paths", Measure::Items, PATCH_PARTS),
+    ("drift.ignore", Measure::Items, SHORT_LIST),
+    ("drift.ignore[].paths", Measure::Items, SHORT_LIST),
     ("drift.ignore[].paths[]", Measure::Length, PATH),
     ("drift.ignore[].target.group", Measure::Length, NAME),
     ("drift.ignore[].target.version", Measure::Length, NAME),
@@ -224,7 +198,7 @@ const OF_CRITERIA: &[Limit] = &[
 const OF_SELECTOR: &[Limit] = &[
     ("matchLabels", Measure::Entries, SELECTOR_PARTS),
     ("matchExpressions", Measure::Items, SELECTOR_PARTS),
-    ("matchExpressions[].values", Measure::Items, SELECTOR_VALUES),
+    ("matchExpressions[].values", Measure::Items, TARGETS),
 ];
 
 /// The paths that each of the lists above applies to.

@@ -20,7 +20,7 @@ use crate::{
     entries::File,
     meter::Remaining,
     nested::{self, Visitor},
-    path::shown,
+    path::{MAX_SHOWN, shown},
     reader::bytes,
 };
 
@@ -44,8 +44,6 @@ const TYPE: [&str; 2] = ["apiVersion", "kind"];
 const OTHER_BREAKS: [char; 4] = ['\r', '\u{85}', '\u{2028}', '\u{2029}'];
 /// What a blank line has.
 const BLANKS: [char; 2] = [' ', '\t'];
-/// The longest text in a message, in bytes.
-const MAX_SHOWN: usize = 200;
 
 /// Checks that the folders `crds` of a chart and of its subcharts have no Secrets, and no lists, which could contain some. Helm creates
 /// objects of any kind from them when it installs the chart.

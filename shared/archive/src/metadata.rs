@@ -6,10 +6,7 @@ use bounded_text::cut;
 use gotmpl::yaml::{self, Quota};
 use serde_json::Value;
 
-use crate::{ArchiveError, MissingDependency};
-
-/// The longest text in a message, in bytes.
-const MAX_SHOWN: usize = 200;
+use crate::{ArchiveError, MissingDependency, path::MAX_SHOWN};
 
 /// What is evaluated of a `Chart.yaml`.
 #[derive(Clone, Debug, PartialEq, Eq)]

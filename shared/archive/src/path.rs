@@ -6,8 +6,8 @@ use crate::{ArchiveError, PathProblem};
 
 /// The longest path, in bytes.
 pub const MAX_PATH: usize = 512;
-/// The longest part of a path in a message, in bytes.
-const MAX_SHOWN: usize = 200;
+/// The longest text in a message, in bytes.
+pub const MAX_SHOWN: usize = 200;
 
 /// The path of a file or folder of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]

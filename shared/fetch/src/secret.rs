@@ -468,7 +468,7 @@ mod tests {
             (incomplete, Reason::InvalidSecret, Class::Absent),
             (binary, Reason::InvalidSecret, Class::Absent),
             (docker_config, Reason::InvalidSecret, Class::Absent),
-            (api, Reason::APIError, Class::TRANSIENT),
+            (api, Reason::APIError, Class::Outage),
         ] {
             assert_eq!(error.classify(), classified(reason, class), "{error}");
         }

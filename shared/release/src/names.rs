@@ -3,14 +3,12 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use helmops_api::options::BundleDeploymentOptions;
+use helmops_api::{limits, options::BundleDeploymentOptions};
 use helmops_core::targeting::names::safe_concat;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use crate::marks;
 
-/// The maximum length of the name of a release.
-pub const MAX_RELEASE: usize = 53;
 /// The length of the hash at the end of a truncated name.
 const TRUNCATED_HASH: usize = 5;
 
@@ -97,10 +95,12 @@ pub fn release_name(bundle_deployment: &str) -> String {
 }
 
 fn truncated(name: String) -> String {
-    if name.len() <= MAX_RELEASE {
+    if name.len() <= limits::RELEASE_NAME {
         return name;
     }
-    let kept = name.get(..MAX_RELEASE - TRUNCATED_HASH - 1).unwrap_or(&name);
+    let kept = name
+        .get(..limits::RELEASE_NAME - TRUNCATED_HASH - 1)
+        .unwrap_or(&name);
     let dash = if kept.ends_with('-') { "" } else { "-" };
     format!("{kept}{dash}{}", md5(&name, TRUNCATED_HASH))
 }
@@ -180,7 +180,7 @@ mod tests {
         ];
         for (name, release) in derived {
             assert_eq!(release_name(name), release, "{name}");
-            assert!(release.len() <= MAX_RELEASE);
+            assert!(release.len() <= limits::RELEASE_NAME);
         }
         assert_eq!(release_name("---").len(), 24, "nothing is left, so it is a hash");
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use helmops_api::limits;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
@@ -11,8 +12,7 @@ use super::{
 };
 use crate::create::draft::{Draft, Origin};
 
-/// The longest name of a release, and what Flux keeps of a longer one before its hash.
-const MAX_RELEASE: usize = 53;
+/// What Flux keeps of a name that is too long for a release before its hash.
 const KEPT: usize = 40;
 const HASH: usize = 12;
 /// That of kubectl, for an object without one.
@@ -133,7 +133,7 @@ fn names(fields: &Fields<'_>, spec: &mut Fields<'_>, settings: &Settings, draft:
 
 /// The name of a release, as Flux shortens it.
 fn shortened(name: &str) -> String {
-    if name.len() <= MAX_RELEASE {
+    if name.len() <= limits::RELEASE_NAME {
         return name.to_owned();
     }
     let hash = bounded_text::hex(digest(&SHA256, name.as_bytes()).as_ref());
@@ -149,7 +149,7 @@ mod tests {
     fn long_names_of_releases_are_shortened_as_in_flux() {
         assert_eq!(shortened("shop-web"), "shop-web");
         let long = shortened(&"a".repeat(60));
-        assert_eq!(long.len(), MAX_RELEASE);
+        assert_eq!(long.len(), limits::RELEASE_NAME);
         assert!(long.starts_with(&format!("{}-", "a".repeat(KEPT))));
     }
 }

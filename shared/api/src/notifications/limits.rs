@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::limits::{self, DURATION, Limit, Measure, NAME, NAMESPACE, URL};
+use crate::limits::{self, DURATION, LABEL, Limit, Measure, NAME, URL};
 
 /// Entries of an Alert that select objects. Each is compared with each object that changes.
 pub const SOURCES: usize = 64;
@@ -36,7 +36,7 @@ pub const OF_ALERT: &[Limit] = &[
     ("providerRef.name", Measure::Length, NAME),
     ("eventSources", Measure::Items, SOURCES),
     ("eventSources[].name", Measure::Length, NAME),
-    ("eventSources[].namespace", Measure::Length, NAMESPACE),
+    ("eventSources[].namespace", Measure::Length, LABEL),
     ("eventSources[].matchLabels", Measure::Entries, MATCH_LABELS),
     ("inclusionList", Measure::Items, EXPRESSIONS),
     ("inclusionList[]", Measure::Length, EXPRESSION),
@@ -65,7 +65,7 @@ pub const OF_RECEIVER: &[Limit] = &[
     ("events[]", Measure::Length, EVENT),
     ("resources", Measure::Items, SOURCES),
     ("resources[].name", Measure::Length, NAME),
-    ("resources[].namespace", Measure::Length, NAMESPACE),
+    ("resources[].namespace", Measure::Length, LABEL),
     ("resources[].matchLabels", Measure::Entries, MATCH_LABELS),
 ];
 

@@ -79,14 +79,14 @@ fn check_lists(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
         errors,
         &root.field("targetRestrictions"),
         bundle.target_restrictions.len(),
-        limits::TARGET_RESTRICTIONS,
+        limits::TARGETS,
         fewer,
     );
     items(
         errors,
         &root.field("dependsOn"),
         bundle.depends_on.len(),
-        limits::DEPENDENCIES,
+        limits::SHORT_LIST,
         "use selector to cover several Bundles with one entry",
     );
     if let Some(rollout) = &bundle.rollout_strategy {
@@ -104,7 +104,12 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     let bundle = &spec.bundle;
     let interval = spec.polling_interval.as_deref().unwrap_or_default();
     length(errors, &root.field("pollingInterval"), interval, limits::DURATION);
-    entries(errors, &root.field("labels"), spec.labels.len(), limits::LABELS);
+    entries(
+        errors,
+        &root.field("labels"),
+        spec.labels.len(),
+        limits::SHORT_LIST,
+    );
     check_options(errors, root, &bundle.options);
     let path = root.field("targets");
     for (index, target) in bundle.targets.iter().enumerate() {
@@ -148,13 +153,13 @@ fn check_options(errors: &mut FieldErrors, path: &Path<'_>, options: &BundleDepl
         errors,
         &resources,
         &options.downstream_resources,
-        limits::DOWNSTREAM_RESOURCES,
+        limits::SHORT_LIST,
     );
     for (field, map) in [
         ("namespaceLabels", &options.namespace_labels),
         ("namespaceAnnotations", &options.namespace_annotations),
     ] {
-        entries(errors, &path.field(field), map.len(), limits::LABELS);
+        entries(errors, &path.field(field), map.len(), limits::SHORT_LIST);
     }
     if let Some(IgnoreOptions { conditions, .. }) = &options.ignore {
         let path = path.field("ignore");
@@ -197,7 +202,7 @@ fn check_helm(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) {
     );
     paths(errors, &path.field("valuesFiles"), &helm.values_files);
     let sources = path.field("valuesFrom");
-    if list(errors, &sources, &helm.values_from, limits::VALUES_FROM) {
+    if list(errors, &sources, &helm.values_from, limits::SHORT_LIST) {
         for (index, source) in helm.values_from.iter().enumerate() {
             check_source(errors, &sources.index(index), source);
         }
@@ -217,7 +222,7 @@ fn check_source(errors: &mut FieldErrors, path: &Path<'_>, source: &ValuesFrom) 
         };
         let path = path.field(field);
         length(errors, &path.field("name"), name, limits::NAME);
-        length(errors, &path.field("namespace"), namespace, limits::NAMESPACE);
+        length(errors, &path.field("namespace"), namespace, limits::LABEL);
         length(errors, &path.field("key"), key, limits::NAME);
     }
 }
@@ -230,8 +235,8 @@ fn check_diff(errors: &mut FieldErrors, path: &Path<'_>, diff: &DiffOptions) {
     for (index, patch) in diff.compare_patches.iter().enumerate() {
         let path = path.index(index);
         let (pointers, operations) = (path.field("jsonPointers"), path.field("operations"));
-        list(errors, &pointers, &patch.json_pointers, limits::PATCH_PARTS);
-        list(errors, &operations, &patch.operations, limits::PATCH_PARTS);
+        list(errors, &pointers, &patch.json_pointers, limits::SHORT_LIST);
+        list(errors, &operations, &patch.operations, limits::SHORT_LIST);
     }
 }
 
@@ -253,7 +258,7 @@ fn check_lifecycle(errors: &mut FieldErrors, path: &Path<'_>, lifecycle: &Lifecy
         check_wait(errors, &path.field("wait"), wait);
     }
     let dependencies = path.field("dependsOn");
-    if list(errors, &dependencies, &lifecycle.depends_on, limits::DEPENDENCIES) {
+    if list(errors, &dependencies, &lifecycle.depends_on, limits::SHORT_LIST) {
         for (index, Dependency { name, ready, .. }) in lifecycle.depends_on.iter().enumerate() {
             let path = dependencies.index(index);
             length(errors, &path.field("name"), name, limits::NAME);
@@ -302,13 +307,13 @@ fn check_wait(errors: &mut FieldErrors, path: &Path<'_>, wait: &WaitPolicy) {
 
 fn check_drift(errors: &mut FieldErrors, path: &Path<'_>, drift: &DriftPolicy) {
     let path = path.field("ignore");
-    if !list(errors, &path, &drift.ignore, limits::DRIFT_RULES) {
+    if !list(errors, &path, &drift.ignore, limits::SHORT_LIST) {
         return;
     }
     for (index, ignore) in drift.ignore.iter().enumerate() {
         let path = path.index(index);
         let pointers = path.field("paths");
-        if list(errors, &pointers, &ignore.paths, limits::PATCH_PARTS) {
+        if list(errors, &pointers, &ignore.paths, limits::SHORT_LIST) {
             for (index, pointer) in ignore.paths.iter().enumerate() {
                 length(errors, &pointers.index(index), pointer, limits::PATH);
             }
@@ -378,7 +383,7 @@ fn check_selector(errors: &mut FieldErrors, path: &Path<'_>, selector: Option<&L
         for (index, expression) in expressions.iter().enumerate() {
             let values = expression.values.as_deref().unwrap_or_default();
             let path = path.index(index);
-            list(errors, &path.field("values"), values, limits::SELECTOR_VALUES);
+            list(errors, &path.field("values"), values, limits::TARGETS);
         }
     }
 }

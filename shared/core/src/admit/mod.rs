@@ -108,7 +108,7 @@ fn check_own_name(errors: &mut FieldErrors, helmop: &HelmOp) {
     let Some(name) = helmop.metadata.name.as_deref() else {
         return;
     };
-    if name.len() > names::MAX_LABEL {
+    if name.len() > helmops_api::limits::LABEL {
         let metadata = Path::root("metadata");
         let detail = "longer than 63 characters, so that it cannot be the value of a label on the Bundle";
         errors.add(

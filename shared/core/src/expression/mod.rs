@@ -21,6 +21,7 @@ use std::{
 
 use bounded_text::cut;
 use cel::{Context, Env, ExecutionError, IdedExpr, parser::PrattParser};
+use helmops_api::limits;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -47,7 +48,7 @@ pub enum ExpressionError {
     #[error("the expression is empty; write a condition such as status.phase == 'Ready'")]
     Empty,
     /// It is too long.
-    #[error("the expression has {0} bytes; at most {max} are allowed; shorten it", max = shape::MAX_LENGTH)]
+    #[error("the expression has {0} bytes; at most {max} are allowed; shorten it", max = limits::EXPRESSION)]
     TooLong(usize),
     /// Too many brackets or operators are nested.
     #[error(

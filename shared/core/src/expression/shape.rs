@@ -9,9 +9,6 @@ use regex::RegexBuilder;
 
 use super::{ExpressionError, quoted, syntax_tree::children};
 
-/// Bytes of an expression.
-pub const MAX_LENGTH: usize = limits::EXPRESSION;
-
 /// Levels of the syntax tree. The interpreter takes some 20 KiB of the stack for each in a debug build.
 pub const MAX_DEPTH: usize = 24;
 
@@ -81,7 +78,7 @@ pub fn check_text(text: &str) -> Result<(), ExpressionError> {
     if text.trim().is_empty() {
         return Err(ExpressionError::Empty);
     }
-    if text.len() > MAX_LENGTH {
+    if text.len() > limits::EXPRESSION {
         return Err(ExpressionError::TooLong(text.len()));
     }
     match deepest_unary(text) {

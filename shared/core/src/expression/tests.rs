@@ -187,7 +187,7 @@ fn hostile_expressions_neither_overflow_the_stack_nor_take_long() {
         format!("{}{middle}{}", before.repeat(count), after.repeat(count))
     };
     let fits = |before: &str, middle: &str, after: &str| {
-        let count = (shape::MAX_LENGTH - middle.len()) / (before.len() + after.len());
+        let count = (limits::EXPRESSION - middle.len()) / (before.len() + after.len());
         repeated(before, count, middle, after)
     };
     let mut texts = vec!["a".repeat(1 << 20), "\u{0}".repeat(2_000), "?:,.]".repeat(400)];

@@ -17,10 +17,11 @@
 use bounded_text::cut;
 use helmops_api::options::DownstreamResource;
 
-use super::{chart::PolicySubject, names::Names, patterns::Patterns};
-
-/// Longest name that a message quotes, in bytes: enough to recognise it.
-const MAX_SHOWN: usize = 120;
+use super::{
+    chart::PolicySubject,
+    names::Names,
+    patterns::{MAX_SHOWN, Patterns},
+};
 
 /// The rules for downstream resources.
 pub struct Rules<'p> {

@@ -22,7 +22,7 @@ const MAX_COMPILED: usize = 2 * 1024 * 1024;
 const MAX_CACHE: usize = 256 * 1024;
 
 /// Longest text that a message quotes, in bytes: enough to recognise it.
-const MAX_SHOWN: usize = 120;
+pub const MAX_SHOWN: usize = 120;
 
 /// The texts that a HelmOp may use in a field, compiled.
 ///

@@ -5,8 +5,8 @@ use helmops_api::Condition;
 
 use crate::reason::Reason;
 
-/// Maximum length of a message of a condition, in bytes: a few lines for a person. It bounds texts that a server controls.
-const MAX_MESSAGE: usize = 1024;
+/// Maximum length of a message of a condition or of a deployment, in bytes: a few lines for a person. It bounds texts that a server controls.
+pub const MAX_MESSAGE: usize = 1024;
 
 /// The conditions of a HelmOp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ const GET_VERSION: &str = "GetNewChartVersion";
 /// Action of checking a HelmOp against the Policies, as in Fleet.
 const APPLY_POLICIES: &str = "ApplyPolicyRestrictions";
 /// Maximum bytes of a message; the API server accepts 1,024 characters.
-const MAX_NOTE: usize = 1000;
+pub const MAX_NOTE: usize = 1000;
 /// Every other action.
 const RECONCILE: &str = "Reconcile";
 

@@ -37,7 +37,7 @@ pub use self::{
     cluster::{cluster, is_refused, is_silent, last_seen, refused_cluster},
     condition::{ConditionState, ConditionType, set as set_condition},
     deployments::{Deployment, DeploymentName, ObservedDeployment, by_cluster, helmop_of},
-    events::{Event, bundle_events, events, lifecycle_unsupported, unusable},
+    events::{Event, MAX_NOTE, bundle_events, events, lifecycle_unsupported, unusable},
     helmop::{ReconcileOutcome, next, without_extras},
     polling::{PollAttempt, PollFailure, Polling},
     rollup::BundleState,

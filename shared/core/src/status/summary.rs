@@ -7,6 +7,7 @@ use helmops_api::status::{BundleSummary, NonReadyResource, StatusBase, StatusDis
 
 use super::{
     budget::{self, Budget},
+    condition::MAX_MESSAGE,
     deployments::{Deployment, DeploymentName, ObservedDeployment},
     non_ready::{MAX_NAME, objects},
     state::DeploymentState,
@@ -14,8 +15,6 @@ use super::{
 
 /// How many deployments that are not ready are listed: as in Fleet.
 const MAX_NON_READY: usize = 10;
-/// Maximum length of a message of a deployment, in bytes: a few lines for a person.
-const MAX_MESSAGE: usize = 1024;
 
 /// Sets the summary, the display and the numbers of clusters.
 ///

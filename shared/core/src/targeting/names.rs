@@ -1,9 +1,8 @@
 //! Names of cluster namespaces, of copies of access Secrets, and of the Roles of agents.
 
-use crate::chart::digest::short_sha256_hex;
+use helmops_api::limits;
 
-/// Maximum length of the name of a namespace.
-const MAX: usize = 63;
+use crate::chart::digest::short_sha256_hex;
 
 /// Name of the namespace, in the management cluster, with the BundleDeployments of a Cluster: the same as in Fleet.
 pub fn cluster_namespace(namespace: &str, name: &str) -> String {
@@ -16,7 +15,7 @@ pub fn cluster_namespace(namespace: &str, name: &str) -> String {
 /// Joins the parts of a name with dashes, and truncates it to 63 bytes with a hash at the end: as Fleet's `SafeConcatName`.
 pub fn safe_concat(parts: &[&str]) -> String {
     let joined = parts.join("-");
-    if joined.len() <= MAX {
+    if joined.len() <= limits::LABEL {
         return joined;
     }
     let digest = short_sha256_hex(joined.as_bytes(), 6);
@@ -84,7 +83,7 @@ mod tests {
             "web",
             &format!("{}-.{}", "a".repeat(38), "b".repeat(200)),
         );
-        assert!(long.len() <= MAX && !long.contains(".-"), "{long}");
+        assert!(long.len() <= limits::LABEL && !long.contains(".-"), "{long}");
     }
 
     #[test]
@@ -107,7 +106,7 @@ mod tests {
         ];
         for name in names {
             let namespace = cluster_namespace("fleet-default", &name);
-            assert!(namespace.len() <= MAX, "{namespace}");
+            assert!(namespace.len() <= limits::LABEL, "{namespace}");
             assert!(
                 !namespace.contains("--") && !namespace.ends_with('-'),
                 "{namespace}"

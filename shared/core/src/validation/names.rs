@@ -4,9 +4,6 @@
 
 use helmops_api::limits;
 
-/// Longest DNS label, label value and name part of a label key.
-pub const MAX_LABEL: usize = 63;
-
 /// Most object names: a DNS subdomain (RFC 1123).
 pub fn subdomain(name: &str) -> Result<(), &'static str> {
     if name.len() > limits::NAME {
@@ -23,7 +20,7 @@ pub fn subdomain(name: &str) -> Result<(), &'static str> {
 
 /// Namespaces: a DNS label (RFC 1123).
 pub fn namespace(name: &str) -> Result<(), &'static str> {
-    if name.len() > MAX_LABEL {
+    if name.len() > limits::LABEL {
         return Err("longer than 63 characters");
     }
     if is_label(name) {
@@ -57,7 +54,7 @@ pub fn label_key(key: &str) -> Result<(), &'static str> {
     if name.is_empty() {
         return Err("the name is empty");
     }
-    if name.len() > MAX_LABEL {
+    if name.len() > limits::LABEL {
         return Err("the name is longer than 63 characters");
     }
     if is_qualified(name) {
@@ -71,7 +68,7 @@ pub fn label_key(key: &str) -> Result<(), &'static str> {
 
 /// Values of labels.
 pub fn label_value(value: &str) -> Result<(), &'static str> {
-    if value.len() > MAX_LABEL {
+    if value.len() > limits::LABEL {
         return Err("longer than 63 characters");
     }
     if value.is_empty() || is_qualified(value) {

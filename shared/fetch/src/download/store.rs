@@ -6,10 +6,7 @@ use bounded_text::hex;
 use ring::digest::{Context, SHA256};
 
 use super::error::{DigestMismatch, DownloadError, Origin};
-use crate::http::{FetchErrorKind, HttpResponse, read_error};
-
-/// The size of the chunks, in bytes.
-const CHUNK: usize = 16 << 10;
+use crate::http::{CHUNK, FetchErrorKind, HttpResponse, read_error};
 
 /// A stored archive.
 #[derive(Debug)]

@@ -13,6 +13,9 @@ use tokio::sync::mpsc;
 
 use super::{error::FetchErrorKind, readers::Threads};
 
+/// Size of the chunks in which readers read a body, in bytes.
+pub const CHUNK: usize = 16 << 10;
+
 /// Chunks buffered between the connection and the reader: enough that neither waits for the other, with little memory.
 const CHUNKS: usize = 4;
 

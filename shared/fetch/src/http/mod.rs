@@ -33,7 +33,7 @@ use reqwest::{
 
 pub use self::{
     addresses::{Addresses, Cidr, CidrError},
-    body::{Limits, read_error},
+    body::{CHUNK, Limits, read_error},
     client::Timeouts,
     error::{FetchError, FetchErrorKind},
     post::{PostError, PostRequest, Poster},

@@ -27,7 +27,6 @@ use reqwest::{
 use ring::digest::{Context, SHA256};
 
 use super::{
-    CHUNK,
     error::RegistryError,
     session::{RegistryRequest, Session},
     tag_pages::{PartialTagList, TagPageError},
@@ -37,7 +36,7 @@ use crate::{
     access::Access,
     bounds::ReadMemory,
     cache::Requester,
-    http::{FetchError, FetchErrorKind, HttpClient, HttpResponse, Limits, read_error},
+    http::{CHUNK, FetchError, FetchErrorKind, HttpClient, HttpResponse, Limits, read_error},
     metrics::RequestKind,
     permits::RequestPermit,
 };

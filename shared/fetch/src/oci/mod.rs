@@ -31,9 +31,6 @@ use super::{
     selection::select_from,
 };
 
-/// Size of the chunks in which a body is read, in bytes.
-const CHUNK: usize = 16 << 10;
-
 /// OCI registries, with their cached tokens, tags and digests.
 #[derive(Debug)]
 pub struct Registries {

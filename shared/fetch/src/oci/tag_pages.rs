@@ -8,7 +8,7 @@ use helm_index::{
 };
 use helmops_core::chart::registry::tags_page::{self, PageError};
 
-use super::CHUNK;
+use crate::http::CHUNK;
 use crate::{
     bounds::ReadMemory,
     http::{FetchErrorKind, read_error},

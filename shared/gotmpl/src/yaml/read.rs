@@ -11,12 +11,10 @@ use super::{
     place::{Place, Span, Track},
     resolve::{Resolved, resolve},
 };
-use crate::{budget::MAX_TEXT, go_json, number};
+use crate::{budget::MAX_TEXT, go_json, heap::MAX_DEPTH, number};
 
 /// Maximum number of nodes of all texts together, with aliases expanded. This is about 20 MB in memory.
 pub const MAX_NODES: usize = 200_000;
-/// How deep a document may nest.
-pub const MAX_DEPTH: usize = 100;
 /// How deep a whole object may nest, of which such a document is a part: what `serde_json` decodes.
 pub const MAX_OBJECT_DEPTH: usize = 126;
 /// Maximum bytes of all scalars together, with aliases expanded. An anchor keeps a copy, which counts too.

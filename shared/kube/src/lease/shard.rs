@@ -1,12 +1,10 @@
 //! The name of the Lease of the controllers, by shard.
 
+use helmops_api::limits;
 use thiserror::Error;
 
 /// The name of the Lease of Fleet's own HelmOps controller; that of another shard has the shard as suffix.
 pub const SHARD_LEASE: &str = "fleet-helmops-leader-election-shard";
-
-/// The maximum length of an object name.
-const MAX_LENGTH: usize = 253;
 
 /// The shard gives no valid object name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -28,7 +26,7 @@ pub fn shard_lease(shard: Option<&str>) -> Result<String, InvalidShard> {
     let is_label = |label: &str| {
         label.bytes().all(inner) && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
     };
-    if name.len() <= MAX_LENGTH && name.split('.').all(is_label) {
+    if name.len() <= limits::NAME && name.split('.').all(is_label) {
         Ok(name)
     } else {
         Err(InvalidShard(shard.to_owned()))
