@@ -1,5 +1,7 @@
 //! Deployments that fail: what is reported, and when they are tried again.
 
+use std::time::Instant;
+
 use anyhow::ensure;
 use helmops_release::record::Status;
 use serde_json::{Value, json};
@@ -339,6 +341,7 @@ async fn a_failure_is_not_repeated_in_a_storm() {
     let release = fixture.name("web");
     fixture.deploy("web", "1.0.0", &json!({})).await;
     fixture.until_ready("web").await;
+    let began = Instant::now();
     fixture.deploy("web", "2.0.0", &json!({})).await;
     fixture.until_error("web", "Installed", &["typo"]).await;
     let (object, name) = (
@@ -354,9 +357,11 @@ async fn a_failure_is_not_repeated_in_a_storm() {
     }
     fixture.barrier().await;
     fixture.until_status(&release, 2, "failed").await;
-    // One that was due meanwhile, on a slow machine: the first backoff is 4 to 5 seconds.
     let runs = fixture.helm_runs_of(&release);
-    assert!(runs.len() <= 4, "{runs:?}");
+    // The installation, the failed upgrade, one that a busy machine fails for another reason, and the repetitions that were due meanwhile:
+    // after 4 to 5 seconds, twice as many …
+    let due = (began.elapsed().as_secs() / 4 + 1).ilog2() as usize;
+    assert!(runs.len() <= 3 + due, "{due} {runs:?}");
     // All attempts with the same input have one revision.
     crate::harness::until(
         &fixture.apps,
