@@ -155,10 +155,7 @@ mod tests {
     use super::*;
 
     fn web() -> ReleaseKey {
-        ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-        }
+        ReleaseKey::parse("shop/web").unwrap()
     }
 
     #[test]

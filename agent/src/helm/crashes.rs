@@ -14,7 +14,8 @@ use std::{
     time::Duration,
 };
 
-use helmops_fair::{ExponentialBackoff, lock};
+use helmops_fair::ExponentialBackoff;
+use helmops_process::lock;
 use helmops_release::names::ReleaseKey;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -112,10 +113,7 @@ mod tests {
     use super::*;
 
     fn web() -> ReleaseKey {
-        ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-        }
+        ReleaseKey::parse("shop/web").unwrap()
     }
 
     fn crashes(before: u32, now: Timestamp) -> Crashes {

@@ -31,10 +31,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use helmops_fair::deadline;
 use helmops_kube::lease::Leadership;
 use helmops_process::MemoryLimit;
 use helmops_release::{manifest, names::ReleaseKey};
-use helmops_runtime::deadline;
 use helmops_trace::{in_span, set_attribute};
 use k8s_openapi::jiff::Timestamp;
 use tokio::{process::Command, task::spawn_blocking};

@@ -51,7 +51,7 @@ impl Deployment<'_> {
     ///
     /// # Errors
     /// If a record cannot be read.
-    pub(super) async fn has_no_objects(&self, run: Run) -> Result<bool, AgentError> {
+    async fn has_no_objects(&self, run: Run) -> Result<bool, AgentError> {
         match run {
             Run::Install { replaces: false } => Ok(true),
             Run::Install { replaces: true } => {
@@ -67,9 +67,14 @@ impl Deployment<'_> {
     /// uninstalled.
     ///
     /// # Errors
-    /// As [`Self::owns_all_that_exists`].
-    pub(super) async fn look_for_older_objects(&self, prepared: &mut Prepared) -> Result<(), AgentError> {
+    /// As [`Self::owns_all_that_exists`], and if a record cannot be read.
+    pub(super) async fn look_for_older_objects(
+        &self,
+        run: Run,
+        prepared: &mut Prepared,
+    ) -> Result<(), AgentError> {
         if self.policy.install.remediation == Remediation::Uninstall
+            && self.has_no_objects(run).await?
             && let Some(object) = self.older_object(prepared).await?
         {
             tracing::warn!(release = %self.release, %object, "the release has objects without a record: if its installation fails, it is not uninstalled");

@@ -42,9 +42,7 @@ impl Deployment<'_> {
         let (context, release) = (self.context, &self.release);
         let options = &self.wanted.spec.options;
         let mut prepared = self.prepare(attempt).await?;
-        if self.has_no_objects(run).await? {
-            self.look_for_older_objects(&mut prepared).await?;
-        }
+        self.look_for_older_objects(run, &mut prepared).await?;
         let releases = own_releases(context, name(self.wanted)).await?;
         let is_renamed = super::is_renamed(self.wanted, &releases);
         // Objects that do not have the name of the release in theirs pass from the old release to the new one.

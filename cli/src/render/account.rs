@@ -18,7 +18,7 @@ const AGENTS: [&str; 2] = ["helmops-agent", "fleet-agent"];
 
 /// Who reads.
 pub struct Account {
-    /// Whom Helm impersonates.
+    /// The user that Helm impersonates.
     pub(super) identity: Identity,
     /// The credentials of the person.
     pub(super) config: Config,

@@ -13,11 +13,11 @@ use kube::{
     config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use thiserror::Error;
-use tower::{buffer::BufferLayer, retry::RetryLayer};
+use tower::{buffer::BufferLayer, filter::FilterLayer, retry::RetryLayer};
 
 use crate::{
     lease::{Guard, Leadership},
-    requests::BoundedRequests,
+    path::without_dot_segments,
     responses::BoundedResponses,
 };
 
@@ -86,7 +86,7 @@ pub fn client(mut config: Config, leadership: Option<Leadership>) -> kube::Resul
         .with_layer(&BufferLayer::new(PENDING_REQUESTS))
         .with_layer(&RetryLayer::new(retries))
         .with_layer(&BoundedResponses)
-        .with_layer(&BoundedRequests);
+        .with_layer(&FilterLayer::new(without_dot_segments));
     Ok(match leadership {
         Some(leadership) => builder.with_layer(&Guard(leadership)).build(),
         None => builder.build(),

@@ -9,7 +9,6 @@ mod keys;
 pub mod lease;
 mod path;
 mod policies;
-mod requests;
 mod responses;
 mod uncached;
 mod watch;

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use http::Request;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use thiserror::Error;
 
 /// All bytes that a path cannot contain, or that a server could take for a part of its syntax. Names of RBAC often have a colon.
 const ENCODED: AsciiSet = NON_ALPHANUMERIC
@@ -18,8 +20,33 @@ pub fn path_segment(name: &str) -> Cow<'_, str> {
     utf8_percent_encode(name, &ENCODED).into()
 }
 
+/// A request is not sent: a server would take its path for another one.
+#[derive(Debug, Error)]
+#[error("the request is not sent, because `.` or `..` is no name of an object or a namespace: {path}")]
+pub struct DotSegment {
+    path: String,
+}
+
+/// A request without a segment in its path that refers to another path.
+///
+/// # Errors
+/// If there is one: such a name needs no encoding, and no object has it.
+pub fn without_dot_segments<B>(request: Request<B>) -> Result<Request<B>, DotSegment> {
+    let path = request.uri().path();
+    let mut segments = path
+        .split('/')
+        .map(|segment| percent_decode_str(segment).collect::<Vec<_>>());
+    if segments.any(|segment| matches!(&*segment, b"." | b"..")) {
+        let path = path.to_owned();
+        return Err(DotSegment { path });
+    }
+    Ok(request)
+}
+
 #[cfg(test)]
 mod tests {
+    use tower::{BoxError, Layer, ServiceExt, filter::FilterLayer, service_fn};
+
     use super::*;
 
     #[test]
@@ -33,6 +60,23 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(path_segment(name), expected, "{name:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_path_that_a_server_would_change_is_not_sent() {
+        let server = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(()) });
+        let client = FilterLayer::new(without_dot_segments).layer(server);
+        for (path, is_sent) in [
+            ("/api/v1/namespaces/web/secrets", true),
+            ("/api/v1/namespaces/a..b/secrets/.hidden", true),
+            ("/api/v1/namespaces/../secrets", false),
+            ("/api/v1/namespaces/%2E%2e/secrets", false),
+            ("/api/v1/namespaces/web/secrets/.", false),
+        ] {
+            let request = Request::get(format!("https://api.test{path}"));
+            let sent = client.clone().oneshot(request.body(()).unwrap()).await;
+            assert_eq!(sent.is_ok(), is_sent, "{path}");
         }
     }
 

@@ -30,5 +30,3 @@ pub mod retry_state;
 pub mod store_budget;
 pub mod workers;
 pub mod writes;
-
-pub use helmops_fair::deadline;

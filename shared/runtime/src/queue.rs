@@ -20,6 +20,7 @@ use std::{
 };
 
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use helmops_fair::deadline::{self, DeadlineExceeded};
 use prometheus::IntGauge;
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::{
@@ -29,7 +30,6 @@ use tokio_util::{
 
 use crate::{
     backoff,
-    deadline::{self, DeadlineExceeded},
     workers::{Namespace, Stopping, WorkerPermit, Workers},
 };
 
