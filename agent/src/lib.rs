@@ -34,6 +34,8 @@ mod revision;
 mod rules;
 mod run;
 mod running;
+#[cfg(test)]
+mod testing;
 mod triggers;
 mod upstream;
 pub mod values_from;

@@ -77,9 +77,8 @@ impl Deployment<'_> {
             ..
         } = prepared;
         let adopted = records.adopt(deployer, release, revision, &deploy.origin, dry_run);
-        adopted
-            .await
-            .map_err(|error| not_adopted(release, identity, error))
+        let adopted = self.records.changed_by(adopted).await;
+        adopted.map_err(|error| not_adopted(release, identity, error))
     }
 
     /// The objects and hooks of the chart before the post-renderer; `None` if it cannot be rendered.

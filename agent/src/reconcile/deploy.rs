@@ -133,16 +133,10 @@ impl Deployment<'_> {
     pub async fn fail(&self, deployed: &Deployed, failure: Failure) -> Result<Infallible, AgentError> {
         tracing::warn!(release = %self.release, revision = deployed.id.number, cause = failure.cause(), "the deployment failed");
         let records = &self.context.records;
-        records.fail(&self.release, deployed.id.number, &failure).await?;
+        let failed = records.fail(&self.release, deployed.id.number, &failure);
+        self.records.changed_by(failed).await?;
         self.clear_repeated().await?;
-        // The request had its effect with the attempt that failed.
-        let unrequested = Deployment {
-            requested: Requested::default(),
-            release: self.release.clone(),
-            policy: self.policy.clone(),
-            ..*self
-        };
-        unrequested.take_steps(false, Failures::New).await?;
+        self.take_steps(false, Failures::New).await?;
         // Another client has deployed it meanwhile.
         Err(AgentError::Changed)
     }
@@ -154,7 +148,8 @@ impl Deployment<'_> {
     pub async fn recover(&self, deployed: &Deployed) -> Result<(), AgentError> {
         tracing::info!(release = %self.release, revision = deployed.id.number, "the deployment is ready after all");
         let records = &self.context.records;
-        records.set_deployed(&self.release, deployed.id.number).await?;
+        let recovered = records.set_deployed(&self.release, deployed.id.number);
+        self.records.changed_by(recovered).await?;
         Ok(())
     }
 
@@ -169,7 +164,8 @@ impl Deployment<'_> {
             return Ok(());
         }
         let records = &self.context.records;
-        records.accept(&self.release, deployed.id.number).await?;
+        let accepted = records.accept(&self.release, deployed.id.number);
+        self.records.changed_by(accepted).await?;
         watched.is_accepted = true;
         let releases = own_releases(self.context, name(self.wanted)).await?;
         super::remove_renamed(self.context, self.wanted, &releases).await;
@@ -177,14 +173,13 @@ impl Deployment<'_> {
     }
 
     async fn take_steps(&self, copies: bool, mut failures: Failures) -> Result<Deployed, AgentError> {
-        let (context, release) = (self.context, &self.release);
         let policy = self.policy_beside_others().await?;
-        let mut is_requested = true;
+        // A request has one effect. That of a failure which is not reported yet was the attempt that failed.
+        let mut is_requested = failures == Failures::Reported;
         let mut last = None;
         let mut is_adopted = false;
         for _ in 0..MAX_ACTIONS {
-            let history = context.records.current_history(release).await?;
-            // A request has one effect.
+            let history = self.records.history().await?;
             let requested = if is_requested {
                 self.requested(&history)
             } else {
@@ -204,7 +199,7 @@ impl Deployment<'_> {
                 Step::Act(Action::Install { replaces }) => Run::Install { replaces },
                 Step::Act(Action::Upgrade { discard }) => Run::Upgrade { discard },
                 Step::Act(Action::TakeOver { revision }) => {
-                    context.guard.remember_version().await?;
+                    self.context.guard.remember_version().await?;
                     if !requested.force && self.adopt(revision).await? {
                         is_adopted = true;
                         continue;
@@ -254,16 +249,17 @@ impl Deployment<'_> {
             return Ok(());
         }
         let (records, release) = (&self.context.records, &self.release);
-        let history = records.current_history(release).await?;
+        let history = self.records.history().await?;
         if let Some(newest) = history.newest_of(name(self.wanted)) {
-            records.fail_at_deadline(release, newest.number).await?;
+            let failed = records.fail_at_deadline(release, newest.number);
+            self.records.changed_by(failed).await?;
         }
         Ok(())
     }
 
     /// Takes an action that is no attempt. Returns the deployed revision if nothing is to be done.
     async fn act(&self, action: Action, history: &History) -> Result<Option<Deployed>, AgentError> {
-        let (context, release) = (self.context, &self.release);
+        let release = &self.release;
         match action {
             Action::None => {
                 return self.current(history).map(Some).ok_or(AgentError::Changed);
@@ -276,7 +272,10 @@ impl Deployment<'_> {
                 let release = release.clone();
                 return Err(AgentError::Foreign { release, owner });
             }
-            Action::Unlock { revision } => context.records.unlock(release, revision).await?,
+            Action::Unlock { revision } => {
+                let unlocked = self.context.records.unlock(release, revision);
+                self.records.changed_by(unlocked).await?;
+            }
             Action::Uninstall | Action::Forget => self.complete_uninstallation(history).await?,
             Action::Install { .. } | Action::Upgrade { .. } | Action::TakeOver { .. } => {}
         }
@@ -312,7 +311,7 @@ impl Deployment<'_> {
         if policy.schedule == Schedule::Backoff && policy.remediation == Remediation::None {
             return Ok(false);
         }
-        let after = self.context.records.current_history(&self.release).await?;
+        let after = self.records.history().await?;
         let failed = after.failed_attempt(&self.wanted.spec.deployment_id);
         Ok(failed.is_some() && after.newest() != before.newest())
     }

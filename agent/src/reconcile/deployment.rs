@@ -9,7 +9,7 @@ use helmops_release::{
     record::AttemptAction,
 };
 
-use super::deployed::Deployed;
+use super::{deployed::Deployed, release_records::ReleaseRecords};
 use crate::{context::Context, helm::request::HelmSettings, revision::RevisionId, running::Work};
 
 /// What Helm does.
@@ -33,6 +33,7 @@ pub struct Deployment<'d> {
     pub(super) context: &'d Context,
     pub(super) wanted: &'d BundleDeployment,
     pub(super) release: ReleaseKey,
+    pub(super) records: ReleaseRecords<'d>,
     pub(super) policy: Policy,
     pub(super) requested: Requested,
     /// What ends the work for it early.
@@ -49,10 +50,12 @@ impl<'d> Deployment<'d> {
     ) -> Self {
         let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
         let requests = lifecycle.and_then(|lifecycle| lifecycle.requests.as_ref());
+        let release = ReleaseKey::of(name(deployment), options);
         Self {
             context,
             wanted: deployment,
-            release: ReleaseKey::of(name(deployment), options),
+            records: ReleaseRecords::new(&context.records, release.clone()),
+            release,
             policy: Policy::of(options, lifecycle),
             requested: Requested::of(requests, handled),
             running,

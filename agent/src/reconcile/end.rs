@@ -44,12 +44,13 @@ impl Deployment<'_> {
         if wanted(&cached).is_none_or(|(_, wanted)| records.on_delete(release) == wanted) {
             return Ok(());
         }
-        let current = records.current_history(release).await?;
+        let current = self.records.history().await?;
         let Some((newest, wanted)) = wanted(&current) else {
             return Ok(());
         };
         tracing::info!(%release, on_delete = wanted.map(tracing::field::display), "recording what happens at the end");
-        records.set_on_delete(release, newest, wanted.as_ref()).await?;
+        let set = records.set_on_delete(release, newest, wanted.as_ref());
+        self.records.changed_by(set).await?;
         Ok(())
     }
 }

@@ -55,7 +55,7 @@ impl Deployment<'_> {
         match run {
             Run::Install { replaces: false } => Ok(true),
             Run::Install { replaces: true } => {
-                let history = self.context.records.current_history(&self.release).await?;
+                let history = self.records.history().await?;
                 let newest = history.newest();
                 Ok(newest.is_some_and(|newest| newest.status == Status::Uninstalled))
             }

@@ -51,7 +51,7 @@ impl Deployment<'_> {
     /// # Errors
     /// As [`Self::clear_attempts`].
     pub(super) async fn clear_repeated(&self) -> Result<(), AgentError> {
-        let history = self.context.records.current_history(&self.release).await?;
+        let history = self.records.history().await?;
         let newest = history.newest_of(name(self.wanted));
         let Some(newest) = newest.filter(|newest| newest.has_failed() && newest.is_replaceable()) else {
             return Ok(());
@@ -84,10 +84,8 @@ impl Deployment<'_> {
         for attempt in unfinished {
             prune(context, &deployer, &set, (release, attempt.number), &kept).await?;
             if attempt.is_replaceable() {
-                context
-                    .records
-                    .delete(release, attempt.number, attempt.status)
-                    .await?;
+                let deleted = context.records.delete(release, attempt.number, attempt.status);
+                self.records.changed_by(deleted).await?;
             }
         }
         Ok(())

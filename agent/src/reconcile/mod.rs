@@ -24,6 +24,7 @@ mod prepare;
 mod progress;
 mod prune;
 mod recorded;
+mod release_records;
 mod remediate;
 mod remove;
 mod renamed;

@@ -22,11 +22,10 @@ pub async fn history(
         return Ok(None);
     }
     let is_reported = |deployed: &Deployed| status.release == deployed.id.to_string();
-    let records = &work.context.records;
     let history = if result.as_ref().is_ok_and(is_reported) {
-        records.cached_history(&work.release).await?
+        work.context.records.cached_history(&work.release).await?
     } else {
-        records.current_history(&work.release).await?
+        work.records.history().await?
     };
     Ok(Some(history))
 }

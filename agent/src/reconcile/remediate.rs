@@ -34,9 +34,11 @@ impl Deployment<'_> {
         let (history, max_history) = self.make_room(history.clone()).await?;
         let recorded = self.recorded(&deployer, true);
         if let Some(newest) = history.newest() {
-            recorded.prepare(newest.number, Role::Replaced).await?;
+            let replaced = recorded.prepare(newest.number, Role::Replaced);
+            self.records.changed_by(replaced).await?;
         }
-        recorded.prepare(to, Role::Restored).await?;
+        let restored = recorded.prepare(to, Role::Restored);
+        self.records.changed_by(restored).await?;
         let request = Request {
             release: release.clone(),
             identity,
@@ -51,8 +53,7 @@ impl Deployment<'_> {
         tracing::info!(%release, to, "rolling back");
         let kubeconfig = context.kubeconfig()?;
         let run = context.helm.run(request, kubeconfig, &self.running.deployment);
-        let run = run.await;
-        run.map_err(AgentError::from)?;
+        self.records.changed_by(run).await.map_err(AgentError::from)?;
         let (revision, cause) = (failed.revision.number, failed.failure.cause());
         let what = format!("revision {revision} failed and was rolled back to revision {to}: {cause}");
         context.reports.remediated(Remediation::Rollback, release, &what);
@@ -103,7 +104,8 @@ impl Deployment<'_> {
             release: &self.release,
             account,
         };
-        uninstallation.run(history, options, stop).await
+        let uninstalled = uninstallation.run(history, options, stop);
+        self.records.changed_by(uninstalled).await
     }
 
     /// How the release is uninstalled. With the cause of a failure, its record is kept.

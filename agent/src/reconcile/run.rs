@@ -104,15 +104,13 @@ impl Deployment<'_> {
         };
         tracing::info!(%release, action = request.action.name(), "running Helm");
         let kubeconfig = context.kubeconfig()?;
-        let run = context
-            .helm
-            .run(request, kubeconfig, &self.running.deployment)
-            .await;
+        let run = context.helm.run(request, kubeconfig, &self.running.deployment);
+        let run = self.records.changed_by(run).await;
         if let Err(failure) = &run {
             self.correct_record(failure.reason, &secrets).await;
         }
         let success = run.map_err(AgentError::from)?;
-        let after = context.records.current_history(release).await?;
+        let after = self.records.history().await?;
         let revision = success
             .revision
             .or_else(|| after.deployed().map(|deployed| deployed.number));
@@ -139,9 +137,12 @@ impl Deployment<'_> {
     async fn end_pending(&self) {
         let (records, release) = (&self.context.records, &self.release);
         let ended = async {
-            let history = records.current_history(release).await?;
+            let history = self.records.history().await?;
             match history.newest_of(name(self.wanted)) {
-                Some(newest) => records.unlock(release, newest.number).await,
+                Some(newest) => {
+                    let unlocked = records.unlock(release, newest.number);
+                    self.records.changed_by(unlocked).await
+                }
                 None => Ok(()),
             }
         };
@@ -167,12 +168,13 @@ impl Deployment<'_> {
     async fn hide(&self, secrets: &SecretTexts) {
         let (records, release) = (&self.context.records, &self.release);
         let hidden = async {
-            let history = records.current_history(release).await?;
+            let history = self.records.history().await?;
             match history.newest_of(name(self.wanted)) {
                 // A deployed one is older: Helm has failed before it wrote another.
                 Some(newest) if newest.status != Status::Deployed => {
                     let change = |text: &str| secrets.hide(text);
-                    records.describe(release, newest.number, change).await
+                    let described = records.describe(release, newest.number, change);
+                    self.records.changed_by(described).await
                 }
                 _ => Ok(()),
             }
@@ -215,7 +217,7 @@ impl Deployment<'_> {
     /// keeps.
     async fn follow(&self, run: Run, deployer: &Client) -> Result<u32, AgentError> {
         let (records, release) = (&self.context.records, &self.release);
-        let mut history = records.current_history(release).await?;
+        let mut history = self.records.history().await?;
         let is_own = history.newest_of(name(self.wanted)).is_some();
         // Helm takes it over first, with the permissions of the account that deploys: these records belong to another owner.
         let mut kept = self.policy.history;
@@ -224,8 +226,9 @@ impl Deployment<'_> {
                 discard: Some(revision),
             } = run
             {
-                records.delete(release, revision, Status::Failed).await?;
-                history = records.current_history(release).await?;
+                let deleted = records.delete(release, revision, Status::Failed);
+                self.records.changed_by(deleted).await?;
+                history = self.records.history().await?;
             }
             (history, kept) = self.make_room(history).await?;
         }
@@ -233,7 +236,8 @@ impl Deployment<'_> {
             && let Some(replaced) = history.replaced_by_upgrade()
         {
             let recorded = self.recorded(deployer, is_own);
-            recorded.prepare(replaced.number, Role::Replaced).await?;
+            let prepared = recorded.prepare(replaced.number, Role::Replaced);
+            self.records.changed_by(prepared).await?;
             self.take_fields(deployer, replaced.number).await?;
         }
         Ok(kept)
@@ -266,30 +270,22 @@ impl Deployment<'_> {
             .policy
             .history
             .saturating_add(u32::try_from(unfinished).unwrap_or_default());
-        let is_changed = self.keep(&history, kept.saturating_sub(1)).await?;
-        let history = if is_changed {
-            self.context.records.current_history(&self.release).await?
-        } else {
-            history
-        };
-        Ok((history, kept))
+        self.keep(&history, kept.saturating_sub(1)).await?;
+        Ok((self.records.history().await?, kept))
     }
 
-    /// Deletes records that nothing needs, so that no more than `kept` stay if failed ones are enough for that. Returns whether there were any.
+    /// Deletes records that nothing needs, so that no more than `kept` stay if failed ones are enough for that.
     ///
     /// # Errors
     /// If a record cannot be deleted.
-    pub(super) async fn keep(&self, history: &History, kept: u32) -> Result<bool, AgentError> {
+    pub(super) async fn keep(&self, history: &History, kept: u32) -> Result<(), AgentError> {
         let kept = usize::try_from(kept).unwrap_or(usize::MAX);
-        let mut is_changed = false;
         for unneeded in history.unneeded(kept) {
             let records = &self.context.records;
-            records
-                .delete(&self.release, unneeded.number, unneeded.status)
-                .await?;
-            is_changed = true;
+            let deleted = records.delete(&self.release, unneeded.number, unneeded.status);
+            self.records.changed_by(deleted).await?;
         }
-        Ok(is_changed)
+        Ok(())
     }
 }
 

@@ -98,7 +98,7 @@ impl Deployment<'_> {
         };
         tracing::info!(%release, tests, "running the tests");
         let tested = Box::pin(run.run(self.test_run(deployed, policy, identity), context.kubeconfig()?));
-        let tested = permit.release_during(tested).await??;
+        let tested = permit.release_during(self.records.changed_by(tested)).await??;
         let result = match tested.failure {
             Some(failure) => TestResult::Failed(failure.to_string()),
             None => ended(&tested.state, tests),

@@ -764,19 +764,15 @@ fn affected(
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, future::ready};
-
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     use helmops_release::{
         history::{self, Chart},
         record::Info,
     };
-    use http::{Method, Request, Response};
-    use kube::client::Body;
     use serde_json::Value;
-    use tower::service_fn;
 
     use super::*;
+    use crate::testing::server;
 
     fn record(release: &str, revision: u64, version: &str) -> (NamespacedName, StoredRecord) {
         let secret = record::secret_name(release, revision);
@@ -834,22 +830,6 @@ mod tests {
             service_account: "deployer".to_owned(),
             ..Origin::default()
         }
-    }
-
-    /// A client of an API server, and the requests that this gets.
-    fn server(
-        respond: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static,
-    ) -> (Client, Arc<Mutex<Vec<String>>>) {
-        let requests = Arc::<Mutex<Vec<String>>>::default();
-        let of_service = Arc::clone(&requests);
-        let service = service_fn(move |request: Request<Body>| {
-            lock(&of_service).push(format!("{} {}", request.method(), request.uri()));
-            let (status, found) = respond(request.method(), request.uri().path());
-            let response = Response::builder().status(status);
-            let response = response.body(Body::from(found.to_string().into_bytes()));
-            ready(Ok::<_, Infallible>(response.unwrap()))
-        });
-        (helmops_kube::client_of(service, "shop"), requests)
     }
 
     fn damaged_in(version: &str) -> Decoded {

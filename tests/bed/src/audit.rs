@@ -49,6 +49,17 @@ pub struct Deletion {
     pub received: String,
 }
 
+/// A request of a process, successful or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What it does, as a verb of RBAC.
+    pub verb: String,
+    /// Path and query.
+    pub uri: String,
+    /// The program that sent it, such as `helmops-agent/0.1.0`.
+    pub user_agent: String,
+}
+
 /// The terms of the leaders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
@@ -122,6 +133,25 @@ pub fn deletions(log: &Path, resource: &str) -> Result<Vec<Deletion>> {
     })?;
     deletions.sort_by(|one, other| one.received.cmp(&other.received));
     Ok(deletions)
+}
+
+/// All requests of a user, in the order of the responses.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn requests_of(log: &Path, user: &str) -> Result<Vec<Request>> {
+    let mut requests = Vec::new();
+    event::read(log, |event| {
+        if event.user.username == user {
+            requests.push(Request {
+                verb: event.verb,
+                uri: event.request_uri,
+                user_agent: event.user_agent,
+            });
+        }
+        Ok(())
+    })?;
+    Ok(requests)
 }
 
 fn write(event: Event, user: &str) -> Result<Option<Write>> {

@@ -67,6 +67,37 @@ async fn a_chart_is_installed_upgraded_and_uninstalled() {
 }
 
 /// The Secret is written before the BundleDeployment refers to it, but the other way round must not deploy the old values.
+/// Once before Helm runs, and once after it. After a failure, the next reconciliation reads how the attempt ended.
+#[tokio::test]
+async fn the_records_of_a_release_are_listed_before_and_after_an_attempt() {
+    let fixture = Fixture::new("life-lists").await;
+    fixture.charts.web("2.0.0", &[("config", "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80, typo: 1}]}\n")]).await;
+    let _agent = fixture.start().await;
+    let release = fixture.name("web");
+    let mut lists = 0;
+    let mut added = async |attempt: &str, expected: usize| {
+        fixture.barrier().await;
+        let before = std::mem::replace(&mut lists, fixture.lists_of_records(&release));
+        assert!(lists - before <= expected, "{attempt}: {before} {lists}");
+    };
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    added("installation", 2).await;
+    let hash = fixture.values("web", "msg: second\n").await;
+    fixture.deploy("web", "1.0.0", &values(&hash)).await;
+    fixture.until_revision("web", 2).await;
+    added("upgrade", 2).await;
+    fixture
+        .deploy(
+            "web",
+            "2.0.0",
+            &json!({ "lifecycle": { "upgrade": { "retryInterval": "1h" } } }),
+        )
+        .await;
+    fixture.until_error("web", "Deployed", &["typo"]).await;
+    added("failed upgrade", 3).await;
+}
+
 #[tokio::test]
 async fn values_with_another_hash_are_not_deployed() {
     let fixture = Fixture::new("life-hash").await;

@@ -14,6 +14,8 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Event {
     pub verb: String,
+    #[serde(default, rename = "requestURI")]
+    pub request_uri: String,
     pub user: User,
     /// The user that the request is sent for, with the permissions of that user.
     pub impersonated_user: Option<User>,

@@ -103,6 +103,22 @@ impl Fixture {
         writes
     }
 
+    /// How often the agent itself, and not Helm, has listed the records of a release.
+    pub fn lists_of_records(&self, release: &str) -> usize {
+        let requests = audit::requests_of(&self.bed.audit_log(), &user(self.system.name())).unwrap();
+        let (secrets, selected) = (
+            format!("/namespaces/{}/secrets?", self.apps.name()),
+            format!("name%3D{release}&"),
+        );
+        let is_list = |request: &&audit::Request| {
+            request.verb == "list"
+                && request.uri.contains(&secrets)
+                && request.uri.contains(&selected)
+                && request.user_agent.starts_with("helmops-agent")
+        };
+        requests.iter().filter(is_list).count()
+    }
+
     /// The value `msg` in the ConfigMap of a release of the chart `web`.
     pub async fn msg(&self, release: &str) -> Option<String> {
         let found = self.object(&format!("configmap/{release}-config")).await?;
