@@ -23,7 +23,6 @@ use kube::{
     api::{Patch, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 
 use self::change::Change;
 pub use self::existing::{ExistingCopy, agent_copies, delete_copies, has_copies, keep_copies, prune_copies};
@@ -48,6 +47,8 @@ trait Copied:
 {
     /// The content, without metadata.
     fn content(&self) -> Self;
+    /// Whether the API server refuses to change the content.
+    fn is_immutable(&self) -> bool;
 }
 
 impl Copied for Secret {
@@ -58,6 +59,10 @@ impl Copied for Secret {
             ..Self::default()
         }
     }
+
+    fn is_immutable(&self) -> bool {
+        self.immutable == Some(true)
+    }
 }
 
 impl Copied for ConfigMap {
@@ -67,6 +72,10 @@ impl Copied for ConfigMap {
             binary_data: self.binary_data.clone(),
             ..Self::default()
         }
+    }
+
+    fn is_immutable(&self) -> bool {
+        self.immutable == Some(true)
     }
 }
 
@@ -94,116 +103,169 @@ pub fn wanted_copies(deployment: &BundleDeployment) -> Option<BTreeSet<CopyId>> 
     Some(sources.into_iter().map(id).collect())
 }
 
-/// Copies the downstream resources of a deployment into the namespace of its release, which exists. Returns whether the content of an existing copy
-/// was changed: a release that was deployed with an unknown generation of them has to be deployed again.
-///
-/// # Errors
-/// If a source is missing, or a copy cannot be written.
-pub async fn copy(
-    upstream: &Client,
-    downstream: &Client,
-    deployment: &BundleDeployment,
-    namespace: &str,
-    agent_namespace: &str,
-) -> Result<bool, AgentError> {
-    let resources = &deployment.spec.options.downstream_resources;
-    if resources.is_empty() {
-        return Ok(false);
-    }
-    let downstream = &with_managers(downstream);
-    let mut is_updated = false;
-    let sources = copies::downstream(&deployment.spec.options);
-    let sources =
-        sources.map_err(|UnsupportedKind(kind)| Lacking::Blocked(Blocked::CopyUnsupported { kind }))?;
-    for source in sources {
-        let copy = Copy {
-            upstream,
-            downstream,
-            source_namespace: deployment.metadata.namespace.as_deref().unwrap_or_default(),
-            name: &source.name,
-            namespace,
-            deployment: deployment.metadata.name.as_deref().unwrap_or_default(),
-            agent_namespace,
-        };
-        is_updated |= match source.kind {
-            CopyKind::Secret => copy.run::<Secret>().await?,
-            CopyKind::ConfigMap => copy.run::<ConfigMap>().await?,
-        };
-    }
-    Ok(is_updated)
+/// What is to be done with the copies of a deployment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyChanges {
+    /// Whether one is to be written.
+    pub any: bool,
+    /// Whether the content of an existing one is to be changed: a release that was deployed with an unknown generation of them has to be
+    /// deployed again.
+    pub content: bool,
 }
 
+/// The copies of the downstream resources of a deployment, in the namespace of its release.
+pub struct Copies<'c> {
+    /// The management cluster.
+    pub upstream: &'c Client,
+    /// The workload cluster, as the account that deploys.
+    pub deployer: &'c Client,
+    /// The deployment.
+    pub deployment: &'c BundleDeployment,
+    /// The namespace of the release.
+    pub namespace: &'c str,
+    /// The namespace of the agent.
+    pub agent_namespace: &'c str,
+}
+
+impl Copies<'_> {
+    /// Compares them with their sources, and writes nothing.
+    ///
+    /// # Errors
+    /// If a source is missing, or a copy cannot be read or belongs to another deployment.
+    pub async fn compare(&self) -> Result<CopyChanges, AgentError> {
+        let mut changes = CopyChanges::default();
+        for copy in self.all()? {
+            let change = match copy.source.kind {
+                CopyKind::Secret => copy.compare::<Secret>().await?,
+                CopyKind::ConfigMap => copy.compare::<ConfigMap>().await?,
+            };
+            changes.any |= change != Some(Change::None);
+            changes.content |= change.is_some_and(|change| change.is_content());
+        }
+        Ok(changes)
+    }
+
+    /// Makes them what they should be. The namespace exists.
+    ///
+    /// # Errors
+    /// As [`Self::compare`], and if a copy cannot be written.
+    pub async fn write(&self) -> Result<(), AgentError> {
+        for copy in self.all()? {
+            match copy.source.kind {
+                CopyKind::Secret => copy.write::<Secret>().await?,
+                CopyKind::ConfigMap => copy.write::<ConfigMap>().await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn all(&self) -> Result<Vec<Copy<'_>>, AgentError> {
+        let sources = copies::downstream(&self.deployment.spec.options);
+        let sources =
+            sources.map_err(|UnsupportedKind(kind)| Lacking::Blocked(Blocked::CopyUnsupported { kind }))?;
+        let downstream = with_managers(self.deployer);
+        let copy = |source| Copy {
+            of: self,
+            downstream: downstream.clone(),
+            source,
+        };
+        Ok(sources.into_iter().map(copy).collect())
+    }
+}
+
+/// One copy.
 struct Copy<'c> {
-    upstream: &'c Client,
-    downstream: &'c Client,
-    source_namespace: &'c str,
-    name: &'c str,
-    namespace: &'c str,
-    deployment: &'c str,
-    agent_namespace: &'c str,
+    of: &'c Copies<'c>,
+    /// The deployer, whose answers have the managers of fields.
+    downstream: Client,
+    source: SourceRef,
 }
 
 impl Copy<'_> {
-    /// Copies one object. Returns whether the content of an existing copy was changed.
-    async fn run<K: Copied>(&self) -> Result<bool, AgentError> {
+    /// What is to be changed; `None` if there is no copy yet.
+    async fn compare<K: Copied>(&self) -> Result<Option<Change>, AgentError> {
+        let (desired, existing) = self.read::<K>().await?;
+        existing
+            .map(|existing| self.change(&existing, &desired))
+            .transpose()
+    }
+
+    /// Makes the copy what it should be.
+    async fn write<K: Copied>(&self) -> Result<(), AgentError> {
+        let (desired, existing) = self.read::<K>().await?;
+        if let Some(existing) = existing {
+            return self.update(&existing, &desired).await;
+        }
+        let created = bounded(self.target::<K>().create(&MANAGER.post(), &desired)).await;
+        created.map_err(CallError::of("create", self.object::<K>()))?;
+        Ok(())
+    }
+
+    /// The desired copy, and the one that exists.
+    async fn read<K: Copied>(&self) -> Result<(K, Option<K>), AgentError> {
         let kind = K::kind(&());
-        let source = Api::<K>::namespaced(self.upstream.clone(), self.source_namespace);
-        let found = bounded(source.get_opt(&path_segment(self.name))).await;
-        let found = found.map_err(CallError::of(
-            "read",
-            format_args!("{kind} {}/{}", self.source_namespace, self.name),
-        ))?;
+        let name = &self.source.name;
+        let namespace = self
+            .of
+            .deployment
+            .metadata
+            .namespace
+            .as_deref()
+            .unwrap_or_default();
+        let source = Api::<K>::namespaced(self.of.upstream.clone(), namespace);
+        let found = bounded(source.get_opt(&path_segment(name))).await;
+        let found = found.map_err(CallError::of("read", format_args!("{kind} {namespace}/{name}")))?;
         let Some(source) = found else {
             return Err(Lacking::Blocked(Blocked::CopyMissing {
                 kind: kind.into_owned(),
-                namespace: self.source_namespace.to_owned(),
-                name: self.name.to_owned(),
+                namespace: namespace.to_owned(),
+                name: name.clone(),
             })
             .into());
         };
-        let desired = self.desired(&source);
-        let target = Api::<K>::namespaced(self.downstream.clone(), &path_segment(self.namespace));
-        let object = format!("{kind} {}/{}", self.namespace, self.name);
-        let existing = bounded(target.get_opt(&path_segment(self.name))).await;
-        match existing.map_err(CallError::of("read", &object))? {
-            None => {
-                let created = bounded(target.create(&MANAGER.post(), &desired)).await;
-                created.map_err(CallError::of("create", &object))?;
-                Ok(false)
-            }
-            Some(existing) if !self.is_own(existing.metadata()) => {
-                Err(Lacking::ForeignCopy { object }.into())
-            }
-            Some(existing) => self.update(&target, &existing, &desired).await,
+        let object = self.object::<K>();
+        let existing = bounded(self.target::<K>().get_opt(&path_segment(name))).await;
+        let existing = existing.map_err(CallError::of("read", &object))?;
+        if existing
+            .as_ref()
+            .is_some_and(|existing| !self.is_own(existing.metadata()))
+        {
+            return Err(Lacking::ForeignCopy { object }.into());
         }
+        Ok((self.desired(&source), existing))
     }
 
-    /// Makes an existing copy what it should be. Returns whether its content was changed.
-    async fn update<K: Copied>(
-        &self,
-        target: &Api<K>,
-        existing: &K,
-        desired: &K,
-    ) -> Result<bool, AgentError> {
-        let object = format!("{} {}/{}", K::kind(&()), self.namespace, self.name);
+    fn target<K: Copied>(&self) -> Api<K> {
+        Api::namespaced(self.downstream.clone(), &path_segment(self.of.namespace))
+    }
+
+    fn object<K: Copied>(&self) -> String {
+        format!("{} {}/{}", K::kind(&()), self.of.namespace, self.source.name)
+    }
+
+    fn change<K: Copied>(&self, existing: &K, desired: &K) -> Result<Change, AgentError> {
         let value = |object: &K| {
             serde_json::to_value(object).map_err(|error| ApiError::Kube(kube::Error::SerdeError(error)))
         };
         let values = value(existing).and_then(|existing| Ok((existing, value(desired)?)));
-        let (from, to) = values.map_err(CallError::of("compare", &object))?;
-        let change = Change::of(&from, &to);
-        if let Change::Patch { patch, is_content } = &change {
-            match bounded(target.patch(&path_segment(self.name), &MANAGER.patch(), &Patch::Merge(patch)))
-                .await
-            {
-                Ok(_) => return Ok(*is_content),
+        let (from, to) = values.map_err(CallError::of("compare", self.object::<K>()))?;
+        Ok(Change::of(&from, &to))
+    }
+
+    async fn update<K: Copied>(&self, existing: &K, desired: &K) -> Result<(), AgentError> {
+        let (target, object) = (self.target::<K>(), self.object::<K>());
+        let name = path_segment(&self.source.name);
+        let change = self.change(existing, desired)?;
+        if let Change::Patch { patch, .. } = &change {
+            match bounded(target.patch(&name, &MANAGER.patch(), &Patch::Merge(patch))).await {
+                Ok(_) => return Ok(()),
                 // Whatever else is invalid is so in a new object too.
-                Err(error) if error.is_invalid() && from.get("immutable") == Some(&Value::Bool(true)) => {}
+                Err(error) if error.is_invalid() && existing.is_immutable() => {}
                 Err(error) => return Err(CallError::of("update", &object)(error).into()),
             }
         }
         if change == Change::None {
-            return Ok(false);
+            return Ok(());
         }
         // What is denied then does not leave pods without the old object.
         let dry_run = PostParams {
@@ -216,21 +278,24 @@ impl Copy<'_> {
             }
             _ => {}
         }
-        let deleted = bounded(target.delete(&path_segment(self.name), &delete_exactly(existing))).await;
+        let deleted = bounded(target.delete(&name, &delete_exactly(existing))).await;
         deleted.map_err(CallError::of("replace", &object))?;
         let created = bounded(target.create(&MANAGER.post(), desired)).await;
         created.map_err(CallError::of("create", &object))?;
-        Ok(true)
+        Ok(())
     }
 
     fn desired<K: Copied>(&self, source: &K) -> K {
         let mut labels: BTreeMap<_, _> = source.metadata().labels.clone().unwrap_or_default();
-        labels.insert(LABEL.to_owned(), self.deployment.to_owned());
-        labels.insert(marks::AGENT_NAMESPACE.to_owned(), self.agent_namespace.to_owned());
+        labels.insert(LABEL.to_owned(), self.deployment().to_owned());
+        labels.insert(
+            marks::AGENT_NAMESPACE.to_owned(),
+            self.of.agent_namespace.to_owned(),
+        );
         let mut desired = source.content();
         let metadata = desired.metadata_mut();
-        metadata.name = Some(self.name.to_owned());
-        metadata.namespace = Some(self.namespace.to_owned());
+        metadata.name = Some(self.source.name.clone());
+        metadata.namespace = Some(self.of.namespace.to_owned());
         metadata.labels = Some(labels);
         metadata.annotations.clone_from(&source.metadata().annotations);
         desired
@@ -238,6 +303,93 @@ impl Copy<'_> {
 
     fn is_own(&self, existing: &ObjectMeta) -> bool {
         let label = existing.labels.as_ref().and_then(|labels| labels.get(LABEL));
-        label.is_some_and(|name| name == self.deployment)
+        label.is_some_and(|name| name == self.deployment())
+    }
+
+    fn deployment(&self) -> &str {
+        self.of.deployment.metadata.name.as_deref().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_process::lock;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::server;
+
+    fn deployment() -> BundleDeployment {
+        let resources = json!([{ "kind": "ConfigMap", "name": "settings" }]);
+        let metadata = json!({ "namespace": "cluster", "name": "web" });
+        let spec = json!({ "options": { "downstreamResources": resources } });
+        serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap()
+    }
+
+    fn object(namespace: &str, owner: Option<&str>, labels: &Value, msg: &str) -> Value {
+        let mut labels = labels.clone();
+        if let Some(owner) = owner {
+            labels[LABEL] = owner.into();
+            labels[marks::AGENT_NAMESPACE] = "agent".into();
+        }
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": { "msg": msg },
+            "metadata": { "namespace": namespace, "name": "settings", "labels": labels },
+        })
+    }
+
+    const fn changes(any: bool, content: bool) -> CopyChanges {
+        CopyChanges { any, content }
+    }
+
+    /// A look at a deployment, such as one that waits for others, changes nothing.
+    #[tokio::test]
+    async fn a_comparison_writes_nothing() {
+        let deployment = deployment();
+        let (none, tier) = (json!({}), json!({ "tier": "web" }));
+        let copy = |owner, labels, msg| Some(object("shop", Some(owner), labels, msg));
+        for (existing, expected, write) in [
+            (None, Some(changes(true, false)), Some("POST")),
+            (copy("web", &tier, "hello"), Some(changes(false, false)), None),
+            (
+                copy("web", &none, "hello"),
+                Some(changes(true, false)),
+                Some("PATCH"),
+            ),
+            (
+                copy("web", &tier, "edited"),
+                Some(changes(true, true)),
+                Some("PATCH"),
+            ),
+            (copy("other", &tier, "hello"), None, None),
+        ] {
+            let source = object("cluster", None, &tier, "hello");
+            let (upstream, _) = server(move |_, _| (200, source.clone()));
+            let found = existing.clone();
+            let (deployer, requests) = server(move |method, _| match (&found, method.as_str()) {
+                (None, "GET") => (
+                    404,
+                    json!({ "kind": "Status", "code": 404, "reason": "NotFound" }),
+                ),
+                (Some(found), _) => (200, found.clone()),
+                (None, _) => (201, object("shop", Some("web"), &json!({}), "hello")),
+            });
+            let copies = Copies {
+                upstream: &upstream,
+                deployer: &deployer,
+                deployment: &deployment,
+                namespace: "shop",
+                agent_namespace: "agent",
+            };
+            assert_eq!(copies.compare().await.ok(), expected, "{existing:?}");
+            let written = || {
+                let requests = lock(&requests);
+                let mut writes = requests.iter().filter(|request| !request.starts_with("GET "));
+                writes.find_map(|request| Some(request.split_once(' ')?.0.to_owned()))
+            };
+            assert_eq!(written(), None, "{existing:?}");
+            assert_eq!(copies.write().await.is_ok(), expected.is_some(), "{existing:?}");
+            assert_eq!(written().as_deref(), write, "{existing:?}");
+        }
     }
 }

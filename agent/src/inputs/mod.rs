@@ -10,8 +10,8 @@ use helmops_runtime::writes::FieldManager;
 pub use self::{
     accounts::{Accounts, identity},
     copies::{
-        CopyId, ExistingCopy, agent_copies, copy, delete_copies, has_copies, keep_copies, prune_copies,
-        wanted_copies,
+        Copies, CopyChanges, CopyId, ExistingCopy, agent_copies, delete_copies, has_copies, keep_copies,
+        prune_copies, wanted_copies,
     },
     namespace::{
         MetadataError, apply_metadata, check_selector, create_namespace, delete_namespace, restore_metadata,

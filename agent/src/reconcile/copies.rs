@@ -4,34 +4,47 @@ use std::collections::BTreeSet;
 
 use helmops_api::BundleDeployment;
 use helmops_release::{history::History, names::ReleaseKey, state::ReleaseState};
+use kube::Client;
 
 use super::deployment::{Deployment, name};
 use crate::{
     context::Context,
     error::AgentError,
-    inputs::{self, CopyId, ExistingCopy},
+    inputs::{self, Copies, CopyChanges, CopyId, ExistingCopy},
 };
 
 impl Deployment<'_> {
-    /// Copies the downstream resources, as the account that deploys: its permissions decide into which namespaces. Returns whether the
-    /// content of a copy was changed.
-    pub(super) async fn copy(&self) -> Result<bool, AgentError> {
-        let (context, namespace) = (self.context, &self.release.namespace);
+    /// Compares the copies of the downstream resources with their sources, as the account that deploys: its permissions decide in which
+    /// namespaces they are.
+    pub(super) async fn compare_copies(&self) -> Result<CopyChanges, AgentError> {
         if self.wanted.spec.options.downstream_resources.is_empty() {
-            return Ok(false);
+            return Ok(CopyChanges::default());
+        }
+        let (_, deployer) = self.deployer().await?;
+        self.copies(&deployer).compare().await
+    }
+
+    /// Makes the copies what they should be, if they are not.
+    pub(super) async fn write_copies(&self, changes: CopyChanges) -> Result<(), AgentError> {
+        if !changes.any {
+            return Ok(());
         }
         let (_, deployer) = self.deployer().await?;
         if self.settings().creates_namespace {
-            inputs::create_namespace(&context.downstream, &deployer, namespace).await?;
+            let downstream = &self.context.downstream;
+            inputs::create_namespace(downstream, &deployer, &self.release.namespace).await?;
         }
-        inputs::copy(
-            &context.upstream,
-            &deployer,
-            self.wanted,
-            namespace,
-            &context.namespace,
-        )
-        .await
+        self.copies(&deployer).write().await
+    }
+
+    fn copies<'c>(&'c self, deployer: &'c Client) -> Copies<'c> {
+        Copies {
+            upstream: &self.context.upstream,
+            deployer,
+            deployment: self.wanted,
+            namespace: &self.release.namespace,
+            agent_namespace: &self.context.namespace,
+        }
     }
 
     /// Whether what is deployed was deployed with other copies. They are no part of the deployment ID. Their generation counts, and not

@@ -33,7 +33,7 @@ use super::{
 use crate::{
     error::{AgentError, Lacking, NextAttempt},
     helm::FailureReason,
-    inputs,
+    inputs::{self, CopyChanges},
 };
 
 /// How many actions one reconciliation takes at most: unlock, finish an uninstallation, install, remediate, and some for changes in
@@ -42,12 +42,14 @@ const MAX_ACTIONS: usize = 7;
 
 /// Whether actions are needed.
 pub enum Check {
-    /// None: this is deployed.
-    Settled(Deployed),
-    /// Some are, or may be.
+    /// None: this is deployed. The copies and the namespace are kept as they should be.
+    Settled(Deployed, CopyChanges),
+    /// Some are, or may be, after the copies are what they should be.
     Due {
-        /// Whether copies of Secrets or ConfigMaps were changed.
-        copies: bool,
+        /// What is deployed, if that is what is wanted.
+        deployed: Option<Deployed>,
+        /// What is to be done with the copies.
+        copies: CopyChanges,
     },
 }
 
@@ -59,7 +61,7 @@ enum Failures {
 }
 
 impl Deployment<'_> {
-    /// Whether actions are needed, and what they need besides Helm.
+    /// Whether actions are needed. Only reads.
     ///
     /// # Errors
     /// If something is missing, or the next attempt is due later.
@@ -82,29 +84,52 @@ impl Deployment<'_> {
         let Some(deployed) = self.current(&cached) else {
             self.check_backoff()?;
             self.check_dependencies()?;
-            let copies = self.copy().await?;
-            return Ok(Check::Due { copies });
+            return Ok(Check::Due {
+                deployed: None,
+                copies: self.compare_copies().await?,
+            });
         };
-        let copies = match self.copy().await {
+        let copies = match self.compare_copies().await {
             Ok(copies) => copies,
-            // It is observed and corrected all the same.
-            Err(error) => {
-                return Err(AgentError::Copies {
-                    deployed: Box::new(deployed),
-                    error: Box::new(error),
-                });
-            }
+            Err(error) => return Err(not_copied(Some(deployed), error)),
         };
-        if !self.requested(&cached).force && !self.is_repeated(copies, &cached).await? {
-            self.restore_namespace(&deployed).await?;
-            return Ok(Check::Settled(deployed));
+        if !self.requested(&cached).force && !self.is_repeated(copies.content, &cached).await? {
+            return Ok(Check::Settled(deployed, copies));
         }
-        self.check_backoff()?;
-        self.check_dependencies()?;
-        Ok(Check::Due { copies })
+        Ok(Check::Due {
+            deployed: Some(deployed),
+            copies,
+        })
     }
 
-    /// Takes the actions that are needed, one after the other. `copies`: whether copies were changed.
+    /// Keeps what a deployed revision needs besides its objects as it should be: copies, and labels and annotations of its namespace.
+    ///
+    /// # Errors
+    /// If one of them cannot be written.
+    pub async fn maintain(&self, deployed: Deployed, copies: CopyChanges) -> Result<Deployed, AgentError> {
+        let written = self.write_copies(copies).await;
+        written.map_err(|error| not_copied(Some(deployed.clone()), error))?;
+        self.restore_namespace(&deployed).await?;
+        Ok(deployed)
+    }
+
+    /// Makes the copies what they should be before the actions. Those of a deployed revision follow their sources while its next attempt is
+    /// delayed.
+    ///
+    /// # Errors
+    /// If one cannot be written, or the next attempt is due later.
+    pub async fn provide(&self, deployed: Option<Deployed>, copies: CopyChanges) -> Result<(), AgentError> {
+        let written = self.write_copies(copies).await;
+        let is_deployed = deployed.is_some();
+        written.map_err(|error| not_copied(deployed, error))?;
+        if is_deployed {
+            self.check_backoff()?;
+            self.check_dependencies()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the actions that are needed, one after the other. `copies`: whether the content of copies was changed.
     ///
     /// # Errors
     /// If one of them fails, or something is missing.
@@ -420,6 +445,17 @@ impl Deployment<'_> {
         let all = self.context.deployments.state();
         let all: Vec<_> = all.iter().filter_map(|deployment| deployment.valid()).collect();
         Ok(dependencies::check(self.wanted, &all)?)
+    }
+}
+
+/// Copies cannot be read or written. What is deployed is observed and corrected all the same.
+fn not_copied(deployed: Option<Deployed>, error: AgentError) -> AgentError {
+    match deployed {
+        Some(deployed) => AgentError::Copies {
+            deployed: Box::new(deployed),
+            error: Box::new(error),
+        },
+        None => error,
     }
 }
 

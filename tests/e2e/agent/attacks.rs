@@ -339,7 +339,7 @@ async fn copies_create_no_namespace_that_the_options_do_not_allow() {
         )
         .await;
     fixture
-        .until_error("account", "Deployed", &["namespaces", "forbidden", "deployer"])
+        .until_error("account", "Deployed", &["secrets", "forbidden", "deployer"])
         .await;
     let in_system =
         json!({ "serviceAccount": "deployer", "defaultNamespace": "kube-system", "createNamespace": false });

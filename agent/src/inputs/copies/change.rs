@@ -29,6 +29,15 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whether it changes the content.
+    pub const fn is_content(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Patch { is_content, .. } => *is_content,
+            Self::Replace => true,
+        }
+    }
+
     /// From the existing copy to the desired one.
     pub fn of(existing: &Value, desired: &Value) -> Self {
         let type_of = |object: &Value| at(object, &["type"]).as_str().unwrap_or(OPAQUE).to_owned();
