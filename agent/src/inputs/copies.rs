@@ -104,10 +104,10 @@ pub fn wanted_copies(deployment: &BundleDeployment) -> Option<BTreeSet<CopyId>> 
 }
 
 /// What is to be done with the copies of a deployment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyChanges {
-    /// Whether one is to be written.
-    pub any: bool,
+    /// The sources of those that are to be written.
+    pub outdated: Vec<SourceRef>,
     /// Whether the content of an existing one is to be changed: a release that was deployed with an unknown generation of them has to be
     /// deployed again.
     pub content: bool,
@@ -134,23 +134,28 @@ impl Copies<'_> {
     /// If a source is missing, or a copy cannot be read or belongs to another deployment.
     pub async fn compare(&self) -> Result<CopyChanges, AgentError> {
         let mut changes = CopyChanges::default();
-        for copy in self.all()? {
+        let sources = copies::downstream(&self.deployment.spec.options);
+        let sources =
+            sources.map_err(|UnsupportedKind(kind)| Lacking::Blocked(Blocked::CopyUnsupported { kind }))?;
+        for copy in self.of(sources) {
             let change = match copy.source.kind {
                 CopyKind::Secret => copy.compare::<Secret>().await?,
                 CopyKind::ConfigMap => copy.compare::<ConfigMap>().await?,
             };
-            changes.any |= change != Some(Change::None);
-            changes.content |= change.is_some_and(|change| change.is_content());
+            changes.content |= change.as_ref().is_some_and(Change::is_content);
+            if change != Some(Change::None) {
+                changes.outdated.push(copy.source);
+            }
         }
         Ok(changes)
     }
 
-    /// Makes them what they should be. The namespace exists.
+    /// Makes the copies of these sources what they should be. The namespace exists.
     ///
     /// # Errors
     /// As [`Self::compare`], and if a copy cannot be written.
-    pub async fn write(&self) -> Result<(), AgentError> {
-        for copy in self.all()? {
+    pub async fn write(&self, outdated: Vec<SourceRef>) -> Result<(), AgentError> {
+        for copy in self.of(outdated) {
             match copy.source.kind {
                 CopyKind::Secret => copy.write::<Secret>().await?,
                 CopyKind::ConfigMap => copy.write::<ConfigMap>().await?,
@@ -159,17 +164,16 @@ impl Copies<'_> {
         Ok(())
     }
 
-    fn all(&self) -> Result<Vec<Copy<'_>>, AgentError> {
-        let sources = copies::downstream(&self.deployment.spec.options);
-        let sources =
-            sources.map_err(|UnsupportedKind(kind)| Lacking::Blocked(Blocked::CopyUnsupported { kind }))?;
+    fn of<'c>(
+        &'c self,
+        sources: impl IntoIterator<Item = SourceRef> + 'c,
+    ) -> impl Iterator<Item = Copy<'c>> + 'c {
         let downstream = with_managers(self.deployer);
-        let copy = |source| Copy {
+        sources.into_iter().map(move |source| Copy {
             of: self,
             downstream: downstream.clone(),
             source,
-        };
-        Ok(sources.into_iter().map(copy).collect())
+        })
     }
 }
 
@@ -338,8 +342,15 @@ mod tests {
         })
     }
 
-    const fn changes(any: bool, content: bool) -> CopyChanges {
-        CopyChanges { any, content }
+    fn changes(any: bool, content: bool) -> CopyChanges {
+        let source = SourceRef {
+            kind: CopyKind::ConfigMap,
+            name: "settings".to_owned(),
+        };
+        CopyChanges {
+            outdated: any.then_some(source).into_iter().collect(),
+            content,
+        }
     }
 
     /// A look at a deployment, such as one that waits for others, changes nothing.
@@ -388,7 +399,12 @@ mod tests {
                 writes.find_map(|request| Some(request.split_once(' ')?.0.to_owned()))
             };
             assert_eq!(written(), None, "{existing:?}");
-            assert_eq!(copies.write().await.is_ok(), expected.is_some(), "{existing:?}");
+            let all = changes(true, false).outdated;
+            assert_eq!(
+                copies.write(all).await.is_ok(),
+                expected.is_some(),
+                "{existing:?}"
+            );
             assert_eq!(written().as_deref(), write, "{existing:?}");
         }
     }

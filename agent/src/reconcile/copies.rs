@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use helmops_api::BundleDeployment;
+use helmops_core::targeting::copies::SourceRef;
 use helmops_release::{history::History, names::ReleaseKey, state::ReleaseState};
 use kube::Client;
 
@@ -24,9 +25,9 @@ impl Deployment<'_> {
         self.copies(&deployer).compare().await
     }
 
-    /// Makes the copies what they should be, if they are not.
-    pub(super) async fn write_copies(&self, changes: CopyChanges) -> Result<(), AgentError> {
-        if !changes.any {
+    /// Makes the copies of these sources what they should be.
+    pub(super) async fn write_copies(&self, outdated: Vec<SourceRef>) -> Result<(), AgentError> {
+        if outdated.is_empty() {
             return Ok(());
         }
         let (_, deployer) = self.deployer().await?;
@@ -34,7 +35,7 @@ impl Deployment<'_> {
             let downstream = &self.context.downstream;
             inputs::create_namespace(downstream, &deployer, &self.release.namespace).await?;
         }
-        self.copies(&deployer).write().await
+        self.copies(&deployer).write(outdated).await
     }
 
     fn copies<'c>(&'c self, deployer: &'c Client) -> Copies<'c> {

@@ -10,7 +10,7 @@
 
 use std::convert::Infallible;
 
-use helmops_core::validation::names;
+use helmops_core::{targeting::copies::SourceRef, validation::names};
 use helmops_release::{
     action::Action,
     dependencies,
@@ -42,8 +42,8 @@ const MAX_ACTIONS: usize = 7;
 
 /// Whether actions are needed.
 pub enum Check {
-    /// None: this is deployed. The copies and the namespace are kept as they should be.
-    Settled(Deployed, CopyChanges),
+    /// None: this is deployed. These copies and the namespace are kept as they should be.
+    Settled(Deployed, Vec<SourceRef>),
     /// Some are, or may be, after the copies are what they should be.
     Due {
         /// What is deployed, if that is what is wanted.
@@ -94,7 +94,7 @@ impl Deployment<'_> {
             Err(error) => return Err(not_copied(Some(deployed), error)),
         };
         if !self.requested(&cached).force && !self.is_repeated(copies.content, &cached).await? {
-            return Ok(Check::Settled(deployed, copies));
+            return Ok(Check::Settled(deployed, copies.outdated));
         }
         Ok(Check::Due {
             deployed: Some(deployed),
@@ -106,8 +106,12 @@ impl Deployment<'_> {
     ///
     /// # Errors
     /// If one of them cannot be written.
-    pub async fn maintain(&self, deployed: Deployed, copies: CopyChanges) -> Result<Deployed, AgentError> {
-        let written = self.write_copies(copies).await;
+    pub async fn maintain(
+        &self,
+        deployed: Deployed,
+        outdated: Vec<SourceRef>,
+    ) -> Result<Deployed, AgentError> {
+        let written = self.write_copies(outdated).await;
         written.map_err(|error| not_copied(Some(deployed.clone()), error))?;
         self.restore_namespace(&deployed).await?;
         Ok(deployed)
@@ -118,8 +122,12 @@ impl Deployment<'_> {
     ///
     /// # Errors
     /// If one cannot be written, or the next attempt is due later.
-    pub async fn provide(&self, deployed: Option<Deployed>, copies: CopyChanges) -> Result<(), AgentError> {
-        let written = self.write_copies(copies).await;
+    pub async fn provide(
+        &self,
+        deployed: Option<Deployed>,
+        outdated: Vec<SourceRef>,
+    ) -> Result<(), AgentError> {
+        let written = self.write_copies(outdated).await;
         let is_deployed = deployed.is_some();
         written.map_err(|error| not_copied(deployed, error))?;
         if is_deployed {

@@ -236,8 +236,8 @@ async fn deploy(
     permit: &mut WorkerPermit,
 ) -> Result<Result<Deployed, AgentError>, AgentError> {
     match work.check().await {
-        Ok(Check::Settled(deployed, copies)) => Ok(work.maintain(deployed, copies).await),
-        Ok(Check::Due { deployed, copies }) => match work.provide(deployed, copies).await {
+        Ok(Check::Settled(deployed, outdated)) => Ok(work.maintain(deployed, outdated).await),
+        Ok(Check::Due { deployed, copies }) => match work.provide(deployed, copies.outdated).await {
             Ok(()) => with_helm(work, permit, || work.deploy(copies.content)).await,
             Err(error) => Ok(Err(error)),
         },

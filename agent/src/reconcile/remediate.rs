@@ -31,7 +31,7 @@ impl Deployment<'_> {
         let (context, release) = (self.context, &self.release);
         let settings = self.settings();
         let (identity, deployer) = self.deployer().await?;
-        let (history, max_history) = self.make_room(history.clone()).await?;
+        let (history, max_history) = self.make_room(history).await?;
         let recorded = self.recorded(&deployer, true);
         if let Some(newest) = history.newest() {
             let replaced = recorded.prepare(newest.number, Role::Replaced);

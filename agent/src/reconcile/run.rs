@@ -230,7 +230,7 @@ impl Deployment<'_> {
                 self.records.changed_by(deleted).await?;
                 history = self.records.history().await?;
             }
-            (history, kept) = self.make_room(history).await?;
+            (history, kept) = self.make_room(&history).await?;
         }
         if let Run::Upgrade { .. } = run
             && let Some(replaced) = history.replaced_by_upgrade()
@@ -264,13 +264,13 @@ impl Deployment<'_> {
     ///
     /// # Errors
     /// If a record cannot be deleted.
-    pub(super) async fn make_room(&self, history: History) -> Result<(History, u32), AgentError> {
+    pub(super) async fn make_room(&self, history: &History) -> Result<(History, u32), AgentError> {
         let unfinished = history.unfinished_before(u64::MAX).take(MAX_UNFINISHED).count();
         let kept = self
             .policy
             .history
             .saturating_add(u32::try_from(unfinished).unwrap_or_default());
-        self.keep(&history, kept.saturating_sub(1)).await?;
+        self.keep(history, kept.saturating_sub(1)).await?;
         Ok((self.records.history().await?, kept))
     }
 

@@ -196,29 +196,19 @@ pub async fn write_token(file: &Path, token: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use helmops_api::NamespacedName;
-    use http::{Request, Response};
-    use kube::client::Body;
     use serde_json::Value;
     use tempfile::TempDir;
-    use tower::service_fn;
 
     use super::*;
-    use crate::upstream::credential::tests::{KUBECONFIG, secret_with};
+    use crate::{
+        testing::server,
+        upstream::credential::tests::{KUBECONFIG, secret_with},
+    };
 
     /// An access whose clusters do not respond.
     fn access(folder: &TempDir) -> Access {
-        let client = || {
-            let service = service_fn(async |_: Request<Body>| {
-                let response = Response::builder()
-                    .status(503)
-                    .body(Body::from(Value::Null.to_string().into_bytes()));
-                Ok::<_, Infallible>(response.unwrap())
-            });
-            helmops_kube::client_of(service, "default")
-        };
+        let client = || server(|_, _| (503, Value::Null)).0;
         Access {
             leadership: Leadership::always(),
             downstream: client(),

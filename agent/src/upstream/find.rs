@@ -126,26 +126,18 @@ async fn credential(client: &Client, namespace: &str, registration: &Gate) -> an
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        convert::Infallible,
-        sync::{
-            Arc,
-            atomic::{AtomicUsize, Ordering},
-        },
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use helmops_process::Health;
-    use http::{Request, Response};
-    use kube::client::Body;
     use serde_json::json;
-    use tower::service_fn;
 
     use super::*;
+    use crate::testing::server;
 
     /// Responds to the first requests with these, and then with the last one.
     fn client(responses: &'static [(u16, &'static str)]) -> Client {
-        let requests = Arc::new(AtomicUsize::new(0));
-        let service = service_fn(move |_: Request<Body>| {
+        let requests = AtomicUsize::new(0);
+        let (client, _) = server(move |_, _| {
             let number = requests.fetch_add(1, Ordering::Relaxed);
             let (code, namespace) = responses[number.min(responses.len() - 1)];
             let body = match code {
@@ -153,11 +145,9 @@ mod tests {
                 404 => json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": code }),
                 _ => json!({ "kind": "Status", "status": "Failure", "code": code }),
             };
-            let body = Body::from(body.to_string().into_bytes());
-            let response = Response::builder().status(code).body(body).unwrap();
-            async move { Ok::<_, Infallible>(response) }
+            (code, body)
         });
-        helmops_kube::client_of(service, "fleet-local")
+        client
     }
 
     /// Otherwise installers that wait until everything is ready would wait for a Cluster that is only registered after that.
