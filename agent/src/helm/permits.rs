@@ -6,10 +6,21 @@
 //!                                                              └─► there is no place, and others have waited long enough: it is ended
 //! ```
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use helmops_fair::{FairPermit, FairSemaphore};
-use tokio::time::{Instant, sleep};
+use helmops_process::lock;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 use super::{child::ChildProcess, run_scope::Tenant};
 
@@ -18,11 +29,11 @@ const PREPARATIONS: usize = 20;
 /// Of those that are prepared or that wait, a tenant has one in this many at most.
 const SHARES: usize = 2;
 /// How long a run works at most. After that, it waits for a hook: Helm itself takes seconds.
-pub const WORKS: Duration = Duration::from_mins(1);
+const WORKS: Duration = Duration::from_secs(30);
 /// How long a run may keep its permit after that while others wait for one.
 pub const CROWDED: Duration = Duration::from_mins(4);
 /// How often it is looked at meanwhile.
-const CHECK: Duration = Duration::from_secs(10);
+const CHECK: Duration = Duration::from_secs(5);
 /// Bytes that a run which waits may use: its garbage is collected then.
 pub const WAITING_MEMORY: u64 = 64 << 20;
 
@@ -36,16 +47,57 @@ pub struct Preparation {
 ///
 /// A run that lasts longer than [`WORKS`] passes its permit on as soon as it has a place among the runs that wait, and needs no more than
 /// [`WAITING_MEMORY`]. If others still wait for a permit after [`CROWDED`], it is ended. What is known to wait has such a place before it
-/// starts. So hooks that hang delay others by minutes at most.
+/// starts. Tenants of which a run waits leave a permit to the others together. So hooks that hang delay others once by [`WORKS`], and by
+/// [`CROWDED`] if tenants have more of them than there are places.
 #[derive(Clone, Debug)]
 pub struct HelmPermits {
     running: FairSemaphore<Tenant>,
     waiting: FairSemaphore<Tenant>,
     /// What is known to wait leaves permits to what works also while it works itself.
     slow: FairSemaphore<Tenant>,
-    preparations: FairSemaphore<Tenant>,
+    /// How many runs of tenants of which a run waits work at a time: one fewer than all.
+    of_waiting: usize,
     /// Of what is known to wait: it is in memory for as long as it waits, and leaves the others to what works.
     slow_preparations: FairSemaphore<Tenant>,
+    preparations: FairSemaphore<Tenant>,
+    held_back: Arc<HeldBack>,
+}
+
+/// Runs that do not start because tenants of which a run waits have enough of them.
+#[derive(Debug, Default)]
+struct HeldBack {
+    /// One run after the other is checked: two would hold each other back.
+    checking: Mutex<()>,
+    /// How many there are.
+    count: AtomicUsize,
+    /// Notifies of a run that has ended, or that only waits.
+    released: Notify,
+}
+
+/// Notifies when it is dropped.
+#[derive(Debug)]
+struct NotifiesOnDrop(Arc<HeldBack>);
+
+impl Drop for NotifiesOnDrop {
+    fn drop(&mut self) {
+        self.0.released.notify_waiters();
+    }
+}
+
+/// One of [`HeldBack::count`].
+struct Counted<'h>(&'h HeldBack);
+
+impl<'h> Counted<'h> {
+    fn new(held_back: &'h HeldBack) -> Self {
+        held_back.count.fetch_add(1, Relaxed);
+        Self(held_back)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Relaxed);
+    }
 }
 
 /// A permit for one run of Helm.
@@ -56,6 +108,8 @@ pub struct HelmPermit {
     /// The permit, and that of `slow`.
     running: Option<(FairPermit<Tenant>, Option<FairPermit<Tenant>>)>,
     waiting: Option<FairPermit<Tenant>>,
+    // After the permits: fields are dropped in this order.
+    _notifies: NotifiesOnDrop,
 }
 
 impl HelmPermits {
@@ -67,6 +121,8 @@ impl HelmPermits {
             running: FairSemaphore::new(processes.saturating_add(1), processes),
             waiting: FairSemaphore::new(waiting, waiting / SHARES),
             slow: FairSemaphore::new(processes.div_ceil(SHARES), 1),
+            of_waiting: processes,
+            held_back: Arc::default(),
             preparations: FairSemaphore::new(preparations, preparations / SHARES),
             slow_preparations: FairSemaphore::new(waiting, waiting / SHARES),
         }
@@ -86,18 +142,43 @@ impl HelmPermits {
 
     /// Waits for a permit. `waits`: the run is known to wait for hooks or tests.
     pub async fn acquire(&self, tenant: &Tenant, waits: bool) -> HelmPermit {
+        // After what it holds, also if this future is dropped.
+        let notifies = NotifiesOnDrop(Arc::clone(&self.held_back));
         let (mut waiting, mut slow) = (None, None);
         if waits {
             waiting = Some(self.waiting.acquire(Arc::clone(tenant)).await);
             slow = Some(self.slow.acquire(Arc::clone(tenant)).await);
         }
-        let running = self.running.acquire(Arc::clone(tenant)).await;
+        let running = loop {
+            let mut released = std::pin::pin!(self.held_back.released.notified());
+            released.as_mut().enable();
+            let running = self.running.acquire(Arc::clone(tenant)).await;
+            if let Some(running) = self.unless_too_many(tenant, running) {
+                break running;
+            }
+            let _counted = Counted::new(&self.held_back);
+            released.await;
+        };
         HelmPermit {
             permits: self.clone(),
             tenant: Arc::clone(tenant),
             running: Some((running, slow)),
             waiting,
+            _notifies: notifies,
         }
+    }
+
+    /// A permit, unless tenants of which a run waits, this one among them, have too many with it.
+    fn unless_too_many(&self, tenant: &Tenant, running: FairPermit<Tenant>) -> Option<FairPermit<Tenant>> {
+        let _checking = lock(&self.held_back.checking);
+        let waits = |tenant: &Tenant| self.waiting.holds(tenant);
+        let is_too_many = waits(tenant) && self.running.held_by(waits) > self.of_waiting;
+        (!is_too_many).then_some(running)
+    }
+
+    /// Whether a run waits for one of the others to end.
+    fn has_waiters(&self) -> bool {
+        self.running.has_waiters() || self.held_back.count.load(Relaxed) > 0
     }
 }
 
@@ -124,9 +205,10 @@ impl HelmPermit {
             let is_small = child.memory().is_none_or(|bytes| bytes <= WAITING_MEMORY);
             if self.waiting.is_some() && is_small {
                 self.running = None;
+                permits.held_back.released.notify_waiters();
                 return;
             }
-            if since.elapsed() >= CROWDED && permits.running.has_waiters() {
+            if since.elapsed() >= CROWDED && permits.has_waiters() {
                 return child.crowd_out();
             }
             tokio::select! {
@@ -198,9 +280,60 @@ mod tests {
             advance(WORKS).await;
             poll(&mut waiting);
         }
-        let works = [&a, &b].map(|tenant| permits.acquire(tenant, WORKS_ONLY).now_or_never());
-        assert!(works.iter().all(Option::is_some));
+        for tenant in [&a, &b] {
+            assert!(permits.acquire(tenant, WORKS_ONLY).now_or_never().is_some());
+        }
         assert!(permits.acquire(&c, WAITS).now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tenants_of_which_a_run_waits_leave_permits_to_others() {
+        let permits = permits(2);
+        let [a, b, honest] = ["a", "b", "honest"].map(Tenant::from);
+        let child = ChildProcess::default();
+        let acquire = |tenant| permits.acquire(tenant, WORKS_ONLY).now_or_never();
+        let start = |tenant| Box::pin(acquire(tenant).unwrap().during(&child, pending::<()>()));
+        let mut hanging = vec![start(&a), start(&b), start(&a)];
+        assert!(acquire(&honest).is_none());
+        let mut next = [&a, &b].map(|tenant| Box::pin(permits.acquire(tenant, WORKS_ONLY)));
+        assert!(next.iter_mut().all(|next| next.as_mut().now_or_never().is_none()));
+        poll(&mut hanging);
+        advance(WORKS).await;
+        poll(&mut hanging);
+        let next = next.map(FutureExt::now_or_never);
+        assert!(next.iter().all(Option::is_some));
+        assert!(acquire(&a).is_none() && acquire(&b).is_none());
+        let held = acquire(&honest);
+        assert!(held.is_some() && acquire(&honest).is_none());
+    }
+
+    /// They are not in a queue, but they wait.
+    #[tokio::test(start_paused = true)]
+    async fn runs_that_hang_are_ended_for_those_that_are_held_back_too() {
+        let permits = permits(1);
+        let [a, b] = ["a", "b"].map(Tenant::from);
+        let children: [ChildProcess; 3] = std::array::from_fn(|_| ChildProcess::default());
+        let mut hanging = Vec::new();
+        let start = |tenant, child| {
+            let permit = permits.acquire(tenant, WORKS_ONLY).now_or_never().unwrap();
+            Box::pin(permit.during(child, pending::<()>()))
+        };
+        hanging.extend([start(&a, &children[0]), start(&b, &children[1])]);
+        poll(&mut hanging);
+        advance(WORKS).await;
+        poll(&mut hanging);
+        // All places are taken.
+        hanging.push(start(&a, &children[2]));
+        let mut next = Box::pin(permits.acquire(&b, WORKS_ONLY));
+        assert!(next.as_mut().now_or_never().is_none());
+        for pause in [WORKS, CROWDED, CHECK] {
+            poll(&mut hanging);
+            advance(pause).await;
+        }
+        poll(&mut hanging);
+        assert!(children[2].is_crowded_out() && !children[0].is_crowded_out());
+        drop(hanging.pop());
+        assert!(next.as_mut().now_or_never().is_some());
     }
 
     #[test]

@@ -195,6 +195,19 @@ impl<K: Key, S: Key> FairSemaphore<K, S> {
         state.keys.values().any(|queue| !queue.waiting.is_empty())
     }
 
+    /// Whether a key holds a permit.
+    pub fn holds(&self, key: &K) -> bool {
+        let state = lock(&self.state);
+        state.keys.get(key).is_some_and(|queue| queue.held > 0)
+    }
+
+    /// The number of permits that these keys hold.
+    pub fn held_by(&self, is_counted: impl Fn(&K) -> bool) -> usize {
+        let state = lock(&self.state);
+        let counted = state.keys.iter().filter(|(key, _)| is_counted(key));
+        counted.map(|(_, queue)| queue.held).sum()
+    }
+
     /// The number of keys that hold permits or wait for them.
     pub fn keys(&self) -> usize {
         lock(&self.state).keys.len()

@@ -1,24 +1,29 @@
 //! What a tenant of a workload cluster does to the releases of others: objects in its own namespace, charts and hooks. Beside each attack, an
 //! honest release becomes ready as usual, and the agent stays below the memory limit of its manifests.
 
-use std::io::Write as _;
-use std::time::Duration;
+use std::{io::Write as _, time::Duration};
 
+use anyhow::{Context as _, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use flate2::{Compression, write::GzEncoder};
-use helmops_bed::namespace::TestNamespace;
+use helmops_bed::{namespace::TestNamespace, wait::eventually};
 use helmops_release::marks;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::engine::ENDLESS_HOOK;
-use crate::harness::agent::{Agent, CONFIG, DEPLOYMENT, Fixture};
+use crate::harness::{
+    SOON,
+    agent::{Agent, CONFIG, DEPLOYMENT, Fixture},
+};
 
 /// Deeper than `serde_json` reads.
 const DEPTH: usize = 150;
 /// What the memory of an agent may be, in KiB: without optimization, it needs more than a release build.
 const MAX_MEMORY: usize = 250 << 10;
+/// After this time, a run of Helm counts as one that waits, and leaves its permit to others.
+const HELM_WORKS: Duration = Duration::from_secs(40);
 /// How long a small release takes at most, also on a busy machine.
 const USUAL: Duration = Duration::from_secs(20);
 
@@ -153,25 +158,67 @@ async fn a_template_that_takes_all_memory_ends_its_helm_alone() {
     assert_memory(&agent);
 }
 
+/// Deploys four releases of a tenant, each in a namespace of its own, whose hooks never end. Returns the namespaces: they exist as long.
+async fn deploy_hanging(fixture: &Fixture, tenant: &str) -> Vec<TestNamespace> {
+    let hangs = json!({ "options": { "helm": { "timeoutSeconds": 5400 } } });
+    let mut namespaces = Vec::new();
+    for number in 0..4 {
+        let namespace = TestNamespace::create(&fixture.bed, "hanging").await.unwrap();
+        let mut spec = fixture.spec("2.0.0", &hangs);
+        spec["options"]["defaultNamespace"] = json!(namespace.name());
+        let name = fixture.name(&format!("{tenant}{number}"));
+        fixture.put_of(tenant, &name, spec).await;
+        namespaces.push(namespace);
+    }
+    namespaces
+}
+
+/// Waits until this number of hooks run in these namespaces.
+async fn until_hooks(fixture: &Fixture, namespaces: &[TestNamespace], number: usize) {
+    eventually("the hooks to run", SOON, async || {
+        let mut jobs = 0;
+        for namespace in namespaces {
+            let path = format!("apis/batch/v1/namespaces/{}/jobs/hook", namespace.name());
+            jobs += usize::from(fixture.api.find(&path).await?.is_some());
+        }
+        ensure!(jobs == number, "{jobs} of {number}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
 #[tokio::test]
 async fn hooks_that_hang_leave_helm_to_other_tenants() {
     let fixture = Fixture::new("hanging").await;
     fixture.charts.web("2.0.0", &[("hook", ENDLESS_HOOK)]).await;
     let _agent = fixture.start().await;
-    let hangs = json!({ "options": { "helm": { "timeoutSeconds": 5400 } } });
-    for number in 0..4 {
-        let mut spec = fixture.spec("2.0.0", &hangs);
-        spec["options"]["defaultNamespace"] = json!(
-            TestNamespace::create(&fixture.bed, "hanging")
-                .await
-                .unwrap()
-                .name()
-        );
-        let name = fixture.name(&format!("hangs{number}"));
-        fixture.put_of("hostile", &name, spec).await;
-    }
+    let hanging = deploy_hanging(&fixture, "hostile").await;
     // It has two runs; the others of it wait.
+    until_hooks(&fixture, &hanging, 2).await;
     for name in ["one", "two"] {
+        assert_honest_works(&fixture, name).await;
+    }
+    until_hooks(&fixture, &hanging, 2).await;
+}
+
+/// Together, two tenants have more runs than the agent starts at a time. They have all of them until it is known that they wait.
+#[tokio::test]
+async fn hooks_that_hang_in_two_namespaces_delay_others_once() {
+    let fixture = Fixture::new("two").await;
+    fixture.charts.web("2.0.0", &[("hook", ENDLESS_HOOK)]).await;
+    let _agent = fixture.start().await;
+    let mut hanging = deploy_hanging(&fixture, "hostile-a").await;
+    hanging.extend(deploy_hanging(&fixture, "hostile-b").await);
+    until_hooks(&fixture, &hanging, 3).await;
+    fixture.deploy("one", "1.0.0", &json!({})).await;
+    let config = format!("configmap/{}-config", fixture.name("one"));
+    eventually(&config, HELM_WORKS + USUAL, async || {
+        fixture.object(&config).await.context("there is none")
+    })
+    .await
+    .unwrap();
+    for name in ["two", "three"] {
         assert_honest_works(&fixture, name).await;
     }
 }

@@ -19,7 +19,7 @@ pub use self::{
 };
 use super::{
     child::{End, Output},
-    permits::{CROWDED, WORKS},
+    permits::CROWDED,
 };
 
 /// Maximum bytes of a message.
@@ -229,9 +229,8 @@ fn out_of_memory() -> Failure {
 
 fn crowded_out() -> String {
     format!(
-        "Helm was ended after {} minutes although its hook may take longer: other releases have waited for Helm for {} minutes, and too many \
-         runs wait for hooks. Raise --helm-processes and the memory limit of the agent, or use fewer hooks that take long",
-        (WORKS + CROWDED).as_secs() / 60,
+        "Helm was ended although its hook may take longer: other releases have waited for Helm for {} minutes, and too many runs wait for \
+         hooks. Raise --helm-processes and the memory limit of the agent, or use fewer hooks that take long",
         CROWDED.as_secs() / 60
     )
 }
