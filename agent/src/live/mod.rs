@@ -8,6 +8,7 @@
 //! Nothing keeps a whole object: what a release needs of it is computed when an event shows it.
 
 mod kinds;
+mod object_text;
 mod objects;
 mod observed;
 mod streams;

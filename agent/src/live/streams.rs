@@ -24,6 +24,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::{
     kinds::ResourceKind,
+    object_text::{ObjectText, PAGE},
     observed::{Observed, RulesOf},
 };
 
@@ -249,7 +250,7 @@ impl LiveObjects {
 
     fn follow(&self, watched: &Watched) -> BoxStream<'static, Changes> {
         let (client, resource) = (&self.client, &watched.kind.resource);
-        let apis: Vec<(Option<String>, Api<DynamicObject>)> =
+        let apis: Vec<(Option<String>, Api<ObjectText>)> =
             if self.namespaces.is_empty() || !watched.kind.is_namespaced {
                 vec![(None, Api::all_with(client.clone(), resource))]
             } else {
@@ -267,7 +268,8 @@ impl LiveObjects {
             api_version: resource.api_version.clone(),
             kind: resource.kind.clone(),
         };
-        let observed = move |mut object: DynamicObject| {
+        let observed = move |text: ObjectText| {
+            let mut object = text.decoded()?;
             // The objects of a list have none.
             object.types.get_or_insert_with(|| types.clone());
             Observed::of(object, &rules, &errors, Timestamp::now()).map(Arc::new)
@@ -278,11 +280,12 @@ impl LiveObjects {
 
 /// The events of a watch of a kind, which the cluster may not have.
 fn events(
-    api: Api<DynamicObject>,
+    api: Api<ObjectText>,
     cache: &Cache<Arc<Observed>, BySet>,
     kind: &str,
-) -> BoxStream<'static, watcher::Event<DynamicObject>> {
-    let results = watch_results(api, watcher::Config::default().labels(marks::SET_HASH));
+) -> BoxStream<'static, watcher::Event<ObjectText>> {
+    let config = watcher::Config::default().labels(marks::SET_HASH).page_size(PAGE);
+    let results = watch_results(api, config);
     let results = without_absent(kind, "its objects are missing until it has", cache, results);
     without_errors(kind, results).boxed()
 }

@@ -1,7 +1,7 @@
 //! What a tenant of a workload cluster does to the releases of others: objects in its own namespace, charts and hooks. Beside each attack, an
 //! honest release becomes ready as usual, and the agent stays below the memory limit of its manifests.
 
-use std::{io::Write as _, time::Duration};
+use std::{collections::BTreeMap, io::Write as _, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -112,6 +112,31 @@ async fn objects_that_a_strict_decoder_refuses_concern_no_release() {
         .unwrap();
     assert_honest_works(&fixture, "third").await;
     fixture.until_ready("first").await;
+    assert_memory(&agent);
+}
+
+/// With the label of releases they are watched. Decoded, an entry takes ten times as much memory as its text.
+#[tokio::test]
+async fn large_objects_with_the_label_of_releases_are_not_decoded_together() {
+    let fixture = Fixture::new("large").await;
+    let attacker = TestNamespace::create(&fixture.bed, "attacker").await.unwrap();
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}\n";
+    fixture
+        .charts
+        .web("1.0.0", &[("config", CONFIG), ("secret", secret)])
+        .await;
+    let data: BTreeMap<String, &str> = (0..40_000).map(|number| (format!("{number:05}"), "")).collect();
+    for number in 0..24 {
+        let metadata = json!({ "name": format!("large{number}"), "labels": { marks::SET_HASH: "x" } });
+        let object = json!({ "metadata": metadata, "data": data });
+        for resource in ["configmaps", "secrets"] {
+            create(&fixture, &attacker, resource, object.clone()).await;
+        }
+    }
+    let agent = fixture.start().await;
+    // The API server needs its time for the objects as well.
+    fixture.deploy("honest", "1.0.0", &json!({})).await;
+    fixture.until_ready("honest").await;
     assert_memory(&agent);
 }
 
