@@ -411,8 +411,8 @@ async fn a_deployment_waits_for_its_dependencies_and_no_longer() {
             Ok(())
         })
         .await;
-    // A second for the deployment itself, on a busy machine.
-    assert!(ready.elapsed() < Duration::from_secs(4), "{:?}", ready.elapsed());
+    // Less than anything that is repeated.
+    assert!(ready.elapsed() < Duration::from_secs(10), "{:?}", ready.elapsed());
     assert_eq!(fixture.helm_runs_of(&fixture.name("web")), ["install"]);
 }
 
