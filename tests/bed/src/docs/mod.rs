@@ -1,19 +1,13 @@
-//! Checks of the documentation and of the sources: the words, the links and the names that they use, and the imports.
+//! Checks of the documentation and of the sources: the words, the links and the names that they use.
 //!
 //! ```text
-//! sources ─┬──────────────────────► words: terms that the glossary in CONTRIBUTING.md replaces, also in Go, scripts and workflows
-//!          └──────────────────────► imports: no cycles, and the order of modules in ARCHITECTURE.md
+//! sources ────────────────────────► words: terms that the glossary in CONTRIBUTING.md replaces, also in Go, scripts and workflows
 //! pages (Markdown, manifests) ─┬─► words
-//!                              ├─► modules: the files and modules in ARCHITECTURE.md, those that it does not name, and rows that are there twice
-//!                              ├─► crates: the dependencies in ARCHITECTURE.md
 //!                              ├─► links: files, headings and tests that exist
 //!                              └─► names: metrics, flags, alerts, reasons and labels that exist in the reference pages and the alerts
 //! ```
 
-mod crates;
-mod imports;
 mod links;
-mod modules;
 mod names;
 mod pages;
 mod words;
@@ -41,9 +35,6 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The page that states the modules, and their order.
-const ARCHITECTURE: &str = "ARCHITECTURE.md";
-
 /// Everything that is wrong in the documentation, and in the words and imports of the sources, of the repository at `root`.
 ///
 /// # Errors
@@ -54,9 +45,6 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
     let sources = pages::sources(root)?;
     problems.extend(words::check(&sources));
     problems.extend(words::check(&pages::others(root)?));
-    problems.extend(imports::check(&pages, &sources));
-    problems.extend(modules::check(&pages, root)?);
-    problems.extend(crates::check(&pages, root)?);
     problems.extend(links::check(&pages, root));
     problems.extend(names::check(&pages)?);
     problems.sort();
