@@ -1,59 +1,116 @@
-// Command helmops-helm is Helm with one difference: it applies objects as the field manager `fleetagent`.
+// Command helmops-helm does one thing with a Helm release, by Helm's own packages.
 //
-// Helm derives the name from no flag, and every other name would end in conflicts with objects that Fleet's agent has applied.
-// The agent runs this program; a person can run it with the same arguments, as `helm`.
+//	request on standard input ─► chart, values ─► action of Helm ─► outcome on standard output
+//	                                               │      ▲
+//	                      objects: client.go ◄─────┴──────┴─────► records: storage.go
+//
+// Rendering, hooks, order and records are Helm's. Two things differ from its command line: objects are applied by the field manager
+// `fleetagent`, since every other name would end in conflicts with objects that Fleet's agent has applied; and they are marked without
+// Helm's post-render step, which changes texts.
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	// The clients of authentication providers that a kubeconfig can name.
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 
-	"helm.sh/helm/v4/pkg/cmd"
+	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/kube"
+	"k8s.io/client-go/rest"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "version" {
+		fmt.Println(common.DefaultCapabilities.HelmVersion.Version)
+		return
+	}
+	os.Exit(run(os.Stdin, os.Stdout))
+}
+
+func run(in io.Reader, out io.Writer) int {
 	kube.ManagedFieldsManager = "fleetagent"
-	if os.Getenv("HELMOPS_PARENT_PIPE") != "" {
-		go endWithParent()
+	// Helm logs what is in the error or the outcome as well.
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	decoder := json.NewDecoder(in)
+	// An option of a newer agent would have no effect.
+	decoder.DisallowUnknownFields()
+	var request Request
+	if err := decoder.Decode(&request); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot read the request: %v\n", err)
+		return 2
 	}
-	completeAfterSignal()
+	if request.EndsWithInput {
+		go endWithParent(io.MultiReader(decoder.Buffered(), in))
+	}
 	go returnMemoryAfterSignal()
-	os.Exit(run())
+	outcome := perform(interruptible(request.Action), &request)
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(outcome); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot write the outcome: %v\n", err)
+		return 2
+	}
+	if outcome.Error != nil {
+		return 1
+	}
+	return 0
 }
 
-func run() int {
-	root, err := cmd.NewRootCmd(os.Stdout, os.Args[1:], cmd.SetupLogging)
+func perform(ctx context.Context, request *Request) *Outcome {
+	warnings := &warnings{}
+	rest.SetDefaultWarningHandler(warnings)
+	engine, err := newEngine(request)
+	outcome := &Outcome{}
+	if err == nil {
+		outcome, err = engine.do(ctx)
+	}
+	outcome.Warnings = warnings.all()
 	if err != nil {
-		slog.Error("cannot start", slog.Any("error", err))
-		return 1
+		outcome.Error = &Failure{Text: bounded(err.Error())}
+		var refused *refusedError
+		if errors.As(err, &refused) {
+			outcome.Error = &Failure{Text: bounded(refused.text), Reason: refused.reason}
+		}
 	}
-	var failed cmd.CommandError
-	switch err := root.Execute(); {
-	case err == nil:
-		return 0
-	case errors.As(err, &failed):
-		return failed.ExitCode
-	default:
-		return 1
-	}
+	return outcome
 }
 
-// completeAfterSignal lets a rollback or a removal end by itself after SIGTERM, so that it leaves no record in between. Helm
-// itself interrupts only installations and upgrades in order.
-func completeAfterSignal() {
-	if len(os.Args) > 1 && (os.Args[1] == "rollback" || os.Args[1] == "uninstall") {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
+// Bytes of the start and of the end of an error that are kept: with thousands of objects it has thousands of lines.
+const maxError = 32 << 10
+
+func bounded(text string) string {
+	if len(text) <= 2*maxError {
+		return text
 	}
+	return strings.ToValidUTF8(text[:maxError], "") + "\n…\n" + strings.ToValidUTF8(text[len(text)-maxError:], "")
+}
+
+// interruptible ends with SIGTERM for an installation or upgrade, which Helm records as failed then. A rollback or a removal ends by
+// itself after SIGTERM, so that it leaves no record in between.
+func interruptible(action string) context.Context {
+	ctx := context.Background()
+	switch action {
+	case "install", "upgrade":
+		// The context lives as long as the process.
+		ctx, _ = signal.NotifyContext(ctx, syscall.SIGTERM) //nolint:govet
+	case "rollback", "uninstall":
+		signal.Ignore(syscall.SIGTERM)
+	}
+	return ctx
 }
 
 // returnMemoryAfterSignal returns what is no longer needed to the system after SIGUSR1: the parent sends it when only hooks are waited
@@ -68,10 +125,34 @@ func returnMemoryAfterSignal() {
 }
 
 // endWithParent ends the process group when the parent is gone: standard input is a pipe of which the parent holds the other
-// end, and writes nothing. Helm has a moment to record that it was interrupted.
-func endWithParent() {
-	_, _ = io.Copy(io.Discard, os.Stdin)
+// end, and after the request it writes nothing. Helm has a moment to record that it was interrupted.
+func endWithParent(in io.Reader) {
+	_, _ = io.Copy(io.Discard, in)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	time.Sleep(5 * time.Second)
 	_ = syscall.Kill(0, syscall.SIGKILL)
+}
+
+// The number of warnings that are kept.
+const maxWarnings = 100
+
+// warnings are those of the API server.
+type warnings struct {
+	mutex sync.Mutex
+	texts []string
+}
+
+// HandleWarningHeader keeps the text of a warning.
+func (w *warnings) HandleWarningHeader(code int, _ string, text string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if code == 299 && text != "" && len(w.texts) < maxWarnings && !slices.Contains(w.texts, text) {
+		w.texts = append(w.texts, text)
+	}
+}
+
+func (w *warnings) all() []string {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.texts
 }

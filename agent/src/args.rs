@@ -13,8 +13,6 @@ use helmops_kube::lease::LeaseArgs;
 use helmops_process::{MemoryLimit, ProcessArgs, Quantity};
 use helmops_trace::TraceArgs;
 
-use crate::post_render::PostRenderArgs;
-
 /// Agent of a cluster: keeps the Helm releases that the BundleDeployments of the cluster describe
 ///
 /// Every flag can also be set through an environment variable.
@@ -34,9 +32,9 @@ pub struct Args {
 /// What Helm runs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Change the objects of a chart from standard input to standard output; Helm runs it
+    /// Change the objects of a chart from standard input to standard output; helmops-helm runs it
     #[command(hide = true)]
-    PostRender(PostRenderArgs),
+    PostRender,
 }
 
 /// The flags of the process.

@@ -1,4 +1,4 @@
-//! `helmops-agent`: the process, and the post-renderer that Helm runs.
+//! `helmops-agent`: the process, and the post-renderer that `helmops-helm` runs.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use helmops_process::run_process;
 fn main() -> ExitCode {
     let args = Args::parse();
     match args.command {
-        Some(Command::PostRender(args)) => post_render::run(&args),
+        Some(Command::PostRender) => post_render::run(),
         None => run_process(run(args.run)),
     }
 }

@@ -1,40 +1,40 @@
-//! The post-renderer: the command of this program that Helm runs as a plugin between rendering a chart and applying its objects.
+//! The command of this program that changes the objects of a chart between rendering and applying: `helmops-helm` runs it, so that all
+//! that reads YAML of charts does so in the same way.
 
 use std::{
-    fs,
     io::{self, Read, Write},
-    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use helmops_release::{
     manifest,
-    post_render::{PostRender, PostRenderError},
+    post_render::{PostRender, PostRenderError, RenderedDocument},
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Deserialize;
 use thiserror::Error;
 
-/// The name of the file with the input.
-pub const INPUT: &str = "input.json";
-/// The name of the file with the error, beside the input: Helm drops what a plugin writes to standard error.
-pub const ERROR: &str = "error";
+/// The arguments that run it.
+pub const ARGUMENTS: [&str; 1] = ["post-render"];
 
-/// Arguments of the post-renderer.
-#[derive(Clone, Debug, clap::Args)]
-pub struct PostRenderArgs {
-    /// JSON file with what to change
-    #[arg(long, value_name = "FILE")]
-    input: PathBuf,
+/// JSON may need this many bytes for one of a text.
+const ESCAPED: usize = 2;
+/// Bytes of the rest of the input.
+const REST: usize = 16 << 20;
+
+/// What it reads, as JSON. It writes a list with the text of each document.
+#[derive(Debug, Deserialize)]
+struct Input {
+    step: PostRender,
+    documents: Vec<RenderedDocument>,
 }
 
 #[derive(Debug, Error)]
 enum CommandError {
-    #[error("cannot read {}: {error}", path.display())]
-    Input { path: PathBuf, error: io::Error },
-    #[error("{} is invalid: {error}", path.display())]
-    Json { path: PathBuf, error: serde_json::Error },
     #[error("cannot read the objects of the chart: {0}")]
     Stdin(io::Error),
+    #[error("the input is invalid: {0}")]
+    Json(serde_json::Error),
     #[error(transparent)]
     Render(#[from] PostRenderError),
     #[error("cannot write the objects of the chart: {0}")]
@@ -56,70 +56,65 @@ fn limit_memory() {
     }
 }
 
-/// Runs it. The error is in the file [`ERROR`] and on standard error.
-pub fn run(args: &PostRenderArgs) -> ExitCode {
+/// Runs it. The error is on standard error.
+pub fn run() -> ExitCode {
     limit_memory();
-    match render(&args.input, io::stdin().lock(), io::stdout().lock()) {
+    match render(io::stdin().lock(), io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let text = error.to_string();
-            // Without the file the agent reports what Helm says: that the plugin failed.
-            let _ = fs::write(args.input.with_file_name(ERROR), &text);
-            let _ = writeln!(io::stderr(), "{text}");
+            // Without it, Helm says that this program failed.
+            let _ = write!(io::stderr(), "{error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn render(input: &Path, from: impl Read, mut to: impl Write) -> Result<(), CommandError> {
-    let json = fs::read(input).map_err(|error| CommandError::Input {
-        path: input.to_owned(),
-        error,
-    })?;
-    let step: PostRender = serde_json::from_slice(&json).map_err(|error| CommandError::Json {
-        path: input.to_owned(),
-        error,
-    })?;
-    // One byte more than the maximum, which is refused then.
-    let limit = u64::try_from(manifest::MAX_BYTES)
-        .unwrap_or(u64::MAX)
-        .saturating_add(1);
+fn render(from: impl Read, mut to: impl Write) -> Result<(), CommandError> {
+    let limit = manifest::MAX_BYTES * ESCAPED + REST;
     let mut text = String::new();
-    from.take(limit)
+    from.take(u64::try_from(limit).unwrap_or(u64::MAX))
         .read_to_string(&mut text)
         .map_err(CommandError::Stdin)?;
-    let rendered = step.render(&text)?;
-    to.write_all(rendered.as_bytes()).map_err(CommandError::Stdout)?;
+    let Input { step, documents } = serde_json::from_str(&text).map_err(CommandError::Json)?;
+    drop(text);
+    let texts = step.render_documents(&documents)?;
+    let json = serde_json::to_vec(&texts).map_err(CommandError::Json)?;
+    to.write_all(&json).map_err(CommandError::Stdout)?;
     to.flush().map_err(CommandError::Stdout)
 }
 
 #[cfg(test)]
 mod tests {
     use helmops_release::scopes::Scopes;
+    use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn objects_are_read_and_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let input = folder.path().join(INPUT);
+    fn rendered(text: &str) -> Result<Vec<String>, CommandError> {
         let step = PostRender {
             set: "default-web".to_owned(),
             namespace: None,
             deletes_crds: false,
             scopes: Scopes::default(),
         };
-        fs::write(&input, serde_json::to_vec(&step).unwrap()).unwrap();
+        let input = json!({ "step": step, "documents": [{ "file": "web/templates/a.yaml", "text": text }] });
         let mut out = Vec::new();
-        render(&input, "kind: A\nmetadata: {name: a}\n".as_bytes(), &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.contains("objectset.rio.cattle.io/id: default-web"), "{text}");
-        let error = render(&input, &b"kind: [\n"[..], Vec::new()).unwrap_err();
-        assert!(matches!(error, CommandError::Render(_)), "{error}");
-        fs::write(&input, "{}").unwrap();
-        let error = render(&input, &b""[..], Vec::new()).unwrap_err().to_string();
+        render(input.to_string().as_bytes(), &mut out)?;
+        Ok(serde_json::from_slice(&out).unwrap())
+    }
+
+    #[test]
+    fn objects_are_read_and_written() {
+        let texts = rendered("kind: A\nmetadata: {name: a}\n").unwrap();
         assert!(
-            error.contains("input.json is invalid: missing field `set`"),
+            texts[0].contains("objectset.rio.cattle.io/id: default-web"),
+            "{texts:?}"
+        );
+        let error = rendered("kind: [\n").unwrap_err();
+        assert!(matches!(error, CommandError::Render(_)), "{error}");
+        let error = render(&b"{}"[..], Vec::new()).unwrap_err().to_string();
+        assert!(
+            error.contains("the input is invalid: missing field `step`"),
             "{error}"
         );
     }

@@ -25,7 +25,7 @@ use crate::{
     context::{Context, Releases},
     deployments::Deployments,
     folders,
-    helm::{Ends, Helm, HelmMemory, HelmMetrics, workspace::Workspaces},
+    helm::{Ends, Helm, HelmMemory, HelmMetrics, HelmProgram, workspace::Workspaces},
     inputs::Accounts,
     live::{Kinds, LiveObjects},
     metrics::{DriftMetrics, Metrics, RemovalMetrics},
@@ -191,8 +191,10 @@ fn context(
         .lease_duration
         .saturating_sub(args.lease.renew_deadline);
     let mut helm = Helm::new(
-        args.helm.clone(),
-        post_renderer,
+        HelmProgram::Engine {
+            path: args.helm.clone(),
+            post_renderer,
+        },
         workspaces,
         args.helm_processes,
         Some(HelmMemory::of(args.memory_limit(), args.helm_processes)),

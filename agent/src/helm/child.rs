@@ -18,7 +18,7 @@ use rustix::{
     process::{Pid, Resource, Rlimit, Signal, kill_process, kill_process_group, prlimit},
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, Command},
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -26,8 +26,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::run_scope::RunScope;
 
-/// The environment variable that makes our Helm end with its standard input.
-pub const PARENT_PIPE: &str = "HELMOPS_PARENT_PIPE";
 /// How long the outputs may stay open after the child has ended: one of its children holds them then.
 const OUTPUT_GRACE: Duration = Duration::from_secs(2);
 /// Bytes of the output that are read at a time.
@@ -159,11 +157,17 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// Runs a command until its end, its deadline, or what ends it before. If the future is dropped, the group is killed.
+/// Runs a command until its end, its deadline, or what ends it before. `input` is written to its standard input, which stays open. If the
+/// future is dropped, the group is killed.
 ///
 /// # Errors
 /// If it cannot be started.
-pub async fn run(mut command: Command, limits: Limits, ending: Ending<'_>) -> io::Result<Output> {
+pub async fn run(
+    mut command: Command,
+    input: &[u8],
+    limits: Limits,
+    ending: Ending<'_>,
+) -> io::Result<Output> {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -171,19 +175,27 @@ pub async fn run(mut command: Command, limits: Limits, ending: Ending<'_>) -> io
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
+    // Open as long as the child runs. It is closed after the group is killed: before, its end would let the child record an interruption.
+    let mut parent_pipe = child.stdin.take();
     let group = Group::of(&child, ending.child);
     if let Some(memory) = limits.memory {
         group.limit_memory(memory)?;
     }
-    // Open as long as the child runs.
-    let _parent_pipe = child.stdin.take();
     let stdout = child.stdout.take();
     let stderr = child.stderr.take();
     let outputs = async {
-        tokio::join!(
+        let write = async {
+            if let Some(pipe) = &mut parent_pipe {
+                // A child that does not read it says why.
+                let _ = pipe.write_all(input).await;
+            }
+        };
+        let (stdout, stderr, ()) = tokio::join!(
             read(stdout, Kept::start(limits.stdout)),
-            read(stderr, Kept::end(limits.stderr))
-        )
+            read(stderr, Kept::end(limits.stderr)),
+            write
+        );
+        (stdout, stderr)
     };
     let mut outputs = std::pin::pin!(outputs);
     let mut read = None;
@@ -344,9 +356,11 @@ impl Kept {
 
 impl Kept {
     fn text(self) -> String {
-        let end = String::from_utf8_lossy(&self.bytes);
+        // What is printed may be large: valid text is not copied.
+        let end = String::from_utf8(self.bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         if self.start.is_empty() {
-            return end.into_owned();
+            return end;
         }
         format!("{}\n{end}", String::from_utf8_lossy(&self.start))
     }

@@ -1,13 +1,12 @@
 //! Helm, as a child process: a request in, an outcome out.
 //!
 //! ```text
-//! Request ─► workspace (values, chart, kubeconfig, plugin) ─► arguments ─► child ─► outcome: Success or Failure
-//!                                                                           │
-//!                                     post_render of this program ◄─────────┘ (plugin)
+//! Request ─► workspace (chart, kubeconfig) ─► protocol ─► child (agent/helm) ─► outcome: Success or Failure
+//!                                                           │
+//!                          post_render of this program ◄────┘
 //! ```
 //!
-//! Rendering, hooks, order and the format of records are Helm's own. What the agent did can be repeated with the same arguments by
-//! hand.
+//! Rendering, hooks, order and the format of records are Helm's own.
 
 pub mod arguments;
 pub mod chart_archive;
@@ -18,7 +17,7 @@ pub mod kubeconfig;
 mod metrics;
 pub mod outcome;
 mod permits;
-pub mod plugin;
+pub mod protocol;
 pub mod request;
 mod slow;
 pub mod run_scope;
@@ -27,7 +26,7 @@ pub mod workspace;
 use std::{
     ffi::OsString,
     num::NonZeroUsize,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -42,9 +41,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     arguments::arguments,
-    child::{ChildProcess, Ending, Limits, PARENT_PIPE},
+    child::{ChildProcess, Ending, Limits, Output},
     crashes::Crashes,
-    outcome::{SUPERSEDED, SecretTexts, outcome},
+    outcome::{SUPERSEDED, SecretTexts, of_command, of_engine},
     permits::{HelmPermits, Preparation, WAITING_MEMORY},
     request::{Action, Request},
     run_scope::RunScope,
@@ -69,12 +68,14 @@ const LIMITS: Limits = Limits {
     deadline: Duration::MAX,
     // Helm records an interruption.
     grace: Ends::GRACE,
-    // A table with the revision is at the start.
-    stdout: 16 << 10,
-    // The error is at the end.
+    // The outcome, with warnings.
+    stdout: 1 << 20,
+    // Of a crash, or of another program.
     stderr: 64 << 10,
     memory: None,
 };
+/// JSON may need this many bytes for one of a text.
+const ESCAPED: usize = 2;
 /// Bytes of CRDs. Those of the largest charts have some megabytes.
 pub const MAX_CRDS: usize = 16 << 20;
 /// To print the version takes a tenth of a second.
@@ -114,13 +115,34 @@ impl HelmMemory {
     }
 }
 
+/// The program that is run.
+#[derive(Clone, Debug)]
+pub enum HelmProgram {
+    /// `helmops-helm`, built from `agent/helm`.
+    Engine {
+        /// Its path.
+        path: PathBuf,
+        /// The path of this program, which it runs to change objects.
+        post_renderer: PathBuf,
+    },
+    /// A person's Helm 4, which only renders.
+    Template(PathBuf),
+}
+
+impl HelmProgram {
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Engine { path, .. } | Self::Template(path) => path,
+        }
+    }
+}
+
 /// The program, and what it is run with.
 #[derive(Clone, Debug)]
 pub struct Helm {
-    /// Our Helm, built from `agent/helm`.
-    pub program: PathBuf,
-    /// This program, which is the post-renderer.
-    pub post_renderer: PathBuf,
+    /// The program.
+    pub program: HelmProgram,
     /// The folder of its files.
     pub workspaces: Workspaces,
     /// Variables of its environment, in addition to its own: a person's kubeconfig may need programs and their settings.
@@ -196,13 +218,17 @@ impl Printed {
         };
         Some(Self { what, max })
     }
+
+    fn too_much(&self) -> Failure {
+        let message = format!("the {} of the chart have more than {} bytes", self.what, self.max);
+        Failure::new(FailureReason::ChartInvalid, message)
+    }
 }
 
 impl Helm {
     /// At most `processes` of a tenant run at a time.
     pub fn new(
-        program: PathBuf,
-        post_renderer: PathBuf,
+        program: HelmProgram,
         workspaces: Workspaces,
         processes: NonZeroUsize,
         memory: Option<HelmMemory>,
@@ -213,7 +239,6 @@ impl Helm {
         let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
         Self {
             program,
-            post_renderer,
             workspaces,
             environment: Vec::new(),
             ends: Ends::default(),
@@ -299,31 +324,18 @@ impl Helm {
         stop: &RunScope,
         child: &ChildProcess,
     ) -> Result<Success, Failure> {
-        let workspaces = self.workspaces.clone();
-        let mark = self.crashes.mark(&request);
-        let created = spawn_blocking(move || {
-            let workspace = match &request.action {
-                Action::Crds(crds) => workspaces.create_for_crds(crds)?,
-                action => workspaces.create(&kubeconfig, action.deploy(), mark.as_ref())?,
-            };
-            Ok::<_, workspace::WorkspaceError>((workspace, request))
-        });
-        let (workspace, request) = match created.await {
-            Ok(Ok(created)) => created,
-            Ok(Err(workspace::WorkspaceError::Archive(error))) => {
-                return Err(Failure::new(FailureReason::ChartInvalid, error.to_string()));
-            }
-            Ok(Err(error)) => return Err(self.not_started(&error)),
-            Err(error) => return Err(self.not_started(&error)),
-        };
+        let (workspace, request) = self.prepared(request, kubeconfig).await?;
         if matches!(request.action, Action::Crds(_)) && !workspace.has_crds() {
             return Ok(Success::default());
         }
+        let (command, input) = self.command(&request, &workspace)?;
         let printed = Printed::of(&request.action);
         let limits = Limits {
             deadline: request.deadline(),
             grace: self.ends.grace,
-            stdout: printed.as_ref().map_or(LIMITS.stdout, |printed| printed.max),
+            stdout: printed
+                .as_ref()
+                .map_or(LIMITS.stdout, |printed| printed.max * ESCAPED),
             memory: self.memory,
             ..LIMITS
         };
@@ -334,26 +346,60 @@ impl Helm {
             grace: self.ends.lease_grace,
             brief: self.ends.brief,
         };
-        let command = self.command(&request, &workspace);
-        let output = child::run(command, limits, ending).await;
+        let output = child::run(command, &input, limits, ending).await;
         let output = output.map_err(|error| self.not_started(&error))?;
-        let removed = spawn_blocking(move || {
-            let error = workspace.post_render_error();
-            drop(workspace);
-            error
+        // It removes a folder.
+        let _ = spawn_blocking(move || drop(workspace)).await;
+        self.outcome(&request, output, printed.as_ref())
+    }
+
+    /// Creates the files of a run.
+    async fn prepared(&self, request: Request, kubeconfig: Vec<u8>) -> Result<(Workspace, Request), Failure> {
+        let (workspaces, mark) = (self.workspaces.clone(), self.crashes.mark(&request));
+        let is_template = matches!(self.program, HelmProgram::Template(_));
+        let created = spawn_blocking(move || {
+            let workspace = match &request.action {
+                Action::Crds(crds) => workspaces.create_for_crds(crds)?,
+                Action::Render(render) if is_template => {
+                    workspaces.create_for_template(&kubeconfig, &render.deploy)?
+                }
+                action => workspaces.create(&kubeconfig, action.deploy(), mark.as_ref())?,
+            };
+            Ok::<_, workspace::WorkspaceError>((workspace, request))
         });
+        match created.await {
+            Ok(Ok(created)) => Ok(created),
+            Ok(Err(workspace::WorkspaceError::Archive(error))) => {
+                Err(Failure::new(FailureReason::ChartInvalid, error.to_string()))
+            }
+            Ok(Err(error)) => Err(self.not_started(&error)),
+            Err(error) => Err(self.not_started(&error)),
+        }
+    }
+
+    fn outcome(
+        &self,
+        request: &Request,
+        output: Output,
+        printed: Option<&Printed>,
+    ) -> Result<Success, Failure> {
         let deploy = request.action.deploy();
         let secrets = deploy.map(|deploy| deploy.secrets.clone()).unwrap_or_default();
-        let ended = outcome(&output, removed.await.unwrap_or_default(), &secrets);
-        let mut success = ended.map_err(|failure| failure.of_memory(self.memory))?;
-        if let Some(Printed { what, max }) = printed {
-            if output.stdout.len() >= max {
-                let message = format!("the {what} of the chart have more than {max} bytes");
-                return Err(Failure::new(FailureReason::ChartInvalid, message));
-            }
-            success.printed = output.stdout;
+        if let Some(printed) = printed.filter(|printed| output.stdout.len() >= printed.max * ESCAPED) {
+            return Err(printed.too_much());
         }
-        Ok(success)
+        let ended = match &self.program {
+            HelmProgram::Engine { .. } => of_engine(&output, &secrets),
+            HelmProgram::Template(_) => of_command(&output, &secrets).map(|success| Success {
+                printed: output.stdout,
+                ..success
+            }),
+        };
+        let success = ended.map_err(|failure| failure.of_memory(self.memory))?;
+        match printed {
+            Some(printed) if success.printed.len() >= printed.max => Err(printed.too_much()),
+            _ => Ok(success),
+        }
     }
 
     /// Whether the last attempt of this deployment did not end in time, so that the next one may take as long.
@@ -377,8 +423,8 @@ impl Helm {
     /// # Errors
     /// If it cannot be run, or fails.
     pub async fn version(&self) -> Result<String, Failure> {
-        let mut command = Command::new(&self.program);
-        command.env_clear().args(["version", "--template={{.Version}}"]);
+        let mut command = Command::new(self.program.path());
+        command.env_clear().arg("version");
         let limits = Limits {
             deadline: VERSION_DEADLINE,
             ..LIMITS
@@ -390,9 +436,9 @@ impl Helm {
             grace: LIMITS.grace,
             brief: Ends::BRIEF,
         };
-        let output = child::run(command, limits, ending).await;
+        let output = child::run(command, b"", limits, ending).await;
         let output = output.map_err(|error| self.not_started(&error))?;
-        outcome(&output, None, &SecretTexts::default())?;
+        of_command(&output, &SecretTexts::default())?;
         Ok(output.stdout.trim().to_owned())
     }
 
@@ -405,18 +451,30 @@ impl Helm {
     }
 
     fn not_started(&self, error: &dyn std::fmt::Display) -> Failure {
-        let program = self.program.display();
+        let program = self.program.path().display();
         Failure::new(
             FailureReason::NotStarted,
             format!("cannot run Helm ({program}): {error}"),
         )
     }
 
-    fn command(&self, request: &Request, workspace: &Workspace) -> Command {
-        let mut command = Command::new(&self.program);
+    /// The command for a request, and its input.
+    fn command(&self, request: &Request, workspace: &Workspace) -> Result<(Command, Vec<u8>), Failure> {
+        let mut command = Command::new(self.program.path());
         let home = workspace.home();
+        let input = match (&self.program, &request.action) {
+            (HelmProgram::Engine { post_renderer, .. }, action) => {
+                // What it does is visible in a list of processes.
+                command.args([action.name(), &request.release.name]);
+                workspace.with_files(post_renderer, |files| protocol::encoded(request, files))?
+            }
+            (HelmProgram::Template(_), Action::Render(render)) => {
+                command.args(workspace.with_template_files(|files| arguments(request, render, files)));
+                Vec::new()
+            }
+            (HelmProgram::Template(_), _) => return Err(self.not_started(&"it only renders charts")),
+        };
         command
-            .args(workspace.with_files(|files| arguments(request, files)))
             .current_dir(&home)
             .env_clear()
             .env("HOME", &home)
@@ -424,16 +482,13 @@ impl Helm {
             .env("HELM_CACHE_HOME", home.join("cache"))
             .env("HELM_CONFIG_HOME", home.join("config"))
             .env("HELM_DATA_HOME", home.join("data"))
-            .env("HELM_PLUGINS", workspace.plugins())
             // Plugins that add commands: there are none.
             .env("HELM_NO_PLUGINS", "1")
             .env("HELM_DRIVER", "secret")
             .env(GARBAGE_COLLECTION.0, GARBAGE_COLLECTION.1)
             .env(GO_MEMORY_LIMIT, self.go_memory_limit())
-            .env(plugin::PROGRAM, &self.post_renderer)
-            .env(PARENT_PIPE, "1")
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command
+        Ok((command, input))
     }
 }
 

@@ -15,7 +15,10 @@ use super::{
     *,
 };
 
-/// A program that stands in for Helm: a shell script, which finds its workspace in `$HOME/..`.
+/// What `helmops-helm` writes after a success.
+const SUCCESS: &str = "echo '{}'";
+
+/// A program that stands in for Helm: a shell script, which finds its workspace in `$HOME/..`. It succeeds if it ends.
 struct Fake {
     helm: Helm,
     folder: TempDir,
@@ -27,7 +30,7 @@ impl Fake {
         let program = folder.path().join("helm");
         // Another process writes it: a child of another test could inherit our file, and one that is open cannot be executed.
         let text = folder.path().join("script");
-        fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::write(&text, format!("#!/bin/sh\n{script}\n{SUCCESS}\n")).unwrap();
         fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
         let copied = std::process::Command::new("cp").arg(&text).arg(&program).status();
         assert!(copied.unwrap().success());
@@ -35,7 +38,7 @@ impl Fake {
         let processes = NonZeroUsize::new(processes).unwrap();
         let metrics = HelmMetrics::register(&Registry::new()).unwrap();
         Self {
-            helm: Helm::new(program, "/agent".into(), workspaces, processes, None, metrics),
+            helm: Helm::new(engine(program), workspaces, processes, None, metrics),
             folder,
         }
     }
@@ -50,6 +53,13 @@ impl Fake {
 
     fn has_no_workspace(&self) -> bool {
         fs::read_dir(self.folder.path().join("work")).unwrap().count() == 0
+    }
+}
+
+fn engine(path: PathBuf) -> HelmProgram {
+    HelmProgram::Engine {
+        path,
+        post_renderer: "/agent".into(),
     }
 }
 
@@ -86,7 +96,7 @@ async fn until_exists(path: &str) {
 #[tokio::test]
 async fn helm_sees_nothing_of_the_environment_of_the_agent() {
     let fake = Fake::new(
-        "env -i sh -c true; env > $HOME/../../../env; cat $HOME/../kubeconfig",
+        "env -i sh -c true; env > $HOME/../../../env; test -s $HOME/../kubeconfig",
         1,
     );
     fake.run(&no_stop()).await.unwrap();
@@ -101,14 +111,11 @@ async fn helm_sees_nothing_of_the_environment_of_the_agent() {
     let expected = [
         "GOGC",
         "GOMEMLIMIT",
-        "HELMOPS_PARENT_PIPE",
-        "HELMOPS_POST_RENDERER",
         "HELM_CACHE_HOME",
         "HELM_CONFIG_HOME",
         "HELM_DATA_HOME",
         "HELM_DRIVER",
         "HELM_NO_PLUGINS",
-        "HELM_PLUGINS",
         "HOME",
         "TMPDIR",
     ];
@@ -176,7 +183,7 @@ async fn a_run_that_waits_for_a_permit_ends_with_the_agent() {
 #[tokio::test]
 async fn a_missing_helm_is_reported_with_its_path() {
     let mut fake = Fake::new("", 1);
-    fake.helm.program = fake.folder.path().join("other");
+    fake.helm.program = engine(fake.folder.path().join("other"));
     for failure in [
         fake.run(&no_stop()).await.unwrap_err(),
         fake.helm.version().await.unwrap_err(),
@@ -190,7 +197,7 @@ async fn a_missing_helm_is_reported_with_its_path() {
 
 #[tokio::test]
 async fn the_version_is_what_helm_prints() {
-    let fake = Fake::new("test \"$1\" = version && echo v4.2", 1);
+    let fake = Fake::new("test \"$*\" = version && echo v4.2; exit 0", 1);
     assert_eq!(fake.helm.version().await.unwrap(), "v4.2");
 }
 
@@ -234,8 +241,8 @@ async fn a_run_ends_with_the_leadership_of_its_agent() {
     }
 }
 
-/// A Helm that waits until it is stopped, and says that it was.
-const ENDLESS: &str = "trap 'echo \"Error: context canceled\" >&2; exit 1' TERM; touch $(dirname $0)/started; while :; do sleep 0.05; done";
+/// A Helm that waits until it is stopped.
+const ENDLESS: &str = "trap 'exit 1' TERM; touch $(dirname $0)/started; while :; do sleep 0.05; done";
 
 #[tokio::test]
 async fn a_run_ends_when_its_result_is_of_no_use_any_more() {
@@ -280,7 +287,7 @@ async fn a_run_that_ends_soon_is_not_interrupted() {
 #[tokio::test]
 async fn runs_that_did_not_end_in_time_leave_a_permit_to_others() {
     let script = "d=$(dirname $0); case \"$*\" in
-        *hang*) [ -e $d/again ] || { echo 'Error: INSTALLATION FAILED: timed out waiting for the condition' >&2; exit 1; }
+        *hang*) [ -e $d/again ] || { echo '{\"error\":{\"text\":\"timed out waiting for the condition\"}}'; exit 1; }
             trap 'exit 1' TERM; touch $d/started; while :; do sleep 0.05; done ;;
         esac";
     let fake = Fake::new(script, 2);

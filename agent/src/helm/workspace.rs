@@ -12,13 +12,14 @@ use tempfile::TempDir;
 use thiserror::Error;
 
 use super::{
-    arguments::Files,
+    arguments::TemplateFiles,
     chart_archive::{self, ArchiveError},
     crashes::RunMark,
-    crd_archive, plugin,
+    crd_archive,
+    protocol::Files,
     request::{Crds, Deploy},
 };
-use crate::{folders, post_render};
+use crate::folders;
 
 /// Only the agent and its children may read what is in the folder: values, credentials.
 const FILE_MODE: u32 = 0o600;
@@ -26,8 +27,6 @@ const FILE_MODE: u32 = 0o600;
 const PREFIX: &str = "helm-";
 /// The file with the mark of the run.
 const MARK: &str = "run.json";
-/// Bytes of an error of the post-renderer that are read.
-const MAX_ERROR: usize = 8 << 10;
 
 /// The folder of all workspaces. It should be in memory (`emptyDir` with `medium: Memory`), since secrets are in it.
 #[derive(Clone, Debug)]
@@ -50,9 +49,9 @@ pub enum WorkspaceError {
     /// The archive of the chart is invalid.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The input of the post-renderer cannot be encoded, which does not happen.
-    #[error("cannot encode the input of the post-renderer: {0}")]
-    Input(#[from] serde_json::Error),
+    /// The mark of the run cannot be encoded, which does not happen.
+    #[error("cannot encode the mark of the run: {0}")]
+    Mark(#[from] serde_json::Error),
 }
 
 /// The files of one run. The folder is removed when this value is dropped.
@@ -77,7 +76,7 @@ impl Workspaces {
             if entry.file_name().to_string_lossy().starts_with(PREFIX) {
                 let mark = fs::read(entry.path().join(MARK)).ok();
                 marks.extend(mark.and_then(|mark| serde_json::from_slice(&mark).ok()));
-                fs::remove_dir_all(entry.path())?;
+                remove(&entry.path())?;
             }
         }
         Ok(Self {
@@ -101,18 +100,31 @@ impl Workspaces {
         deploy: Option<&Deploy>,
         mark: Option<&RunMark>,
     ) -> Result<Workspace, WorkspaceError> {
-        let values = deploy.map_or(&[][..], |deploy| &deploy.values);
-        let workspace = self.with_values(values)?;
+        let workspace = self.empty()?;
         if let Some(mark) = mark {
-            write(&workspace.folder.path().join(MARK), &serde_json::to_vec(mark)?)?;
+            write(&workspace.path(MARK), &serde_json::to_vec(mark)?)?;
         }
-        create_dir(&workspace.plugin())?;
         write(&workspace.kubeconfig(), kubeconfig)?;
         if let Some(deploy) = deploy {
-            write(&workspace.plugin().join("plugin.yaml"), plugin::PLUGIN.as_bytes())?;
-            let input = serde_json::to_vec(&deploy.post_render)?;
-            write(&workspace.plugin().join(post_render::INPUT), &input)?;
             chart_archive::annotate(&deploy.archive, &workspace.chart(), &deploy.origin)?;
+        }
+        Ok(workspace)
+    }
+
+    /// The same with a file for each of the values. It blocks.
+    ///
+    /// # Errors
+    /// As of [`Workspaces::create`].
+    pub fn create_for_template(
+        &self,
+        kubeconfig: &[u8],
+        deploy: &Deploy,
+    ) -> Result<Workspace, WorkspaceError> {
+        let mut workspace = self.create(kubeconfig, Some(deploy), None)?;
+        for (index, values) in deploy.values.iter().enumerate() {
+            let path = workspace.path(&format!("values-{index}.yaml"));
+            write(&path, values)?;
+            workspace.values.push(path);
         }
         Ok(workspace)
     }
@@ -122,36 +134,42 @@ impl Workspaces {
     /// # Errors
     /// As of [`Workspaces::create`].
     pub fn create_for_crds(&self, crds: &Crds) -> Result<Workspace, WorkspaceError> {
-        let mut workspace = self.with_values(&crds.values)?;
+        let mut workspace = self.empty()?;
         workspace.has_crds = crd_archive::reduce(&crds.archive, &workspace.chart())?;
         Ok(workspace)
     }
 
-    fn with_values(&self, values: &[Vec<u8>]) -> Result<Workspace, WorkspaceError> {
+    fn empty(&self) -> Result<Workspace, WorkspaceError> {
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
             .permissions(Permissions::from_mode(folders::PRIVATE))
             .tempdir_in(&self.root)
             .map_err(|error| cannot_write(&self.root, error))?;
-        let paths = (0..values.len()).map(|index| folder.path().join(format!("values-{index}.yaml")));
         let workspace = Workspace {
-            values: paths.collect(),
+            values: Vec::new(),
             folder,
             has_crds: false,
         };
         create_dir(&workspace.home())?;
-        for (path, values) in workspace.values.iter().zip(values) {
-            write(path, values)?;
-        }
         Ok(workspace)
     }
 }
 
 impl Workspace {
-    /// Runs `with` with the paths of the files.
-    pub fn with_files<T>(&self, with: impl FnOnce(&Files<'_>) -> T) -> T {
+    /// Runs `with` with the paths of the files of a request.
+    pub fn with_files<T>(&self, post_renderer: &Path, with: impl FnOnce(&Files<'_>) -> T) -> T {
         let (kubeconfig, chart) = (self.kubeconfig(), self.chart());
         with(&Files {
+            kubeconfig: &kubeconfig,
+            chart: &chart,
+            post_renderer,
+        })
+    }
+
+    /// Runs `with` with the paths of the files of [`Workspaces::create_for_template`].
+    pub fn with_template_files<T>(&self, with: impl FnOnce(&TemplateFiles<'_>) -> T) -> T {
+        let (kubeconfig, chart) = (self.kubeconfig(), self.chart());
+        with(&TemplateFiles {
             kubeconfig: &kubeconfig,
             chart: &chart,
             values: &self.values,
@@ -163,25 +181,9 @@ impl Workspace {
         self.path("home")
     }
 
-    /// The folder of plugins.
-    pub fn plugins(&self) -> PathBuf {
-        self.path("plugins")
-    }
-
     /// Whether the chart of [`Workspaces::create_for_crds`] has files in a folder `crds`.
     pub const fn has_crds(&self) -> bool {
         self.has_crds
-    }
-
-    /// Why the post-renderer failed, if it did.
-    pub fn post_render_error(&self) -> Option<String> {
-        let text = fs::read(self.plugin().join(post_render::ERROR)).ok()?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        Some(bounded_text::cut(text, MAX_ERROR))
-    }
-
-    fn plugin(&self) -> PathBuf {
-        self.plugins().join(plugin::NAME)
     }
 
     fn kubeconfig(&self) -> PathBuf {
@@ -195,6 +197,18 @@ impl Workspace {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
+}
+
+/// Removes a folder, also if a Helm of the previous agent that is about to end still writes to it.
+fn remove(folder: &Path) -> io::Result<()> {
+    const ATTEMPTS: usize = 100;
+    for _ in 1..ATTEMPTS {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            removed => return removed,
+        }
+    }
+    fs::remove_dir_all(folder)
 }
 
 fn create_dir(path: &Path) -> Result<(), WorkspaceError> {
@@ -245,17 +259,5 @@ mod tests {
         fs::write(root.path().join("other"), "").unwrap();
         Workspaces::open(root.path()).unwrap();
         assert!(!old.exists() && root.path().join("other").exists());
-    }
-
-    #[test]
-    fn the_error_of_the_post_renderer_is_found() {
-        let root = tempfile::tempdir().unwrap();
-        let workspaces = Workspaces::open(root.path()).unwrap();
-        let workspace = workspaces.create(b"{}", None, None).unwrap();
-        assert_eq!(workspace.post_render_error(), None);
-        let file = workspace.plugin().join(post_render::ERROR);
-        fs::write(file, "e".repeat(MAX_ERROR + 1)).unwrap();
-        let error = workspace.post_render_error().unwrap();
-        assert!(error.len() <= MAX_ERROR && error.ends_with('…'));
     }
 }

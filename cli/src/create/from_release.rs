@@ -99,7 +99,7 @@ impl FromRelease {
             )));
         }
         let Some(program) = self.render.program() else {
-            return self.unverified(console, "no program helm or helmops-helm was found in $PATH");
+            return self.unverified(console, "no program helm was found in $PATH");
         };
         let client = cluster.connect().await?;
         let namespace = draft.helmop.metadata.namespace.clone();

@@ -40,7 +40,7 @@ impl Manifests {
     /// If there is no Helm, or a context is not `CLUSTER=CONTEXT`.
     pub fn new(args: &DiffArgs, cluster: &ClusterArgs) -> Result<Self, Failure> {
         let program = args.render.program().ok_or_else(|| {
-            Failure::unable("--manifests needs Helm 4: no program helmops-helm or helm was found in $PATH")
+            Failure::unable("--manifests needs Helm 4: no program helm was found in $PATH")
                 .with_hint("set --helm to the program")
         })?;
         let mut contexts = BTreeMap::new();

@@ -22,7 +22,7 @@ use std::{
 
 use helm_archive::Limits;
 use helmops_agent::helm::{
-    Helm, HelmMetrics,
+    Helm, HelmMetrics, HelmProgram,
     kubeconfig::kubeconfig,
     outcome::{FailureReason, SecretTexts},
     request::{Action, Deploy, HelmSettings, Identity, Render, Request},
@@ -45,13 +45,13 @@ use crate::{
     terminal::{Console, style::Style},
 };
 
-/// The programs that are tried, in this order: that of the agent, and that of a user.
-const PROGRAMS: [&str; 2] = ["helmops-helm", "helm"];
+/// The program that is looked for.
+const PROGRAM: &str = "helm";
 
 /// Which Helm renders, and what templates can read.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct RenderArgs {
-    /// Program Helm, version 4; by default helmops-helm or helm in $PATH
+    /// Program Helm, version 4; by default helm in $PATH
     #[arg(long, value_name = "FILE")]
     pub helm: Option<PathBuf>,
     /// Let templates read the cluster with lookup, as the account that would deploy; by default they find nothing
@@ -119,8 +119,8 @@ impl RenderArgs {
             return self.helm.clone();
         }
         let path = env::var_os("PATH")?;
-        let find = |name| env::split_paths(&path).map(move |folder| folder.join(name));
-        PROGRAMS.into_iter().flat_map(find).find(|file| file.is_file())
+        let files = env::split_paths(&path).map(|folder| folder.join(PROGRAM));
+        files.into_iter().find(|file| file.is_file())
     }
 }
 
@@ -174,8 +174,7 @@ pub async fn render(
     let metrics = HelmMetrics::register(&prometheus::Registry::new())
         .map_err(|error| Failure::because("cannot start", &error))?;
     let mut helm = Helm::new(
-        program.to_owned(),
-        PathBuf::new(),
+        HelmProgram::Template(program.to_owned()),
         workspaces,
         NonZeroUsize::MIN,
         None,

@@ -58,26 +58,60 @@ pub enum ManifestError {
 /// # Errors
 /// If a document is invalid, or if there are too many.
 pub fn objects(manifest: &str) -> Result<Vec<Value>, ManifestError> {
-    let mut objects = Vec::new();
-    for document in documents(manifest)? {
-        flatten(document, None, &mut objects)?;
-    }
-    Ok(objects.into_iter().map(Value::Object).collect())
+    Reader::default().objects(manifest)
 }
 
-/// The documents of a text that have a content.
-pub(crate) fn documents(text: &str) -> Result<Vec<Map<String, Value>>, ManifestError> {
-    if text.len() > MAX_BYTES {
-        return Err(ManifestError::TooLarge(text.len()));
-    }
-    let (mut found, mut quota) = (Vec::new(), quota());
-    for (index, document) in split(text).enumerate() {
-        found.extend(read(index + 1, document, &mut quota)?);
-        if found.len() > MAX_OBJECTS {
-            return Err(ManifestError::TooMany);
+/// Reads the parts of a manifest within the limits for all of it.
+pub(crate) struct Reader {
+    bytes: usize,
+    objects: usize,
+    quota: Quota,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self {
+            bytes: 0,
+            objects: 0,
+            quota: quota(),
         }
     }
-    Ok(found)
+}
+
+impl Reader {
+    /// As [`objects`].
+    pub(crate) fn objects(&mut self, part: &str) -> Result<Vec<Value>, ManifestError> {
+        let mut objects = Vec::new();
+        for document in self.documents(part)? {
+            flatten(document, None, &mut objects)?;
+        }
+        self.count(objects.len())?;
+        Ok(objects.into_iter().map(Value::Object).collect())
+    }
+
+    /// The documents that have a content.
+    fn documents(&mut self, part: &str) -> Result<Vec<Map<String, Value>>, ManifestError> {
+        self.bytes += part.len();
+        if self.bytes > MAX_BYTES {
+            return Err(ManifestError::TooLarge(self.bytes));
+        }
+        let mut found = Vec::new();
+        for (index, document) in split(part).enumerate() {
+            found.extend(read(index + 1, document, &mut self.quota)?);
+            if found.len() > MAX_OBJECTS {
+                return Err(ManifestError::TooMany);
+            }
+        }
+        Ok(found)
+    }
+
+    fn count(&mut self, objects: usize) -> Result<(), ManifestError> {
+        self.objects += objects;
+        if self.objects > MAX_OBJECTS {
+            return Err(ManifestError::TooMany);
+        }
+        Ok(())
+    }
 }
 
 const fn quota() -> Quota {

@@ -15,13 +15,10 @@ use crate::{
     scopes::{CRD, Scope, Scopes},
 };
 
-/// Helm's annotation with the template that a document is from. Helm removes it after this step, and sorts and names documents by
-/// it.
-const FILE: &str = "postrenderer.helm.sh/postrender-filename";
 /// The longest key in a message, in bytes.
 const MAX_KEY: usize = 200;
-/// A document without content. Helm refuses an empty result, but a chart may have no objects.
-const NO_OBJECTS: &str = "# The chart has no objects.\n";
+/// The template of objects of which it is not known.
+const CHART: &str = "the chart";
 
 /// What is changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,12 +33,26 @@ pub struct PostRender {
     pub scopes: Scopes,
 }
 
+/// A part of what Helm has rendered: one YAML document, or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RenderedDocument {
+    /// The template that it is from.
+    pub file: String,
+    /// The text.
+    pub text: String,
+}
+
 /// Why the objects of a chart are refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PostRenderError {
     /// The rendered text has no objects.
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
+    #[error("{file}: {error}")]
+    Manifest {
+        /// The template.
+        file: String,
+        /// Why.
+        error: ManifestError,
+    },
     /// A cluster-scoped object, although all objects are to be in one namespace.
     #[error(
         "invalid cluster scoped object [name={} kind={} apiVersion={}] found: all objects of the chart are moved to the \
@@ -101,33 +112,45 @@ pub enum PostRenderError {
 }
 
 impl PostRender {
-    /// Changes all documents of a text, and keeps their order.
+    /// Changes all objects of a text, and keeps their order.
     ///
     /// # Errors
     /// If a document is no object, or if one must not be moved to the namespace.
     pub fn render(&self, text: &str) -> Result<String, PostRenderError> {
-        let mut objects = objects(text)?;
+        let document = RenderedDocument {
+            file: CHART.to_owned(),
+            text: text.to_owned(),
+        };
+        Ok(self.render_documents(&[document])?.concat())
+    }
+
+    /// The same for documents that belong together: a text for each.
+    ///
+    /// # Errors
+    /// As of [`PostRender::render`], with the template.
+    pub fn render_documents(&self, documents: &[RenderedDocument]) -> Result<Vec<String>, PostRenderError> {
+        let all = read(documents)?;
         let mut scopes = self.scopes.clone();
         if self.namespace.is_some() {
-            for object in &objects {
+            for object in all.iter().flatten() {
                 scopes.insert_crd(object);
             }
         }
         let set = SetId::from(self.set.clone());
         let hash = set.hash();
-        let mut out = String::new();
-        for object in &mut objects {
-            check_texts(object)?;
-            check_record(object)?;
-            self.mark(object, set.as_str(), &hash);
-            self.place(object, &scopes)?;
-            out.push_str("---\n");
-            out.push_str(&emitted(object)?);
-        }
-        if objects.is_empty() {
-            out.push_str(NO_OBJECTS);
-        }
-        Ok(out)
+        let changed = |(objects, document): (Vec<Value>, &RenderedDocument)| {
+            let mut texts = Vec::new();
+            for mut object in objects {
+                let file = &document.file;
+                check_texts(&object, file)?;
+                check_record(&object, file)?;
+                self.mark(&mut object, set.as_str(), &hash);
+                self.place(&mut object, &scopes, file)?;
+                texts.push(emitted(&object, file)?);
+            }
+            Ok(texts.join("---\n"))
+        };
+        all.into_iter().zip(documents).map(changed).collect()
     }
 
     fn mark(&self, object: &mut Value, set: &str, hash: &str) {
@@ -139,11 +162,13 @@ impl PostRender {
         }
     }
 
-    fn place(&self, object: &mut Value, scopes: &Scopes) -> Result<(), PostRenderError> {
+    fn place(&self, object: &mut Value, scopes: &Scopes, file: &str) -> Result<(), PostRenderError> {
         let Some(namespace) = &self.namespace else {
             return Ok(());
         };
-        let id = ObjectId::of(object).ok_or_else(|| PostRenderError::NoObject { file: file(object) })?;
+        let id = ObjectId::of(object).ok_or_else(|| PostRenderError::NoObject {
+            file: file.to_owned(),
+        })?;
         match scopes.get(id.group(), &id.kind) {
             Some(Scope::Namespaced) => {
                 entries(object, "metadata").insert("namespace".to_owned(), namespace.as_str().into());
@@ -158,42 +183,29 @@ impl PostRender {
     }
 }
 
-/// The objects of a text. Those of a list are from the same template as the list.
-fn objects(text: &str) -> Result<Vec<Value>, ManifestError> {
-    let mut objects = Vec::new();
-    for document in manifest::documents(text)? {
-        let document = Value::Object(document);
-        let file = document
-            .pointer("/metadata/annotations")
-            .and_then(|all| all.get(FILE));
-        let file = file.and_then(Value::as_str).map(str::to_owned);
-        let mut flat = Vec::new();
-        if let Value::Object(document) = document {
-            manifest::flatten(document, None, &mut flat)?;
-        }
-        for object in flat {
-            let mut object = Value::Object(object);
-            if let Some(file) = &file {
-                set_entry(&mut object, "annotations", FILE, file);
-            }
-            objects.push(object);
-        }
-    }
-    if objects.len() > manifest::MAX_OBJECTS {
-        return Err(ManifestError::TooMany);
-    }
-    Ok(objects)
+/// The objects of each document.
+fn read(documents: &[RenderedDocument]) -> Result<Vec<Vec<Value>>, PostRenderError> {
+    let mut reader = manifest::Reader::default();
+    let read = |document: &RenderedDocument| {
+        reader
+            .objects(&document.text)
+            .map_err(|error| PostRenderError::Manifest {
+                file: document.file.clone(),
+                error,
+            })
+    };
+    documents.iter().map(read).collect()
 }
 
-fn emitted(object: &Value) -> Result<String, PostRenderError> {
+fn emitted(object: &Value, file: &str) -> Result<String, PostRenderError> {
     yaml::emit_exact(object).map_err(|error| PostRenderError::TooLarge {
-        object: shown(object),
+        object: shown(object, file),
         error,
     })
 }
 
 /// Labels and annotations are texts.
-fn check_texts(object: &Value) -> Result<(), PostRenderError> {
+fn check_texts(object: &Value, file: &str) -> Result<(), PostRenderError> {
     for field in ["labels", "annotations"] {
         let entries = object
             .pointer("/metadata")
@@ -202,7 +214,7 @@ fn check_texts(object: &Value) -> Result<(), PostRenderError> {
         let is_text = |value: &Value| value.is_string() || value.is_null();
         if let Some((key, _)) = entries.into_iter().find(|(_, value)| !is_text(value)) {
             return Err(PostRenderError::NoText {
-                object: shown(object),
+                object: shown(object, file),
                 field,
                 key: bounded_text::cut(key.clone(), MAX_KEY),
             });
@@ -212,7 +224,7 @@ fn check_texts(object: &Value) -> Result<(), PostRenderError> {
 }
 
 /// No chart makes a record of a release. Helm finds records by their labels, whatever the type of the Secret is.
-fn check_record(object: &Value) -> Result<(), PostRenderError> {
+fn check_record(object: &Value, file: &str) -> Result<(), PostRenderError> {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
     // Not by `ObjectId`: the name of a hook can be generated.
     let group = text("/apiVersion").and_then(|version| Some(version.split_once('/')?.0));
@@ -228,22 +240,15 @@ fn check_record(object: &Value) -> Result<(), PostRenderError> {
         labels.and_then(|labels| labels.get(key)?.as_str()) == Some(value)
     });
     if is_secret && (is_typed || is_named || is_labelled) {
-        let object = shown(object);
+        let object = shown(object, file);
         return Err(PostRenderError::Record { object });
     }
     Ok(())
 }
 
 /// An object for a message, or its template.
-fn shown(object: &Value) -> String {
-    ObjectId::of(object).map_or_else(|| file(object), |id| id.to_string())
-}
-
-/// The template of an object.
-fn file(object: &Value) -> String {
-    let annotations = object.pointer("/metadata/annotations");
-    let file = annotations.and_then(|all| all.get(FILE)).and_then(Value::as_str);
-    file.unwrap_or("the chart").to_owned()
+fn shown(object: &Value, file: &str) -> String {
+    ObjectId::of(object).map_or_else(|| file.to_owned(), |id| id.to_string())
 }
 
 #[cfg(test)]
@@ -251,6 +256,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// An annotation of the chart.
+    const FILE: &str = "example.com/file";
 
     fn step(namespace: Option<&str>) -> PostRender {
         let mut scopes = Scopes::default();
@@ -381,7 +389,7 @@ mod tests {
         );
         let rendered = step(None).render(&text).unwrap();
         assert!(
-            rendered.contains("\n\"<<\":\n  type: helm.sh/release.v1\n"),
+            rendered.contains("\"<<\":\n  type: helm.sh/release.v1\n"),
             "{rendered}"
         );
         assert!(rendered.contains("\n  a: \"=\"\n  b: \"<<\"\n"), "{rendered}");
@@ -416,13 +424,19 @@ mod tests {
     }
 
     #[test]
-    fn items_of_a_list_are_from_its_template() {
+    fn items_of_a_list_are_objects() {
         let list = document(
             "ConfigMapList",
             "x",
             "items:\n- metadata: {name: a}\n- metadata: {name: b, annotations: null}\n",
         );
-        let expected = [config_map("a", &json!({})), config_map("b", &json!({}))];
+        let mut expected = [config_map("a", &json!({})), config_map("b", &json!({}))];
+        for item in &mut expected {
+            item["metadata"]["annotations"]
+                .as_object_mut()
+                .unwrap()
+                .remove(FILE);
+        }
         assert_eq!(rendered(&step(None), &list), expected);
     }
 
@@ -482,8 +496,33 @@ mod tests {
     #[test]
     fn a_chart_without_objects_has_a_result() {
         for text in ["", "# nothing\n", "---\n---\n"] {
-            assert_eq!(step(Some("shop")).render(text).unwrap(), NO_OBJECTS);
+            assert_eq!(step(Some("shop")).render(text).unwrap(), "");
         }
+    }
+
+    #[test]
+    fn each_document_has_a_text_and_errors_name_its_template() {
+        let documents = |texts: &[&str]| -> Vec<RenderedDocument> {
+            let documents = texts.iter().enumerate().map(|(number, text)| RenderedDocument {
+                file: format!("web/templates/{number}.yaml"),
+                text: (*text).to_owned(),
+            });
+            documents.collect()
+        };
+        let list = "kind: List\nitems:\n- {kind: A, metadata: {name: a}}\n- {kind: B, metadata: {name: b}}\n";
+        let texts = step(None)
+            .render_documents(&documents(&["# empty\n", list, "kind: C\n"]))
+            .unwrap();
+        let kinds = texts.iter().map(|text| text.matches("kind: ").count());
+        assert_eq!(kinds.collect::<Vec<_>>(), [0, 2, 1]);
+        assert_eq!(texts[1].matches("---\n").count(), 1);
+        let error = step(None)
+            .render_documents(&documents(&["kind: A\n", "- a\n"]))
+            .unwrap_err();
+        assert!(
+            error.to_string().starts_with("web/templates/1.yaml: document 1 "),
+            "{error}"
+        );
     }
 
     #[test]
@@ -548,7 +587,7 @@ mod tests {
         let labelled = document("Secret", "a", "  labels: {owner: helm}\n");
         assert_eq!(message(&labelled), format!("secret.v1 a {why}"));
         let generated = labelled.replace("  name: a", "  generateName: a");
-        assert_eq!(message(&generated), format!("web/templates/a.yaml {why}"));
+        assert_eq!(message(&generated), format!("the chart {why}"));
     }
 
     #[test]
@@ -556,7 +595,10 @@ mod tests {
         let error = step(None).render("- a\n").unwrap_err();
         assert!(matches!(
             error,
-            PostRenderError::Manifest(ManifestError::NoObject { .. })
+            PostRenderError::Manifest {
+                error: ManifestError::NoObject { .. },
+                ..
+            }
         ));
         let error = step(Some("shop")).render("kind: ConfigMap\n").unwrap_err();
         assert_eq!(error.to_string(), "an object of the chart has no kind or no name");

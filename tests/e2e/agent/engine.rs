@@ -9,7 +9,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helmops_agent::helm::request::{Action, Apply, Deploy, Identity, Install, Request, Upgrade};
 use helmops_agent::helm::run_scope::RunScope;
 use helmops_agent::helm::workspace::Workspaces;
-use helmops_agent::helm::{Failure, Helm, HelmMetrics, Success};
+use helmops_agent::helm::{Failure, Helm, HelmMetrics, HelmProgram, Success};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::shared::InUse;
@@ -58,7 +58,11 @@ impl Engine {
         let program = agent_helm().await.unwrap();
         let metrics = HelmMetrics::register(&Registry::new()).unwrap();
         let post_renderer = binary("helmops-agent").unwrap();
-        let helm = Helm::new(program, post_renderer, workspaces, PROCESSES, None, metrics);
+        let program = HelmProgram::Engine {
+            path: program,
+            post_renderer,
+        };
+        let helm = Helm::new(program, workspaces, PROCESSES, None, metrics);
         Self {
             helm,
             namespace: TestNamespace::create(&bed, prefix).await.unwrap(),

@@ -6,6 +6,7 @@ use helmops_agent::helm::FailureReason;
 use helmops_agent::helm::request::{Action, Uninstall};
 use helmops_release::record::Status;
 use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -119,14 +120,11 @@ async fn helm_ends_with_the_agent() {
     let chart = engine
         .chart("1.0.0", &[("templates/hook.yaml", ENDLESS_HOOK)])
         .await;
-    let mut child = Command::new(&engine.helm.program)
-        .arg("install")
-        .arg("web")
-        .arg(&chart)
-        .args(["--namespace", engine.namespace.name(), "--timeout=10m"])
-        .arg("--kubeconfig")
-        .arg(&engine.kubeconfig)
-        .env("HELMOPS_PARENT_PIPE", "1")
+    let request = json!({
+        "action": "install", "release": "web", "namespace": engine.namespace.name(), "kubeconfig": engine.kubeconfig,
+        "hookTimeout": 600_000, "endsWithInput": true, "apply": "server", "chart": { "archive": chart, "values": [] },
+    });
+    let mut child = Command::new(engine.helm.program.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -134,7 +132,8 @@ async fn helm_ends_with_the_agent() {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let pipe = child.stdin.take();
+    let mut pipe = child.stdin.take().unwrap();
+    pipe.write_all(request.to_string().as_bytes()).await.unwrap();
     until_awaited(&engine).await;
     assert!(
         child.try_wait().unwrap().is_none(),

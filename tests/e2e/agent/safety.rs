@@ -223,7 +223,7 @@ async fn an_operation_of_another_helm_is_waited_for() {
         .write_record(&pending.with_status(Status::Deployed, "Upgrade complete".to_owned()))
         .await;
     fixture.until_ready("web").await;
-    assert_eq!(fixture.helm_runs_of(&release), ["template"]);
+    assert_eq!(fixture.helm_runs_of(&release), ["render"]);
     fixture.until_revision("web", 1).await;
 }
 

@@ -194,7 +194,7 @@ async fn a_release_that_helm_has_installed_is_adopted_without_a_change() {
     assert_eq!(objects(&environment, "shop").await, before);
     assert_eq!(environment.cluster.records().await.len(), 1);
     let runs = environment.cluster.helm_runs_of("shop");
-    assert_eq!(runs, ["template"], "nothing but a rendering");
+    assert_eq!(runs, ["render"], "nothing but a rendering");
     let error = environment
         .fails(
             1,

@@ -48,7 +48,7 @@ async fn a_promoted_chart_is_adopted_upgraded_and_rolled_back() {
     adopt.push("--version=1.2.3");
     environment.ok(&adopt).await;
     environment.until_revision("web", "shop", 1).await;
-    assert_eq!(environment.cluster.helm_runs_of("shop"), ["template"]);
+    assert_eq!(environment.cluster.helm_runs_of("shop"), ["render"]);
     let expected = ("1.2.3-rc.4".to_owned(), json!("1.2.3"));
     assert_eq!(recorded(&environment, 1).await, expected);
 

@@ -36,7 +36,7 @@ fn no_stop() -> RunScope {
 }
 
 async fn output(script: &str, limits: Limits) -> Output {
-    run(shell(script), limits, ending(&no_stop())).await.unwrap()
+    run(shell(script), b"", limits, ending(&no_stop())).await.unwrap()
 }
 
 /// Waits for something that takes milliseconds.
@@ -64,6 +64,19 @@ async fn a_child_gets_no_more_memory_than_its_limit() {
     assert_eq!(with(None).await.stdout, "100000000\n");
     let limited = with(Some(64 << 20)).await;
     assert_ne!(limited.end, End::Exited(0), "{limited:?}");
+}
+
+#[tokio::test]
+async fn the_input_is_written_and_stays_open() {
+    let input = "x".repeat(200_000);
+    let script = shell("head -c 200000 | wc -c; timeout 0.2 cat; echo $?");
+    let output = run(script, input.as_bytes(), LIMITS, ending(&no_stop()))
+        .await
+        .unwrap();
+    let lines: Vec<_> = output.stdout.lines().map(str::trim).collect();
+    assert_eq!((lines[0], output.end), ("200000", End::Exited(0)));
+    // The time is over.
+    assert_eq!(lines[1], "124");
 }
 
 #[tokio::test]
@@ -101,7 +114,7 @@ async fn the_start_of_stdout_and_the_end_of_stderr_are_kept() {
 #[tokio::test]
 async fn a_missing_program_is_an_error() {
     let missing = Command::new("/does/not/exist");
-    let error = run(missing, LIMITS, ending(&no_stop())).await.unwrap_err();
+    let error = run(missing, b"", LIMITS, ending(&no_stop())).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
 }
 
@@ -162,7 +175,7 @@ async fn a_child_of_the_child_that_holds_the_outputs_is_killed() {
 #[tokio::test]
 async fn a_stop_ends_the_child() {
     let stop = no_stop();
-    let running = run(shell("sleep 60"), LIMITS, ending(&stop));
+    let running = run(shell("sleep 60"), b"", LIMITS, ending(&stop));
     let (output, ()) = tokio::join!(running, async {
         sleep(Duration::from_millis(100)).await;
         stop.agent.cancel();
@@ -177,7 +190,7 @@ async fn a_dropped_run_kills_the_group() {
     let script = format!("sleep 60 & echo $! > {}.new; mv {0}.new {0}; wait", pid.display());
     let stop = no_stop();
     tokio::select! {
-        _ = run(shell(&script), LIMITS, ending(&stop)) => panic!("it ended"),
+        _ = run(shell(&script), b"", LIMITS, ending(&stop)) => panic!("it ended"),
         () = eventually(async || pid.exists()) => {}
     }
     eventually(async || !is_running(&pid).await).await;
@@ -210,6 +223,7 @@ async fn a_child_does_not_outlive_the_lease_of_its_agent() {
     let start = Instant::now();
     let ended = run(
         shell("trap 'echo term' TERM; while :; do sleep 0.05; done"),
+        b"",
         LIMITS,
         ending,
     );
@@ -224,6 +238,7 @@ async fn a_child_does_not_outlive_the_lease_of_its_agent() {
     let start = Instant::now();
     let ended = run(
         shell("trap '' TERM; while :; do sleep 0.05; done"),
+        b"",
         LIMITS,
         ending,
     );

@@ -20,6 +20,7 @@ pub use self::{
 use super::{
     child::{End, Output},
     permits::CROWDED,
+    protocol::EngineOutcome,
 };
 
 /// Maximum bytes of a message.
@@ -172,51 +173,90 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The outcome of a run, without values of `secrets`. `post_render_error` is what the post-renderer has written: Helm itself reports only
-/// that it failed.
-pub(super) fn outcome(
-    output: &Output,
-    post_render_error: Option<String>,
-    secrets: &SecretTexts,
-) -> Result<Success, Failure> {
+/// The outcome of a run of `helmops-helm`, without values of `secrets`.
+pub(super) fn of_engine(output: &Output, secrets: &SecretTexts) -> Result<Success, Failure> {
+    let written: Option<EngineOutcome> = serde_json::from_str(&output.stdout).ok();
+    let error = match (output.end, written) {
+        (
+            End::Exited(0),
+            Some(EngineOutcome {
+                error: None,
+                revision,
+                warnings: texts,
+                printed,
+            }),
+        ) => {
+            return Ok(Success {
+                revision,
+                warnings: warnings(&texts),
+                printed,
+            });
+        }
+        (_, written) => written.and_then(|written| written.error),
+    };
+    Err(match (output.end, error) {
+        (End::Exited(_), Some(error)) => match error.reason() {
+            Some(FailureReason::OutOfMemory) => out_of_memory(),
+            Some(reason) => Failure::new(reason, secrets.hide(&error.text)),
+            None => Failure::without_secrets(&error.text, secrets),
+        },
+        (End::Exited(_), None) if texts::is_out_of_memory(&output.stderr) => out_of_memory(),
+        (End::Exited(code), None) => unknown(code, &output.stderr, secrets),
+        (end, error) => ended(
+            end,
+            error.as_ref().map(|error| &*error.text),
+            &output.stderr,
+            secrets,
+        ),
+    })
+}
+
+/// The outcome of a rendering by a person's Helm.
+pub(super) fn of_command(output: &Output, secrets: &SecretTexts) -> Result<Success, Failure> {
     let text = texts::error(&output.stderr);
-    let last_lines = || last_lines(&secrets.hide(&output.stderr));
     match output.end {
-        End::Exited(0) => Ok(Success {
-            revision: revision(&output.stdout),
-            warnings: warnings(&output.stderr),
-            printed: String::new(),
+        End::Exited(0) => Ok(Success::default()),
+        End::Exited(code) => Err(match text {
+            Some(text) => Failure::without_secrets(text, secrets),
+            None => without_start(code, &last_lines(&secrets.hide(&output.stderr))),
         }),
-        End::Exited(code) => Err(match (text, post_render_error) {
-            (Some(text), Some(error)) if text.contains(texts::POST_RENDER) => {
-                Failure::new(FailureReason::ObjectsRefused, secrets.hide(&error))
-            }
-            (Some(text), None) if texts::is_post_renderer_out_of_memory(&text) => out_of_memory(),
-            (Some(text), _) => Failure::without_secrets(&text, secrets),
-            (None, _) if texts::is_out_of_memory(&output.stderr) => out_of_memory(),
-            (None, _) => without_start(code, &last_lines()),
-        }),
-        End::Killed(signal) => Err(Failure::new(
+        end => Err(ended(end, text, &output.stderr, secrets)),
+    }
+}
+
+/// The failure of a program that has written no outcome: of another one than `helmops-helm`, or of one that has crashed.
+fn unknown(code: i32, stderr: &str, secrets: &SecretTexts) -> Failure {
+    match texts::error(stderr).or_else(|| texts::unread_request(stderr)) {
+        Some(text) => Failure::new(FailureReason::OtherHelm, secrets.hide(text)),
+        None => without_start(code, &last_lines(&secrets.hide(stderr))),
+    }
+}
+
+/// The failure of a run that did not end by itself. `text` is what it says of its end.
+fn ended(end: End, text: Option<&str>, stderr: &str, secrets: &SecretTexts) -> Failure {
+    match end {
+        End::Exited(code) => without_start(code, &last_lines(&secrets.hide(stderr))),
+        End::Killed(signal) => Failure::new(
             FailureReason::Crashed,
             format!(
                 "Helm was killed by signal {signal}; with signal 9, the memory limit of the agent may be too low: {}",
-                last_lines()
+                last_lines(&secrets.hide(stderr))
             ),
-        )),
-        End::Deadline => Err(Failure::new(
+        ),
+        End::Deadline => Failure::new(
             FailureReason::Deadline,
             format!(
                 "Helm did not end before its deadline{}",
-                text.map(|text| format!(": {}", secrets.hide(&text)))
+                text.map(|text| format!(": {}", secrets.hide(text)))
                     .unwrap_or_default()
             ),
-        )),
-        End::Stopped => Err(Failure::new(
+        ),
+        End::Stopped => Failure::new(
             FailureReason::Stopped,
             "Helm was interrupted because the agent stops",
-        )),
-        End::Superseded => Err(Failure::new(FailureReason::Superseded, SUPERSEDED)),
-        End::CrowdedOut => Err(Failure::new(FailureReason::Deadline, crowded_out())),
+        ),
+        End::Superseded => Failure::new(FailureReason::Superseded, SUPERSEDED),
+        End::CrowdedOut => Failure::new(FailureReason::Deadline, crowded_out()),
     }
 }
 
@@ -244,21 +284,12 @@ fn without_start(code: i32, end: &str) -> Failure {
     Failure::new(reason, format!("Helm ended with code {code}: {end}"))
 }
 
-/// The revision in the table that Helm prints.
-fn revision(stdout: &str) -> Option<u64> {
-    let line = stdout.lines().find_map(|line| line.strip_prefix("REVISION: "));
-    line?.trim().parse().ok()
-}
-
-/// The warnings of the API server: `W0102 03:04:05.678901   12345 warnings.go:107] "Warning: text"`.
-fn warnings(stderr: &str) -> Vec<String> {
-    let quoted = stderr
-        .lines()
-        .filter_map(|line| line.split_once("] \"Warning: ")?.1.strip_suffix('"'));
-    let mut warnings: Vec<_> = quoted
-        .map(|text| redacted_urls(&printable(&text.replace("\\\"", "\""))).into_owned())
-        .map(|text| bounded_text::cut(text, MAX_WARNING))
-        .collect();
+/// Warnings of the API server, each once. They may have anything in them.
+fn warnings(texts: &[String]) -> Vec<String> {
+    let texts = texts
+        .iter()
+        .map(|text| redacted_urls(&printable(text)).into_owned());
+    let mut warnings: Vec<_> = texts.map(|text| bounded_text::cut(text, MAX_WARNING)).collect();
     warnings.sort();
     warnings.dedup();
     warnings.truncate(MAX_WARNINGS);

@@ -5,10 +5,12 @@ use super::FailureReason::{
     OtherHelm, QuotaExceeded, RecordedKindMissing, ReleaseTooLarge, SchemaViolation, Stopped, Superseded,
     TemplateFailed, Unknown, UnknownField, UnknownKind, Unreachable, ValuesInvalid,
 };
+use serde_json::json;
+
 use super::*;
 
-fn outcome(output: &Output, post_render_error: Option<String>) -> Result<Success, Failure> {
-    super::outcome(output, post_render_error, &SecretTexts::default())
+fn outcome(output: &Output) -> Result<Success, Failure> {
+    of_engine(output, &SecretTexts::default())
 }
 
 #[test]
@@ -237,9 +239,24 @@ const TEXTS: &[(&str, FailureReason)] = &[
     ("something else", Unknown),
 ];
 
-fn failed(stderr: &str) -> Output {
+/// The output of `helmops-helm` after this error.
+fn failed(text: &str) -> Output {
+    refused(text, "")
+}
+
+/// The same with the reason that it knows.
+fn refused(text: &str, reason: &str) -> Output {
     Output {
         end: End::Exited(1),
+        stdout: json!({ "error": { "text": text, "reason": reason } }).to_string(),
+        stderr: String::new(),
+    }
+}
+
+/// The output of a program that has crashed, or of another one.
+fn crashed(end: End, stderr: &str) -> Output {
+    Output {
+        end,
         stdout: String::new(),
         stderr: stderr.to_owned(),
     }
@@ -248,7 +265,7 @@ fn failed(stderr: &str) -> Output {
 #[test]
 fn texts_have_reasons() {
     for (text, reason) in TEXTS {
-        let failure = outcome(&failed(&format!("level=WARN msg=x\nError: {text}\n")), None).unwrap_err();
+        let failure = outcome(&failed(text)).unwrap_err();
         assert_eq!((failure.reason, &*failure.message), (*reason, *text));
     }
 }
@@ -329,105 +346,130 @@ fn an_object_of_others_is_named() {
 }
 
 #[test]
-fn logs_of_hooks_are_no_error() {
-    let stderr = "Error: from a hook\nlevel=WARN msg=\"x\"\nError: UPGRADE FAILED: execution error at (a): one\nError: two\n";
-    let failure = outcome(&failed(stderr), None).unwrap_err();
-    assert_eq!(failure.message, "execution error at (a): one\nError: two");
-    let failure = outcome(&failed("Error: of a hook\nError: release: not found\n"), None).unwrap_err();
-    assert_eq!(failure.message, "release: not found");
+fn what_is_known_of_a_failure_needs_no_text() {
+    for (reason, expected) in [
+        ("ObjectsRefused", ObjectsRefused),
+        ("ChartInvalid", ChartInvalid),
+        ("OutOfMemory", FailureReason::OutOfMemory),
+        ("", NoRecord),
+    ] {
+        let failure = outcome(&refused("release: not found", reason)).unwrap_err();
+        assert_eq!(failure.reason, expected);
+    }
 }
 
 #[test]
-fn the_post_renderer_explains_its_failure() {
-    let stderr = "Error: INSTALLATION FAILED: error while running post render on files: failed to invoke post-renderer plugin \
-                  \"helmops\": plugin \"helmops\" exited with error\n";
-    let failure = outcome(&failed(stderr), Some("the object is too large".to_owned())).unwrap_err();
+fn another_program_is_recognized() {
+    for (code, stderr, message) in [
+        (
+            1,
+            "level=WARN msg=x\nError: unknown flag: --x\n",
+            "unknown flag: --x",
+        ),
+        (
+            2,
+            "cannot read the request: json: unknown field \"marks\"\n",
+            "json: unknown field \"marks\"",
+        ),
+    ] {
+        let failure = outcome(&crashed(End::Exited(code), stderr)).unwrap_err();
+        assert_eq!((failure.reason, &*failure.message), (OtherHelm, message));
+    }
+}
+
+#[test]
+fn a_rendering_by_helm_itself_has_its_error() {
+    let of =
+        |stderr: &str| of_command(&crashed(End::Exited(1), stderr), &SecretTexts::default()).unwrap_err();
+    let failure = of("level=WARN msg=\"x\"\nError: execution error at (a): one\ntwo\n");
     assert_eq!(
         (failure.reason, &*failure.message),
-        (ObjectsRefused, "the object is too large")
+        (TemplateFailed, "execution error at (a): one\ntwo")
     );
-    let failure = outcome(&failed(stderr), None).unwrap_err();
-    assert!(failure.message.contains("exited with error"), "{failure}");
-    let failure = outcome(&failed("Error: release: not found\n"), Some("old".to_owned())).unwrap_err();
-    assert_eq!(failure.reason, NoRecord);
+    assert_eq!(of("Error: unknown flag: --dry-run\n").reason, OtherHelm);
+    assert_eq!(of("panic: x\n").reason, Crashed);
 }
 
 #[test]
-fn a_failed_deletion_is_explained_by_the_log() {
-    let stderr = "level=DEBUG msg=\"uninstall: Failed to delete release\" error=\"[configmaps \\\"web\\\" is forbidden: User \\\"a\\\" cannot delete]\"\nError: failed to delete release: web\n";
-    let failure = outcome(&failed(stderr), None).unwrap_err();
-    assert_eq!(failure.reason, Forbidden);
+fn a_failed_deletion_has_its_cause() {
+    let text = "failed to delete release: web: [configmaps \"web\" is forbidden: User \"a\" cannot delete]";
+    assert_eq!(Failure::of_text(text).reason, Forbidden);
     assert_eq!(
-        failure.message,
-        "failed to delete release: web: [configmaps \"web\" is forbidden: User \"a\" cannot delete]"
+        Failure::of_text("failed to delete release: web").reason,
+        DeletionFailed
     );
-    let failure = outcome(&failed("Error: failed to delete release: web\n"), None).unwrap_err();
-    assert_eq!(failure.reason, DeletionFailed);
 }
 
 #[test]
 fn a_success_has_the_revision_and_the_warnings() {
+    let text = "unknown field \"spec.foo\"";
     let output = Output {
         end: End::Exited(0),
-        stdout: "NAME: web\nSTATUS: deployed\nREVISION: 12\nDESCRIPTION: x\n".to_owned(),
-        stderr:
-            "I1123 08:03:52.557742   30561 warnings.go:107] \"Warning: unknown field \\\"spec.foo\\\"\"\n"
-                .repeat(2),
+        stdout: json!({ "revision": 12, "warnings": [text, text], "printed": "a: b\n" }).to_string(),
+        stderr: "anything".to_owned(),
     };
     let expected = Success {
         revision: Some(12),
-        warnings: vec!["unknown field \"spec.foo\"".to_owned()],
-        ..Success::default()
+        warnings: vec![text.to_owned()],
+        printed: "a: b\n".to_owned(),
     };
-    assert_eq!(outcome(&output, None), Ok(expected));
+    assert_eq!(outcome(&output), Ok(expected));
 }
 
 #[test]
 fn every_other_end_is_a_failure() {
-    for (end, stderr, reason, message) in [
+    for (output, reason, message) in [
         (
-            End::Killed(9),
-            "",
+            crashed(End::Killed(9), ""),
             Crashed,
             "Helm was killed by signal 9; with signal 9, the memory limit of the agent may be too low: it wrote nothing",
         ),
         (
-            End::Exited(2),
-            "panic: x\n",
+            crashed(End::Exited(2), "panic: x\n"),
             Crashed,
             "Helm ended with code 2: panic: x",
         ),
         (
-            End::Exited(1),
-            "executing \"a\": error calling include: too deep\n",
+            crashed(
+                End::Exited(1),
+                "executing \"a\": error calling include: too deep\n",
+            ),
             TemplateFailed,
             "Helm ended with code 1: executing \"a\": error calling include: too deep",
         ),
         (
-            End::Deadline,
-            "Error: failed pre-install: context canceled\n",
+            crashed(End::Exited(0), ""),
+            Crashed,
+            "Helm ended with code 0: it wrote nothing",
+        ),
+        (
+            Output {
+                end: End::Deadline,
+                ..failed("failed pre-install: context canceled")
+            },
             Deadline,
             "Helm did not end before its deadline: failed pre-install: context canceled",
         ),
         (
-            End::Stopped,
-            "",
+            crashed(End::Deadline, ""),
+            Deadline,
+            "Helm did not end before its deadline",
+        ),
+        (
+            crashed(End::Stopped, ""),
             Stopped,
             "Helm was interrupted because the agent stops",
         ),
         (
-            End::Superseded,
-            "Error: UPGRADE FAILED: pre-upgrade hooks failed: context canceled\n",
+            Output {
+                end: End::Superseded,
+                ..failed("pre-upgrade hooks failed: context canceled")
+            },
             Superseded,
             "Helm was interrupted because the BundleDeployment was changed or deleted",
         ),
     ] {
-        let output = Output {
-            end,
-            stdout: String::new(),
-            stderr: stderr.to_owned(),
-        };
-        let failure = outcome(&output, None).unwrap_err();
+        let failure = outcome(&output).unwrap_err();
         assert_eq!((failure.reason, &*failure.message), (reason, message));
     }
 }
@@ -458,41 +500,26 @@ fn messages_contain_no_objects_and_no_values_of_secrets() {
 fn messages_contain_no_credentials_of_urls() {
     let url = "https://u:geheim@h.example/x?token=geheim";
     let long = format!("{url} {}", "x".repeat(MAX_MESSAGE / 2 - url.len() / 2));
-    for (end, stderr) in [
-        (
-            End::Exited(1),
-            format!("Error: UPGRADE FAILED: Get \"{url}\": EOF\n"),
-        ),
-        (End::Exited(2), format!("panic: {url}\n")),
-        (End::Exited(2), format!("panic: {long}\n")),
-        (End::Killed(9), long.clone()),
-        (End::Deadline, format!("Error: Get \"{url}\": context canceled\n")),
+    for output in [
+        failed(&format!("Get \"{url}\": EOF")),
+        refused(&format!("object {url}"), "ObjectsRefused"),
+        crashed(End::Exited(2), &format!("panic: {url}\n")),
+        crashed(End::Exited(2), &format!("panic: {long}\n")),
+        crashed(End::Killed(9), &long),
+        Output {
+            end: End::Deadline,
+            ..failed(&format!("Get \"{url}\": context canceled"))
+        },
     ] {
-        let output = Output {
-            end,
-            stdout: String::new(),
-            stderr,
-        };
-        let message = outcome(&output, None).unwrap_err().to_string();
+        let message = outcome(&output).unwrap_err().to_string();
         assert!(!message.contains("geheim"), "{message}");
     }
-    let of_post_renderer = outcome(
-        &failed("Error: error while running post render on files\n"),
-        Some(format!("object {url}")),
-    );
-    assert_eq!(
-        of_post_renderer.unwrap_err().message,
-        "object https://h.example/x?…"
-    );
     let output = Output {
         end: End::Exited(0),
-        stdout: String::new(),
-        stderr: format!("W1 warnings.go:107] \"Warning: see {url}\"\n"),
+        stdout: json!({ "warnings": [format!("see {url}")] }).to_string(),
+        stderr: String::new(),
     };
-    assert_eq!(
-        outcome(&output, None).unwrap().warnings,
-        ["see https://h.example/x?…"]
-    );
+    assert_eq!(outcome(&output).unwrap().warnings, ["see https://h.example/x?…"]);
 }
 
 /// `{{ fail "…" }}` and the log of a hook have any text.
@@ -500,13 +527,11 @@ fn messages_contain_no_credentials_of_urls() {
 fn messages_have_no_control_characters() {
     let text = "\u{1b}]0;title\u{7}\u{1b}[2Jhttps://u\u{1b}[0m:geheim@h.example\u{202e}";
     let outputs = [
-        failed(&format!(
-            "Error: execution error at (web/templates/a.yaml:1:3): {text}\n"
-        )),
-        failed(&format!("panic: {text}\n")),
+        failed(&format!("execution error at (web/templates/a.yaml:1:3): {text}")),
+        crashed(End::Exited(2), &format!("panic: {text}\n")),
     ];
     for output in outputs {
-        let message = outcome(&output, None).unwrap_err().to_string();
+        let message = outcome(&output).unwrap_err().to_string();
         assert!(
             message.contains("title")
                 && !message.contains(bounded_text::is_control)
@@ -516,10 +541,10 @@ fn messages_have_no_control_characters() {
     }
     let output = Output {
         end: End::Exited(0),
-        stdout: String::new(),
-        stderr: format!("W1 warnings.go:107] \"Warning: {text}\"\n"),
+        stdout: json!({ "warnings": [text] }).to_string(),
+        stderr: String::new(),
     };
-    let warnings = outcome(&output, None).unwrap().warnings;
+    let warnings = outcome(&output).unwrap().warnings;
     assert_eq!(warnings, ["]0;titlehttps://h.example"]);
 }
 
@@ -527,8 +552,8 @@ fn messages_have_no_control_characters() {
 fn messages_are_bounded() {
     let failure = Failure::of_text(&"ä".repeat(MAX_MESSAGE));
     assert!(failure.message.len() <= MAX_MESSAGE);
-    let output = failed(&"ä".repeat(MAX_MESSAGE));
-    assert!(outcome(&output, None).unwrap_err().message.len() <= MAX_MESSAGE);
+    let output = crashed(End::Exited(2), &"ä".repeat(MAX_MESSAGE));
+    assert!(outcome(&output).unwrap_err().message.len() <= MAX_MESSAGE);
 }
 
 /// The template of a Job is thousands of bytes, and what is wrong comes after it.

@@ -3,18 +3,15 @@
 use super::FailureReason::{
     self, AdmissionDenied, ChangedMeanwhile, ChartInvalid, Conflict, DeletionFailed, DuplicateEntry,
     FieldImmutable, Forbidden, HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid,
-    NameInvalid, NamespaceMissing, NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused,
-    OtherHelm, QuotaExceeded, RecordedKindMissing, ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed,
+    NameInvalid, NamespaceMissing, NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, OtherHelm,
+    QuotaExceeded, RecordedKindMissing, ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed,
     Unauthorized, Unknown, UnknownField, UnknownKind, Unreachable, ValuesInvalid,
 };
 
-/// A failure of the post-renderer.
-pub(super) const POST_RENDER: &str = "error while running post render on ";
-
-/// What Helm writes before its error.
+/// What Helm's command line writes before its error.
 const ERROR: &str = "Error: ";
-/// What the commands write before the error of an installation or upgrade.
-const COMMANDS: [&str; 2] = ["INSTALLATION FAILED: ", "UPGRADE FAILED: "];
+/// What `helmops-helm` writes if it does not know a request.
+const UNREAD: &str = "cannot read the request: ";
 
 /// How Helm begins its error about a flag or command that this version does not have.
 const OF_OTHER_VERSIONS: [&str; 2] = ["unknown flag: ", "unknown command "];
@@ -27,11 +24,6 @@ const OUT_OF_MEMORY: [&str; 3] = [
 ];
 
 /// Whether a program ended because it got no memory.
-/// Whether the post-renderer got no more memory: it is aborted then.
-pub(super) fn is_post_renderer_out_of_memory(text: &str) -> bool {
-    text.contains(POST_RENDER) && text.contains("signal: aborted")
-}
-
 pub(super) fn is_out_of_memory(stderr: &str) -> bool {
     OUT_OF_MEMORY.iter().any(|text| stderr.contains(text))
 }
@@ -61,11 +53,8 @@ const TEXTS: &[(&str, FailureReason)] = &[
     ("parse error at (", TemplateFailed),
     ("\n  executing \"", TemplateFailed),
     ("error calling ", TemplateFailed),
-    (POST_RENDER, ObjectsRefused),
     ("YAML parse error on ", ManifestInvalid),
     ("MalformedYAMLError", ManifestInvalid),
-    ("error merging manifests: parsing ", ManifestInvalid),
-    ("error while parsing post rendered output", ManifestInvalid),
     ("Object 'Kind' is missing", ManifestInvalid),
     ("unable to decode \"\": json: cannot unmarshal", ManifestInvalid),
     ("resource name may not be empty", ManifestInvalid),
@@ -190,40 +179,22 @@ fn is_missing_revision(text: &str) -> bool {
     text.starts_with("release has no ") && text.ends_with(" version")
 }
 
-/// The error in what Helm has written to standard error, without its prefixes. Before it are log lines, and the output of hooks,
-/// which can contain everything.
-pub(super) fn error(stderr: &str) -> Option<String> {
-    let of_command = COMMANDS.iter().find_map(|command| {
-        let start = [ERROR, command].concat();
-        let (_, text) = after_line_start(stderr, &start)?;
-        Some(text)
-    });
-    let text = of_command.or_else(|| Some(after_line_start(stderr, ERROR)?.1))?;
-    let text = text.trim();
-    let deletion = text
-        .starts_with("failed to delete release: ")
-        .then(|| deletion_error(stderr));
-    Some(match deletion.flatten() {
-        Some(why) => format!("{text}: {why}"),
-        None => text.to_owned(),
-    })
+/// The error in what Helm's command line has written to standard error, without its prefix. Before it are log lines.
+pub(super) fn error(stderr: &str) -> Option<&str> {
+    after_line_start(stderr, ERROR)
 }
 
-/// The last line that starts with a text: what is before it in the text, and after it.
-fn after_line_start<'t>(text: &'t str, start: &str) -> Option<(&'t str, &'t str)> {
+/// Why `helmops-helm` does not know a request: that of another version of the agent.
+pub(super) fn unread_request(stderr: &str) -> Option<&str> {
+    after_line_start(stderr, UNREAD)
+}
+
+/// What follows the last line that starts with a text.
+fn after_line_start<'t>(text: &'t str, start: &str) -> Option<&'t str> {
     let found = text.rmatch_indices(start).find(|(at, _)| {
         text.get(..*at)
             .is_some_and(|before| before.is_empty() || before.ends_with('\n'))
     });
     let (at, _) = found?;
-    Some((text.get(..at)?, text.get(at + start.len()..)?))
-}
-
-/// Why objects could not be deleted. Helm writes it only to its debug log.
-fn deletion_error(stderr: &str) -> Option<String> {
-    const LOGGED: &str = "msg=\"uninstall: Failed to delete release\" error=";
-    let (_, logged) = stderr.rsplit_once(LOGGED)?;
-    let line = logged.lines().next()?.trim();
-    let quoted = line.strip_prefix('"').and_then(|line| line.strip_suffix('"'));
-    Some(quoted.unwrap_or(line).replace("\\\"", "\""))
+    text.get(at + start.len()..).map(str::trim)
 }

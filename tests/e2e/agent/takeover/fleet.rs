@@ -1,6 +1,6 @@
 //! Fleet's agent, as far as others see it: how it leaves a release, and what it has to find to leave a release as it is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use helmops_bed::command::run;
@@ -34,17 +34,32 @@ impl Fleet<'_> {
         SetId::new(&self.0.name(name), self.0.system.name())
     }
 
-    /// The Helm of Fleet's agent, as its field manager.
+    /// Deploys as Fleet's agent does, with its field manager.
+    async fn apply(&self, request: &Value) {
+        let command = self.command(&agent_helm().await.unwrap());
+        run(command, &request.to_string(), DEADLINE)
+            .await
+            .unwrap()
+            .ok()
+            .unwrap();
+    }
+
+    /// Reads a record with Helm.
     async fn helm(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(agent_helm().await.unwrap());
+        let mut command = self.command(&self.0.bed.tools.helm());
         command
             .args(arguments)
             .args(["--namespace", self.0.apps.name(), "--kubeconfig"])
             .arg(&self.0.bed.kubeconfig);
+        run(command, "", DEADLINE).await.unwrap().ok().unwrap()
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         for home in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
             command.env(home, self.0.bed.directory.join("fleet-helm"));
         }
-        run(command, "", DEADLINE).await.unwrap().ok().unwrap()
+        command
     }
 
     /// Installs or upgrades a release, and reports that it is deployed as this revision and ready.
@@ -52,14 +67,16 @@ impl Fleet<'_> {
         let release = self.release(chart.name);
         let folder = self.chart(chart, &release, revision);
         let action = if revision == 1 { "install" } else { "upgrade" };
-        // The flag of an installation knows no `auto`.
         let apply = match (chart.history, revision) {
-            (History::Helm3, 1) => "--server-side=false",
-            (_, 1) => "--server-side=true",
-            _ => "--server-side=auto",
+            (History::Helm3, 1) => "client",
+            (_, 1) => "server",
+            _ => "as-before",
         };
-        self.helm(&[action, &release, folder.to_str().unwrap(), apply])
-            .await;
+        let request = json!({
+            "action": action, "release": release, "namespace": self.0.apps.name(), "kubeconfig": self.0.bed.kubeconfig,
+            "hookTimeout": 60_000, "apply": apply, "chart": { "archive": folder, "values": [] },
+        });
+        self.apply(&request).await;
         if chart.history == History::Helm3 && revision == 1 {
             let (_, mut record) = self.0.record(&release, 1).await.unwrap();
             assert!(record.apply_method.take().is_some());

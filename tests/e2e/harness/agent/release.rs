@@ -76,7 +76,7 @@ impl Fixture {
             .map(str::to_owned)
             .collect();
         for at in (1..runs.len()).rev() {
-            if runs[at] == "install" && runs[at - 1] == "template" {
+            if runs[at] == "install" && runs[at - 1] == "render" {
                 runs.remove(at - 1);
             }
         }
@@ -103,9 +103,14 @@ impl Fixture {
         writes
     }
 
+    /// The requests of the agent and of Helm so far, to both clusters.
+    pub fn requests(&self) -> Vec<audit::Request> {
+        audit::requests_of(&self.bed.audit_log(), &user(self.system.name())).unwrap()
+    }
+
     /// How often the agent itself, and not Helm, has listed the records of a release.
     pub fn lists_of_records(&self, release: &str) -> usize {
-        let requests = audit::requests_of(&self.bed.audit_log(), &user(self.system.name())).unwrap();
+        let requests = self.requests();
         let (secrets, selected) = (
             format!("/namespaces/{}/secrets?", self.apps.name()),
             format!("name%3D{release}&"),

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/kube"
+	kubefake "helm.sh/helm/v4/pkg/kube/fake"
+	"helm.sh/helm/v4/pkg/release"
+	releasev1 "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage"
+	"helm.sh/helm/v4/pkg/storage/driver"
+)
+
+// asMarker makes this program the one that marks objects.
+const asMarker = "ENGINE_TEST_MARKER"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(asMarker) {
+	case "":
+		os.Exit(m.Run())
+	case "refuse":
+		_, _ = os.Stderr.WriteString("the object is refused\n")
+		os.Exit(1)
+	}
+	var input struct {
+		Documents []document `json:"documents"`
+	}
+	if err := json.NewDecoder(os.Stdin).Decode(&input); err != nil {
+		os.Exit(2)
+	}
+	texts := []string{}
+	for _, document := range input.Documents {
+		if os.Getenv(asMarker) == "refuse hooks" && strings.Contains(document.File, "hook") {
+			_, _ = os.Stderr.WriteString("the hook is refused")
+			os.Exit(1)
+		}
+		texts = append(texts, strings.TrimSuffix(document.Text, "\n")+"\n# marked in "+document.File+"\n")
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(texts)
+}
+
+func marker(t *testing.T, how string) *Marks {
+	t.Setenv(asMarker, how)
+	return &Marks{Program: os.Args[0], Step: json.RawMessage("{}")}
+}
+
+func TestDocumentsKeepTheirLineBreaks(t *testing.T) {
+	manifest := "---\n# Source: web/templates/a.yaml\na: |+\n  text\n\n\n--- # next\n# Source: web/templates/b.yaml\n# Source: x\nb: 1\n---\n\n---\nc: 2"
+	expected := []document{
+		{File: "web/templates/a.yaml", Text: "a: |+\n  text\n\n\n"},
+		{File: "web/templates/b.yaml", Text: "# Source: x\nb: 1\n"},
+		{File: unknown, Text: "c: 2"},
+	}
+	if found := split(manifest); !slices.Equal(found, expected) {
+		t.Errorf("%q", found)
+	}
+}
+
+// client without a cluster, with the texts that it was given.
+type fakeClient struct {
+	kubefake.PrintingKubeClient
+	built []string
+}
+
+func (f *fakeClient) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
+	text, err := io.ReadAll(reader)
+	f.built = append(f.built, string(text))
+	return nil, err
+}
+
+// fake is an engine without a cluster, with these records.
+func fake(t *testing.T, request *Request, existing ...*releasev1.Release) (*engine, *fakeClient) {
+	client := &fakeClient{PrintingKubeClient: kubefake.PrintingKubeClient{Out: io.Discard}}
+	helm := action.NewConfiguration()
+	helm.KubeClient = client
+	memory := driver.NewMemory()
+	memory.SetNamespace("shop")
+	helm.Releases = storage.Init(memory)
+	helm.Capabilities = common.DefaultCapabilities.Copy()
+	for _, record := range existing {
+		if err := helm.Releases.Create(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request.Release, request.Namespace = "web", "shop"
+	return over(request, helm), client
+}
+
+func testChart(t *testing.T) *ChartRequest {
+	folder := t.TempDir()
+	files := map[string]string{
+		"Chart.yaml":            "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {msg: {{ .Values.msg | quote }}}\n",
+		"templates/hook.yaml":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, annotations: {helm.sh/hook: pre-install}}\n",
+	}
+	if err := os.Mkdir(filepath.Join(folder, "templates"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &ChartRequest{Archive: folder, Values: []string{"msg: one", `{"msg": "two"}`}}
+}
+
+func TestAnInstallationMarksObjectsAndHooksInItsRecord(t *testing.T) {
+	request := &Request{Action: "install", Chart: testChart(t), Marks: marker(t, "mark"), Apply: "server", Description: "why"}
+	engine, client := fake(t, request)
+	outcome, err := engine.do(context.Background())
+	if err != nil || outcome.Revision != 1 {
+		t.Fatal(outcome, err)
+	}
+	for _, text := range client.built {
+		if !strings.Contains(text, "# marked in ") {
+			t.Errorf("not marked: %q", text)
+		}
+	}
+	stored, err := engine.helm.Releases.Last("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := stored.(*releasev1.Release)
+	expected := "---\n# Source: web/templates/config.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {msg: \"two\"}\n\n" +
+		"# marked in web/templates/config.yaml\n"
+	if record.Manifest != expected {
+		t.Errorf("%q", record.Manifest)
+	}
+	if hook := record.Hooks[0].Manifest; !strings.HasSuffix(hook, "# marked in web/templates/hook.yaml\n") {
+		t.Errorf("%q", hook)
+	}
+	if record.Info.Description != "why" {
+		t.Errorf("%q", record.Info.Description)
+	}
+}
+
+func TestRefusedObjectsLeaveNoRecord(t *testing.T) {
+	engine, _ := fake(t, &Request{Action: "install", Chart: testChart(t), Marks: marker(t, "refuse"), Apply: "server"})
+	_, err := engine.do(context.Background())
+	var refused *refusedError
+	if !errors.As(err, &refused) || refused.reason != "ObjectsRefused" || refused.text != "the object is refused" {
+		t.Errorf("%v", err)
+	}
+	if _, err := engine.helm.Releases.Last("web"); err == nil {
+		t.Error("there is a record")
+	}
+}
+
+func TestAnUpgradeMarksOnlyWhatIsNew(t *testing.T) {
+	rendered := "---\n# Source: web/templates/config.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {msg: \"two\"}\n\n"
+	// Of a person's Helm, with the same chart and values.
+	existing := &releasev1.Release{
+		Name: "web", Namespace: "shop", Version: 1, Manifest: rendered, Info: &releasev1.Info{Status: "deployed"},
+	}
+	request := &Request{Action: "upgrade", Chart: testChart(t), Marks: marker(t, "mark"), Apply: "server", MaxHistory: 2}
+	engine, client := fake(t, request, existing)
+	if _, err := engine.do(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var marked []bool
+	for _, text := range client.built {
+		marked = append(marked, strings.Contains(text, "# marked in "))
+	}
+	// It is validated; then the recorded and the new objects are compared.
+	if !slices.Equal(marked, []bool{true, false, true}) {
+		t.Error(marked, client.built)
+	}
+}
+
+func TestARefusedHookChangesNoRecord(t *testing.T) {
+	existing := &releasev1.Release{Name: "web", Namespace: "shop", Version: 1, Info: &releasev1.Info{Status: "uninstalled"}}
+	request := &Request{Action: "install", Chart: testChart(t), Marks: marker(t, "refuse hooks"), Apply: "server", Replace: true}
+	engine, _ := fake(t, request, existing)
+	_, err := engine.do(context.Background())
+	if err == nil || err.Error() != "the hook is refused" {
+		t.Error(err)
+	}
+	last, err := engine.helm.Releases.Get("web", 1)
+	if err != nil || len(engine.helm.Releases.Driver.(*records).held) != 1 {
+		t.Error(last, err)
+	}
+	// Once they are accepted, the record is replaced.
+	t.Setenv(asMarker, "mark")
+	existing.Info.Status = "uninstalled"
+	engine, _ = fake(t, request, existing)
+	if outcome, err := engine.do(context.Background()); err != nil || outcome.Revision != 2 {
+		t.Error(outcome, err)
+	}
+}
+
+func TestLongErrorsKeepTheirStartAndEnd(t *testing.T) {
+	text := bounded("start" + strings.Repeat("ä", 2*maxError) + "end")
+	if len(text) > 2*maxError+10 || !strings.HasPrefix(text, "start") || !strings.HasSuffix(text, "end") {
+		t.Error(len(text))
+	}
+}
+
+func TestARenderingIsNotMarked(t *testing.T) {
+	request := &Request{Action: "render", Chart: testChart(t), Render: &RenderRequest{KubeVersion: "v1.36.0"}}
+	engine, _ := fake(t, request)
+	outcome, err := engine.do(context.Background())
+	if err != nil || strings.Contains(outcome.Printed, "marked") || strings.Count(outcome.Printed, "# Source: ") != 2 {
+		t.Errorf("%v %v", outcome, err)
+	}
+}
+
+func TestAChartThatCannotBeDeployedIsInvalid(t *testing.T) {
+	broken := testChart(t)
+	library := "apiVersion: v2\nname: web\nversion: 1.0.0\ntype: library\n"
+	if err := os.WriteFile(filepath.Join(broken.Archive, "Chart.yaml"), []byte(library), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := load(broken)
+	refused, isRefused := err.(*refusedError)
+	if !isRefused || refused.reason != "ChartInvalid" || refused.text != "library charts are not installable" {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAnotherVersionOfTheAgentIsRefused(t *testing.T) {
+	if code := run(strings.NewReader(`{"action":"test","newOption":true}`), io.Discard); code != 2 {
+		t.Error(code)
+	}
+	var out bytes.Buffer
+	if code := run(strings.NewReader(`{"action":"fly"}`), &out); code != 1 || !strings.Contains(out.String(), `unknown action \"fly\"`) {
+		t.Error(code, out.String())
+	}
+}
+
+func TestForcedReplacementExcludesServerSideApply(t *testing.T) {
+	for apply, expected := range map[string]string{
+		"as-before": "auto", "server": "true", "override": "true", "client": "false", "replace": "false",
+	} {
+		if found := serverSide(apply); found != expected {
+			t.Errorf("%s: %s", apply, found)
+		}
+	}
+}
+
+// counted is a storage that counts queries.
+type counted struct {
+	driver.Driver
+	queries int
+}
+
+func (c *counted) Query(labels map[string]string) ([]release.Releaser, error) {
+	c.queries++
+	return c.Driver.Query(labels)
+}
+
+func TestRecordsAreQueriedAgainAfterAWriteOnly(t *testing.T) {
+	memory := driver.NewMemory()
+	memory.SetNamespace("shop")
+	below := &counted{Driver: memory}
+	stored := storage.Init(&records{Driver: below, target: &target{}})
+	record := &releasev1.Release{Name: "web", Namespace: "shop", Version: 1, Info: &releasev1.Info{Status: "deployed"}}
+	if err := stored.Create(record); err != nil {
+		t.Fatal(err)
+	}
+	before := below.queries
+	for range 3 {
+		if _, err := stored.Last("web"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if below.queries != before+1 {
+		t.Error(below.queries - before)
+	}
+	record.Info.Status = "failed"
+	if err := stored.Update(record); err != nil {
+		t.Fatal(err)
+	}
+	last, err := stored.Last("web")
+	if err != nil || last.(*releasev1.Release).Info.Status != "failed" || below.queries != before+2 {
+		t.Error(last, err, below.queries)
+	}
+}

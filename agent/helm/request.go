@@ -1,0 +1,91 @@
+package main
+
+import "encoding/json"
+
+// Request is what the engine is to do: one value of JSON on standard input.
+type Request struct {
+	// Action is install, upgrade, rollback, uninstall, test or render.
+	Action    string `json:"action"`
+	Release   string `json:"release"`
+	Namespace string `json:"namespace"`
+	// Kubeconfig is the path of a file. Without one, no request is sent to a cluster.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// User is impersonated, if there is one.
+	User string `json:"user,omitempty"`
+	// HookTimeout is how long each hook may take, in milliseconds.
+	HookTimeout int64 `json:"hookTimeout"`
+	// EndsWithInput is whether standard input stays open as long as the parent wants the action: its end is that of the parent.
+	EndsWithInput bool `json:"endsWithInput,omitempty"`
+	// Chart is for an installation, an upgrade and a rendering.
+	Chart *ChartRequest `json:"chart,omitempty"`
+	// Marks are what is changed in the objects of an installation and an upgrade.
+	Marks *Marks `json:"marks,omitempty"`
+
+	// Apply is how objects are applied: as-before, server, override (server-side, with force), client or replace.
+	Apply           string `json:"apply,omitempty"`
+	TakeOwnership   bool   `json:"takeOwnership,omitempty"`
+	CreateNamespace bool   `json:"createNamespace,omitempty"`
+	// Replace is for an installation over the records of a release that failed or was uninstalled.
+	Replace     bool   `json:"replace,omitempty"`
+	SkipCRDs    bool   `json:"skipCRDs,omitempty"`
+	Description string `json:"description,omitempty"`
+	// Labels are those of the record. The value null removes one that the revision before has.
+	Labels     map[string]string `json:"labels,omitempty"`
+	MaxHistory int               `json:"maxHistory,omitempty"`
+	// Revision is the one that a rollback restores.
+	Revision     int  `json:"revision,omitempty"`
+	KeepHistory  bool `json:"keepHistory,omitempty"`
+	DisableHooks bool `json:"disableHooks,omitempty"`
+	// Include and Exclude are names of tests.
+	Include []string `json:"include,omitempty"`
+	Exclude []string `json:"exclude,omitempty"`
+	// Render is for a rendering.
+	Render *RenderRequest `json:"render,omitempty"`
+}
+
+// ChartRequest is a chart with its values.
+type ChartRequest struct {
+	// Archive is the path of a .tgz file.
+	Archive string `json:"archive"`
+	// Values are JSON or YAML; later ones override earlier ones.
+	Values     []string `json:"values"`
+	EnableDNS  bool     `json:"enableDNS,omitempty"`
+	SkipSchema bool     `json:"skipSchema,omitempty"`
+}
+
+// Marks is the program that changes rendered objects before they are applied and recorded.
+type Marks struct {
+	Program   string   `json:"program"`
+	Arguments []string `json:"arguments"`
+	// Step is input of the program, and of no meaning here.
+	Step json.RawMessage `json:"step"`
+}
+
+// RenderRequest is a rendering of which nothing is applied.
+type RenderRequest struct {
+	IsUpgrade bool `json:"isUpgrade,omitempty"`
+	// IncludeCRDs adds the folders crds.
+	IncludeCRDs bool `json:"includeCRDs,omitempty"`
+	// KubeVersion and APIVersions are what templates learn of a cluster that is not read.
+	KubeVersion string   `json:"kubeVersion,omitempty"`
+	APIVersions []string `json:"apiVersions,omitempty"`
+}
+
+// Outcome is what the engine did: one value of JSON on standard output.
+type Outcome struct {
+	// Revision is the one that was written.
+	Revision int `json:"revision,omitempty"`
+	// Warnings are those of the API server.
+	Warnings []string `json:"warnings,omitempty"`
+	// Printed are the objects of a rendering.
+	Printed string `json:"printed,omitempty"`
+	// Error is set if the action failed.
+	Error *Failure `json:"error,omitempty"`
+}
+
+// Failure is why an action failed.
+type Failure struct {
+	Text string `json:"text"`
+	// Reason is set where the engine itself knows the cause: ObjectsRefused, OutOfMemory or ChartInvalid.
+	Reason string `json:"reason,omitempty"`
+}

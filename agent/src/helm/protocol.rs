@@ -1,0 +1,491 @@
+//! What `helmops-helm` reads and writes: a request and an outcome, both as JSON. `agent/helm/request.go` has the same types.
+
+use std::{collections::BTreeMap, iter, path::Path, str};
+
+use helmops_release::{marks, post_render::PostRender};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    outcome::{Failure, FailureReason},
+    request::{
+        Action, Apply, Capabilities, Crds, Deploy, Install, Render, Request, Rollback, Uninstall, Upgrade,
+    },
+};
+use crate::post_render;
+
+/// The files that a request names.
+#[derive(Clone, Copy, Debug)]
+pub struct Files<'f> {
+    /// The kubeconfig.
+    pub kubeconfig: &'f Path,
+    /// The archive of the chart.
+    pub chart: &'f Path,
+    /// The program that changes the objects.
+    pub post_renderer: &'f Path,
+}
+
+/// What `helmops-helm` is to do.
+#[expect(clippy::struct_excessive_bools, reason = "they are options of Helm")]
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EngineRequest<'r> {
+    action: &'static str,
+    release: &'r str,
+    namespace: &'r str,
+    kubeconfig: Option<&'r Path>,
+    user: Option<String>,
+    /// Milliseconds.
+    hook_timeout: u64,
+    /// The agent holds the other end of its standard input.
+    ends_with_input: bool,
+    chart: Option<EngineChart<'r>>,
+    marks: Option<EngineMarks<'r>>,
+    apply: &'static str,
+    take_ownership: bool,
+    create_namespace: bool,
+    replace: bool,
+    #[serde(rename = "skipCRDs")]
+    skip_crds: bool,
+    description: &'r str,
+    labels: BTreeMap<&'static str, String>,
+    max_history: u32,
+    revision: u64,
+    keep_history: bool,
+    disable_hooks: bool,
+    include: &'r [String],
+    exclude: &'r [String],
+    render: Option<EngineRender<'r>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EngineChart<'r> {
+    archive: &'r Path,
+    values: Vec<&'r str>,
+    #[serde(rename = "enableDNS")]
+    enable_dns: bool,
+    skip_schema: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct EngineMarks<'r> {
+    program: &'r Path,
+    arguments: [&'static str; 1],
+    step: &'r PostRender,
+}
+
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EngineRender<'r> {
+    is_upgrade: bool,
+    #[serde(rename = "includeCRDs")]
+    include_crds: bool,
+    kube_version: &'r str,
+    api_versions: Vec<String>,
+}
+
+/// What `helmops-helm` has done.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EngineOutcome {
+    /// The revision that was written.
+    pub revision: Option<u64>,
+    /// Warnings of the API server.
+    pub warnings: Vec<String>,
+    /// The objects of a rendering.
+    pub printed: String,
+    /// Why the action failed.
+    pub error: Option<EngineError>,
+}
+
+/// Why an action failed.
+#[derive(Debug, Default, Deserialize)]
+pub struct EngineError {
+    /// The error of Helm or of the API server.
+    pub text: String,
+    /// The name of a [`FailureReason`], if `helmops-helm` knows it.
+    #[serde(default)]
+    pub reason: String,
+}
+
+impl EngineError {
+    /// The reason, if `helmops-helm` knows it.
+    pub fn reason(&self) -> Option<FailureReason> {
+        let all = FailureReason::ALL.iter();
+        all.copied().find(|reason| reason.as_str() == self.reason)
+    }
+}
+
+/// The JSON of a request.
+///
+/// # Errors
+/// If the values are no text.
+pub fn encoded(request: &Request, files: &Files<'_>) -> Result<Vec<u8>, Failure> {
+    let uses_cluster = request.action.uses_cluster();
+    let mut encoded = EngineRequest {
+        action: request.action.name(),
+        release: &request.release.name,
+        namespace: &request.release.namespace,
+        kubeconfig: uses_cluster.then_some(files.kubeconfig),
+        user: request.identity.user(),
+        hook_timeout: u64::try_from(request.hook_timeout.as_millis()).unwrap_or(u64::MAX),
+        ends_with_input: true,
+        ..EngineRequest::default()
+    };
+    match &request.action {
+        Action::Install(install) => encoded.install(install, files)?,
+        Action::Upgrade(upgrade) => encoded.upgrade(upgrade, files)?,
+        Action::Rollback(rollback) => encoded.rollback(rollback),
+        Action::Uninstall(uninstall) => encoded.uninstall(uninstall),
+        Action::Test(test) => {
+            encoded.include = &test.filters.include;
+            encoded.exclude = &test.filters.exclude;
+        }
+        Action::Crds(crds) => encoded.crds(crds, files)?,
+        Action::Render(render) => encoded.render(render, files)?,
+    }
+    serde_json::to_vec(&encoded).map_err(|error| {
+        Failure::new(
+            FailureReason::NotStarted,
+            format!("cannot encode the request: {error}"),
+        )
+    })
+}
+
+impl<'r> EngineRequest<'r> {
+    fn install(&mut self, install: &'r Install, files: &Files<'r>) -> Result<(), Failure> {
+        self.deploy(&install.deploy, files)?;
+        self.apply = apply(install.apply);
+        self.take_ownership = install.takes_ownership;
+        self.create_namespace = install.creates_namespace;
+        self.replace = install.replaces;
+        self.skip_crds = install.deploy.skips_crds;
+        Ok(())
+    }
+
+    fn upgrade(&mut self, upgrade: &'r Upgrade, files: &Files<'r>) -> Result<(), Failure> {
+        self.deploy(&upgrade.deploy, files)?;
+        self.apply = apply(upgrade.apply);
+        self.take_ownership = upgrade.takes_ownership;
+        self.max_history = upgrade.max_history;
+        // Helm passes labels on, except for this value.
+        self.labels
+            .entry(marks::ACCEPTANCE)
+            .or_insert_with(|| "null".to_owned());
+        Ok(())
+    }
+
+    fn rollback(&mut self, rollback: &Rollback) {
+        self.revision = rollback.revision;
+        self.apply = apply(rollback.apply);
+        self.disable_hooks = !rollback.runs_hooks;
+        self.max_history = rollback.max_history;
+    }
+
+    fn uninstall(&mut self, uninstall: &'r Uninstall) {
+        self.keep_history = uninstall.keeps_history;
+        self.description = &uninstall.description;
+        self.disable_hooks = !uninstall.runs_hooks;
+    }
+
+    fn crds(&mut self, crds: &'r Crds, files: &Files<'r>) -> Result<(), Failure> {
+        self.action = RENDER;
+        self.chart = Some(EngineChart {
+            archive: files.chart,
+            values: texts(&crds.values)?,
+            enable_dns: false,
+            skip_schema: true,
+        });
+        self.render = Some(EngineRender {
+            include_crds: true,
+            kube_version: &crds.kube_version,
+            ..EngineRender::default()
+        });
+        Ok(())
+    }
+
+    fn render(&mut self, render: &'r Render, files: &Files<'r>) -> Result<(), Failure> {
+        self.chart = Some(chart(&render.deploy, files)?);
+        let mut printed = EngineRender {
+            is_upgrade: render.is_upgrade,
+            ..EngineRender::default()
+        };
+        if let Some(capabilities) = &render.capabilities {
+            printed.kube_version = &capabilities.kube_version;
+            printed.api_versions = capabilities.names().collect();
+        }
+        self.render = Some(printed);
+        Ok(())
+    }
+
+    fn deploy(&mut self, deploy: &'r Deploy, files: &Files<'r>) -> Result<(), Failure> {
+        self.chart = Some(chart(deploy, files)?);
+        self.marks = Some(EngineMarks {
+            program: files.post_renderer,
+            arguments: post_render::ARGUMENTS,
+            step: &deploy.post_render,
+        });
+        self.description = &deploy.description;
+        if let Some(on_delete) = &deploy.on_delete {
+            self.labels.insert(marks::ON_DELETE, on_delete.to_string());
+        }
+        if let Some(acceptance) = deploy.acceptance {
+            self.labels.insert(marks::ACCEPTANCE, acceptance.to_string());
+        }
+        Ok(())
+    }
+}
+
+/// The action of a rendering.
+const RENDER: &str = "render";
+
+fn chart<'r>(deploy: &'r Deploy, files: &Files<'r>) -> Result<EngineChart<'r>, Failure> {
+    Ok(EngineChart {
+        archive: files.chart,
+        values: texts(&deploy.values)?,
+        enable_dns: deploy.enables_dns,
+        skip_schema: deploy.skips_schema,
+    })
+}
+
+fn texts(values: &[Vec<u8>]) -> Result<Vec<&str>, Failure> {
+    let invalid = |error| {
+        Failure::new(
+            FailureReason::ValuesInvalid,
+            format!("the values are no text: {error}"),
+        )
+    };
+    let texts = values.iter().map(|values| str::from_utf8(values));
+    texts.collect::<Result<_, _>>().map_err(invalid)
+}
+
+const fn apply(apply: Apply) -> &'static str {
+    match apply {
+        Apply::AsBefore => "as-before",
+        Apply::Server => "server",
+        Apply::Override => "override",
+        Apply::Client => "client",
+        Apply::Replace => "replace",
+    }
+}
+
+impl Capabilities {
+    /// The API versions, each also with its kinds.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.api_versions.iter().flat_map(|(version, kinds)| {
+            let kinds = kinds.iter().map(move |kind| format!("{version}/{kind}"));
+            iter::once(version.clone()).chain(kinds)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use helmops_release::{
+        chart_metadata::Origin,
+        names::ReleaseKey,
+        record::{Acceptance, OnDelete, TestFilters},
+        scopes::Scopes,
+    };
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::helm::{
+        outcome::SecretTexts,
+        request::{Identity, Test},
+    };
+
+    fn deploy() -> Deploy {
+        Deploy {
+            archive: "/cache/web.tgz".into(),
+            origin: Origin::default(),
+            values: vec![b"{}".to_vec(), b"a: b".to_vec()],
+            post_render: PostRender {
+                set: "default-web".to_owned(),
+                namespace: None,
+                deletes_crds: false,
+                scopes: Scopes::default(),
+            },
+            secrets: SecretTexts::default(),
+            enables_dns: true,
+            skips_schema: false,
+            description: "why".to_owned(),
+            skips_crds: true,
+            on_delete: None,
+            acceptance: None,
+        }
+    }
+
+    fn of(identity: Identity, action: Action) -> Value {
+        let request = Request {
+            release: ReleaseKey {
+                namespace: "shop".to_owned(),
+                name: "web".to_owned(),
+            },
+            identity,
+            action,
+            hook_timeout: Duration::from_millis(1500),
+        };
+        let files = Files {
+            kubeconfig: Path::new("/run/kubeconfig"),
+            chart: Path::new("/run/chart.tgz"),
+            post_renderer: Path::new("/agent"),
+        };
+        serde_json::from_slice(&encoded(&request, &files).unwrap()).unwrap()
+    }
+
+    /// The fields that differ from those of a request for nothing.
+    fn fields(encoded: &Value) -> Value {
+        let nothing = of(Identity::Agent, Action::Test(Test::default()));
+        let fields = encoded.as_object().unwrap().iter();
+        fields
+            .filter(|(key, value)| nothing[key] != **value)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    }
+
+    #[test]
+    fn an_installation() {
+        let install = Install {
+            deploy: deploy(),
+            apply: Apply::Client,
+            takes_ownership: true,
+            creates_namespace: true,
+            replaces: true,
+        };
+        let step = serde_json::to_value(&install.deploy.post_render).unwrap();
+        let expected = json!({
+            "action": "install", "apply": "client", "takeOwnership": true, "createNamespace": true, "replace": true, "skipCRDs": true,
+            "description": "why",
+            "chart": { "archive": "/run/chart.tgz", "values": ["{}", "a: b"], "enableDNS": true, "skipSchema": false },
+            "marks": { "program": "/agent", "arguments": ["post-render"], "step": step },
+        });
+        assert_eq!(fields(&of(Identity::Agent, Action::Install(install))), expected);
+    }
+
+    #[test]
+    fn an_upgrade_sets_or_removes_the_label_of_acceptance() {
+        let upgrade = |acceptance, on_delete| {
+            let upgrade = Upgrade {
+                deploy: Deploy {
+                    on_delete,
+                    acceptance,
+                    ..deploy()
+                },
+                apply: Apply::Override,
+                takes_ownership: true,
+                max_history: 3,
+            };
+            of(Identity::Agent, Action::Upgrade(upgrade))
+        };
+        let plain = upgrade(None, None);
+        assert_eq!(
+            (&plain["apply"], &plain["maxHistory"]),
+            (&json!("override"), &json!(3))
+        );
+        assert_eq!(plain["labels"], json!({ marks::ACCEPTANCE: "null" }));
+        let labelled = upgrade(Some(Acceptance::Awaited), Some(OnDelete::default()));
+        assert_eq!(labelled["labels"][marks::ACCEPTANCE], "Awaited");
+        assert_eq!(
+            labelled["labels"][marks::ON_DELETE],
+            OnDelete::default().to_string()
+        );
+    }
+
+    #[test]
+    fn a_rollback_a_removal_and_tests() {
+        let rollback = Rollback {
+            revision: 4,
+            apply: Apply::AsBefore,
+            max_history: 2,
+            runs_hooks: false,
+        };
+        assert_eq!(
+            fields(&of(Identity::Agent, Action::Rollback(rollback))),
+            json!({ "action": "rollback", "revision": 4, "apply": "as-before", "maxHistory": 2, "disableHooks": true })
+        );
+        let uninstall = Uninstall {
+            keeps_history: true,
+            description: "why".to_owned(),
+            runs_hooks: true,
+        };
+        assert_eq!(
+            fields(&of(Identity::Agent, Action::Uninstall(uninstall))),
+            json!({ "action": "uninstall", "keepHistory": true, "description": "why" })
+        );
+        let filters = TestFilters {
+            include: vec!["a".to_owned()],
+            exclude: vec!["b,c=\"d".to_owned()],
+        };
+        assert_eq!(
+            fields(&of(Identity::Agent, Action::Test(Test { filters, count: 1 }))),
+            json!({ "include": ["a"], "exclude": ["b,c=\"d"] })
+        );
+    }
+
+    #[test]
+    fn what_is_printed_needs_a_cluster_only_for_lookup() {
+        let crds = Crds {
+            archive: "/cache/web.tgz".into(),
+            values: Vec::new(),
+            kube_version: "v1.36.0".to_owned(),
+        };
+        let crds = of(Identity::Agent, Action::Crds(crds));
+        assert_eq!(crds["kubeconfig"], Value::Null);
+        assert_eq!(crds["action"], "render");
+        assert_eq!(
+            crds["render"],
+            json!({ "isUpgrade": false, "includeCRDs": true, "kubeVersion": "v1.36.0", "apiVersions": [] })
+        );
+        let render = |capabilities| {
+            let render = Render {
+                deploy: deploy(),
+                is_upgrade: true,
+                capabilities,
+            };
+            of(Identity::Agent, Action::Render(render))
+        };
+        assert_eq!(render(None)["kubeconfig"], "/run/kubeconfig");
+        let kinds = |kinds: &[&str]| kinds.iter().map(ToString::to_string).collect();
+        let without = render(Some(Capabilities {
+            kube_version: "v1.36.0".to_owned(),
+            api_versions: [
+                ("a.example/v1".to_owned(), kinds(&["B"])),
+                ("v1".to_owned(), kinds(&[])),
+            ]
+            .into(),
+        }));
+        assert_eq!(without["kubeconfig"], Value::Null);
+        assert_eq!(
+            without["render"]["apiVersions"],
+            json!(["a.example/v1", "a.example/v1/B", "v1"])
+        );
+    }
+
+    #[test]
+    fn a_service_account_is_impersonated() {
+        let identity = Identity::ServiceAccount {
+            namespace: "agent".to_owned(),
+            name: "deployer".to_owned(),
+        };
+        let encoded = of(identity, Action::Test(Test::default()));
+        assert_eq!(encoded["user"], "system:serviceaccount:agent:deployer");
+    }
+
+    #[test]
+    fn values_that_are_no_text_are_an_error() {
+        let deploy = Deploy {
+            values: vec![vec![0xff]],
+            ..deploy()
+        };
+        let render = Render {
+            deploy,
+            is_upgrade: false,
+            capabilities: None,
+        };
+        let failure = texts(&render.deploy.values).unwrap_err();
+        assert_eq!(failure.reason, FailureReason::ValuesInvalid);
+    }
+}
