@@ -225,7 +225,7 @@ pub async fn record_of(
     release: &ReleaseKey,
     revision: u64,
 ) -> Result<Reserved<Record>, InstalledError> {
-    let record = records.read(release, revision).await.map_err(Box::new)?;
+    let record = records.read_known(release, revision).await.map_err(Box::new)?;
     record.ok_or_else(|| InstalledError::NoRecord {
         release: release.clone(),
         revision,

@@ -35,7 +35,7 @@ impl Deployment<'_> {
     /// # Errors
     /// If an object cannot be read or written.
     pub(super) async fn take_fields(&self, deployer: &Client, revision: u64) -> Result<(), AgentError> {
-        let record = self.context.records.read(&self.release, revision).await?;
+        let record = self.context.records.read_known(&self.release, revision).await?;
         let Some(record) = record.filter(|record| is_applied_by_others(record)) else {
             return Ok(());
         };

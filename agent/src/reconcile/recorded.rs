@@ -176,7 +176,7 @@ impl RecordedObjects<'_> {
 
     /// The objects of a revision, and whether it was uninstalled but for some; `None` if there is no record, or Helm refuses what it has.
     async fn ids(&self, revision: u64) -> Result<Option<(BTreeSet<ObjectId>, bool)>, AgentError> {
-        let Some(record) = self.context.records.read(self.release, revision).await? else {
+        let Some(record) = self.context.records.read_known(self.release, revision).await? else {
             return Ok(None);
         };
         let was_incomplete =

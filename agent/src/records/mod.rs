@@ -5,6 +5,7 @@
 //! ```
 
 mod memory;
+mod recent;
 mod store;
 mod watched;
 

@@ -38,6 +38,7 @@ use thiserror::Error;
 
 use super::{
     memory::{RecordMemory, Reserved},
+    recent::RecentSecrets,
     watched::{ByRelease, StoredRecord},
 };
 
@@ -59,6 +60,7 @@ pub struct Records {
     stored: Cache<StoredRecord, ByRelease>,
     /// What decoded records show, by Secret: an entry for each record that was needed and exists.
     decoded: Arc<Mutex<HashMap<NamespacedName, Decoded>>>,
+    recent: Arc<RecentSecrets>,
     memory: RecordMemory,
 }
 
@@ -126,6 +128,7 @@ impl Records {
             agent_namespace: agent_namespace.into(),
             stored: Cache::new(),
             decoded: Arc::default(),
+            recent: Arc::default(),
             memory: RecordMemory::new(),
         }
     }
@@ -316,7 +319,7 @@ impl Records {
         }
     }
 
-    /// A record; `None` if it does not exist.
+    /// A record as it is now; `None` if it does not exist.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -325,11 +328,54 @@ impl Records {
         release: &ReleaseKey,
         revision: u64,
     ) -> Result<Option<Reserved<Record>>, RecordStoreError> {
-        let secret = record::secret_name(&release.name, revision);
-        let found = self.read_secret(release, revision, &secret).await?;
-        Ok(found.map(|(_, record)| record))
+        let name = record::secret_name(&release.name, revision);
+        let Some(secret) = self.get_secret(release, &name).await? else {
+            return Ok(None);
+        };
+        self.decoded(release, revision, &name, &secret).map(Some)
     }
 
+    /// A record in the version of the last history of its release: it is probably in memory.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn read_known(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+    ) -> Result<Option<Reserved<Record>>, RecordStoreError> {
+        let name = record::secret_name(&release.name, revision);
+        match self.recent(release, &name) {
+            Some(secret) => self.decoded(release, revision, &name, &secret).map(Some),
+            None => self.read(release, revision).await,
+        }
+    }
+
+    /// A Secret as the last history has it, if it is kept.
+    fn recent(&self, release: &ReleaseKey, name: &str) -> Option<Arc<Secret>> {
+        let name = NamespacedName::new(&*release.namespace, name);
+        let version = lock(&self.decoded).get(&name)?.resource_version.clone();
+        self.recent.get(&name, &version)
+    }
+
+    fn decoded(
+        &self,
+        release: &ReleaseKey,
+        revision: u64,
+        name: &str,
+        secret: &Secret,
+    ) -> Result<Reserved<Record>, RecordStoreError> {
+        let damaged = |source| damaged(release, revision, name, Arc::new(source));
+        let unpacked = UnpackedRecord::of(data_of(secret)).map_err(damaged)?;
+        let memory = self.memory.reserve(&release.namespace, unpacked.bytes());
+        let memory = memory.map_err(|OverBudget| RecordStoreError::NoMemory {
+            release: release.clone(),
+            revision,
+        })?;
+        memory.try_map(|()| unpacked.decode()).map_err(damaged)
+    }
+
+    /// The Secret of a record as it is now, and the record: what is changed.
     async fn read_secret(
         &self,
         release: &ReleaseKey,
@@ -339,20 +385,22 @@ impl Records {
         let Some(secret) = self.get_secret(release, name).await? else {
             return Ok(None);
         };
-        let damaged = |source| damaged(release, revision, name, Arc::new(source));
-        let unpacked = UnpackedRecord::of(data_of(&secret)).map_err(damaged)?;
-        let memory = self.memory.reserve(&release.namespace, unpacked.bytes());
-        let memory = memory.map_err(|OverBudget| RecordStoreError::NoMemory {
-            release: release.clone(),
-            revision,
-        })?;
-        let record = memory.try_map(|()| unpacked.decode()).map_err(damaged)?;
-        Ok(Some((secret, record)))
+        // It is about to change.
+        self.recent
+            .remove(&NamespacedName::new(&*release.namespace, name));
+        let record = self.decoded(release, revision, name, &secret)?;
+        Ok(Some((Arc::unwrap_or_clone(secret), record)))
     }
 
-    async fn get_secret(&self, release: &ReleaseKey, name: &str) -> Result<Option<Secret>, CallError> {
+    async fn get_secret(&self, release: &ReleaseKey, name: &str) -> Result<Option<Arc<Secret>>, CallError> {
         let found = bounded(self.secrets(release).get_opt(&path_segment(name))).await;
-        found.map_err(CallError::of("read", secret_of(release, name)))
+        let found = found.map_err(CallError::of("read", secret_of(release, name)))?;
+        let found = found.map(Arc::new);
+        if let Some(secret) = &found {
+            let name = NamespacedName::new(&*release.namespace, name);
+            self.recent.insert(name, secret);
+        }
+        Ok(found)
     }
 
     /// Marks a revision as failed whose Helm process does not run any more, so that Helm accepts another operation.
@@ -685,7 +733,7 @@ fn secrets_of(client: &Client, release: &ReleaseKey) -> Api<Secret> {
 }
 
 /// The content of a record; empty if the Secret has none.
-fn data_of(secret: &Secret) -> &[u8] {
+pub(super) fn data_of(secret: &Secret) -> &[u8] {
     let data = secret.data.as_ref().and_then(|data| data.get(DATA_KEY));
     data.map_or(&[], |data| &data.0)
 }

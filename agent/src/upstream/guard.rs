@@ -11,7 +11,7 @@ use std::{
 
 use helmops_api::{BundleDeployment, MetadataOnly};
 use helmops_process::lock;
-use helmops_runtime::client::{ApiError, CallError, bounded};
+use helmops_runtime::client::{CallError, bounded};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api, Client,
@@ -239,7 +239,7 @@ impl NamespaceGuard {
                     restored: Some(restored.clone()),
                     ..known.clone()
                 };
-                self.record(&noted).await?;
+                self.record(&noted, true).await?;
                 restored
             }
         };
@@ -274,7 +274,7 @@ impl NamespaceGuard {
         }
         let known = known.with(&current, versions.present);
         if is_news(recorded.as_ref(), &known) {
-            self.record(&known).await?;
+            self.record(&known, recorded.is_some()).await?;
         }
         Ok(())
     }
@@ -289,11 +289,11 @@ impl NamespaceGuard {
         };
         let highest = lock(&self.seen).version.max(known.version);
         if known.version < highest && known.restored.is_none() {
-            self.record(&Remembered {
+            let known = Remembered {
                 version: highest,
                 ..known
-            })
-            .await?;
+            };
+            self.record(&known, true).await?;
         }
         Ok(())
     }
@@ -341,24 +341,27 @@ impl NamespaceGuard {
         Ok(found.map(|state| Remembered::of(&state.data.unwrap_or_default())))
     }
 
-    /// Writes what is known. Nothing is deleted: another task may have recorded more.
-    async fn record(&self, known: &Remembered) -> Result<(), CallError> {
+    /// Writes what is known, to a ConfigMap that probably exists if it `is_recorded`. Nothing is deleted: another task may have recorded
+    /// more.
+    async fn record(&self, known: &Remembered, is_recorded: bool) -> Result<(), CallError> {
         let mut written = self.written.lock().await;
         let version = known.version.max(*written);
         let known = Remembered {
             version,
             ..known.clone()
         };
-        let mut state = ConfigMap::default();
-        state.metadata.name = Some(STATE.to_owned());
-        state.data = Some(known.data());
-        let created = bounded(self.state().create(&PostParams::default(), &state)).await;
-        let result = match created {
-            Err(error) if ApiError::exists_already(&error) => {
-                let patch = Patch::Merge(json!({ "data": known.data() }));
-                bounded(self.state().patch(STATE, &PatchParams::default(), &patch)).await
+        let patch = Patch::Merge(json!({ "data": known.data() }));
+        let patch = async || bounded(self.state().patch(STATE, &PatchParams::default(), &patch)).await;
+        let result = if is_recorded {
+            patch().await
+        } else {
+            let mut state = ConfigMap::default();
+            state.metadata.name = Some(STATE.to_owned());
+            state.data = Some(known.data());
+            match bounded(self.state().create(&PostParams::default(), &state)).await {
+                Err(error) if error.exists_already() => patch().await,
+                created => created,
             }
-            created => created,
         };
         result.map_err(CallError::of("write", self.state_name()))?;
         *written = version;
@@ -544,7 +547,7 @@ mod tests {
         let earlier = guard.recorded().await.unwrap().unwrap();
         guard.is_deleted("gone").await.unwrap_err();
         // An installation has read the ConfigMap before that.
-        guard.record(&earlier).await.unwrap();
+        guard.record(&earlier, true).await.unwrap();
         assert_eq!(lock(&cluster.data)["restored"], "resource version 80 after 90");
         // Nor does a write lower the version.
         let (low, high) = (
@@ -554,8 +557,8 @@ mod tests {
                 ..earlier
             },
         );
-        guard.record(&high).await.unwrap();
-        guard.record(&low).await.unwrap();
+        guard.record(&high, true).await.unwrap();
+        guard.record(&low, true).await.unwrap();
         assert_eq!(lock(&cluster.data)["resourceVersion"], "99");
     }
 

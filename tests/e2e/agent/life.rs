@@ -1,6 +1,7 @@
 //! The life of a release, from the BundleDeployment to the objects and back to its status.
 
 use anyhow::{Context, ensure};
+use helmops_bed::audit::Request;
 use serde_json::{Value, json};
 
 use super::safety::uid;
@@ -66,7 +67,51 @@ async fn a_chart_is_installed_upgraded_and_uninstalled() {
     );
 }
 
-/// The Secret is written before the BundleDeployment refers to it, but the other way round must not deploy the old values.
+/// Most of the processor time of a deployment is that of the API server.
+#[tokio::test]
+async fn the_requests_of_a_deployment_are_few() {
+    let fixture = Fixture::new("life-requests").await;
+    let _agent = fixture.start().await;
+    // The kinds of its objects are watched from now on.
+    let barrier = fixture.barrier_without_removal().await;
+    let mut before = fixture.requests().len();
+    let mut sent = async || {
+        fixture.barrier().await;
+        let all = fixture.requests();
+        let sent = all.iter().skip(before);
+        // It sees the records of other tests as well.
+        let is_own = |request: &&Request| {
+            let namespaces =
+                [&fixture.apps, &fixture.system].map(|namespace| format!("/{}", namespace.name()));
+            !request.uri.contains("/namespaces/") || namespaces.iter().any(|own| request.uri.contains(own))
+        };
+        let of_web = sent
+            .take_while(|request| !request.uri.contains("barrier-"))
+            .filter(is_own);
+        let (of_helm, of_agent): (Vec<_>, Vec<_>) = of_web
+            .map(|request| format!("{} {} ({})", request.verb, request.uri, request.user_agent))
+            .partition(|request| request.contains("(Helm/"));
+        before = all.len();
+        (of_helm, of_agent)
+    };
+    fixture.deploy("web", "1.0.0", &json!({})).await;
+    fixture.until_ready("web").await;
+    let (of_helm, of_agent) = sent().await;
+    assert!(
+        of_helm.len() <= 8 && of_agent.len() <= 10,
+        "{of_helm:#?} {of_agent:#?}"
+    );
+    let hash = fixture.values("web", "msg: second\n").await;
+    fixture.deploy("web", "1.0.0", &values(&hash)).await;
+    fixture.until_revision("web", 2).await;
+    let (of_helm, of_agent) = sent().await;
+    assert!(
+        of_helm.len() <= 9 && of_agent.len() <= 11,
+        "{of_helm:#?} {of_agent:#?}"
+    );
+    fixture.delete(&barrier).await;
+}
+
 /// Once before Helm runs, and once after it. After a failure, the next reconciliation reads how the attempt ended.
 #[tokio::test]
 async fn the_records_of_a_release_are_listed_before_and_after_an_attempt() {
@@ -98,6 +143,7 @@ async fn the_records_of_a_release_are_listed_before_and_after_an_attempt() {
     added("failed upgrade", 3).await;
 }
 
+/// The Secret is written before the BundleDeployment refers to it, but the other way round must not deploy the old values.
 #[tokio::test]
 async fn values_with_another_hash_are_not_deployed() {
     let fixture = Fixture::new("life-hash").await;
