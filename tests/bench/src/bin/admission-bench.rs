@@ -138,7 +138,7 @@ fn webhook() -> Result<Vec<String>> {
     let path = path.to_str().context("a path that is not UTF-8")?;
     let flags = "--bind-address 127.0.0.1:{port} --metrics-bind-address 127.0.0.1:{admin} \
         --health-probe-bind-address 127.0.0.1:0 \
-        --tls-source files --tls-cert-file {cert} --tls-private-key-file {key} --log-format json --enforce-policies false";
+        --tls-source files --tls-cert-file {cert} --tls-private-key-file {key} --log-format json --enforce-policies=false";
     Ok(std::iter::once(path)
         .chain(flags.split(' '))
         .map(str::to_owned)
