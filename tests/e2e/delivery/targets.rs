@@ -117,9 +117,17 @@ async fn values_are_rendered_for_each_cluster() {
         .patch("cluster/c1", &json!({"spec":{"templateValues":{"zone":"z1"}}}))
         .await;
     let values = json!({ "number": "global.fleet.clusterLabels.number", "zone": "${ .ClusterValues.zone }" });
+    let bundle = json!({ "helm": { "values": values } });
+    // The controller has seen the values of the cluster, so that those of the next Bundle are written once.
+    fixture.bundle("first", &bundle).await;
     fixture
-        .bundle("web", &json!({ "helm": { "values": values } }))
+        .until_on(1, "secret/first", |secret| {
+            let values = decoded(secret, "values").unwrap_or_default();
+            ensure!(values.contains("z1"), "they are {values}");
+            Ok(())
+        })
         .await;
+    fixture.bundle("web", &bundle).await;
     let deployment = fixture.deployment(1, "web").await;
     assert_eq!(deployment["spec"]["options"]["helm"].get("values"), None);
     let secret = fixture.until_on(1, "secret/web", |_| Ok(())).await;
