@@ -49,7 +49,7 @@ func over(request *Request, helm *action.Configuration) *engine {
 	return &engine{request: request, helm: helm, client: client}
 }
 
-func (e *engine) do(ctx context.Context) (*Outcome, error) {
+func (e *engine) do(ctx context.Context) (Outcome, error) {
 	switch e.request.Action {
 	case "install":
 		return e.install(ctx)
@@ -64,7 +64,7 @@ func (e *engine) do(ctx context.Context) (*Outcome, error) {
 	case "render":
 		return e.render(ctx)
 	default:
-		return &Outcome{}, fmt.Errorf("unknown action %q", e.request.Action)
+		return Outcome{}, fmt.Errorf("unknown action %q", e.request.Action)
 	}
 }
 
@@ -72,10 +72,10 @@ func (e *engine) hookTimeout() time.Duration {
 	return time.Duration(e.request.HookTimeout) * time.Millisecond
 }
 
-func (e *engine) install(ctx context.Context) (*Outcome, error) {
+func (e *engine) install(ctx context.Context) (Outcome, error) {
 	chart, values, err := load(e.request.Chart)
 	if err != nil {
-		return &Outcome{}, err
+		return Outcome{}, err
 	}
 	if !e.request.SkipCRDs {
 		e.client.crds = crdTexts(chart)
@@ -84,7 +84,7 @@ func (e *engine) install(ctx context.Context) (*Outcome, error) {
 	install.Replace = e.request.Replace
 	install.CreateNamespace = e.request.CreateNamespace
 	// An installation knows no earlier way.
-	install.ServerSideApply = e.request.Apply != "client" && e.request.Apply != "replace"
+	install.ServerSideApply = serverSide(e.request.Apply) != "false"
 	install.ForceReplace = e.request.Apply == "replace"
 	install.ForceConflicts = e.request.Apply == "override"
 	return revision(install.RunWithContext(ctx, chart, values))
@@ -108,10 +108,10 @@ func (e *engine) installation() *action.Install {
 	return install
 }
 
-func (e *engine) upgrade(ctx context.Context) (*Outcome, error) {
+func (e *engine) upgrade(ctx context.Context) (Outcome, error) {
 	chart, values, err := load(e.request.Chart)
 	if err != nil {
-		return &Outcome{}, err
+		return Outcome{}, err
 	}
 	upgrade := action.NewUpgrade(e.helm)
 	upgrade.Namespace = e.request.Namespace
@@ -143,18 +143,27 @@ func serverSide(apply string) string {
 	}
 }
 
-func revision(written release.Releaser, err error) (*Outcome, error) {
+func revision(written release.Releaser, err error) (Outcome, error) {
+	record, err := recordOf(written, err)
 	if err != nil {
-		return &Outcome{}, err
+		return Outcome{}, err
 	}
-	record, isRecord := written.(*releasev1.Release)
-	if !isRecord {
-		return &Outcome{}, fmt.Errorf("unexpected record %T", written)
-	}
-	return &Outcome{Revision: record.Version}, nil
+	return Outcome{Revision: record.Version}, nil
 }
 
-func (e *engine) rollback() (*Outcome, error) {
+// recordOf is the record that an action of Helm returns.
+func recordOf(returned release.Releaser, err error) (*releasev1.Release, error) {
+	if err != nil {
+		return nil, err
+	}
+	record, isRecord := returned.(*releasev1.Release)
+	if !isRecord {
+		return nil, fmt.Errorf("unexpected record %T", returned)
+	}
+	return record, nil
+}
+
+func (e *engine) rollback() (Outcome, error) {
 	rollback := action.NewRollback(e.helm)
 	rollback.Version = e.request.Revision
 	rollback.Timeout = e.hookTimeout()
@@ -164,10 +173,10 @@ func (e *engine) rollback() (*Outcome, error) {
 	rollback.ServerSideApply = serverSide(e.request.Apply)
 	rollback.ForceReplace = e.request.Apply == "replace"
 	rollback.ForceConflicts = e.request.Apply == "override"
-	return &Outcome{}, rollback.Run(e.request.Release)
+	return Outcome{}, rollback.Run(e.request.Release)
 }
 
-func (e *engine) uninstall() (*Outcome, error) {
+func (e *engine) uninstall() (Outcome, error) {
 	uninstall := action.NewUninstall(e.helm)
 	uninstall.Timeout = e.hookTimeout()
 	uninstall.WaitStrategy = kube.HookOnlyStrategy
@@ -181,7 +190,7 @@ func (e *engine) uninstall() (*Outcome, error) {
 	if err != nil && log.cause != "" {
 		err = fmt.Errorf("%w: %s", err, log.cause)
 	}
-	return &Outcome{}, err
+	return Outcome{}, err
 }
 
 // deletionLog keeps why objects were not deleted, which Helm only logs.
@@ -207,7 +216,7 @@ func (l *deletionLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup adds nothing.
 func (l *deletionLog) WithGroup(string) slog.Handler { return l }
 
-func (e *engine) test() (*Outcome, error) {
+func (e *engine) test() (Outcome, error) {
 	test := action.NewReleaseTesting(e.helm)
 	test.Namespace = e.request.Namespace
 	test.Timeout = e.hookTimeout()
@@ -218,13 +227,13 @@ func (e *engine) test() (*Outcome, error) {
 	if ended := shutdown(); err == nil {
 		err = ended
 	}
-	return &Outcome{}, err
+	return Outcome{}, err
 }
 
-func (e *engine) render(ctx context.Context) (*Outcome, error) {
+func (e *engine) render(ctx context.Context) (Outcome, error) {
 	chart, values, err := load(e.request.Chart)
 	if err != nil {
-		return &Outcome{}, err
+		return Outcome{}, err
 	}
 	render := e.request.Render
 	install := e.installation()
@@ -239,21 +248,17 @@ func (e *engine) render(ctx context.Context) (*Outcome, error) {
 		install.DryRunStrategy = action.DryRunClient
 		install.APIVersions = slices.Clone(render.APIVersions)
 		if install.KubeVersion, err = common.ParseKubeVersion(render.KubeVersion); err != nil {
-			return &Outcome{}, fmt.Errorf("invalid kube version '%s': %w", render.KubeVersion, err)
+			return Outcome{}, fmt.Errorf("invalid kube version '%s': %w", render.KubeVersion, err)
 		}
 	}
-	rendered, err := install.RunWithContext(ctx, chart, values)
+	record, err := recordOf(install.RunWithContext(ctx, chart, values))
 	if err != nil {
-		return &Outcome{}, err
-	}
-	record, isRecord := rendered.(*releasev1.Release)
-	if !isRecord {
-		return &Outcome{}, fmt.Errorf("unexpected record %T", rendered)
+		return Outcome{}, err
 	}
 	var printed strings.Builder
 	fmt.Fprintln(&printed, strings.TrimSpace(record.Manifest))
 	for _, hook := range record.Hooks {
 		fmt.Fprintf(&printed, "---\n# Source: %s\n%s\n", hook.Path, hook.Manifest)
 	}
-	return &Outcome{Printed: printed.String()}, nil
+	return Outcome{Printed: printed.String()}, nil
 }

@@ -70,11 +70,11 @@ func run(in io.Reader, out io.Writer) int {
 	return 0
 }
 
-func perform(ctx context.Context, request *Request) *Outcome {
+func perform(ctx context.Context, request *Request) Outcome {
 	warnings := &warnings{}
 	rest.SetDefaultWarningHandler(warnings)
+	var outcome Outcome
 	engine, err := newEngine(request)
-	outcome := &Outcome{}
 	if err == nil {
 		outcome, err = engine.do(ctx)
 	}
@@ -106,7 +106,7 @@ func interruptible(action string) context.Context {
 	switch action {
 	case "install", "upgrade":
 		// The context lives as long as the process.
-		ctx, _ = signal.NotifyContext(ctx, syscall.SIGTERM) //nolint:govet
+		ctx, _ = signal.NotifyContext(ctx, syscall.SIGTERM)
 	case "rollback", "uninstall":
 		signal.Ignore(syscall.SIGTERM)
 	}
