@@ -18,7 +18,7 @@ use thiserror::Error;
 pub const ARGUMENTS: [&str; 1] = ["post-render"];
 
 /// JSON may need this many bytes for one of a text.
-const ESCAPED: usize = 2;
+pub const ESCAPED: usize = 2;
 /// Bytes of the rest of the input.
 const REST: usize = 16 << 20;
 

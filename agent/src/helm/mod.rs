@@ -50,6 +50,7 @@ use self::{
     slow::{SlowRuns, Work},
     workspace::{Workspace, Workspaces},
 };
+use crate::post_render::ESCAPED;
 
 pub use self::{
     crashes::{Crash, RunMark},
@@ -74,8 +75,6 @@ const LIMITS: Limits = Limits {
     stderr: 64 << 10,
     memory: None,
 };
-/// JSON may need this many bytes for one of a text.
-const ESCAPED: usize = 2;
 /// Bytes of CRDs. Those of the largest charts have some megabytes.
 pub const MAX_CRDS: usize = 16 << 20;
 /// To print the version takes a tenth of a second.
@@ -219,6 +218,11 @@ impl Printed {
         Some(Self { what, max })
     }
 
+    /// The maximum bytes as the program writes them.
+    const fn written(&self) -> usize {
+        self.max * ESCAPED
+    }
+
     fn too_much(&self) -> Failure {
         let message = format!("the {} of the chart have more than {} bytes", self.what, self.max);
         Failure::new(FailureReason::ChartInvalid, message)
@@ -333,9 +337,7 @@ impl Helm {
         let limits = Limits {
             deadline: request.deadline(),
             grace: self.ends.grace,
-            stdout: printed
-                .as_ref()
-                .map_or(LIMITS.stdout, |printed| printed.max * ESCAPED),
+            stdout: printed.as_ref().map_or(LIMITS.stdout, Printed::written),
             memory: self.memory,
             ..LIMITS
         };
@@ -385,7 +387,7 @@ impl Helm {
     ) -> Result<Success, Failure> {
         let deploy = request.action.deploy();
         let secrets = deploy.map(|deploy| deploy.secrets.clone()).unwrap_or_default();
-        if let Some(printed) = printed.filter(|printed| output.stdout.len() >= printed.max * ESCAPED) {
+        if let Some(printed) = printed.filter(|printed| output.stdout.len() >= printed.written()) {
             return Err(printed.too_much());
         }
         let ended = match &self.program {

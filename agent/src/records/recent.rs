@@ -36,11 +36,11 @@ impl RecentSecrets {
 
     /// Keeps a Secret, in place of another version, and of the one that was read first.
     pub fn insert(&self, name: NamespacedName, secret: &Arc<Secret>) {
-        self.remove(&name);
+        let mut recent = lock(&self.0);
+        recent.retain(|(kept, _)| *kept != name);
         if data_of(secret).len() > MAX_BYTES {
             return;
         }
-        let mut recent = lock(&self.0);
         if recent.len() == MAX {
             recent.pop_front();
         }
