@@ -13,8 +13,9 @@ use crate::{
     context::Context,
     error::AgentError,
     inputs,
+    operations::{copies, renamed},
     owned::{Entries, OwnedRelease, RememberError},
-    reconcile,
+    reconcile, removal,
 };
 
 /// After a pass that failed, or in which a release was busy.
@@ -66,7 +67,7 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<Pass,
     let found = owned.iter().filter_map(|(name, releases)| {
         let deployment = context.deployments.get(&context.key(name))?;
         let deployment = deployment.valid()?;
-        if reconcile::is_fleets_own(name) && deployment.spec.helm_chart_options.is_none() {
+        if removal::is_fleets_own(name) && deployment.spec.helm_chart_options.is_none() {
             return None;
         }
         unremembered(&remembered, deployment, releases).map(|owned| (name.clone(), owned))
@@ -92,14 +93,14 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<Pass,
         let releases = &of_this_agent(&remembered, name, releases);
         if let Some(deployment) = context.deployments.get(&context.key(name))
             && let Some(deployment) = deployment.valid()
-            && reconcile::is_renamed(deployment, releases)
+            && renamed::is_renamed(deployment, releases)
         {
             let release = context.releases.of(name);
             // While it is being deployed, which may take long: that removes them too, or the next pass does.
             let Ok(_locked) = release.try_lock() else {
                 continue;
             };
-            reconcile::remove_renamed(context, deployment, releases).await;
+            renamed::remove_renamed(context, deployment, releases).await;
         }
     }
     prune_copies(context).await
@@ -110,7 +111,7 @@ async fn prune_copies(context: &Context) -> Result<Pass, AgentError> {
     let mut pass = Pass::Complete;
     let namespaces = &context.release_namespaces;
     let copies = inputs::agent_copies(&context.downstream, &context.namespace, None, namespaces).await?;
-    for (name, copies) in copies {
+    for (name, existing) in copies {
         let Some(deployment) = context.deployments.get(&context.key(&name)) else {
             continue;
         };
@@ -125,7 +126,7 @@ async fn prune_copies(context: &Context) -> Result<Pass, AgentError> {
             pass = Pass::Incomplete;
             continue;
         };
-        if let Err(error) = reconcile::prune_copies(context, deployment, &copies).await {
+        if let Err(error) = copies::prune(context, deployment, &existing).await {
             let error = with_causes(&error);
             tracing::warn!(
                 bundledeployment = name,

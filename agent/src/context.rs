@@ -1,19 +1,11 @@
 //! What the reconciliations share.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex},
-    time::Instant,
-};
-
-use helmops_api::{BundleDeployment, Decoded, NamespacedName, lifecycle::Requests};
+use helmops_api::{BundleDeployment, Decoded, NamespacedName};
 use helmops_kube::lease::Leadership;
-use helmops_process::lock;
-use helmops_release::{names::SetId, record::TestFilters, report::TestResult};
+use helmops_release::names::SetId;
 use helmops_runtime::retry_state::RetryState;
 use helmops_trace::Tracer;
 use kube::{Client, Config, runtime::reflector::ObjectRef};
-use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -21,15 +13,13 @@ use crate::{
     deployments::Deployments,
     error::AgentError,
     helm::{Helm, kubeconfig::kubeconfig},
-    inputs::{Accounts, CopyId},
+    inputs::Accounts,
     live::{Kinds, LiveObjects},
+    memory::Releases,
     metrics::Metrics,
-    monitor::Installed,
     owned::OwnedReleases,
-    reconcile::Watched,
     records::Records,
     reports::Reports,
-    revision::RevisionId,
     rules::SetRules,
     running::RunningWork,
     upstream::NamespaceGuard,
@@ -111,102 +101,5 @@ impl Context {
     /// The identity of the objects of a BundleDeployment.
     pub fn set_of(&self, deployment: &str) -> SetId {
         SetId::new(deployment, &self.scope)
-    }
-}
-
-/// What is known of the release of each BundleDeployment.
-#[derive(Debug, Default)]
-pub struct Releases(Mutex<HashMap<String, Release>>);
-
-/// What is known of the release of a BundleDeployment. It is locked while it is used: by its reconciliation, or by its removal.
-pub type Release = Arc<AsyncMutex<Known>>;
-
-/// What is known of the release of a BundleDeployment.
-#[derive(Debug, Default)]
-pub struct Known {
-    /// The installed revision.
-    pub installed: Option<Installed>,
-    /// Since when the state of its objects is not known.
-    pub unknown_since: Option<Instant>,
-    /// The requests that were handled last: the cache may not show the status with them yet.
-    pub handled: Option<Requests>,
-    /// What is known of its tests.
-    pub tests: KnownTests,
-    /// What was seen of the deployed revision.
-    pub watched: Option<Watched>,
-    /// The copies of the last release that was settled.
-    pub copies: Option<BTreeSet<CopyId>>,
-}
-
-/// What is known of tests.
-#[derive(Debug, Default)]
-pub struct KnownTests {
-    /// The revision whose tests are reported as running.
-    pub reported: Option<RevisionId>,
-    /// The tests that have ended.
-    pub ended: Option<Tested>,
-}
-
-/// Tests that have ended.
-#[derive(Debug)]
-pub struct Tested {
-    /// The revision.
-    pub id: RevisionId,
-    /// Which tests.
-    pub filters: TestFilters,
-    /// Their result.
-    pub result: TestResult,
-}
-
-impl Tested {
-    /// Whether it is the result of these tests of this revision.
-    pub fn is(&self, revision: &RevisionId, filters: &TestFilters) -> bool {
-        (&self.id, &self.filters) == (revision, filters)
-    }
-}
-
-impl Releases {
-    /// What is known of the release of a BundleDeployment.
-    pub fn of(&self, deployment: &str) -> Release {
-        Arc::clone(lock(&self.0).entry(deployment.to_owned()).or_default())
-    }
-
-    /// Forgets a BundleDeployment.
-    pub fn forget(&self, deployment: &str) {
-        lock(&self.0).remove(deployment);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use helmops_release::names::ReleaseKey;
-    use k8s_openapi::jiff::Timestamp;
-
-    use super::*;
-
-    #[test]
-    fn tests_of_a_revision_are_no_result_of_the_next_one_with_its_number() {
-        let revision = |number, made_at| RevisionId {
-            release: ReleaseKey {
-                namespace: "shop".to_owned(),
-                name: "web".to_owned(),
-            },
-            number,
-            made_at: Timestamp::from_second(made_at).ok(),
-        };
-        let tested = Tested {
-            id: revision(2, 100),
-            filters: TestFilters::default(),
-            result: TestResult::NoTests,
-        };
-        let all = TestFilters::default();
-        let some = TestFilters {
-            include: vec!["smoke".to_owned()],
-            ..TestFilters::default()
-        };
-        assert!(tested.is(&revision(2, 100), &all));
-        assert!(!tested.is(&revision(2, 200), &all));
-        assert!(!tested.is(&revision(3, 100), &all));
-        assert!(!tested.is(&revision(2, 100), &some));
     }
 }

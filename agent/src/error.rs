@@ -11,7 +11,7 @@ use helmops_release::{
 };
 use helmops_runtime::{
     client::{ApiError, CallError},
-    error_class::{Class, Classified, ClassifiedError, Scope, classified},
+    error_class::{Class, Classified, ClassifiedError, classified},
     workers::Interrupted,
 };
 use k8s_openapi::jiff::Timestamp;
@@ -25,7 +25,6 @@ use crate::{
     },
     monitor::{InstalledError, MonitorError},
     owned::{OWNED, RememberError},
-    reconcile::Deployed,
     records::RecordStoreError,
     release_tests::TestError,
     upstream::GuardError,
@@ -44,14 +43,6 @@ pub enum AgentError {
     /// Something is missing.
     #[error(transparent)]
     Lacking(Box<Lacking>),
-    /// What is deployed is as desired, except that the objects next to it cannot be copied or compared with their sources.
-    #[error("{error}")]
-    Copies {
-        /// What is deployed.
-        deployed: Box<Deployed>,
-        /// Why they cannot be copied.
-        error: Box<AgentError>,
-    },
     /// Other Bundles have to be deployed first.
     #[error(transparent)]
     Unmet(#[from] Unmet),
@@ -109,12 +100,9 @@ pub enum AgentError {
     /// The objects cannot be compared.
     #[error(transparent)]
     Monitor(Box<MonitorError>),
-    /// The release did not become ready in time.
+    /// An attempt failed, and what follows is decided by the backoff.
     #[error("{0}")]
-    NotReady(String),
-    /// The release has to become ready before it counts as deployed.
-    #[error("waiting for the release to become ready for at most {} s", .0.as_secs())]
-    Waiting(Duration),
+    AttemptFailed(String),
     /// It is not certain that a BundleDeployment was deleted.
     #[error(transparent)]
     Guard(#[from] GuardError),
@@ -124,12 +112,6 @@ pub enum AgentError {
     /// The process stops, or is no longer the leader.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
-    /// The status could not be written, or something is to be done again immediately.
-    #[error("the release changed meanwhile")]
-    Changed,
-    /// The last attempt failed, and the next one is due later.
-    #[error("the next attempt is due in {} s", .0.as_secs())]
-    Postponed(Duration),
     /// The last runs of Helm for this deployment ended with the agent.
     #[error(
         "the agent was killed {} times while Helm deployed this release, most likely because its container was out of memory: give the agent \
@@ -137,28 +119,6 @@ pub enum AgentError {
         .0.count, .0.until
     )]
     Crashed(Crash),
-    /// The last attempt failed, and the life cycle decides when the next one is due.
-    #[error("{}", .0.text)]
-    Retry(Box<NextAttempt>),
-}
-
-/// The next attempt after a failed one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NextAttempt {
-    /// What failed, what was done about it, and what comes next.
-    pub text: String,
-    /// When it is due.
-    pub at: Timestamp,
-    /// The revision whose objects are on the cluster.
-    pub running: Option<Deployed>,
-    /// What that deploys.
-    pub deployment_id: Option<String>,
-    /// Whether it was restored, and is not the one that failed.
-    pub is_rolled_back: bool,
-    /// After so many attempts the retries are used up. Only with the first failure after that.
-    pub exhausted: Option<u32>,
-    /// Whether the failed revision counts as deployed as soon as its objects are ready.
-    pub may_recover: bool,
 }
 
 /// The account that deploys may not take over the release of a user's Helm.
@@ -241,8 +201,8 @@ fn refused(release: &ReleaseKey, owner: &ForeignOwner) -> String {
 }
 
 impl AgentError {
-    /// What is reported of it.
-    pub fn outcome(&self) -> DeployOutcome {
+    /// What the status shows of it.
+    pub fn reported(&self) -> DeployOutcome {
         match self {
             Self::Lacking(lacking) => match &**lacking {
                 Lacking::Blocked(blocked) => DeployOutcome::Blocked(blocked.clone()),
@@ -251,7 +211,6 @@ impl AgentError {
                 },
             },
             Self::Unmet(unmet) => DeployOutcome::Blocked(Blocked::Dependencies(unmet.clone())),
-            Self::Copies { error, .. } => error.outcome(),
             Self::Helm(failure) if failure.is_captured() => DeployOutcome::Captured {
                 error: failure.to_string(),
             },
@@ -262,19 +221,8 @@ impl AgentError {
                 release: release.clone(),
                 error: error.clone(),
             },
-            Self::Retry(next) => match &next.running {
-                Some(running) if next.is_rolled_back => DeployOutcome::RolledBack {
-                    release: running.id.to_string(),
-                    deployment_id: next.deployment_id.clone(),
-                    error: next.text.clone(),
-                },
-                _ => DeployOutcome::Failed {
-                    error: next.text.clone(),
-                },
-            },
-            Self::Changed | Self::Interrupted(_) | Self::Postponed(_) | Self::Waiting(_) => {
-                DeployOutcome::Unchanged
-            }
+            // Nothing has failed: the next reconciliation has what is wanted now.
+            error if error.reason() == Reason::Progressing => DeployOutcome::Unchanged,
             error => DeployOutcome::Failed {
                 error: error.to_string(),
             },
@@ -304,15 +252,17 @@ impl ClassifiedError for AgentError {
     fn classify(&self) -> Classified {
         match self {
             Self::Call(error) | Self::Guard(GuardError::Call(error)) => error.classify(),
-            Self::Copies { error, .. } => error.classify(),
             Self::Record(error) => record_class(error),
             Self::Lacking(_) => classified(Reason::DeploymentBlocked, Class::Absent),
             Self::Guard(_) => classified(Reason::RemovalRefused, Class::Absent),
             // A change of a dependency enqueues those that depend on it.
             Self::Unmet(_) => classified(Reason::DeploymentBlocked, Class::Permanent),
             Self::Chart(error) => error.classify(),
+            Self::Helm(failure) if failure.reason == FailureReason::Superseded => {
+                classified(Reason::Progressing, Class::Conflict)
+            }
             Self::Helm(failure) => classified(Reason::HelmFailed, class_of(failure.class())),
-            Self::NotReady(_) => classified(Reason::HelmFailed, Class::Absent),
+            Self::AttemptFailed(_) => classified(Reason::HelmFailed, Class::Absent),
             Self::Busy { .. } => classified(Reason::ReleaseBusy, Class::Absent),
             Self::Foreign { .. } | Self::NotOwned { .. } | Self::AdoptionForbidden(_) => {
                 classified(Reason::ForeignRelease, Class::Absent)
@@ -320,12 +270,7 @@ impl ClassifiedError for AgentError {
             Self::NamespaceForbidden { .. } | Self::Client(_) => classified(Reason::APIError, Class::Absent),
             Self::Monitor(error) => monitor_class(error),
             Self::Interrupted(interrupted) => interrupted.classify(),
-            Self::Changed => classified(Reason::Progressing, Class::Conflict),
             Self::Crashed(crash) => classified(Reason::HelmFailed, Class::Postponed(until(crash.until))),
-            Self::Postponed(wait) | Self::Waiting(wait) => {
-                classified(Reason::Progressing, Class::Postponed(*wait))
-            }
-            Self::Retry(next) => classified(Reason::HelmFailed, Class::Postponed(until(next.at))),
         }
     }
 }
@@ -344,9 +289,7 @@ const NO_MEMORY: Duration = Duration::from_secs(2);
 fn record_class(error: &RecordStoreError) -> Classified {
     match error {
         RecordStoreError::Call(error) => error.classify(),
-        RecordStoreError::NoMemory { .. } => {
-            classified(Reason::Progressing, Class::Transient(Scope::Namespace))
-        }
+        RecordStoreError::NoMemory { .. } => classified(Reason::Progressing, Class::Postponed(NO_MEMORY)),
         RecordStoreError::Damaged { .. } => classified(Reason::InvalidRecord, Class::Absent),
     }
 }
@@ -403,10 +346,6 @@ impl From<ValuesFromError> for AgentError {
 
 impl From<Failure> for AgentError {
     fn from(failure: Failure) -> Self {
-        // No failure of the release: the next reconciliation has what is wanted now.
-        if failure.reason == FailureReason::Superseded {
-            return Self::Changed;
-        }
         Self::Helm(Box::new(failure))
     }
 }
@@ -429,10 +368,7 @@ impl From<MonitorError> for AgentError {
 
 impl From<RecordStoreError> for AgentError {
     fn from(error: RecordStoreError) -> Self {
-        match error {
-            RecordStoreError::NoMemory { .. } => Self::Postponed(NO_MEMORY),
-            error => Self::Record(Box::new(error)),
-        }
+        Self::Record(Box::new(error))
     }
 }
 
@@ -451,7 +387,7 @@ mod tests {
             ChartError::Storage(io::Error::from(io::ErrorKind::StorageFull)).into(),
             ChartError::from(DownloadError::Write(io::Error::from(io::ErrorKind::StorageFull))).into(),
             Lacking::Content.into(),
-            AgentError::NotReady(String::new()),
+            AgentError::AttemptFailed(String::new()),
             AgentError::Client(String::new()),
         ];
         let of_errors = errors.iter().map(ClassifiedError::reason);

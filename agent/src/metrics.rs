@@ -8,7 +8,7 @@ use helmops_process::metrics::registered;
 use helmops_runtime::metrics::{Controller, ERROR, ReconcileMetrics, SUCCESS};
 use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry};
 
-use crate::{charts::chart_failures, upstream::Refusal};
+use crate::charts::chart_failures;
 
 /// The loop of BundleDeployments, which keeps releases.
 pub const BUNDLE_DEPLOYMENTS: Controller = Controller {
@@ -96,46 +96,6 @@ fn state(deployment: &Decoded<BundleDeployment>) -> &'static str {
     })
 }
 
-/// Metrics of removals.
-#[derive(Clone, Debug)]
-pub struct RemovalMetrics {
-    refused: IntGaugeVec,
-}
-
-impl RemovalMetrics {
-    /// Creates and registers the metrics.
-    ///
-    /// # Errors
-    /// If one of them is already registered.
-    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let refused = gauges(
-            registry,
-            "helmops_agent_removals_refused",
-            "BundleDeployments that are gone, and whose releases are not removed, by reason: it is not certain that they were deleted.",
-            "reason",
-        )?;
-        for refusal in Refusal::ALL {
-            refused.with_label_values(&[refusal.as_str()]);
-        }
-        Ok(Self { refused })
-    }
-
-    /// Counts a change of what is refused for a BundleDeployment. Returns whether it is the first one with this reason.
-    pub fn changed(&self, before: Option<Refusal>, after: Option<Refusal>) -> bool {
-        if before == after {
-            return false;
-        }
-        let gauge = |refusal: Refusal| self.refused.with_label_values(&[refusal.as_str()]);
-        if let Some(before) = before {
-            gauge(before).dec();
-        }
-        after.is_some_and(|after| {
-            gauge(after).inc();
-            gauge(after).get() == 1
-        })
-    }
-}
-
 /// Metrics of drift.
 #[derive(Clone, Debug)]
 pub struct DriftMetrics {
@@ -211,7 +171,11 @@ impl DriftMetrics {
     }
 }
 
-fn gauges(
+/// A gauge with one label.
+///
+/// # Errors
+/// If its name is already registered.
+pub fn gauges(
     registry: &Registry,
     name: &str,
     help: &str,
@@ -325,25 +289,6 @@ mod tests {
     }
 
     #[test]
-    fn removals_that_are_refused_are_counted_by_reason_until_they_are_not() {
-        let registry = Registry::new();
-        let metrics = RemovalMetrics::register(&registry).unwrap();
-        let (restored, other) = (Some(Refusal::Restored), Some(Refusal::OtherNamespace));
-        assert!(metrics.changed(None, restored));
-        assert!(!metrics.changed(restored, restored) && !metrics.changed(None, restored));
-        assert_has(
-            &registry,
-            &[r#"helmops_agent_removals_refused{reason="restored"} 2"#],
-        );
-        assert!(metrics.changed(restored, other));
-        assert!(!metrics.changed(restored, None) && !metrics.changed(other, None));
-        for reason in Refusal::ALL.map(Refusal::as_str) {
-            let none = format!("helmops_agent_removals_refused{{reason=\"{reason}\"}} 0");
-            assert_has(&registry, &[&*none]);
-        }
-    }
-
-    #[test]
     fn the_reasons_of_failures_are_exactly_those_of_the_errors_without_duplicates() {
         let release = || ReleaseKey {
             namespace: "shop".to_owned(),
@@ -372,7 +317,7 @@ mod tests {
             Lacking::Content.into(),
             refused.into(),
             no_record.into(),
-            AgentError::NotReady(String::new()),
+            AgentError::AttemptFailed(String::new()),
             AgentError::Busy {
                 release: release(),
                 pending,

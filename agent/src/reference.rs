@@ -13,7 +13,8 @@ use crate::{
     args::Args,
     charts::ChartMetrics,
     helm::{FailureReason, HelmMetrics},
-    metrics::{DriftMetrics, Metrics, RemovalMetrics},
+    metrics::{DriftMetrics, Metrics},
+    upstream::RemovalMetrics,
 };
 
 /// Flags and metrics of the agent in Markdown.

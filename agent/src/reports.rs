@@ -19,9 +19,9 @@ use helmops_runtime::{error_class::ClassifiedError, events::Events};
 use crate::{
     error::AgentError,
     events::{self, Done, Remediation},
-    metrics::{DriftCount, DriftMetrics, RemovalMetrics},
+    metrics::{DriftCount, DriftMetrics},
     monitor::Corrections,
-    upstream::{GuardError, Refusal},
+    upstream::{GuardError, Refusal, RemovalMetrics},
 };
 
 /// How many objects of a release have an Event for their drift, as many as its status lists.
@@ -38,7 +38,8 @@ pub struct Reports {
 /// What was last reported of a release.
 #[derive(Debug, Default)]
 struct LastReport {
-    failure: Option<LastFailure>,
+    /// With its deployment ID. A failure of another deployment is another one, also with the same text: what was changed did not help.
+    failure: Option<(String, FailureReport)>,
     /// `None` if nothing was reported since the start of the agent.
     suspended: Option<bool>,
     drift: Drift,
@@ -46,12 +47,13 @@ struct LastReport {
     refusal: Option<Refusal>,
 }
 
-/// A failure. One of another deployment is another failure, also with the same text: what was changed did not help.
-#[derive(Debug, PartialEq, Eq)]
-struct LastFailure {
-    deployment_id: String,
-    reason: Reason,
-    text: String,
+/// Why a release could not be deployed or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureReport {
+    pub reason: Reason,
+    pub text: String,
+    /// After so many attempts the retries are used up. Only with the first failure after that.
+    pub exhausted_after: Option<u32>,
 }
 
 /// The drift of a release.
@@ -113,17 +115,26 @@ impl Reports {
 
     /// A release could not be deployed, or removed: then there is no deployment ID. The same failure is reported once, however often it
     /// is retried.
-    pub fn failed(&self, deployment: &str, deployment_id: &str, release: &ReleaseKey, error: &AgentError) {
-        let Some(failure) = LastFailure::of(deployment_id, error) else {
+    pub fn failed(
+        &self,
+        deployment: &str,
+        deployment_id: &str,
+        release: &ReleaseKey,
+        failure: Option<FailureReport>,
+    ) {
+        let Some(failure) = failure else {
             return;
         };
+        let exhausted_after = failure.exhausted_after;
         let event = events::failed(release, failure.reason, &failure.text);
         let mut last = lock(&self.last);
-        if last.entry(deployment.to_owned()).or_default().is_new(failure) {
+        if last
+            .entry(deployment.to_owned())
+            .or_default()
+            .is_new(deployment_id, failure)
+        {
             self.publish(release, event);
-            if let AgentError::Retry(next) = error
-                && let Some(attempts) = next.exhausted
-            {
+            if let Some(attempts) = exhausted_after {
                 self.publish(release, events::exhausted(release, attempts));
             }
         }
@@ -222,22 +233,22 @@ impl Reports {
     }
 }
 
-impl LastFailure {
-    /// The failure of an error; `None` if something is only in progress.
-    fn of(deployment_id: &str, error: &AgentError) -> Option<Self> {
+impl FailureReport {
+    /// The report of an error; `None` if something is only in progress.
+    pub fn of(error: &AgentError) -> Option<Self> {
         let reason = error.classify().reason;
         (reason != Reason::Progressing).then(|| Self {
-            deployment_id: deployment_id.to_owned(),
             reason,
             text: error.to_string(),
+            exhausted_after: None,
         })
     }
 }
 
 impl LastReport {
     /// Remembers a failure, and returns whether it is another one than before.
-    fn is_new(&mut self, failure: LastFailure) -> bool {
-        let failure = Some(failure);
+    fn is_new(&mut self, deployment_id: &str, failure: FailureReport) -> bool {
+        let failure = Some((deployment_id.to_owned(), failure));
         let is_new = self.failure != failure;
         self.failure = failure;
         is_new
@@ -285,7 +296,7 @@ mod tests {
 
     use futures::FutureExt;
     use helmops_release::drift::Change;
-    use helmops_runtime::events;
+    use helmops_runtime::{events, workers::Interrupted};
     use prometheus::{IntCounter, Registry, TextEncoder};
     use tokio::time::Instant;
 
@@ -361,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_new_for_each_deployment_reason_and_text() {
-        let not_ready = |text: &str| AgentError::NotReady(text.to_owned());
+        let not_ready = |text: &str| AgentError::AttemptFailed(text.to_owned());
         // Its reason is another one, and its text the same.
         let forbidden = || AgentError::NamespaceForbidden {
             release: "shop/web:1".to_owned(),
@@ -377,10 +388,12 @@ mod tests {
             (":b", not_ready("another"), true),
             (":b", not_ready("another"), false),
         ] {
-            let found = last.is_new(LastFailure::of(deployment_id, &error).unwrap());
+            let failure = FailureReport::of(&error).unwrap();
+            let found = last.is_new(deployment_id, failure);
             assert_eq!(found, is_new, "{deployment_id} {error}");
         }
-        assert_eq!(LastFailure::of(":b", &AgentError::Changed), None);
+        let interrupted = AgentError::Interrupted(Interrupted::Stopping);
+        assert_eq!(FailureReport::of(&interrupted), None);
     }
 
     #[test]

@@ -22,20 +22,21 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     args::RunArgs,
     charts::{ChartCache, ChartMetrics, Charts},
-    context::{Context, Releases},
+    context::Context,
     deployments::Deployments,
     folders,
     helm::{Ends, Helm, HelmMemory, HelmMetrics, HelmProgram, workspace::Workspaces},
     inputs::Accounts,
     live::{Kinds, LiveObjects},
-    metrics::{DriftMetrics, Metrics, RemovalMetrics},
+    memory::Releases,
+    metrics::{DriftMetrics, Metrics},
     owned::OwnedReleases,
     records::Records,
     reports::Reports,
     rules::SetRules,
     running::RunningWork,
     triggers,
-    upstream::{NamespaceGuard, Upstream, heartbeat},
+    upstream::{NamespaceGuard, RemovalMetrics, Upstream, heartbeat},
 };
 
 /// The field manager of the Lease. That of objects of releases is Fleet's.

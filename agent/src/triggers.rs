@@ -44,7 +44,7 @@ use crate::{
     collect,
     context::{Context, Key},
     live,
-    reconcile::BundleDeployments,
+    reconcile::BundleDeploymentReconciler,
 };
 
 /// Changes of an object that arrive within this time cause one reconciliation.
@@ -148,7 +148,7 @@ pub async fn run(
 }
 
 async fn reconcile(Item { key, .. }: Item, permit: WorkerPermit, context: Arc<Context>) -> RequeueAfter {
-    reconciler::reconcile(&BundleDeployments(&context), &key, permit).await
+    reconciler::reconcile(&BundleDeploymentReconciler(&context), &key, permit).await
 }
 
 fn receive(mut receiver: mpsc::Receiver<String>) -> impl Stream<Item = String> + Send {

@@ -7,6 +7,7 @@ use std::{
 
 use helmops_api::{diff::DiffOptions, lifecycle::DriftIgnore};
 use helmops_release::{
+    deployed::RevisionId,
     drift::{CorrectionLimit, ObjectDrift},
     manifest::{self, ManifestError},
     marks,
@@ -21,7 +22,6 @@ use thiserror::Error;
 use crate::{
     live::{Kinds, ResourceKind},
     records::{RecordStoreError, Records, Reserved},
-    revision::RevisionId,
 };
 
 /// An installed revision.

@@ -6,10 +6,12 @@
 
 mod memory;
 mod recent;
+mod release;
 mod store;
 mod watched;
 
 pub use self::{
     memory::Reserved,
+    release::ReleaseRecords,
     store::{AdoptError, RecordStoreError, Records},
 };

@@ -6,9 +6,11 @@ mod find;
 mod guard;
 pub mod heartbeat;
 mod remembered;
+mod removal_metrics;
 mod token;
 
 pub use self::{
     find::Upstream,
     guard::{Deleted, GuardError, NamespaceGuard, Refusal},
+    removal_metrics::RemovalMetrics,
 };

@@ -70,8 +70,9 @@ impl Reconciler for Bundles<'_> {
         tracing::error_span!("reconcile", bundle = name_of(key).to_string(), trace_id = Empty)
     }
 
-    async fn deleted(&self, key: &BundleKey, _: &mut WorkerPermit) -> Result<(), DeliveryError> {
-        prune::delete_leftovers(self.context, &self.stores.copies, key).await
+    async fn deleted(&self, key: &BundleKey, _: &mut WorkerPermit) -> Result<Done, DeliveryError> {
+        prune::delete_leftovers(self.context, &self.stores.copies, key).await?;
+        Ok(Done::UNTIL_CHANGE)
     }
 
     /// Deletes the copies and BundleDeployments.

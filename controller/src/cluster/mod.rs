@@ -121,11 +121,11 @@ impl Reconciler for Clusters<'_> {
         })
     }
 
-    async fn deleted(&self, key: &ClusterKey, _: &mut WorkerPermit) -> Result<(), ClusterError> {
-        match self.accounts() {
-            Some(accounts) => Ok(accounts.delete(&name_of(key)).await?),
-            None => Ok(()),
+    async fn deleted(&self, key: &ClusterKey, _: &mut WorkerPermit) -> Result<Done, ClusterError> {
+        if let Some(accounts) = self.accounts() {
+            accounts.delete(&name_of(key)).await?;
         }
+        Ok(Done::UNTIL_CHANGE)
     }
 }
 

@@ -183,6 +183,7 @@ impl PollPlan {
                 .min()
                 .map(|delay| delay.min(MAX_DELAY)),
             failures,
+            ..Done::UNTIL_CHANGE
         }
     }
 
@@ -332,6 +333,7 @@ mod tests {
         let kept = Done {
             requeue_after: Some(backoff),
             failures: Failures::Kept,
+            ..Done::UNTIL_CHANGE
         };
         assert_eq!(delayed.done(&PollOutcome::NotPolled), kept);
         let not_due = plan(&helmop("12h", &polled("True")), Some(backoff));

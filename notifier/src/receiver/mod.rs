@@ -29,7 +29,7 @@ use helmops_runtime::{
     error_class::ClassifiedError,
     metrics::{Controller, ReconcileMetrics},
     reconciler::Reconciler,
-    retry_state::{Done, Failures, RetryState},
+    retry_state::{Done, RetryState},
     workers::{Interrupted, WorkerPermit},
 };
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
@@ -78,8 +78,9 @@ impl Reconciler for Receivers<'_> {
         lock(&self.context.polled_all).remove(key);
     }
 
-    async fn deleted(&self, key: &ReceiverKey, permit: &mut WorkerPermit) -> Result<(), ReceiverError> {
-        self.withdraw(&name_of(key), permit).await
+    async fn deleted(&self, key: &ReceiverKey, permit: &mut WorkerPermit) -> Result<Done, ReceiverError> {
+        self.withdraw(&name_of(key), permit).await?;
+        Ok(Done::UNTIL_CHANGE)
     }
 
     async fn finalize(
@@ -115,7 +116,7 @@ impl Reconciler for Receivers<'_> {
         let next_push = handled?;
         published.map(|_| Done {
             requeue_after: check.into_iter().chain(next_push).min(),
-            failures: Failures::Reset,
+            ..Done::UNTIL_CHANGE
         })
     }
 }

@@ -7,6 +7,7 @@ pub mod adoption;
 pub mod api_move;
 pub mod chart_metadata;
 pub mod dependencies;
+pub mod deployed;
 pub mod drift;
 #[cfg(test)]
 mod fixture;
@@ -21,6 +22,7 @@ pub mod marks;
 pub mod names;
 pub mod object;
 pub mod owner;
+pub mod plan;
 pub mod post_render;
 pub mod record;
 pub mod report;

@@ -7,7 +7,8 @@
 use std::{future::ready, sync::Arc, time::Instant};
 
 use helmops_api::{Decoded, Unusable};
-use helmops_trace::{TraceContext, Tracer, in_trace, set_attribute};
+use helmops_core::reason::Reason;
+use helmops_trace::{Outcome, TraceContext, Tracer, in_trace, set_attribute};
 use kube::{Resource, core::ObjectMeta, runtime::reflector::ObjectRef};
 use tracing::{Instrument, Span};
 
@@ -61,8 +62,8 @@ pub trait Reconciler: Sync {
         &self,
         _key: &KeyOf<Self>,
         _permit: &mut WorkerPermit,
-    ) -> impl Future<Output = Result<(), Self::Error>> + Send {
-        ready(Ok(()))
+    ) -> impl Future<Output = Result<Done, Self::Error>> + Send {
+        ready(Ok(Done::UNTIL_CHANGE))
     }
 
     /// Cleans up an object that is being deleted, whether it decodes or not.
@@ -123,11 +124,11 @@ async fn clean_up<R: Reconciler>(reconciler: &R, key: &KeyOf<R>, permit: &mut Wo
     let started = Instant::now();
     let result = reconciler.deleted(key, permit).await;
     // Most objects leave nothing behind: only what fails is a reconciliation that someone looks for.
-    if let Err(error) = &result {
+    if let reason @ Some(_) = counted_as(&result) {
         let metrics = reconciler.metrics();
-        metrics.reconciled(R::CONTROLLER, Some(error.reason()), started.elapsed());
+        metrics.reconciled(R::CONTROLLER, reason, started.elapsed());
     }
-    retry_state.requeue_after(key, RetryKey::default(), result.map(|()| Done::UNTIL_CHANGE))
+    retry_state.requeue_after(key, RetryKey::default(), result)
 }
 
 async fn reconcile_existing<R: Reconciler>(
@@ -156,9 +157,11 @@ async fn reconcile_existing<R: Reconciler>(
                     set_attribute("helmops.kind", || R::Object::kind(&()));
                     set_attribute("helmops.name", || key.name.clone());
                     set_attribute("helmops.namespace", || key.namespace.clone().unwrap_or_default());
-                    reconciler.reconcile(key, object, permit).await
+                    Traced(reconciler.reconcile(key, object, permit).await)
                 };
-                Box::pin(in_trace(tracer, Some(parent), "reconcile", work)).await
+                Box::pin(in_trace(tracer, Some(parent), "reconcile", work))
+                    .await
+                    .0
             }
         },
         Decoded::Invalid { error, .. } => {
@@ -174,11 +177,33 @@ async fn reconcile_existing<R: Reconciler>(
             return None;
         }
     };
-    let failure = result.as_ref().err().map(ClassifiedError::reason);
     reconciler
         .metrics()
-        .reconciled(R::CONTROLLER, failure, started.elapsed());
+        .reconciled(R::CONTROLLER, counted_as(&result), started.elapsed());
     retry_state.requeue_after(key, RetryKey::of(metadata, R::REQUEST_ANNOTATIONS), result)
+}
+
+/// What metrics count a reconciliation as; `None` for a success.
+fn counted_as(result: &Result<Done, impl ClassifiedError>) -> Option<Reason> {
+    match result {
+        Ok(done) => done.counts_as,
+        Err(error) => Some(error.reason()),
+    }
+}
+
+/// The result of a reconciliation, for its span.
+struct Traced<E>(Result<Done, E>);
+
+impl<E: ClassifiedError> Outcome for Traced<E> {
+    fn error(&self) -> Option<String> {
+        match &self.0 {
+            Ok(done) => done
+                .counts_as
+                .filter(|reason| *reason != Reason::Progressing)
+                .map(|reason| reason.as_str().to_owned()),
+            Err(error) => Some(error.to_string()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -186,7 +211,6 @@ mod tests {
     use std::{num::NonZeroU16, sync::Mutex, time::Duration};
 
     use helmops_api::HelmOp;
-    use helmops_core::reason::Reason;
     use helmops_kube::lease::Leadership;
     use helmops_process::lock;
     use prometheus::{Registry, TextEncoder};
@@ -265,9 +289,9 @@ mod tests {
             self.call("forget");
         }
 
-        async fn deleted(&self, _: &HelmOpKey, _: &mut WorkerPermit) -> Result<(), ReconcileError> {
+        async fn deleted(&self, _: &HelmOpKey, _: &mut WorkerPermit) -> Result<Done, ReconcileError> {
             self.call("deleted");
-            (self.result)().map(|_| ())
+            (self.result)()
         }
 
         async fn finalize(
@@ -479,6 +503,26 @@ mod tests {
         }
     }
 
+    /// Such as an attempt that failed, and is repeated at a time that is known.
+    #[tokio::test]
+    async fn what_ends_without_an_error_may_count_as_a_failure() {
+        #[expect(clippy::unnecessary_wraps, reason = "it is one of several results")]
+        fn counted() -> Result<Done, ReconcileError> {
+            Ok(Done {
+                counts_as: Some(Reason::APIError),
+                ..Done::UNTIL_CHANGE
+            })
+        }
+        let existing = Recorder::new(counted);
+        existing.cache(&json!({}), &json!({}));
+        for recorder in [existing, Recorder::new(counted)] {
+            assert_eq!(recorder.reconcile_once().await, None);
+            assert!(recorder.counted("APIError", "error"));
+        }
+        assert_eq!(Traced(counted()).error().as_deref(), Some("APIError"));
+        assert_eq!(Traced(done()).error(), None);
+    }
+
     #[tokio::test]
     async fn a_success_resets_keeps_or_adds_failures() {
         for (failures, remains) in [
@@ -493,6 +537,7 @@ mod tests {
             let done = Done {
                 requeue_after: Some(later),
                 failures,
+                ..Done::UNTIL_CHANGE
             };
             let result = Ok::<_, ReconcileError>(done);
             let delay = state.requeue_after(&key(), retry_key.clone(), result).unwrap();

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use helmops_core::reason::Reason;
 use helmops_fair::{AtLeast, KeyedBackoff, Rate, RateLimit};
 use helmops_process::exit::with_causes;
 use kube::core::ObjectMeta;
@@ -27,6 +28,8 @@ pub struct Done {
     pub requeue_after: RequeueAfter,
     /// What becomes of earlier failures.
     pub failures: Failures,
+    /// What metrics count it as; `None` for a success.
+    pub counts_as: Option<Reason>,
 }
 
 /// The failures of an object after a reconciliation without an error.
@@ -45,6 +48,7 @@ impl Done {
     pub const UNTIL_CHANGE: Self = Self {
         requeue_after: None,
         failures: Failures::Reset,
+        counts_as: None,
     };
 }
 

@@ -43,8 +43,6 @@ pub struct Inputs<'a> {
     pub spec: &'a BundleDeploymentSpec,
     /// The outcome of the deployment step.
     pub outcome: &'a DeployOutcome,
-    /// All `downstreamResources` of the spec were copied.
-    pub is_copied: bool,
     /// What the monitor observed. It is used only if [`is_monitored`].
     pub observation: &'a Observation,
     /// The revisions of the release, and its life cycle if the spec has one.
@@ -59,7 +57,8 @@ pub fn next(inputs: Inputs<'_>, now: Timestamp) -> BundleDeploymentStatus {
         return status;
     }
     let now = timestamp(now);
-    if inputs.is_copied {
+    // Its `downstreamResources` were copied before.
+    if matches!(inputs.outcome, DeployOutcome::Deployed { .. }) {
         status.downstream_resources_generation = inputs.spec.downstream_resources_generation;
     }
     let history = inputs.progress.history;

@@ -42,7 +42,6 @@ fn step(
         previous,
         spec,
         outcome,
-        is_copied: true,
         observation,
         progress: &Progress::default(),
     };
@@ -650,7 +649,6 @@ fn generations_follow_the_spec() {
         previous: &good(),
         spec: &spec,
         outcome: &failed("e"),
-        is_copied: false,
         observation: &Observation::None,
         progress: &Progress::default(),
     };
@@ -1078,7 +1076,6 @@ fn after_a_captured_upgrade_it_is_known_what_runs() {
                 previous,
                 spec: &spec,
                 outcome,
-                is_copied: false,
                 observation: &Observation::None,
                 progress: &progress,
             },

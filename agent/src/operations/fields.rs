@@ -17,54 +17,64 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntr
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use super::deployment::Deployment;
 use crate::{
     error::AgentError,
     live::{Metadata, Objects},
     monitor::FIELD_MANAGER,
+    session::ReleaseSession,
 };
 
 /// The names under which Helm 4 applies objects: that of its program, and that of Flux.
 const HELM: [&str; 3] = ["helm", "helm4", "helm-controller"];
 const APPLY: &str = "Apply";
 
-impl Deployment<'_> {
-    /// Makes the agent the manager of what Helm has applied for the revision that is upgraded, if that revision was not deployed by an
-    /// agent: then its objects do not have the marks.
-    ///
-    /// # Errors
-    /// If an object cannot be read or written.
-    pub(super) async fn take_fields(&self, deployer: &Client, revision: u64) -> Result<(), AgentError> {
-        let record = self.context.records.read_known(&self.release, revision).await?;
-        let Some(record) = record.filter(|record| is_applied_by_others(record)) else {
-            return Ok(());
-        };
-        // A manifest that cannot be read has no objects that Helm could compare either.
-        let objects = manifest::objects(&record.manifest).unwrap_or_default();
-        let ids = objects
-            .iter()
-            .filter_map(|object| ObjectId::in_release(object, &self.release.namespace));
-        let deployer = with_managers(deployer);
-        for id in ids {
-            self.take_fields_of(&deployer, &id).await?;
-        }
-        Ok(())
+/// Makes the agent the manager of what Helm has applied for the revision that is upgraded, if that revision was not deployed by an
+/// agent: then its objects do not have the marks.
+///
+/// # Errors
+/// If an object cannot be read or written.
+pub async fn take_over(
+    session: &ReleaseSession<'_>,
+    deployer: &Client,
+    revision: u64,
+) -> Result<(), AgentError> {
+    let record = session
+        .context
+        .records
+        .read_known(&session.release, revision)
+        .await?;
+    let Some(record) = record.filter(|record| is_applied_by_others(record)) else {
+        return Ok(());
+    };
+    // A manifest that cannot be read has no objects that Helm could compare either.
+    let objects = manifest::objects(&record.manifest).unwrap_or_default();
+    let ids = objects
+        .iter()
+        .filter_map(|object| ObjectId::in_release(object, &session.release.namespace));
+    let deployer = with_managers(deployer);
+    for id in ids {
+        take_over_of(session, &deployer, &id).await?;
     }
+    Ok(())
+}
 
-    async fn take_fields_of(&self, deployer: &Client, id: &ObjectId) -> Result<(), AgentError> {
-        let objects = Objects {
-            kinds: &self.context.kinds,
-            client: deployer,
-        };
-        let Some(found) = objects.read(id).await? else {
-            return Ok(());
-        };
-        let Some(managed) = taken(found.managed_fields()) else {
-            return Ok(());
-        };
-        objects.patch(id, replacement(&found, &managed)).await?;
-        Ok(())
-    }
+async fn take_over_of(
+    session: &ReleaseSession<'_>,
+    deployer: &Client,
+    id: &ObjectId,
+) -> Result<(), AgentError> {
+    let objects = Objects {
+        kinds: &session.context.kinds,
+        client: deployer,
+    };
+    let Some(found) = objects.read(id).await? else {
+        return Ok(());
+    };
+    let Some(managed) = taken(found.managed_fields()) else {
+        return Ok(());
+    };
+    objects.patch(id, replacement(&found, &managed)).await?;
+    Ok(())
 }
 
 /// Makes the managers of an object those of a version of its API that is served. With server-side apply, the API server compares the
@@ -73,7 +83,7 @@ impl Deployment<'_> {
 ///
 /// # Errors
 /// If the API server cannot be read, or the object cannot be written.
-pub(super) async fn renew_managers(
+pub async fn renew_managers(
     objects: Objects<'_>,
     id: &ObjectId,
     live: &Metadata,

@@ -11,17 +11,12 @@ use helmops_api::BundleDeployment;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     gate::Held,
-    history::History,
-    lifecycle::{KeptBecause, Policy, Remediation},
     names::ReleaseKey,
     record::{OnDelete, OnDeletePolicy, Status},
 };
 
-use super::{
-    deployment::{Deployment, name},
-    prune::{Kept, prune},
-};
-use crate::{context::Context, error::AgentError, inputs, owned::OwnedRelease};
+use super::prune::{Kept, prune};
+use crate::{context::Context, error::AgentError, inputs, owned::OwnedRelease, session::name_of};
 
 /// What becomes of a release of another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +51,7 @@ impl End {
 ///
 /// # Errors
 /// If a record or the ConfigMap of the agent cannot be read.
-pub(super) async fn own_releases(
-    context: &Context,
-    deployment: &str,
-) -> Result<Vec<OwnedRelease>, AgentError> {
+pub async fn own_releases(context: &Context, deployment: &str) -> Result<Vec<OwnedRelease>, AgentError> {
     let recorded = context.records.of_deployment(deployment).await?;
     if recorded.is_empty() {
         return Ok(Vec::new());
@@ -71,7 +63,7 @@ pub(super) async fn own_releases(
 
 /// Whether a BundleDeployment has a release of another name.
 pub fn is_renamed(deployment: &BundleDeployment, releases: &[OwnedRelease]) -> bool {
-    let present = ReleaseKey::of(name(deployment), &deployment.spec.options);
+    let present = ReleaseKey::of(name_of(deployment), &deployment.spec.options);
     releases.iter().any(|owned| owned.release != present)
 }
 
@@ -80,7 +72,7 @@ pub fn is_renamed(deployment: &BundleDeployment, releases: &[OwnedRelease]) -> b
 /// The caller holds the lock of the BundleDeployment. What fails is logged, and tried again by the garbage collection: it does not
 /// concern the present release.
 pub async fn remove_renamed(context: &Context, deployment: &BundleDeployment, releases: &[OwnedRelease]) {
-    let present = ReleaseKey::of(name(deployment), &deployment.spec.options);
+    let present = ReleaseKey::of(name_of(deployment), &deployment.spec.options);
     let others = releases.iter().filter(|owned| owned.release != present);
     if Held::of(&deployment.spec).is_some() {
         return;
@@ -89,10 +81,10 @@ pub async fn remove_renamed(context: &Context, deployment: &BundleDeployment, re
     for other in others {
         let removed = async {
             if replacement.is_none() {
-                replacement = settled(context, name(deployment), &present).await?;
+                replacement = settled(context, name_of(deployment), &present).await?;
             }
             match &replacement {
-                Some(replacement) => remove(context, name(deployment), other, replacement).await,
+                Some(replacement) => remove(context, name_of(deployment), other, replacement).await,
                 None => Ok(()),
             }
         };
@@ -159,67 +151,6 @@ async fn remove(
     }
     context.owned.forget(deployment, [release.clone()]).await?;
     Ok(())
-}
-
-impl Deployment<'_> {
-    /// Whether a release of another name was made after the present one: a change of the name that was taken back. What both releases have
-    /// may be as that one wanted it.
-    ///
-    /// # Errors
-    /// If a record or the ConfigMap of the agent cannot be read.
-    pub(super) async fn was_renamed_since(&self, history: &History) -> Result<bool, AgentError> {
-        let present = self.current(history).and_then(|deployed| deployed.id.made_at);
-        if present.is_none() {
-            return Ok(false);
-        }
-        // Not by the records of all releases: this happens in each reconciliation.
-        for other in self.context.owned.of_deployment(name(self.wanted)).await? {
-            if other.release == self.release {
-                continue;
-            }
-            let history = self.context.records.cached_history(&other.release).await?;
-            let newest = history.newest_of(name(self.wanted));
-            if newest.and_then(|newest| newest.made_at) > present {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The policy, without uninstallations while there is a release of another name.
-    ///
-    /// # Errors
-    /// If a record cannot be read.
-    pub(super) async fn policy_beside_others(&self) -> Result<Policy, AgentError> {
-        for OwnedRelease { release, .. } in own_releases(self.context, name(self.wanted)).await? {
-            if release == self.release {
-                continue;
-            }
-            let history = self.context.records.cached_history(&release).await?;
-            if history
-                .newest()
-                .is_some_and(|newest| newest.status != Status::Uninstalled)
-            {
-                return Ok(self.policy.clone().without_uninstallation(KeptBecause::OtherName));
-            }
-        }
-        Ok(self.policy.clone())
-    }
-
-    /// The error of an attempt that was not remediated although its policy says so, with the reason.
-    pub(super) fn with_remedy(&self, policy: &Policy, history: &History, error: AgentError) -> AgentError {
-        let failed = history.failed_attempt(&self.wanted.spec.deployment_id);
-        let remediation = failed.map(|failed| {
-            policy
-                .for_action(failed.attempt.action)
-                .remediation_of(failed.attempt)
-        });
-        match (error, remediation) {
-            (AgentError::Helm(failure), _) if failure.is_captured() => AgentError::Helm(failure),
-            (error, Some(Remediation::Keep(because))) => AgentError::NotReady(format!("{error}; {because}")),
-            (error, _) => error,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! The identity of a revision.
+//! A deployed revision, and its identity.
 
 use std::fmt;
 
-use helmops_release::names::ReleaseKey;
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
+
+use crate::{history::History, names::ReleaseKey, record::Acceptance};
 
 /// The identity of a revision: what is known of one revision says nothing of another one.
 ///
@@ -16,6 +17,36 @@ pub struct RevisionId {
     pub number: u64,
     /// When the revision was made; `None` if its record does not show it.
     pub made_at: Option<Timestamp>,
+}
+
+/// A deployed revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployed {
+    /// Its identity.
+    pub id: RevisionId,
+    /// Whether it was ready and passed its tests, as its record shows.
+    pub acceptance: Option<Acceptance>,
+    /// Whether it restores another revision: then nothing is awaited or tested again, and it cannot fail as an attempt.
+    pub is_rollback: bool,
+    /// The revision that was deployed before, if there is a record of it.
+    pub previous: Option<u64>,
+}
+
+impl Deployed {
+    /// A revision of a release, as its records show it.
+    pub fn of(release: &ReleaseKey, history: &History, number: u64) -> Self {
+        let found = history.get(number);
+        Self {
+            id: RevisionId {
+                release: release.clone(),
+                number,
+                made_at: found.and_then(|revision| revision.made_at),
+            },
+            acceptance: found.and_then(|revision| revision.acceptance),
+            is_rollback: found.is_some_and(|revision| revision.is_rollback),
+            previous: history.iter().map(|one| one.number).find(|one| *one < number),
+        }
+    }
 }
 
 /// As in a status.

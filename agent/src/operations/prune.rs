@@ -19,9 +19,9 @@ use crate::{
 };
 
 /// What a revision has.
-pub(super) struct Kept {
+pub struct Kept {
     /// Its release.
-    pub(super) release: ReleaseKey,
+    pub release: ReleaseKey,
     ids: Vec<ObjectId>,
 }
 
@@ -30,11 +30,7 @@ impl Kept {
     ///
     /// # Errors
     /// If its record cannot be read.
-    pub(super) async fn of(
-        context: &Context,
-        release: &ReleaseKey,
-        revision: u64,
-    ) -> Result<Self, AgentError> {
+    pub async fn of(context: &Context, release: &ReleaseKey, revision: u64) -> Result<Self, AgentError> {
         let record = record_of(&context.records, release, revision).await;
         let record = record.map_err(MonitorError::from)?;
         let recorded = recorded_ids(&record, &release.namespace).map_err(MonitorError::from)?;
@@ -60,7 +56,7 @@ impl Kept {
 ///
 /// # Errors
 /// If the record cannot be read, or an object cannot be deleted.
-pub(super) async fn prune(
+pub async fn prune(
     context: &Context,
     deployer: &Client,
     set: &SetId,

@@ -1,30 +1,28 @@
 //! The labels and annotations of the namespace of a release.
 
-use helmops_release::report::Blocked;
+use helmops_release::{deployed::Deployed, report::Blocked};
 use helmops_runtime::client::CallError;
 
-use super::{deployed::Deployed, deployment::Deployment};
 use crate::{
     error::AgentError,
     inputs::{self, MetadataError},
+    session::ReleaseSession,
 };
 
-impl Deployment<'_> {
-    /// Sets the labels and annotations of the namespace again if one is missing: another client has removed it, or the account that
-    /// deploys was not allowed to set it.
-    pub(super) async fn restore_namespace(&self, current: &Deployed) -> Result<(), AgentError> {
-        let options = &self.wanted.spec.options;
-        if options.namespace_labels.is_empty() && options.namespace_annotations.is_empty() {
-            return Ok(());
-        }
-        let (_, client) = self.deployer().await?;
-        let result = inputs::restore_metadata(&client, options, &self.release.namespace).await;
-        result.map_err(|error| namespace_error(current, error))
+/// Sets the labels and annotations of the namespace again if one is missing: another client has removed it, or the account that
+/// deploys was not allowed to set it.
+pub async fn restore(session: &ReleaseSession<'_>, current: &Deployed) -> Result<(), AgentError> {
+    let options = &session.deployment.spec.options;
+    if options.namespace_labels.is_empty() && options.namespace_annotations.is_empty() {
+        return Ok(());
     }
+    let (_, client) = session.deployer().await?;
+    let result = inputs::restore_metadata(&client, options, &session.release.namespace).await;
+    result.map_err(|error| namespace_error(current, error))
 }
 
 /// Without the permission, the deployment counts as failed. Other errors change nothing of what is reported of it.
-pub(super) fn namespace_error(deployed: &Deployed, error: MetadataError) -> AgentError {
+pub fn namespace_error(deployed: &Deployed, error: MetadataError) -> AgentError {
     let MetadataError { verb, source } = error;
     let namespace = &deployed.id.release.namespace;
     if !source.is_forbidden() {
@@ -40,11 +38,10 @@ pub(super) fn namespace_error(deployed: &Deployed, error: MetadataError) -> Agen
 #[cfg(test)]
 mod tests {
     use helmops_api::BundleDeploymentOptions;
-    use helmops_release::names::ReleaseKey;
+    use helmops_release::{deployed::RevisionId, names::ReleaseKey};
     use helmops_runtime::client::ApiError;
 
     use super::*;
-    use crate::revision::RevisionId;
 
     #[test]
     fn a_forbidden_namespace_is_reported_with_the_missing_verb_and_any_other_error_is_retried() {

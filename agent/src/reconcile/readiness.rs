@@ -6,17 +6,24 @@
 use std::time::Duration;
 
 use helmops_api::{BundleDeployment, timestamp::timestamp};
-use helmops_release::{health::Readiness, object::ObjectId, record::Acceptance};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use helmops_release::{
+    deployed::Deployed,
+    health::Readiness,
+    object::ObjectId,
+    record::{Acceptance, Failure},
+};
+use k8s_openapi::jiff::Timestamp;
 
-use super::deployed::Deployed;
-use crate::{monitor::Installed, revision::RevisionId};
+use super::outcome::Outcome;
+use crate::{memory::WatchedRevision, monitor::Installed};
 
-/// What a wait has led to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wait {
+/// What the objects of a revision show.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
     /// Nothing is waited for, or everything is ready.
-    Over,
+    Ready,
+    /// It had failed because it was not ready in time, and is ready now.
+    Recovered,
     /// Something is late.
     Waiting {
         /// How long the wait lasts at most.
@@ -24,68 +31,17 @@ pub enum Wait {
         /// What is late, and why.
         late: String,
     },
-    /// The release failed, with the reason.
-    Failed(String),
-}
-
-/// What this process has seen of a revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watched {
-    /// Which one.
-    pub id: RevisionId,
-    /// When it was seen first.
-    first: Timestamp,
-    /// It was ready once.
-    pub was_ready: bool,
-    /// Its record shows that it was accepted; the cache may be behind.
-    pub is_accepted: bool,
-    /// What only failed attempts before it had is deleted.
-    pub is_cleared: bool,
-}
-
-impl Watched {
-    /// A revision that is seen now.
-    pub const fn new(id: RevisionId, now: Timestamp) -> Self {
-        Self {
-            id,
-            first: now,
-            was_ready: false,
-            is_accepted: false,
-            is_cleared: false,
-        }
-    }
-
-    /// When the wait for it ends. If the time was over when the revision was seen first, then nothing is known of that time: hooks took
-    /// long, or the agent was away. So the time starts then.
-    fn deadline(&self, timeout: Duration) -> Timestamp {
-        let timeout = timeout_of(timeout);
-        let after = |time: Timestamp| time.saturating_add(timeout).unwrap_or(Timestamp::MAX);
-        let until = after(self.id.made_at.unwrap_or(Timestamp::UNIX_EPOCH));
-        if self.first < until {
-            until
-        } else {
-            after(self.first)
-        }
-    }
-
-    fn is_seen_late(&self, timeout: Duration) -> bool {
-        self.id
-            .made_at
-            .is_none_or(|made_at| self.deadline(timeout).duration_since(made_at) > timeout_of(timeout))
-    }
-}
-
-fn timeout_of(timeout: Duration) -> SignedDuration {
-    SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX)
+    /// It failed.
+    Failed(Failure),
 }
 
 /// Whether a revision has to become ready before it counts as deployed. Its record shows that, if an attempt of this agent has
 /// made it. Of others only the status shows it, and a status may be lost: then nothing that is old has failed. What a rollback
 /// restores was ready before.
-pub fn is_awaited(
+fn is_awaited(
     deployment: &BundleDeployment,
     deployed: &Deployed,
-    watched: &Watched,
+    watched: &WatchedRevision,
     timeout: Duration,
 ) -> bool {
     match deployed.acceptance {
@@ -100,14 +56,41 @@ pub fn is_awaited(
     }
 }
 
-/// Whether the wait for the objects of a release is over. `readiness` has those that are observed; the others do not exist yet.
-pub fn state<'o>(
-    timeout: Duration,
+/// What the objects of the revision that runs mean for an outcome. `readiness` has those that are observed; the others do not exist yet.
+pub fn verdict<'o>(
+    (deployment, wait_policy): (&BundleDeployment, Option<Duration>),
+    outcome: &Outcome,
     installed: &Installed,
-    watched: &Watched,
+    watched: &WatchedRevision,
     readiness: impl Fn(&ObjectId) -> Option<&'o Readiness>,
     now: Timestamp,
-) -> Wait {
+) -> Verdict {
+    let wait = |timeout| wait(timeout, installed, watched, &readiness, now);
+    match (outcome, wait_policy) {
+        // What was taken over as it is was not deployed now, so that its state is no result of an attempt.
+        (Outcome::Deployed(_), Some(_)) if !installed.is_marked() => Verdict::Ready,
+        (Outcome::Deployed(deployed), Some(timeout))
+            if is_awaited(deployment, deployed, watched, timeout) =>
+        {
+            wait(timeout)
+        }
+        (Outcome::Retry(next), timeout)
+            if next.may_recover && wait(timeout.unwrap_or_default()) == Verdict::Ready =>
+        {
+            Verdict::Recovered
+        }
+        _ => Verdict::Ready,
+    }
+}
+
+/// Whether the wait for the objects of a release is over.
+fn wait<'o>(
+    timeout: Duration,
+    installed: &Installed,
+    watched: &WatchedRevision,
+    readiness: impl Fn(&ObjectId) -> Option<&'o Readiness>,
+    now: Timestamp,
+) -> Verdict {
     let unready = || {
         installed.desired.iter().filter_map(|object| {
             let readiness = readiness(&object.id);
@@ -122,10 +105,10 @@ pub fn state<'o>(
         _ => None,
     });
     if let Some(failed) = failed {
-        return Wait::Failed(failed);
+        return Verdict::Failed(Failure::NotReady(failed));
     }
     let Some((id, readiness)) = unready().next() else {
-        return Wait::Over;
+        return Verdict::Ready;
     };
     let late = match readiness {
         Some(Readiness::Waiting(reason)) => format!("{id} is not ready: {reason}"),
@@ -134,11 +117,14 @@ pub fn state<'o>(
     let since = installed.id.made_at.unwrap_or(Timestamp::UNIX_EPOCH);
     let until = watched.deadline(timeout);
     match Duration::try_from(until.duration_since(now)) {
-        Ok(remaining) if !remaining.is_zero() => Wait::Waiting {
+        Ok(remaining) if !remaining.is_zero() => Verdict::Waiting {
             remaining,
             late: format!("{late} (since {}, until {})", timestamp(since), timestamp(until)),
         },
-        _ => Wait::Failed(format!("{late} (after {} s)", timeout.as_secs())),
+        _ => Verdict::Failed(Failure::NotReady(format!(
+            "{late} (after {} s)",
+            timeout.as_secs()
+        ))),
     }
 }
 
@@ -146,7 +132,7 @@ pub fn state<'o>(
 mod tests {
     use std::collections::HashMap;
 
-    use helmops_release::names::ReleaseKey;
+    use helmops_release::{deployed::RevisionId, names::ReleaseKey, plan::NextAttempt};
 
     use super::*;
     use crate::monitor::{DesiredObject, Exceptions};
@@ -209,14 +195,14 @@ mod tests {
     #[test]
     fn a_revision_that_is_seen_after_its_time_gets_its_time_from_then() {
         let objects = [("a", Readiness::Ready), ("b", late("0 of 1"))];
-        let remaining = |wait| match wait {
-            Wait::Waiting { remaining, .. } => remaining.as_secs(),
+        let remaining = |verdict| match verdict {
+            Verdict::Waiting { remaining, .. } => remaining.as_secs(),
             other => panic!("{other:?}"),
         };
         assert_eq!(remaining(after_seen(59, 59, &objects)), 1);
         assert_eq!(remaining(after_seen(3_600, 3_600, &objects)), 60);
         assert_eq!(remaining(after_seen(3_600, 3_659, &objects)), 1);
-        assert!(matches!(after_seen(3_600, 3_660, &objects), Wait::Failed(_)));
+        assert!(matches!(after_seen(3_600, 3_660, &objects), Verdict::Failed(_)));
     }
 
     /// A status is lost with its BundleDeployment, or is not in a backup.
@@ -240,7 +226,7 @@ mod tests {
             (None, &lost, 3_600, false),
         ] {
             let deployed = deployed(acceptance);
-            let mut watched = Watched::new(revision(), at(first));
+            let mut watched = WatchedRevision::new(revision(), at(first));
             assert_eq!(
                 is_awaited(status, &deployed, &watched, minute),
                 expected,
@@ -256,34 +242,85 @@ mod tests {
         }
     }
 
+    /// Of a policy that waits for a minute, for an object that is late: what was taken over, is awaited, and may recover.
+    #[test]
+    fn only_what_an_attempt_has_deployed_is_awaited_and_only_what_may_recovers() {
+        let minute = Some(Duration::from_mins(1));
+        let next = |may_recover| {
+            let next = NextAttempt {
+                text: String::new(),
+                at: at(600),
+                running: Some(deployed(None)),
+                deployment_id: None,
+                is_rolled_back: false,
+                exhausted: None,
+                may_recover,
+            };
+            Outcome::Retry(Box::new(next))
+        };
+        let awaited = || Outcome::Deployed(deployed(Some(Acceptance::Awaited)));
+        let accepted = || Outcome::Deployed(deployed(Some(Acceptance::Accepted)));
+        let not_ready = || late("0 of 1");
+        for (outcome, policy, is_marked, readiness, seconds, expected) in [
+            (awaited(), minute, true, not_ready(), 1, "waiting"),
+            (awaited(), minute, true, not_ready(), 61, "failed"),
+            (awaited(), minute, true, Readiness::Ready, 61, "ready"),
+            // It was taken over as it is.
+            (awaited(), minute, false, not_ready(), 61, "ready"),
+            (awaited(), None, true, not_ready(), 61, "ready"),
+            (accepted(), minute, true, not_ready(), 61, "ready"),
+            (next(true), minute, true, Readiness::Ready, 300, "recovered"),
+            (next(true), None, true, Readiness::Ready, 300, "recovered"),
+            (next(true), minute, true, not_ready(), 300, "ready"),
+            (next(false), minute, true, Readiness::Ready, 300, "ready"),
+        ] {
+            let mut installed = installed();
+            installed.desired[0].is_marked = is_marked;
+            let watched = WatchedRevision::new(revision(), at(0));
+            let wanted = (&BundleDeployment::default(), policy);
+            let found = |_: &ObjectId| Some(&readiness);
+            let verdict = verdict(wanted, &outcome, &installed, &watched, found, at(seconds));
+            let shown = match verdict {
+                Verdict::Ready => "ready",
+                Verdict::Recovered => "recovered",
+                Verdict::Waiting { .. } => "waiting",
+                Verdict::Failed(_) => "failed",
+            };
+            assert_eq!(shown, expected, "{outcome:?} {policy:?} {is_marked} {seconds}");
+        }
+    }
+
     /// The state after these seconds of a wait of a minute, for `a`, `b` and the temporary `c`.
-    fn after(seconds: i64, objects: &[(&str, Readiness)]) -> Wait {
+    fn after(seconds: i64, objects: &[(&str, Readiness)]) -> Verdict {
         after_seen(0, seconds, objects)
     }
 
     /// The same, if the revision was seen first after `first` seconds.
-    fn after_seen(first: i64, seconds: i64, objects: &[(&str, Readiness)]) -> Wait {
+    fn after_seen(first: i64, seconds: i64, objects: &[(&str, Readiness)]) -> Verdict {
         let installed = installed();
-        let watched = Watched::new(revision(), at(first));
+        let watched = WatchedRevision::new(revision(), at(first));
         let found = |wanted: &ObjectId| {
             let object = objects.iter().find(|(name, _)| *name == wanted.name);
             object.map(|(_, readiness)| readiness)
         };
-        state(Duration::from_mins(1), &installed, &watched, found, at(seconds))
+        wait(Duration::from_mins(1), &installed, &watched, found, at(seconds))
     }
 
     #[test]
     fn what_is_late_is_named_with_its_reason_and_its_times() {
-        let waiting = Wait::Waiting {
+        let waiting = Verdict::Waiting {
             remaining: Duration::from_secs(50),
             late: "deployment.apps shop/b is not ready: 0 of 1 (since 2026-01-01T00:00:00Z, until 2026-01-01T00:01:00Z)".to_owned(),
         };
         let objects = [("a", Readiness::Ready), ("b", late("0 of 1"))];
         assert_eq!(after(10, &objects), waiting);
         let failed = "deployment.apps shop/b is not ready: 0 of 1 (after 60 s)".to_owned();
-        assert_eq!(after(60, &objects), Wait::Failed(failed));
+        assert_eq!(after(60, &objects), Verdict::Failed(Failure::NotReady(failed)));
         let missing = "deployment.apps shop/b does not exist (after 60 s)".to_owned();
-        assert_eq!(after(61, &objects[..1]), Wait::Failed(missing));
+        assert_eq!(
+            after(61, &objects[..1]),
+            Verdict::Failed(Failure::NotReady(missing))
+        );
     }
 
     #[test]
@@ -291,15 +328,15 @@ mod tests {
         let failed = Readiness::Failed("no image".to_owned());
         let objects = [("a", late("0 of 1")), ("b", failed)];
         let cause = "deployment.apps shop/b failed: no image".to_owned();
-        assert_eq!(after(10, &objects), Wait::Failed(cause));
+        assert_eq!(after(10, &objects), Verdict::Failed(Failure::NotReady(cause)));
     }
 
     #[test]
     fn the_wait_ends_when_all_are_ready_also_after_its_time() {
         let ready = [("a", Readiness::Ready), ("b", Readiness::Ready)];
-        assert_eq!(after(1, &ready), Wait::Over);
-        assert_eq!(after(3_600, &ready), Wait::Over);
+        assert_eq!(after(1, &ready), Verdict::Ready);
+        assert_eq!(after(3_600, &ready), Verdict::Ready);
         let temporary = [&ready[..], &[("c", late("it runs"))]].concat();
-        assert!(matches!(after(1, &temporary), Wait::Waiting { .. }));
+        assert!(matches!(after(1, &temporary), Verdict::Waiting { .. }));
     }
 }

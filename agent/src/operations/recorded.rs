@@ -39,6 +39,7 @@ use crate::{
     error::AgentError,
     live::{Objects, Served},
     monitor::recorded_ids,
+    session::ReleaseSession,
 };
 
 /// How many objects are read at the same time.
@@ -48,7 +49,7 @@ const MAX_LOGGED: usize = 10;
 
 /// What Helm does with a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub enum Role {
     /// It is replaced: what the next revision does not have is deleted.
     Replaced,
     /// It is restored.
@@ -68,7 +69,7 @@ impl Role {
 }
 
 /// The records of a release.
-pub(super) struct RecordedObjects<'r> {
+pub struct RecordedObjects<'r> {
     pub context: &'r Context,
     /// The cluster, as the account that deploys.
     pub deployer: &'r Client,
@@ -78,9 +79,24 @@ pub(super) struct RecordedObjects<'r> {
     pub set: SetId,
 }
 
+/// The records of the release of a session. Own records are changed as the agent.
+pub fn of<'r>(session: &'r ReleaseSession<'_>, deployer: &'r Client, is_own: bool) -> RecordedObjects<'r> {
+    RecordedObjects {
+        context: session.context,
+        deployer,
+        writer: if is_own {
+            &session.context.downstream
+        } else {
+            deployer
+        },
+        release: &session.release,
+        set: session.set(),
+    }
+}
+
 /// What is known of a revision that Helm may work on.
 #[derive(Debug, Default)]
-pub(super) struct Prepared {
+pub struct PreparedRecord {
     /// Why an object could not be read. The others are uninstalled all the same.
     pub unread: Option<CallError>,
     /// Helm has uninstalled it already but for objects that could not be read.
@@ -118,9 +134,9 @@ impl RecordedObjects<'_> {
     ///
     /// # Errors
     /// If the record or an object cannot be read, or the record cannot be written.
-    pub async fn prepare(&self, revision: u64, role: Role) -> Result<Prepared, AgentError> {
+    pub async fn prepare(&self, revision: u64, role: Role) -> Result<PreparedRecord, AgentError> {
         let Some((ids, was_incomplete)) = self.ids(revision).await? else {
-            return Ok(Prepared::default());
+            return Ok(PreparedRecord::default());
         };
         let now = Instant::now();
         let client = with_managers(self.deployer);
@@ -168,7 +184,7 @@ impl RecordedObjects<'_> {
                 self.context.reports.kept(self.release, &what);
             }
         }
-        Ok(Prepared {
+        Ok(PreparedRecord {
             unread,
             was_incomplete,
         })

@@ -5,11 +5,11 @@ use std::sync::Mutex;
 use helmops_process::lock;
 use helmops_release::{history::History, names::ReleaseKey};
 
-use crate::records::{RecordStoreError, Records};
+use super::{RecordStoreError, Records};
 
 /// The records of one release, for one reconciliation: listed when they are needed, and again only after this reconciliation has changed
 /// them. What others change meanwhile is noticed by Helm, or in the next reconciliation.
-pub(super) struct ReleaseRecords<'r> {
+pub struct ReleaseRecords<'r> {
     records: &'r Records,
     release: ReleaseKey,
     listed: Mutex<Option<History>>,

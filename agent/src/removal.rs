@@ -1,31 +1,32 @@
 //! Removes what a deleted BundleDeployment has installed.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
+use helmops_core::reason::Reason;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     action::{self, Action},
-    history::{History, Owner},
     names::ReleaseKey,
     record::OnDeletePolicy,
     state::{ReleaseState, Wanted},
 };
-use helmops_runtime::workers::WorkerPermit;
+use helmops_runtime::{
+    retry_state::{self, Failures},
+    workers::WorkerPermit,
+};
 
-use super::recorded::{Prepared, RecordedObjects, Role};
 use crate::{
     context::Context,
     error::AgentError,
     events::Done,
-    helm::{
-        request::{self, Request, Uninstall},
-        run_scope::RunScope,
-    },
+    helm::run_scope::RunScope,
     inputs,
+    operations::{
+        self,
+        uninstall::{Options, Uninstallation},
+    },
     owned::OwnedRelease,
+    reports::FailureReport,
     upstream::Deleted,
 };
 
@@ -47,10 +48,11 @@ pub async fn remove(
     context: &Context,
     deployment: &str,
     permit: &mut WorkerPermit,
-) -> Result<(), AgentError> {
+) -> Result<retry_state::Done, AgentError> {
+    let nothing = retry_state::Done::UNTIL_CHANGE;
     if is_fleets_own(deployment) && context.owned.of_deployment(deployment).await?.is_empty() {
         tracing::warn!("the release of Fleet's own agent is never uninstalled by this one");
-        return Ok(());
+        return Ok(nothing);
     }
     let release = context.releases.of(deployment);
     let mut known = release.lock().await;
@@ -62,17 +64,20 @@ pub async fn remove(
     let namespace = &context.namespace;
     context.reports.removal(deployment, namespace, refused);
     match deleted? {
-        Deleted::No => return Ok(()),
-        Deleted::NotYet(wait) => return Err(AgentError::Postponed(wait)),
+        Deleted::No => return Ok(nothing),
+        Deleted::NotYet(wait) => {
+            return Ok(retry_state::Done {
+                requeue_after: Some(wait),
+                failures: Failures::Kept,
+                counts_as: Some(Reason::Progressing),
+            });
+        }
         Deleted::Yes => {}
     }
     let owned = context.owned.of_deployment(deployment).await?;
     let stop = scope(context, owned.first());
-    let removal = || async {
-        let ends = remove_releases(context, deployment, &owned).await?;
-        Ok(ends)
-    };
-    let ends = super::without_worker(&context.helm, &stop, false, permit, removal).await??;
+    let removal = || remove_releases(context, deployment, &owned);
+    let ends = operations::with_helm_permit(&context.helm, &stop, false, permit, removal).await??;
     // They may be there without a release: the first deployment needed something else that was missing.
     if ends.values().all(|end| *end == End::Removed) {
         inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
@@ -92,7 +97,7 @@ pub async fn remove(
     if ends.values().all(|end| *end != End::Refused) {
         context.reports.forget(deployment);
     }
-    Ok(())
+    Ok(nothing)
 }
 
 /// Removes the releases that are those of a BundleDeployment, as records or the ConfigMap of the agent say.
@@ -117,7 +122,8 @@ async fn remove_releases(
                 tracing::warn!(%release, error = with_causes(&error), "cannot remove the release");
             }
             Err(error) => {
-                context.reports.failed(deployment, "", &release, &error);
+                let failure = FailureReport::of(&error);
+                context.reports.failed(deployment, "", &release, failure);
                 failed = Some(error);
             }
         }
@@ -250,7 +256,8 @@ fn refuse(context: &Context, deployment: &str, release: &ReleaseKey, state: &Rel
         agent_namespace: context.namespace.clone(),
     };
     tracing::warn!("{error}");
-    context.reports.failed(deployment, "", release, &error);
+    let failure = FailureReport::of(&error);
+    context.reports.failed(deployment, "", release, failure);
     End::Refused
 }
 
@@ -294,75 +301,6 @@ impl Removal<'_> {
             context.records.delete_all(release, &history).await?;
         }
         Ok(())
-    }
-}
-
-/// How a release is uninstalled.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Whether the records stay.
-    pub keeps_history: bool,
-    /// Whether the hooks of the chart do not run.
-    pub skips_hooks: bool,
-    /// How long each hook may take.
-    pub timeout: Option<Duration>,
-    /// The description of the newest record, if it stays.
-    pub description: String,
-}
-
-/// The uninstallation of a release.
-pub struct Uninstallation<'u> {
-    /// What it uses.
-    pub context: &'u Context,
-    /// The BundleDeployment of the release.
-    pub deployment: &'u str,
-    /// The release.
-    pub release: &'u ReleaseKey,
-    /// Who uninstalls it; empty for the agent. It is not the account that a record names: everyone who may write Secrets could choose it
-    /// then.
-    pub account: &'u str,
-}
-
-impl Uninstallation<'_> {
-    /// Uninstalls the release. An object that cannot be read does not keep the others from being deleted, but then the release is
-    /// still to be uninstalled.
-    ///
-    /// # Errors
-    /// If Helm fails, or an object cannot be read.
-    pub async fn run(&self, history: &History, options: Options, stop: &RunScope) -> Result<(), AgentError> {
-        let Self { context, release, .. } = *self;
-        let newest = history.newest();
-        let Some(newest) = newest.filter(|newest| newest.origin.owner != Owner::Other) else {
-            return Ok(());
-        };
-        let (identity, deployer) = context.accounts.deployer(self.account).await?;
-        let recorded = RecordedObjects {
-            context,
-            deployer: &deployer,
-            writer: &context.downstream,
-            release,
-            set: context.set_of(self.deployment),
-        };
-        let Prepared {
-            unread,
-            was_incomplete,
-        } = recorded.prepare(newest.number, Role::Uninstalled).await?;
-        let request = Request {
-            release: release.clone(),
-            identity,
-            action: request::Action::Uninstall(Uninstall {
-                keeps_history: options.keeps_history || unread.is_some(),
-                description: options.description,
-                // They have run, and may need what is deleted.
-                runs_hooks: !options.skips_hooks && !was_incomplete,
-            }),
-            hook_timeout: options.timeout.unwrap_or(request::DEFAULT_HOOK_TIMEOUT),
-        };
-        let kubeconfig = context.kubeconfig()?;
-        let run = context.helm.run(request, kubeconfig, stop).await;
-        let is_deleted = context.deployments.get(&context.key(self.deployment)).is_none();
-        run.map_err(|failure| AgentError::from(failure.of_uninstallation(is_deleted)))?;
-        unread.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 

@@ -1,0 +1,104 @@
+//! The objects of the revision that runs: observed, and corrected.
+
+use helmops_release::{drift::DriftMode, names::SetId, report::ReleaseObjects};
+use k8s_openapi::jiff::Timestamp;
+
+use super::outcome::Outcome;
+use crate::{
+    error::AgentError,
+    monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
+    session::ReleaseSession,
+};
+
+/// Observes the objects of the revision that runs; `None` if none does, or if it is not known which one.
+///
+/// # Errors
+/// If the record or the objects cannot be read.
+pub async fn observe(
+    session: &ReleaseSession<'_>,
+    outcome: &Outcome,
+    installed: &mut Option<Installed>,
+) -> Result<Option<Monitored>, AgentError> {
+    let Some(deployed) = outcome.running() else {
+        return Ok(None);
+    };
+    let context = session.context;
+    if let Some(installed) = installed {
+        let looked_up = installed.look_up_kinds(&context.kinds).await;
+        looked_up.map_err(MonitorError::from)?;
+    }
+    let is_known = installed
+        .as_ref()
+        .is_some_and(|installed| installed.id == deployed.id && installed.is_complete());
+    if !is_known {
+        let read = Installed::read(
+            &context.records,
+            &context.kinds,
+            &deployed.id.release,
+            deployed.id.number,
+            deployed.previous,
+        );
+        let mut read = read.await.map_err(MonitorError::from)?;
+        let same = installed.take();
+        if let Some(same) = same.filter(|same| same.id == deployed.id) {
+            read.corrections = same.corrections;
+        }
+        *installed = Some(read);
+    }
+    let Some(installed) = installed else {
+        return Ok(None);
+    };
+    let set = session.set();
+    Ok(Some(monitor(session, &set).compare(installed).await?))
+}
+
+/// Corrects drift, if that is wanted, and returns when more of it is to be corrected. The objects are those from before: the change of
+/// the live object leads to the next reconciliation, which shows whether it helped.
+///
+/// # Errors
+/// If an object cannot be written.
+pub async fn correct_drift(
+    session: &ReleaseSession<'_>,
+    installed: Option<&mut Installed>,
+    objects: &mut ReleaseObjects,
+) -> Result<Option<Timestamp>, AgentError> {
+    let (context, spec) = (session.context, &session.deployment.spec);
+    let mode = DriftMode::of(spec);
+    if mode == DriftMode::Disabled {
+        objects.drift.clear();
+    }
+    let correction = mode.correction();
+    let mut corrections = None;
+    if let (Some(correction), Some(installed)) = (correction.as_ref(), installed) {
+        let done = if objects.drift.is_empty() {
+            Corrections::default()
+        } else {
+            let set = session.set();
+            // As the account that deploys: a correction needs the same permissions.
+            let (_, deployer) = session.deployer().await?;
+            let monitor = Monitor {
+                client: &deployer,
+                ..monitor(session, &set)
+            };
+            correct(&monitor, installed, &objects.drift, correction).await?
+        };
+        objects.correction_error = (!done.errors.is_empty()).then(|| done.errors.join("; "));
+        corrections = Some(done);
+    }
+    let corrected = corrections.as_ref();
+    let reports = &context.reports;
+    reports.compared(session.name(), &session.release, objects, corrected);
+    Ok(corrections.and_then(|corrections| corrections.next))
+}
+
+fn monitor<'m>(session: &'m ReleaseSession<'_>, set: &'m SetId) -> Monitor<'m> {
+    let context = session.context;
+    Monitor {
+        client: &context.downstream,
+        kinds: &context.kinds,
+        records: &context.records,
+        live: &context.live,
+        deployment: session.deployment,
+        set,
+    }
+}

@@ -1,0 +1,81 @@
+//! Reads what the plan of a release follows from.
+
+use std::time::Duration;
+
+use helmops_core::validation::names;
+use helmops_release::{dependencies, history::History, plan::ObservedRelease};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::{
+    error::{AgentError, Lacking},
+    inputs,
+    session::ReleaseSession,
+};
+
+/// Checks what a release needs to be deployed or kept at all.
+///
+/// # Errors
+/// If something of that is missing, or cannot be read.
+pub async fn check_prerequisites(session: &ReleaseSession<'_>) -> Result<(), AgentError> {
+    let spec = &session.deployment.spec;
+    if spec.helm_chart_options.is_none() {
+        return Err(Lacking::Content.into());
+    }
+    let namespace = &session.release.namespace;
+    if let Err(invalid) = names::namespace(namespace) {
+        return Err(Lacking::NamespaceName {
+            namespace: namespace.clone(),
+            invalid,
+        }
+        .into());
+    }
+    inputs::check_selector(&session.context.downstream, &spec.options, namespace).await
+}
+
+/// What the cache shows. It may be behind: it only proves that nothing is to be done.
+///
+/// # Errors
+/// If a record or the ConfigMap of the agent cannot be read.
+pub async fn cached(session: &ReleaseSession<'_>) -> Result<ObservedRelease, AgentError> {
+    let history = session.context.records.cached_history(&session.release).await?;
+    with_others(session, history).await
+}
+
+/// What the API server shows: the basis of everything that changes the release.
+///
+/// # Errors
+/// As [`cached`].
+pub async fn current(session: &ReleaseSession<'_>) -> Result<ObservedRelease, AgentError> {
+    let history = session.records.history().await?;
+    with_others(session, history).await
+}
+
+/// With the releases that the BundleDeployment has under other names. Not by the records of all releases: this happens in each reconciliation.
+async fn with_others(session: &ReleaseSession<'_>, history: History) -> Result<ObservedRelease, AgentError> {
+    let context = session.context;
+    let mut others = Vec::new();
+    for other in context.owned.of_deployment(session.name()).await? {
+        if other.release != session.release {
+            others.push(context.records.cached_history(&other.release).await?);
+        }
+    }
+    Ok(ObservedRelease {
+        history,
+        others,
+        now: Timestamp::now(),
+    })
+}
+
+/// How long the next attempt is delayed by the failures before it.
+///
+/// # Errors
+/// If the last runs of Helm ended with the agent, or other Bundles have to be deployed first.
+pub fn delay(session: &ReleaseSession<'_>) -> Result<Option<Duration>, AgentError> {
+    let backoff = session.backoff()?;
+    if backoff.is_none() {
+        let all = session.context.deployments.state();
+        let all: Vec<_> = all.iter().filter_map(|deployment| deployment.valid()).collect();
+        dependencies::check(session.deployment, &all)?;
+    }
+    Ok(backoff)
+}

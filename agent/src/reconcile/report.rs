@@ -1,0 +1,228 @@
+//! Reports what a reconciliation has led to: the status, Events and metrics.
+
+use std::{
+    collections::BTreeSet,
+    mem::take,
+    time::{Duration, Instant},
+};
+
+use helmops_release::{
+    gate::Held,
+    history::History,
+    record::Failure,
+    report::{self, DeployOutcome, Inputs, Observation, Progress, TestResult},
+};
+use helmops_runtime::{retry_state::Done, writes::FieldManager};
+use helmops_trace::set_attribute;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{objects, outcome::Outcome, settle::SettledRelease};
+use crate::{
+    error::{AgentError, until},
+    memory::ReleaseMemory,
+    monitor::{FIELD_MANAGER, Monitored},
+    session::ReleaseSession,
+};
+
+/// The field manager of the status: that of Fleet's agent.
+const MANAGER: FieldManager = FieldManager(FIELD_MANAGER);
+
+/// How long objects may be unreadable before their release is not ready: an API server that is restarted is back then.
+const INTERRUPTION: Duration = Duration::from_secs(5);
+
+/// When objects are read again that no watch has: those of a release that was taken over as it is do not have the label. The next
+/// revision adds it.
+const UNWATCHED: Duration = Duration::from_secs(30);
+
+/// Reports a release that nothing may be done with now.
+///
+/// # Errors
+/// If the status cannot be written.
+pub async fn held(session: &ReleaseSession<'_>, held: Held) -> Result<(), AgentError> {
+    suspension(session, held == Held::Suspended);
+    let (outcome, progress) = (DeployOutcome::Held(held), Progress::default());
+    write(session, &outcome, &Observation::None, &progress).await
+}
+
+/// Reports that the release is suspended, or that it is no longer.
+pub fn suspension(session: &ReleaseSession<'_>, is_suspended: bool) {
+    let status = session.deployment.status.lifecycle.as_ref();
+    let was = status.is_some_and(|lifecycle| lifecycle.suspended);
+    let reports = &session.context.reports;
+    reports.suspended(session.name(), &session.release, is_suspended, was);
+}
+
+/// Corrects drift if that is wanted, reports the release, and returns when it is reconciled again.
+///
+/// # Errors
+/// If the deployment has failed, or something else that is to be repeated.
+pub async fn release(
+    session: &ReleaseSession<'_>,
+    memory: &mut ReleaseMemory,
+    settled: SettledRelease,
+) -> Result<Done, AgentError> {
+    let SettledRelease {
+        outcome,
+        objects,
+        tests,
+        uncleared,
+    } = settled;
+    events(session, &outcome);
+    let (observation, next_correction) = observed(session, memory, objects).await;
+    let history = history(session, &outcome).await?;
+    let progress = Progress {
+        history: history.as_ref(),
+        retry: match &outcome {
+            Outcome::Retry(next) => Some((next.text.clone(), next.at)),
+            _ => None,
+        },
+        waiting: match &outcome {
+            Outcome::Waiting { late, .. } => Some(late.clone()),
+            _ => None,
+        },
+        tests: tests_of(session, tests, history.as_ref()),
+        handled: memory.handled.as_ref(),
+    };
+    write(session, &outcome.reported(), &observation, &progress).await?;
+    let mut recheck = None;
+    if matches!(outcome, Outcome::Deployed(_) | Outcome::Waiting { .. }) {
+        recheck = next_change(session, memory, &observation, next_correction?);
+        uncleared.map_or(Ok(()), Err)?;
+    }
+    outcome.done(recheck)
+}
+
+fn events(session: &ReleaseSession<'_>, outcome: &Outcome) {
+    let (reports, name) = (&session.context.reports, session.name());
+    if let Outcome::Retry(next) = outcome {
+        set_attribute("helmops.failure", || next.text.clone());
+    }
+    if outcome.deployed().is_some() {
+        reports.deployed(name);
+    }
+    let id = &session.deployment.spec.deployment_id;
+    reports.failed(name, id, &session.release, outcome.failure());
+}
+
+/// What was observed of the objects after their drift was corrected, and when more of it is to be corrected.
+async fn observed(
+    session: &ReleaseSession<'_>,
+    memory: &mut ReleaseMemory,
+    objects: Result<Option<Monitored>, AgentError>,
+) -> (Observation, Result<Option<Timestamp>, AgentError>) {
+    let mut objects = match objects {
+        Ok(objects) => objects,
+        Err(error) => {
+            let since = memory.unknown_since.get_or_insert_with(Instant::now);
+            let observation = Observation::Failed {
+                error: error.to_string(),
+                is_lasting: since.elapsed() >= INTERRUPTION,
+            };
+            return (observation, Err(error));
+        }
+    };
+    memory.unknown_since = None;
+    let Some(Monitored { objects, .. }) = &mut objects else {
+        return (Observation::None, Ok(None));
+    };
+    let corrected = objects::correct_drift(session, memory.installed.as_mut(), objects).await;
+    if let Err(error) = &corrected {
+        objects.correction_error = Some(error.to_string());
+    }
+    (Observation::Objects(take(objects)), corrected)
+}
+
+/// When something of a deployed release changes by itself.
+fn next_change(
+    session: &ReleaseSession<'_>,
+    memory: &ReleaseMemory,
+    observation: &Observation,
+    next_correction: Option<Timestamp>,
+) -> Option<Duration> {
+    let installed = memory.installed.as_ref();
+    let groups =
+        |are_present| installed.map_or_else(BTreeSet::new, |installed| installed.groups(are_present));
+    let kinds = &session.context.kinds;
+    let kinds = kinds.set_groups(session.name(), &groups(true), groups(false));
+    let is_unwatched = installed.is_some_and(|installed| !installed.is_marked());
+    health_changes(observation)
+        .into_iter()
+        .chain(next_correction.map(until))
+        .chain(kinds)
+        .chain(is_unwatched.then_some(UNWATCHED))
+        .min()
+}
+
+/// The records of a release with a life cycle, or of one whose status does not show what runs; `None` for others. After an attempt, the cache
+/// may be behind.
+async fn history(session: &ReleaseSession<'_>, outcome: &Outcome) -> Result<Option<History>, AgentError> {
+    let (spec, status) = (&session.deployment.spec, &session.deployment.status);
+    let is_captured = matches!(outcome, Outcome::Failed(AgentError::Helm(failure)) if failure.is_captured())
+        || status.lifecycle.is_some();
+    if spec.lifecycle.is_none() && !is_captured {
+        return Ok(None);
+    }
+    let is_reported = outcome
+        .deployed()
+        .is_some_and(|deployed| status.release == deployed.id.to_string());
+    let history = if is_reported {
+        session.context.records.cached_history(&session.release).await?
+    } else {
+        session.records.history().await?
+    };
+    Ok(Some(history))
+}
+
+/// The result of the tests. If one has failed, the revision has failed with it.
+fn tests_of(
+    session: &ReleaseSession<'_>,
+    tests: Option<TestResult>,
+    history: Option<&History>,
+) -> Option<TestResult> {
+    session.policy.test.as_ref()?;
+    let id = &session.deployment.spec.deployment_id;
+    let failed = history.and_then(|history| history.failed_attempt(id));
+    Some(match (failed.map(|failed| failed.failure), tests) {
+        (Some(Failure::Test(cause)), _) => TestResult::Failed(cause.clone()),
+        (_, Some(tests)) => tests,
+        (_, None) => TestResult::Pending,
+    })
+}
+
+/// Writes the status, if it changes. The BundleDeployment is not reconciled again before the cache shows what was written.
+async fn write(
+    session: &ReleaseSession<'_>,
+    outcome: &DeployOutcome,
+    observation: &Observation,
+    progress: &Progress<'_>,
+) -> Result<(), AgentError> {
+    let (context, deployment) = (session.context, session.deployment);
+    let inputs = Inputs {
+        previous: &deployment.status,
+        spec: &deployment.spec,
+        outcome,
+        observation,
+        progress,
+    };
+    let status = report::next(inputs, Timestamp::now());
+    let pending_writes = &context.retries.pending_writes;
+    MANAGER
+        .write_status(
+            &context.upstream,
+            pending_writes,
+            deployment,
+            &deployment.status,
+            &status,
+        )
+        .await?;
+    Ok(())
+}
+
+/// When the health of an object changes by itself, as time passes.
+fn health_changes(observation: &Observation) -> Option<Duration> {
+    let Observation::Objects(release) = observation else {
+        return None;
+    };
+    let times = release.objects.iter().filter_map(|object| object.health.recheck);
+    Some(until(times.min()?))
+}

@@ -1,0 +1,118 @@
+//! What one reconciliation of a release works with.
+
+use std::time::Duration;
+
+use helmops_api::{BundleDeployment, lifecycle::Requests};
+use helmops_release::{
+    drift::DriftMode,
+    lifecycle::{Policy, Requested},
+    names::{ReleaseKey, SetId},
+    plan::DesiredRelease,
+};
+use helmops_runtime::retry_state::RetryKey;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+
+use crate::{
+    context::Context,
+    error::AgentError,
+    helm::request::{HelmSettings, Identity},
+    records::ReleaseRecords,
+    running::Work,
+};
+
+/// One reconciliation of a release: what is wanted of it, and with what it is observed and changed.
+pub struct ReleaseSession<'s> {
+    pub context: &'s Context,
+    /// What is wanted.
+    pub deployment: &'s BundleDeployment,
+    pub release: ReleaseKey,
+    pub records: ReleaseRecords<'s>,
+    pub policy: Policy,
+    /// The requests that were not handled yet.
+    pub requested: Requested,
+    /// What ends the work for it early.
+    pub work: &'s Work,
+}
+
+impl<'s> ReleaseSession<'s> {
+    /// `handled` are the requests that were handled already.
+    pub fn new(
+        context: &'s Context,
+        deployment: &'s BundleDeployment,
+        work: &'s Work,
+        handled: &Requests,
+    ) -> Self {
+        let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
+        let requests = lifecycle.and_then(|lifecycle| lifecycle.requests.as_ref());
+        let release = ReleaseKey::of(name_of(deployment), options);
+        Self {
+            context,
+            deployment,
+            records: ReleaseRecords::new(&context.records, release.clone()),
+            release,
+            policy: Policy::of(options, lifecycle),
+            requested: Requested::of(requests, handled),
+            work,
+        }
+    }
+
+    /// What is wanted, for the plan.
+    pub const fn desired(&self) -> DesiredRelease<'_> {
+        DesiredRelease {
+            release: &self.release,
+            deployment: self.deployment,
+            policy: &self.policy,
+            requested: self.requested,
+        }
+    }
+
+    /// The name of the BundleDeployment.
+    pub fn name(&self) -> &str {
+        name_of(self.deployment)
+    }
+
+    /// The identity of its objects.
+    pub fn set(&self) -> SetId {
+        self.context.set_of(self.name())
+    }
+
+    /// How Helm is run.
+    pub fn settings(&self) -> HelmSettings {
+        let spec = &self.deployment.spec;
+        let settings = HelmSettings::of(&spec.options, spec.lifecycle.as_deref());
+        if DriftMode::overrides_managers(spec) {
+            settings.overriding()
+        } else {
+            settings
+        }
+    }
+
+    /// Who deploys, and the cluster as this account.
+    ///
+    /// # Errors
+    /// If the account does not exist.
+    pub async fn deployer(&self) -> Result<(Identity, Client), AgentError> {
+        let account = &self.deployment.spec.options.service_account;
+        self.context.accounts.deployer(account).await
+    }
+
+    /// The rest of the time after the last failure, whatever else has changed meanwhile.
+    ///
+    /// # Errors
+    /// If the last runs of Helm ended with the agent.
+    pub fn backoff(&self) -> Result<Option<Duration>, AgentError> {
+        let (context, deployment) = (self.context, self.deployment);
+        let crash = context.helm.crash(&self.release, &deployment.spec.deployment_id);
+        if let Some(crash) = crash.filter(|crash| crash.until > Timestamp::now()) {
+            return Err(AgentError::Crashed(crash));
+        }
+        let retry_key = RetryKey::of(&deployment.metadata, &[]);
+        Ok(context.retries.remaining(&context.key(self.name()), &retry_key))
+    }
+}
+
+/// The name of a BundleDeployment.
+pub fn name_of(deployment: &BundleDeployment) -> &str {
+    deployment.metadata.name.as_deref().unwrap_or_default()
+}
