@@ -9,10 +9,12 @@ use helmops_runtime::{retry_state::RetryState, workers::Workers};
 use kube::Client;
 
 use crate::{
-    alert::AlertMemory,
+    failures::Failures,
+    memory::AlertMemory,
     metrics::Metrics,
-    receiver::Published,
-    send::{Failures, Outbox, Permits},
+    outbox::Outbox,
+    permits::Permits,
+    published::Published,
     watch::Stores,
     work::{AlertKey, ProviderKey, ReceiverKey},
 };

@@ -13,9 +13,14 @@
 mod alert;
 mod args;
 mod context;
+mod failures;
 mod loops;
+mod memory;
 mod metrics;
+mod outbox;
+mod permits;
 mod provider;
+mod published;
 mod receiver;
 mod reference;
 mod run;

@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     alert::{self, Alerts},
     context::Context,
+    failures::Subject,
     provider::Providers,
     receiver::Receivers,
-    send::Subject,
     watch,
     work::Work,
 };

@@ -14,10 +14,13 @@ use tokio_util::task::TaskTracker;
 use crate::{
     args::Args,
     context::{Context, Retries},
+    failures::Failures,
     loops,
     metrics::Metrics,
-    receiver::{Published, google},
-    send::{self, Failures, Permits},
+    permits::Permits,
+    published::Published,
+    receiver::google,
+    send,
     watch::Stores,
     writes::FIELD_MANAGER,
 };

@@ -1,7 +1,5 @@
 //! `explain`: what a reason means, and what to do about it.
 
-use helmops_core::reason::Reason;
-
 use crate::{
     cluster::alike::alike,
     failure::Failure,
@@ -10,7 +8,7 @@ use crate::{
         style::Style,
         table::{Cell, Table},
     },
-    validate::rule,
+    validate::explained,
 };
 
 /// The arguments of `explain`.
@@ -28,32 +26,6 @@ Examples:
 pub struct ExplainArgs {
     /// The reason, in any case; all reasons are listed without one
     pub reason: Option<String>,
-}
-
-/// What a reason means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Explained {
-    /// The reason.
-    pub name: &'static str,
-    /// What it means.
-    pub meaning: &'static str,
-    /// What to do; empty if there is nothing.
-    pub remedy: &'static str,
-}
-
-/// All reasons: those of helmops, and those that only `validate` prints.
-pub fn explained() -> impl Iterator<Item = Explained> {
-    let reasons = Reason::ALL.iter().map(|reason| Explained {
-        name: reason.as_str(),
-        meaning: reason.meaning(),
-        remedy: reason.remedy(),
-    });
-    let rules = rule::ALL.iter().map(|rule| Explained {
-        name: rule.name,
-        meaning: rule.meaning,
-        remedy: rule.remedy,
-    });
-    reasons.chain(rules)
 }
 
 /// Prints the meaning and the remedy of a reason, or all reasons.

@@ -10,6 +10,7 @@
 
 mod cycles;
 mod documents;
+mod explained;
 pub mod files;
 mod kind;
 pub mod locate;
@@ -27,6 +28,7 @@ mod syntax;
 use clap::ValueEnum;
 
 pub use self::{
+    explained::explained,
     files::Input,
     problem::{Problem, Related, Severity, rule},
     report::{Count, Options, Report, validate},

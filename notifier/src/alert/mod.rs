@@ -7,7 +7,6 @@
 //! Only the reconciliation of an Alert writes its status, and it hands the next messages over when the previous ones are recorded. So a
 //! crash repeats one message at most; or one batch, of a format whose receivers recognize a repetition.
 
-mod memory;
 mod standing;
 mod status;
 
@@ -36,12 +35,12 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, api::ObjectMeta};
 use tracing::Span;
 
-pub use self::memory::AlertMemory;
 use self::{standing::Standing, status::Observation};
 use crate::{
     context::Context,
+    failures::Subject,
     metrics,
-    send::{Job, Slot, Subject},
+    outbox::{Job, Slot},
     work::{AlertKey, ProviderKey},
     writes::MANAGER,
 };

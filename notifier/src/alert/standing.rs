@@ -12,7 +12,7 @@ use helmops_notify::{
 use super::provider_key;
 use crate::{
     context::Context,
-    send::Subject,
+    failures::Subject,
     work::{AlertKey, ProviderKey},
 };
 

@@ -23,7 +23,7 @@ use kube::api::ObjectMeta;
 use tracing::Span;
 
 pub use self::endpoint::{Endpoint, EndpointError, endpoint};
-use crate::{context::Context, metrics, send::Subject, work::ProviderKey, writes::MANAGER};
+use crate::{context::Context, failures::Subject, metrics, work::ProviderKey, writes::MANAGER};
 
 /// The reconciler of AlertProviders.
 pub struct Providers<'c> {

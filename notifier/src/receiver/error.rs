@@ -1,9 +1,6 @@
 //! Why a Receiver is not reconciled.
 
-use std::sync::Arc;
-
 use helmops_core::{reason::Reason, validation::FieldErrors};
-use helmops_notify::push::{MAX_ENTRIES_BYTES, SECRET};
 use helmops_runtime::{
     client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},
@@ -12,6 +9,7 @@ use helmops_runtime::{
 use thiserror::Error;
 
 use super::token::TokenError;
+use crate::published::PublishError;
 
 /// Why a Receiver is not reconciled.
 #[derive(Debug, Error)]
@@ -25,27 +23,15 @@ pub enum ReceiverError {
     /// Its Secret cannot be used.
     #[error("Secret {0:?}: {1}")]
     Secret(String, TokenError),
-    /// There are too many Receivers.
-    #[error(
-        "the tokens and names of the Receivers in this namespace have more than {0} bytes, its share of {all} KiB for all; delete Receivers",
-        all = MAX_ENTRIES_BYTES >> 10
-    )]
-    TooMany(usize),
-    /// The Secret of all Receivers does not exist.
-    #[error(
-        "Secret {0}/{SECRET} does not exist; an administrator has to create it without data: apply manifests/notifications or upgrade the \
-         Helm release again"
-    )]
-    NotInstalled(String),
     /// A request to the API server failed.
     #[error(transparent)]
     Call(#[from] CallError),
     /// The reconciliation was interrupted while it waited for the write of that Secret.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
-    /// A change of the Secret of all Receivers, which was made together with others, failed.
+    /// Its token cannot be published.
     #[error(transparent)]
-    Publish(Arc<Self>),
+    Publish(#[from] PublishError),
 }
 
 impl ReceiverError {
@@ -54,11 +40,7 @@ impl ReceiverError {
         match self {
             Self::Call(_) | Self::Interrupted(_) => false,
             Self::Publish(error) => error.is_of_user(),
-            Self::Invalid(_)
-            | Self::NoSecret(_)
-            | Self::Secret(..)
-            | Self::TooMany(_)
-            | Self::NotInstalled(_) => true,
+            Self::Invalid(_) | Self::NoSecret(_) | Self::Secret(..) => true,
         }
     }
 }
@@ -73,9 +55,6 @@ impl ClassifiedError for ReceiverError {
             }
             Self::NoSecret(_) => classified(Reason::SecretNotFound, Class::Permanent),
             Self::Secret(..) => classified(Reason::InvalidSecret, Class::Permanent),
-            // Another Receiver may be deleted, which is no change of this one.
-            Self::TooMany(_) => classified(Reason::LimitExceeded, Class::Absent),
-            Self::NotInstalled(_) => classified(Reason::SecretNotFound, Class::Absent),
             Self::Call(error) => error.classify(),
             Self::Interrupted(error) => error.classify(),
             Self::Publish(error) => error.classify(),
@@ -85,7 +64,7 @@ impl ClassifiedError for ReceiverError {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, iter::successors};
+    use std::{collections::BTreeSet, iter::successors, sync::Arc};
 
     use helmops_runtime::client::ApiError;
 
@@ -96,19 +75,22 @@ mod tests {
     fn errors() -> impl Iterator<Item = ReceiverError> {
         use ReceiverError as Error;
         let name = || "token".to_owned();
+        let call = || CallError::of("read", "it")(ApiError::Timeout);
         successors(Some(Error::Invalid(FieldErrors::default())), move |error| {
             Some(match error {
                 Error::Invalid(_) => Error::NoSecret(name()),
                 Error::NoSecret(_) => Error::Secret(name(), TokenError::Missing("token")),
-                Error::Secret(..) => Error::TooMany(1),
-                Error::TooMany(_) => Error::NotInstalled(name()),
-                Error::NotInstalled(_) => Error::Call(CallError::of("read", "it")(ApiError::Timeout)),
+                Error::Secret(..) => Error::Call(call()),
                 Error::Call(_) => Error::Interrupted(Interrupted::Stopping),
-                Error::Interrupted(_) => {
-                    let error = CallError::of("write", "it")(ApiError::Timeout);
-                    Error::Publish(Arc::new(error.into()))
+                Error::Interrupted(_) => Error::Publish(PublishError::TooMany(1)),
+                Error::Publish(PublishError::TooMany(_)) => {
+                    Error::Publish(PublishError::NotInstalled(name()))
                 }
-                Error::Publish(_) => return None,
+                Error::Publish(PublishError::NotInstalled(_)) => Error::Publish(PublishError::Call(call())),
+                Error::Publish(PublishError::Call(_)) => {
+                    Error::Publish(PublishError::Shared(Arc::new(call().into())))
+                }
+                Error::Publish(PublishError::Shared(_)) => return None,
             })
         })
     }
@@ -120,10 +102,11 @@ mod tests {
             classified(Reason::InvalidNotification, Class::Permanent),
             classified(Reason::SecretNotFound, Class::Permanent),
             classified(Reason::InvalidSecret, Class::Permanent),
+            classified(Reason::APIError, Class::Outage),
+            Interrupted::Stopping.classify(),
             classified(Reason::LimitExceeded, Class::Absent),
             classified(Reason::SecretNotFound, Class::Absent),
             classified(Reason::APIError, Class::Outage),
-            Interrupted::Stopping.classify(),
             classified(Reason::APIError, Class::Outage),
         ];
         assert_eq!(found, expected);

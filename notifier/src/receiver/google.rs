@@ -15,8 +15,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::error::ReceiverError;
-use crate::context::Context;
+use crate::{context::Context, published::PublishError};
 
 /// How often the keys are fetched. Google publishes a key days before it is used.
 const INTERVAL: Duration = Duration::from_hours(1);
@@ -41,7 +40,7 @@ pub enum GoogleKeysError {
     Keys(#[from] KeysError),
     /// They cannot be published.
     #[error(transparent)]
-    Publish(#[from] ReceiverError),
+    Publish(#[from] PublishError),
 }
 
 /// Keeps the keys up to date while a Receiver needs them and this replica is the leader, until `stop`.

@@ -2,7 +2,6 @@
 
 mod error;
 pub mod google;
-mod published;
 mod pushes;
 mod token;
 
@@ -36,7 +35,6 @@ use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
 use kube::{Api, api::ObjectMeta};
 use tracing::Span;
 
-pub use self::published::Published;
 use self::{error::ReceiverError, token::SecretContent};
 use crate::{context::Context, metrics, work::ReceiverKey, writes::MANAGER};
 
@@ -239,7 +237,7 @@ impl Receivers<'_> {
     }
 
     async fn withdraw(&self, name: &NamespacedName, permit: &mut WorkerPermit) -> Result<(), ReceiverError> {
-        waiting(permit, self.context.published.remove(name)).await?
+        Ok(waiting(permit, self.context.published.remove(name)).await??)
     }
 }
 

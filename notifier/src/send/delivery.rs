@@ -24,14 +24,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Job, Subject,
-    failures::{Attempt, Failure, REJECTED},
-    outbox::Delivered,
-};
 use crate::{
     context::Context,
+    failures::{Attempt, Failure, REJECTED, Subject},
     metrics::Delivery,
+    outbox::{Delivered, Job},
     provider::{Endpoint, endpoint},
     work::AlertKey,
 };

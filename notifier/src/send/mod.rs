@@ -4,9 +4,6 @@
 //! same time, so that an endpoint that hangs delays no other.
 
 mod delivery;
-mod failures;
-mod outbox;
-mod permits;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,15 +15,11 @@ use futures::FutureExt;
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use self::outbox::CAPACITY;
-pub use self::{
-    failures::{Failures, Subject},
-    outbox::{Job, Outbox, Slot},
-    permits::Permits,
-};
 use crate::{
     alert,
     context::Context,
+    failures::Subject,
+    outbox::{CAPACITY, Job, Outbox},
     work::{ProviderKey, Work},
 };
 

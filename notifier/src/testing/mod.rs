@@ -30,9 +30,11 @@ pub use self::{
 };
 use crate::{
     context::{Context, Retries},
+    failures::Failures,
     metrics::Metrics,
-    receiver::Published,
-    send::{self, Failures, Permits, Sender},
+    permits::Permits,
+    published::Published,
+    send::{self, Sender},
     watch::Stores,
     work::Work,
 };

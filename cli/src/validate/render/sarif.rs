@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::{
-    commands::explain::explained,
-    validate::{Problem, Region, Report},
-};
+use crate::validate::{Problem, Region, Report, explained};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 /// What a path in a URI may contain.

@@ -19,7 +19,7 @@ fn entry(namespace: &str, name: &str, token: &str) -> (NamespacedName, String, E
     (NamespacedName::new(namespace, name), digest, entry)
 }
 
-fn set(entries: &mut Entries, namespace: &str, name: &str, token: &str) -> Result<(), ReceiverError> {
+fn set(entries: &mut Entries, namespace: &str, name: &str, token: &str) -> Result<(), PublishError> {
     let (name, digest, entry) = entry(namespace, name, token);
     entries.set(&name, &digest, &entry)
 }
@@ -119,7 +119,7 @@ impl Rig {
         }
     }
 
-    async fn set(&self, name: &str, token: &str) -> Result<(), ReceiverError> {
+    async fn set(&self, name: &str, token: &str) -> Result<(), PublishError> {
         let json = json!({ "metadata": { "name": name, "namespace": "a" }, "spec": {} });
         let (key, digest, entry) = entry("a", name, token);
         self.receivers.wrote(key.clone(), Arc::new(object(&json)));

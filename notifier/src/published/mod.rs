@@ -1,5 +1,7 @@
 //! The Secret with the tokens and paths of all Receivers, for the process that receives requests.
 
+mod error;
+
 use std::{
     collections::{BTreeMap, HashMap},
     mem::take,
@@ -22,7 +24,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::error::ReceiverError;
+pub use self::error::PublishError;
 use crate::writes::MANAGER;
 
 /// How long the Secret counts as unchanged by others.
@@ -69,7 +71,7 @@ struct Known {
 /// A change, and where its result is awaited.
 struct Waiting {
     change: Change,
-    done: oneshot::Sender<Result<(), ReceiverError>>,
+    done: oneshot::Sender<Result<(), PublishError>>,
 }
 
 #[derive(Clone)]
@@ -115,7 +117,7 @@ impl Published {
         receiver: &Receiver,
         name: &NamespacedName,
         max_age: Duration,
-    ) -> Result<Option<String>, ReceiverError> {
+    ) -> Result<Option<String>, PublishError> {
         let digest = match lock(&self.current).get(name) {
             Some(Some(current)) if current.is_of(receiver) && current.at.elapsed() < max_age => {
                 current.digest.clone()
@@ -149,7 +151,7 @@ impl Published {
         name: &NamespacedName,
         digest: &str,
         entry: Entry,
-    ) -> Result<(), ReceiverError> {
+    ) -> Result<(), PublishError> {
         let change = Change::Set(name.clone(), digest.to_owned(), entry);
         self.change(change).await?;
         if let Some(current) = lock(&self.current).get_mut(name) {
@@ -167,7 +169,7 @@ impl Published {
     ///
     /// # Errors
     /// If the API server rejects the write.
-    pub async fn remove(&self, receiver: &NamespacedName) -> Result<(), ReceiverError> {
+    pub async fn remove(&self, receiver: &NamespacedName) -> Result<(), PublishError> {
         self.forget(receiver);
         self.change(Change::Remove(receiver.clone())).await
     }
@@ -176,7 +178,7 @@ impl Published {
     ///
     /// # Errors
     /// If the API server rejects the write.
-    pub async fn set_google_keys(&self, keys: &[u8]) -> Result<(), ReceiverError> {
+    pub async fn set_google_keys(&self, keys: &[u8]) -> Result<(), PublishError> {
         self.change(Change::GoogleKeys(keys.to_owned())).await
     }
 
@@ -196,7 +198,7 @@ impl Published {
     }
 
     /// Changes the Secret, unless it is as desired, together with the changes of others that wait.
-    async fn change(&self, change: Change) -> Result<(), ReceiverError> {
+    async fn change(&self, change: Change) -> Result<(), PublishError> {
         loop {
             let (done, mut result) = oneshot::channel();
             let change = change.clone();
@@ -223,7 +225,7 @@ impl Published {
             match self.write(&mut batch).await {
                 Ok(Some(next)) => sleep_until(next).await,
                 Ok(None) => return,
-                Err(ReceiverError::Call(error)) if error.is_conflict() && attempts + 1 < ATTEMPTS => {
+                Err(PublishError::Call(error)) if error.is_conflict() && attempts + 1 < ATTEMPTS => {
                     attempts += 1;
                 }
                 Err(error) => break error,
@@ -231,12 +233,12 @@ impl Published {
         };
         let error = Arc::new(error);
         for one in batch.into_iter().chain(take(&mut *lock(&self.waiting))) {
-            let _ = one.done.send(Err(ReceiverError::Publish(Arc::clone(&error))));
+            let _ = one.done.send(Err(PublishError::Shared(Arc::clone(&error))));
         }
     }
 
     /// Makes all changes that wait, together with those of `batch`. Returns the time when that is possible, if it is too early.
-    async fn write(&self, batch: &mut Vec<Waiting>) -> Result<Option<Instant>, ReceiverError> {
+    async fn write(&self, batch: &mut Vec<Waiting>) -> Result<Option<Instant>, PublishError> {
         let mut state = self.state.lock().await;
         let known = self.known(&mut state).await?;
         batch.append(&mut lock(&self.waiting));
@@ -265,7 +267,7 @@ impl Published {
     }
 
     /// Takes the Secret out of the state, or reads it if it was too long ago.
-    async fn known(&self, state: &mut State) -> Result<Known, ReceiverError> {
+    async fn known(&self, state: &mut State) -> Result<Known, PublishError> {
         match state.known.take().filter(Known::is_fresh) {
             Some(known) => Ok(known),
             None => self.read().await,
@@ -280,10 +282,10 @@ impl Published {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    async fn read(&self) -> Result<Known, ReceiverError> {
+    async fn read(&self) -> Result<Known, PublishError> {
         let secret = bounded(self.api().get_opt(SECRET)).await;
         let secret = secret.map_err(CallError::of("read", self.shown()))?;
-        let secret = secret.ok_or_else(|| ReceiverError::NotInstalled(self.namespace.clone()))?;
+        let secret = secret.ok_or_else(|| PublishError::NotInstalled(self.namespace.clone()))?;
         Ok(self.known_now(secret))
     }
 
@@ -352,7 +354,7 @@ impl Entries {
         entries
     }
 
-    fn change(&mut self, change: &Change) -> Result<(), ReceiverError> {
+    fn change(&mut self, change: &Change) -> Result<(), PublishError> {
         match change {
             Change::Set(receiver, digest, entry) => return self.set(receiver, digest, entry),
             Change::Remove(receiver) => self.remove(receiver),
@@ -368,7 +370,7 @@ impl Entries {
 
     /// A namespace may have a fixed share, and three times what is left: so there is always some left for another one. What it has
     /// already it keeps, so that others cannot prevent the rotation of a token.
-    fn set(&mut self, receiver: &NamespacedName, digest: &str, entry: &Entry) -> Result<(), ReceiverError> {
+    fn set(&mut self, receiver: &NamespacedName, digest: &str, entry: &Entry) -> Result<(), PublishError> {
         let namespace = &receiver.namespace;
         let before = self.bytes_of(namespace);
         // It is not kept if the new one is refused: its old token would stay valid.
@@ -378,7 +380,7 @@ impl Entries {
         let left = MAX_ENTRIES_BYTES.saturating_sub(self.total + size);
         let share = before.max(MAX_NAMESPACE_BYTES.min(3 * left));
         if self.total + size > MAX_ENTRIES_BYTES || self.bytes_of(namespace) + size > share {
-            return Err(ReceiverError::TooMany(share));
+            return Err(PublishError::TooMany(share));
         }
         self.insert(receiver, digest, value);
         Ok(())
