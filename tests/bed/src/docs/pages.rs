@@ -9,12 +9,13 @@ use std::{
 use anyhow::{Context, Result};
 
 /// Files and folders with pages.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "TESTING.md",
     "certs/README.md",
     "docs",
     "manifests",
