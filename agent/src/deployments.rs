@@ -9,7 +9,6 @@ use helmops_release::{
     names::ReleaseKey,
 };
 
-/// The BundleDeployments.
 pub type Deployments = ObjectCache<Decoded<BundleDeployment>, Related>;
 
 /// The BundleDeployments by their release, and by what they depend on: thousands of records and statuses change at a start, and none of

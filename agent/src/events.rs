@@ -14,11 +14,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 /// What a deployment has led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// Installed.
     Installed,
-    /// Upgraded.
     Upgraded,
-    /// Uninstalled.
     Uninstalled,
 }
 
@@ -129,7 +126,6 @@ pub fn removal_refused(why: &str) -> Event {
     event(true, Reason::RemovalRefused, "Uninstall", why)
 }
 
-/// An object has drifted.
 pub fn drifted(release: &ReleaseKey, drift: &ObjectDrift) -> Event {
     let note = format!("{} (release {release})", drift.to_status());
     event(true, Reason::DriftDetected, "Compare", note)

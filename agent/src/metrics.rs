@@ -96,7 +96,6 @@ fn state(deployment: &Decoded<BundleDeployment>) -> &'static str {
     })
 }
 
-/// Metrics of drift.
 #[derive(Clone, Debug)]
 pub struct DriftMetrics {
     releases: IntGaugeVec,
@@ -107,7 +106,6 @@ pub struct DriftMetrics {
 /// How many objects of a release have drift.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriftCount {
-    /// The objects.
     pub objects: usize,
     /// Whether drift of this release is corrected.
     pub is_corrected: bool,

@@ -72,7 +72,6 @@ enum DriftChange<'o> {
 }
 
 impl Reports {
-    /// No reports yet.
     pub fn new(events: Events, drift: DriftMetrics, removals: RemovalMetrics) -> Self {
         Self {
             last: Mutex::default(),

@@ -27,7 +27,6 @@ struct Owner {
 }
 
 impl SetRules {
-    /// No BundleDeployments yet.
     pub fn new(scope: &str) -> Self {
         Self {
             scope: scope.into(),

@@ -31,7 +31,6 @@ pub enum ClientCaError {
     /// The file cannot be read.
     #[error("cannot read --client-ca-file {}", file.display())]
     Read {
-        /// The file.
         file: PathBuf,
         /// The error of the operating system.
         #[source]
@@ -39,14 +38,10 @@ pub enum ClientCaError {
     },
     /// The file is larger than any list of CAs.
     #[error("--client-ca-file {} has more than {MAX_FILE} bytes; it should contain only the CA of the API server's client certificate", file.display())]
-    TooLarge {
-        /// The file.
-        file: PathBuf,
-    },
+    TooLarge { file: PathBuf },
     /// The file is not PEM, or contains no certificate that can be a CA.
     #[error("--client-ca-file {} has no usable CA certificate ({reason}); it must contain at least one in PEM", file.display())]
     Unusable {
-        /// The file.
         file: PathBuf,
         /// What is wrong with it.
         reason: String,

@@ -27,7 +27,6 @@ pub struct Shown {
 /// Why a certificate is not trusted.
 #[derive(Debug, Error)]
 pub enum NotTrusted {
-    /// There is no certificate.
     #[error("there is no certificate")]
     NoCertificate,
     /// There is no CA.

@@ -22,7 +22,6 @@ pub struct Context {
     pub client: Client,
     /// Which HelmOps are reconciled.
     pub scope: Scope,
-    /// The caches.
     pub stores: Stores,
     /// Resolves chart versions in repositories and registries.
     pub resolver: Resolver,
@@ -34,13 +33,10 @@ pub struct Context {
     pub compute: Compute,
     /// The queue of Events.
     pub events: Events,
-    /// Records spans of traces.
     pub tracer: Tracer,
-    /// The metrics.
     pub metrics: Metrics,
     /// The retry state of all objects.
     pub retries: Retries,
-    /// The minimum polling interval.
     pub min_polling_interval: Duration,
     /// The fields of the status of HelmOps that Fleet's CRD does not have: the API server drops them there, and then they must not
     /// count as a difference.
@@ -54,10 +50,7 @@ pub struct Context {
 /// The retry state of all objects.
 #[derive(Default)]
 pub struct Retries {
-    /// Of HelmOps.
     pub helmops: RetryState<HelmOpKey>,
-    /// Of Bundles.
     pub bundles: RetryState<BundleKey>,
-    /// Of Clusters.
     pub clusters: RetryState<ClusterKey>,
 }

@@ -32,12 +32,10 @@ pub const CLUSTERS: Controller = Controller {
     failures: || vec![Reason::APIError],
 };
 
-/// The controller's metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// Of all loops.
     pub reconciles: ReconcileMetrics,
-    /// Of resolutions.
     pub resolutions: ResolutionMetrics,
     polls: IntCounterVec,
     poll_lag: Histogram,

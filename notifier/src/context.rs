@@ -23,11 +23,9 @@ use crate::{
 pub struct Context {
     /// Client for the API server.
     pub client: Client,
-    /// The caches.
     pub stores: Stores,
     /// Permits for reconciliations.
     pub workers: Workers,
-    /// The metrics.
     pub metrics: Metrics,
     /// The retry state of all objects.
     pub retries: Retries,
@@ -56,10 +54,7 @@ pub struct Context {
 /// The retry state of all objects.
 #[derive(Default)]
 pub struct Retries {
-    /// Of Alerts.
     pub alerts: RetryState<AlertKey>,
-    /// Of AlertProviders.
     pub providers: RetryState<ProviderKey>,
-    /// Of Receivers.
     pub receivers: RetryState<ReceiverKey>,
 }

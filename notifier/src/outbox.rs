@@ -18,9 +18,7 @@ pub const CAPACITY: usize = 1_000;
 /// Messages on their way.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The Alert.
     pub alert: AlertKey,
-    /// The AlertProvider.
     pub provider: ProviderKey,
     /// The format that they were planned for.
     pub format: Format,

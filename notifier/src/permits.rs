@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use helmops_fair::{FairPermit, FairSemaphore};
 
-/// A namespace.
 type Namespace = Arc<str>;
 
 /// Requests at a time.

@@ -27,7 +27,6 @@ pub struct Gate {
 pub enum Passed {
     /// It announces pushes, which have to be recorded.
     Pushed {
-        /// The pushes.
         announcements: Vec<Announcement>,
         /// Identifies the request after it was handled; `None` if equal requests are different pushes.
         request: Option<RequestDigest>,
@@ -52,11 +51,8 @@ pub enum Refused {
 /// A request to a Receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'a> {
-    /// The digest in its path.
     pub path_digest: &'a str,
-    /// Its headers.
     pub headers: &'a Headers<'a>,
-    /// Its body.
     pub body: &'a [u8],
     /// The time of the wall clock.
     pub time: Timestamp,

@@ -73,7 +73,6 @@ impl Outcome {
     }
 }
 
-/// The metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     requests: IntCounterVec,
@@ -135,7 +134,6 @@ impl Metrics {
         self.durations.observe(duration.as_secs_f64());
     }
 
-    /// Sets the number of Receivers.
     pub fn set_receivers(&self, receivers: usize) {
         self.receivers.set(i64::try_from(receivers).unwrap_or(i64::MAX));
     }

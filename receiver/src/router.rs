@@ -53,7 +53,6 @@ impl AppState {
     }
 }
 
-/// Creates the router.
 pub fn router(state: AppState) -> Router {
     Router::new()
         .fallback(receive)

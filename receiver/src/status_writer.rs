@@ -35,7 +35,6 @@ pub struct StatusWriter {
 }
 
 impl StatusWriter {
-    /// Writes with this client.
     pub fn new(client: Client, metrics: Metrics) -> Self {
         Self { client, metrics }
     }

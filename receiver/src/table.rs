@@ -18,15 +18,12 @@ const LOG_INTERVAL: Duration = Duration::from_secs(30);
 /// A Receiver that accepts requests.
 #[derive(Debug)]
 pub struct Hook {
-    /// Its name.
     pub receiver: NamespacedName,
-    /// Its type.
     pub receiver_type: ReceiverType,
     /// What a sender must prove.
     pub credentials: Credentials,
     /// The accepted events.
     pub events: Vec<String>,
-    /// Whether it is suspended.
     pub is_suspended: bool,
     /// Limits the log lines about it.
     pub log: Throttle,

@@ -106,7 +106,6 @@ pub enum TlsSource {
 pub enum CertificateSource {
     /// The webhook manages it with these settings.
     Managed(Box<Settings>),
-    /// These files.
     Files(PairPaths),
 }
 

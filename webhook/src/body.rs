@@ -13,7 +13,6 @@ pub const MAX_BODY: usize = 7 << 20;
 /// API servers may all have the same address, whose half is two bodies of the maximum size, or more than a thousand typical ones.
 const BUDGET: usize = 32 << 20;
 
-/// The limits.
 pub const LIMITS: BodyLimits = BodyLimits {
     max_body: MAX_BODY,
     budget: BUDGET,

@@ -15,7 +15,6 @@ const BUCKETS: &[f64] = &[
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 1.0,
 ];
 
-/// Which of the webhooks.
 #[derive(Clone, Copy, Debug)]
 pub enum Webhook {
     /// The mutating webhook, which sets defaults.
@@ -47,7 +46,6 @@ pub enum AdmissionResult {
     Warned,
     /// Allowed with a patch.
     Patched,
-    /// Denied.
     Denied,
     /// Not an AdmissionReview.
     Malformed,
@@ -82,7 +80,6 @@ const fn operation_label(operation: Option<Operation>) -> &'static str {
     }
 }
 
-/// The webhook's metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     requests: IntCounterVec,

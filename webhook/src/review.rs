@@ -53,7 +53,6 @@ pub struct AdmissionRequest<'a, T> {
 pub struct RequestInfo<'a> {
     /// Identifies the request. The response must repeat it.
     pub uid: Cow<'a, str>,
-    /// The operation.
     pub operation: Operation,
     /// The resource of the object.
     pub resource: GroupResource<'a>,

@@ -39,7 +39,6 @@ const MAX_MESSAGE: usize = 4 << 10;
 /// The state of the router.
 #[derive(Clone, Debug)]
 pub struct AppState {
-    /// The metrics.
     pub metrics: Metrics,
     /// Whether the process is shutting down.
     pub health: Health,
@@ -47,7 +46,6 @@ pub struct AppState {
     pub policies: PolicyCache,
     /// The limits that protect against too many requests.
     pub overload: Arc<OverloadProtection>,
-    /// Records spans of traces.
     pub tracer: Tracer,
 }
 
@@ -67,7 +65,6 @@ impl Default for OverloadProtection {
     }
 }
 
-/// Creates the router.
 pub fn router(state: AppState) -> Router {
     Router::new()
         .route("/mutate", post(mutate))

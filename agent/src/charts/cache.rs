@@ -73,7 +73,6 @@ enum Held {
 }
 
 impl ChartFile {
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

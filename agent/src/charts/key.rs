@@ -5,7 +5,6 @@ use helmops_api::{BundleDeployment, bundle::BundleHelmOptions};
 use helmops_core::targeting::chart_record::expected_digest;
 use ring::digest::{Context, SHA256};
 
-/// The key of a chart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChartKey(String);
 

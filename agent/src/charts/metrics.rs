@@ -16,7 +16,6 @@ const HIT: &str = "hit";
 /// It was not, or there is no cache.
 const MISS: &str = "miss";
 
-/// Metrics of charts.
 #[derive(Clone, Debug)]
 pub struct ChartMetrics {
     cache_requests: IntCounterVec,

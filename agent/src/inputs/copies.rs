@@ -82,7 +82,6 @@ impl Copied for ConfigMap {
 /// A copy on the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CopyId {
-    /// Its kind.
     pub kind: CopyKind,
     /// Its namespace, that of the release.
     pub namespace: String,
@@ -119,11 +118,9 @@ pub struct Copies<'c> {
     pub upstream: &'c Client,
     /// The workload cluster, as the account that deploys.
     pub deployer: &'c Client,
-    /// The deployment.
     pub deployment: &'c BundleDeployment,
     /// The namespace of the release.
     pub namespace: &'c str,
-    /// The namespace of the agent.
     pub agent_namespace: &'c str,
 }
 
@@ -177,7 +174,6 @@ impl Copies<'_> {
     }
 }
 
-/// One copy.
 struct Copy<'c> {
     of: &'c Copies<'c>,
     /// The deployer, whose answers have the managers of fields.

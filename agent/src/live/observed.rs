@@ -19,9 +19,7 @@ use serde_json::{Value, json};
 /// What is kept of a live object of a release.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// Its identity.
     pub id: ObjectId,
-    /// Its UID.
     pub uid: String,
     /// When it was created, as the API server shows it.
     pub created_at: String,

@@ -41,7 +41,6 @@ pub struct LiveObjects {
     /// Which conditions are errors.
     errors: Arc<ErrorTable>,
     kinds: Arc<Mutex<UsedKinds>>,
-    /// Notifies of a change of the kinds.
     kinds_changed: Arc<Notify>,
 }
 

@@ -21,7 +21,6 @@ const RETRY: SignedDuration = SignedDuration::from_mins(5);
 /// What was done about drift.
 #[derive(Debug, Default)]
 pub struct Corrections {
-    /// The objects that were corrected.
     pub corrected: Vec<ObjectId>,
     /// The errors of others.
     pub errors: Vec<String>,

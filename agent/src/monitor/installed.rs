@@ -27,7 +27,6 @@ use crate::{
 /// An installed revision.
 #[derive(Debug)]
 pub struct Installed {
-    /// The revision.
     pub id: RevisionId,
     /// Its objects, in the order of the manifest.
     pub desired: Vec<DesiredObject>,
@@ -37,7 +36,6 @@ pub struct Installed {
     pub exceptions: Exceptions,
     /// What the last comparison of each object showed.
     pub verdicts: HashMap<ObjectId, Verdict>,
-    /// The corrections of its objects.
     pub corrections: HashMap<ObjectId, CorrectionLimit>,
 }
 
@@ -78,20 +76,12 @@ pub enum InstalledError {
     /// The record cannot be used.
     #[error(transparent)]
     Record(#[from] Box<RecordStoreError>),
-    /// There is no record.
     #[error("revision {revision} of release {release} has no record")]
-    NoRecord {
-        /// The release.
-        release: ReleaseKey,
-        /// The revision.
-        revision: u64,
-    },
+    NoRecord { release: ReleaseKey, revision: u64 },
     /// Its manifest cannot be used.
     #[error("the manifest of revision {revision} of release {release} cannot be used: {source}")]
     Manifest {
-        /// The release.
         release: ReleaseKey,
-        /// The revision.
         revision: u64,
         /// Why.
         source: Box<ManifestError>,

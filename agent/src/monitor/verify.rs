@@ -46,11 +46,8 @@ pub struct Monitor<'m> {
     pub client: &'m Client,
     /// The kinds of the cluster.
     pub kinds: &'m Kinds,
-    /// The records of releases.
     pub records: &'m Records,
-    /// The live objects.
     pub live: &'m LiveObjects,
-    /// The BundleDeployment.
     pub deployment: &'m BundleDeployment,
     /// The identity of its objects.
     pub set: &'m SetId,
@@ -185,7 +182,6 @@ impl Monitor<'_> {
         Ok(behind)
     }
 
-    /// What is reported of the objects.
     async fn report(
         &self,
         installed: &Installed,

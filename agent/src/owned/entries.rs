@@ -15,7 +15,6 @@ pub type Changes = BTreeMap<(String, ReleaseKey), Option<OwnedRelease>>;
 /// A release, and what decides about its end. Neither a chart nor a tenant can write that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRelease {
-    /// The release.
     pub release: ReleaseKey,
     /// The ServiceAccount in the namespace of the agent that deploys it; empty for the agent itself.
     pub service_account: String,

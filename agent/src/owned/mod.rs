@@ -54,10 +54,7 @@ pub enum RememberError {
          uninstalled, so it is not deployed. Delete HelmOps that are not needed, or use shorter names",
         MAX_BYTES >> 10
     )]
-    Full {
-        /// The ConfigMap.
-        config_map: String,
-    },
+    Full { config_map: String },
 }
 
 /// The data of the ConfigMap; `None` if there is no ConfigMap.
@@ -76,7 +73,6 @@ pub struct OwnedReleases {
 }
 
 impl OwnedReleases {
-    /// Those of the agent in a namespace.
     pub fn new(client: Client, leadership: Leadership, agent_namespace: &str) -> Self {
         Self {
             client,

@@ -13,7 +13,6 @@ use super::*;
 #[derive(Default)]
 struct Server {
     data: Mutex<Option<BTreeMap<String, String>>>,
-    /// The methods of its requests.
     requests: Mutex<Vec<Method>>,
     /// The responses of this many requests are errors.
     errors: Mutex<usize>,

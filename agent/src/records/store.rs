@@ -82,22 +82,13 @@ pub enum RecordStoreError {
     #[error(
         "the record of revision {revision} of release {release} is not read now: other large records take the memory; it is tried again"
     )]
-    NoMemory {
-        /// The release.
-        release: ReleaseKey,
-        /// The revision.
-        revision: u64,
-    },
-    /// The record is damaged.
+    NoMemory { release: ReleaseKey, revision: u64 },
     #[error(
         "the record of revision {revision} of release {release} cannot be read: {source}; restore Secret {secret}, or delete it"
     )]
     Damaged {
-        /// The release.
         release: ReleaseKey,
-        /// The revision.
         revision: u64,
-        /// The Secret.
         secret: String,
         /// Why.
         source: Arc<RecordError>,
@@ -121,7 +112,6 @@ pub enum AdoptError {
 }
 
 impl Records {
-    /// No records yet.
     pub fn new(client: Client, agent_namespace: &str) -> Self {
         Self {
             client,

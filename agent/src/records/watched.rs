@@ -13,11 +13,9 @@ use kube::core::ObjectMeta;
 /// The metadata of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
-    /// The release.
     pub key: ReleaseKey,
     /// The name of its Secret.
     pub secret: String,
-    /// The revision.
     pub revision: u64,
     /// The status, as its label shows it.
     pub status: Status,

@@ -29,13 +29,11 @@ use crate::{
 /// The tests of a revision.
 #[derive(Clone, Debug)]
 pub struct TestRun {
-    /// The release.
     pub release: ReleaseKey,
     /// The revision: the newest one, of which alone Helm runs tests.
     pub revision: u64,
     /// Who runs them.
     pub identity: Identity,
-    /// Which tests.
     pub filters: TestFilters,
     /// How long each may take.
     pub timeout: Duration,
@@ -44,9 +42,7 @@ pub struct TestRun {
 /// Runs the tests of releases.
 #[derive(Clone, Copy)]
 pub struct ReleaseTests<'t> {
-    /// Helm.
     pub helm: &'t Helm,
-    /// The records.
     pub records: &'t Records,
     /// The cluster, as the account that deploys.
     pub client: &'t Client,
@@ -68,7 +64,6 @@ pub struct Tested {
 /// Why a test failed, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedRun {
-    /// The test.
     pub test: FailedTest,
     /// What Helm reports.
     pub error: Failure,

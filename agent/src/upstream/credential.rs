@@ -18,18 +18,15 @@ pub const SECRET: &str = "fleet-agent";
 /// The access to the management cluster, and which cluster this one is there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
-    /// The kubeconfig.
     pub kubeconfig: String,
     /// The namespace of the BundleDeployments of this cluster.
     pub deployment_namespace: String,
-    /// The Cluster.
     pub cluster: NamespacedName,
 }
 
 /// Why the Secret cannot be used.
 #[derive(Debug, Error)]
 pub enum CredentialError {
-    /// A key is missing.
     #[error("Secret {SECRET} has no key {0:?}; join the cluster again as docs/agent.md describes")]
     MissingKey(&'static str),
     /// A key is not text.

@@ -20,9 +20,7 @@ const RETRY: Duration = Duration::from_secs(2);
 
 /// The management cluster, and which cluster this one is there.
 pub struct Upstream {
-    /// Its client.
     pub client: Client,
-    /// The Cluster.
     pub cluster: NamespacedName,
     /// The namespace of the BundleDeployments.
     pub deployment_namespace: String,

@@ -77,9 +77,7 @@ pub enum GuardError {
          uninstalled. If that is intended, delete ConfigMap {agent_namespace}/{STATE} on this cluster"
     )]
     OtherNamespace {
-        /// The namespace.
         namespace: String,
-        /// The namespace of the agent.
         agent_namespace: String,
     },
     /// No namespace is remembered: none of the releases here belongs to a BundleDeployment that exists.
@@ -89,9 +87,7 @@ pub enum GuardError {
          the UID of that namespace: data.deploymentNamespace=namespace/UID"
     )]
     NotRemembered {
-        /// The namespace.
         namespace: String,
-        /// The namespace of the agent.
         agent_namespace: String,
     },
     /// The management cluster shows an older state than before.
@@ -102,17 +98,13 @@ pub enum GuardError {
     Restored {
         /// What shows that.
         restored: String,
-        /// The namespace of the agent.
         agent_namespace: String,
     },
     /// The namespace is being deleted, or cannot be read.
     #[error(
         "namespace {namespace} of the management cluster is being deleted or not readable: nothing is uninstalled"
     )]
-    NoNamespace {
-        /// The namespace.
-        namespace: String,
-    },
+    NoNamespace { namespace: String },
 }
 
 /// Why removals are refused.
@@ -129,7 +121,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// All of them.
     pub const ALL: [Self; 4] = [
         Self::Restored,
         Self::OtherNamespace,
@@ -389,7 +380,6 @@ impl NamespaceGuard {
 struct Versions {
     /// The highest one that was seen before.
     highest: Option<u64>,
-    /// The present one.
     present: Option<u64>,
 }
 

@@ -20,7 +20,6 @@ pub struct Identity {
     pub root_ca: Option<String>,
 }
 
-/// What is remembered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
     /// The namespace. An earlier agent, or a person, may have recorded one of both only.

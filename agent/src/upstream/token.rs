@@ -20,9 +20,7 @@ pub struct Token {
 /// The validity of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenTimes {
-    /// When it was issued.
     pub issued: Timestamp,
-    /// When it expires.
     pub expires: Timestamp,
 }
 

@@ -54,10 +54,7 @@ pub enum IssueError {
     CaFiles(#[source] PairError),
     /// The given certificate is not that of a CA.
     #[error("the certificate in {file} is not a CA; use the CA's own certificate")]
-    NotACa {
-        /// The file.
-        file: String,
-    },
+    NotACa { file: String },
     /// The certificate library refused.
     #[error("cannot issue the certificate")]
     Library(#[source] rcgen::Error),

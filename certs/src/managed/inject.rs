@@ -69,7 +69,6 @@ impl Injector {
         }
     }
 
-    /// Watches the configuration of this kind.
     pub(crate) fn watch(
         &self,
         kind: ConfigurationKind,

@@ -16,7 +16,6 @@ pub(crate) enum Action {
     Inject,
 }
 
-/// The result of an action.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ActionResult {
     Success,
@@ -71,7 +70,6 @@ impl ActionResult {
     }
 }
 
-/// The metrics.
 #[derive(Clone, Debug)]
 pub struct ManagedMetrics {
     authority_expiry: IntGauge,

@@ -39,7 +39,6 @@ impl RateLimiter {
         self.next.filter(|next| *next > now)
     }
 
-    /// Records an attempt.
     pub(crate) fn record_attempt(&mut self, now: Instant) {
         let quiet_time = 2 * self.backoff.after(self.attempts);
         if self.next.is_none_or(|next| next + quiet_time < now) {

@@ -71,7 +71,6 @@ fn changed(observed: &Secret, changes: Changes) -> Secret {
     secret
 }
 
-/// The data of a Secret.
 pub(crate) fn data(secret: &Secret) -> SecretData {
     let data = secret.data.iter().flatten();
     data.map(|(key, ByteString(value))| (key.clone(), value.clone()))

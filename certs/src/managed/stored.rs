@@ -22,7 +22,6 @@ pub(crate) const ISSUER_KEY: &str = "ca.key";
 /// The key of the next CA, while its certificate is distributed.
 pub(crate) const NEXT_KEY: &str = "ca-next.key";
 
-/// The data of a Secret.
 pub(crate) type SecretData = BTreeMap<String, Vec<u8>>;
 
 /// A serving certificate with the CA that signed it.

@@ -33,7 +33,6 @@ enum Operation {
     Inject(ConfigurationKind),
 }
 
-/// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Watched {
     Secret,

@@ -29,47 +29,35 @@ pub enum PairError {
     /// A file ends in the middle of a PEM block, or a block is damaged.
     #[error("{file} contains a damaged PEM block ({reason}); was it only partly written or copied?")]
     MalformedPem {
-        /// The file.
         file: String,
         /// What is wrong with the block, without its text: it may be part of a key.
         reason: &'static str,
     },
     /// No certificate in the certificate file.
     #[error("{file} contains no certificate; expected PEM that begins with -----BEGIN CERTIFICATE-----")]
-    NoCertificate {
-        /// The file.
-        file: String,
-    },
+    NoCertificate { file: String },
     /// The certificate cannot be served.
     #[error(
         "the first certificate in {file} is unusable ({reason}); issue it again as an X.509 v3 certificate"
     )]
     UnusableCertificate {
-        /// The file.
         file: String,
         /// Why.
         reason: String,
     },
     /// No key in the key file.
     #[error("{file} contains no private key; expected PEM that begins with -----BEGIN PRIVATE KEY-----")]
-    NoKey {
-        /// The file.
-        file: String,
-    },
+    NoKey { file: String },
     /// The key is protected by a passphrase, which a server cannot enter.
     #[error(
         "the private key in {file} is encrypted; store it decrypted (openssl pkey -in {file} -out tls.key)"
     )]
-    EncryptedKey {
-        /// The file.
-        file: String,
-    },
+    EncryptedKey { file: String },
     /// The key is damaged, or of a type that the TLS library does not support.
     #[error(
         "the private key in {file} is unusable; use ECDSA P-256 or P-384, Ed25519 or RSA of 2048 to 8192 bits"
     )]
     UnusableKey {
-        /// The file.
         file: String,
         /// The error of the TLS library.
         #[source]

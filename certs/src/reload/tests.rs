@@ -30,7 +30,6 @@ enum Reported {
     Refused(String),
 }
 
-/// A directory that is watched.
 struct WatchedDirectory {
     dir: TempDir,
     ca: Ca,

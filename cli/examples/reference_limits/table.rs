@@ -8,7 +8,6 @@ const MIN_FACTOR: u64 = 10;
 /// A limit for something that has a size in real charts and repositories. [`limit!`] makes one of a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What is limited.
     pub what: &'static str,
     /// The value, in `unit`.
     pub value: u64,

@@ -13,7 +13,6 @@ use crate::{
 /// A HelmOp with all that follows from it.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// The HelmOp.
     pub helmop: HelmOp,
     /// Its Bundle, if there is one.
     pub bundle: Option<Bundle>,

@@ -25,7 +25,6 @@ pub struct WaitArgs {
     pub timeout: Duration,
 }
 
-/// What is awaited.
 pub struct Awaited<'a> {
     /// The HelmOp.
     pub target: &'a Target,

@@ -13,7 +13,6 @@ pub const SHOWN: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It is selected.
     Selected,
     /// It is in the range.
     Kept,
@@ -186,7 +185,6 @@ pub fn around(focus: usize, len: usize) -> impl Iterator<Item = usize> {
 /// A row of a shortened list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Row<T> {
-    /// An item.
     Item(T),
     /// This number of items that are not shown.
     Gap(usize),

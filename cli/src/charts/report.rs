@@ -60,7 +60,6 @@ impl From<&ChartVersion> for Version {
 pub struct Problem {
     /// The reason, as in conditions.
     pub reason: &'static str,
-    /// The message.
     pub message: String,
 }
 
@@ -129,7 +128,6 @@ impl ChartId {
         one_line(&format!("{chart}:{version}"))
     }
 
-    /// The request in words.
     pub fn requested(&self) -> String {
         let range = if self.requested.is_empty() {
             "the latest release".to_owned()

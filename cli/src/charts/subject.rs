@@ -56,17 +56,14 @@ pub struct SubjectArgs {
 /// Where a HelmOp comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The cluster.
     Cluster,
     /// A file, which may differ from what the cluster has.
     File,
-    /// Flags.
     Flags,
 }
 
 /// A HelmOp, and what its versions depend on besides.
 pub struct Subject {
-    /// Where it comes from.
     pub origin: Origin,
     /// The HelmOp, without the defaults of Policies.
     pub helmop: HelmOp,

@@ -23,7 +23,6 @@ pub struct Uptake {
     /// When a poll takes it; `None` if none is scheduled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// The explanation.
     pub message: String,
 }
 
@@ -31,13 +30,10 @@ pub struct Uptake {
 pub struct UptakeInput<'a> {
     /// Where the HelmOp comes from.
     pub origin: Origin,
-    /// The HelmOp.
     pub valid: &'a ValidHelmOp<'a>,
-    /// Its Bundle.
     pub bundle: Option<&'a Bundle>,
     /// The repository whose schedule is used.
     pub repo: Option<&'a str>,
-    /// The current time.
     pub now: Timestamp,
 }
 

@@ -45,14 +45,11 @@ pub struct VersionsArgs {
     pub listing: ListingArgs,
 }
 
-/// The versions of a chart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChartVersions {
-    /// The chart.
     #[serde(flatten)]
     pub chart: ChartId,
-    /// Its versions.
     #[serde(flatten)]
     pub versions: Candidates,
 }

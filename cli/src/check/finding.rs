@@ -41,19 +41,15 @@ impl Level {
 pub enum Group {
     /// The API server, and what is there before an installation.
     Cluster,
-    /// The CRDs.
     Crds,
     /// The Deployments.
     Processes,
-    /// The webhook.
     Webhook,
-    /// Certificates.
     Certificates,
     /// Leader election.
     Leader,
     /// What the user may do.
     Permissions,
-    /// The metrics.
     Metrics,
     /// The agents of clusters.
     Agents,
@@ -75,7 +71,6 @@ impl Group {
     }
 }
 
-/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// What was checked.

@@ -14,15 +14,11 @@ const NAME: &str = "app.kubernetes.io/name";
 /// The namespace of the manifests.
 pub const NAMESPACE: &str = "helmops-system";
 
-/// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Process {
-    /// The controller.
     Controller,
-    /// The webhook.
     Webhook,
-    /// An agent.
     Agent,
     /// The notifier, which is optional.
     Notifier,
@@ -58,11 +54,8 @@ impl Process {
 /// A Deployment of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// The process.
     pub process: Process,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// The image of its container.
     pub image: String,

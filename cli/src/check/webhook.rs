@@ -48,13 +48,11 @@ pub struct Hook {
 
 /// What was found of the configurations.
 pub struct Configurations {
-    /// The webhooks.
     pub hooks: Vec<Hook>,
     /// What is wrong with their objects.
     pub findings: Vec<Finding>,
 }
 
-/// Reads both configurations.
 pub async fn read(client: &Client) -> Configurations {
     let mut all = Configurations {
         hooks: Vec::new(),

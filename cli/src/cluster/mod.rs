@@ -41,7 +41,6 @@ pub struct ClusterArgs {
 /// The cluster of a context.
 #[derive(Clone)]
 pub struct Cluster {
-    /// The client.
     pub client: Client,
     /// The namespace of the flag, or of the context.
     pub namespace: String,

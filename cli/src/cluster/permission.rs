@@ -39,7 +39,6 @@ impl Permission {
         }
     }
 
-    /// A permission on an object.
     pub fn on_object(verb: &str, object: &DynamicObject) -> Self {
         let types = object.types.clone().unwrap_or_default();
         let kind = GroupVersionKind::try_from(&types).unwrap_or_else(|_| GroupVersionKind::gvk("", "", ""));

@@ -64,12 +64,9 @@ impl SelectionArgs {
     }
 }
 
-/// Namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
-    /// All.
     All,
-    /// One.
     Namespace(&'a str),
 }
 

@@ -13,7 +13,6 @@ use crate::failure::Failure;
 pub enum Change<K> {
     /// It exists, and is new or has changed.
     Applied(Decoded<K>),
-    /// It was deleted.
     Deleted(Decoded<K>),
     /// All objects are to follow: those that are not among them are deleted.
     Restarted,

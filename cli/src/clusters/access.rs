@@ -57,7 +57,6 @@ impl Upstream {
             .any(|local| host.starts_with(local))
     }
 
-    /// A kubeconfig with a token.
     fn kubeconfig(&self, namespace: &str, token: &str) -> String {
         let mut cluster = json!({ "server": self.server });
         let mut set = |key: &str, value: Value| {
@@ -99,7 +98,6 @@ fn pem(der: &[u8]) -> String {
 /// Which Cluster an agent is of, according to its Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// The Cluster.
     pub cluster: NamespacedName,
     /// The namespace of its BundleDeployments.
     pub deployment_namespace: String,

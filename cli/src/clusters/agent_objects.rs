@@ -40,7 +40,6 @@ impl AgentOptions {
         }
     }
 
-    /// The namespace of the agent.
     pub fn namespace(&self) -> &str {
         if self.scope.is_empty() {
             NAMESPACE

@@ -47,19 +47,15 @@ pub struct ListArgs {
     pub output: OutputArgs,
 }
 
-/// A cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterRow {
     /// Its namespace: the workspace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// The version of its agent; empty if that does not report it, as Fleet's.
     pub agent_version: String,
-    /// The namespace of its agent.
     pub agent_namespace: String,
     /// When its agent last reported, RFC 3339; empty if it never has.
     pub last_seen: String,
@@ -80,7 +76,6 @@ pub struct ClusterRow {
 /// How many are ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Those that are ready.
     pub ready: i64,
     /// All.
     pub total: i64,

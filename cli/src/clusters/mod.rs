@@ -16,7 +16,6 @@ pub mod workload;
 
 use crate::{cluster::ClusterArgs, failure::Failure, terminal::Console};
 
-/// The namespace of the agent of a Cluster.
 pub fn agent_namespace(cluster: Option<&helmops_api::Cluster>) -> String {
     let scope = cluster.map_or("", |cluster| &cluster.spec.agent_namespace);
     agent_objects::AgentOptions::in_scope(scope)

@@ -70,9 +70,7 @@ pub struct Workload {
 /// How Fleet's agent is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FleetsAgent {
-    /// As a Deployment.
     Deployment,
-    /// As a StatefulSet.
     StatefulSet,
 }
 

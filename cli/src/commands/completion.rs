@@ -95,7 +95,6 @@ pub struct ManArgs {
     pub directory: PathBuf,
 }
 
-/// Writes one page for each command of a program.
 pub fn write_man_pages(args: &ManArgs, program: Command) -> Result<(), Failure> {
     let attempt = format!("cannot write the man pages to {}", args.directory.display());
     let written = std::fs::create_dir_all(&args.directory)

@@ -33,13 +33,11 @@ pub struct VersionArgs {
     pub output: OutputArgs,
 }
 
-/// All versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
     /// Of this program, with its commit.
     pub client: String,
-    /// Of Kubernetes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
     /// Of the processes on the cluster.
@@ -51,7 +49,6 @@ pub struct Versions {
     pub unknown: Vec<String>,
 }
 
-/// The version of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessVersion {
     /// `controller`, `webhook`, `agent`, `notifier` or `receiver`.

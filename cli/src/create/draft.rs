@@ -16,7 +16,6 @@ use crate::{
 /// A HelmOp before it is created.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Draft {
-    /// The HelmOp.
     pub helmop: HelmOp,
     /// Secrets and ConfigMaps that it needs, in its namespace.
     pub objects: Vec<Value>,
@@ -45,7 +44,6 @@ impl Draft {
         draft
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         self.helmop.metadata.name.as_deref().unwrap_or_default()
     }

@@ -28,9 +28,7 @@ pub struct Note {
 pub struct Position {
     /// The name of the file.
     pub file: Arc<str>,
-    /// The line.
     pub line: usize,
-    /// The column.
     pub column: usize,
 }
 

@@ -28,7 +28,6 @@ pub enum SetError {
     /// The key leads through a value that is no mapping or no list.
     #[error("{key:?} goes through a value that is no {expected}")]
     Type {
-        /// The key.
         key: String,
         /// `mapping` or `list`.
         expected: &'static str,

@@ -39,7 +39,6 @@ pub struct Change {
     pub cluster: String,
     /// The name of the BundleDeployment.
     pub deployment: String,
-    /// The namespace of the agent there.
     pub agent_namespace: String,
     /// What is deployed now, as YAML; empty for nothing.
     pub before: String,

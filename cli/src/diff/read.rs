@@ -27,9 +27,7 @@ pub struct Workspace {
     pub bundle: Option<Bundle>,
     /// The clusters that it may target.
     pub clusters: Vec<Cluster>,
-    /// Their groups.
     pub groups: Vec<ClusterGroup>,
-    /// Its deployments.
     pub deployments: Vec<BundleDeployment>,
     /// The values of the deployments, by namespace.
     pub values: BTreeMap<String, SecretValues>,

@@ -129,7 +129,6 @@ impl RenderArgs {
 pub struct Rendered<'r> {
     /// The name of the BundleDeployment.
     pub name: &'r str,
-    /// The release.
     pub release: &'r ReleaseKey,
     /// How it is deployed.
     pub options: &'r BundleDeploymentOptions,

@@ -22,7 +22,6 @@ pub struct ClusterReport {
     /// The BundleDeployment, as `namespace/name`; empty if there is none yet.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub deployment: String,
-    /// The state.
     pub state: String,
     /// The version that is to run.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -201,7 +200,6 @@ pub fn clusters(
     reports
 }
 
-/// The table of clusters.
 #[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
 pub fn table<'c>(clusters: impl IntoIterator<Item = &'c ClusterReport>, now: Timestamp) -> Table {
     let mut table = Table::new(&[

@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::{style, times::since};
 use crate::terminal::table::{Cell, Table};
 
-/// A condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionReport {
@@ -68,7 +67,6 @@ fn without_links(markdown: &str) -> String {
     text + rest
 }
 
-/// The table of conditions.
 pub fn table(conditions: &[ConditionReport], now: Timestamp) -> Table {
     let mut table = Table::new(&["CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"]);
     for condition in conditions {

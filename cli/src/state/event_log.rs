@@ -25,7 +25,6 @@ pub struct EventReport {
     pub reason: String,
     /// What happened.
     pub message: String,
-    /// How often.
     pub count: i64,
     /// When it happened first.
     pub first: String,
@@ -153,7 +152,6 @@ impl EventReport {
     }
 }
 
-/// The cells of an Event.
 pub fn cells(event: &EventReport, now: Timestamp) -> [Cell; 5] {
     let last = relative(&event.last, now);
     let last = if event.count > 1 {
@@ -174,7 +172,6 @@ pub fn cells(event: &EventReport, now: Timestamp) -> [Cell; 5] {
     ]
 }
 
-/// The table of Events.
 pub fn table(events: &[EventReport], now: Timestamp) -> Table {
     let mut table = Table::new(&["LAST", "TYPE", "REASON", "OBJECT", "MESSAGE"]);
     for event in events {

@@ -56,9 +56,7 @@ pub struct HistoryArgs {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryReport {
-    /// Namespace of the HelmOp.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// The versions that were resolved, as the Bundle records them.
     pub resolved: Vec<ResolvedVersion>,
@@ -69,7 +67,6 @@ pub struct HistoryReport {
     pub notes: Vec<String>,
 }
 
-/// A version that was resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResolvedVersion {
@@ -77,7 +74,6 @@ pub struct ResolvedVersion {
     pub chart: String,
     /// The version or range that was requested.
     pub range: String,
-    /// The version.
     pub version: String,
     /// The digest of its archive or manifest; empty if it is not known.
     pub digest: String,
@@ -95,9 +91,7 @@ pub struct AttemptReport {
     pub revision: String,
     /// `install`, `upgrade` or `rollback`; empty if it is not known.
     pub action: String,
-    /// Name of the chart.
     pub chart: String,
-    /// Version of the chart.
     pub version: String,
     /// The status as in `helm history`; without a life cycle, the state of the BundleDeployment.
     pub outcome: String,

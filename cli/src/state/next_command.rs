@@ -80,7 +80,6 @@ pub fn next(
     None
 }
 
-/// The group of a reason.
 fn group(reason: &str) -> Option<&'static [Reason]> {
     let groups = Reason::GROUPS.iter().map(|(_, reasons)| *reasons);
     groups

@@ -38,9 +38,7 @@ pub struct HelmOpReport {
     pub pending_generation: Option<i64>,
     /// Number of clusters by state; states without clusters are left out.
     pub clusters_by_state: BTreeMap<&'static str, i64>,
-    /// The conditions.
     pub conditions: Vec<ConditionReport>,
-    /// The clusters.
     pub clusters: Vec<ClusterReport>,
     /// The Events, the newest last.
     pub events: Vec<EventReport>,

@@ -16,7 +16,6 @@ use crate::{
 /// A HelmOp, its Bundle, the BundleDeployments of its clusters, and the Events about all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// The HelmOp.
     pub helmop: HelmOp,
     /// Its Bundle, of the same name.
     pub bundle: Option<Bundle>,
@@ -33,7 +32,6 @@ pub struct Observed {
 pub enum Parts {
     /// All but the Events.
     WithoutEvents,
-    /// All.
     All,
 }
 

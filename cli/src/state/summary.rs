@@ -16,11 +16,8 @@ use crate::terminal::table::{Cell, Table};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HelmOpSummary {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// The chart.
     pub chart: String,
     /// The URL of its repository or registry, without credentials.
     pub repo: String,
@@ -38,14 +35,11 @@ pub struct HelmOpSummary {
     pub reason: String,
     /// Why, in a sentence.
     pub message: String,
-    /// Its polls.
     pub polling: Polling,
-    /// When it was created.
     pub created: String,
 }
 
 impl HelmOpSummary {
-    /// The summary of a listed HelmOp.
     pub fn of_listed(listed: &Decoded<WithoutObjects>, bundle: Option<&Bundle>, now: Timestamp) -> Self {
         match listed {
             Decoded::Valid(helmop) => Self::of(helmop, bundle, now),
@@ -186,7 +180,6 @@ pub fn is_suspended(helmop: &HelmOp) -> bool {
     is_suspended == Some(true)
 }
 
-/// A condition.
 pub fn find<'c>(conditions: &'c [Condition], name: &str) -> Option<&'c Condition> {
     conditions.iter().find(|condition| condition.r#type == name)
 }
@@ -199,14 +192,12 @@ pub fn sort(summaries: &mut [HelmOpSummary]) {
 /// Which columns a table has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// The namespace.
     pub namespace: bool,
     /// Those of `-o wide`.
     pub wide: bool,
 }
 
 impl Columns {
-    /// The headings.
     pub fn headings(self) -> Vec<&'static str> {
         let mut headings = Vec::new();
         if self.namespace {
@@ -256,7 +247,6 @@ impl Columns {
         cells
     }
 
-    /// The table.
     pub fn table(self, summaries: &[HelmOpSummary], now: Timestamp) -> Table {
         let mut table = Table::new(&self.headings());
         for summary in summaries {

@@ -80,7 +80,6 @@ pub enum WhichClusters {
 pub struct TreeNode {
     /// The object, such as `Bundle shop/web`.
     pub object: String,
-    /// Its state.
     pub state: String,
     /// Details, such as a version.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -99,7 +98,6 @@ pub struct TreeNode {
 /// What is shown of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Fold {
-    /// Which clusters.
     pub clusters: WhichClusters,
     /// How many clusters, and objects of each.
     pub limit: usize,

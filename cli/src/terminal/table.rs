@@ -21,7 +21,6 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A cell with a style.
     pub fn styled(style: Style, text: impl Into<String>) -> Self {
         Self {
             style: Some(style),

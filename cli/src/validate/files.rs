@@ -20,7 +20,6 @@ const MAX_DEPTH: usize = 64;
 pub enum Input {
     /// Standard input.
     Stdin,
-    /// A file.
     File(PathBuf),
     /// A text that is in memory, with the name of its file.
     Text(String, String),

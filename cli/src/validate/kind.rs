@@ -5,15 +5,10 @@ use helmops_api::kind::{GROUP, OWN_GROUP, VERSION};
 /// A kind that is validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A HelmOp.
     HelmOp,
-    /// A Policy.
     Policy,
-    /// An AlertProvider.
     AlertProvider,
-    /// An Alert.
     Alert,
-    /// A Receiver.
     Receiver,
 }
 
@@ -27,7 +22,6 @@ struct Facts {
 }
 
 impl Kind {
-    /// All of them.
     pub const ALL: [Self; 5] = [
         Self::HelmOp,
         Self::Policy,
@@ -74,7 +68,6 @@ impl Kind {
         format!("{number} {word}")
     }
 
-    /// The kind with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }

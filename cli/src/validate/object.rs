@@ -27,13 +27,11 @@ const MAX_OBJECTS: usize = 100_000;
 /// An object of a file, with the place of each of its parts.
 #[derive(Debug)]
 pub struct Object {
-    /// Its kind.
     pub kind: Kind,
     /// Its content.
     pub value: Value,
     /// Where it is.
     pub place: Place,
-    /// The file.
     pub source: Arc<Source>,
     /// What kubectl would reject in it.
     pub findings: Vec<Finding>,
@@ -247,7 +245,6 @@ fn collect_repeated(place: &Place, path: &str, found: &mut BTreeMap<Span, (Span,
     }
 }
 
-/// The type of the items of a typed list.
 fn item_type(list: &Map<String, Value>) -> Option<(Value, Value)> {
     let kind = text(list, "kind").strip_suffix("List")?;
     (!kind.is_empty()).then(|| (list.get("apiVersion").cloned().unwrap_or_default(), kind.into()))

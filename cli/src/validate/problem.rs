@@ -38,9 +38,7 @@ pub mod rule {
     /// What a name means, and what to do.
     #[derive(Clone, Copy, Debug)]
     pub struct Rule {
-        /// The name.
         pub name: &'static str,
-        /// What it means.
         pub meaning: &'static str,
         /// What to do.
         pub remedy: &'static str,
@@ -54,7 +52,6 @@ pub mod rule {
         }
     }
 
-    /// All of them.
     pub const ALL: &[Rule] = &[
         rule(
             UNREADABLE,
@@ -153,7 +150,6 @@ impl Severity {
 /// Another place that explains a problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Related {
-    /// The file.
     pub file: String,
     /// Where in it.
     #[serde(flatten)]
@@ -162,7 +158,6 @@ pub struct Related {
     pub message: String,
 }
 
-/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {

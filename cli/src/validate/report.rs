@@ -34,11 +34,8 @@ pub struct Report {
     pub valid: usize,
     /// How many Policies are in them.
     pub policies: usize,
-    /// The AlertProviders in them.
     pub alert_providers: Count,
-    /// The Alerts in them.
     pub alerts: Count,
-    /// The Receivers in them.
     pub receivers: Count,
     /// How many other objects are in them.
     pub skipped: usize,
@@ -124,7 +121,6 @@ pub struct Options<'a> {
     pub warnings_as_errors: bool,
 }
 
-/// Validates files.
 pub fn validate(inputs: &[Input], options: Options<'_>) -> Report {
     let namespace = options.namespace;
     let files = parallel::map(inputs, |input| read(input, namespace));

@@ -30,9 +30,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// An object, as far as it decodes.
 #[derive(Debug)]
 pub enum Decoded {
-    /// A HelmOp.
     HelmOp(Box<HelmOp>),
-    /// A Policy.
     Policy(Box<Policy>),
     /// An object of helmops' own group.
     Notification(Box<dyn Notification>),
@@ -42,7 +40,6 @@ pub enum Decoded {
 
 /// An AlertProvider, an Alert or a Receiver.
 pub trait Notification: fmt::Debug + Send + Sync {
-    /// Its metadata.
     fn metadata(&self) -> &ObjectMeta;
 
     /// What admission says about it. Whether it may select objects of other namespaces is decided by a flag of the notifier, so neither
@@ -65,7 +62,6 @@ impl<K: Validate + fmt::Debug + Send + Sync> Notification for K {
 pub struct Checked {
     /// The object in its file.
     pub object: Object,
-    /// What it decodes to.
     pub decoded: Decoded,
     /// Its namespace and name.
     pub name: (String, String),

@@ -45,14 +45,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// A text of a file.
     pub fn new(file: String, text: String) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let starts = std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect();
         Self { file, text, starts }
     }
 
-    /// The text.
     pub fn text(&self) -> &str {
         &self.text
     }

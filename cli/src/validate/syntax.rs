@@ -6,7 +6,6 @@ use serde::de::IgnoredAny;
 
 use super::source::Source;
 
-/// A syntax error.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SyntaxError {
     /// What is wrong.

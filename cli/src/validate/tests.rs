@@ -392,7 +392,6 @@ fn a_field_in_the_wrong_place_has_the_right_one_as_a_fix() {
     );
 }
 
-/// The text in a region.
 fn marked(text: &str, region: Region) -> String {
     let line: Vec<char> = text
         .split('\n')

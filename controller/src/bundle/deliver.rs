@@ -19,7 +19,6 @@ use crate::{context::Context, watch::Copies};
 
 /// What is the same for all clusters of a Bundle.
 pub struct Delivery<'d> {
-    /// Clients and caches.
     pub context: &'d Context,
     /// The cache of copies in the namespaces of clusters.
     pub copies: &'d Copies,

@@ -43,7 +43,6 @@ const CONCURRENCY: usize = 10;
 
 /// The reconciler of Bundles.
 pub struct Bundles<'c> {
-    /// What the loops share.
     pub context: &'c Context,
     /// The stores that only this loop and that of Clusters need.
     pub stores: &'c DeliveryStores,

@@ -223,7 +223,6 @@ impl ClusterSnapshot {
         }
     }
 
-    /// A Cluster of the snapshot.
     fn cluster(&self, namespace: &str, name: &str) -> Option<&Decoded<Cluster>> {
         let has_name = |cluster: &&Arc<Decoded<Cluster>>| {
             let metadata = (**cluster).meta();

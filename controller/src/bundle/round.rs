@@ -35,7 +35,6 @@ const MAX_VALUES_TIME: Duration = Duration::from_secs(2);
 /// deployed one at a time in a namespace.
 const LARGE_VALUES: usize = 4 << 20;
 
-/// The reconciliation of a Bundle.
 pub struct BundleReconciliation<'r> {
     pub key: &'r BundleKey,
     pub bundle: &'r Bundle,
@@ -84,7 +83,6 @@ impl BundleReconciliation<'_> {
         }
     }
 
-    /// Deploys the Bundle to its targets.
     async fn deploy(
         &self,
         computed: Result<ComputedTargets<'_>, BundleBlocked>,

@@ -22,9 +22,7 @@ use crate::{watch::Accounts, writes::MANAGER};
 
 /// Writes accounts, and records the results in the cache.
 pub struct AccountWriter<'c> {
-    /// The client.
     pub client: &'c Client,
-    /// The cache of accounts.
     pub accounts: &'c Accounts,
 }
 

@@ -28,7 +28,6 @@ use crate::{context::Context, metrics, watch::DeliveryStores, work::ClusterKey, 
 
 /// The reconciler of Clusters.
 pub struct Clusters<'c> {
-    /// What the loops share.
     pub context: &'c Context,
     /// The stores that only this loop and that of Bundles need.
     pub stores: &'c DeliveryStores,

@@ -26,7 +26,6 @@ pub enum ReconcileError {
     /// The Bundle of the same name cannot be read: it does not decode, or the cache has no memory left for its namespace.
     #[error("Bundle {name} {}", error.predicate())]
     InvalidBundle {
-        /// Name of the Bundle.
         name: String,
         /// The cause.
         error: Unusable,

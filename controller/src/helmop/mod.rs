@@ -41,7 +41,6 @@ const REQUEST_ANNOTATIONS: &[&str] = &[labels::POLL_REQUESTED_AT];
 
 /// The reconciler of HelmOps.
 pub struct HelmOps<'c> {
-    /// What the loops share.
     pub context: &'c Context,
 }
 

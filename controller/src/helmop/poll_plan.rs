@@ -25,7 +25,6 @@ const MAX_DELAY: Duration = Duration::from_hours(1);
 /// Whether to poll for newer versions now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollDecision {
-    /// Polling is off.
     Off,
     /// A poll starts now. A response of the repository from `since` or later is recent enough.
     Now {
@@ -83,15 +82,12 @@ pub struct PollPlan {
 /// What a HelmOp requests and has recorded about polls.
 #[derive(Debug)]
 pub struct PollInput<'p> {
-    /// The HelmOp.
     pub valid: &'p ValidHelmOp<'p>,
-    /// Its Bundle.
     pub bundle: Option<&'p Bundle>,
     /// The repository whose schedule is used; `None` if nothing is resolved.
     pub repo: Option<&'p str>,
     /// The rest of the backoff after a failure.
     pub backoff: Option<Duration>,
-    /// The minimum polling interval.
     pub min_interval: Duration,
 }
 
@@ -135,7 +131,6 @@ impl PollPlan {
         }
     }
 
-    /// The condition after an error.
     pub fn condition_after(&self, error: &ReconcileError) -> Polling {
         match error {
             ReconcileError::Resolve(error) if self.schedule.is_some() => self.attempt(Err(failure(error))),

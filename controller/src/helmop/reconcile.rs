@@ -28,15 +28,11 @@ use super::{
 };
 use crate::{context::Context, work::HelmOpKey};
 
-/// The reconciliation of a HelmOp.
 pub struct HelmOpReconciliation<'r> {
-    /// The key of the HelmOp.
     pub key: &'r HelmOpKey,
     /// Its namespace and name, and those of its Bundle.
     pub name: &'r NamespacedName,
-    /// The HelmOp.
     pub helmop: &'r HelmOp,
-    /// What the loops share.
     pub context: &'r Context,
 }
 

@@ -39,9 +39,7 @@ pub enum PollOutcome {
 /// The input of a resolution.
 #[derive(Debug)]
 pub struct ResolveInput<'r, 'v, 'a> {
-    /// The key of the HelmOp.
     pub key: &'r HelmOpKey,
-    /// The HelmOp.
     pub valid: &'v ValidHelmOp<'a>,
     /// Its charts, with the recorded versions.
     pub charts: RequestedCharts<'v, 'a>,

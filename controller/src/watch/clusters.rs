@@ -44,7 +44,6 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// Empty caches.
     pub fn new() -> Self {
         Self {
             all: ObjectCache::new(),
@@ -122,7 +121,6 @@ impl Namespaces for Clusters {
     }
 }
 
-/// The work for Clusters.
 fn work(clusters: Vec<NamespacedName>) -> impl Iterator<Item = Work> {
     let keys = clusters
         .into_iter()

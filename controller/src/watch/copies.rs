@@ -145,10 +145,8 @@ impl Copies {
     }
 }
 
-/// The kinds of copies.
 const KINDS: [CopyKind; 2] = [CopyKind::Secret, CopyKind::ConfigMap];
 
-/// The Bundles whose copy has changed.
 fn affected(change: Change<CachedCopy>) -> Vec<BundleKey> {
     let [before, after] = [change.before, change.after].map(|cached| cached.map(|cached| cached.copy));
     if before == after {

@@ -24,18 +24,14 @@ pub struct Deployments(Cache<CachedDeployment, ByBundle>);
 /// The objects that a change of a BundleDeployment affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Affected {
-    /// Its Bundle.
     pub bundle: Option<BundleKey>,
     /// The shard of the Bundle.
     pub shard: String,
-    /// Its HelmOp.
     pub helmop: Option<HelmOpKey>,
-    /// Its Cluster.
     pub cluster: Option<ClusterKey>,
 }
 
 impl Deployments {
-    /// An empty cache.
     pub fn new() -> Self {
         Self(Cache::ignoring_older(|deployment: &CachedDeployment, known| {
             ObservedVersion::of(deployment.meta()).is_older(&ObservedVersion::of(known.meta()))

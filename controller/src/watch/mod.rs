@@ -77,7 +77,6 @@ use crate::work::{BundleKey, Work};
 /// The caches: the last observed state of each object.
 #[derive(Clone)]
 pub struct Stores {
-    /// The HelmOps.
     pub helmops: ObjectCache<Decoded<HelmOp>>,
     /// The Bundles of HelmOps, selected by their label, or all Bundles.
     pub bundles: ObjectCache<Decoded<Bundle>>,
@@ -85,7 +84,6 @@ pub struct Stores {
     pub deployments: Deployments,
     /// The CA certificates of Rancher.
     pub rancher_ca: RancherCa,
-    /// The Policies.
     pub policies: PolicyCache,
     /// The stores of the bundle loop, if it is enabled.
     pub delivery: Option<DeliveryStores>,
@@ -98,11 +96,8 @@ pub struct Stores {
 /// How often kinds were listed: at the start, and when a watch has ended. An API server ends the watches of a kind when its CRD changes.
 #[derive(Clone, Debug, Default)]
 pub struct Lists {
-    /// The lists of HelmOps.
     pub helmops: ListCount,
-    /// The lists of Bundles.
     pub bundles: ListCount,
-    /// The lists of BundleDeployments.
     pub deployments: ListCount,
 }
 
@@ -111,7 +106,6 @@ pub struct Lists {
 pub struct ListCount(Arc<AtomicU64>);
 
 impl ListCount {
-    /// The number.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }

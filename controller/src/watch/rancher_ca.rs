@@ -35,7 +35,6 @@ const SECRETS: [(&str, &str); 2] = [
 pub struct MissingKey {
     /// The name of the Secret.
     pub secret: &'static str,
-    /// The missing key.
     pub key: &'static str,
 }
 

@@ -25,7 +25,6 @@ impl Scope {
         self.namespaces.is_empty()
     }
 
-    /// Whether it includes a namespace.
     pub fn includes(&self, namespace: &str) -> bool {
         self.is_cluster_wide() || self.namespaces.iter().any(|one| one == namespace)
     }

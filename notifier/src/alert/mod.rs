@@ -50,7 +50,6 @@ const NO_ROOM: Duration = Duration::from_secs(1);
 
 /// The reconciler of Alerts.
 pub struct Alerts<'c> {
-    /// What the loops share.
     pub context: &'c Context,
 }
 

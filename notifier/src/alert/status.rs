@@ -26,11 +26,9 @@ pub struct Observation<'a> {
     pub standing: &'a Standing,
     /// What is to be sent.
     pub plan: &'a Plan,
-    /// What was reported.
     pub reported: &'a Reported,
     /// The generation of the Alert.
     pub generation: Option<i64>,
-    /// The current time.
     pub now: Timestamp,
 }
 

@@ -81,17 +81,13 @@ const RESERVED_PREFIXES: [&str; 29] = [
 /// The endpoint of an AlertProvider.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// The format of messages.
     pub format: Format,
-    /// The URL.
     pub address: Url,
     /// Headers, including credentials.
     pub headers: HeaderMap,
     /// The key of signatures; empty if there are none.
     pub key: Vec<u8>,
-    /// The TLS configuration.
     pub tls: Arc<TlsConfig>,
-    /// The proxy.
     pub proxy: Option<Arc<ProxyConfig>>,
     /// Maximum time of one request.
     pub timeout: Duration,
@@ -110,9 +106,7 @@ pub enum EndpointError {
     SecretNotFound {
         /// The field with its name.
         field: &'static str,
-        /// Its name.
         name: String,
-        /// Its namespace.
         namespace: String,
     },
     /// A key of a Secret is missing or invalid.
@@ -120,9 +114,7 @@ pub enum EndpointError {
     Secret {
         /// The field with its name.
         field: &'static str,
-        /// Its name.
         name: String,
-        /// The key.
         key: &'static str,
         /// What is wrong, without its content.
         problem: &'static str,

@@ -27,7 +27,6 @@ use crate::{context::Context, failures::Subject, metrics, work::ProviderKey, wri
 
 /// The reconciler of AlertProviders.
 pub struct Providers<'c> {
-    /// What the loops share.
     pub context: &'c Context,
 }
 

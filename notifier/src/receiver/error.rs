@@ -14,7 +14,6 @@ use crate::published::PublishError;
 /// Why a Receiver is not reconciled.
 #[derive(Debug, Error)]
 pub enum ReceiverError {
-    /// The Receiver is invalid.
     #[error("{0}")]
     Invalid(FieldErrors),
     /// Its Secret does not exist.

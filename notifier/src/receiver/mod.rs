@@ -47,7 +47,6 @@ const CHECK_WITHOUT_KEYS: Duration = Duration::from_secs(5);
 
 /// The reconciler of Receivers.
 pub struct Receivers<'c> {
-    /// What the loops share.
     pub context: &'c Context,
 }
 

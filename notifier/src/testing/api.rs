@@ -42,7 +42,6 @@ struct State {
 }
 
 impl FakeApi {
-    /// A client for it.
     pub fn client(&self) -> Client {
         let state = Arc::clone(&self.0);
         let service = service_fn(move |request: Request<Body>| {
@@ -136,7 +135,6 @@ impl FakeApi {
         lock(&self.0).objects.get(&path).cloned().unwrap_or_default()
     }
 
-    /// Removes a Secret.
     pub fn remove_secret(&self, namespace: &str, name: &str) {
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
         lock(&self.0).objects.remove(&path);

@@ -97,7 +97,6 @@ impl Endpoint {
         listener.local_addr().unwrap().port()
     }
 
-    /// Its URL.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }

@@ -50,7 +50,6 @@ pub struct Parts {
     pub sender: Sender,
     /// The objects to reconcile because a message was sent.
     pub sent: mpsc::Receiver<Work>,
-    /// The metrics.
     pub registry: Registry,
 }
 

@@ -33,7 +33,6 @@ pub struct Kept<K, V> {
 
 /// What a store keeps of an object of kind `K`. Its clones share their memory.
 pub trait Part<K>: Clone + Weight {
-    /// This part of an object.
     fn of(object: Decoded<K>) -> Self;
 
     /// Whether the object has more labels than are kept.

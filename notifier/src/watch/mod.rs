@@ -35,13 +35,9 @@ use crate::work::{AlertKey, Work};
 /// The caches: the last observed state of each object.
 #[derive(Clone, Debug)]
 pub struct Stores {
-    /// The Alerts.
     pub alerts: ObjectCache<Decoded<Alert>>,
-    /// The AlertProviders.
     pub providers: ObjectCache<Decoded<AlertProvider>>,
-    /// The Receivers.
     pub receivers: ObjectCache<Decoded<Receiver>>,
-    /// HelmOps, Bundles and Clusters.
     pub objects: Objects,
     /// The memory budget of all of them.
     pub budget: StoreBudget,

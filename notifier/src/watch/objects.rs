@@ -30,11 +30,8 @@ use crate::work::{AlertKey, Work};
 /// HelmOps, Bundles and Clusters, as last observed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
-    /// HelmOps.
     pub helmops: Cache<WatchedHelmOp>,
-    /// Bundles.
     pub bundles: Cache<Arc<Observed>>,
-    /// Clusters.
     pub clusters: Cache<Arc<Observed>>,
 }
 
@@ -125,7 +122,6 @@ impl Objects {
         self.clusters.wait_until_synced().await;
     }
 
-    /// The objects that an Alert in a namespace selects.
     pub fn selected(
         &self,
         alert: &Alert,

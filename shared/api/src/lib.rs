@@ -3,6 +3,8 @@
 //! They are lenient on purpose: every field may be missing, enums are strings so that newer values decode, and
 //! [unknown fields](unknown_fields) of what is written back or passed on are kept. Validation is in `helmops_core::admit`.
 
+#![warn(missing_docs)]
+
 pub mod bundle;
 pub mod bundle_deployment;
 pub mod bundle_namespace_mapping;

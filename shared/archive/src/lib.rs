@@ -10,6 +10,8 @@
 //!
 //! `crds` and `templates` read the folders of CRDs and of templates in the same way.
 
+#![warn(missing_docs)]
+
 mod crds;
 mod entries;
 mod error;

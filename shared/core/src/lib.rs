@@ -18,6 +18,8 @@
 //!
 //! Nothing here depends on a client, a clock, a socket or a file: the current time and names are parameters.
 
+#![warn(missing_docs)]
+
 pub mod validation;
 pub mod expression;
 pub mod chart;

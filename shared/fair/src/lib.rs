@@ -10,6 +10,8 @@
 //!
 //! Nothing here reads a clock but the deadline, which ends work at a time: the others take the current time as a parameter.
 
+#![warn(missing_docs)]
+
 pub mod backoff;
 pub mod bytes;
 #[cfg(feature = "tokio")]

@@ -6,6 +6,8 @@
 //!                      oci (tags, manifests) ───┘
 //! ```
 
+#![warn(missing_docs)]
+
 mod access;
 mod args;
 mod bounds;

@@ -12,6 +12,8 @@
 //! Each step charges the [`Budget`] before it works or allocates. Functions work on a heap of the rendering, because Go's maps are
 //! shared: `set` changes the map for every variable that refers to it.
 
+#![warn(missing_docs)]
+
 mod budget;
 mod check;
 mod delimiters;

@@ -31,6 +31,8 @@
 //! Helm, field names are case-insensitive, only the first of several documents is read, and `null` for a chart or for
 //! `entries` means an empty one.
 
+#![warn(missing_docs)]
+
 mod collect;
 mod entry;
 mod error;

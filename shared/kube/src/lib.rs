@@ -1,6 +1,8 @@
 //! What helmops processes that talk to the API server have in common: the client, watches, the cache of Policies,
 //! and leader election.
 
+#![warn(missing_docs)]
+
 mod cache;
 mod changes;
 mod connect;

@@ -4,6 +4,8 @@
 //! AlertProvider. Receivers: [`push`] verifies what registries send, and selects the HelmOps to poll. Both select objects with
 //! [`source`]. [`admit`] validates the kinds.
 
+#![warn(missing_docs)]
+
 pub mod admit;
 pub mod alert;
 pub mod push;

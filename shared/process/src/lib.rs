@@ -10,6 +10,8 @@
 //!
 //! Nothing here knows Fleet or Kubernetes, except the file with the namespace of the pod ([`own_namespace()`]).
 
+#![warn(missing_docs)]
+
 pub mod admin;
 pub mod args;
 mod body;

@@ -13,7 +13,7 @@ use crate::{history::History, names::ReleaseKey, record::Acceptance};
 pub struct RevisionId {
     /// The release.
     pub release: ReleaseKey,
-    /// The number.
+    /// The number, which Helm shows.
     pub number: u64,
     /// When the revision was made; `None` if its record does not show it.
     pub made_at: Option<Timestamp>,

@@ -2,6 +2,8 @@
 //!
 //! Values in, values out: the current time and names are parameters, and nothing here reads a clock, a file or a socket.
 
+#![warn(missing_docs)]
+
 pub mod action;
 pub mod adoption;
 pub mod api_move;

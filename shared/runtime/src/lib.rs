@@ -13,6 +13,8 @@
 //! Nothing here knows HelmOps, Bundles or Clusters: a process has its own kinds, its own items in the workqueue, and an
 //! implementation of [`reconciler::Reconciler`] for each kind.
 
+#![warn(missing_docs)]
+
 pub mod backoff;
 pub mod client;
 pub mod compute;

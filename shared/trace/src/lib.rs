@@ -8,6 +8,8 @@
 //! survives restarts. Controllers pass it on to Bundles and BundleDeployments in an annotation, in writes that happen anyway.
 //! Without `--otlp-endpoint` a span costs a comparison.
 
+#![warn(missing_docs)]
+
 mod args;
 mod context;
 mod export;

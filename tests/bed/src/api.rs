@@ -111,7 +111,6 @@ impl Api {
         self.send(Method::PATCH, path, change).await
     }
 
-    /// Deletes an object.
     pub async fn delete(&self, namespace: &str, resource: &str, name: &str) -> Result<()> {
         let path = format!("{GROUP}/namespaces/{namespace}/{resource}/{name}");
         self.send(Method::DELETE, path, json!({})).await

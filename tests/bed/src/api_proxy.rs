@@ -85,7 +85,6 @@ impl ApiProxy {
         Ok(proxy)
     }
 
-    /// Its URL.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }

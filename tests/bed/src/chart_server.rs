@@ -45,11 +45,9 @@ struct ServerState {
 /// A response that does not come from the folder.
 #[derive(Clone, Debug)]
 pub struct FixedResponse {
-    /// The status.
     pub status: StatusCode,
     /// The value of `Content-Type`.
     pub content_type: &'static str,
-    /// The body.
     pub body: String,
 }
 

@@ -52,7 +52,6 @@ impl ChartRepo {
         self.publish().await
     }
 
-    /// The served folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -18,11 +18,9 @@ pub struct Cluster {
     pub url: String,
     /// Holds the logs and all other files of the control plane; removed with it.
     pub directory: PathBuf,
-    /// Its programs.
     pub tools: Tools,
     /// The `testbed serve` that owns it.
     pub pid: u32,
-    /// Its etcd.
     pub etcd: String,
     /// The URL of the chart repository that runs with it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,9 +32,7 @@ pub struct Span {
     pub service: String,
     /// What was done.
     pub name: String,
-    /// The trace.
     pub trace: String,
-    /// The span.
     pub id: String,
     /// The span that caused it; empty for the root.
     pub parent: String,

@@ -13,11 +13,8 @@ use tokio::time::timeout;
 pub struct Output {
     /// The command line, for messages.
     pub command: String,
-    /// Its exit status.
     pub status: ExitStatus,
-    /// Its standard output.
     pub stdout: String,
-    /// Its standard error.
     pub stderr: String,
 }
 

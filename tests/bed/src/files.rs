@@ -16,7 +16,6 @@ pub fn target() -> Result<PathBuf> {
     Ok(target.to_owned())
 }
 
-/// The paths of what is in a folder.
 pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     entries.map(|entry| Ok(entry?.path())).collect()

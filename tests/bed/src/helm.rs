@@ -38,7 +38,6 @@ pub struct Helm {
 }
 
 impl Helm {
-    /// Helm in this folder.
     pub fn new(tools: &Tools, folder: &Path) -> Self {
         Self {
             program: tools.helm(),

@@ -52,7 +52,6 @@ impl TestNamespace {
         }
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -28,7 +28,6 @@ const ALLOW_LOOPBACK: [&str; 2] = ["HELMOPS_ALLOW_CIDRS", "127.0.0.0/8,::1/128"]
 /// A pod of a Deployment.
 #[derive(Debug)]
 pub struct Pod {
-    /// Its process.
     pub running: Running,
     /// The address of its webhooks, if it has any.
     pub https: SocketAddr,

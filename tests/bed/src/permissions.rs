@@ -28,7 +28,6 @@ const DECISION: &str = "authorization.k8s.io/decision";
 /// A verb on a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Permission {
-    /// The verb.
     pub verb: String,
     /// Resource and subresource, such as `helmops/status`.
     pub resource: String,
@@ -43,7 +42,6 @@ pub struct Permission {
 pub struct GrantedPermission {
     /// Kind and name of the role, such as `ClusterRole helmops-webhook`.
     pub role: String,
-    /// The permission.
     pub permission: Permission,
 }
 

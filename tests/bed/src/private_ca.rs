@@ -24,7 +24,6 @@ pub struct PrivateCa {
 /// A serving certificate and its key, both PEM.
 #[derive(Debug)]
 pub struct Issued {
-    /// The certificate.
     pub certificate: String,
     /// The private key, PKCS#8.
     pub key: String,

@@ -21,7 +21,6 @@ pub type Step = Box<dyn FnOnce(&Cluster) -> LocalBoxFuture<'_, Result<Started>>>
 pub struct Started {
     /// Processes; if one ends, the control plane stops.
     pub processes: Vec<Process>,
-    /// A chart repository.
     pub charts: Option<ChartServer>,
 }
 

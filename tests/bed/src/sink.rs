@@ -33,9 +33,7 @@ pub struct Sink {
 pub struct Received {
     /// Path and query.
     pub path: String,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -57,7 +55,6 @@ impl Received {
 /// How the server responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behavior {
-    /// With this status.
     Status(u16),
     /// Never.
     Hang,

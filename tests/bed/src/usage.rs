@@ -73,7 +73,6 @@ fn duration(ticks: u64) -> Result<Duration> {
     ))
 }
 
-/// Memory of a process.
 pub fn memory(pid: u32) -> Result<Memory> {
     let status = read(pid, "status")?;
     let kib = |name| kib(&status, name).with_context(|| format!("/proc/{pid}/status has no {name}"));

@@ -21,7 +21,6 @@ const AS_USER: [&str; 3] = ["--user", "--map-user=65532", "--map-group=65532"];
 /// A volume, and how a process is run as a user that does not own it.
 #[derive(Debug)]
 pub struct Volume {
-    /// Its path.
     pub folder: PathBuf,
     /// The arguments of `unshare` before those of the program.
     pub unshare: [&'static str; 3],

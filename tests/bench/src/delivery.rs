@@ -23,7 +23,6 @@ use crate::idle::wait_until_idle;
 /// How much is deployed.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Number of clusters.
     pub clusters: usize,
     /// Number of HelmOps for each cluster.
     pub helmops: usize,
@@ -73,7 +72,6 @@ const REQUESTS: [(&str, &str, &str); 12] = [
 pub struct Phase {
     /// Description of the phase.
     pub what: &'static str,
-    /// Duration of the phase.
     pub time: Duration,
     /// CPU time of the controller.
     pub cpu: Duration,
@@ -179,7 +177,6 @@ fn object(kind: &str, metadata: &Value, spec: &Value) -> Value {
     json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec })
 }
 
-/// The namespace of an object.
 fn namespace(object: &Value) -> String {
     value_at(object, "/metadata/namespace")
         .as_str()

@@ -47,7 +47,6 @@ impl Webhook {
 pub struct Load {
     /// Version of HTTP.
     pub protocol: Protocol,
-    /// The called webhook.
     pub webhook: Webhook,
     /// How many requests are in flight at any time.
     pub streams: u16,
@@ -139,9 +138,7 @@ pub struct LoadResult {
     pub elapsed: Duration,
     /// From each request to the end of its response, in no order.
     pub latencies: Vec<Duration>,
-    /// Number of wrong responses.
     pub wrong: u32,
-    /// The first of them.
     pub first_error: Option<ResponseError>,
 }
 

@@ -33,7 +33,6 @@ pub struct Plan {
     pub repeat: u32,
     /// Numbers of concurrent streams of validating requests.
     pub streams: Vec<u16>,
-    /// Protocols.
     pub protocols: Vec<Protocol>,
 }
 
@@ -65,7 +64,6 @@ pub struct Memory {
 /// All measurements of a server.
 #[derive(Debug)]
 pub struct Report {
-    /// Its name.
     pub name: String,
     /// From the start of the process to the first expected response.
     pub starts: Vec<Duration>,

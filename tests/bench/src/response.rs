@@ -27,12 +27,7 @@ pub struct Expected<'a> {
 pub enum ResponseError {
     /// The HTTP status is not 200.
     #[error("status {status}, expected 200 OK: {body}")]
-    Status {
-        /// The status.
-        status: StatusCode,
-        /// The body.
-        body: String,
-    },
+    Status { status: StatusCode, body: String },
     /// The body is not a review.
     #[error("the body is not an AdmissionReview of admission.k8s.io/v1 with a response: {0}")]
     NotAReview(String),
@@ -55,7 +50,6 @@ pub enum ResponseError {
     /// The patch is missing, wrong or unexpected.
     #[error("patch {found}, expected {}", if *.expected { "one that adds /spec/pollingInterval \"0s\"" } else { "none" })]
     Patch {
-        /// Whether a patch is expected.
         expected: bool,
         /// The received patch.
         found: String,

@@ -35,7 +35,6 @@ pub struct Program {
 }
 
 impl Program {
-    /// Path of a webhook.
     pub fn path(&self, webhook: Webhook) -> &str {
         match webhook {
             Webhook::Validate => &self.validate,
@@ -96,7 +95,6 @@ fn fill(word: &str, placeholders: &[(&str, String)]) -> String {
 /// A server that is started and sends the expected responses.
 #[derive(Debug)]
 pub struct Server {
-    /// The process.
     pub process: Process,
     /// Its address.
     pub target: Target,

@@ -293,7 +293,6 @@ async fn the_shipped_examples_are_accepted() {
     }
 }
 
-/// The YAML blocks in a document.
 fn yaml_blocks(document: &str) -> Vec<String> {
     let text = std::fs::read_to_string(helmops::manifests().join("../docs").join(document)).unwrap();
     let blocks = text.split("\n```yaml\n").skip(1);

@@ -83,7 +83,6 @@ impl Engine {
             .unwrap()
     }
 
-    /// The release.
     pub fn release(&self) -> ReleaseKey {
         ReleaseKey {
             namespace: self.namespace.name().to_owned(),
@@ -149,7 +148,6 @@ impl Engine {
             .await
     }
 
-    /// The record of a revision.
     pub async fn record(&self, revision: u64) -> Option<Record> {
         let name = format!("secret/{}", secret_name("web", revision));
         let secret = self.kubectl().get(&name).await.unwrap()?;

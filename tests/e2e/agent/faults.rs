@@ -263,7 +263,6 @@ async fn a_full_disk_stops_only_the_charts_that_do_not_fit() {
     assert!(fixture.helm_runs_of(&fixture.name("huge")).is_empty());
 }
 
-/// A program at this path.
 fn write_program(path: &Path, script: &str, mode: u32) {
     // Not in place: it may be running.
     let new = path.with_extension("new");

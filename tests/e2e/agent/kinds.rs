@@ -85,7 +85,6 @@ impl Widgets {
         format!("{}/one", self.resource())
     }
 
-    /// A version of the chart with a widget in this version of its API.
     async fn chart(&self, version: &str, api_version: &str, more: &[(&str, &str)]) {
         let widget = self.widget(api_version);
         let templates = [&[("config", CONFIG), ("widget", &*widget)][..], more].concat();

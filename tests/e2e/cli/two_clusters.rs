@@ -22,7 +22,6 @@ use crate::harness::{SOON, run};
 
 /// Longer than every wait of the commands in the tests.
 const DEADLINE: Duration = Duration::from_mins(2);
-/// The workspace.
 pub const WORKSPACE: &str = "fleet-default";
 /// The namespace of the agent.
 pub const SYSTEM: &str = "cattle-fleet-system";

@@ -107,7 +107,6 @@ pub async fn until_no_bundle(namespace: &TestNamespace, name: &str) {
     until_none(namespace, &format!("bundle/{name}")).await;
 }
 
-/// Asserts that there is no Bundle of this name.
 pub async fn assert_no_bundle(namespace: &TestNamespace, name: &str) {
     let found = namespace.kubectl().get(&format!("bundle/{name}")).await.unwrap();
     assert!(found.is_none(), "{found:?}");

@@ -94,7 +94,6 @@ impl Fixture {
         }
     }
 
-    /// The chart repository.
     pub fn charts(&self) -> &agent::Charts {
         &self.clusters[0].charts
     }

@@ -18,13 +18,11 @@ use serde_json::{Value, json};
 /// A reconciliation takes milliseconds; the machine may be busy with other tests and other builds.
 pub const SOON: Duration = Duration::from_mins(1);
 
-/// A HelmOp with this spec.
 pub fn helmop(name: &str, spec: &Value) -> String {
     json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp", "metadata": { "name": name }, "spec": spec })
         .to_string()
 }
 
-/// The condition of this type.
 pub fn condition<'o>(object: &'o Value, r#type: &str) -> Option<&'o Value> {
     object["status"]["conditions"]
         .as_array()?

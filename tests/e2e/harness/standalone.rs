@@ -234,7 +234,6 @@ impl Fixture {
     }
 }
 
-/// The decoded value of a key of a Secret.
 pub fn decoded(secret: &Value, key: &str) -> Option<String> {
     let text = secret["data"][key].as_str()?;
     String::from_utf8(STANDARD.decode(text).ok()?).ok()

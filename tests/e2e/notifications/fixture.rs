@@ -63,7 +63,6 @@ impl Fixture {
             .await;
     }
 
-    /// Creates HelmOps.
     pub async fn helmops(&self, names: &[String]) {
         let objects = names
             .iter()
@@ -111,7 +110,6 @@ const LEASE: [(&str, &str); 3] = [
     ("HELMOPS_RETRY_PERIOD", "1s"),
 ];
 
-/// Starts the notifier.
 pub async fn start_notifier(bed: &TestBed, name: &str) -> Result<Running> {
     let command = |program: &Path| {
         let mut command = bed.command(program);

@@ -38,7 +38,6 @@ pub const SOON: Duration = Duration::from_secs(30);
 const STEADY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// One attack.
 pub struct Attack<'b> {
     pub env: &'b mut Environment,
     /// The attacker's namespace, without a webhook.

@@ -24,7 +24,6 @@ const SHOWN: usize = 160;
 pub struct PlantedSecret {
     /// What it is, and its owner.
     pub description: &'static str,
-    /// The secret.
     pub text: String,
 }
 

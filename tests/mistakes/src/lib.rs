@@ -65,7 +65,6 @@ fn typed(kind: &str, object: &Value) -> Value {
     typed
 }
 
-/// All mistakes.
 pub fn all() -> Vec<Mistake> {
     let mut cases = Table::filled().mistakes;
     cases.retain(|mistake| !mistake.errors.is_empty());
@@ -79,7 +78,6 @@ pub fn allowed() -> Vec<Mistake> {
     cases
 }
 
-/// The mistakes of a group.
 pub fn of_group(group: &str) -> Vec<Mistake> {
     let mut mistakes = all();
     mistakes.retain(|mistake| mistake.group == group);

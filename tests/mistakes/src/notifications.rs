@@ -9,9 +9,7 @@ use serde_json::{Map, Value, json};
 /// An object of notifications that admission rejects.
 #[derive(Clone, Debug)]
 pub struct NotificationMistake {
-    /// Its kind.
     pub kind: &'static str,
-    /// Its spec.
     pub spec: Value,
     /// The start of the only error, with path, value and fix.
     pub error: String,
@@ -36,7 +34,6 @@ impl NotificationMistake {
     }
 }
 
-/// All mistakes.
 pub fn notifications() -> Vec<NotificationMistake> {
     let alert =
         json!({ "providerRef": { "name": "chat" }, "eventSources": [{ "kind": "HelmOp", "name": "*" }] });

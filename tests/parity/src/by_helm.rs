@@ -22,7 +22,6 @@ const TIMED: &str = "\"$0\" \"$@\"; code=$?; times; exit $code";
 pub struct Ended {
     /// Its error, if it failed.
     pub error: Option<String>,
-    /// How long it took.
     pub elapsed: Duration,
     /// Its CPU time.
     pub cpu: Duration,
@@ -31,7 +30,6 @@ pub struct Ended {
 /// Helm for one release.
 #[derive(Clone, Copy, Debug)]
 pub struct Helm<'r> {
-    /// The programs.
     pub tools: &'r Tools,
     /// The credentials for the control plane.
     pub kubeconfig: &'r Path,

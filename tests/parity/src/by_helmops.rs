@@ -38,7 +38,6 @@ pub struct Ended {
     pub error: Option<String>,
     /// From the change of the HelmOp until its end.
     pub elapsed: Duration,
-    /// The deployment.
     deployment: String,
 }
 
@@ -79,9 +78,7 @@ impl Processes {
 /// The HelmOp of a chart.
 #[derive(Clone, Copy)]
 pub struct HelmOp<'r> {
-    /// The API server.
     pub api: &'r Api,
-    /// The chart.
     pub archive: &'r Archive,
     /// The repository of the chart.
     pub repo: &'r str,

@@ -20,9 +20,7 @@ const MAX_BYTES: u64 = 4 << 20;
 /// What became of the HelmReleases of a folder.
 #[derive(Debug, Default)]
 pub struct Conversion {
-    /// The folder.
     pub folder: PathBuf,
-    /// The HelmOps.
     pub converted: usize,
     /// Those whose values were compared.
     pub compared: usize,

@@ -11,11 +11,9 @@ use serde_json::Value;
 pub struct ObjectId {
     /// The API group; empty for the core.
     pub group: String,
-    /// The kind.
     pub kind: String,
     /// The namespace; empty without one.
     pub namespace: String,
-    /// The name.
     pub name: String,
 }
 

@@ -53,7 +53,6 @@ impl Random {
         self.names
     }
 
-    /// Removes the random values of an object.
     pub fn remove(&self, id: &ObjectId, object: &mut Value) {
         let mut id = id.clone();
         if id.namespace.is_empty() {

@@ -11,22 +11,18 @@ use serde_json::Value;
 /// What a record says of a revision.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The revision.
     pub revision: u64,
     /// `deployed`, `failed` and so on.
     pub status: String,
     /// Helm's message.
     pub description: String,
-    /// The manifest.
     pub manifest: String,
-    /// The hooks.
     pub hooks: Vec<Hook>,
 }
 
 /// A hook of a revision.
 #[derive(Clone, Debug)]
 pub struct Hook {
-    /// Its manifest.
     pub manifest: String,
     /// When it runs, in which order, what deletes it, and how its last run ended.
     pub settings: Value,

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::Difference;
 
-/// The result of one chart.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ChartResult {
     /// The name of the archive.
@@ -21,18 +20,14 @@ pub struct ChartResult {
     pub broken: Option<String>,
     /// The steps that were compared.
     pub steps: Vec<StepResult>,
-    /// Whether values of it are random.
     pub has_random_values: bool,
 }
 
 /// The result of one step: `install`, `upgrade` or `remove`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StepResult {
-    /// The name.
     pub name: String,
-    /// Helm's error.
     pub helm_error: Option<String>,
-    /// The error of the HelmOp.
     pub helmops_error: Option<String>,
     /// Seconds that Helm ran.
     pub helm_seconds: f64,
@@ -46,7 +41,6 @@ pub struct StepResult {
     pub objects: usize,
     /// Why the HelmOp is not ready, if the workloads are not ready on Helm's side either, or are of a kind that it does not look at.
     pub not_ready: Option<String>,
-    /// What differs.
     pub differences: Vec<Difference>,
 }
 

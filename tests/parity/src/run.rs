@@ -26,11 +26,8 @@ const TICK: Duration = Duration::from_millis(1_100);
 /// Both control planes.
 #[derive(Debug)]
 pub struct Sides {
-    /// That of Helm.
     pub helm: Side,
-    /// That of helmops.
     pub helmops: Side,
-    /// The processes of helmops.
     pub processes: Processes,
 }
 
@@ -46,7 +43,6 @@ pub struct Settings {
 /// A chart that is ready to run.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// Its archive.
     pub archive: Archive,
     /// The URL of its repository.
     pub repo: String,

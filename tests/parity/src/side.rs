@@ -41,7 +41,6 @@ const GONE: Duration = Duration::from_mins(5);
 /// Objects by their identity.
 pub type Objects = BTreeMap<ObjectId, Value>;
 
-/// A control plane.
 #[derive(Debug)]
 pub struct Side {
     /// Its processes and its credentials.

@@ -19,7 +19,6 @@ pub enum Change {
     None,
     /// By a merge patch.
     Patch {
-        /// The patch.
         patch: Value,
         /// Whether it changes the content.
         is_content: bool,

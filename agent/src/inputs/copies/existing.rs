@@ -28,7 +28,6 @@ use crate::inputs::MANAGER;
 /// A copy that may be deleted: it does not say that it stays.
 #[derive(Clone, Debug)]
 pub struct ExistingCopy {
-    /// What it is.
     pub id: CopyId,
     deployment: String,
     version: Preconditions,

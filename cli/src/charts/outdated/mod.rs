@@ -279,7 +279,6 @@ async fn charts_of(
     states
 }
 
-/// The state of a chart.
 pub fn state(
     (namespace, name): (String, String),
     chart: ChartId,

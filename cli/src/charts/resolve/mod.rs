@@ -58,7 +58,6 @@ pub struct Resolution {
     /// Namespace and name; empty if there is no HelmOp.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub helm_op: String,
-    /// Its charts.
     pub charts: Vec<ChartResolution>,
     /// Archives that it names by URL. They have no versions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -69,7 +68,6 @@ pub struct Resolution {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChartResolution {
-    /// The chart.
     #[serde(flatten)]
     pub chart: ChartId,
     /// The selected version; `None` if there is none.
@@ -219,7 +217,6 @@ pub struct ResolutionInput<'v, 'a> {
     pub charts: RequestedCharts<'v, 'a>,
     /// How many versions are shown.
     pub limit: Option<usize>,
-    /// The current time.
     pub now: Timestamp,
 }
 

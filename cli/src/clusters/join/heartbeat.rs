@@ -26,15 +26,11 @@ const INTERVAL: Duration = Duration::from_mins(16);
 /// Lines of the log in which the reason is.
 const LINES: i64 = 20;
 
-/// What to wait for.
 pub struct Wait<'a> {
-    /// The management cluster.
     pub management: &'a Client,
-    /// The workload cluster.
     pub workload: &'a Client,
     /// The namespace of the agent on the workload cluster.
     pub agent_namespace: &'a str,
-    /// The Cluster.
     pub cluster: &'a NamespacedName,
     /// When the agent reported before this command; empty if it never has.
     pub last_seen: &'a str,

@@ -114,7 +114,6 @@ struct Leave<'a> {
 struct Known {
     /// The Cluster, unless an earlier run has deleted it.
     cluster: Option<helmops_api::Cluster>,
-    /// The namespace of the agent.
     agent_namespace: String,
     found: Workload,
     /// What the agent keeps on the cluster.

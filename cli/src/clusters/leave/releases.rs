@@ -23,9 +23,7 @@ const MAX_RECORD: usize = 192 << 10;
 /// A release of Helm.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Whether the agent leaves it as it is when its BundleDeployment is deleted.
     pub is_kept: bool,

@@ -22,7 +22,6 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line of a pod.
     pub fn new(pod: &str, text: &str) -> Self {
         let fields = match serde_json::from_str(text) {
             Ok(Value::Object(fields)) => Some(fields),

@@ -29,7 +29,6 @@ impl<K> Default for Watched<K> {
 }
 
 impl<K: Resource<DynamicType = ()> + Clone> Watched<K> {
-    /// Applies a change.
     pub fn apply(&mut self, change: Change<K>) {
         let key = |object: &Decoded<K>| (object.namespace().unwrap_or_default(), object.name_any());
         match change {

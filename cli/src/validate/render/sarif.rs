@@ -99,7 +99,6 @@ fn physical(file: &str, region: Option<Region>, marked: Option<&str>) -> Value {
     location
 }
 
-/// Adds a field to an object.
 fn add(object: &mut Value, field: &str, value: Value) {
     if let Value::Object(fields) = object {
         fields.insert(field.to_owned(), value);

@@ -22,7 +22,6 @@ pub enum Type {
     String,
     /// A whole number.
     Integer,
-    /// Any number.
     Number,
     /// `true` or `false`.
     Boolean,

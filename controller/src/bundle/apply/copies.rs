@@ -24,14 +24,11 @@ use crate::{
 /// Writes copies, and records the results in the cache.
 #[derive(Clone, Copy)]
 pub struct CopyWriter<'c> {
-    /// The client.
     pub context: &'c Context,
-    /// The cache of copies.
     pub copies: &'c Copies,
 }
 
 impl CopyWriter<'_> {
-    /// Creates a copy.
     pub async fn create(&self, write: &CopyWrite) -> Result<(), ApiError> {
         match &write.copy.object {
             Object::Secret(secret) => self.create_object(CopyKind::Secret, secret, write).await,
@@ -47,7 +44,6 @@ impl CopyWriter<'_> {
         }
     }
 
-    /// Sets the owners of a copy.
     pub async fn set_owners(
         &self,
         copy: &CopyRef,
@@ -62,7 +58,6 @@ impl CopyWriter<'_> {
         Ok(())
     }
 
-    /// Deletes a copy.
     pub async fn delete(&self, copy: &CopyRef, version: &ObjectVersion) -> Result<(), ApiError> {
         let (name, params) = (&copy.name.name, writes::delete_version(version));
         let deleted = match copy.kind {
@@ -128,7 +123,6 @@ impl CopyWriter<'_> {
     }
 }
 
-/// An object with its owners.
 fn owned<K: Copyable>(object: &K, owners: &[OwnerReference]) -> K {
     let mut object = object.clone();
     object.meta_mut().owner_references = Some(owners.to_vec());
@@ -139,7 +133,6 @@ fn owned<K: Copyable>(object: &K, owners: &[OwnerReference]) -> K {
 trait Copyable:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + Serialize + DeserializeOwned
 {
-    /// Whether the data are the same.
     fn has_same_data(&self, other: &Self) -> bool;
 }
 

@@ -12,13 +12,11 @@ use kube::{Api, runtime::reflector::ObjectRef};
 
 use crate::{bundle::DeliveryError, context::Context, writes::MANAGER};
 
-/// Creates a deployment.
 pub async fn create(context: &Context, deployment: &BundleDeployment) -> Result<BundleDeployment, CallError> {
     let created = bounded(api(context, deployment).create(&MANAGER.post(), deployment)).await;
     written(context, deployment, created)
 }
 
-/// Replaces a deployment.
 pub async fn replace(
     context: &Context,
     deployment: &BundleDeployment,
@@ -48,7 +46,6 @@ fn written(
     Ok(written)
 }
 
-/// Publishes an event of the Bundle of a deployment.
 fn publish_for_bundle(context: &Context, deployment: &BundleDeployment, event: Event) {
     let label = |name| labels::of(&deployment.metadata, name).unwrap_or_default();
     let bundle = ObjectRef::new(label(labels::BUNDLE_NAME)).within(label(labels::BUNDLE_NAMESPACE));

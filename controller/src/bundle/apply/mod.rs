@@ -39,7 +39,6 @@ impl Outcome for Applied {
 
 /// Why an action failed.
 pub struct ActionError {
-    /// The error.
     pub error: DeliveryError,
     /// The copy whose observed state was stale, if that is the cause.
     pub stale: Option<CopyRef>,

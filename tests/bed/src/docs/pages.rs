@@ -57,12 +57,10 @@ const OTHER_EXTENSIONS: [&str; 7] = ["css", "go", "html", "js", "md", "yaml", "y
 pub struct Page {
     /// Its path in the repository, with `/`.
     pub path: String,
-    /// Its text.
     pub text: String,
 }
 
 impl Page {
-    /// A page with a text.
     pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -70,7 +68,6 @@ impl Page {
         }
     }
 
-    /// Whether it is Markdown.
     pub fn is_markdown(&self) -> bool {
         Path::new(&self.path)
             .extension()

@@ -22,7 +22,6 @@ const ALLOW_LOOPBACK: [&str; 2] = ["--allow-cidrs", "127.0.0.0/8,::1/128"];
 /// A process of helmops and its addresses.
 #[derive(Debug)]
 pub struct Running {
-    /// The process.
     pub process: Process,
     /// Base URL of its admin port, with the metrics.
     pub admin: String,
@@ -33,7 +32,6 @@ pub struct Running {
 /// The receiver and its address.
 #[derive(Debug)]
 pub struct ReceiverProcess {
-    /// The process.
     pub running: Running,
     /// Base URL of its port for registries.
     pub url: String,

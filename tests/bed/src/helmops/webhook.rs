@@ -31,7 +31,6 @@ const WEBHOOK: Program = Program {
 /// The webhook and its address.
 #[derive(Debug)]
 pub struct Webhook {
-    /// The process.
     pub running: Running,
     /// Base URL of its webhooks.
     pub url: String,
@@ -42,9 +41,7 @@ pub struct Webhook {
 /// A webhook that manages its own certificate, and its address.
 #[derive(Debug)]
 pub struct ManagedWebhook {
-    /// The process.
     pub running: Running,
-    /// The address of its webhooks.
     pub https: SocketAddr,
 }
 

@@ -34,7 +34,6 @@ impl Logs {
         });
     }
 
-    /// Removes a pod.
     pub(crate) fn remove(&self, namespace: &str, pod: &str) {
         let name = (namespace.to_owned(), pod.to_owned());
         self.0.send_if_modified(|logs| logs.remove(&name).is_some());

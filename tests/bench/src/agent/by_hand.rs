@@ -32,7 +32,6 @@ pub struct Cost {
 /// The costs of all commands.
 #[derive(Clone, Copy, Debug)]
 pub struct ByHand {
-    /// Number of charts.
     pub charts: usize,
     /// `helm upgrade --install`.
     pub install: Cost,

@@ -23,9 +23,7 @@ pub const DEADLINE: Duration = Duration::from_mins(30);
 pub struct Environment {
     /// The control plane, with an audit log.
     pub bed: TestBed,
-    /// Its API server.
     pub api: Api,
-    /// The chart repository.
     pub server: ChartServer,
     /// The digest of the archive in it.
     pub digest: String,

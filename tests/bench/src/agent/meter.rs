@@ -15,7 +15,6 @@ use super::environment::{Environment, metric};
 pub struct Phase {
     /// Description of the phase.
     pub what: &'static str,
-    /// Duration of the phase.
     pub time: Duration,
     /// CPU time of the agent.
     pub cpu: Duration,
@@ -33,7 +32,6 @@ pub struct Phase {
     pub writes: BTreeMap<String, u64>,
 }
 
-/// Measures a phase.
 pub struct Meter<'e> {
     environment: &'e Environment,
     pid: u32,
@@ -50,7 +48,6 @@ const RUN_SECONDS: &str = "helmops_agent_helm_duration_seconds_sum";
 const RUNS: &str = "helmops_agent_helm_runs_total";
 
 impl<'e> Meter<'e> {
-    /// Starts a phase.
     pub async fn start(environment: &'e Environment, agent: &Running) -> Result<Self> {
         let pid = agent.process.pid()?;
         // It takes a second to read a long log.

@@ -39,7 +39,6 @@ pub struct Plan {
 /// The measurements of a scenario.
 #[derive(Debug)]
 pub struct Measured {
-    /// The scenario.
     pub scenario: Scenario,
     /// A new agent without releases.
     pub empty: Phase,
@@ -51,7 +50,6 @@ pub struct Measured {
     pub restart_ready: Duration,
     /// From the start of another agent until it has reconciled all.
     pub restart: Phase,
-    /// Drift.
     pub drift: Drift,
     /// From the deletion of the BundleDeployments until all releases are removed.
     pub remove: Phase,

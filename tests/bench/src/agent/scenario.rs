@@ -5,9 +5,7 @@ use helmops_api::labels;
 use helmops_core::targeting::identity::values_hash;
 use serde_json::{Value, json};
 
-/// The chart.
 pub const CHART: &str = "web";
-/// Its version.
 pub const VERSION: &str = "1.0.0";
 /// The namespace of the releases.
 pub const RELEASES: &str = "shop";
@@ -60,7 +58,6 @@ spec:
 /// The objects of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objects {
-    /// A ConfigMap.
     Config,
     /// A ConfigMap, a Service and a Deployment with a pod.
     Workload,
@@ -71,7 +68,6 @@ pub enum Objects {
 pub struct Scenario {
     /// Number of charts; each has its own release.
     pub charts: usize,
-    /// The objects of each.
     pub objects: Objects,
 }
 

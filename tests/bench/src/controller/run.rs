@@ -26,13 +26,11 @@ const BARE: &str = "bench-bare";
 /// The measurements of a scenario.
 #[derive(Debug)]
 pub struct Measured {
-    /// The scenario.
     pub scenario: Scenario,
     /// From the start of the process until the last reconciliation has ended.
     pub time: Duration,
     /// The same writes by a plain client.
     pub bare: Duration,
-    /// Cost until then.
     pub cost: Cost,
     /// Cost of a restart without changes.
     pub restart: Option<Cost>,
@@ -40,7 +38,6 @@ pub struct Measured {
     pub afterwards: Option<Cost>,
 }
 
-/// A cost.
 #[derive(Debug)]
 pub struct Cost {
     /// CPU time of the controller.

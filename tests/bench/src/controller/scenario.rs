@@ -31,11 +31,9 @@ const LARGE: usize = 3600;
 /// A repository and HelmOps that use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Number of HelmOps.
     pub helmops: usize,
     /// Whether the repository has a large index.
     pub large: bool,
-    /// Polling interval.
     pub polling: Option<&'static str>,
     /// How long to measure after all is done and the controller has been restarted.
     pub afterwards: Option<Duration>,
@@ -90,7 +88,6 @@ impl Scenario {
         Ok(chart)
     }
 
-    /// The HelmOps.
     pub fn objects(self, repo: &str, chart: &str) -> Vec<Value> {
         let object = |number| {
             json!({

@@ -10,7 +10,6 @@ pub(super) const NAMESPACE: &str = "fleet-default";
 /// A change by a user.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    /// Number of the change.
     pub number: usize,
     /// The requested chart.
     pub source: Source,

@@ -37,7 +37,6 @@ impl PollClass {
     }
 }
 
-/// A target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// A label in its selector.

@@ -8,7 +8,6 @@ use helmops_bed::chart_server::ChartServer;
 use helmops_bed::random::Rng;
 use tempfile::TempDir;
 
-/// The chart.
 pub const CHART: &str = "web";
 
 /// Major, minor and patch.
@@ -106,7 +105,6 @@ impl Repository {
         self.patches.iter().map(|patch| patch + 1).sum()
     }
 
-    /// The newest version in a range.
     pub fn newest(&self, range: Range) -> Option<Version> {
         self.versions().filter(|version| is_in(range, *version)).max()
     }
@@ -145,7 +143,6 @@ fn text((major, minor, patch): Version) -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// Parses a version.
 pub fn version(text: &str) -> Option<Version> {
     let mut parts = text.split('.').map(|part| part.parse().ok());
     let version = (parts.next()??, parts.next()??, parts.next()??);

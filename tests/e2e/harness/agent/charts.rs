@@ -18,7 +18,6 @@ pub const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {
 pub const POD: &str =
     "apiVersion: v1\nkind: Pod\nmetadata: {name: late}\nspec: {containers: [{name: a, image: a}]}\n";
 
-/// A chart repository.
 pub struct Charts {
     helm: Helm,
     server: ChartServer,

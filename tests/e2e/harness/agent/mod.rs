@@ -109,7 +109,6 @@ pub struct Fixture {
     helm: PathBuf,
 }
 
-/// A running agent.
 pub struct Agent {
     pub process: Process,
     /// Base URL of its admin port.
