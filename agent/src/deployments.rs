@@ -20,7 +20,7 @@ pub struct Related {
 }
 
 impl Related {
-    /// Those with a release.
+    /// The BundleDeployments that have this release.
     pub fn of_release(&self, release: &ReleaseKey) -> impl Iterator<Item = &NamespacedName> {
         self.by_release.get(release)
     }

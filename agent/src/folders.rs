@@ -16,7 +16,7 @@ use rustix::process::geteuid;
 const NAME: &str = "agent";
 /// Only the agent and its children may use it.
 pub const PRIVATE: u32 = 0o700;
-/// What others may do.
+/// The permission bits of users other than the owner.
 const OTHERS: u32 = 0o077;
 
 /// The private folder in another one. Both are created if they do not exist. An earlier process of this user may have created them.

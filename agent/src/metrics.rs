@@ -28,7 +28,7 @@ const DISABLED: &str = "disabled";
 /// The metrics of the agent, besides those of Helm and of charts.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Of reconciliations.
+    /// The metrics of reconciliations.
     pub reconciles: ReconcileMetrics,
     deployments: IntGaugeVec,
     last_heartbeat: Gauge,

@@ -34,7 +34,7 @@ pub const CLUSTERS: Controller = Controller {
 
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Of all loops.
+    /// The metrics of the reconciliations of all loops.
     pub reconciles: ReconcileMetrics,
     pub resolutions: ResolutionMetrics,
     polls: IntCounterVec,

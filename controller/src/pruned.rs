@@ -50,7 +50,7 @@ impl Pruned {
         }
     }
 
-    /// What is known now.
+    /// The pruned and added fields that are known now.
     pub fn get(&self) -> Arc<PrunedFields> {
         let mut known = lock(&self.known);
         known.forget_before(self.lists.get());

@@ -10,7 +10,7 @@ use helmops_notify::{
 /// What is remembered of an Alert in the process only.
 #[derive(Debug, Default)]
 pub struct AlertMemory {
-    /// What the plan needs.
+    /// The part of the memory that the plan reads.
     pub plan: Memory,
     /// Messages to an Alertmanager that are sent again.
     pub refresh: VecDeque<Message>,

@@ -48,7 +48,7 @@ const BUCKETS: &[f64] = &[
 /// The result of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// It was accepted.
+    /// The endpoint accepted the message.
     Delivered,
     /// It failed, and is sent again.
     Retried,
@@ -71,7 +71,7 @@ impl Delivery {
 /// The metrics of the notifier.
 #[derive(Debug)]
 pub struct Metrics {
-    /// Of all loops.
+    /// The metrics of the reconciliations of all loops.
     pub reconciles: ReconcileMetrics,
     pushes: IntCounter,
     polls: IntCounter,

@@ -38,7 +38,7 @@ pub struct Delivered {
 /// What has become of the messages of an Alert.
 #[derive(Clone, Debug)]
 enum Progress {
-    /// They are on their way.
+    /// The messages are being sent.
     Sending,
     /// So many of them are delivered, and not recorded yet.
     Delivered(Arc<[Message]>, Delivered),
@@ -54,9 +54,9 @@ pub struct Outbox {
 /// The messages of an Alert.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Slot {
-    /// There are none.
+    /// The Alert has no messages.
     Free,
-    /// They are on their way.
+    /// The messages are being sent.
     Busy,
     /// These are delivered, and to be recorded.
     Delivered(Arc<[Message]>),

@@ -50,7 +50,7 @@ pub enum RecordError {
     /// Too many requests of all Receivers wait, and the pushes are dropped.
     #[error("too many requests wait")]
     Full,
-    /// It took too long.
+    /// The write took too long.
     #[error("the push was not recorded within {} s", DEADLINE.as_secs())]
     Timeout,
     /// The API server rejected the write, or is not available.
@@ -117,7 +117,7 @@ fn stopping() -> RecordError {
     RecordError::Failed("the process is stopping".to_owned())
 }
 
-/// What waits for one Receiver.
+/// The pushes and requests of one Receiver that wait for a write.
 #[derive(Default)]
 struct Lane {
     announced: Vec<Announcement>,
@@ -126,7 +126,7 @@ struct Lane {
     writing: Option<usize>,
     /// When the next write may start.
     next: Option<Instant>,
-    /// Since when a request waits.
+    /// The time since which the oldest request waits.
     since: Option<Instant>,
 }
 

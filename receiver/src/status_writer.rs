@@ -51,7 +51,7 @@ impl StatusWriter {
         let status = object.status.clone().unwrap_or_default();
         let time = timestamp(Timestamp::now());
         let change = json!({
-            // Of this object, in this version.
+            // The write fails if the object was replaced or changed meanwhile.
             "metadata": { "uid": object.uid(), "resourceVersion": object.resource_version() },
             "status": { "pushes": recorded(&status, announced, &time) },
         });

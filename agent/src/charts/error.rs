@@ -17,10 +17,10 @@ pub enum ChartError {
     /// The CA certificates cannot be decoded.
     #[error("spec.helmChartOptions.helmOpCABundle is not Base64 of certificates: {0}")]
     CaBundle(#[from] base64::DecodeError),
-    /// It could not be downloaded.
+    /// The archive could not be downloaded.
     #[error(transparent)]
     Download(Box<DownloadError>),
-    /// It is refused.
+    /// The archive is refused.
     #[error("{url}: {source}")]
     Archive {
         /// Where it came from, without credentials.

@@ -55,7 +55,7 @@ impl ChartKey {
         is_key.then(|| Self(text.to_owned()))
     }
 
-    /// As hexadecimal digits.
+    /// The key in hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -74,7 +74,7 @@ struct Version {
 /// What the API server has in place of the kind of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// This kind.
+    /// The kind itself.
     Same(ResourceKind),
     /// The same objects in another version of their API, or in the group to which they were moved.
     Moved(ResourceKind),

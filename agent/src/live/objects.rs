@@ -27,7 +27,7 @@ pub type Metadata = PartialObjectMeta<DynamicObject>;
 pub struct Objects<'o> {
     /// The kinds of the API server.
     pub kinds: &'o Kinds,
-    /// Whose permissions count.
+    /// The client whose permissions apply.
     pub client: &'o Client,
 }
 

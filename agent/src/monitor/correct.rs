@@ -15,7 +15,7 @@ use super::{
     verify::{FIELD_MANAGER, Monitor, MonitorError, find, rules},
 };
 
-/// After a correction that failed.
+/// The delay after a correction that failed.
 const RETRY: SignedDuration = SignedDuration::from_mins(5);
 
 /// What was done about drift.

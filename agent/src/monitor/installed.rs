@@ -42,9 +42,9 @@ pub struct Installed {
 /// What is no drift: `diff`, and `lifecycle.drift.ignore`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exceptions {
-    /// By object.
+    /// Exceptions that name objects.
     pub diff: Option<DiffOptions>,
-    /// By selector.
+    /// Exceptions that select objects.
     pub ignored: Vec<DriftIgnore>,
 }
 
@@ -61,7 +61,7 @@ pub struct DesiredObject {
     pub is_marked: bool,
 }
 
-/// What a comparison showed.
+/// The result of the comparison of an object with the manifest.
 #[derive(Debug)]
 pub struct Verdict {
     /// The content of the live object that was compared.
@@ -83,7 +83,7 @@ pub enum InstalledError {
     Manifest {
         release: ReleaseKey,
         revision: u64,
-        /// Why.
+        /// The error of the manifest.
         source: Box<ManifestError>,
     },
     /// The kinds cannot be read.

@@ -39,7 +39,7 @@ pub const FIELD_MANAGER: &str = "fleetagent";
 /// How long to wait for the first list of a kind.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a comparison uses.
+/// The inputs of a comparison.
 #[derive(Clone, Copy)]
 pub struct Monitor<'m> {
     /// The cluster.
@@ -56,7 +56,7 @@ pub struct Monitor<'m> {
 /// The objects of a release.
 #[derive(Debug)]
 pub struct Monitored {
-    /// What is reported.
+    /// The objects as the status reports them.
     pub objects: ReleaseObjects,
     /// Whether a wait for each live object is over.
     pub readiness: HashMap<ObjectId, Readiness>,

@@ -65,7 +65,7 @@ pub struct OwnedReleases {
     client: Client,
     leadership: Leadership,
     agent_namespace: String,
-    /// What is to be written.
+    /// The changes that are not written yet.
     pending: Mutex<Pending>,
     /// The content after the last request of a term, in which this replica alone writes it. Locked while the ConfigMap is read or written:
     /// those that wait have their changes in the next write.

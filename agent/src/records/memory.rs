@@ -23,7 +23,7 @@ pub struct Reserved<T> {
 }
 
 impl RecordMemory {
-    /// All of it is free.
+    /// A budget of which nothing is used.
     pub fn new() -> Self {
         Self(ByteBudget::new(BUDGET, Share::ThreeQuarters))
     }

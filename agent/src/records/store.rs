@@ -90,7 +90,7 @@ pub enum RecordStoreError {
         release: ReleaseKey,
         revision: u64,
         secret: String,
-        /// Why.
+        /// The error of the decoder.
         source: Arc<RecordError>,
     },
 }
@@ -106,7 +106,7 @@ pub enum AdoptError {
     Forbidden {
         /// The Secret, with its namespace.
         secret: String,
-        /// What the API server says.
+        /// The error of the API server.
         source: ApiError,
     },
 }

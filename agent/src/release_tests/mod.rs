@@ -32,10 +32,10 @@ pub struct TestRun {
     pub release: ReleaseKey,
     /// The revision: the newest one, of which alone Helm runs tests.
     pub revision: u64,
-    /// Who runs them.
+    /// The account that runs the tests.
     pub identity: Identity,
     pub filters: TestFilters,
-    /// How long each may take.
+    /// The maximum time of each test.
     pub timeout: Duration,
 }
 
@@ -48,16 +48,16 @@ pub struct ReleaseTests<'t> {
     pub client: &'t Client,
     /// The identity of the objects of the release.
     pub set: &'t SetId,
-    /// What ends them early.
+    /// Ends the tests early.
     pub stop: &'t RunScope,
 }
 
-/// How tests ended.
+/// The result of the tests of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tested {
-    /// What the record shows.
+    /// The state of the tests in the record.
     pub state: TestState,
-    /// Why the failed one failed.
+    /// The first test that failed, with its error.
     pub failure: Option<FailedRun>,
 }
 
@@ -65,7 +65,7 @@ pub struct Tested {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedRun {
     pub test: FailedTest,
-    /// What Helm reports.
+    /// The error of Helm.
     pub error: Failure,
     /// The end of its log, or why its pod did not start.
     pub log: Option<String>,

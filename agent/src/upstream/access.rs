@@ -30,14 +30,14 @@ use super::{
     token::Token,
 };
 
-/// After a renewal that failed.
+/// The delay after a renewal that failed.
 const RETRY: Duration = Duration::from_secs(30);
 /// The longest wait: timers of days are not exact.
 const MAX_WAIT: Duration = Duration::from_hours(1);
 
 /// The access to a management cluster other than this one.
 pub struct Access {
-    /// This cluster.
+    /// The workload cluster.
     pub downstream: Client,
     /// The management cluster.
     pub upstream: Client,

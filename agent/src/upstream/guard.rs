@@ -57,11 +57,11 @@ struct Seen {
 /// Whether a BundleDeployment was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
-    /// It exists.
+    /// The BundleDeployment exists.
     No,
     /// It does not exist. That is to be confirmed after this time.
     NotYet(Duration),
-    /// It was.
+    /// The BundleDeployment was deleted.
     Yes,
 }
 
@@ -96,7 +96,7 @@ pub enum GuardError {
          nothing is uninstalled. When all of them are there that should be, delete ConfigMap {agent_namespace}/{STATE} on this cluster"
     )]
     Restored {
-        /// What shows that.
+        /// The sign of the restoration, for the message.
         restored: String,
         agent_namespace: String,
     },

@@ -35,7 +35,7 @@ pub struct Remembered {
 pub enum Match {
     /// None is remembered.
     Unknown,
-    /// It is.
+    /// The namespace is the remembered one.
     Same,
     /// It is, as far as the ConfigMap shows. It is deleted with the namespace, maybe after BundleDeployments.
     Similar,

@@ -71,9 +71,9 @@ impl DeliveryError {
 /// Why a Bundle is deployed to no cluster until a user changes the Bundle or a Policy. Clusters keep what they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundleBlocked {
-    /// For the condition.
+    /// The reason for the condition of the Bundle.
     pub reason: Reason,
-    /// For the condition.
+    /// The message for the condition of the Bundle.
     pub message: String,
 }
 

@@ -28,7 +28,7 @@ pub struct Versions<'v, 'a> {
 /// The poll for newer versions in a reconciliation.
 #[derive(Debug)]
 pub enum PollOutcome {
-    /// There was none.
+    /// No poll was due.
     NotPolled,
     /// The repositories of all floating requests responded; there may be none.
     Succeeded,

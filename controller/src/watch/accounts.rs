@@ -29,7 +29,7 @@ pub struct Accounts {
     role_bindings: Cache<Arc<ObservedObject>, ByCluster>,
 }
 
-/// All kinds.
+/// The kinds that an account consists of.
 const KINDS: [Kind; 3] = [Kind::ServiceAccount, Kind::Role, Kind::RoleBinding];
 
 impl Accounts {

@@ -19,7 +19,7 @@ use crate::{
 /// Whether an Alert can send messages.
 #[derive(Debug)]
 pub enum Standing {
-    /// It can.
+    /// The Alert can send messages.
     Sending {
         /// The format of messages.
         format: Format,
@@ -44,7 +44,7 @@ pub enum Standing {
         /// The condition of the Alert.
         condition: ConditionState,
     },
-    /// It reports nothing.
+    /// The Alert is invalid, and reports nothing.
     Invalid(ConditionState),
 }
 

@@ -24,7 +24,7 @@ const MAX_LISTED: usize = 10;
 pub struct Observation<'a> {
     /// Whether it can send messages.
     pub standing: &'a Standing,
-    /// What is to be sent.
+    /// The messages to send.
     pub plan: &'a Plan,
     pub reported: &'a Reported,
     /// The generation of the Alert.

@@ -96,7 +96,7 @@ pub struct Endpoint {
 /// Why an AlertProvider has no endpoint.
 #[derive(Debug, Error)]
 pub enum EndpointError {
-    /// Its spec is invalid.
+    /// The spec of the AlertProvider is invalid.
     #[error("{0}")]
     Spec(FieldErrors),
     /// A Secret does not exist.

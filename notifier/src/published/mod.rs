@@ -333,9 +333,9 @@ impl Current {
 #[derive(Default)]
 struct Entries {
     data: Data,
-    /// Of each Receiver.
+    /// The path digests of each Receiver.
     digests: HashMap<NamespacedName, Vec<String>>,
-    /// By namespace.
+    /// The bytes of the entries of each namespace.
     bytes: HashMap<String, usize>,
     total: usize,
 }

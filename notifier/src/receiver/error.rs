@@ -16,10 +16,10 @@ use crate::published::PublishError;
 pub enum ReceiverError {
     #[error("{0}")]
     Invalid(FieldErrors),
-    /// Its Secret does not exist.
+    /// The Secret of the Receiver does not exist.
     #[error("the Secret {0:?} does not exist; create it with the key \"token\"")]
     NoSecret(String),
-    /// Its Secret cannot be used.
+    /// The Secret of the Receiver cannot be used.
     #[error("Secret {0:?}: {1}")]
     Secret(String, TokenError),
     /// A request to the API server failed.

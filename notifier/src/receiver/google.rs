@@ -20,7 +20,7 @@ use crate::{context::Context, published::PublishError};
 /// How often the keys are fetched. Google publishes a key days before it is used.
 const INTERVAL: Duration = Duration::from_hours(1);
 
-/// After a failure.
+/// The delay after a failed fetch.
 const RETRY: Duration = Duration::from_mins(1);
 
 /// How often to see whether a Receiver needs them.
@@ -32,13 +32,13 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Why there are no new keys.
 #[derive(Debug, Error)]
 pub enum GoogleKeysError {
-    /// They cannot be fetched.
+    /// The keys cannot be fetched.
     #[error(transparent)]
     Fetch(#[from] PostError),
     /// The response has none.
     #[error(transparent)]
     Keys(#[from] KeysError),
-    /// They cannot be published.
+    /// The keys cannot be published.
     #[error(transparent)]
     Publish(#[from] PublishError),
 }

@@ -42,7 +42,7 @@ struct Requests {
     requested: usize,
     /// The API server rejects these, however often they are repeated.
     rejected: Vec<(NamespacedName, CallError)>,
-    /// These failed otherwise.
+    /// The HelmOps whose request failed for another reason.
     failed: Vec<(NamespacedName, CallError)>,
 }
 
@@ -52,7 +52,7 @@ struct Pending {
     now: Vec<Push>,
     /// The number of the last of them.
     last: i64,
-    /// Those that wait.
+    /// The pushes that wait for a later reconciliation.
     later: Vec<Push>,
 }
 

@@ -29,7 +29,7 @@ pub struct FakeApi(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// By path.
+    /// The objects, by path.
     objects: BTreeMap<String, Value>,
     version: u64,
     stores: Option<Stores>,

@@ -17,7 +17,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// None yet.
+    /// A reader that has read no files yet.
     pub fn new(limits: Limits, remaining: Remaining) -> Self {
         Self {
             limits,

@@ -19,7 +19,7 @@ pub struct Remaining {
 }
 
 impl Remaining {
-    /// Nothing is used yet.
+    /// Limits of which nothing is used.
     pub fn new(bytes: u64, files: usize) -> Self {
         Self {
             bytes: Rc::new(Cell::new(bytes)),

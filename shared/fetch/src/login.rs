@@ -181,7 +181,7 @@ fn named(host: &str) -> String {
 /// What an entry of a Docker configuration has in place of a login.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum EntryWithoutLogin {
-    /// Nothing.
+    /// The entry is empty.
     #[error("it is empty")]
     Empty,
     /// The login is kept by a program on the machine of the user.

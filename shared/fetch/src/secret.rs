@@ -35,7 +35,7 @@ const MAX_SMALL: usize = 8 << 10;
 /// Why a Secret cannot be used.
 #[derive(Debug, Error)]
 pub enum SecretError {
-    /// It does not exist.
+    /// The Secret does not exist.
     #[error(
         "could not read Helm auth from secret: Secret {name} does not exist in namespace {namespace}; create it there, or correct spec.helmSecretName"
     )]

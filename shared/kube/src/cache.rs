@@ -28,7 +28,7 @@ pub trait Fold<V> {
     fn apply(&mut self, change: &Change<V>);
 }
 
-/// Nothing is computed.
+/// A fold that computes nothing.
 impl<V> Fold<V> for () {
     fn apply(&mut self, _: &Change<V>) {}
 }
@@ -56,7 +56,7 @@ pub enum Presence {
     Unknown,
     /// They cannot be watched: their CRD is not installed, or they are out of scope.
     Absent,
-    /// They are known.
+    /// The objects are known.
     Synced,
 }
 

@@ -81,7 +81,7 @@ impl fmt::Display for ObjectId {
 pub struct Privileged(BTreeSet<String>);
 
 impl Privileged {
-    /// These namespaces.
+    /// Grants the privilege to these namespaces.
     pub fn new(namespaces: impl IntoIterator<Item = String>) -> Self {
         Self(
             namespaces

@@ -33,7 +33,7 @@ pub enum Obstacle {
     Chart {
         /// What is deployed, such as `web 1.0.0`.
         deployed: String,
-        /// What is wanted.
+        /// The desired chart, in the same form.
         wanted: String,
     },
     /// The record has no readable manifest.
@@ -56,9 +56,9 @@ pub struct Difference {
 /// How an object differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// It is not deployed.
+    /// The object is not deployed.
     Added,
-    /// It has another content.
+    /// The object has another content.
     Changed,
     /// It is deployed and not wanted.
     Removed,

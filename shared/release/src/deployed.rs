@@ -49,7 +49,7 @@ impl Deployed {
     }
 }
 
-/// As in a status.
+/// The form in which statuses name a revision.
 impl fmt::Display for RevisionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.release, self.number)

@@ -5,7 +5,7 @@ use helmops_api::bundle_deployment::BundleDeploymentSpec;
 /// Why a BundleDeployment is left as it is: neither Helm nor the correction of drift changes anything, and its status stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It is paused.
+    /// The BundleDeployment is paused.
     Paused,
     /// The schedule of the cluster does not allow deployments now.
     OffSchedule,

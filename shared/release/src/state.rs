@@ -36,12 +36,12 @@ pub enum ReleaseState {
     Busy(Pending),
     /// The newest record shows an operation of an agent of this namespace. None is running, so its process was killed.
     Interrupted(Pending),
-    /// What is wanted is deployed.
+    /// The desired state is deployed.
     Current {
         /// The deployed revision.
         revision: u64,
     },
-    /// Something else is deployed.
+    /// Another state than the desired one is deployed.
     Outdated {
         /// The base of the upgrade.
         revision: u64,

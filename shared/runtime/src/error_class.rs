@@ -41,7 +41,7 @@ pub enum Scope {
     Repository,
     /// The namespace, which has used up its share of a resource.
     Namespace,
-    /// This object only.
+    /// The object alone.
     Object,
 }
 
@@ -117,9 +117,9 @@ impl Class {
 /// The classification of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classified {
-    /// For conditions, logs and metrics.
+    /// The reason for conditions, logs and metrics.
     pub reason: Reason,
-    /// For all decisions.
+    /// The class, which all decisions follow from.
     pub class: Class,
 }
 

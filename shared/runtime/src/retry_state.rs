@@ -35,7 +35,7 @@ pub struct Done {
 /// The failures of an object after a reconciliation without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failures {
-    /// They are forgotten.
+    /// The failures are forgotten.
     Reset,
     /// They stay as they are: nothing was attempted that could have ended them.
     Kept,

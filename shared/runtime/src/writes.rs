@@ -23,7 +23,7 @@ use crate::{
 pub struct FieldManager(pub &'static str);
 
 impl FieldManager {
-    /// For create and update.
+    /// The parameters of create and update.
     pub fn post(self) -> PostParams {
         PostParams {
             field_manager: Some(self.0.to_owned()),
@@ -31,7 +31,7 @@ impl FieldManager {
         }
     }
 
-    /// For patches.
+    /// The parameters of patches.
     pub fn patch(self) -> PatchParams {
         PatchParams {
             field_manager: Some(self.0.to_owned()),

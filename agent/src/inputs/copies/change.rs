@@ -15,9 +15,9 @@ const SHARED: [&str; 2] = ["labels", "annotations"];
 /// How a copy becomes what it should be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// It is.
+    /// The copy is as it should be.
     None,
-    /// By a merge patch.
+    /// A merge patch.
     Patch {
         patch: Value,
         /// Whether it changes the content.

@@ -16,9 +16,9 @@ use crate::admit::ValidHelmOp;
 /// What to do with the Bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// It is up to date.
+    /// The Bundle is up to date.
     Nothing,
-    /// It does not exist.
+    /// The Bundle does not exist.
     Create(Box<Bundle>),
     /// It differs. The resource version in its metadata is the observed one, so that the write fails with a conflict if another
     /// client has changed the Bundle.

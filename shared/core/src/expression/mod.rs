@@ -44,10 +44,10 @@ pub struct Expression {
 /// An expression is invalid. The message has the position and the fix; it does not repeat the expression.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ExpressionError {
-    /// There is none.
+    /// The expression is empty.
     #[error("the expression is empty; write a condition such as status.phase == 'Ready'")]
     Empty,
-    /// It is too long.
+    /// The expression is too long.
     #[error("the expression has {0} bytes; at most {max} are allowed; shorten it", max = limits::EXPRESSION)]
     TooLong(usize),
     /// Too many brackets or operators are nested.
@@ -59,7 +59,7 @@ pub enum ExpressionError {
     /// Loops are nested too deeply.
     #[error("{0} loops (all, exists, exists_one, map, filter) are nested; at most {max} are allowed; remove inner ones", max = shape::MAX_LOOPS)]
     NestedLoops(usize),
-    /// It is no CEL.
+    /// The expression is not CEL.
     #[error("not a CEL expression: {problem}{}; correct it, or compare with the examples in docs/lifecycle.md", at(.column))]
     Syntax {
         /// What the parser reports.
@@ -78,7 +78,7 @@ pub enum ExpressionError {
     UnknownVariable {
         /// The variable.
         variable: String,
-        /// Those that exist.
+        /// The variables that exist.
         available: Vec<String>,
     },
 }
@@ -104,7 +104,7 @@ pub enum EvaluationError {
         /// The type of the result.
         found: String,
     },
-    /// It would take too long.
+    /// The evaluation would take too long.
     #[error(
         "{expression}: its evaluation takes too long, since the object has a list or map of {longest} items; use fewer loops in each \
          other, and compare fields in place of whole objects"

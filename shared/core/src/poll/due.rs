@@ -60,7 +60,7 @@ pub enum Due {
         /// The scheduled time that the poll is for, or now.
         since: Timestamp,
     },
-    /// At this time.
+    /// Poll at this time.
     At(Timestamp),
     /// At this time, without a record of an earlier poll: the status was lost, which is no reason to poll earlier.
     First(Timestamp),

@@ -10,9 +10,9 @@ use crate::reason::Reason;
 pub enum Polling {
     /// No polling: it is off, or the HelmOp is refused.
     Off,
-    /// Nothing new.
+    /// The condition `Polled` stays as it is.
     Unchanged,
-    /// Not polled yet.
+    /// The HelmOp was not polled yet.
     Scheduled {
         /// When the first poll is due, in RFC 3339.
         next: String,
@@ -86,11 +86,11 @@ pub fn stalled(polling: &Polling, conditions: &[Condition]) -> Stalled {
 /// The condition `Stalled` of an accepted HelmOp, see [`stalled`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stalled {
-    /// It is removed.
+    /// The condition is removed.
     No,
-    /// It stays as it is.
+    /// The condition stays as it is.
     Unchanged,
-    /// It is set.
+    /// The condition is set.
     Yes(ConditionState),
 }
 

@@ -92,7 +92,7 @@ struct Waiting<'a> {
     pending: i64,
     /// Clusters with an error.
     failed: i64,
-    /// Some of them.
+    /// Some of these clusters, for the message.
     examples: Vec<Deployment<'a>>,
 }
 

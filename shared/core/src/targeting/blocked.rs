@@ -8,7 +8,7 @@ use thiserror::Error;
 pub struct Blocked {
     /// Whether and how it is retried.
     pub class: BlockClass,
-    /// For the status.
+    /// The message for the status.
     pub message: String,
 }
 

@@ -59,9 +59,9 @@ pub struct CacheSettings {
 /// How to compute the size of keys and responses, in bytes.
 #[derive(Debug)]
 pub struct Sizes<K, V> {
-    /// Of a key.
+    /// The size of a key.
     pub key: fn(&K) -> usize,
-    /// Of a response.
+    /// The size of a response.
     pub value: fn(&V) -> usize,
 }
 

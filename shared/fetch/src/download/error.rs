@@ -73,7 +73,7 @@ pub enum DownloadError {
 pub struct DigestMismatch {
     /// Its URL, without credentials.
     pub url: String,
-    /// Who has the other digest.
+    /// The source of the required digest.
     pub origin: Origin,
     /// The expected digest.
     pub expected: String,
@@ -81,7 +81,7 @@ pub struct DigestMismatch {
     pub actual: String,
 }
 
-/// Who requires a digest.
+/// The source of a required digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The record of the resolution.

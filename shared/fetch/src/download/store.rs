@@ -24,7 +24,7 @@ pub struct Stored<W> {
 pub struct Required {
     /// SHA-256 in hexadecimal digits, in lower case.
     pub sha256: String,
-    /// Who requires it.
+    /// The source of the required digest.
     pub origin: Origin,
 }
 

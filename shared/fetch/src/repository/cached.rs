@@ -17,11 +17,11 @@ pub(super) struct IndexKey {
 /// others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ChartScope {
-    /// Those of all HelmOps.
+    /// The charts of all HelmOps.
     All,
     /// Those of the HelmOps of this namespace.
     Namespace(Arc<str>),
-    /// This chart.
+    /// A single chart.
     Chart(String),
 }
 

@@ -50,7 +50,7 @@ pub struct Place {
 /// The parts of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Content {
-    /// None.
+    /// A scalar, which has no parts.
     #[default]
     Scalar,
     /// The items of a list.

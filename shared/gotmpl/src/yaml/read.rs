@@ -182,7 +182,7 @@ struct Node<P> {
 /// What a node is as the value of `<<`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Merging {
-    /// Nothing that can be merged.
+    /// The node is neither a mapping nor a list of mappings.
     No,
     Mapping,
     /// A list of nothing but mappings. Its alias cannot be merged.

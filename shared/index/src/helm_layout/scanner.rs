@@ -31,7 +31,7 @@ struct Level {
 #[derive(Clone, Copy)]
 enum State {
     Start,
-    /// Nothing.
+    /// Nothing is left open.
     Complete,
     /// A key whose value has not occurred yet.
     Key,

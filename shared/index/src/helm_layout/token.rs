@@ -9,7 +9,7 @@ const MAX_KEY: usize = 256;
 pub(super) enum Token<'l> {
     /// A key, and the text after its colon.
     Pair(Text<'l>, &'l [u8]),
-    /// No key.
+    /// A scalar without a key.
     Scalar,
 }
 

@@ -51,7 +51,7 @@ pub enum Action {
 /// The state of the candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElectionState<'e> {
-    /// It is the leader.
+    /// The candidate is the leader.
     Leading,
     /// It was the leader and could not renew in time; no other leader is known.
     Lapsed,

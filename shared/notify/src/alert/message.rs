@@ -74,7 +74,7 @@ pub enum After {
     Unchanged,
     /// There is no record of it any more.
     Forgotten,
-    /// This.
+    /// The record becomes this one.
     Recorded(ReportedObject),
 }
 

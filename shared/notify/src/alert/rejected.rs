@@ -21,11 +21,11 @@ pub struct Rejected {
 /// What there is to report, by whether it was rejected.
 #[derive(Debug, Default)]
 pub(super) struct Split {
-    /// Nothing was.
+    /// Objects of which no message was rejected.
     pub fresh: Subjects,
     /// It was rejected, and is sent again now.
     pub retry: Subjects,
-    /// It was rejected, and waits.
+    /// Objects whose message was rejected and waits.
     pub waiting: Subjects,
 }
 

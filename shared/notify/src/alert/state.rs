@@ -59,12 +59,12 @@ pub enum State {
     NotStored,
     /// It is neither ready, nor does anything fail.
     Progressing,
-    /// It is ready.
+    /// The object is ready.
     Ready {
         /// The version of its chart; empty for a Cluster.
         version: Box<str>,
     },
-    /// It fails.
+    /// The object fails.
     Failing(Box<Failing>),
 }
 

@@ -53,8 +53,8 @@ struct Handled {
 }
 
 impl<R: Clone + Eq + Hash> ReplayWindow<R> {
-    /// A window of this length, for all Receivers together at most `max_entries`. What is too much is forgotten of the Receiver that has
-    /// the most, so that a flood to one shortens the window of no other.
+    /// A window of this length, with at most `max_entries` requests of all Receivers. Above that, the oldest requests of the Receiver with
+    /// the most are forgotten, so that a flood to one Receiver shortens the window of no other.
     pub fn new(length: Duration, max_entries: usize) -> Self {
         Self {
             length,

@@ -7,7 +7,7 @@ use tokio_rustls::TlsAcceptor;
 /// The layer between the socket and HTTP.
 #[derive(Clone)]
 pub enum Transport {
-    /// None: plain HTTP/1.1.
+    /// Plain HTTP/1.1, without another layer.
     Plain,
     /// TLS; the protocol is HTTP/2 if ALPN negotiates `h2`, else HTTP/1.1.
     Tls(TlsAcceptor),

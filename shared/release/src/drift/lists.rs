@@ -30,7 +30,7 @@ pub enum Lists {
 }
 
 impl Lists {
-    /// Those of an object.
+    /// The lists of the kind of an object.
     pub fn of(object: &Value) -> Self {
         let api_version = text(object, "/apiVersion");
         let group = api_version.split_once('/').map_or("", |(group, _)| group);

@@ -66,7 +66,7 @@ pub enum Change {
 }
 
 impl ObjectDrift {
-    /// As in a status.
+    /// The drift as the status has it.
     pub fn to_status(&self) -> ModifiedStatus {
         let status = ModifiedStatus {
             kind: self.id.kind.clone(),

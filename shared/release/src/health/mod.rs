@@ -42,9 +42,9 @@ pub struct Health {
     pub state: String,
     /// The object is changing and expected to become ready.
     pub transitioning: bool,
-    /// Something failed.
+    /// The object has failed.
     pub error: bool,
-    /// Why; without duplicates.
+    /// The reasons, without duplicates.
     pub messages: Vec<String>,
     /// When the health can change although the object does not. Such rules are about the age of an object.
     pub recheck: Option<Timestamp>,
@@ -56,7 +56,7 @@ impl Health {
         !self.transitioning && !self.error
     }
 
-    /// As in a status.
+    /// The health as the status has it.
     pub fn to_summary(&self) -> ObjectSummary {
         ObjectSummary {
             state: self.state.clone(),

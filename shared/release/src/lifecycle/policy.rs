@@ -72,7 +72,7 @@ pub enum Schedule {
 /// What is done about a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remediation {
-    /// Nothing.
+    /// Nothing is done.
     None,
     /// The last revision that was deployed is restored.
     Rollback,
@@ -112,11 +112,11 @@ impl fmt::Display for KeptBecause {
 /// What happens with the CRDs in the folder `crds` of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrdPolicy {
-    /// Nothing.
+    /// The CRDs are left as they are.
     Skip,
     /// Those that are missing are created.
     Create,
-    /// They are created and updated.
+    /// Missing CRDs are created, and existing ones updated.
     CreateReplace,
 }
 

@@ -32,7 +32,7 @@ pub struct Situation<'h> {
     pub history: &'h History,
     /// What is to be done about failures.
     pub policy: &'h Policy,
-    /// What is wanted.
+    /// The ID of the desired deployment.
     pub deployment_id: &'h str,
     /// What a user requests.
     pub requested: Requested,
@@ -50,7 +50,7 @@ pub struct Requested {
     pub attempt: bool,
     /// Another deployment of what is deployed already.
     pub force: bool,
-    /// To forget failed attempts.
+    /// Whether failed attempts are to be forgotten.
     pub reset: bool,
 }
 
@@ -82,14 +82,14 @@ pub enum Step<'h> {
     Rollback {
         /// The revision to restore.
         to: u64,
-        /// Because of this.
+        /// The failed attempt that is the cause.
         failed: FailedAttempt<'h>,
     },
     /// Uninstall the release.
     Uninstall {
         /// Whether the record of the failed attempt is kept, which counts the attempts.
         keeps_record: bool,
-        /// Because of this.
+        /// The failed attempt that is the cause.
         failed: FailedAttempt<'h>,
     },
     /// Wait for the next attempt.
@@ -116,14 +116,14 @@ pub enum Remedy {
     None,
     /// Nothing: there is no revision to restore.
     NoRevision,
-    /// It was rolled back.
+    /// The release was rolled back.
     RolledBack {
         /// The revision that runs now.
         revision: u64,
     },
-    /// It was uninstalled.
+    /// The release was uninstalled.
     Uninstalled,
-    /// It was not uninstalled.
+    /// The release was not uninstalled.
     Kept(KeptBecause),
 }
 

@@ -25,7 +25,7 @@ const RECORDED_IN: &str = "# helmops.fleet.cattle.io/recorded-in: ";
 pub enum Edit {
     /// The object in another version of its API.
     ApiVersion(String),
-    /// Nothing.
+    /// The object is left out.
     LeaveOut,
     /// Nothing yet: it could not be read.
     Postpone,
@@ -33,7 +33,7 @@ pub enum Edit {
 
 /// A document of the manifest of a record.
 enum Document<'d> {
-    /// As it was made.
+    /// The document as Helm recorded it.
     Original(&'d str),
     /// The object that is left out.
     LeftOut(&'d str),

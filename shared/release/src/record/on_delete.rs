@@ -31,7 +31,7 @@ pub struct OnDelete {
 /// Whether a release is uninstalled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDeletePolicy {
-    /// It is.
+    /// The release is uninstalled.
     #[default]
     Uninstall,
     /// It stays as it is, with its records.

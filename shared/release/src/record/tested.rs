@@ -9,7 +9,7 @@ use super::{Hook, HookPhase, Record};
 pub struct TestFilters {
     /// Only these; all if it is empty.
     pub include: Vec<String>,
-    /// Not these.
+    /// The tests that do not run.
     pub exclude: Vec<String>,
 }
 

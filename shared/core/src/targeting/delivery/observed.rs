@@ -93,9 +93,9 @@ impl ClusterState {
 /// An object that may have been read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ReadObject<'s> {
-    /// It was not read.
+    /// The object was not read.
     NotRead,
-    /// It does not exist.
+    /// The object does not exist.
     Missing,
     /// The object.
     Found(&'s Object),

@@ -63,7 +63,7 @@ pub struct Decisive<'o> {
 }
 
 impl<'o> Decisive<'o> {
-    /// Of an object whose status decides nothing.
+    /// The decisive parts of an object whose status decides nothing.
     pub fn of(metadata: &'o ObjectMeta) -> Self {
         let annotations = metadata.annotations.as_ref();
         let annotation = |key| annotations.and_then(|all| all.get(key)).map(String::as_str);
@@ -77,7 +77,7 @@ impl<'o> Decisive<'o> {
         }
     }
 
-    /// Of a Cluster.
+    /// The decisive parts of a Cluster.
     pub fn of_cluster(cluster: &'o Decoded<Cluster>) -> Self {
         let status = cluster.valid().map(|cluster| &cluster.status);
         Self {
@@ -97,7 +97,7 @@ pub fn is_orphan_for_certain(cached: Option<&Decisive<'_>>, current: Option<&Dec
 pub struct Unseen<'c>(HashMap<NamespacedName, Decisive<'c>>);
 
 impl<'c> Unseen<'c> {
-    /// All cached objects, by name.
+    /// Starts with all cached objects, by name.
     pub fn new(cached: impl IntoIterator<Item = (NamespacedName, Decisive<'c>)>) -> Self {
         Self(cached.into_iter().collect())
     }

@@ -51,9 +51,9 @@ pub(super) struct Style {
 /// The most that a service accepts; of texts in bytes, after they are escaped.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// Of all texts.
+    /// The size of all texts together.
     pub all: usize,
-    /// Of the main text.
+    /// The size of the main text.
     pub text: usize,
     /// The number of fields.
     pub fields: usize,

@@ -13,7 +13,7 @@ const PUBLISHED: &str = "dev.cdevents.artifact.published";
 struct Body {
     context: Option<Context>,
     subject: Option<Subject>,
-    /// In structured mode.
+    /// The event, in structured mode.
     data: Option<Data>,
 }
 

@@ -8,9 +8,9 @@ const MAX_COMPILED: usize = 64 * 1024;
 /// A glob. Most are plain texts.
 #[derive(Clone, Debug)]
 pub enum Glob {
-    /// Without any special character.
+    /// A text without special characters.
     Plain(String),
-    /// With some.
+    /// A pattern with special characters.
     Pattern(Regex),
 }
 

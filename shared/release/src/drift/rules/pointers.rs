@@ -9,7 +9,7 @@ use crate::object::ObjectId;
 /// JSON pointers to fields that are not compared.
 #[derive(Clone, Debug)]
 pub struct PointerRule {
-    /// Of any version.
+    /// The API group, of any version.
     group: Glob,
     kind: Glob,
     /// Empty for any.
