@@ -1,10 +1,14 @@
 //! The entries of a tar archive: files and folders, with the paths that extended headers give them.
 //!
-//! The headers are read by the crate `tar` and interpreted here: it would read extended headers of any size into memory.
+//! The headers are read by the crate `tar` and interpreted here: it would read extended headers of any size into memory. What Go's
+//! `archive/tar`, and so Helm, would read differently is an error: it could hide a file from these checks.
 
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    ops::Range,
+};
 
-use tar::{Archive, Entry, EntryType, PaxExtensions};
+use tar::{Archive, Entry, EntryType, Header, PaxExtensions};
 
 use crate::{
     ArchiveError,
@@ -14,6 +18,8 @@ use crate::{
 
 /// The maximum size of an extended header, in bytes: it has the path of an entry, and attributes that are ignored.
 const MAX_EXTENDED: u64 = 16 << 10;
+/// Where a header has the start of a path that is too long for its name.
+const PREFIX: Range<usize> = 345..500;
 
 /// A file of the archive.
 pub struct File<'e, 'a, R: Read> {
@@ -71,10 +77,26 @@ pub fn for_each_file<R: Read>(
     let broken = |error| cause(error, limit);
     let mut archive = Archive::new(archive);
     let mut long_path = None;
+    let mut follows_extended = false;
     for entry in archive.entries().map_err(broken)?.raw(true) {
         let mut entry = entry.map_err(broken)?;
         let header_path = entry.path_bytes().into_owned();
-        match entry.header().entry_type() {
+        let entry_type = entry.header().entry_type();
+        if !has_one_path(entry.header()) {
+            return Err(ArchiveError::Tar(format!(
+                "programs read different paths in the header of {:?}",
+                shown(&header_path)
+            )));
+        }
+        // Go forgets a path that another extended header follows, and prefers the one of GNU in any order.
+        let is_extended = matches!(entry_type, EntryType::GNULongName | EntryType::XHeader);
+        if follows_extended && (is_extended || entry_type == EntryType::XGlobalHeader) {
+            return Err(ArchiveError::Tar(
+                "an entry has several extended headers".to_owned(),
+            ));
+        }
+        follows_extended = is_extended;
+        match entry_type {
             EntryType::XGlobalHeader => skip(&mut entry, limit)?,
             EntryType::GNULongName => {
                 let mut path = extended(&mut entry, limit)?;
@@ -89,15 +111,13 @@ pub fn for_each_file<R: Read>(
                 }
             }
             EntryType::Directory => {
-                EntryPath::parse(&long_path.take().unwrap_or(header_path), true)?;
-                skip(&mut entry, limit)?;
+                folder(&long_path.take().unwrap_or(header_path), entry.size())?;
             }
             EntryType::Regular => {
                 let path = long_path.take().unwrap_or(header_path);
                 if path.ends_with(b"/") {
-                    // A folder, in the oldest format.
-                    EntryPath::parse(&path, true)?;
-                    skip(&mut entry, limit)?;
+                    // In the oldest format.
+                    folder(&path, entry.size())?;
                     continue;
                 }
                 let file = File {
@@ -121,10 +141,30 @@ pub fn for_each_file<R: Read>(
             }
         }
     }
-    if long_path.is_some() {
+    if follows_extended {
         return Err(ArchiveError::Tar("it ends with an extended header".to_owned()));
     }
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(|error| cause(error, limit))?;
+    Ok(())
+}
+
+/// Whether all programs find the same path in a header: some read the prefix also in other formats than POSIX's, or as a shorter one.
+fn has_one_path(header: &Header) -> bool {
+    let bytes = header.as_bytes();
+    let has_prefix = bytes
+        .get(PREFIX)
+        .is_some_and(|prefix| prefix.iter().any(|byte| *byte != 0));
+    let is_posix = header.as_ustar().is_some() && !bytes.ends_with(b"tar\0");
+    !has_prefix || is_posix
+}
+
+/// Checks a folder. Go reads content of one as further entries, or as a file.
+fn folder(path: &[u8], size: u64) -> Result<(), ArchiveError> {
+    EntryPath::parse(path, true)?;
+    if size > 0 {
+        let path = shown(path);
+        return Err(ArchiveError::Tar(format!("the folder {path:?} has content")));
+    }
     Ok(())
 }
 

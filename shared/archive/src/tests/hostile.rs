@@ -371,9 +371,79 @@ fn damaged() -> Vec<Hostile> {
     ]
 }
 
+/// What Go's `archive/tar` reads as another path, or as other files.
+fn ambiguous() -> Vec<Hostile> {
+    let hidden = Tar::default().file("web/crds/a.yaml", "kind: Secret").raw_bytes();
+    let with_prefix = |change: fn(&mut [u8; 512])| {
+        let tar = Tar::chart().with(b"x", |header| {
+            header.set_path("web/x").unwrap();
+            header.as_mut_bytes()[345..352].copy_from_slice(b"x/crds!");
+            change(header.as_mut_bytes());
+        });
+        tar.tgz()
+    };
+    let several = "an entry has several extended headers";
+    let named = |tar: Tar| tar.entry(GNULongName, "x", b"web/x\0");
+    let pax = |tar: Tar| tar.entry(XHeader, "x", b"14 path=web/y\n");
+    let different = "programs read different paths in the header of";
+    vec![
+        (
+            "a folder with entries as its content",
+            Tar::chart().entry(Directory, "web/x/", &hidden).tgz(),
+            "the folder \"web/x/\" has content",
+        ),
+        (
+            "a file with the path of a folder",
+            Tar::chart().file("web/crds/a.yaml/", "kind: Secret").tgz(),
+            "the folder \"web/crds/a.yaml/\" has content",
+        ),
+        (
+            "a path of POSIX before one of GNU",
+            named(pax(Tar::chart())).file("web/z", "x").tgz(),
+            several,
+        ),
+        (
+            "a path of GNU before one of POSIX",
+            pax(named(Tar::chart())).file("web/z", "x").tgz(),
+            several,
+        ),
+        (
+            "a path before a global header",
+            pax(Tar::chart())
+                .entry(XGlobalHeader, "g", b"")
+                .file("web/z", "x")
+                .tgz(),
+            several,
+        ),
+        (
+            "a prefix in a header of GNU",
+            with_prefix(|header| header[257..265].copy_from_slice(b"ustar  \0")),
+            different,
+        ),
+        (
+            "a prefix in a header of an unknown version",
+            with_prefix(|header| header[263..265].copy_from_slice(b"11")),
+            different,
+        ),
+        (
+            "a prefix that is shorter for some",
+            with_prefix(|header| header[508..].copy_from_slice(b"tar\0")),
+            different,
+        ),
+    ]
+}
+
 #[test]
 fn hostile_archives_are_refused_with_the_path_and_the_cause() {
-    let groups = [paths(), special_files(), sizes(), contents(), nested(), damaged()];
+    let groups = [
+        paths(),
+        special_files(),
+        sizes(),
+        contents(),
+        nested(),
+        damaged(),
+        ambiguous(),
+    ];
     let mut kinds = 0;
     for (what, archive, expected) in groups.into_iter().flatten() {
         let error = check(&archive).expect_err(what);
