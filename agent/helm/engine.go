@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
-	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/cli"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release"
@@ -61,6 +59,9 @@ func (e *engine) do(ctx context.Context) (Outcome, error) {
 		return e.uninstall()
 	case "test":
 		return e.test()
+	case "crds":
+		printed, err := printCRDs(e.request)
+		return Outcome{Printed: printed}, err
 	case "render":
 		return e.render(ctx)
 	default:
@@ -235,22 +236,13 @@ func (e *engine) render(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	render := e.request.Render
 	install := e.installation()
 	// Objects that exist, and records of the same name, are no reason to print nothing.
 	install.Replace = true
 	install.TakeOwnership = true
 	install.SkipCRDs = true
-	install.IncludeCRDs = render.IncludeCRDs
-	install.IsUpgrade = render.IsUpgrade
+	install.IsUpgrade = e.request.IsUpgrade
 	install.DryRunStrategy = action.DryRunServer
-	if e.request.Kubeconfig == "" {
-		install.DryRunStrategy = action.DryRunClient
-		install.APIVersions = slices.Clone(render.APIVersions)
-		if install.KubeVersion, err = common.ParseKubeVersion(render.KubeVersion); err != nil {
-			return Outcome{}, fmt.Errorf("invalid kube version '%s': %w", render.KubeVersion, err)
-		}
-	}
 	record, err := recordOf(install.RunWithContext(ctx, chart, values))
 	if err != nil {
 		return Outcome{}, err

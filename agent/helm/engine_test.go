@@ -98,17 +98,22 @@ func fake(t *testing.T, request *Request, existing ...*releasev1.Release) (*engi
 }
 
 func testChart(t *testing.T) *ChartRequest {
-	folder := t.TempDir()
-	files := map[string]string{
+	return chartOf(t, map[string]string{
 		"Chart.yaml":            "apiVersion: v2\nname: web\nversion: 1.0.0\n",
 		"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {msg: {{ .Values.msg | quote }}}\n",
 		"templates/hook.yaml":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, annotations: {helm.sh/hook: pre-install}}\n",
-	}
-	if err := os.Mkdir(filepath.Join(folder, "templates"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	})
+}
+
+// chartOf is a chart with these files, and values.
+func chartOf(t *testing.T, files map[string]string) *ChartRequest {
+	folder := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -207,11 +212,40 @@ func TestLongErrorsKeepTheirStartAndEnd(t *testing.T) {
 }
 
 func TestARenderingIsNotMarked(t *testing.T) {
-	request := &Request{Action: "render", Chart: testChart(t), Render: &RenderRequest{KubeVersion: "v1.36.0"}}
+	request := &Request{Action: "render", Chart: testChart(t)}
 	engine, _ := fake(t, request)
 	outcome, err := engine.do(context.Background())
 	if err != nil || strings.Contains(outcome.Printed, "marked") || strings.Count(outcome.Printed, "# Source: ") != 2 {
 		t.Errorf("%v %v", outcome, err)
+	}
+}
+
+func TestCRDsAreThoseOfEnabledSubcharts(t *testing.T) {
+	files := map[string]string{
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\nkubeVersion: '>=1.30.0'\n" +
+			"dependencies: [{name: db, version: 1.x, condition: db.enabled}]\n",
+		"values.yaml":            "db: {enabled: false}\n",
+		"values.schema.json":     `{"required":["nothing"]}`,
+		"templates/fails.yaml":   "{{ fail \"it is rendered\" }}",
+		"crds/a.yaml":            "kind: A",
+		"crds/README.md":         "no CRD",
+		"charts/db/Chart.yaml":   "apiVersion: v2\nname: db\nversion: 1.2.0\n",
+		"charts/db/crds/b.json":  "{}",
+		"charts/_old/Chart.yaml": "apiVersion: v2\nname: old\nversion: 1.0.0\n",
+		"charts/_old/crds/c.yml": "kind: C",
+	}
+	own, ofSubchart := "---\n# Source: web/crds/a.yaml\nkind: A\n", "---\n# Source: web/charts/db/crds/b.json\n{}\n"
+	for values, expected := range map[string]string{"{}": own, "db: {enabled: true}": own + ofSubchart} {
+		request := &Request{Action: "crds", KubeVersion: "v1.36.0", Chart: chartOf(t, files)}
+		request.Chart.Values = []string{values}
+		engine, _ := fake(t, request)
+		if outcome, err := engine.do(context.Background()); err != nil || outcome.Printed != expected {
+			t.Errorf("%s: %q %v", values, outcome.Printed, err)
+		}
+		request.KubeVersion = "v1.29.0"
+		if _, err := engine.do(context.Background()); err == nil || !strings.HasPrefix(err.Error(), "chart requires kubeVersion: >=1.30.0 ") {
+			t.Error(err)
+		}
 	}
 }
 

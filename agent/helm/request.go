@@ -4,11 +4,11 @@ import "encoding/json"
 
 // Request is what the engine is to do: one value of JSON on standard input.
 type Request struct {
-	// Action is install, upgrade, rollback, uninstall, test or render.
+	// Action is install, upgrade, rollback, uninstall, test, crds or render.
 	Action    string `json:"action"`
 	Release   string `json:"release"`
 	Namespace string `json:"namespace"`
-	// Kubeconfig is the path of a file. Without one, no request is sent to a cluster.
+	// Kubeconfig is the path of a file. CRDs are printed without a cluster.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// User is impersonated, if there is one.
 	User string `json:"user,omitempty"`
@@ -16,7 +16,7 @@ type Request struct {
 	HookTimeout int64 `json:"hookTimeout"`
 	// EndsWithInput is whether standard input stays open as long as the parent wants the action: its end is that of the parent.
 	EndsWithInput bool `json:"endsWithInput,omitempty"`
-	// Chart is for an installation, an upgrade and a rendering.
+	// Chart is for an installation, an upgrade, a rendering and its CRDs.
 	Chart *ChartRequest `json:"chart,omitempty"`
 	// Marks are what is changed in the objects of an installation and an upgrade.
 	Marks *Marks `json:"marks,omitempty"`
@@ -39,8 +39,10 @@ type Request struct {
 	// Include and Exclude are names of tests.
 	Include []string `json:"include,omitempty"`
 	Exclude []string `json:"exclude,omitempty"`
-	// Render is for a rendering.
-	Render *RenderRequest `json:"render,omitempty"`
+	// IsUpgrade is for a rendering: whether it is one as for an upgrade.
+	IsUpgrade bool `json:"isUpgrade,omitempty"`
+	// KubeVersion is the version of the cluster that the CRDs are for.
+	KubeVersion string `json:"kubeVersion,omitempty"`
 }
 
 // ChartRequest is a chart with its values.
@@ -61,23 +63,13 @@ type Marks struct {
 	Step json.RawMessage `json:"step"`
 }
 
-// RenderRequest is a rendering of which nothing is applied.
-type RenderRequest struct {
-	IsUpgrade bool `json:"isUpgrade,omitempty"`
-	// IncludeCRDs adds the folders crds.
-	IncludeCRDs bool `json:"includeCRDs,omitempty"`
-	// KubeVersion and APIVersions are what templates learn of a cluster that is not read.
-	KubeVersion string   `json:"kubeVersion,omitempty"`
-	APIVersions []string `json:"apiVersions,omitempty"`
-}
-
 // Outcome is what the engine did: one value of JSON on standard output.
 type Outcome struct {
 	// Revision is the one that was written.
 	Revision int `json:"revision,omitempty"`
 	// Warnings are those of the API server.
 	Warnings []string `json:"warnings,omitempty"`
-	// Printed are the objects of a rendering.
+	// Printed are the objects of a rendering, or the CRDs of a chart.
 	Printed string `json:"printed,omitempty"`
 	// Error is set if the action failed.
 	Error *Failure `json:"error,omitempty"`

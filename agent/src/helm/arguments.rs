@@ -39,8 +39,11 @@ pub fn arguments(request: &Request, render: &Render, files: &TemplateFiles<'_>) 
         Some(capabilities) => {
             arguments.text("--dry-run=client");
             arguments.flag("--kube-version", &capabilities.kube_version);
-            for name in capabilities.names() {
-                arguments.flag("--api-versions", csv(&name));
+            for (version, kinds) in &capabilities.api_versions {
+                arguments.flag("--api-versions", csv(version));
+                for kind in kinds {
+                    arguments.flag("--api-versions", csv(&format!("{version}/{kind}")));
+                }
             }
         }
     }

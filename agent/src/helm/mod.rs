@@ -12,7 +12,6 @@ pub mod arguments;
 pub mod chart_archive;
 pub mod child;
 mod crashes;
-mod crd_archive;
 pub mod kubeconfig;
 mod metrics;
 pub mod outcome;
@@ -329,9 +328,6 @@ impl Helm {
         child: &ChildProcess,
     ) -> Result<Success, Failure> {
         let (workspace, request) = self.prepared(request, kubeconfig).await?;
-        if matches!(request.action, Action::Crds(_)) && !workspace.has_crds() {
-            return Ok(Success::default());
-        }
         let (command, input) = self.command(&request, &workspace)?;
         let printed = Printed::of(&request.action);
         let limits = Limits {
@@ -361,7 +357,6 @@ impl Helm {
         let is_template = matches!(self.program, HelmProgram::Template(_));
         let created = spawn_blocking(move || {
             let workspace = match &request.action {
-                Action::Crds(crds) => workspaces.create_for_crds(crds)?,
                 Action::Render(render) if is_template => {
                     workspaces.create_for_template(&kubeconfig, &render.deploy)?
                 }

@@ -1,15 +1,13 @@
 //! What `helmops-helm` reads and writes: a request and an outcome, both as JSON. `agent/helm/request.go` has the same types.
 
-use std::{collections::BTreeMap, iter, path::Path, str};
+use std::{collections::BTreeMap, path::Path, str};
 
 use helmops_release::{marks, post_render::PostRender};
 use serde::{Deserialize, Serialize};
 
 use super::{
     outcome::{Failure, FailureReason},
-    request::{
-        Action, Apply, Capabilities, Crds, Deploy, Install, Render, Request, Rollback, Uninstall, Upgrade,
-    },
+    request::{Action, Apply, Crds, Deploy, Install, Render, Request, Rollback, Uninstall, Upgrade},
 };
 use crate::post_render;
 
@@ -54,7 +52,8 @@ struct EngineRequest<'r> {
     disable_hooks: bool,
     include: &'r [String],
     exclude: &'r [String],
-    render: Option<EngineRender<'r>>,
+    is_upgrade: bool,
+    kube_version: &'r str,
 }
 
 #[derive(Debug, Serialize)]
@@ -74,16 +73,6 @@ struct EngineMarks<'r> {
     step: &'r PostRender,
 }
 
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct EngineRender<'r> {
-    is_upgrade: bool,
-    #[serde(rename = "includeCRDs")]
-    include_crds: bool,
-    kube_version: &'r str,
-    api_versions: Vec<String>,
-}
-
 /// What `helmops-helm` has done.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -92,7 +81,7 @@ pub struct EngineOutcome {
     pub revision: Option<u64>,
     /// Warnings of the API server.
     pub warnings: Vec<String>,
-    /// The objects of a rendering.
+    /// The objects of a rendering, or the CRDs of a chart.
     pub printed: String,
     /// Why the action failed.
     pub error: Option<EngineError>,
@@ -121,7 +110,7 @@ impl EngineError {
 /// # Errors
 /// If the values are no text.
 pub fn encoded(request: &Request, files: &Files<'_>) -> Result<Vec<u8>, Failure> {
-    let uses_cluster = request.action.uses_cluster();
+    let uses_cluster = !matches!(request.action, Action::Crds(_));
     let mut encoded = EngineRequest {
         action: request.action.name(),
         release: &request.release.name,
@@ -141,7 +130,7 @@ pub fn encoded(request: &Request, files: &Files<'_>) -> Result<Vec<u8>, Failure>
             encoded.include = &test.filters.include;
             encoded.exclude = &test.filters.exclude;
         }
-        Action::Crds(crds) => encoded.crds(crds, files)?,
+        Action::Crds(crds) => encoded.crds(crds)?,
         Action::Render(render) => encoded.render(render, files)?,
     }
     serde_json::to_vec(&encoded).map_err(|error| {
@@ -188,33 +177,20 @@ impl<'r> EngineRequest<'r> {
         self.disable_hooks = !uninstall.runs_hooks;
     }
 
-    fn crds(&mut self, crds: &'r Crds, files: &Files<'r>) -> Result<(), Failure> {
-        self.action = RENDER;
+    fn crds(&mut self, crds: &'r Crds) -> Result<(), Failure> {
         self.chart = Some(EngineChart {
-            archive: files.chart,
+            archive: &crds.archive,
             values: texts(&crds.values)?,
             enable_dns: false,
             skip_schema: true,
         });
-        self.render = Some(EngineRender {
-            include_crds: true,
-            kube_version: &crds.kube_version,
-            ..EngineRender::default()
-        });
+        self.kube_version = &crds.kube_version;
         Ok(())
     }
 
     fn render(&mut self, render: &'r Render, files: &Files<'r>) -> Result<(), Failure> {
         self.chart = Some(chart(&render.deploy, files)?);
-        let mut printed = EngineRender {
-            is_upgrade: render.is_upgrade,
-            ..EngineRender::default()
-        };
-        if let Some(capabilities) = &render.capabilities {
-            printed.kube_version = &capabilities.kube_version;
-            printed.api_versions = capabilities.names().collect();
-        }
-        self.render = Some(printed);
+        self.is_upgrade = render.is_upgrade;
         Ok(())
     }
 
@@ -235,9 +211,6 @@ impl<'r> EngineRequest<'r> {
         Ok(())
     }
 }
-
-/// The action of a rendering.
-const RENDER: &str = "render";
 
 fn chart<'r>(deploy: &'r Deploy, files: &Files<'r>) -> Result<EngineChart<'r>, Failure> {
     Ok(EngineChart {
@@ -266,16 +239,6 @@ const fn apply(apply: Apply) -> &'static str {
         Apply::Override => "override",
         Apply::Client => "client",
         Apply::Replace => "replace",
-    }
-}
-
-impl Capabilities {
-    /// The API versions, each also with its kinds.
-    pub(super) fn names(&self) -> impl Iterator<Item = String> {
-        self.api_versions.iter().flat_map(|(version, kinds)| {
-            let kinds = kinds.iter().map(move |kind| format!("{version}/{kind}"));
-            iter::once(version.clone()).chain(kinds)
-        })
     }
 }
 
@@ -426,41 +389,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_needs_a_cluster_only_for_lookup() {
+    fn only_a_rendering_needs_a_cluster() {
         let crds = Crds {
             archive: "/cache/web.tgz".into(),
             values: Vec::new(),
             kube_version: "v1.36.0".to_owned(),
         };
         let crds = of(Identity::Agent, Action::Crds(crds));
-        assert_eq!(crds["kubeconfig"], Value::Null);
-        assert_eq!(crds["action"], "render");
         assert_eq!(
-            crds["render"],
-            json!({ "isUpgrade": false, "includeCRDs": true, "kubeVersion": "v1.36.0", "apiVersions": [] })
+            (&crds["kubeconfig"], &crds["kubeVersion"]),
+            (&Value::Null, &json!("v1.36.0"))
         );
-        let render = |capabilities| {
-            let render = Render {
+        assert_eq!(
+            (&crds["action"], &crds["chart"]["archive"]),
+            (&json!("crds"), &json!("/cache/web.tgz"))
+        );
+        let render = of(
+            Identity::Agent,
+            Action::Render(Render {
                 deploy: deploy(),
                 is_upgrade: true,
-                capabilities,
-            };
-            of(Identity::Agent, Action::Render(render))
-        };
-        assert_eq!(render(None)["kubeconfig"], "/run/kubeconfig");
-        let kinds = |kinds: &[&str]| kinds.iter().map(ToString::to_string).collect();
-        let without = render(Some(Capabilities {
-            kube_version: "v1.36.0".to_owned(),
-            api_versions: [
-                ("a.example/v1".to_owned(), kinds(&["B"])),
-                ("v1".to_owned(), kinds(&[])),
-            ]
-            .into(),
-        }));
-        assert_eq!(without["kubeconfig"], Value::Null);
+                capabilities: None,
+            }),
+        );
         assert_eq!(
-            without["render"]["apiVersions"],
-            json!(["a.example/v1", "a.example/v1/B", "v1"])
+            (&render["kubeconfig"], &render["isUpgrade"]),
+            (&json!("/run/kubeconfig"), &json!(true))
         );
     }
 

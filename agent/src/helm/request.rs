@@ -98,15 +98,6 @@ impl Action {
         }
     }
 
-    /// Whether Helm sends requests to the cluster.
-    pub const fn uses_cluster(&self) -> bool {
-        match self {
-            Self::Crds(_) => false,
-            Self::Render(render) => render.capabilities.is_none(),
-            _ => true,
-        }
-    }
-
     /// The chart that is deployed or rendered, if any.
     pub const fn deploy(&self) -> Option<&Deploy> {
         match self {
@@ -249,7 +240,8 @@ pub struct Render {
     pub deploy: Deploy,
     /// Whether templates are rendered as for an upgrade, not an installation.
     pub is_upgrade: bool,
-    /// What the cluster has. Then Helm sends no request, and `lookup` finds nothing. `None`: Helm reads the cluster, as the identity.
+    /// What the cluster has, for a person's Helm: then it sends no request, and `lookup` finds nothing. `None`: Helm reads the cluster,
+    /// as the identity.
     pub capabilities: Option<Capabilities>,
 }
 

@@ -15,9 +15,8 @@ use super::{
     arguments::TemplateFiles,
     chart_archive::{self, ArchiveError},
     crashes::RunMark,
-    crd_archive,
     protocol::Files,
-    request::{Crds, Deploy},
+    request::Deploy,
 };
 use crate::folders;
 
@@ -59,7 +58,6 @@ pub enum WorkspaceError {
 pub struct Workspace {
     folder: TempDir,
     values: Vec<PathBuf>,
-    has_crds: bool,
 }
 
 impl Workspaces {
@@ -129,16 +127,6 @@ impl Workspaces {
         Ok(workspace)
     }
 
-    /// Creates the files of a run that prints the CRDs of a chart. It blocks.
-    ///
-    /// # Errors
-    /// As of [`Workspaces::create`].
-    pub fn create_for_crds(&self, crds: &Crds) -> Result<Workspace, WorkspaceError> {
-        let mut workspace = self.empty()?;
-        workspace.has_crds = crd_archive::reduce(&crds.archive, &workspace.chart())?;
-        Ok(workspace)
-    }
-
     fn empty(&self) -> Result<Workspace, WorkspaceError> {
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
@@ -148,7 +136,6 @@ impl Workspaces {
         let workspace = Workspace {
             values: Vec::new(),
             folder,
-            has_crds: false,
         };
         create_dir(&workspace.home())?;
         Ok(workspace)
@@ -179,11 +166,6 @@ impl Workspace {
     /// The folder for caches, settings and temporary files of Helm.
     pub fn home(&self) -> PathBuf {
         self.path("home")
-    }
-
-    /// Whether the chart of [`Workspaces::create_for_crds`] has files in a folder `crds`.
-    pub const fn has_crds(&self) -> bool {
-        self.has_crds
     }
 
     fn kubeconfig(&self) -> PathBuf {
