@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/action"
@@ -40,7 +42,25 @@ func load(request *ChartRequest) (*chartv2.Chart, map[string]any, error) {
 	if err := action.CheckDependencies(loaded, dependencies); err != nil {
 		return nil, nil, invalid("an error occurred while checking for chart dependencies: %v", err)
 	}
+	if request.Annotations != nil {
+		request.Annotations.write(loaded.Metadata)
+	}
 	return loaded, values, nil
+}
+
+// write replaces all that the chart itself has with the prefixes.
+func (a *Annotations) write(chart *chartv2.Metadata) {
+	written := map[string]string{}
+	for key, value := range chart.Annotations {
+		if !slices.ContainsFunc(a.Prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+			written[key] = value
+		}
+	}
+	maps.Copy(written, a.Values)
+	if written[a.Version] == chart.Version {
+		delete(written, a.Version)
+	}
+	chart.Annotations = written
 }
 
 // crdTexts are the files in the folders crds of a chart and its subcharts.

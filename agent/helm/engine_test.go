@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -147,6 +148,37 @@ func TestAnInstallationMarksObjectsAndHooksInItsRecord(t *testing.T) {
 	}
 	if record.Info.Description != "why" {
 		t.Errorf("%q", record.Info.Description)
+	}
+}
+
+func TestAnnotationsLeaveTheRestOfTheChart(t *testing.T) {
+	chartYaml := "apiVersion: v2\nname: web\nversion: 1.0.0\nappVersion: \"1.10\"\n" +
+		"annotations: {team: shop, own/old: x, own/id: exported}\n"
+	for resolved, expected := range map[string]map[string]string{
+		"1.0.0":  {"team": "shop", "own/id": "web"},
+		"v1.0.0": {"team": "shop", "own/id": "web", "own/version": "v1.0.0"},
+	} {
+		request := &Request{Action: "install", Apply: "server", Chart: chartOf(t, map[string]string{
+			"Chart.yaml":       chartYaml,
+			"templates/a.yaml": "{{ if ne (index .Chart.Annotations \"own/id\") \"web\" }}{{ fail \"no annotation\" }}{{ end }}",
+		})}
+		request.Chart.Annotations = &Annotations{
+			Prefixes: []string{"own/"},
+			Values:   map[string]string{"own/id": "web", "own/version": resolved},
+			Version:  "own/version",
+		}
+		engine, _ := fake(t, request)
+		if _, err := engine.do(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		stored, err := engine.helm.Releases.Last("web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		chart := stored.(*releasev1.Release).Chart.Metadata
+		if !maps.Equal(chart.Annotations, expected) || chart.Version != "1.0.0" || chart.AppVersion != "1.10" {
+			t.Error(chart)
+		}
 	}
 }
 

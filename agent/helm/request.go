@@ -50,9 +50,20 @@ type ChartRequest struct {
 	// Archive is the path of a .tgz file.
 	Archive string `json:"archive"`
 	// Values are JSON or YAML; later ones override earlier ones.
-	Values     []string `json:"values"`
-	EnableDNS  bool     `json:"enableDNS,omitempty"`
-	SkipSchema bool     `json:"skipSchema,omitempty"`
+	Values []string `json:"values"`
+	// Annotations are for all but CRDs.
+	Annotations *Annotations `json:"annotations,omitempty"`
+	EnableDNS   bool         `json:"enableDNS,omitempty"`
+	SkipSchema  bool         `json:"skipSchema,omitempty"`
+}
+
+// Annotations are what the record says of the release, as annotations of the chart.
+type Annotations struct {
+	// Prefixes are those that the chart itself must not have.
+	Prefixes []string          `json:"prefixes"`
+	Values   map[string]string `json:"values"`
+	// Version is the annotation that is left out if it is the version of the chart itself.
+	Version string `json:"version"`
 }
 
 // Marks is the program that changes rendered objects before they are applied and recorded.

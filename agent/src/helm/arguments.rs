@@ -8,34 +8,24 @@ use std::{
 
 use super::request::{Render, Request};
 
-/// The files that the arguments name. Everything that is secret, large or hostile is in one of them.
-#[derive(Clone, Copy, Debug)]
-pub struct TemplateFiles<'f> {
-    /// The kubeconfig.
-    pub kubeconfig: &'f Path,
-    /// The archive of the chart.
-    pub chart: &'f Path,
-    /// The values, in the order in which they are merged.
-    pub values: &'f [PathBuf],
-}
-
 /// Requests per second to the API server. Helm's default of 5, after the first 100, makes a chart of 200 objects take a minute.
 const QPS: &str = "--qps=100";
 
-/// The arguments of `helm template` for a rendering.
-pub fn arguments(request: &Request, render: &Render, files: &TemplateFiles<'_>) -> Vec<OsString> {
+/// The arguments of `helm template` for a rendering. Everything that is secret, large or hostile is in files: the values, in the order in
+/// which they are merged, and the kubeconfig.
+pub fn arguments(request: &Request, render: &Render, kubeconfig: &Path, values: &[PathBuf]) -> Vec<OsString> {
     let mut arguments = Arguments(Vec::new());
     arguments.text("template");
     arguments.text(&request.release.name);
-    arguments.text(files.chart);
-    for values in files.values {
+    arguments.text(&render.deploy.archive);
+    for values in values {
         arguments.flag("--values", values);
     }
     arguments.switch(render.deploy.enables_dns, "--enable-dns");
     arguments.switch(render.deploy.skips_schema, "--skip-schema-validation");
     match &render.capabilities {
         // Helm reads the version and the kinds of the cluster, and objects for the function `lookup`.
-        None => arguments.cluster(request, files),
+        None => arguments.cluster(request, kubeconfig),
         Some(capabilities) => {
             arguments.text("--dry-run=client");
             arguments.flag("--kube-version", &capabilities.kube_version);
@@ -79,9 +69,9 @@ impl Arguments {
     }
 
     /// How Helm reads the cluster.
-    fn cluster(&mut self, request: &Request, files: &TemplateFiles<'_>) {
+    fn cluster(&mut self, request: &Request, kubeconfig: &Path) {
         self.text("--dry-run=server");
-        self.flag("--kubeconfig", files.kubeconfig);
+        self.flag("--kubeconfig", kubeconfig);
         if let Some(user) = request.identity.user() {
             self.flag("--kube-as-user", user);
         }
@@ -147,17 +137,13 @@ mod tests {
             action: Action::Render(render.clone()),
             hook_timeout: Duration::from_millis(1500),
         };
-        let files = TemplateFiles {
-            kubeconfig: Path::new("/run/kubeconfig"),
-            chart: Path::new("/run/chart.tgz"),
-            values: &["/run/values-0.yaml".into(), "/run/values-1.yaml".into()],
-        };
-        let arguments = arguments(&request, &render, &files);
+        let values = ["/run/values-0.yaml".into(), "/run/values-1.yaml".into()];
+        let arguments = arguments(&request, &render, Path::new("/run/kubeconfig"), &values);
         let texts: Vec<_> = arguments.iter().map(|text| text.to_str().unwrap()).collect();
         texts.join(" ")
     }
 
-    const START: &str = "template web /run/chart.tgz --values=/run/values-0.yaml --values=/run/values-1.yaml";
+    const START: &str = "template web /cache/web.tgz --values=/run/values-0.yaml --values=/run/values-1.yaml";
     const END: &str = " --take-ownership --disable-openapi-validation --namespace=shop --color=never";
 
     #[test]

@@ -1,7 +1,7 @@
 //! Helm, as a child process: a request in, an outcome out.
 //!
 //! ```text
-//! Request ─► workspace (chart, kubeconfig) ─► protocol ─► child (agent/helm) ─► outcome: Success or Failure
+//! Request ─► workspace (kubeconfig) ─► protocol ─► child (agent/helm) ─► outcome: Success or Failure
 //!                                                           │
 //!                          post_render of this program ◄────┘
 //! ```
@@ -9,7 +9,6 @@
 //! Rendering, hooks, order and the format of records are Helm's own.
 
 pub mod arguments;
-pub mod chart_archive;
 pub mod child;
 mod crashes;
 pub mod kubeconfig;
@@ -358,17 +357,14 @@ impl Helm {
         let created = spawn_blocking(move || {
             let workspace = match &request.action {
                 Action::Render(render) if is_template => {
-                    workspaces.create_for_template(&kubeconfig, &render.deploy)?
+                    workspaces.create_for_template(&kubeconfig, &render.deploy.values)?
                 }
-                action => workspaces.create(&kubeconfig, action.deploy(), mark.as_ref())?,
+                _ => workspaces.create(&kubeconfig, mark.as_ref())?,
             };
             Ok::<_, workspace::WorkspaceError>((workspace, request))
         });
         match created.await {
             Ok(Ok(created)) => Ok(created),
-            Ok(Err(workspace::WorkspaceError::Archive(error))) => {
-                Err(Failure::new(FailureReason::ChartInvalid, error.to_string()))
-            }
             Ok(Err(error)) => Err(self.not_started(&error)),
             Err(error) => Err(self.not_started(&error)),
         }
@@ -463,10 +459,15 @@ impl Helm {
             (HelmProgram::Engine { post_renderer, .. }, action) => {
                 // What it does is visible in a list of processes.
                 command.args([action.name(), &request.release.name]);
-                workspace.with_files(post_renderer, |files| protocol::encoded(request, files))?
+                protocol::encoded(request, &workspace.kubeconfig(), post_renderer)?
             }
             (HelmProgram::Template(_), Action::Render(render)) => {
-                command.args(workspace.with_template_files(|files| arguments(request, render, files)));
+                command.args(arguments(
+                    request,
+                    render,
+                    &workspace.kubeconfig(),
+                    workspace.values(),
+                ));
                 Vec::new()
             }
             (HelmProgram::Template(_), _) => return Err(self.not_started(&"it only renders charts")),

@@ -7,20 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     outcome::{Failure, FailureReason},
-    request::{Action, Apply, Crds, Deploy, Install, Render, Request, Rollback, Uninstall, Upgrade},
+    request::{Action, Apply, Crds, Deploy, Install, Request, Rollback, Uninstall, Upgrade},
 };
 use crate::post_render;
-
-/// The files that a request names.
-#[derive(Clone, Copy, Debug)]
-pub struct Files<'f> {
-    /// The kubeconfig.
-    pub kubeconfig: &'f Path,
-    /// The archive of the chart.
-    pub chart: &'f Path,
-    /// The program that changes the objects.
-    pub post_renderer: &'f Path,
-}
 
 /// What `helmops-helm` is to do.
 #[expect(clippy::struct_excessive_bools, reason = "they are options of Helm")]
@@ -61,9 +50,21 @@ struct EngineRequest<'r> {
 struct EngineChart<'r> {
     archive: &'r Path,
     values: Vec<&'r str>,
+    annotations: Option<EngineAnnotations>,
     #[serde(rename = "enableDNS")]
     enable_dns: bool,
     skip_schema: bool,
+}
+
+/// What the record says of the release, in the annotations of the chart.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EngineAnnotations {
+    /// The chart itself has none with these prefixes.
+    prefixes: [&'static str; 2],
+    values: BTreeMap<&'static str, String>,
+    /// The one that is left out if it is the version of the chart itself.
+    version: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -105,25 +106,25 @@ impl EngineError {
     }
 }
 
-/// The JSON of a request.
+/// The JSON of a request, with the paths of a kubeconfig and of the program that changes objects.
 ///
 /// # Errors
 /// If the values are no text.
-pub fn encoded(request: &Request, files: &Files<'_>) -> Result<Vec<u8>, Failure> {
+pub fn encoded(request: &Request, kubeconfig: &Path, post_renderer: &Path) -> Result<Vec<u8>, Failure> {
     let uses_cluster = !matches!(request.action, Action::Crds(_));
     let mut encoded = EngineRequest {
         action: request.action.name(),
         release: &request.release.name,
         namespace: &request.release.namespace,
-        kubeconfig: uses_cluster.then_some(files.kubeconfig),
+        kubeconfig: uses_cluster.then_some(kubeconfig),
         user: request.identity.user(),
         hook_timeout: u64::try_from(request.hook_timeout.as_millis()).unwrap_or(u64::MAX),
         ends_with_input: true,
         ..EngineRequest::default()
     };
     match &request.action {
-        Action::Install(install) => encoded.install(install, files)?,
-        Action::Upgrade(upgrade) => encoded.upgrade(upgrade, files)?,
+        Action::Install(install) => encoded.install(install, post_renderer)?,
+        Action::Upgrade(upgrade) => encoded.upgrade(upgrade, post_renderer)?,
         Action::Rollback(rollback) => encoded.rollback(rollback),
         Action::Uninstall(uninstall) => encoded.uninstall(uninstall),
         Action::Test(test) => {
@@ -131,7 +132,10 @@ pub fn encoded(request: &Request, files: &Files<'_>) -> Result<Vec<u8>, Failure>
             encoded.exclude = &test.filters.exclude;
         }
         Action::Crds(crds) => encoded.crds(crds)?,
-        Action::Render(render) => encoded.render(render, files)?,
+        Action::Render(render) => {
+            encoded.chart = Some(chart(&render.deploy)?);
+            encoded.is_upgrade = render.is_upgrade;
+        }
     }
     serde_json::to_vec(&encoded).map_err(|error| {
         Failure::new(
@@ -142,8 +146,8 @@ pub fn encoded(request: &Request, files: &Files<'_>) -> Result<Vec<u8>, Failure>
 }
 
 impl<'r> EngineRequest<'r> {
-    fn install(&mut self, install: &'r Install, files: &Files<'r>) -> Result<(), Failure> {
-        self.deploy(&install.deploy, files)?;
+    fn install(&mut self, install: &'r Install, post_renderer: &'r Path) -> Result<(), Failure> {
+        self.deploy(&install.deploy, post_renderer)?;
         self.apply = apply(install.apply);
         self.take_ownership = install.takes_ownership;
         self.create_namespace = install.creates_namespace;
@@ -152,8 +156,8 @@ impl<'r> EngineRequest<'r> {
         Ok(())
     }
 
-    fn upgrade(&mut self, upgrade: &'r Upgrade, files: &Files<'r>) -> Result<(), Failure> {
-        self.deploy(&upgrade.deploy, files)?;
+    fn upgrade(&mut self, upgrade: &'r Upgrade, post_renderer: &'r Path) -> Result<(), Failure> {
+        self.deploy(&upgrade.deploy, post_renderer)?;
         self.apply = apply(upgrade.apply);
         self.take_ownership = upgrade.takes_ownership;
         self.max_history = upgrade.max_history;
@@ -181,6 +185,7 @@ impl<'r> EngineRequest<'r> {
         self.chart = Some(EngineChart {
             archive: &crds.archive,
             values: texts(&crds.values)?,
+            annotations: None,
             enable_dns: false,
             skip_schema: true,
         });
@@ -188,16 +193,10 @@ impl<'r> EngineRequest<'r> {
         Ok(())
     }
 
-    fn render(&mut self, render: &'r Render, files: &Files<'r>) -> Result<(), Failure> {
-        self.chart = Some(chart(&render.deploy, files)?);
-        self.is_upgrade = render.is_upgrade;
-        Ok(())
-    }
-
-    fn deploy(&mut self, deploy: &'r Deploy, files: &Files<'r>) -> Result<(), Failure> {
-        self.chart = Some(chart(deploy, files)?);
+    fn deploy(&mut self, deploy: &'r Deploy, post_renderer: &'r Path) -> Result<(), Failure> {
+        self.chart = Some(chart(deploy)?);
         self.marks = Some(EngineMarks {
-            program: files.post_renderer,
+            program: post_renderer,
             arguments: post_render::ARGUMENTS,
             step: &deploy.post_render,
         });
@@ -212,10 +211,15 @@ impl<'r> EngineRequest<'r> {
     }
 }
 
-fn chart<'r>(deploy: &'r Deploy, files: &Files<'r>) -> Result<EngineChart<'r>, Failure> {
+fn chart(deploy: &Deploy) -> Result<EngineChart<'_>, Failure> {
     Ok(EngineChart {
-        archive: files.chart,
+        archive: &deploy.archive,
         values: texts(&deploy.values)?,
+        annotations: Some(EngineAnnotations {
+            prefixes: marks::PREFIXES,
+            values: deploy.origin.annotations(""),
+            version: marks::RESOLVED_VERSION,
+        }),
         enable_dns: deploy.enables_dns,
         skip_schema: deploy.skips_schema,
     })
@@ -257,7 +261,7 @@ mod tests {
     use super::*;
     use crate::helm::{
         outcome::SecretTexts,
-        request::{Identity, Test},
+        request::{Identity, Render, Test},
     };
 
     fn deploy() -> Deploy {
@@ -291,12 +295,8 @@ mod tests {
             action,
             hook_timeout: Duration::from_millis(1500),
         };
-        let files = Files {
-            kubeconfig: Path::new("/run/kubeconfig"),
-            chart: Path::new("/run/chart.tgz"),
-            post_renderer: Path::new("/agent"),
-        };
-        serde_json::from_slice(&encoded(&request, &files).unwrap()).unwrap()
+        let encoded = encoded(&request, Path::new("/run/kubeconfig"), Path::new("/agent"));
+        serde_json::from_slice(&encoded.unwrap()).unwrap()
     }
 
     /// The fields that differ from those of a request for nothing.
@@ -322,7 +322,12 @@ mod tests {
         let expected = json!({
             "action": "install", "apply": "client", "takeOwnership": true, "createNamespace": true, "replace": true, "skipCRDs": true,
             "description": "why",
-            "chart": { "archive": "/run/chart.tgz", "values": ["{}", "a: b"], "enableDNS": true, "skipSchema": false },
+            "chart": {
+                "archive": "/cache/web.tgz", "values": ["{}", "a: b"], "enableDNS": true, "skipSchema": false,
+                "annotations": {
+                    "prefixes": marks::PREFIXES, "values": Origin::default().annotations(""), "version": marks::RESOLVED_VERSION,
+                },
+            },
             "marks": { "program": "/agent", "arguments": ["post-render"], "step": step },
         });
         assert_eq!(fields(&of(Identity::Agent, Action::Install(install))), expected);

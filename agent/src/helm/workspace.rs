@@ -11,13 +11,7 @@ use std::{
 use tempfile::TempDir;
 use thiserror::Error;
 
-use super::{
-    arguments::TemplateFiles,
-    chart_archive::{self, ArchiveError},
-    crashes::RunMark,
-    protocol::Files,
-    request::Deploy,
-};
+use super::crashes::RunMark;
 use crate::folders;
 
 /// Only the agent and its children may read what is in the folder: values, credentials.
@@ -45,9 +39,6 @@ pub enum WorkspaceError {
         /// Why.
         error: io::Error,
     },
-    /// The archive of the chart is invalid.
-    #[error(transparent)]
-    Archive(#[from] ArchiveError),
     /// The mark of the run cannot be encoded, which does not happen.
     #[error("cannot encode the mark of the run: {0}")]
     Mark(#[from] serde_json::Error),
@@ -91,21 +82,13 @@ impl Workspaces {
     /// Creates the files of a run. It blocks.
     ///
     /// # Errors
-    /// If a file cannot be written, or if the archive of the chart is invalid.
-    pub fn create(
-        &self,
-        kubeconfig: &[u8],
-        deploy: Option<&Deploy>,
-        mark: Option<&RunMark>,
-    ) -> Result<Workspace, WorkspaceError> {
+    /// If a file cannot be written.
+    pub fn create(&self, kubeconfig: &[u8], mark: Option<&RunMark>) -> Result<Workspace, WorkspaceError> {
         let workspace = self.empty()?;
         if let Some(mark) = mark {
             write(&workspace.path(MARK), &serde_json::to_vec(mark)?)?;
         }
         write(&workspace.kubeconfig(), kubeconfig)?;
-        if let Some(deploy) = deploy {
-            chart_archive::annotate(&deploy.archive, &workspace.chart(), &deploy.origin)?;
-        }
         Ok(workspace)
     }
 
@@ -116,10 +99,10 @@ impl Workspaces {
     pub fn create_for_template(
         &self,
         kubeconfig: &[u8],
-        deploy: &Deploy,
+        values: &[Vec<u8>],
     ) -> Result<Workspace, WorkspaceError> {
-        let mut workspace = self.create(kubeconfig, Some(deploy), None)?;
-        for (index, values) in deploy.values.iter().enumerate() {
+        let mut workspace = self.create(kubeconfig, None)?;
+        for (index, values) in values.iter().enumerate() {
             let path = workspace.path(&format!("values-{index}.yaml"));
             write(&path, values)?;
             workspace.values.push(path);
@@ -143,37 +126,19 @@ impl Workspaces {
 }
 
 impl Workspace {
-    /// Runs `with` with the paths of the files of a request.
-    pub fn with_files<T>(&self, post_renderer: &Path, with: impl FnOnce(&Files<'_>) -> T) -> T {
-        let (kubeconfig, chart) = (self.kubeconfig(), self.chart());
-        with(&Files {
-            kubeconfig: &kubeconfig,
-            chart: &chart,
-            post_renderer,
-        })
+    /// The kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.path("kubeconfig")
     }
 
-    /// Runs `with` with the paths of the files of [`Workspaces::create_for_template`].
-    pub fn with_template_files<T>(&self, with: impl FnOnce(&TemplateFiles<'_>) -> T) -> T {
-        let (kubeconfig, chart) = (self.kubeconfig(), self.chart());
-        with(&TemplateFiles {
-            kubeconfig: &kubeconfig,
-            chart: &chart,
-            values: &self.values,
-        })
+    /// The values of [`Workspaces::create_for_template`].
+    pub fn values(&self) -> &[PathBuf] {
+        &self.values
     }
 
     /// The folder for caches, settings and temporary files of Helm.
     pub fn home(&self) -> PathBuf {
         self.path("home")
-    }
-
-    fn kubeconfig(&self) -> PathBuf {
-        self.path("kubeconfig")
-    }
-
-    fn chart(&self) -> PathBuf {
-        self.path("chart.tgz")
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -224,7 +189,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().join("work");
         let workspaces = Workspaces::open(&root).unwrap();
-        let workspace = workspaces.create(b"{}", None, None).unwrap();
+        let workspace = workspaces.create(b"{}", None).unwrap();
         let folder = workspace.folder.path().to_owned();
         assert_eq!((mode(&root), mode(&folder)), (0o700, 0o700));
         assert_eq!(mode(&workspace.kubeconfig()), 0o600);

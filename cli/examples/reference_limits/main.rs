@@ -11,7 +11,7 @@ use helm_archive::Limits;
 use helm_index::tags;
 use helmops_api::{free_form, limits};
 use helmops_cli::{create, validate};
-use helmops_release::{chart_metadata, manifest, record};
+use helmops_release::{manifest, record};
 use table::{limit, table};
 
 /// Above all tables.
@@ -49,7 +49,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         limit!("CRDs in these folders": helmops_agent::crds::MAX_CRDS, Number, 59, "gateway-operator 0.6.1"),
         limit!("Helm's record of a revision, as JSON": record::MAX_UNPACKED, MiB, 12_654_062, "kserve-llmisvc-crd 0.20.0", "its Secret has at most 1 MiB: see below"),
         limit!("Values in Helm's record, of the chart and its values": record::MAX_VALUES, Number, 4_988, "loki 7.3.0"),
-        limit!("`Chart.yaml`": chart_metadata::MAX_BYTES, MiB, 9_656, "keycloak-operator 1.32.0"),
         limit!("A file of a chart": Limits::HELM.file, MiB, 3_083_468, "gateway-operator 0.6.1", "the limit of Helm"),
         limit!("Files of a chart, with subcharts": Limits::HELM.files, Number, 648, "k8s-monitoring 4.4.0"),
         limit!("Unpacked bytes of a chart": Limits::HELM.total, MiB, 9_765_376, "kong-operator 1.4.0"),

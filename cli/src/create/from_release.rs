@@ -128,7 +128,6 @@ impl FromRelease {
         let person = of_release.connect().await?.client;
         let access = Access::of(&self.render, account.as_ref(), &person);
         let rendered = Rendered {
-            name: draft.name(),
             release: &key,
             options: &bundle.options,
             values: &values,

@@ -114,7 +114,6 @@ impl Manifests {
             values.extend(referenced.into_iter().map(|values| values.document));
         }
         let rendered = Rendered {
-            name: &change.deployment,
             release: &key,
             options,
             values: &values,

@@ -127,8 +127,6 @@ impl RenderArgs {
 /// A release whose objects are rendered.
 #[derive(Clone, Copy, Debug)]
 pub struct Rendered<'r> {
-    /// The name of the BundleDeployment.
-    pub name: &'r str,
     pub release: &'r ReleaseKey,
     /// How it is deployed.
     pub options: &'r BundleDeploymentOptions,
@@ -186,10 +184,7 @@ pub async fn render(
     let settings = HelmSettings::of(rendered.options, rendered.options.lifecycle.as_deref());
     let deploy = Deploy {
         archive: archive.to_owned(),
-        origin: Origin {
-            bundle_deployment: rendered.name.to_owned(),
-            ..Origin::default()
-        },
+        origin: Origin::default(),
         values: rendered.values.to_vec(),
         secrets: SecretTexts::default(),
         post_render: unmarked(rendered.options),

@@ -1,15 +1,10 @@
-//! The `Chart.yaml` of a chart, with annotations that connect a release with its BundleDeployment. Helm stores them in each record.
+//! The annotations of a chart that connect a release with its BundleDeployment. Helm stores them in each record.
 
 use std::collections::BTreeMap;
 
-use gotmpl::yaml::{self, Quota};
 use serde_json::{Map, Value};
-use thiserror::Error;
 
 use crate::{marks, record::Attempt};
-
-/// Maximum bytes of a `Chart.yaml`.
-pub const MAX_BYTES: usize = 1 << 20;
 
 /// What a release records of its BundleDeployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +39,7 @@ impl Origin {
     }
 
     /// The annotations of the chart, whose `Chart.yaml` has this version.
-    fn annotations(&self, chart_version: &str) -> BTreeMap<&'static str, String> {
+    pub fn annotations(&self, chart_version: &str) -> BTreeMap<&'static str, String> {
         let keep = if self.keep_resources { "true" } else { "false" };
         let mut annotations = BTreeMap::from([
             (marks::BUNDLE_ID, self.bundle_deployment.clone()),
@@ -71,50 +66,6 @@ impl Origin {
     }
 }
 
-/// Why a `Chart.yaml` cannot be used.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum ChartMetadataError {
-    /// It is larger than [`MAX_BYTES`].
-    #[error("Chart.yaml has {0} bytes, more than the maximum of {MAX_BYTES}")]
-    TooLarge(usize),
-    /// It is not YAML.
-    #[error("Chart.yaml is invalid: {0}")]
-    Yaml(#[from] yaml::ReadError),
-    /// It is a list, a text or empty.
-    #[error("Chart.yaml has no fields")]
-    NoFields,
-    /// Its annotations are a list or a text.
-    #[error("the field annotations of Chart.yaml is no mapping of texts")]
-    Annotations,
-    /// It would become too long.
-    #[error("Chart.yaml is too long: {0}")]
-    TooLong(#[from] yaml::TooLong),
-}
-
-/// Adds annotations to a `Chart.yaml`, in place of those with the same keys. All other fields stay; comments do not.
-///
-/// # Errors
-/// If it is no `Chart.yaml`.
-pub fn annotated(chart_yaml: &str, origin: &Origin) -> Result<String, ChartMetadataError> {
-    if chart_yaml.len() > MAX_BYTES {
-        return Err(ChartMetadataError::TooLarge(chart_yaml.len()));
-    }
-    let Value::Object(mut fields) = yaml::read_exact(chart_yaml, &mut Quota::default())? else {
-        return Err(ChartMetadataError::NoFields);
-    };
-    let version = fields.get("version").and_then(Value::as_str);
-    let version = version.unwrap_or_default().to_owned();
-    let annotations = fields.entry("annotations").or_insert(Value::Null);
-    if annotations.is_null() {
-        *annotations = Value::Object(Map::new());
-    }
-    let Value::Object(annotations) = annotations else {
-        return Err(ChartMetadataError::Annotations);
-    };
-    origin.write(annotations, &version);
-    Ok(yaml::emit_exact(&Value::Object(fields))?)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -128,10 +79,6 @@ mod tests {
             agent_namespace: "cattle-fleet-system".to_owned(),
             ..Origin::default()
         }
-    }
-
-    fn read(text: &str) -> Value {
-        yaml::read_exact(text, &mut Quota::default()).unwrap()
     }
 
     #[test]
@@ -161,53 +108,15 @@ mod tests {
     }
 
     #[test]
-    fn the_other_fields_stay_as_they_are() {
-        let chart = "# mine\napiVersion: v2\nname: nginx\nversion: 1.2.3\nappVersion: \"1.10\"\nkubeVersion: \">=1.20-0\"\n\
-            annotations:\n  artifacthub.io/changes: |\n    - one\n    - two\n  fleet.cattle.io/bundle-id: exported\n\
-            dependencies:\n- {name: redis, version: ~1, repository: 'https://example.com', condition: redis.enabled}\n";
-        let annotated = read(&annotated(chart, &origin()).unwrap());
-        let mut expected = read(chart);
-        for (key, value) in origin().annotations("1.2.3") {
-            expected["annotations"][key] = value.into();
-        }
-        assert_eq!(annotated, expected);
-        assert_eq!(
-            annotated["annotations"]["artifacthub.io/changes"],
-            "- one\n- two\n"
-        );
-        assert_eq!(annotated["appVersion"], "1.10");
-    }
-
-    #[test]
-    fn what_is_no_chart_is_refused() {
-        for (text, error) in [
-            ("", "Chart.yaml has no fields"),
-            ("- a", "Chart.yaml has no fields"),
-            (
-                "name: a\nannotations: [a]",
-                "the field annotations of Chart.yaml is no mapping of texts",
-            ),
-        ] {
-            assert_eq!(annotated(text, &origin()).unwrap_err().to_string(), error);
-        }
-        assert!(annotated("name: [", &origin()).is_err());
-        let large = "#".repeat(MAX_BYTES + 1);
-        assert_eq!(
-            annotated(&large, &origin()),
-            Err(ChartMetadataError::TooLarge(MAX_BYTES + 1))
-        );
-    }
-
-    #[test]
     fn a_chart_brings_no_annotation_of_an_agent() {
-        let chart = format!(
-            "name: a\nannotations:\n  {}: x\n  {}: y\n  {}: 'true'\n  helmops.fleet.cattle.io/delete-namespace: 'true'\n",
-            marks::ATTEMPT,
-            marks::COMMIT,
-            marks::KEEP_RESOURCES
-        );
-        let read = read(&annotated(&chart, &origin()).unwrap());
-        assert_eq!(read["annotations"], json!(origin().annotations("")));
+        let chart = json!({
+            marks::ATTEMPT: "x", marks::COMMIT: "y", marks::KEEP_RESOURCES: "true",
+            "helmops.fleet.cattle.io/delete-namespace": "true", "artifacthub.io/license": "MIT",
+        });
+        let mut annotations = chart.as_object().unwrap().clone();
+        origin().write(&mut annotations, "");
+        assert_eq!(annotations.remove("artifacthub.io/license"), Some(json!("MIT")));
+        assert_eq!(Value::from(annotations), json!(origin().annotations("")));
     }
 
     #[test]
@@ -223,11 +132,9 @@ mod tests {
                 version: resolved.to_owned(),
                 ..origin()
             };
-            let chart = format!("name: a\nversion: {own}\n");
-            let read = read(&annotated(&chart, &origin).unwrap());
-            assert_eq!(read["version"], own);
-            let found = read["annotations"].get(marks::RESOLVED_VERSION);
-            assert_eq!(found.and_then(Value::as_str), expected, "{resolved} {own}");
+            let annotations = origin.annotations(own);
+            let found = annotations.get(marks::RESOLVED_VERSION);
+            assert_eq!(found.map(String::as_str), expected, "{resolved} {own}");
         }
     }
 }
