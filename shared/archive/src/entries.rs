@@ -27,8 +27,6 @@ pub struct File<'e, 'a, R: Read> {
     pub path: EntryPath,
     /// Its size, in bytes.
     pub size: u64,
-    /// When it was modified, in seconds since 1970.
-    pub modified: u64,
     /// Its content.
     pub content: Content<'e, 'a, R>,
 }
@@ -51,7 +49,7 @@ impl<R: Read> Read for Content<'_, '_, R> {
             Ok(read)
         });
         read.map_err(|error| {
-            // The caller that copies the content takes the cause from `failure`.
+            // The caller takes the cause from `failure`.
             let passed = io::Error::new(error.kind(), "the archive cannot be read");
             self.failure = Some(cause(error, self.limit));
             passed
@@ -60,7 +58,7 @@ impl<R: Read> Read for Content<'_, '_, R> {
 }
 
 impl<R: Read> Content<'_, '_, R> {
-    /// The cause of a failed copy: the archive, if reading failed, or `other`.
+    /// The cause of a failed read: the archive itself, or `other`.
     pub fn cause(self, other: ArchiveError) -> ArchiveError {
         self.failure.unwrap_or(other)
     }
@@ -123,7 +121,6 @@ pub fn for_each_file<R: Read>(
                 let file = File {
                     path: EntryPath::parse(&path, false)?,
                     size: entry.size(),
-                    modified: entry.header().mtime().map_err(broken)?,
                     content: Content {
                         missing: entry.size(),
                         entry: &mut entry,

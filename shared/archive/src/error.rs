@@ -4,15 +4,12 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
-/// Why an archive is refused, or not written. Names in it are cut.
+/// Why an archive is refused. Names in it are cut.
 #[derive(Debug, Error)]
 pub enum ArchiveError {
     /// The archive cannot be read.
     #[error("cannot read the archive: {0}")]
     Input(#[source] io::Error),
-    /// The new archive cannot be written, such as to a full disk.
-    #[error("cannot write the archive: {0}")]
-    Output(#[source] io::Error),
     /// It is not compressed with gzip, or damaged.
     #[error("it is not a chart archive (.tgz): {0}")]
     Gzip(String),
@@ -116,7 +113,7 @@ pub enum ArchiveError {
 impl ArchiveError {
     /// Whether the disk is the cause, and not the archive: it may succeed later.
     pub fn is_io(&self) -> bool {
-        matches!(self, Self::Input(_) | Self::Output(_))
+        matches!(self, Self::Input(_))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The archives of subcharts. Helm reads them too, with limits of their own for each; here they count together.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use crate::{
     ArchiveError, Limits,
@@ -8,6 +8,7 @@ use crate::{
     files::Files,
     meter::{Decompressed, Remaining},
     path::{EntryPath, shown},
+    reader::drain,
 };
 
 /// The folder of subcharts.
@@ -53,11 +54,7 @@ struct Reader;
 
 impl Visitor for Reader {
     fn file<R: Read>(&mut self, file: File<'_, '_, R>) -> Result<(), ArchiveError> {
-        let mut content = file.content;
-        match io::copy(&mut content, &mut io::sink()) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(content.cause(ArchiveError::Output(error))),
-        }
+        drain(file)
     }
 }
 

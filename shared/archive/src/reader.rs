@@ -1,6 +1,6 @@
-//! Reads an archive once: checks each file, and passes it on.
+//! Reads an archive once, and checks each file.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use crate::{
     ArchiveError, Chart, Limits,
@@ -9,7 +9,6 @@ use crate::{
     metadata::{ChartYaml, Dependencies},
     meter::{Decompressed, Remaining},
     nested,
-    sink::Sink,
 };
 
 /// The file that describes a chart.
@@ -17,16 +16,10 @@ const CHART_YAML: &str = "Chart.yaml";
 /// Where charts of the first format declare their dependencies.
 const REQUIREMENTS: &str = "requirements.yaml";
 
-/// Reads an archive into a sink, with an edited `Chart.yaml`.
-pub fn read<S: Sink>(
-    archive: impl Read,
-    mut sink: S,
-    limits: Limits,
-    edit: impl FnOnce(&str) -> String,
-) -> Result<(Chart, S), ArchiveError> {
+/// Reads an archive.
+pub fn read(archive: impl Read, limits: Limits) -> Result<Chart, ArchiveError> {
     let remaining = Remaining::new(limits.total, limits.files);
     let mut files = Files::new(limits, remaining.clone());
-    let mut edit = Some(edit);
     let mut chart_yaml = None;
     let mut dependencies = Dependencies::default();
     for_each_file(
@@ -37,49 +30,41 @@ pub fn read<S: Sink>(
             let path = file.path.clone();
             match path.in_chart() {
                 CHART_YAML => {
-                    let text = text(file)?;
-                    let parsed = ChartYaml::parse(&text)?;
+                    let parsed = ChartYaml::parse(&text(file)?)?;
                     dependencies.declare(parsed.dependencies.clone());
                     chart_yaml = Some(parsed);
-                    // A second `Chart.yaml` is a duplicate, which was an error above.
-                    let edited = edit.take().map_or_else(|| text.clone(), |edit| edit(&text));
-                    sink.file(&path, 0, edited.len() as u64, &mut edited.as_bytes())
                 }
-                REQUIREMENTS => {
-                    let (modified, content) = (file.modified, bytes(file)?);
-                    dependencies.declare(ChartYaml::requirements(&content)?);
-                    sink.file(&path, modified, content.len() as u64, &mut &*content)
-                }
+                REQUIREMENTS => dependencies.declare(ChartYaml::requirements(&bytes(file)?)?),
                 in_chart if nested::is_archive(in_chart) => {
                     dependencies.found_archive(in_chart);
-                    let (modified, content) = (file.modified, bytes(file)?);
-                    nested::check(&*content, &path, limits, &remaining, 1)?;
-                    sink.file(&path, modified, content.len() as u64, &mut &*content)
+                    nested::check(&*bytes(file)?, &path, limits, &remaining, 1)?;
                 }
                 in_chart if nested::is_chart_yaml(in_chart) => {
-                    let (modified, content) = (file.modified, bytes(file)?);
-                    dependencies.found_folder(in_chart, &content);
-                    sink.file(&path, modified, content.len() as u64, &mut &*content)
+                    dependencies.found_folder(in_chart, &bytes(file)?);
                 }
-                _ => {
-                    let (modified, size, mut content) = (file.modified, file.size, file.content);
-                    sink.file(&path, modified, size, &mut content)
-                        .map_err(|error| content.cause(error))
-                }
+                _ => drain(file)?,
             }
+            Ok(())
         },
     )?;
     let Some(ChartYaml { name, version, .. }) = chart_yaml else {
         return Err(ArchiveError::NoChartYaml);
     };
     dependencies.check()?;
-    let chart = Chart {
+    Ok(Chart {
         name,
         version,
         files: limits.files - remaining.files(),
         bytes: limits.total - remaining.bytes(),
-    };
-    Ok((chart, sink))
+    })
+}
+
+/// Reads a file that is not looked at.
+pub fn drain<R: Read>(mut file: File<'_, '_, R>) -> Result<(), ArchiveError> {
+    match io::copy(&mut file.content, &mut io::sink()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(file.content.cause(ArchiveError::Input(error))),
+    }
 }
 
 /// The content of a file, whose size was checked.
@@ -88,7 +73,7 @@ pub fn bytes<R: Read>(mut file: File<'_, '_, R>) -> Result<Vec<u8>, ArchiveError
     let read = file.content.read_to_end(&mut content);
     match read {
         Ok(_) => Ok(content),
-        Err(error) => Err(file.content.cause(ArchiveError::Output(error))),
+        Err(error) => Err(file.content.cause(ArchiveError::Input(error))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Archives, built in code.
 
 mod build;
-mod canonical;
 mod crds;
 mod hostile;
 mod templates;
+mod valid;

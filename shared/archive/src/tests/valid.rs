@@ -1,0 +1,61 @@
+//! Archives that are accepted.
+
+use tar::EntryType;
+
+use super::build::{CHART_YAML, Tar, check, gzip};
+
+/// Everything that charts contain.
+fn chart() -> Tar {
+    let long = format!("web/templates/{}/deployment.yaml", "long".repeat(40));
+    let subchart = Tar::default()
+        .file("db/Chart.yaml", "name: db\nversion: 1.0.0")
+        .tgz();
+    Tar::default()
+        .entry(
+            EntryType::XGlobalHeader,
+            "pax_global_header",
+            b"52 comment=0123456789012345678901234567890123456789\n",
+        )
+        .entry(EntryType::Directory, "web/", b"")
+        .file("web/.helmignore", "*.bak")
+        .file("web/values.yaml", "a: 1\r\n")
+        .file(
+            "web/Chart.yaml",
+            format!("\u{feff}{CHART_YAML}dependencies: [{{name: db}}, {{name: cache}}]\n"),
+        )
+        .entry(EntryType::Directory, "web/templates/", b"")
+        .pax(
+            &[("path", &long), ("mtime", "1.5")],
+            "web/short",
+            b"{{ .Values.a }}",
+        )
+        .entry(
+            EntryType::GNULongName,
+            "././@LongLink",
+            format!("web/{}\0", "x".repeat(150)).as_bytes(),
+        )
+        .file("web/xxx", [0, 159, 146, 150])
+        .file("web/charts/db-1.0.0.tgz", subchart)
+        .file("web/charts/cache/Chart.yaml", "name: cache\nversion: 2.0.0")
+        .file("web/charts/cache/templates/_helpers.tpl", "")
+        .file("web/charts/_ignored.tgz", "not an archive")
+        .file("web/files/a.tgz", "not a subchart")
+        .file("web/files/größe", "ü")
+}
+
+#[test]
+fn whatever_charts_contain_is_accepted() {
+    let chart = check(&chart().tgz()).unwrap();
+    assert_eq!((&*chart.name, &*chart.version, chart.files), ("web", "1.2.3", 12));
+}
+
+/// Some programs write them so.
+#[test]
+fn parts_compressed_one_by_one_are_one_archive() {
+    let bytes = Tar::chart()
+        .file("web/values.yaml", "a: 1")
+        .raw(&[0; 1024])
+        .raw_bytes();
+    let (one, other) = bytes.split_at(700);
+    assert_eq!(check(&[gzip(one), gzip(other)].concat()).unwrap().files, 2);
+}
