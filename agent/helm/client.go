@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"strings"
+	"time"
 
 	"helm.sh/helm/v4/pkg/kube"
 )
@@ -31,4 +34,25 @@ func (c *client) Build(reader io.Reader, validate bool) (kube.ResourceList, erro
 		}
 	}
 	return c.Interface.Build(strings.NewReader(text), validate)
+}
+
+// GetWaiter waits for nothing but hooks: see kube.HookOnlyStrategy.
+func (c *client) GetWaiter(strategy kube.WaitStrategy) (kube.Waiter, error) {
+	below, err := c.Interface.GetWaiter(strategy)
+	return &waiter{below}, err
+}
+
+type waiter struct{ kube.Waiter }
+
+// WatchUntilReady says whether a hook failed or did not end in time.
+func (w *waiter) WatchUntilReady(hook kube.ResourceList, timeout time.Duration) error {
+	err := w.Waiter.WatchUntilReady(hook, timeout)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return &knownError{error: err, reason: "HookTimeout"}
+	default:
+		return withReason(err, "HookFailed")
+	}
 }

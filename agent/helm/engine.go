@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -188,23 +189,23 @@ func (e *engine) uninstall() (Outcome, error) {
 	e.helm.SetLogger(log)
 	_, err := uninstall.Run(e.request.Release)
 	// Helm's error does not say why objects were not deleted.
-	if err != nil && log.cause != "" {
-		err = fmt.Errorf("%w: %s", err, log.cause)
+	if err != nil && log.causes != nil {
+		err = withReason(fmt.Errorf("%w: %w", err, errors.Join(log.causes...)), "DeletionFailed")
 	}
 	return Outcome{}, err
 }
 
 // deletionLog keeps why objects were not deleted, which Helm only logs.
-type deletionLog struct{ cause string }
+type deletionLog struct{ causes []error }
 
 // Enabled is for all levels: it is a debug message.
 func (l *deletionLog) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle keeps the cause.
+// Handle keeps the causes.
 func (l *deletionLog) Handle(_ context.Context, record slog.Record) error {
 	if record.Message == "uninstall: Failed to delete release" {
 		record.Attrs(func(attribute slog.Attr) bool {
-			l.cause = attribute.Value.String()
+			l.causes, _ = attribute.Value.Any().([]error)
 			return true
 		})
 	}

@@ -5,22 +5,32 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/kube"
 	kubefake "helm.sh/helm/v4/pkg/kube/fake"
 	"helm.sh/helm/v4/pkg/release"
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
 	"helm.sh/helm/v4/pkg/storage"
 	"helm.sh/helm/v4/pkg/storage/driver"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
 // asMarker makes this program the one that marks objects.
@@ -72,11 +82,23 @@ func TestDocumentsKeepTheirLineBreaks(t *testing.T) {
 type fakeClient struct {
 	kubefake.PrintingKubeClient
 	built []string
+	// deletion is why nothing can be deleted.
+	deletion error
+}
+
+func (f *fakeClient) Delete(kube.ResourceList, metav1.DeletionPropagation) (*kube.Result, []error) {
+	if f.deletion != nil {
+		return nil, []error{f.deletion}
+	}
+	return &kube.Result{}, nil
 }
 
 func (f *fakeClient) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 	text, err := io.ReadAll(reader)
 	f.built = append(f.built, string(text))
+	if f.deletion != nil {
+		return kube.ResourceList{{Name: "a"}}, err
+	}
 	return nil, err
 }
 
@@ -233,6 +255,81 @@ func TestARefusedHookChangesNoRecord(t *testing.T) {
 	engine, _ = fake(t, request, existing)
 	if outcome, err := engine.do(context.Background()); err != nil || outcome.Revision != 2 {
 		t.Error(outcome, err)
+	}
+}
+
+// waits is a client whose hooks end with this error.
+type waits struct {
+	kube.Interface
+	kube.Waiter
+	err error
+}
+
+func (w *waits) GetWaiter(kube.WaitStrategy) (kube.Waiter, error) { return w, nil }
+
+func (w *waits) WatchUntilReady(kube.ResourceList, time.Duration) error { return w.err }
+
+func TestAHookFailsOrDoesNotEndInTime(t *testing.T) {
+	notReady := errors.New("resource Job/shop/h not ready. status: Failed")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, "h", errors.New("no"))
+	for reason, err := range map[string]error{
+		"HookFailed":  notReady,
+		"HookTimeout": errors.Join(errors.New("resource Job/shop/h not ready. status: InProgress"), context.DeadlineExceeded),
+		"":            forbidden,
+	} {
+		client := &client{Interface: &waits{err: err}}
+		waiter, _ := client.GetWaiter(kube.HookOnlyStrategy)
+		failure := failureOf(fmt.Errorf("failed pre-install: %w", waiter.WatchUntilReady(nil, 0)))
+		if failure.Reason != reason || failure.Text != "failed pre-install: "+err.Error() || (failure.Response != nil) != (reason == "") {
+			t.Error(reason, failure)
+		}
+	}
+}
+
+func TestAResponseOfTheAPIServerIsFoundInAnError(t *testing.T) {
+	cause := metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Message: strings.Repeat("x", 2*maxCause), Field: ".data.msg"}
+	conflict := apierrors.NewApplyConflict(slices.Repeat([]metav1.StatusCause{cause}, 2*maxCauses), "Apply failed")
+	several := utilerrors.NewAggregate([]error{errors.New("one"), fmt.Errorf("conflict occurred: %w", conflict)})
+	failure := failureOf(fmt.Errorf("failed to create: %w", several))
+	if failure.Reason != "" || failure.Response == nil || failure.Response.Code != 409 || failure.Response.Message != "" {
+		t.Fatal(failure)
+	}
+	causes := failure.Response.Details.Causes
+	if len(causes) != maxCauses || causes[0].Field != ".data.msg" || len(causes[0].Message) != maxCause || len(conflict.ErrStatus.Details.Causes) == maxCauses {
+		t.Error(len(causes), causes[0])
+	}
+}
+
+func TestErrorsOfATypeHaveAReason(t *testing.T) {
+	refused := &url.Error{Op: "Get", URL: "https://10.0.0.1", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
+	for text, err := range map[string]error{
+		"NoRecord":    driver.NewErrNoDeployedReleases("web"),
+		"InProgress":  driver.ErrReleaseExists,
+		"Stopped":     context.Canceled,
+		"Unreachable": refused,
+		"":            errors.New("another operation (install/upgrade/rollback) is in progress"),
+	} {
+		if failure := failureOf(fmt.Errorf("query: %w", err)); failure.Reason != text || failure.Response != nil {
+			t.Error(text, failure)
+		}
+	}
+}
+
+func TestAFailedDeletionHasItsCauses(t *testing.T) {
+	existing := &releasev1.Release{
+		Name: "web", Namespace: "shop", Version: 1, Info: &releasev1.Info{Status: "deployed"}, Chart: &chartv2.Chart{},
+		Manifest: "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
+	for reason, err := range map[string]error{"": forbidden, "DeletionFailed": errors.New("no")} {
+		existing.Info.Status = "deployed"
+		engine, client := fake(t, &Request{Action: "uninstall"}, existing)
+		client.deletion = err
+		_, failed := engine.do(context.Background())
+		failure := failureOf(failed)
+		if failure.Text != "failed to delete release: web: "+err.Error() || failure.Reason != reason {
+			t.Error(reason, failure)
+		}
 	}
 }
 

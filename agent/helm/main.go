@@ -12,7 +12,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,7 +19,6 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -80,23 +78,9 @@ func perform(ctx context.Context, request *Request) Outcome {
 	}
 	outcome.Warnings = warnings.all()
 	if err != nil {
-		outcome.Error = &Failure{Text: bounded(err.Error())}
-		var refused *refusedError
-		if errors.As(err, &refused) {
-			outcome.Error = &Failure{Text: bounded(refused.text), Reason: refused.reason}
-		}
+		outcome.Error = failureOf(err)
 	}
 	return outcome
-}
-
-// Bytes of the start and of the end of an error that are kept: with thousands of objects it has thousands of lines.
-const maxError = 32 << 10
-
-func bounded(text string) string {
-	if len(text) <= 2*maxError {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxError], "") + "\n…\n" + strings.ToValidUTF8(text[len(text)-maxError:], "")
 }
 
 // interruptible ends with SIGTERM for an installation or upgrade, which Helm records as failed then. A rollback or a removal ends by

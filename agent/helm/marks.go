@@ -14,11 +14,6 @@ import (
 // unknown is the template of a document without the comment that names it.
 const unknown = "the chart"
 
-// refusedError is a failure whose reason the engine knows.
-type refusedError struct{ text, reason string }
-
-func (e *refusedError) Error() string { return e.text }
-
 // target is what is deployed: the objects as they were rendered, and as they are applied and recorded.
 type target struct {
 	marks *Marks

@@ -1,6 +1,10 @@
 package main
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Request is what the engine is to do: one value of JSON on standard input.
 type Request struct {
@@ -89,6 +93,9 @@ type Outcome struct {
 // Failure is why an action failed.
 type Failure struct {
 	Text string `json:"text"`
-	// Reason is set where the engine itself knows the cause: ObjectsRefused, OutOfMemory or ChartInvalid.
+	// Reason is set where there is more than a text that says it: ObjectsRefused, OutOfMemory and ChartInvalid of the engine itself; HookFailed,
+	// HookTimeout, DeletionFailed, Stopped, InProgress, NoRecord and Unreachable of errors with a value or a type.
 	Reason string `json:"reason,omitempty"`
+	// Response is that of the API server, if the error has one.
+	Response *metav1.Status `json:"response,omitempty"`
 }

@@ -6,7 +6,7 @@ use helmops_core::reason::Reason;
 use helmops_release::{
     dependencies::Unmet,
     names::ReleaseKey,
-    report::{Blocked, Conflict, ConflictingField, DeployOutcome},
+    report::{Blocked, Conflict, DeployOutcome},
     state::{ForeignOwner, Pending},
 };
 use helmops_runtime::{
@@ -231,19 +231,13 @@ impl AgentError {
 }
 
 fn conflict(failure: &Failure) -> Conflict {
-    let fields = failure.conflicts.iter().flat_map(|conflict| {
-        conflict.fields.iter().map(|path| ConflictingField {
-            path: path.clone(),
-            manager: conflict.manager.clone(),
-        })
-    });
     Conflict {
         object: failure
             .object
             .as_ref()
             .map(ToString::to_string)
             .unwrap_or_default(),
-        fields: fields.collect(),
+        fields: failure.conflicts.clone(),
         error: failure.message.clone(),
     }
 }

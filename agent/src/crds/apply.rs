@@ -46,7 +46,7 @@ pub async fn apply(client: &Client, policy: CrdPolicy, crds: Vec<Value>) -> Resu
     for crd in crds {
         let name = name(&crd);
         let live = bounded(api.get_opt(&path_segment(name))).await;
-        let live = live.map_err(|error| failed("read", name, error))?;
+        let live = live.map_err(|error| failed("read", name, &error))?;
         let version = live.as_ref().and_then(ResourceExt::resource_version);
         let live = live.and_then(live::whole);
         let step = step(policy, &crd, live.as_ref())
@@ -97,14 +97,14 @@ async fn write(
         Ok(written) if written.resource_version().as_deref() == version => Ok(Step::Keep),
         Ok(_) => Ok(step),
         Err(error) if step == Step::Create && error.is_conflict() => Ok(Step::Keep),
-        Err(error) => Err(failed("apply", name, error)),
+        Err(error) => Err(failed("apply", name, &error)),
     }
 }
 
 async fn until_established(api: &Api<DynamicObject>, name: &str, deadline: Instant) -> Result<(), Failure> {
     loop {
         let live = bounded(api.get_opt(&path_segment(name))).await;
-        let live = live.map_err(|error| failed("read", name, error))?;
+        let live = live.map_err(|error| failed("read", name, &error))?;
         let live = live.and_then(live::whole).unwrap_or_default();
         if condition(&live, "Established").is_some_and(|condition| text(condition, "/status") == "True") {
             return Ok(());
@@ -128,7 +128,9 @@ async fn until_discovered(client: &Client, crd: &Value, deadline: Instant) -> Re
                 Ok(listed) if listed.resources.iter().any(|resource| resource.kind == kind) => break,
                 Ok(_) => {}
                 Err(error) if ApiError::is_not_found(&error) => {}
-                Err(error) => return Err(failed("read the kinds of", &version, error)),
+                Err(error) => {
+                    return Err(super::failed(&format!("read the kinds of {version}"), &error));
+                }
             }
             if Instant::now() >= deadline {
                 return Err(not_established(
@@ -172,14 +174,8 @@ fn not_established(name: &str, why: &str) -> Failure {
     )
 }
 
-fn failed(operation: &str, name: &str, error: ApiError) -> Failure {
-    let message = match error {
-        ApiError::Kube(kube::Error::Api(status)) => status.message.clone(),
-        error => error.to_string(),
-    };
-    Failure::of_text(&format!(
-        "could not {operation} CustomResourceDefinition {name}: {message}"
-    ))
+fn failed(operation: &str, name: &str, error: &ApiError) -> Failure {
+    super::failed(&format!("{operation} CustomResourceDefinition {name}"), error)
 }
 
 fn resource() -> ApiResource {

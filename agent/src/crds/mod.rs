@@ -15,7 +15,7 @@ mod plan;
 use std::{path::Path, time::Duration};
 
 use helmops_release::{lifecycle::CrdPolicy, names::ReleaseKey};
-use helmops_runtime::client::{CallError, bounded};
+use helmops_runtime::client::{ApiError, bounded};
 use kube::Client;
 
 pub use self::{
@@ -24,7 +24,7 @@ pub use self::{
     plan::{Refusal, Step, step},
 };
 use crate::helm::{
-    Failure, Helm,
+    Failure, FailureReason, Helm,
     request::{Action, Crds, Identity, Request},
     run_scope::RunScope,
 };
@@ -69,9 +69,7 @@ impl ChartCrds<'_> {
 
     async fn printed(&self, archive: &Path, values: &[Vec<u8>]) -> Result<String, Failure> {
         let version = bounded(self.client.apiserver_version()).await;
-        let version = version
-            .map_err(CallError::of("read", "the version of the cluster"))
-            .map_err(|error| Failure::of_text(&error.to_string()))?;
+        let version = version.map_err(|error| failed("read the version of the cluster", &error))?;
         let request = Request {
             release: self.release.clone(),
             identity: Identity::Agent,
@@ -83,5 +81,14 @@ impl ChartCrds<'_> {
             hook_timeout: NO_HOOKS,
         };
         Ok(self.helm.run(request, Vec::new(), self.stop).await?.printed)
+    }
+}
+
+fn failed(attempt: &str, error: &ApiError) -> Failure {
+    let text = format!("could not {attempt}: {error}");
+    if error.is_outage() {
+        Failure::new(FailureReason::Unreachable, text)
+    } else {
+        Failure::of_text(&text, error.status())
     }
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path, str};
 
 use helmops_release::{marks, post_render::PostRender};
+use kube::core::Status;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -96,6 +97,8 @@ pub struct EngineError {
     /// The name of a [`FailureReason`], if `helmops-helm` knows it.
     #[serde(default)]
     pub reason: String,
+    /// The response of the API server, if the error has one. Its message is in the text.
+    pub response: Option<Status>,
 }
 
 impl EngineError {

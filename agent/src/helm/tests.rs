@@ -287,7 +287,7 @@ async fn a_run_that_ends_soon_is_not_interrupted() {
 #[tokio::test]
 async fn runs_that_did_not_end_in_time_leave_a_permit_to_others() {
     let script = "d=$(dirname $0); case \"$*\" in
-        *hang*) [ -e $d/again ] || { echo '{\"error\":{\"text\":\"timed out waiting for the condition\"}}'; exit 1; }
+        *hang*) [ -e $d/again ] || { echo '{\"error\":{\"text\":\"a\",\"reason\":\"HookTimeout\"}}'; exit 1; }
             trap 'exit 1' TERM; touch $d/started; while :; do sleep 0.05; done ;;
         esac";
     let fake = Fake::new(script, 2);

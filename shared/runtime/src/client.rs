@@ -148,7 +148,7 @@ impl ApiError {
     }
 
     /// The error response.
-    fn status(&self) -> Option<&Status> {
+    pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Rejected(status) => Some(status),
             Self::Kube(_) | Self::Timeout | Self::NotLeading(_) => None,

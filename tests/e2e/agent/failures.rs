@@ -125,9 +125,9 @@ async fn a_conflict_names_the_object_the_field_and_the_manager() {
     let conflicts: Vec<_> = failure
         .conflicts
         .iter()
-        .map(|conflict| (&*conflict.manager, conflict.fields.join(" ")))
+        .map(|field| (&*field.manager, &*field.path))
         .collect();
-    assert_eq!(conflicts, [("by-hand", ".data.msg".to_owned())]);
+    assert_eq!(conflicts, [("by-hand", ".data.msg")]);
     assert_eq!(engine.record(1).await.unwrap().info.status, Status::Deployed);
     assert_eq!(engine.record(2).await.unwrap().info.status, Status::Failed);
 }

@@ -1,8 +1,9 @@
 //! What a run of Helm has led to.
 
-mod conflict;
+mod object;
 mod reason;
 mod redact;
+mod response;
 mod secret_texts;
 mod texts;
 
@@ -10,10 +11,10 @@ use std::fmt;
 
 use bounded_text::printable;
 use helmops_core::chart::url::redacted_urls;
-use helmops_release::object::ObjectId;
+use helmops_release::{object::ObjectId, report::ConflictingField};
+use kube::core::Status;
 
 pub use self::{
-    conflict::Conflict,
     reason::{Class, FailureReason},
     secret_texts::SecretTexts,
 };
@@ -61,10 +62,10 @@ pub struct Failure {
     pub reason: FailureReason,
     /// Helm's text, at most [`MAX_MESSAGE`] bytes.
     pub message: String,
-    /// The object that it is about, as far as the text names one.
+    /// The object that it is about, as far as the error names one.
     pub object: Option<Box<ObjectId>>,
     /// The fields that other managers own, of a conflict.
-    pub conflicts: Vec<Conflict>,
+    pub conflicts: Vec<ConflictingField>,
 }
 
 impl Failure {
@@ -83,21 +84,25 @@ impl Failure {
         }
     }
 
-    /// The failure of a text of Helm.
-    pub fn of_text(text: &str) -> Self {
-        Self::without_secrets(text, &SecretTexts::default())
+    /// The failure of a text of Helm or of the API server, with the response in it, if there is one.
+    pub fn of_text(text: &str, response: Option<&Status>) -> Self {
+        Self::without_secrets(text, None, response, &SecretTexts::default())
     }
 
-    /// The same without values of Secrets in its message.
-    fn without_secrets(text: &str, secrets: &SecretTexts) -> Self {
-        let reason = texts::reason(text);
-        let object = conflict::object(text);
+    /// The same without values of Secrets in its message. `known` is its reason, if `helmops-helm` knows it.
+    fn without_secrets(
+        text: &str,
+        known: Option<FailureReason>,
+        response: Option<&Status>,
+        secrets: &SecretTexts,
+    ) -> Self {
+        let reason = known.or_else(|| texts::reason(text));
+        let reason = reason.or_else(|| response.map(response::reason));
+        let reason = reason.unwrap_or_else(|| texts::reason_without_response(text));
+        let object = object::object(text).or_else(|| response::object(response?));
         let message = redact::redacted(&secrets.hide(text), reason, object.as_ref());
         Self {
-            conflicts: match reason {
-                FailureReason::Conflict => conflict::conflicts(text),
-                _ => Vec::new(),
-            },
+            conflicts: response.map(response::conflicts).unwrap_or_default(),
             object: object.map(Box::new),
             ..Self::new(reason, message)
         }
@@ -197,8 +202,7 @@ pub(super) fn of_engine(output: &Output, secrets: &SecretTexts) -> Result<Succes
     Err(match (output.end, error) {
         (End::Exited(_), Some(error)) => match error.reason() {
             Some(FailureReason::OutOfMemory) => out_of_memory(),
-            Some(reason) => Failure::new(reason, secrets.hide(&error.text)),
-            None => Failure::without_secrets(&error.text, secrets),
+            known => Failure::without_secrets(&error.text, known, error.response.as_ref(), secrets),
         },
         (End::Exited(_), None) if texts::is_out_of_memory(&output.stderr) => out_of_memory(),
         (End::Exited(code), None) => unknown(code, &output.stderr, secrets),
@@ -217,7 +221,7 @@ pub(super) fn of_command(output: &Output, secrets: &SecretTexts) -> Result<Succe
     match output.end {
         End::Exited(0) => Ok(Success::default()),
         End::Exited(code) => Err(match text {
-            Some(text) => Failure::without_secrets(text, secrets),
+            Some(text) => Failure::without_secrets(text, None, None, secrets),
             None => without_start(code, &last_lines(&secrets.hide(&output.stderr))),
         }),
         end => Err(ended(end, text, &output.stderr, secrets)),
@@ -277,10 +281,8 @@ fn crowded_out() -> String {
 
 /// The failure of which only the end of the text is known: of a panic, or of a template that calls itself.
 fn without_start(code: i32, end: &str) -> Failure {
-    let reason = match texts::reason(end) {
-        reason if reason.class() == Class::Chart => reason,
-        _ => FailureReason::Crashed,
-    };
+    let of_chart = texts::reason(end).filter(|reason| reason.class() == Class::Chart);
+    let reason = of_chart.unwrap_or(FailureReason::Crashed);
     Failure::new(reason, format!("Helm ended with code {code}: {end}"))
 }
 
