@@ -326,7 +326,7 @@ impl Helm {
         stop: &RunScope,
         child: &ChildProcess,
     ) -> Result<Success, Failure> {
-        let (workspace, request) = self.prepared(request, kubeconfig).await?;
+        let workspace = self.workspace(&request, kubeconfig).await?;
         let (command, input) = self.command(&request, &workspace)?;
         let printed = Printed::of(&request.action);
         let limits = Limits {
@@ -351,23 +351,16 @@ impl Helm {
     }
 
     /// Creates the files of a run.
-    async fn prepared(&self, request: Request, kubeconfig: Vec<u8>) -> Result<(Workspace, Request), Failure> {
-        let (workspaces, mark) = (self.workspaces.clone(), self.crashes.mark(&request));
-        let is_template = matches!(self.program, HelmProgram::Template(_));
-        let created = spawn_blocking(move || {
-            let workspace = match &request.action {
-                Action::Render(render) if is_template => {
-                    workspaces.create_for_template(&kubeconfig, &render.deploy.values)?
-                }
-                _ => workspaces.create(&kubeconfig, mark.as_ref())?,
-            };
-            Ok::<_, workspace::WorkspaceError>((workspace, request))
-        });
-        match created.await {
-            Ok(Ok(created)) => Ok(created),
-            Ok(Err(error)) => Err(self.not_started(&error)),
-            Err(error) => Err(self.not_started(&error)),
-        }
+    async fn workspace(&self, request: &Request, kubeconfig: Vec<u8>) -> Result<Workspace, Failure> {
+        let (workspaces, mark) = (self.workspaces.clone(), self.crashes.mark(request));
+        let values = match (&self.program, &request.action) {
+            (HelmProgram::Template(_), Action::Render(render)) => render.deploy.values.clone(),
+            // They are in the request.
+            _ => Vec::new(),
+        };
+        let created = spawn_blocking(move || workspaces.create(&kubeconfig, &values, mark.as_ref()));
+        let created = created.await.map_err(|error| self.not_started(&error))?;
+        created.map_err(|error| self.not_started(&error))
     }
 
     fn outcome(

@@ -79,48 +79,35 @@ impl Workspaces {
         &self.left
     }
 
-    /// Creates the files of a run. It blocks.
+    /// Creates the files of a run, one for each of the values. It blocks.
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub fn create(&self, kubeconfig: &[u8], mark: Option<&RunMark>) -> Result<Workspace, WorkspaceError> {
-        let workspace = self.empty()?;
-        if let Some(mark) = mark {
-            write(&workspace.path(MARK), &serde_json::to_vec(mark)?)?;
-        }
-        write(&workspace.kubeconfig(), kubeconfig)?;
-        Ok(workspace)
-    }
-
-    /// The same with a file for each of the values. It blocks.
-    ///
-    /// # Errors
-    /// As of [`Workspaces::create`].
-    pub fn create_for_template(
+    pub fn create(
         &self,
         kubeconfig: &[u8],
         values: &[Vec<u8>],
+        mark: Option<&RunMark>,
     ) -> Result<Workspace, WorkspaceError> {
-        let mut workspace = self.create(kubeconfig, None)?;
-        for (index, values) in values.iter().enumerate() {
-            let path = workspace.path(&format!("values-{index}.yaml"));
-            write(&path, values)?;
-            workspace.values.push(path);
-        }
-        Ok(workspace)
-    }
-
-    fn empty(&self) -> Result<Workspace, WorkspaceError> {
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
             .permissions(Permissions::from_mode(folders::PRIVATE))
             .tempdir_in(&self.root)
             .map_err(|error| cannot_write(&self.root, error))?;
-        let workspace = Workspace {
-            values: Vec::new(),
+        let mut workspace = Workspace {
             folder,
+            values: Vec::new(),
         };
         create_dir(&workspace.home())?;
+        if let Some(mark) = mark {
+            write(&workspace.path(MARK), &serde_json::to_vec(mark)?)?;
+        }
+        write(&workspace.kubeconfig(), kubeconfig)?;
+        for (index, values) in values.iter().enumerate() {
+            let path = workspace.path(&format!("values-{index}.yaml"));
+            write(&path, values)?;
+            workspace.values.push(path);
+        }
         Ok(workspace)
     }
 }
@@ -131,7 +118,7 @@ impl Workspace {
         self.path("kubeconfig")
     }
 
-    /// The values of [`Workspaces::create_for_template`].
+    /// The files of the values.
     pub fn values(&self) -> &[PathBuf] {
         &self.values
     }
@@ -189,7 +176,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().join("work");
         let workspaces = Workspaces::open(&root).unwrap();
-        let workspace = workspaces.create(b"{}", None).unwrap();
+        let workspace = workspaces.create(b"{}", &[], None).unwrap();
         let folder = workspace.folder.path().to_owned();
         assert_eq!((mode(&root), mode(&folder)), (0o700, 0o700));
         assert_eq!(mode(&workspace.kubeconfig()), 0o600);
