@@ -255,3 +255,39 @@ async fn an_archive_that_is_no_chart_is_refused() {
     let failure = engine.run(Action::Install(install(&archive))).await.unwrap_err();
     assert_eq!(failure.reason, FailureReason::ChartInvalid, "{failure}");
 }
+
+#[tokio::test]
+async fn a_response_of_the_api_server_decides_on_the_reason() {
+    let missing = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: no-such-namespace}\n";
+    let engine = Engine::start("agent-missing").await;
+    let failure = refused(&engine, &[("templates/a.yaml", missing)]).await;
+    assert_eq!(failure.reason, FailureReason::NamespaceMissing, "{failure}");
+
+    let mut state = 1_u32;
+    let noise = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        format!("{:04x}", state >> 16)
+    });
+    let noise: String = noise.take(600_000).collect();
+    let engine = Engine::start("agent-large").await;
+    let failure = refused(&engine, &[("files/noise", &noise)]).await;
+    assert_eq!(failure.reason, FailureReason::ReleaseTooLarge, "{failure}");
+
+    // Something in it keeps the namespace.
+    let engine = Engine::start("agent-ending").await;
+    engine.run_kubectl(&["create", "configmap", "held"]).await;
+    let patch = |finalizers: &str| format!("--patch={{\"metadata\":{{\"finalizers\":{finalizers}}}}}");
+    let held = patch("[\"example.com/held\"]");
+    let add = ["patch", "configmap", "held", "--type=merge", &held];
+    engine.run_kubectl(&add).await;
+    let namespace = engine.namespace.name();
+    engine
+        .run_kubectl(&["delete", "namespace", namespace, "--wait=false"])
+        .await;
+    let failure = refused(&engine, &[("templates/config.yaml", CONFIG_MAP)]).await;
+    assert_eq!(failure.reason, FailureReason::NamespaceTerminating, "{failure}");
+    let released = patch("null");
+    engine
+        .run_kubectl(&["patch", "configmap", "held", "--type=merge", &released])
+        .await;
+}
