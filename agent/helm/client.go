@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"helm.sh/helm/v4/pkg/kube"
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // client is Helm's client of the API server.
@@ -16,7 +17,12 @@ type client struct {
 	target *target
 	// crds are files of the chart that Helm applies before it renders anything.
 	crds map[string]bool
+	// forget drops what is known of the kinds of the cluster.
+	forget func()
 }
+
+// Until the API server lists the kinds of new CRDs: it usually takes some tens of milliseconds.
+const maxListed, listedPoll = 10 * time.Second, 100 * time.Millisecond
 
 // IsReachable sends no request: whatever comes next does.
 func (c *client) IsReachable() error { return nil }
@@ -33,7 +39,14 @@ func (c *client) Build(reader io.Reader, validate bool) (kube.ResourceList, erro
 			return nil, err
 		}
 	}
-	return c.Interface.Build(strings.NewReader(text), validate)
+	resources, err := c.Interface.Build(strings.NewReader(text), validate)
+	// Helm does not wait for its CRDs: it waits for nothing but hooks.
+	for end := time.Now().Add(maxListed); len(c.crds) > 0 && meta.IsNoMatchError(err) && time.Now().Before(end); {
+		time.Sleep(listedPoll)
+		c.forget()
+		resources, err = c.Interface.Build(strings.NewReader(text), validate)
+	}
+	return resources, err
 }
 
 // GetWaiter waits for nothing but hooks: see kube.HookOnlyStrategy.

@@ -42,7 +42,11 @@ func newEngine(request *Request) (*engine, error) {
 // over is Helm with this client and storage, which are wrapped.
 func over(request *Request, helm *action.Configuration) *engine {
 	target := &target{marks: request.Marks, replaces: request.Action == "upgrade"}
-	client := &client{Interface: helm.KubeClient, target: target}
+	client := &client{Interface: helm.KubeClient, target: target, forget: func() {
+		if discovery, err := helm.RESTClientGetter.ToDiscoveryClient(); err == nil {
+			discovery.Invalidate()
+		}
+	}}
 	helm.KubeClient = client
 	helm.Releases = storage.Init(&records{Driver: helm.Releases.Driver, target: target})
 	return &engine{request: request, helm: helm, client: client}

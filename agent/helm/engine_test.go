@@ -28,6 +28,7 @@ import (
 	"helm.sh/helm/v4/pkg/storage"
 	"helm.sh/helm/v4/pkg/storage/driver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -213,6 +214,29 @@ func TestRefusedObjectsLeaveNoRecord(t *testing.T) {
 	}
 	if _, err := engine.helm.Releases.Last("web"); err == nil {
 		t.Error("there is a record")
+	}
+}
+
+// late is a client that knows a kind only after it has forgotten the others.
+type late struct {
+	kube.Interface
+	isListed bool
+}
+
+func (l *late) Build(io.Reader, bool) (kube.ResourceList, error) {
+	if !l.isListed {
+		return nil, fmt.Errorf("resource mapping not found: %w", &meta.NoKindMatchError{})
+	}
+	return nil, nil
+}
+
+func TestKindsOfNewCRDsAreWaitedFor(t *testing.T) {
+	for _, crds := range []map[string]bool{{"kind: A": true}, nil} {
+		late := &late{}
+		client := &client{Interface: late, target: &target{}, crds: crds, forget: func() { late.isListed = true }}
+		if _, err := client.Build(strings.NewReader("kind: B"), false); (err == nil) != (crds != nil) {
+			t.Error(crds, err)
+		}
 	}
 }
 
