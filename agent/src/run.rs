@@ -98,23 +98,22 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         .traces
         .start("helmops-agent", instance, &registry, &mut supervisor)?;
     let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
-    let removals = RemovalMetrics::register(&registry)?;
-    let reports = Reports::new(events, DriftMetrics::register(&registry)?, removals);
+    let (drift, removals) = (
+        DriftMetrics::register(&registry)?,
+        RemovalMetrics::register(&registry)?,
+    );
+    let reporting = Reporting {
+        reports: Reports::new(events, drift, removals),
+        metrics,
+        tracer,
+    };
     let this_cluster = Downstream {
         config,
         client: downstream,
         leadership,
     };
     let stop = supervisor.stop_token();
-    let context = context(
-        &args,
-        &folder,
-        this_cluster,
-        upstream,
-        &registry,
-        (metrics, reports, tracer),
-        stop,
-    )?;
+    let context = context(&args, &folder, this_cluster, upstream, &registry, reporting, stop)?;
     let context = Arc::new(context);
     tracing::info!(
         version = process::version(),
@@ -163,6 +162,13 @@ struct Downstream {
     leadership: Leadership,
 }
 
+/// What users learn of the work by.
+struct Reporting {
+    metrics: Metrics,
+    reports: Reports,
+    tracer: Tracer,
+}
+
 fn context(
     args: &RunArgs,
     work: &Path,
@@ -173,7 +179,7 @@ fn context(
     }: Downstream,
     upstream: Upstream,
     registry: &Registry,
-    (metrics, reports, tracer): (Metrics, Reports, Tracer),
+    reporting: Reporting,
     stop: CancellationToken,
 ) -> anyhow::Result<Context> {
     let Upstream {
@@ -184,24 +190,6 @@ fn context(
     } = upstream;
     let deployments = Deployments::new();
     let rules = SetRules::new(&args.agent_scope);
-    let workspaces = Workspaces::open(work)
-        .with_context(|| format!("cannot use the folder {} (--work-dir)", work.display()))?;
-    let post_renderer = std::env::current_exe().context("the path of this program is unknown")?;
-    let lease = args
-        .lease
-        .lease_duration
-        .saturating_sub(args.lease.renew_deadline);
-    let mut helm = Helm::new(
-        HelmProgram::Engine {
-            path: args.helm.clone(),
-            post_renderer,
-        },
-        workspaces,
-        args.helm_processes,
-        Some(HelmMemory::of(args.memory_limit(), args.helm_processes)),
-        HelmMetrics::register(registry)?,
-    );
-    helm.ends = Ends::of(leadership.clone(), args.process.shutdown().timeout, lease);
     Ok(Context {
         guard: NamespaceGuard::new(
             upstream.clone(),
@@ -219,13 +207,13 @@ fn context(
             ErrorTable::default(),
         ),
         charts: charts(args, work, registry, deployments.clone())?,
-        helm,
+        helm: helm(args, work, leadership.clone(), registry)?,
         running: RunningWork::default(),
         releases: Releases::default(),
         retries: RetryState::default(),
-        tracer,
-        metrics,
-        reports,
+        tracer: reporting.tracer,
+        metrics: reporting.metrics,
+        reports: reporting.reports,
         namespace: args.namespace.clone(),
         scope: args.agent_scope.clone(),
         stop,
@@ -246,6 +234,28 @@ fn context(
         rules,
         release_namespaces: args.release_namespaces.clone(),
     })
+}
+
+fn helm(args: &RunArgs, work: &Path, leadership: Leadership, registry: &Registry) -> anyhow::Result<Helm> {
+    let workspaces = Workspaces::open(work)
+        .with_context(|| format!("cannot use the folder {} (--work-dir)", work.display()))?;
+    let post_renderer = std::env::current_exe().context("the path of this program is unknown")?;
+    let lease = args
+        .lease
+        .lease_duration
+        .saturating_sub(args.lease.renew_deadline);
+    let mut helm = Helm::new(
+        HelmProgram::Engine {
+            path: args.helm.clone(),
+            post_renderer,
+        },
+        workspaces,
+        args.helm_processes,
+        Some(HelmMemory::of(args.memory_limit(), args.helm_processes)),
+        HelmMetrics::register(registry)?,
+    );
+    helm.ends = Ends::of(leadership, args.process.shutdown().timeout, lease);
+    Ok(helm)
 }
 
 /// The archives of charts. The agent works without a cache too: it downloads a chart each time.
