@@ -275,10 +275,15 @@ impl NamespaceGuard {
     /// # Errors
     /// If it cannot be remembered.
     pub async fn remember_version(&self) -> Result<(), GuardError> {
+        let seen = lock(&self.seen).version;
+        // Of many releases that are installed together, the first one remembers the version of all.
+        if seen.is_some() && *self.written.lock().await >= seen {
+            return Ok(());
+        }
         let Some(known) = self.recorded().await? else {
             return Ok(());
         };
-        let highest = lock(&self.seen).version.max(known.version);
+        let highest = seen.max(known.version);
         if known.version < highest && known.restored.is_none() {
             let known = Remembered {
                 version: highest,
@@ -420,7 +425,13 @@ fn confirmed(absent: &mut HashMap<String, Instant>, name: &str, now: Instant) ->
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, sync::OnceLock};
+    use std::{
+        convert::Infallible,
+        sync::{
+            OnceLock,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
 
     use http::{Method, Request, Response};
     use kube::client::Body;
@@ -440,6 +451,8 @@ mod tests {
         meanwhile: Option<u64>,
         /// The data of the ConfigMap.
         data: Mutex<Value>,
+        /// How often it was read.
+        reads: AtomicUsize,
         guard: OnceLock<NamespaceGuard>,
     }
 
@@ -456,6 +469,9 @@ mod tests {
                 return Some(json!({ "metadata": { "name": "cluster-a", "uid": "1" } }));
             }
             let is_state = path.contains(&format!("/configmaps/{STATE}"));
+            if method == Method::GET && is_state {
+                self.reads.fetch_add(1, Ordering::Relaxed);
+            }
             if method == Method::PATCH && is_state {
                 let change: Value = serde_json::from_slice(body).unwrap();
                 for (key, value) in change["data"].as_object().unwrap() {
@@ -525,6 +541,20 @@ mod tests {
         assert!(matches!(error, GuardError::Restored { .. }), "{error}");
         let restored = lock(&cluster.data)["restored"].clone();
         assert_eq!(restored, "resource version 100 after 101");
+    }
+
+    #[tokio::test]
+    async fn the_version_of_many_new_releases_is_remembered_once() {
+        let (guard, cluster) = guard(Cluster {
+            data: remembered("90"),
+            ..Cluster::default()
+        });
+        for (version, reads) in [(95, 1), (95, 1), (94, 1), (96, 2), (96, 2)] {
+            guard.saw(&metadata("web", version));
+            guard.remember_version().await.unwrap();
+            assert_eq!(cluster.reads.load(Ordering::Relaxed), reads, "{version}");
+        }
+        assert_eq!(lock(&cluster.data)["resourceVersion"], "96");
     }
 
     #[tokio::test]
