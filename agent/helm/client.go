@@ -17,12 +17,10 @@ type client struct {
 	target *target
 	// crds are files of the chart that Helm applies before it renders anything.
 	crds map[string]bool
-	// forget drops what is known of the kinds of the cluster.
-	forget func()
 }
 
-// Until the API server lists the kinds of new CRDs: it usually takes some tens of milliseconds.
-const maxListed, listedPoll = 10 * time.Second, 100 * time.Millisecond
+// Until the API server lists the kinds of new CRDs: it usually takes some tens of milliseconds. Each pause is twice as long as the one before.
+const maxListed, firstPause = 10 * time.Second, 100 * time.Millisecond
 
 // IsReachable sends no request: whatever comes next does.
 func (c *client) IsReachable() error { return nil }
@@ -34,16 +32,18 @@ func (c *client) Build(reader io.Reader, validate bool) (kube.ResourceList, erro
 		return nil, err
 	}
 	text := string(bytes)
+	isHook := c.target.isKnown && text != c.target.rendered
 	if !c.crds[text] || c.target.isKnown {
 		if text, err = c.target.deployed(text); err != nil {
 			return nil, err
 		}
 	}
 	resources, err := c.Interface.Build(strings.NewReader(text), validate)
-	// Helm does not wait for its CRDs: it waits for nothing but hooks.
-	for end := time.Now().Add(maxListed); len(c.crds) > 0 && meta.IsNoMatchError(err) && time.Now().Before(end); {
-		time.Sleep(listedPoll)
-		c.forget()
+	// Helm does not wait for its CRDs, nor for those of templates: it waits for nothing but hooks.
+	hasNewKinds := len(c.crds) > 0 || isHook && len(c.target.crds) > 0
+	end := time.Now().Add(maxListed)
+	for pause := firstPause; hasNewKinds && meta.IsNoMatchError(err) && time.Now().Before(end); pause *= 2 {
+		time.Sleep(pause)
 		resources, err = c.Interface.Build(strings.NewReader(text), validate)
 	}
 	return resources, err

@@ -7,6 +7,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 )
@@ -16,7 +17,15 @@ import (
 type cluster struct {
 	genericclioptions.RESTClientGetter
 	config    func() (*rest.Config, error)
-	discovery func() (discovery.CachedDiscoveryInterface, error)
+	discovery func() (*discovered, error)
+}
+
+// discovered is what one user of the cluster knows of it. All share one cache, and who finds that it lacks a kind reads it again, once: hooks,
+// CRDs of the chart and others create kinds during a run.
+type discovered struct {
+	discovery.CachedDiscoveryInterface
+	client  *discovery.DiscoveryClient
+	isFresh bool
 }
 
 func newCluster(getter genericclioptions.RESTClientGetter) *cluster {
@@ -24,7 +33,7 @@ func newCluster(getter genericclioptions.RESTClientGetter) *cluster {
 	return &cluster{
 		RESTClientGetter: getter,
 		config:           config,
-		discovery: sync.OnceValues(func() (discovery.CachedDiscoveryInterface, error) {
+		discovery: sync.OnceValues(func() (*discovered, error) {
 			config, err := config()
 			if err != nil {
 				return nil, err
@@ -33,7 +42,7 @@ func newCluster(getter genericclioptions.RESTClientGetter) *cluster {
 			if err != nil {
 				return nil, err
 			}
-			return memory.NewMemCacheClient(client), nil
+			return &discovered{CachedDiscoveryInterface: memory.NewMemCacheClient(client), client: client}, nil
 		}),
 	}
 }
@@ -48,14 +57,30 @@ func (c *cluster) ToRESTConfig() (*rest.Config, error) {
 }
 
 func (c *cluster) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
-	return c.discovery()
+	shared, err := c.discovery()
+	if err != nil {
+		return nil, err
+	}
+	return &discovered{CachedDiscoveryInterface: shared.CachedDiscoveryInterface, client: shared.client}, nil
 }
 
 func (c *cluster) ToRESTMapper() (meta.RESTMapper, error) {
-	discovered, err := c.discovery()
+	discovered, err := c.ToDiscoveryClient()
 	if err != nil {
 		return nil, err
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(discovered)
 	return restmapper.NewShortcutExpander(mapper, discovered, nil), nil
 }
+
+// Fresh is whether a kind that is not known does not exist.
+func (d *discovered) Fresh() bool { return d.isFresh }
+
+// Invalidate makes the next use of the cache read it again.
+func (d *discovered) Invalidate() {
+	d.isFresh = true
+	d.CachedDiscoveryInterface.Invalidate()
+}
+
+// OpenAPIV3 is not kept: the schemas of new kinds are added to groups that exist.
+func (d *discovered) OpenAPIV3() openapi.Client { return d.client.OpenAPIV3() }

@@ -42,11 +42,7 @@ func newEngine(request *Request) (*engine, error) {
 // over is Helm with this client and storage, which are wrapped.
 func over(request *Request, helm *action.Configuration) *engine {
 	target := &target{marks: request.Marks, replaces: request.Action == "upgrade"}
-	client := &client{Interface: helm.KubeClient, target: target, forget: func() {
-		if discovery, err := helm.RESTClientGetter.ToDiscoveryClient(); err == nil {
-			discovery.Invalidate()
-		}
-	}}
+	client := &client{Interface: helm.KubeClient, target: target}
 	helm.KubeClient = client
 	helm.Releases = storage.Init(&records{Driver: helm.Releases.Driver, target: target})
 	return &engine{request: request, helm: helm, client: client}
@@ -209,8 +205,11 @@ func (l *deletionLog) Enabled(context.Context, slog.Level) bool { return true }
 func (l *deletionLog) Handle(_ context.Context, record slog.Record) error {
 	if record.Message == "uninstall: Failed to delete release" {
 		record.Attrs(func(attribute slog.Attr) bool {
-			l.causes, _ = attribute.Value.Any().([]error)
-			return true
+			causes, isCauses := attribute.Value.Any().([]error)
+			if isCauses {
+				l.causes = causes
+			}
+			return !isCauses
 		})
 	}
 	return nil

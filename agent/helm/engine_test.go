@@ -9,6 +9,8 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -32,6 +34,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
 // asMarker makes this program the one that marks objects.
@@ -217,26 +220,82 @@ func TestRefusedObjectsLeaveNoRecord(t *testing.T) {
 	}
 }
 
-// late is a client that knows a kind only after it has forgotten the others.
+// late is a client that knows a kind only at the second look.
 type late struct {
 	kube.Interface
-	isListed bool
+	looks int
 }
 
 func (l *late) Build(io.Reader, bool) (kube.ResourceList, error) {
-	if !l.isListed {
+	l.looks++
+	if l.looks == 1 {
 		return nil, fmt.Errorf("resource mapping not found: %w", &meta.NoKindMatchError{})
 	}
 	return nil, nil
 }
 
 func TestKindsOfNewCRDsAreWaitedFor(t *testing.T) {
-	for _, crds := range []map[string]bool{{"kind: A": true}, nil} {
-		late := &late{}
-		client := &client{Interface: late, target: &target{}, crds: crds, forget: func() { late.isListed = true }}
-		if _, err := client.Build(strings.NewReader("kind: B"), false); (err == nil) != (crds != nil) {
-			t.Error(crds, err)
+	ofChart := map[string]bool{"kind: A": true}
+	ofTemplates := target{isKnown: true, rendered: "kind: A", crds: []document{{}}}
+	for _, test := range []struct {
+		crds   map[string]bool
+		target target
+		text   string
+		waits  bool
+	}{
+		{ofChart, target{}, "kind: B", true},
+		{nil, ofTemplates, "kind: Hook", true},
+		// The objects themselves are read before anything of them is applied.
+		{nil, ofTemplates, "kind: A", false},
+		{nil, target{isKnown: true}, "kind: Hook", false},
+	} {
+		client := &client{Interface: &late{}, target: &test.target, crds: test.crds}
+		if _, err := client.Build(strings.NewReader(test.text), false); (err == nil) != test.waits {
+			t.Error(test, err)
 		}
+	}
+}
+
+// A hook or another client may have created the kind since.
+func TestAKindThatIsNotKnownIsLookedForAgain(t *testing.T) {
+	kinds := []string{"ConfigMap"}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		var found any = &metav1.APIVersions{Versions: []string{"v1"}}
+		switch request.URL.Path {
+		case "/api":
+		case "/apis":
+			found = &metav1.APIGroupList{}
+		default:
+			list := &metav1.APIResourceList{GroupVersion: "v1"}
+			for _, kind := range kinds {
+				resource := metav1.APIResource{Kind: kind, Name: strings.ToLower(kind) + "s", Verbs: metav1.Verbs{"get"}}
+				list.APIResources = append(list.APIResources, resource)
+			}
+			found = list
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(found)
+	}))
+	defer server.Close()
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.APIServer = &server.URL
+	cluster := newCluster(flags)
+	look := func(kind string) error {
+		mapper, err := cluster.ToRESTMapper()
+		if err == nil {
+			_, err = mapper.RESTMapping(schema.GroupKind{Kind: kind}, "v1")
+		}
+		return err
+	}
+	if err := look("ConfigMap"); err != nil {
+		t.Fatal(err)
+	}
+	if err := look("Widget"); !meta.IsNoMatchError(err) {
+		t.Fatal(err)
+	}
+	kinds = append(kinds, "Widget")
+	if err := look("Widget"); err != nil {
+		t.Fatal(err)
 	}
 }
 

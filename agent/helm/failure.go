@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/url"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/storage/driver"
@@ -35,7 +36,9 @@ func (e *knownError) Unwrap() error { return e.error }
 // reasonOf is the reason of an error, where Helm or a library has a value or a type for it.
 func reasonOf(err error) string {
 	known, isKnown := find[*knownError](err)
-	_, isNetwork := find[net.Error](err)
+	// Not net.Error, which any error of the operating system is too.
+	_, isRequest := find[*url.Error](err)
+	_, isConnection := find[*net.OpError](err)
 	switch {
 	case isKnown:
 		return known.reason
@@ -45,7 +48,7 @@ func reasonOf(err error) string {
 		return "InProgress"
 	case errors.Is(err, driver.ErrReleaseNotFound), errors.Is(err, driver.ErrNoDeployedReleases):
 		return "NoRecord"
-	case isNetwork, errors.Is(err, io.ErrUnexpectedEOF):
+	case isRequest, isConnection, errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, context.DeadlineExceeded):
 		return "Unreachable"
 	default:
 		return ""
@@ -88,19 +91,20 @@ func find[T any](err error) (T, bool) {
 	return found, false
 }
 
-// trimmed is a response without its message, which the text of the error has.
+// trimmed is what is used of a response: not its message, which the text of the error has. Servers of aggregated APIs write it.
 func trimmed(response metav1.Status) *metav1.Status {
-	response.Message = ""
-	if response.Details != nil {
-		details := *response.Details
-		details.Causes = nil
-		for _, cause := range response.Details.Causes[:min(len(response.Details.Causes), maxCauses)] {
-			cause.Message, cause.Field = start(cause.Message, maxCause), start(cause.Field, maxCause)
-			details.Causes = append(details.Causes, cause)
+	kept := &metav1.Status{Code: min(max(response.Code, 0), 999), Reason: metav1.StatusReason(start(string(response.Reason), maxCause))}
+	if details := response.Details; details != nil {
+		kept.Details = &metav1.StatusDetails{
+			Name: start(details.Name, maxCause), Group: start(details.Group, maxCause), Kind: start(details.Kind, maxCause),
 		}
-		response.Details = &details
+		for _, cause := range details.Causes[:min(len(details.Causes), maxCauses)] {
+			cause.Type = metav1.CauseType(start(string(cause.Type), maxCause))
+			cause.Message, cause.Field = start(cause.Message, maxCause), start(cause.Field, maxCause)
+			kept.Details.Causes = append(kept.Details.Causes, cause)
+		}
 	}
-	return &response
+	return kept
 }
 
 func bounded(text string) string {

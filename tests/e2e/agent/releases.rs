@@ -194,6 +194,20 @@ async fn a_chart_with_a_crd_and_an_object_of_it_is_installed_in_a_namespace() {
     install.deploy.post_render.scopes.insert_crd(&crd);
     engine.run(Action::Install(install)).await.unwrap();
     assert!(engine.object(&format!("widgets.{group}/w")).await.is_some());
+    // A hook is of a kind that the same upgrade has created.
+    let late = crd
+        .to_string()
+        .replace("widget", "gadget")
+        .replace("Widget", "Gadget");
+    let hook = "  annotations: {helm.sh/hook: post-upgrade}\n";
+    let gadget = format!("apiVersion: {group}/v1\nkind: Gadget\nmetadata:\n  name: g\n{hook}");
+    let files = [
+        ("templates/crd.yaml", &*late),
+        ("templates/gadget.yaml", &*gadget),
+    ];
+    let chart = engine.chart("1.1.0", &files).await;
+    engine.run(Action::Upgrade(upgrade(&chart))).await.unwrap();
+    assert!(engine.object(&format!("gadgets.{group}/g")).await.is_some());
 }
 
 #[tokio::test]

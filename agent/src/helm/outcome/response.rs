@@ -33,7 +33,7 @@ pub(super) fn reason(response: &Status) -> FailureReason {
         413 => ReleaseTooLarge,
         422 if has(TOO_LONG) && is_record() => ReleaseTooLarge,
         422 => ObjectInvalid,
-        429 | 503 | 504 => Unreachable,
+        429 | 502..=504 => Unreachable,
         _ => Unknown,
     }
 }

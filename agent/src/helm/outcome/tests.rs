@@ -203,7 +203,10 @@ fn responses_have_reasons() {
         ),
         (caused(422, "ConfigMap", "a", "FieldValueTooLong"), ObjectInvalid),
         (caused(422, "Pod", "a", "FieldValueRequired"), ObjectInvalid),
+        (json!({ "code": 502 }), Unreachable),
         (json!({ "code": 503 }), Unreachable),
+        // It may be about the object.
+        (json!({ "code": 500 }), Unknown),
     ] {
         let failure = outcome(&responded("update: failed to update: x", &response)).unwrap_err();
         assert_eq!(failure.reason, reason, "{response}");
@@ -217,6 +220,11 @@ fn responses_have_reasons() {
         ),
         (
             "Internal error occurred: failed calling webhook \"a.example.com\": EOF",
+            500,
+            Unreachable,
+        ),
+        (
+            "conversion webhook for example.com/v1, Kind=A failed: Post \"https://a\": connection refused",
             500,
             Unreachable,
         ),

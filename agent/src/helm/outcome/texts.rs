@@ -77,6 +77,7 @@ const TEXTS: &[(&str, FailureReason)] = &[
     ("no matches for kind", UnknownKind),
     // Other errors have the reason InternalError too, or none.
     ("failed calling webhook", Unreachable),
+    ("conversion webhook for ", Unreachable),
     ("etcdserver: ", Unreachable),
     // They have no type.
     ("http2: client connection lost", Unreachable),
