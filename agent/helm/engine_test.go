@@ -35,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clientset "k8s.io/client-go/kubernetes/fake"
 )
 
 // asMarker makes this program the one that marks objects.
@@ -232,6 +233,24 @@ func (l *late) Build(io.Reader, bool) (kube.ResourceList, error) {
 		return nil, fmt.Errorf("resource mapping not found: %w", &meta.NoKindMatchError{})
 	}
 	return nil, nil
+}
+
+// Helm would give its time of the last change to the next revision.
+func TestARecordHasNoSystemLabelsOfTheOneBefore(t *testing.T) {
+	secrets := clientset.NewClientset().CoreV1().Secrets("shop")
+	records := &records{Driver: driver.NewSecrets(secrets), target: &target{}}
+	record := releasev1.Mock(&releasev1.MockReleaseOptions{Name: "web", Version: 1})
+	record.Labels = map[string]string{"own": "a", "modifiedAt": "1"}
+	if err := records.Create("sh.helm.release.v1.web.v1", record); err != nil {
+		t.Fatal(err)
+	}
+	found, err := records.Query(map[string]string{"name": "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if labels := found[0].(*releasev1.Release).Labels; !maps.Equal(labels, map[string]string{"own": "a"}) {
+		t.Error(labels)
+	}
 }
 
 func TestKindsOfNewCRDsAreWaitedFor(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -82,6 +83,13 @@ func (r *records) Query(labels map[string]string) ([]release.Releaser, error) {
 		return slices.Clone(found), nil
 	}
 	found, err := r.Driver.Query(labels)
+	for _, one := range found {
+		// Helm gives the next revision the labels of this one. With its time of the last change, a record looks older than it is, and the
+		// next attempt after a failure comes too early.
+		if record, isRecord := one.(*releasev1.Release); isRecord {
+			maps.DeleteFunc(record.Labels, func(name, _ string) bool { return slices.Contains(driver.GetSystemLabels(), name) })
+		}
+	}
 	if err == nil {
 		if r.found == nil {
 			r.found = map[string][]release.Releaser{}
