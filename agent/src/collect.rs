@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use helmops_api::BundleDeployment;
 use helmops_process::exit::with_causes;
-use helmops_release::{gate::Held, names::ReleaseKey};
+use helmops_release::{
+    gate::Held,
+    names::{ReleaseKey, name_of},
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -160,7 +163,7 @@ fn unremembered(
     releases: &[ReleaseKey],
 ) -> Option<OwnedRelease> {
     let owned = OwnedRelease::of(deployment);
-    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let name = name_of(deployment);
     let is_outdated = match remembered.get(name, &owned.release) {
         // What is wanted may not be deployed yet, with another account.
         Some(known) => *known != owned && reconcile::is_ready(deployment),

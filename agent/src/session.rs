@@ -5,8 +5,8 @@ use std::time::Duration;
 use helmops_api::{BundleDeployment, lifecycle::Requests};
 use helmops_release::{
     drift::DriftMode,
-    lifecycle::{Policy, Requested},
-    names::{ReleaseKey, SetId},
+    lifecycle::{self, Policy, Requested},
+    names::{ReleaseKey, SetId, name_of},
     plan::DesiredRelease,
 };
 use helmops_runtime::retry_state::RetryKey;
@@ -43,16 +43,15 @@ impl<'s> ReleaseSession<'s> {
         work: &'s Work,
         handled: &Requests,
     ) -> Self {
-        let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
-        let requests = lifecycle.and_then(|lifecycle| lifecycle.requests.as_ref());
+        let options = &deployment.spec.options;
         let release = ReleaseKey::of(name_of(deployment), options);
         Self {
             context,
             deployment,
             records: ReleaseRecords::new(&context.records, release.clone()),
             release,
-            policy: Policy::of(options, lifecycle),
-            requested: Requested::of(requests, handled),
+            policy: Policy::of(options, deployment.spec.lifecycle.as_deref()),
+            requested: Requested::of(lifecycle::requests(deployment), handled),
             work,
         }
     }
@@ -110,9 +109,4 @@ impl<'s> ReleaseSession<'s> {
         let retry_key = RetryKey::of(&deployment.metadata, &[]);
         Ok(context.retries.remaining(&context.key(self.name()), &retry_key))
     }
-}
-
-/// The name of a BundleDeployment.
-pub fn name_of(deployment: &BundleDeployment) -> &str {
-    deployment.metadata.name.as_deref().unwrap_or_default()
 }

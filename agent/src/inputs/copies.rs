@@ -8,7 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use helmops_api::BundleDeployment;
 use helmops_core::targeting::copies::{self, CopyKind, SourceRef, UnsupportedKind};
 use helmops_kube::{path_segment, with_managers};
-use helmops_release::{marks, names::ReleaseKey, report::Blocked};
+use helmops_release::{
+    marks,
+    names::{ReleaseKey, name_of},
+    report::Blocked,
+};
 use helmops_runtime::{
     client::{ApiError, CallError, bounded},
     writes::delete_exactly,
@@ -92,7 +96,7 @@ pub struct CopyId {
 /// The copies that a deployment wants; `None` if its options are invalid.
 pub fn wanted_copies(deployment: &BundleDeployment) -> Option<BTreeSet<CopyId>> {
     let options = &deployment.spec.options;
-    let release = ReleaseKey::of(deployment.metadata.name.as_deref().unwrap_or_default(), options);
+    let release = ReleaseKey::of(name_of(deployment), options);
     let id = |source: SourceRef| CopyId {
         kind: source.kind,
         namespace: release.namespace.clone(),
@@ -307,7 +311,7 @@ impl Copy<'_> {
     }
 
     fn deployment(&self) -> &str {
-        self.of.deployment.metadata.name.as_deref().unwrap_or_default()
+        name_of(self.of.deployment)
     }
 }
 

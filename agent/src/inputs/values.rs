@@ -2,7 +2,7 @@
 
 use helmops_api::BundleDeployment;
 use helmops_core::targeting::identity::values_hash;
-use helmops_release::report::Blocked;
+use helmops_release::{names::name_of, report::Blocked};
 use helmops_runtime::client::{CallError, bounded};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -39,7 +39,7 @@ pub async fn values(
     let referenced = values_from(deployer, &deployment.spec.options, release_namespace).await?;
     let names = [
         release_namespace,
-        deployment.metadata.name.as_deref().unwrap_or_default(),
+        name_of(deployment),
         deployment
             .spec
             .options
@@ -65,7 +65,7 @@ async fn own_values(upstream: &Client, deployment: &BundleDeployment) -> Result<
         return Ok(values.map(|values| values.as_str().as_bytes().to_vec()));
     }
     let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
-    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let name = name_of(deployment);
     let api = Api::<Secret>::namespaced(upstream.clone(), namespace);
     let found = bounded(api.get_opt(name)).await;
     let found = found.map_err(CallError::of("read", format_args!("Secret {namespace}/{name}")))?;

@@ -13,7 +13,7 @@ use helmops_release::{
         Autoscalers, Change, DriftRules, ObjectDrift, as_applied, contains, difference, predicted_locally,
     },
     health::Readiness,
-    names::{ReleaseKey, SetId},
+    names::{ReleaseKey, SetId, name_of},
     object::ObjectId,
     report::{ObservedObject, ReleaseObjects},
 };
@@ -315,7 +315,7 @@ impl Monitor<'_> {
     }
 
     fn name(&self) -> &str {
-        self.deployment.metadata.name.as_deref().unwrap_or_default()
+        name_of(self.deployment)
     }
 
     fn exceptions(&self) -> Exceptions {

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use helmops_api::BundleDeployment;
-use helmops_release::names::ReleaseKey;
+use helmops_release::names::{ReleaseKey, name_of};
 
 use crate::{
     context::Context,
     error::AgentError,
     inputs::{self, Copies, CopyChanges, CopyId, ExistingCopy},
-    session::{ReleaseSession, name_of},
+    session::ReleaseSession,
 };
 
 /// Makes the copies of the downstream resources what they should be, as the account that deploys: its permissions decide in which namespaces

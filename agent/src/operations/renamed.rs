@@ -11,12 +11,12 @@ use helmops_api::BundleDeployment;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     gate::Held,
-    names::ReleaseKey,
+    names::{ReleaseKey, name_of},
     record::{OnDelete, OnDeletePolicy, Status},
 };
 
 use super::prune::{Kept, prune};
-use crate::{context::Context, error::AgentError, inputs, owned::OwnedRelease, session::name_of};
+use crate::{context::Context, error::AgentError, inputs, owned::OwnedRelease};
 
 /// What becomes of a release of another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use helmops_api::{BundleDeployment, labels};
-use helmops_release::names::ReleaseKey;
+use helmops_release::names::{ReleaseKey, name_of};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of all entries: a ConfigMap has at most 1 MiB. An entry takes about 150, so that is enough for thousands of releases.
@@ -48,7 +48,7 @@ impl OwnedRelease {
     /// The release of a BundleDeployment. Only the BundleDeployment itself says what that is: records do not name it reliably.
     pub fn of(deployment: &BundleDeployment) -> Self {
         let options = &deployment.spec.options;
-        let name = deployment.metadata.name.as_deref().unwrap_or_default();
+        let name = name_of(deployment);
         let bundle_namespace = labels::of(&deployment.metadata, labels::BUNDLE_NAMESPACE);
         Self {
             release: ReleaseKey::of(name, options),

@@ -20,7 +20,7 @@ mod settle;
 use std::sync::Arc;
 
 use helmops_api::{BundleDeployment, Decoded, labels, lifecycle::Requests};
-use helmops_release::gate::Held;
+use helmops_release::{gate::Held, lifecycle::requests};
 use helmops_runtime::{
     metrics::{Controller, ReconcileMetrics},
     reconciler::{KeyOf, Reconciler},
@@ -129,10 +129,6 @@ impl Reconciler for BundleDeploymentReconciler<'_> {
 pub fn is_ready(deployment: &BundleDeployment) -> bool {
     let status = &deployment.status;
     status.ready && status.applied_deployment_id == deployment.spec.deployment_id
-}
-
-fn requests(deployment: &BundleDeployment) -> Option<&Requests> {
-    deployment.spec.lifecycle.as_ref()?.requests.as_ref()
 }
 
 /// The requests that were handled already, as this process or the status shows it; `None` if there were none. Neither alone does:

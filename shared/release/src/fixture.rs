@@ -2,8 +2,27 @@
 
 use crate::{
     history::{Chart, Origin, Owner, Revision},
-    record::{Attempt, AttemptAction, Cause, Status},
+    lifecycle::{ActionPolicy, Policy, Remediation, Schedule},
+    record::{Attempt, AttemptAction, Cause, OnDelete, Status},
 };
+
+/// A policy for both actions, which waits for nothing and tests nothing.
+pub fn policy(schedule: Schedule, remediation: Remediation) -> Policy {
+    let action = ActionPolicy {
+        schedule,
+        remediation,
+        remediates_last: true,
+        crds: None,
+    };
+    Policy {
+        install: action,
+        upgrade: action,
+        wait: None,
+        test: None,
+        history: 5,
+        on_delete: OnDelete::default(),
+    }
+}
 
 /// A revision of BundleDeployment `web`, made by an attempt; `None` for one of another agent.
 pub fn revision(number: u64, status: Status, attempt: Option<Attempt>) -> Revision {

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use helmops_api::{limits, options::BundleDeploymentOptions};
+use helmops_api::{BundleDeployment, limits, options::BundleDeploymentOptions};
 use helmops_core::targeting::names::safe_concat;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
@@ -141,6 +141,11 @@ impl From<String> for SetId {
     fn from(id: String) -> Self {
         Self(id)
     }
+}
+
+/// The name of a BundleDeployment.
+pub fn name_of(deployment: &BundleDeployment) -> &str {
+    deployment.metadata.name.as_deref().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@
 //! What follows from failed attempts is decided in [`crate::lifecycle`]. This adds what only one reconciliation knows, and repetitions of what is
 //! deployed already: for other copies, or for a name that was changed back.
 
-use helmops_api::{BundleDeployment, lifecycle::Requests};
+use std::borrow::Cow;
+
+use helmops_api::BundleDeployment;
 use jiff::Timestamp;
 
 use crate::{
@@ -21,7 +23,7 @@ use crate::{
     lifecycle::{
         self, KeptBecause, Policy, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step,
     },
-    names::ReleaseKey,
+    names::{ReleaseKey, name_of},
     record::{Attempt, AttemptAction, Cause, Status},
     state::{Applied, ForeignOwner, Pending, ReleaseState, Wanted},
 };
@@ -206,7 +208,7 @@ impl DesiredRelease<'_> {
     }
 
     fn name(&self) -> &str {
-        self.deployment.metadata.name.as_deref().unwrap_or_default()
+        name_of(self.deployment)
     }
 
     fn deployment_id(&self) -> &str {
@@ -241,11 +243,7 @@ impl DesiredRelease<'_> {
 
     /// The token of the last request to deploy again; empty if there is none.
     pub fn force_request(&self) -> &str {
-        self.requests().map_or("", |requests| &requests.force)
-    }
-
-    fn requests(&self) -> Option<&Requests> {
-        self.deployment.spec.lifecycle.as_ref()?.requests.as_ref()
+        lifecycle::requests(self.deployment).map_or("", |requests| &requests.force)
     }
 
     /// The attempt that the next revision is.
@@ -281,15 +279,15 @@ impl DesiredRelease<'_> {
     }
 
     /// The policy, without uninstallations while there is a release of another name: objects may be those of both.
-    fn policy_beside(&self, others: &[History]) -> Policy {
+    fn policy_beside(&self, others: &[History]) -> Cow<'_, Policy> {
         let has_objects = |other: &History| {
             let newest = other.newest_of(self.name());
             newest.is_some_and(|newest| newest.status != Status::Uninstalled)
         };
         if others.iter().any(has_objects) {
-            self.policy.clone().without_uninstallation(KeptBecause::OtherName)
+            Cow::Owned(self.policy.clone().without_uninstallation(KeptBecause::OtherName))
         } else {
-            self.policy.clone()
+            Cow::Borrowed(self.policy)
         }
     }
 

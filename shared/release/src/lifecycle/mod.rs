@@ -15,5 +15,7 @@ pub use self::{
     policy::{
         ActionPolicy, CrdPolicy, DEFAULT_TIMEOUT, KeptBecause, Policy, Remediation, Schedule, TestPolicy,
     },
-    step::{Remedy, Requested, Retry, Situation, Step, completed, is_remediation, may_recover, next},
+    step::{
+        Remedy, Requested, Retry, Situation, Step, completed, is_remediation, may_recover, next, requests,
+    },
 };

@@ -12,7 +12,7 @@
 
 use std::{fmt, time::Duration};
 
-use helmops_api::{lifecycle::Requests, timestamp::timestamp};
+use helmops_api::{BundleDeployment, lifecycle::Requests, timestamp::timestamp};
 use jiff::{SignedDuration, Timestamp};
 
 use super::policy::{KeptBecause, Policy, Remediation, Schedule};
@@ -52,6 +52,11 @@ pub struct Requested {
     pub force: bool,
     /// Whether failed attempts are to be forgotten.
     pub reset: bool,
+}
+
+/// The requests of a user; `None` if there were none.
+pub fn requests(deployment: &BundleDeployment) -> Option<&Requests> {
+    deployment.spec.lifecycle.as_ref()?.requests.as_ref()
 }
 
 impl Requested {

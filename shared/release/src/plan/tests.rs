@@ -7,7 +7,6 @@ use super::*;
 use crate::{
     fixture,
     history::{Origin, Owner, Revision},
-    lifecycle::ActionPolicy,
     record::Failure,
 };
 
@@ -33,34 +32,17 @@ fn deployment(spec: &Value, status: &Value) -> BundleDeployment {
     serde_json::from_value(deployment).unwrap()
 }
 
-fn policy(schedule: Schedule, remediation: Remediation) -> Policy {
-    let action = ActionPolicy {
-        schedule,
-        remediation,
-        remediates_last: true,
-        crds: None,
-    };
-    Policy {
-        install: action,
-        upgrade: action,
-        wait: None,
-        test: None,
-        history: 5,
-        on_delete: crate::record::OnDelete::default(),
-    }
-}
-
 /// Three attempts, with a minute between them.
 fn retries(remediation: Remediation) -> Policy {
     let schedule = Schedule::Intervals {
         retries: 2,
         interval: Duration::from_mins(1),
     };
-    policy(schedule, remediation)
+    fixture::policy(schedule, remediation)
 }
 
 fn fleet(remediation: Remediation) -> Policy {
-    policy(Schedule::Backoff, remediation)
+    fixture::policy(Schedule::Backoff, remediation)
 }
 
 fn revision(number: u64, status: Status, id: &str) -> Revision {

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     fixture,
     history::{Chart, Revision},
-    lifecycle::{ActionPolicy, Remediation},
+    lifecycle::Remediation,
     record::Cause,
     state::Wanted,
 };
@@ -68,23 +68,11 @@ fn uninstalled(revision: Revision) -> Revision {
 }
 
 fn policy(remediation: Remediation, retries: u32) -> Policy {
-    let action = ActionPolicy {
-        schedule: Schedule::Intervals {
-            retries,
-            interval: Duration::from_secs(INTERVAL),
-        },
-        remediation,
-        remediates_last: true,
-        crds: None,
+    let schedule = Schedule::Intervals {
+        retries,
+        interval: Duration::from_secs(INTERVAL),
     };
-    Policy {
-        install: action,
-        upgrade: action,
-        wait: None,
-        test: None,
-        history: 5,
-        on_delete: crate::record::OnDelete::default(),
-    }
+    fixture::policy(schedule, remediation)
 }
 
 fn wanted() -> Wanted<'static> {
