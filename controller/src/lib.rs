@@ -20,6 +20,7 @@ mod args;
 mod bundle;
 mod cluster;
 mod context;
+mod debounce;
 mod fleet_metrics;
 mod helmop;
 mod loops;

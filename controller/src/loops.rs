@@ -1,6 +1,6 @@
 //! The reconciliation loops: connects the watches, the workqueue and the reconcilers.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::{StreamExt, future::join_all, stream};
 use helmops_runtime::{
@@ -15,20 +15,11 @@ use crate::{
     bundle::Bundles,
     cluster::Clusters,
     context::Context,
+    debounce,
     helmop::{self, HelmOps},
-    watch::{self, Stores},
+    watch,
     work::Work,
 };
-
-/// The minimum debounce: changes that arrive within this time cause one reconciliation.
-const DEBOUNCE: Duration = Duration::from_millis(20);
-/// The debounce per deployment of an object: the time of a reconciliation grows with their number, and each of them causes
-/// events.
-const DEBOUNCE_PER_DEPLOYMENT: Duration = Duration::from_millis(1);
-/// The maximum debounce of HelmOps and Bundles.
-const MAX_DEBOUNCE: Duration = Duration::from_secs(2);
-/// The debounce of a Cluster: its status counts everything that is deployed on it.
-const CLUSTER_DEBOUNCE: Duration = Duration::from_millis(250);
 
 /// Reconciles changed objects until `stop`, and then finishes what is in progress.
 pub async fn run(context: Arc<Context>, signals: HealthSignals, stop: CancellationToken) {
@@ -59,7 +50,7 @@ pub async fn run(context: Arc<Context>, signals: HealthSignals, stop: Cancellati
         std::future::pending::<()>().await;
     };
     let depth = &context.metrics.reconciles.queue_depth;
-    let debounce = |work: &Work| debounce_for(work, &context.stores);
+    let debounce = |work: &Work| debounce::of(work, &context.stores);
     let work = queue::run(
         triggers,
         debounce,
@@ -74,19 +65,6 @@ pub async fn run(context: Arc<Context>, signals: HealthSignals, stop: Cancellati
         // In the same task as the loops, so that it stops if they hang.
         () = signals.beat() => {}
     }
-}
-
-/// How long changes of an object are collected before it is reconciled.
-fn debounce_for(work: &Work, stores: &Stores) -> Duration {
-    let deployments = match work {
-        Work::HelmOp(key) => stores.deployments.count(&watch::same_name_as(key)),
-        Work::Bundle(key) => stores.deployments.count(key),
-        Work::Cluster(_) => return CLUSTER_DEBOUNCE,
-    };
-    let deployments = u32::try_from(deployments).unwrap_or(u32::MAX);
-    DEBOUNCE_PER_DEPLOYMENT
-        .saturating_mul(deployments)
-        .clamp(DEBOUNCE, MAX_DEBOUNCE)
 }
 
 /// Resets the backoff, because the cause of the last error may be fixed. Requests to repositories are still limited by

@@ -162,7 +162,7 @@ impl<K: QueueKey> Queue<K> {
     fn trigger(&mut self, key: K, debounce: impl Fn(&K) -> Duration) {
         if let Some(has_changed) = self.running.get_mut(&key) {
             *has_changed = true;
-        } else {
+        } else if !self.is_ready.contains(&key) {
             let delay = debounce(&key);
             self.wait(key, delay);
         }

@@ -1,0 +1,182 @@
+//! The debounce: how long changes of an object are collected before it is reconciled.
+//!
+//! Each reconciliation after a change of a deployment writes a status, and each status is a change for the next controller. What
+//! a user waits for, a new spec or a result, is reconciled immediately. What will change again by itself, because an agent is at
+//! work, is reported twice a second.
+
+use std::time::Duration;
+
+use helmops_api::{Bundle, BundleDeployment, HelmOp};
+use helmops_core::status::DeploymentState;
+
+use crate::{
+    watch::{Stores, same_name_as},
+    work::{BundleKey, HelmOpKey, Work},
+};
+
+/// The minimum: several writes of one client are one change.
+const MIN: Duration = Duration::from_millis(20);
+/// The debounce per deployment of an object: the time of a reconciliation grows with their number, and each of them causes
+/// events.
+const PER_DEPLOYMENT: Duration = Duration::from_millis(1);
+/// The maximum.
+const MAX: Duration = Duration::from_secs(2);
+/// The debounce while agents are at work. Also that of a Cluster, whose status counts everything that is deployed on it.
+const PROGRESS: Duration = Duration::from_millis(500);
+
+/// The debounce of a change of an object.
+pub fn of(work: &Work, stores: &Stores) -> Duration {
+    let (count, is_in_progress) = match work {
+        Work::HelmOp(key) => {
+            let count = stores.deployments.count(&same_name_as(key));
+            (
+                count,
+                depends_on_states(count) && is_helmop_in_progress(key, stores),
+            )
+        }
+        Work::Bundle(key) => {
+            let count = stores.deployments.count(key);
+            (
+                count,
+                depends_on_states(count) && is_bundle_in_progress(key, stores),
+            )
+        }
+        Work::Cluster(_) => return PROGRESS,
+    };
+    let min = if is_in_progress { PROGRESS } else { MIN };
+    by_count(count).clamp(min, MAX)
+}
+
+fn by_count(count: usize) -> Duration {
+    PER_DEPLOYMENT.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// Whether the states of so many deployments decide on the debounce. The number alone decides if it is large, and there is no
+/// progress to wait for without any.
+fn depends_on_states(count: usize) -> bool {
+    count > 0 && by_count(count) < PROGRESS
+}
+
+fn is_helmop_in_progress(key: &HelmOpKey, stores: &Stores) -> bool {
+    let (Some(helmop), Some(bundle)) = (stores.helmops.get(key), stores.bundles.get(&same_name_as(key)))
+    else {
+        return false;
+    };
+    let (Some(helmop), Some(bundle)) = (helmop.valid(), bundle.valid()) else {
+        return false;
+    };
+    let states = states(&same_name_as(key), stores);
+    is_helmop_observed(helmop) && (!is_settled(&states) || !is_counted(bundle, &states))
+}
+
+fn is_bundle_in_progress(key: &BundleKey, stores: &Stores) -> bool {
+    let bundle = stores.bundles.get(key);
+    let bundle = bundle.as_ref().and_then(|bundle| bundle.valid());
+    let states = states(key, stores);
+    // What has become ready since may let the rollout continue.
+    bundle.is_some_and(|bundle| {
+        is_bundle_observed(bundle) && !is_settled(&states) && is_counted(bundle, &states)
+    })
+}
+
+fn states(bundle: &BundleKey, stores: &Stores) -> Vec<DeploymentState> {
+    let deployments = stores.deployments.of_bundle(bundle);
+    let valid = deployments.iter().filter_map(|deployment| deployment.valid());
+    valid
+        .map(|deployment: &BundleDeployment| DeploymentState::of(deployment))
+        .collect()
+}
+
+/// Whether no agent is at work on a deployment. One that is pending or out of sync waits for the controller itself.
+fn is_settled(states: &[DeploymentState]) -> bool {
+    use DeploymentState::{ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied};
+    states.iter().all(|state| match state {
+        Ready | ErrApplied | Modified | OutOfSync | Pending => true,
+        NotReady | WaitApplied => false,
+    })
+}
+
+/// Whether the Bundle counts the deployments that are ready. Otherwise its status is about to change, and a HelmOp is not ready
+/// before that.
+fn is_counted(bundle: &Bundle, states: &[DeploymentState]) -> bool {
+    let ready = states
+        .iter()
+        .filter(|state| **state == DeploymentState::Ready)
+        .count();
+    let counted = bundle.status.as_ref().and_then(|status| status.summary.as_ref());
+    counted.and_then(|summary| summary.ready).unwrap_or_default() == i64::try_from(ready).unwrap_or(i64::MAX)
+}
+
+/// Whether the spec was reconciled already: a change of the spec does not wait.
+fn is_helmop_observed(helmop: &HelmOp) -> bool {
+    let observed = helmop
+        .status
+        .as_ref()
+        .and_then(|status| status.observed_generation);
+    observed == helmop.metadata.generation
+}
+
+fn is_bundle_observed(bundle: &Bundle) -> bool {
+    let observed = bundle
+        .status
+        .as_ref()
+        .and_then(|status| status.observed_generation);
+    observed == bundle.metadata.generation
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn bundle(status: &Value) -> Bundle {
+        let bundle = json!({ "metadata": { "generation": 2 }, "spec": {}, "status": status });
+        serde_json::from_str(&bundle.to_string()).unwrap()
+    }
+
+    #[test]
+    fn what_agents_are_at_work_on_is_progress() {
+        for state in DeploymentState::ALL {
+            let expected = !matches!(state.as_str(), "NotReady" | "WaitApplied");
+            assert_eq!(
+                is_settled(&[DeploymentState::Ready, state]),
+                expected,
+                "{state:?}"
+            );
+        }
+        assert!(is_settled(&[]));
+    }
+
+    #[test]
+    fn a_bundle_that_does_not_count_what_is_ready_is_progress() {
+        let states = [DeploymentState::Ready, DeploymentState::ErrApplied];
+        for (status, expected) in [
+            (json!(null), false),
+            (json!({ "summary": { "ready": 0 } }), false),
+            (json!({ "summary": { "ready": 1 } }), true),
+            (json!({ "summary": { "ready": 2 } }), false),
+        ] {
+            assert_eq!(is_counted(&bundle(&status), &states), expected, "{status}");
+        }
+        assert!(is_counted(&bundle(&json!(null)), &[]));
+    }
+
+    #[test]
+    fn a_new_spec_is_no_progress() {
+        for (status, expected) in [
+            (json!(null), false),
+            (json!({ "observedGeneration": 1 }), false),
+            (json!({ "observedGeneration": 2 }), true),
+        ] {
+            assert_eq!(is_bundle_observed(&bundle(&status)), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn many_deployments_decide_by_their_number() {
+        assert!(!depends_on_states(0));
+        assert!(depends_on_states(499));
+        assert!(!depends_on_states(500));
+    }
+}
