@@ -13,7 +13,7 @@ use hyper::{Method, Request, Uri};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::client::{Connections, Protocol, Sender, Target};
+use super::client::{Connections, Sender, Target};
 use super::corpus::{Sample, UID_PLACEHOLDER};
 use super::response::{Expected, ResponseError, check};
 use helmops_bed::random;
@@ -45,8 +45,6 @@ impl Webhook {
 /// One load to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Load {
-    /// Version of HTTP.
-    pub protocol: Protocol,
     pub webhook: Webhook,
     /// How many requests are in flight at any time.
     pub streams: u16,
@@ -66,23 +64,18 @@ pub struct Endpoint {
 impl Endpoint {
     /// The webhook at `path` of a server.
     pub fn new(target: &Target, path: &str, webhook: Webhook, corpus: &Arc<[Sample]>) -> Result<Self> {
-        let host = format!("127.0.0.1:{}", target.port);
         // The API server sends its timeout.
         let path = format!("{path}?timeout=5s");
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, HeaderValue::from_static("kube-apiserver-admission"));
-        let uri = match target.protocol {
-            Protocol::Http1 => {
-                headers.insert(HOST, host.parse()?);
-                path.parse()
-            }
-            Protocol::Http2 => format!("https://{host}{path}").parse(),
-        };
+        headers.insert(HOST, format!("127.0.0.1:{}", target.port).parse()?);
         Ok(Self {
             webhook,
-            uri: uri.with_context(|| format!("{path} is not a valid URL path"))?,
+            uri: path
+                .parse()
+                .with_context(|| format!("{path} is not a valid URL path"))?,
             headers,
             corpus: Arc::clone(corpus),
             salt: random::word().chars().take(8).collect(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::time::sleep;
 
-use super::client::{Protocol, Target};
+use super::client::Target;
 use super::corpus::{Sample, corpus};
 use super::figures::Figures;
 use super::load::{Endpoint, Load, Streams, Webhook};
@@ -33,18 +33,15 @@ pub struct Plan {
     pub repeat: u32,
     /// Numbers of concurrent streams of validating requests.
     pub streams: Vec<u16>,
-    pub protocols: Vec<Protocol>,
 }
 
 impl Plan {
-    fn loads(&self, protocol: Protocol) -> Vec<Load> {
+    fn loads(&self) -> Vec<Load> {
         let validate = |streams: &u16| Load {
-            protocol,
             webhook: Webhook::Validate,
             streams: *streams,
         };
         let mutate = Load {
-            protocol,
             webhook: Webhook::Mutate,
             streams: MUTATING_STREAMS,
         };
@@ -70,7 +67,7 @@ pub struct Report {
     /// One for each repetition.
     pub loads: BTreeMap<Load, Vec<Figures>>,
     /// One for each repetition.
-    pub memory: BTreeMap<Protocol, Vec<Memory>>,
+    pub memory: Vec<Memory>,
     /// The first wrong response, if any.
     pub first_error: Option<ResponseError>,
 }
@@ -81,7 +78,7 @@ impl Report {
             name: program.name.clone(),
             starts: Vec::new(),
             loads: BTreeMap::new(),
-            memory: BTreeMap::new(),
+            memory: Vec::new(),
             first_error: None,
         }
     }
@@ -103,14 +100,8 @@ pub async fn measure(plan: &Plan, programs: &[Program]) -> Result<Vec<Report>> {
         .collect();
     bench.cold_starts(&mut candidates).await?;
     for repetition in 1..=plan.repeat {
-        for protocol in &plan.protocols {
-            eprintln!(
-                "repetition {repetition} of {}, {}",
-                plan.repeat,
-                protocol.as_str()
-            );
-            bench.repetition(repetition, *protocol, &mut candidates).await?;
-        }
+        eprintln!("repetition {repetition} of {}", plan.repeat);
+        bench.repetition(repetition, &mut candidates).await?;
     }
     Ok(candidates.into_iter().map(|(_, report)| report).collect())
 }
@@ -124,16 +115,15 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    async fn start(&self, program: &Program, protocol: Protocol) -> Result<(Server, Duration)> {
-        Server::start(program, &self.workspace, protocol, &self.corpus).await
+    async fn start(&self, program: &Program) -> Result<(Server, Duration)> {
+        Server::start(program, &self.workspace, &self.corpus).await
     }
 
     async fn cold_starts(&self, candidates: &mut [Candidate<'_>]) -> Result<()> {
-        let protocol = *self.plan.protocols.first().context("no protocol to measure")?;
-        eprintln!("{COLD_STARTS} cold starts, {}", protocol.as_str());
+        eprintln!("{COLD_STARTS} cold starts");
         for _ in 0..COLD_STARTS {
             for (program, report) in &mut *candidates {
-                let (mut server, took) = self.start(program, protocol).await?;
+                let (mut server, took) = self.start(program).await?;
                 server.process.kill().await?;
                 report.starts.push(took);
             }
@@ -141,32 +131,23 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Measures all loads of a protocol once. The order of the servers changes with each load, and for each load with each
+    /// Measures all loads once. The order of the servers changes with each load, and for each load with each
     /// repetition.
-    async fn repetition(
-        &self,
-        repetition: u32,
-        protocol: Protocol,
-        candidates: &mut [Candidate<'_>],
-    ) -> Result<()> {
+    async fn repetition(&self, repetition: u32, candidates: &mut [Candidate<'_>]) -> Result<()> {
         let mut running = Vec::new();
         for (program, report) in candidates {
-            let (server, _) = self.start(program, protocol).await?;
+            let (server, _) = self.start(program).await?;
             running.push((*program, report, server));
         }
         sleep(SETTLE_TIME).await;
         for (_, report, server) in &mut running {
             let idle = usage::memory(server.process.pid()?)?.resident;
-            report
-                .memory
-                .entry(protocol)
-                .or_default()
-                .push(Memory { idle, peak: idle });
+            report.memory.push(Memory { idle, peak: idle });
         }
         if repetition.is_multiple_of(2) {
             running.reverse();
         }
-        for load in self.plan.loads(protocol) {
+        for load in self.plan.loads() {
             for (program, report, server) in &mut running {
                 self.load(load, program, report, server).await?;
             }
@@ -174,8 +155,8 @@ impl Bench<'_> {
         }
         for (_, report, mut server) in running {
             let peak = usage::memory(server.process.pid()?)?.peak;
-            let memory = report.memory.entry(protocol).or_default();
-            memory.last_mut().context("idle memory was read before")?.peak = peak;
+            let memory = report.memory.last_mut();
+            memory.context("idle memory was read before")?.peak = peak;
             server.process.kill().await?;
         }
         Ok(())

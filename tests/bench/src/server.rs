@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use super::client::{Protocol, Target};
+use super::client::Target;
 use super::corpus::Sample;
 use super::load::{Endpoint, Streams, Webhook};
 use helmops_bed::private_ca::PrivateCa;
@@ -105,7 +105,6 @@ impl Server {
     pub async fn start(
         program: &Program,
         workspace: &Workspace,
-        protocol: Protocol,
         corpus: &Arc<[Sample]>,
     ) -> Result<(Self, Duration)> {
         let has_port = program.command.iter().any(|word| word.contains("{port}"));
@@ -124,7 +123,7 @@ impl Server {
                 command
             },
             async |[port, _]| {
-                wait_for_first_response(&Target::new(port, protocol, &workspace.ca)?, program, corpus).await
+                wait_for_first_response(&Target::new(port, &workspace.ca)?, program, corpus).await
             },
         )
         .await?;
@@ -132,7 +131,7 @@ impl Server {
         Ok((
             Self {
                 process,
-                target: Target::new(port, protocol, &workspace.ca)?,
+                target: Target::new(port, &workspace.ca)?,
             },
             took,
         ))
@@ -215,9 +214,7 @@ mod tests {
             mutate: "/m".to_owned(),
         };
         let corpus = crate::corpus::corpus().unwrap();
-        let error = Server::start(&program, &workspace, Protocol::Http1, &corpus)
-            .await
-            .unwrap_err();
+        let error = Server::start(&program, &workspace, &corpus).await.unwrap_err();
         assert_eq!(
             error.to_string(),
             "the command of it lacks the placeholder {port}"

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::client::Protocol;
 use super::figures::{Figures, median};
 use super::load::Load;
 use super::measure::{Memory, Report};
 
-const LOAD: [&str; 3] = ["protocol", "webhook", "streams"];
+const LOAD: [&str; 2] = ["webhook", "streams"];
 const FIGURES: [&str; 8] = [
     "requests/s",
     "p50 µs",
@@ -22,18 +21,11 @@ const FIGURES: [&str; 8] = [
 /// All medians of a server.
 pub fn report(report: &Report) -> String {
     let start = milliseconds(&report.starts);
-    let lines = report.memory.iter().map(|(protocol, memory)| {
-        let [idle, peak] = mebibytes(memory);
-        format!(
-            "{}: {idle:.1} MiB resident idle, {peak:.1} MiB at the peak\n",
-            protocol.as_str()
-        )
-    });
+    let [idle, peak] = mebibytes(&report.memory);
     format!(
-        "{}\ncold start, median of {}: {start:.1} ms\n{}",
+        "{}\ncold start, median of {}: {start:.1} ms\n{idle:.1} MiB resident idle, {peak:.1} MiB at the peak\n",
         loads(report),
-        report.starts.len(),
-        lines.collect::<String>()
+        report.starts.len()
     )
 }
 
@@ -68,36 +60,18 @@ pub fn comparison(ours: &Report, peer: &Report) -> String {
         ]);
         Some(row)
     });
-    let memory = ours.memory.iter().filter_map(|(protocol, memory)| {
-        Some(compare_memory(
-            *protocol,
-            mebibytes(memory),
-            mebibytes(peer.memory.get(protocol)?),
-        ))
-    });
+    let ([idle, peak], [peer_idle, peer_peak]) = (mebibytes(&ours.memory), mebibytes(&peer.memory));
     format!(
-        "{}\ncold start: {}\n{}",
+        "{}\ncold start: {}\nresident idle {}, at the peak {}\n",
         table(std::iter::once(headings).chain(rows).collect()),
         ratio(milliseconds(&ours.starts), milliseconds(&peer.starts)),
-        memory.collect::<String>()
-    )
-}
-
-fn compare_memory(protocol: Protocol, ours: [f64; 2], peer: [f64; 2]) -> String {
-    let ([idle, peak], [peer_idle, peer_peak]) = (ours, peer);
-    let (idle, peak) = (ratio(idle, peer_idle), ratio(peak, peer_peak));
-    format!(
-        "{}: resident idle {idle}, at the peak {peak}\n",
-        protocol.as_str()
+        ratio(idle, peer_idle),
+        ratio(peak, peer_peak)
     )
 }
 
 fn describe(load: Load) -> [String; LOAD.len()] {
-    [
-        load.protocol.as_str().to_owned(),
-        load.webhook.as_str().to_owned(),
-        load.streams.to_string(),
-    ]
+    [load.webhook.as_str().to_owned(), load.streams.to_string()]
 }
 
 /// `-` if there were too few requests for a tick of the kernel's clock.
@@ -159,11 +133,7 @@ mod tests {
     }
 
     fn example(name: &str, scale: f64) -> Report {
-        let load = |webhook, streams| Load {
-            protocol: Protocol::Http1,
-            webhook,
-            streams,
-        };
+        let load = |webhook, streams| Load { webhook, streams };
         let runs = vec![figures(scale), figures(scale * 9.0), figures(scale)];
         let memory = Memory {
             idle: 6 * 1024,
@@ -179,7 +149,7 @@ mod tests {
                 (load(Webhook::Mutate, 16), runs.clone()),
                 (load(Webhook::Validate, 1), runs),
             ]),
-            memory: BTreeMap::from([(Protocol::Http1, vec![memory])]),
+            memory: vec![memory],
             first_error: None,
         }
     }
@@ -187,13 +157,13 @@ mod tests {
     #[test]
     fn a_report_shows_medians_in_order() {
         let expected = "\
-| protocol |  webhook | streams | requests/s | p50 µs | p90 µs | p99 µs | p99.9 µs | max µs | server CPU s per 1,000 | errors |
-| -------: | -------: | ------: | ---------: | -----: | -----: | -----: | -------: | -----: | ---------------------: | -----: |
-|       h1 | validate |       1 |      12346 |    100 |    200 |    300 |      400 |   5000 |                 0.0625 |      0 |
-|       h1 |   mutate |      16 |      12346 |    100 |    200 |    300 |      400 |   5000 |                 0.0625 |      0 |
+|  webhook | streams | requests/s | p50 µs | p90 µs | p99 µs | p99.9 µs | max µs | server CPU s per 1,000 | errors |
+| -------: | ------: | ---------: | -----: | -----: | -----: | -------: | -----: | ---------------------: | -----: |
+| validate |       1 |      12346 |    100 |    200 |    300 |      400 |   5000 |                 0.0625 |      0 |
+|   mutate |      16 |      12346 |    100 |    200 |    300 |      400 |   5000 |                 0.0625 |      0 |
 
 cold start, median of 3: 5.0 ms
-h1: 6.0 MiB resident idle, 10.0 MiB at the peak
+6.0 MiB resident idle, 10.0 MiB at the peak
 ";
         assert_eq!(report(&example("it", 1.0)), expected);
     }
@@ -210,13 +180,13 @@ h1: 6.0 MiB resident idle, 10.0 MiB at the peak
     #[test]
     fn a_comparison_is_ours_to_peer() {
         let expected = "\
-| protocol |  webhook | streams |  CPU |  p99 | requests/s |
-| -------: | -------: | ------: | ---: | ---: | ---------: |
-|       h1 | validate |       1 | 0.25 | 0.25 |       0.25 |
-|       h1 |   mutate |      16 | 0.25 | 0.25 |       0.25 |
+|  webhook | streams |  CPU |  p99 | requests/s |
+| -------: | ------: | ---: | ---: | ---------: |
+| validate |       1 | 0.25 | 0.25 |       0.25 |
+|   mutate |      16 | 0.25 | 0.25 |       0.25 |
 
 cold start: 0.25
-h1: resident idle 1.00, at the peak 1.00
+resident idle 1.00, at the peak 1.00
 ";
         assert_eq!(comparison(&example("it", 1.0), &example("other", 4.0)), expected);
     }

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use helmops_bed::test_bed;
-use helmops_bench::client::Protocol;
 use helmops_bench::measure::{Plan, Report, measure};
 use helmops_bench::server::Program;
 use helmops_bench::table;
@@ -30,15 +29,6 @@ struct Arguments {
     /// Numbers of concurrent streams of validating requests
     #[arg(long, default_value = "1,16,64", value_delimiter = ',', value_name = "N,..", value_parser = clap::value_parser!(u16).range(1..=1024))]
     streams: Vec<u16>,
-    /// Protocols; the API server speaks HTTP/1.1 to a Service
-    #[arg(
-        long,
-        value_enum,
-        default_value = "h1,h2",
-        value_delimiter = ',',
-        value_name = "h1,h2"
-    )]
-    protocols: Vec<Protocol>,
     /// Path of the validating webhook
     #[arg(long, default_value = "/validate", value_name = "PATH")]
     validate: String,
@@ -81,7 +71,6 @@ async fn run(arguments: Arguments) -> Result<()> {
         requests: arguments.requests,
         repeat: arguments.repeat,
         streams: arguments.streams.clone(),
-        protocols: arguments.protocols.clone(),
     };
     let programs = programs(arguments)?;
     say(&conditions(&plan)?)?;

@@ -8,8 +8,8 @@ use axum::routing::post;
 use axum::{Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hyper::server::conn::{http1 as server1, http2 as server2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -80,13 +80,12 @@ fn acceptor(ca: &PrivateCa) -> TlsAcceptor {
     let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap();
     let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+    let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)
         .unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     TlsAcceptor::from(Arc::new(config))
 }
 
@@ -101,15 +100,8 @@ async fn accept(listener: TcpListener, tls: TlsAcceptor, router: Router, receive
 async fn serve(stream: TcpStream, tls: TlsAcceptor, router: Router) {
     stream.set_nodelay(true).unwrap();
     let stream = tls.accept(stream).await.unwrap();
-    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let (stream, service) = (TokioIo::new(stream), TowerToHyperService::new(router));
-    if http2 {
-        let _ = server2::Builder::new(TokioExecutor::new())
-            .serve_connection(stream, service)
-            .await;
-    } else {
-        let _ = server1::Builder::new().serve_connection(stream, service).await;
-    }
+    let _ = http1::Builder::new().serve_connection(stream, service).await;
 }
 
 fn name(body: &[u8]) -> String {
@@ -130,45 +122,31 @@ fn expected_response(webhook: Webhook, sample: &Sample, uid: &str) -> Value {
 }
 
 async fn streams(server: &TestServer, load: Load) -> Streams {
-    let target = Target::new(server.port, load.protocol, &server.ca).unwrap();
+    let target = Target::new(server.port, &server.ca).unwrap();
     let endpoint = Endpoint::new(&target, "/validate", load.webhook, &corpus().unwrap()).unwrap();
     Streams::open(&target, endpoint, load.streams).await.unwrap()
 }
 
 #[tokio::test]
 async fn each_request_is_sent_once_and_expected_responses_are_accepted() {
-    for protocol in [Protocol::Http1, Protocol::Http2] {
-        for webhook in [Webhook::Validate, Webhook::Mutate] {
-            let server = TestServer::start(webhook, |_, _| {}).await;
-            let mut streams = streams(
-                &server,
-                Load {
-                    protocol,
-                    webhook,
-                    streams: 4,
-                },
-            )
-            .await;
-            for requests in [20, 100] {
-                let result = streams.drive(requests).await.unwrap();
-                assert_eq!((result.wrong, result.first_error), (0, None));
-                assert_eq!(result.latencies.len(), usize::try_from(requests).unwrap());
-                assert!(
-                    result
-                        .latencies
-                        .iter()
-                        .all(|latency| !latency.is_zero() && *latency <= result.elapsed)
-                );
-            }
-            let received = server.received.lock().unwrap();
-            assert_eq!(received.uids.len(), 120);
-            assert!(received.uids.iter().all(|uid| uid.len() == 36));
-            let connections = match protocol {
-                Protocol::Http1 => 4,
-                Protocol::Http2 => 1,
-            };
-            assert_eq!(received.connections, connections);
+    for webhook in [Webhook::Validate, Webhook::Mutate] {
+        let server = TestServer::start(webhook, |_, _| {}).await;
+        let mut streams = streams(&server, Load { webhook, streams: 4 }).await;
+        for requests in [20, 100] {
+            let result = streams.drive(requests).await.unwrap();
+            assert_eq!((result.wrong, result.first_error), (0, None));
+            assert_eq!(result.latencies.len(), usize::try_from(requests).unwrap());
+            assert!(
+                result
+                    .latencies
+                    .iter()
+                    .all(|latency| !latency.is_zero() && *latency <= result.elapsed)
+            );
         }
+        let received = server.received.lock().unwrap();
+        assert_eq!(received.uids.len(), 120);
+        assert!(received.uids.iter().all(|uid| uid.len() == 36));
+        assert_eq!(received.connections, 4);
     }
 }
 
@@ -179,45 +157,41 @@ async fn wrong_responses_are_counted() {
             response["allowed"] = json!(false);
         }
     };
-    for protocol in [Protocol::Http1, Protocol::Http2] {
-        let server = TestServer::start(Webhook::Mutate, deny_every_tenth).await;
-        let load = Load {
-            protocol,
-            webhook: Webhook::Mutate,
-            streams: 3,
-        };
-        let result = streams(&server, load).await.drive(200).await.unwrap();
-        assert_eq!((result.wrong, result.latencies.len()), (20, 200));
-        assert!(matches!(
-            result.first_error,
-            Some(ResponseError::Allowed { expected: true, .. })
-        ));
-    }
+    let webhook = Webhook::Mutate;
+    let server = TestServer::start(webhook, deny_every_tenth).await;
+    let result = streams(&server, Load { webhook, streams: 3 })
+        .await
+        .drive(200)
+        .await;
+    let result = result.unwrap();
+    assert_eq!((result.wrong, result.latencies.len()), (20, 200));
+    assert!(matches!(
+        result.first_error,
+        Some(ResponseError::Allowed { expected: true, .. })
+    ));
 }
 
 #[tokio::test]
 async fn a_closed_connection_is_an_error() {
-    for protocol in [Protocol::Http1, Protocol::Http2] {
-        // A panic in a handler closes its connection, or its stream.
-        let server = TestServer::start(Webhook::Validate, |count, _| assert!(count < 50, "on purpose")).await;
-        let load = Load {
-            protocol,
-            webhook: Webhook::Validate,
-            streams: 2,
-        };
-        let error = streams(&server, load).await.drive(100).await.unwrap_err();
-        assert!(
-            format!("{error:#}").contains("no response to request"),
-            "{error:#}"
-        );
-    }
+    let webhook = Webhook::Validate;
+    // A panic in a handler closes its connection.
+    let server = TestServer::start(webhook, |count, _| assert!(count < 50, "on purpose")).await;
+    let driven = streams(&server, Load { webhook, streams: 2 })
+        .await
+        .drive(100)
+        .await;
+    let error = driven.unwrap_err();
+    assert!(
+        format!("{error:#}").contains("no response to request"),
+        "{error:#}"
+    );
 }
 
 #[tokio::test]
 async fn a_server_with_a_certificate_of_another_ca_gets_no_request() {
     let server = TestServer::start(Webhook::Validate, |_, _| {}).await;
     let other = PrivateCa::new("other").unwrap();
-    let target = Target::new(server.port, Protocol::Http1, other.pem()).unwrap();
+    let target = Target::new(server.port, other.pem()).unwrap();
     let endpoint = Endpoint::new(&target, "/validate", Webhook::Validate, &corpus().unwrap()).unwrap();
     let error = Streams::open(&target, endpoint, 1).await.unwrap_err();
     assert!(format!("{error:#}").contains("certificate"), "{error:#}");
