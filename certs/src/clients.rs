@@ -249,7 +249,7 @@ pub fn server_config_for(resolver: Arc<CertResolver>, clients: Arc<Clients>) -> 
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(clients)
         .with_cert_resolver(resolver);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)

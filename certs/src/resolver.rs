@@ -43,7 +43,7 @@ impl ResolvesServerCert for CertResolver {
     }
 }
 
-/// TLS 1.2 and 1.3 on ring, HTTP/2 before HTTP/1.1 by ALPN, no client certificates, certificates from `resolver`.
+/// TLS 1.2 and 1.3 on ring, HTTP/1.1 by ALPN, no client certificates, certificates from `resolver`.
 ///
 /// # Errors
 /// Only if ring lacks what TLS 1.2 or 1.3 needs, which the build decides.
@@ -53,6 +53,6 @@ pub fn server_config(resolver: Arc<CertResolver>) -> Result<ServerConfig, rustls
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_cert_resolver(resolver);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }

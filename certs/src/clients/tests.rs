@@ -80,10 +80,12 @@ impl TestServer {
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(self.roots.clone());
-        let config = match identity {
+        let mut config = match identity {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => builder.with_client_auth_cert(vec![certificate], key).unwrap(),
         };
+        // As Go's client.
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let client = async {
             let name = ServerName::try_from("localhost").unwrap();
             let mut stream = TlsConnector::from(Arc::new(config)).connect(name, there).await?;
@@ -92,6 +94,7 @@ impl TestServer {
         };
         let server = async {
             let mut stream = TlsAcceptor::from(Arc::clone(&self.config)).accept(here).await?;
+            assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
             stream.read_u8().await
         };
         let (_, server) = tokio::join!(client, server);

@@ -183,11 +183,13 @@ async fn connect(ca: &Ca, address: std::net::SocketAddr) -> std::io::Result<TlsS
         .add(CertificateDer::from_pem_slice(ca.cert_pem().as_bytes()).unwrap())
         .unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
+    // As Go's client.
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let tcp = TcpStream::connect(address).await?;
     TlsConnector::from(Arc::new(config))
         .connect(ServerName::try_from("localhost").unwrap(), tcp)
@@ -229,6 +231,7 @@ async fn a_swap_of_the_secret_mount_is_detected_and_open_connections_stay() {
     server.spawn(echo(listener, TlsAcceptor::from(Arc::new(config))));
     let mut before = connect(&watched.ca, address).await.unwrap();
     assert_eq!(presented(&before), der(&old));
+    assert_eq!(before.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
 
     mount(watched.dir.path(), "2026_2", &new);
     fs::remove_dir_all(watched.path("..2026_1")).unwrap();

@@ -66,7 +66,6 @@ const LIMITS: Limits = Limits {
     idle: Duration::from_secs(30),
     // A stream is one request.
     request: LIFETIME.saturating_add(Duration::from_mins(1)),
-    streams: 1,
     drain: Duration::from_millis(200),
 };
 

@@ -1,7 +1,7 @@
 //! The activity of a connection.
 //!
-//! Bytes do not count, requests do: a peer that trickles half a header, half an HTTP/2 preface or HTTP/2 pings is as
-//! idle as a silent one. So one rule covers every protocol and every way to stall.
+//! Bytes do not count, requests do: a peer that trickles half a header is as idle as a silent one, and one that does not read
+//! its response is limited like a slow handler. So one rule covers every way to stall.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,17 +21,10 @@ use tokio::time::Instant;
 use super::limits::Limits;
 use crate::lock;
 
-/// The requests of one connection.
+/// The state of one connection, and since when: since the last request started or ended, or since the connection was accepted
+/// or its handshake ended.
 #[derive(Debug)]
-pub(super) struct Activity(Mutex<State>);
-
-#[derive(Clone, Copy, Debug)]
-struct State {
-    in_flight: usize,
-    had_request: bool,
-    /// When a request last started or ended, or the connection was accepted or its handshake ended.
-    since: Instant,
-}
+pub(super) struct Activity(Mutex<(ConnectionState, Instant)>);
 
 /// The state of a connection, the least useful first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,57 +39,37 @@ pub(super) enum ConnectionState {
 
 impl Activity {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State {
-            in_flight: 0,
-            had_request: false,
-            since: Instant::now(),
-        })))
+        Arc::new(Self(Mutex::new((ConnectionState::New, Instant::now()))))
     }
 
     /// Records that the handshake has ended.
     pub(super) fn handshake_ended(&self) {
-        lock(&self.0).since = Instant::now();
+        self.enter(ConnectionState::New);
+    }
+
+    /// The state of the connection, and since when.
+    pub(super) fn state(&self) -> (ConnectionState, Instant) {
+        *lock(&self.0)
     }
 
     /// When the connection is closed, unless a request starts or ends before.
     pub(super) fn deadline(&self, limits: &Limits) -> Instant {
-        let state = *lock(&self.0);
-        state.since
-            + match state.connection_state() {
+        let (state, since) = self.state();
+        since
+            + match state {
                 ConnectionState::New => limits.first_request,
                 ConnectionState::Idle => limits.idle,
                 ConnectionState::Active => limits.request,
             }
     }
 
-    /// Since when no request is in flight; `None` while one is.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
-        let state = *lock(&self.0);
-        (state.in_flight == 0).then_some(state.since)
-    }
-
-    /// The state of the connection, and since when.
-    pub(super) fn state(&self) -> (ConnectionState, Instant) {
-        let state = *lock(&self.0);
-        (state.connection_state(), state.since)
-    }
-
     pub(super) fn start_request(self: &Arc<Self>) -> InFlightRequest {
-        let mut state = lock(&self.0);
-        state.in_flight += 1;
-        state.had_request = true;
-        state.since = Instant::now();
+        self.enter(ConnectionState::Active);
         InFlightRequest(Arc::clone(self))
     }
-}
 
-impl State {
-    fn connection_state(&self) -> ConnectionState {
-        match (self.in_flight, self.had_request) {
-            (0, false) => ConnectionState::New,
-            (0, true) => ConnectionState::Idle,
-            (1.., _) => ConnectionState::Active,
-        }
+    fn enter(&self, state: ConnectionState) {
+        *lock(&self.0) = (state, Instant::now());
     }
 }
 
@@ -107,9 +80,7 @@ pub(super) struct InFlightRequest(Arc<Activity>);
 
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        let mut state = lock(&self.0.0);
-        state.in_flight -= 1;
-        state.since = Instant::now();
+        self.0.enter(ConnectionState::Idle);
     }
 }
 
@@ -186,15 +157,10 @@ mod tests {
         assert_eq!(due_in(), limits.first_request);
         advance(Duration::from_secs(4)).await;
         assert_eq!(due_in() + Duration::from_secs(4), limits.first_request);
-        let (first, second) = (activity.start_request(), activity.start_request());
-        assert_eq!((due_in(), activity.idle_since()), (limits.request, None));
+        let request = activity.start_request();
+        assert_eq!(due_in(), limits.request);
         advance(Duration::from_secs(4)).await;
-        drop(first);
-        assert_eq!((due_in(), activity.idle_since()), (limits.request, None));
-        drop(second);
-        assert_eq!(
-            (due_in(), activity.idle_since()),
-            (limits.idle, Some(Instant::now()))
-        );
+        drop(request);
+        assert_eq!(due_in(), limits.idle);
     }
 }

@@ -1,26 +1,26 @@
 //! One connection, from its TLS handshake to its end.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::rustls;
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::WARN_INTERVAL;
-use super::activity::{Activity, ConnectionContext, tracked_service};
+use super::activity::{ConnectionContext, ConnectionState, tracked_service};
 use super::limits::Limits;
 use super::metrics::{HandshakeFailure, ServeMetrics};
-use super::streams::Streams;
 use super::transport::Transport;
 use crate::throttle::Throttle;
 
@@ -28,17 +28,11 @@ use crate::throttle::Throttle;
 /// not received them by then, the connection is cut off.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Largest header that is kept in memory, for HTTP/1.1 and HTTP/2. Go's server reads 1 MiB, but an API server sends less than
-/// 1 KiB.
-const HEADER_BYTES: u32 = 16 << 10;
+/// Largest header that is kept in memory. Go's server reads 1 MiB, but an API server sends less than 1 KiB.
+const HEADER_BYTES: usize = 16 << 10;
 
-/// Read and write buffer of one HTTP/1.1 connection: larger than the header, smaller than hyper's default of 400 KiB.
+/// Read and write buffer of one connection: larger than the header, smaller than hyper's default of 400 KiB.
 const BUFFER_BYTES: usize = 64 << 10;
-
-/// Flow control windows of HTTP/2 for one request and for the whole connection: large enough for a review without a pause,
-/// and a limit on the memory for all streams of one connection.
-const STREAM_WINDOW: u32 = 256 << 10;
-const CONNECTION_WINDOW: u32 = 1 << 20;
 
 /// How a connection ended.
 #[derive(Debug)]
@@ -49,6 +43,12 @@ pub(super) enum End {
     Broken(hyper::Error),
     /// The server cut it off.
     CutOff,
+}
+
+impl From<hyper::Result<()>> for End {
+    fn from(ended: hyper::Result<()>) -> Self {
+        ended.map_or_else(Self::Broken, |()| Self::Closed)
+    }
 }
 
 impl fmt::Display for End {
@@ -96,9 +96,9 @@ impl Connections {
     {
         let peer = context.address;
         let _open = self.metrics.opened();
-        // Boxed: the state of each protocol is large, and every connection would reserve memory for all of them.
+        // Boxed: the state of HTTP is large, and a connection in its handshake would reserve memory for two.
         let end = match &self.transport {
-            Transport::Plain => Box::pin(self.http1(stream, &context)).await,
+            Transport::Plain => Box::pin(self.http(stream, &context)).await,
             Transport::Tls(acceptor) => {
                 let handshake = timeout(self.limits.handshake, acceptor.accept(stream));
                 let stream = match self.stop.run_until_cancelled(handshake).await {
@@ -110,97 +110,41 @@ impl Connections {
                     Some(Ok(Ok(stream))) => stream,
                 };
                 context.activity.handshake_ended();
-                if negotiated_h2(&stream) {
-                    Box::pin(self.http2(stream, &context)).await
-                } else {
-                    Box::pin(self.http1(stream, &context)).await
-                }
+                Box::pin(self.http(stream, &context)).await
             }
         };
         tracing::debug!(%peer, "connection {end}");
     }
 
-    async fn http1<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    /// Serves requests until the connection ends or is idle for too long, or until its request has ended after `stop`.
+    async fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         stream: S,
         context: &ConnectionContext,
     ) -> End {
-        let service = tracked_service(self.app.clone(), context);
-        let connection = http1::Builder::new()
-            .header_read_timeout(None)
-            .max_header_size(HEADER_BYTES as usize)
-            .max_buf_size(BUFFER_BYTES)
-            .serve_connection(TokioIo::new(stream), service);
-        self.drive(
-            connection,
-            http1::Connection::graceful_shutdown,
-            &context.activity,
-        )
-        .await
-    }
-
-    async fn http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        &self,
-        stream: S,
-        context: &ConnectionContext,
-    ) -> End {
-        let service = tracked_service(self.app.clone(), context);
-        let streams = Streams::default();
-        let connection = http2::Builder::new(streams.executor())
-            .max_concurrent_streams(self.limits.streams)
-            .max_header_list_size(HEADER_BYTES)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .serve_connection(TokioIo::new(stream), service);
-        self.drive(
-            connection,
-            http2::Connection::graceful_shutdown,
-            &context.activity,
-        )
-        .await
-    }
-
-    /// Polls the connection until it ends or is idle for too long, or until its requests have ended after `stop`.
-    async fn drive<C>(&self, connection: C, close: impl Fn(Pin<&mut C>), activity: &Activity) -> End
-    where
-        C: Future<Output = hyper::Result<()>>,
-    {
-        let mut connection = pin!(connection);
-        let mut closing: Option<Instant> = None;
-        loop {
-            let due = self.due(activity, closing);
-            // Requests that end while the connection closes make it due earlier, so check often.
-            let wake = if closing.is_some() {
-                due.min(Instant::now() + CLOSE_TIMEOUT)
-            } else {
-                due
-            };
-            tokio::select! {
-                biased;
-                ended = connection.as_mut() => return ended.map_or_else(End::Broken, |()| End::Closed),
-                () = self.stop.cancelled(), if closing.is_none() => {}
-                () = sleep_until(wake) => {}
-            }
-            let now = Instant::now();
-            let due = self.due(activity, closing) <= now;
-            match closing {
-                None if due || self.stop.is_cancelled() => {
-                    close(connection.as_mut());
-                    closing = Some(now);
-                }
-                Some(_) if due => return End::CutOff,
-                None | Some(_) => {}
-            }
+        let activity = &context.activity;
+        let mut connection = pin!(
+            http1::Builder::new()
+                // The deadline of `activity` limits headers too.
+                .header_read_timeout(None)
+                .max_header_size(HEADER_BYTES)
+                .max_buf_size(BUFFER_BYTES)
+                .serve_connection(TokioIo::new(stream), tracked_service(self.app.clone(), context))
+        );
+        let deadline = || activity.deadline(&self.limits);
+        let serving = self
+            .stop
+            .run_until_cancelled(until(connection.as_mut(), deadline));
+        if let Some(Some(ended)) = serving.await {
+            return End::from(ended);
         }
-    }
-
-    /// When the connection must be closed or, if it is already closing, cut off.
-    fn due(&self, activity: &Activity, closing: Option<Instant>) -> Instant {
-        match (closing, activity.idle_since()) {
-            (None, _) => activity.deadline(&self.limits),
-            (Some(started), Some(idle)) => started.max(idle) + CLOSE_TIMEOUT,
-            (Some(started), None) => activity.deadline(&self.limits).max(started + CLOSE_TIMEOUT),
-        }
+        connection.as_mut().graceful_shutdown();
+        let started = Instant::now();
+        let deadline = || match activity.state() {
+            (ConnectionState::Active, _) => deadline().max(started + CLOSE_TIMEOUT),
+            (_, since) => started.max(since) + CLOSE_TIMEOUT,
+        };
+        until(connection, deadline).await.map_or(End::CutOff, End::from)
     }
 
     fn handshake_failed(&self, failure: HandshakeFailure, peer: SocketAddr, error: &dyn fmt::Display) {
@@ -239,8 +183,17 @@ fn failure_of(error: &io::Error) -> HandshakeFailure {
     }
 }
 
-fn negotiated_h2<S>(stream: &TlsStream<S>) -> bool {
-    stream.get_ref().1.alpn_protocol() == Some(b"h2")
+/// Polls `connection` until it ends; `None` if the deadline passes before. Each poll may move the deadline.
+async fn until<C: Future>(mut connection: Pin<&mut C>, deadline: impl Fn() -> Instant) -> Option<C::Output> {
+    let mut timer = pin!(sleep_until(deadline()));
+    poll_fn(|context| {
+        if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+            return Poll::Ready(Some(ended));
+        }
+        timer.as_mut().reset(deadline());
+        timer.as_mut().poll(context).map(|()| None)
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -13,11 +13,9 @@ pub struct Limits {
     pub first_request: Duration,
     /// How long a connection may be open after its last request until the next one arrives.
     pub idle: Duration,
-    /// How long a connection with requests in flight may stay open without a request that starts or ends. It limits a
-    /// peer that does not read a response. The application limits its own work.
+    /// How long a request may be in flight, until its response is written. It limits a peer that does not read. The application
+    /// limits its own work.
     pub request: Duration,
-    /// Concurrent requests on one HTTP/2 connection.
-    pub streams: u32,
     /// How long connections have to end after `stop`.
     pub drain: Duration,
 }
@@ -25,7 +23,8 @@ pub struct Limits {
 impl Limits {
     /// The limits of an admission webhook.
     pub const DEFAULT: Self = Self {
-        // Half of the 1024 file descriptors that a container may be limited to.
+        // Half of the 1024 file descriptors that a container may be limited to. An API server has a connection for each call
+        // that it waits for, and a call takes a millisecond: few of its 600 concurrent requests wait for one at any time.
         connections: 512,
         // Generous for a busy, distant node. The API server times out after 10 s by default.
         handshake: Duration::from_secs(10),
@@ -36,8 +35,6 @@ impl Limits {
         idle: Duration::from_mins(2),
         // Twice the longest timeout (30 s) that a webhook configuration can set.
         request: Duration::from_mins(1),
-        // The limit of Go's HTTP/2 server. Above it, Go's client opens another connection.
-        streams: 250,
         // Below the supervisor's 25 s.
         drain: Duration::from_secs(20),
     };

@@ -1,11 +1,14 @@
 //! An HTTP server that slow, silent or greedy peers cannot exhaust.
 //!
 //! ```text
-//! Accept ──► slot free? ──► TLS handshake, bounded ──ALPN──► HTTP/1.1 or HTTP/2 ──► Router
-//!               │ no                                              │
-//!               └ an idle connection is closed                    └ closed when no request is in flight
-//!                                                                   for too long, even if bytes arrive
+//! Accept ──► slot free? ──► TLS handshake, bounded ──► HTTP/1.1 ──► Router
+//!               │ no                                       │
+//!               └ an idle connection is closed             └ closed when no request starts or ends
+//!                                                            for too long, even if bytes arrive
 //! ```
+//!
+//! HTTP/2 is not offered: an API server calls webhooks of a Service over HTTP/1.1 in any case, and one connection of HTTP/2 can
+//! start and abort requests without a limit of their rate (CVE-2023-44487).
 //!
 //! It never ends by itself: after an accept error it pauses, and the failure of a connection ends only that connection. On
 //! `stop` it accepts no more connections, lets requests in flight end, and cuts off the rest after [`Limits::drain`].
@@ -16,7 +19,6 @@ mod connection;
 mod limits;
 mod metrics;
 mod slots;
-mod streams;
 mod transport;
 
 use std::sync::Arc;
@@ -32,8 +34,7 @@ use self::activity::{Activity, ConnectionContext};
 use self::connection::Connections;
 use self::metrics::Evicted;
 use self::slots::ConnectionSlots;
-use self::streams::log_panic;
-use super::throttle::Throttle;
+use super::{supervisor::panic_message, throttle::Throttle};
 
 pub use self::accept::{Accept, listen};
 pub use self::limits::Limits;
@@ -55,8 +56,7 @@ pub struct Drained {
 
 /// Serves `app` on the connections of `listener` until `stop`, then drains them.
 ///
-/// A panic in a handler ends its connection (HTTP/1.1) or its request (HTTP/2), never the server. To respond
-/// with 500 instead, add a layer to `app` that catches panics. `app` must limit the size of bodies and the time of its
+/// A panic in a handler ends its connection, never the server. To respond with 500 instead, add a layer to `app` that catches panics. `app` must limit the size of bodies and the time of its
 /// handlers.
 pub async fn serve<L: Accept>(
     mut listener: L,
@@ -122,6 +122,13 @@ fn task_of(ended: &Result<(Id, ()), JoinError>) -> Id {
     match ended {
         Ok((id, ())) => *id,
         Err(error) => error.id(),
+    }
+}
+
+/// Logs a panic. A task that was aborted with its connection is not logged.
+fn log_panic(error: JoinError) {
+    if error.is_panic() {
+        tracing::error!("the task of a connection panicked: {}", panic_message(error));
     }
 }
 

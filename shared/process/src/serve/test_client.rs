@@ -24,10 +24,10 @@ use super::{ServeMetrics, Transport};
 
 pub(super) const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
 
-/// `GET /` over HTTP/1.1 with keep-alive.
+/// `GET /` with keep-alive.
 pub(super) const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
-/// `GET /slow` over HTTP/1.1.
+/// `GET /slow`.
 pub(super) const GET_SLOW: &[u8] = b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// How long `/slow` takes.
@@ -129,30 +129,27 @@ impl Tls {
         let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let certificate = identity.cert.der().clone();
         let key = PrivateKeyDer::Pkcs8(identity.signing_key.serialize_der().into());
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
             .with_single_cert(vec![certificate.clone()], key)
             .unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let transport = Transport::Tls(TlsAcceptor::from(Arc::new(config)));
         let mut roots = RootCertStore::empty();
         roots.add(certificate).unwrap();
         Self { transport, roots }
     }
 
-    /// Connects with `protocol` as the only ALPN protocol.
-    pub(super) async fn connect<S>(&self, stream: S, protocol: &str) -> TlsStream<S>
+    pub(super) async fn connect<S>(&self, stream: S) -> TlsStream<S>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth();
-        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::new(config))
             .connect(name, stream)

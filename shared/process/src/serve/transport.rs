@@ -7,9 +7,9 @@ use tokio_rustls::TlsAcceptor;
 /// The layer between the socket and HTTP.
 #[derive(Clone)]
 pub enum Transport {
-    /// Plain HTTP/1.1, without another layer.
+    /// None: plain HTTP.
     Plain,
-    /// TLS; the protocol is HTTP/2 if ALPN negotiates `h2`, else HTTP/1.1.
+    /// TLS.
     Tls(TlsAcceptor),
 }
 

@@ -1,15 +1,9 @@
 //! Tests with an in-memory pipe and a paused clock: time advances only when both sides wait.
 
-use axum::body::Body;
-use http_body_util::BodyExt;
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{self as client, SendRequest};
-use hyper_util::rt::TokioExecutor;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::super::activity::Activity;
 use super::super::test_client::{GET_SLOW, PEER, SLOW, app, exchange, metrics, read_done, read_to_close};
 use super::*;
 
@@ -73,7 +67,7 @@ async fn a_header_that_trickles_and_never_ends_is_cut_off() {
     let (connections, start) = (connections(Limits::default()), Instant::now());
     peer.write_all(b"GET / HTTP/1.1\r\nx: ").await.unwrap();
     let (end, ()) = both(
-        connections.http1(server, &context()),
+        connections.http(server, &context()),
         trickle(&mut peer, std::iter::repeat(b'x')),
     )
     .await;
@@ -85,45 +79,13 @@ async fn a_header_that_trickles_and_never_ends_is_cut_off() {
 async fn a_header_that_never_ends_after_a_request_is_cut_off() {
     let (server, mut peer) = pipe();
     let (connections, start) = (connections(Limits::default()), Instant::now());
-    both(connections.http1(server, &context()), async {
+    both(connections.http(server, &context()), async {
         exchange(&mut peer).await;
         peer.write_all(b"GET / HTTP/1.1\r\nx: ").await.unwrap();
         trickle(&mut peer, std::iter::repeat(b'x')).await;
     })
     .await;
     assert_ended_at(start, connections.limits.idle);
-}
-
-#[tokio::test(start_paused = true)]
-async fn half_an_http2_preface_is_cut_off() {
-    let (server, mut peer) = pipe();
-    let (connections, start) = (connections(Limits::default()), Instant::now());
-    peer.write_all(b"PRI * HTTP").await.unwrap();
-    let (end, _) = both(connections.http2(server, &context()), read_to_close(&mut peer)).await;
-    assert!(matches!(end, End::CutOff), "{end}");
-    assert_ended_at(start, connections.limits.first_request);
-}
-
-#[tokio::test(start_paused = true)]
-async fn http2_pings_do_not_keep_a_connection_open() {
-    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-    const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
-    let (server, peer) = pipe();
-    let (connections, start) = (connections(Limits::default()), Instant::now());
-    let (mut reader, mut peer) = tokio::io::split(peer);
-    let pinging = async {
-        peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-        peer.write_all(&SETTINGS).await.unwrap();
-        while peer.write_all(&PING).await.is_ok() {
-            sleep(seconds(1)).await;
-        }
-    };
-    both(
-        connections.http2(server, &context()),
-        both(pinging, read_to_close(&mut reader)),
-    )
-    .await;
-    assert_ended_at(start, connections.limits.first_request);
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,7 +104,7 @@ async fn a_connection_stays_open_for_gos_idle_timeout_and_is_closed_later() {
         assert!(read_to_close(&mut peer).await.is_empty());
         assert_ended_at(start, limit);
     };
-    let (end, ()) = both(connections.http1(server, &context()), requests).await;
+    let (end, ()) = both(connections.http(server, &context()), requests).await;
     assert!(matches!(end, End::Closed), "{end}");
 }
 
@@ -156,110 +118,27 @@ async fn a_slow_response_does_not_count_as_idle() {
     };
     let connections = connections(limits);
     peer.write_all(GET_SLOW).await.unwrap();
-    both(connections.http1(server, &context()), read_done(&mut peer)).await;
+    both(connections.http(server, &context()), read_done(&mut peer)).await;
 }
 
 /// While the application still produces a response, its request is in flight. A response that was passed on as a whole is not,
 /// and its connection counts as idle.
-fn unread_responses() -> [(&'static str, Duration); 2] {
-    let limits = Limits::default();
-    [("/endless", limits.request), ("/large", limits.idle)]
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_does_not_read_an_http1_response_is_cut_off() {
-    for (path, limit) in unread_responses() {
+async fn a_peer_that_does_not_read_its_response_is_cut_off() {
+    let limits = Limits::default();
+    for (path, limit) in [("/endless", limits.request), ("/large", limits.idle)] {
         let (server, mut peer) = pipe();
         let (connections, start) = (connections(Limits::default()), Instant::now());
         let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
         peer.write_all(request.as_bytes()).await.unwrap();
-        let (end, ()) = both(connections.http1(server, &context()), async {}).await;
+        let (end, ()) = both(connections.http(server, &context()), async {}).await;
         assert!(matches!(end, End::CutOff), "{path}: {end}");
         assert_ended_at(start, limit);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_does_not_read_an_http2_response_is_cut_off() {
-    for (path, limit) in unread_responses() {
-        let (server, peer) = pipe();
-        let (connections, start) = (connections(Limits::default()), Instant::now());
-        let (mut send, _driver) = h2_client(peer).await;
-        // The client's flow control window is smaller than the response, and the client never reads from it.
-        let (end, _unread) = both(
-            connections.http2(server, &context()),
-            send.send_request(get(path)),
-        )
-        .await;
-        assert!(matches!(end, End::CutOff), "{path}: {end}");
-        assert_ended_at(start, limit);
-    }
-}
-
-/// An HTTP/2 client on `peer`; it runs until the set is dropped.
-async fn h2_client(peer: DuplexStream) -> (SendRequest<Body>, JoinSet<hyper::Result<()>>) {
-    let (send, connection) = client::handshake(TokioExecutor::new(), TokioIo::new(peer))
-        .await
-        .unwrap();
-    let mut driver = JoinSet::new();
-    driver.spawn(connection);
-    (send, driver)
-}
-
-fn get(path: &str) -> Request<Body> {
-    Request::get(format!("http://a{path}"))
-        .body(Body::empty())
-        .unwrap()
-}
-
-async fn body_of(response: hyper::Response<Incoming>) -> Vec<u8> {
-    response.into_body().collect().await.unwrap().to_bytes().to_vec()
-}
-
-#[tokio::test(start_paused = true)]
-async fn http2_requests_share_a_connection_that_is_closed_once_idle() {
-    let (server, peer) = pipe();
-    let (connections, start) = (connections(Limits::default()), Instant::now());
-    let (send, driver) = h2_client(peer).await;
-    let requests = async {
-        let requests = (0..20).map(|_| {
-            let mut send = send.clone();
-            async move { body_of(send.send_request(get("/slow")).await.unwrap()).await }
-        });
-        for body in all(requests).await {
-            assert_eq!(body, b"done");
-        }
-        assert_eq!(start.elapsed().as_secs(), SLOW.as_secs(), "they ran concurrently");
-    };
-    let (end, ()) = both(connections.http2(server, &context()), requests).await;
-    assert!(!matches!(end, End::CutOff), "{end}");
-    assert_ended_at(start, SLOW + connections.limits.idle);
-    drop(driver);
-}
-
-async fn all<F: Future<Output: Send + 'static> + Send + 'static>(
-    futures: impl Iterator<Item = F>,
-) -> Vec<F::Output> {
-    futures.collect::<JoinSet<_>>().join_all().await
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_panic_in_one_http2_request_does_not_affect_the_others() {
-    let (server, peer) = pipe();
-    let connections = connections(Limits::default());
-    let (mut send, _driver) = h2_client(peer).await;
-    let requests = async {
-        let slow = send.send_request(get("/slow"));
-        send.clone().send_request(get("/panic")).await.unwrap_err();
-        assert_eq!(body_of(slow.await.unwrap()).await, b"done");
-        connections.stop.cancel();
-    };
-    let (end, ()) = both(connections.http2(server, &context()), requests).await;
-    assert!(!matches!(end, End::CutOff), "{end}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn on_stop_an_http1_request_in_flight_completes_and_the_connection_is_closed() {
+async fn on_stop_a_request_in_flight_completes_and_the_connection_is_closed() {
     let (server, mut peer) = pipe();
     let connections = connections(Limits::default());
     let requests = async {
@@ -270,24 +149,7 @@ async fn on_stop_an_http1_request_in_flight_completes_and_the_connection_is_clos
         assert!(read_to_close(&mut peer).await.is_empty());
     };
     let start = Instant::now();
-    let (end, ()) = both(connections.http1(server, &context()), requests).await;
-    assert!(matches!(end, End::Closed), "{end}");
-    assert_eq!(start.elapsed().as_secs(), SLOW.as_secs());
-}
-
-#[tokio::test(start_paused = true)]
-async fn on_stop_an_http2_request_in_flight_completes_and_the_connection_is_closed() {
-    let (server, peer) = pipe();
-    let connections = connections(Limits::default());
-    let (mut send, _driver) = h2_client(peer).await;
-    let requests = async {
-        let slow = send.send_request(get("/slow"));
-        sleep(seconds(1)).await;
-        connections.stop.cancel();
-        assert_eq!(body_of(slow.await.unwrap()).await, b"done");
-    };
-    let start = Instant::now();
-    let (end, ()) = both(connections.http2(server, &context()), requests).await;
+    let (end, ()) = both(connections.http(server, &context()), requests).await;
     assert!(matches!(end, End::Closed), "{end}");
     assert_eq!(start.elapsed().as_secs(), SLOW.as_secs());
 }
@@ -303,7 +165,7 @@ async fn on_stop_a_response_that_the_peer_does_not_read_is_cut_off_soon() {
         sleep(seconds(1)).await;
         connections.stop.cancel();
     };
-    let (end, ()) = both(connections.http1(server, &context()), stopping).await;
+    let (end, ()) = both(connections.http(server, &context()), stopping).await;
     assert!(matches!(end, End::CutOff), "{end}");
     assert_ended_at(start, SLOW + CLOSE_TIMEOUT);
 }
@@ -313,7 +175,7 @@ async fn on_stop_an_idle_connection_is_closed_immediately_and_half_a_header_soon
     let (server, mut peer) = pipe();
     let idle = connections(Limits::default());
     let start = Instant::now();
-    let (end, ()) = both(idle.http1(server, &context()), async {
+    let (end, ()) = both(idle.http(server, &context()), async {
         exchange(&mut peer).await;
         idle.stop.cancel();
     })
@@ -324,7 +186,7 @@ async fn on_stop_an_idle_connection_is_closed_immediately_and_half_a_header_soon
     let (server, mut peer) = pipe();
     let stalled = connections(Limits::default());
     peer.write_all(b"GET / HT").await.unwrap();
-    let (end, ()) = both(stalled.http1(server, &context()), async { stalled.stop.cancel() }).await;
+    let (end, ()) = both(stalled.http(server, &context()), async { stalled.stop.cancel() }).await;
     assert!(matches!(end, End::CutOff), "{end}");
     assert_ended_at(start, CLOSE_TIMEOUT);
 }
@@ -333,15 +195,12 @@ async fn on_stop_an_idle_connection_is_closed_immediately_and_half_a_header_soon
 async fn a_header_that_is_too_large_is_rejected() {
     let (server, mut peer) = pipe();
     let connections = connections(Limits::default());
-    let request = format!(
-        "GET / HTTP/1.1\r\nx: {}\r\n\r\n",
-        "x".repeat(HEADER_BYTES as usize)
-    );
+    let request = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(HEADER_BYTES));
     let requests = async {
         let (mut reader, mut writer) = tokio::io::split(&mut peer);
         let (text, _) = both(read_to_close(&mut reader), writer.write_all(request.as_bytes())).await;
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
     };
-    both(connections.http1(server, &context()), requests).await;
+    both(connections.http(server, &context()), requests).await;
 }
