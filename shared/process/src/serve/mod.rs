@@ -102,7 +102,6 @@ pub async fn serve<L: Accept>(
                     address,
                     activity: Arc::clone(&activity),
                 };
-                slots.reserve(address.ip());
                 let task = open.spawn(Arc::clone(&connections).serve(stream, context));
                 slots.occupy(address.ip(), activity, task);
             }

@@ -20,8 +20,6 @@ const SHARE: usize = 4;
 pub(super) struct ConnectionSlots {
     limit: usize,
     open: HashMap<Id, Slot>,
-    /// Only addresses with an open connection, so not more than `open` has.
-    addresses: HashMap<IpAddr, AddressState>,
     last_number: u64,
 }
 
@@ -33,9 +31,12 @@ struct Slot {
     number: u64,
 }
 
-#[derive(Default)]
-struct AddressState {
-    connections: usize,
+/// The connections of an address.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    all: usize,
+    /// Those without a request so far.
+    silent: usize,
 }
 
 impl ConnectionSlots {
@@ -43,7 +44,6 @@ impl ConnectionSlots {
         Self {
             limit,
             open: HashMap::new(),
-            addresses: HashMap::new(),
             last_number: 0,
         }
     }
@@ -52,12 +52,7 @@ impl ConnectionSlots {
         self.open.len() >= self.limit
     }
 
-    /// Counts a connection of `address` before it is served.
-    pub(super) fn reserve(&mut self, address: IpAddr) {
-        self.addresses.entry(address).or_default().connections += 1;
-    }
-
-    /// Records the task that serves a connection that [`Self::reserve`] has counted.
+    /// Records the task that serves a connection of `address`.
     pub(super) fn occupy(&mut self, address: IpAddr, activity: Arc<Activity>, task: AbortHandle) {
         self.last_number += 1;
         self.open.insert(
@@ -73,7 +68,7 @@ impl ConnectionSlots {
 
     /// Frees the slot of a connection that has ended. Does nothing if [`Self::evict_for`] has closed it.
     pub(super) fn release(&mut self, task: Id) {
-        self.remove(task);
+        self.open.remove(&task);
     }
 
     /// Closes a connection in favor of a new one from `newcomer`. Returns whether there was one to close.
@@ -87,7 +82,7 @@ impl ConnectionSlots {
         let Some(task) = self.eviction_candidate(newcomer) else {
             return false;
         };
-        if let Some(slot) = self.remove(task) {
+        if let Some(slot) = self.open.remove(&task) {
             slot.task.abort();
         }
         true
@@ -95,21 +90,19 @@ impl ConnectionSlots {
 
     fn eviction_candidate(&self, newcomer: IpAddr) -> Option<Id> {
         let share = (self.limit / SHARE).max(1);
-        let own = self.connections_of(newcomer);
-        let most = self.addresses.values().map(|state| state.connections).max();
-        let silent = self.silent_connections();
+        let counts = self.counts();
+        let of = |address: IpAddr| counts.get(&address).copied().unwrap_or_default();
+        let own = of(newcomer).all;
+        let most = counts.values().map(|counts| counts.all).max();
         self.open
             .iter()
             .filter(|(_, slot)| own < share || slot.address == newcomer)
             .filter_map(|(id, slot)| {
-                let count = self.connections_of(slot.address);
+                let Counts { all: count, silent } = of(slot.address);
                 let (state, since) = slot.activity.state();
                 let is_evictable =
                     state != ConnectionState::Active || (count > own + 1 && Some(count) == most);
-                let silent = match state {
-                    ConnectionState::New => silent.get(&slot.address).copied(),
-                    ConnectionState::Idle | ConnectionState::Active => None,
-                };
+                let silent = (state == ConnectionState::New).then_some(silent);
                 let rank = (count <= share, state, Reverse(silent), since, slot.number);
                 is_evictable.then_some((rank, *id))
             })
@@ -117,30 +110,14 @@ impl ConnectionSlots {
             .map(|(_, id)| id)
     }
 
-    /// How many connections of each address had no request so far.
-    fn silent_connections(&self) -> HashMap<IpAddr, usize> {
-        let mut silent = HashMap::new();
+    fn counts(&self) -> HashMap<IpAddr, Counts> {
+        let mut counts: HashMap<_, Counts> = HashMap::new();
         for slot in self.open.values() {
-            if slot.activity.state().0 == ConnectionState::New {
-                *silent.entry(slot.address).or_default() += 1;
-            }
+            let of_address = counts.entry(slot.address).or_default();
+            of_address.all += 1;
+            of_address.silent += usize::from(slot.activity.state().0 == ConnectionState::New);
         }
-        silent
-    }
-
-    fn connections_of(&self, address: IpAddr) -> usize {
-        self.addresses.get(&address).map_or(0, |state| state.connections)
-    }
-
-    fn remove(&mut self, task: Id) -> Option<Slot> {
-        let slot = self.open.remove(&task)?;
-        if let Some(state) = self.addresses.get_mut(&slot.address) {
-            state.connections -= 1;
-            if state.connections == 0 {
-                self.addresses.remove(&slot.address);
-            }
-        }
-        Some(slot)
+        counts
     }
 }
 
@@ -179,7 +156,6 @@ mod tests {
                 let activity = Activity::new();
                 let task = self.tasks.spawn(std::future::pending());
                 self.names.insert(task.id(), name);
-                self.slots.reserve(address);
                 self.slots.occupy(address, Arc::clone(&activity), task);
                 activities.push(activity);
             }
@@ -280,18 +256,5 @@ mod tests {
         assert_eq!(fixture.evicted_for(address(1)), None);
         in_flight.pop();
         assert_eq!(fixture.evicted_for(address(1)), Some("server"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn addresses_without_connections_are_removed() {
-        let mut fixture = Fixture::new();
-        for last in 1..=10 {
-            fixture.open("short", 1, address(last)).await;
-            let id = fixture.names.keys().copied().next().unwrap();
-            fixture.names.clear();
-            fixture.slots.release(id);
-            fixture.slots.release(id);
-        }
-        assert!(fixture.slots.addresses.is_empty() && fixture.slots.open.is_empty());
     }
 }
