@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use helmops_core::reason::Reason;
-use helmops_process::{BodyError, metrics::registered};
-use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+use helmops_process::{
+    BodyError,
+    metrics::{counters, registered},
 };
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry};
 
 use crate::review::Operation;
 
@@ -97,15 +98,11 @@ impl Metrics {
     /// # Errors
     /// If one of them is already registered.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let requests = registered(
+        let requests = counters(
             registry,
-            IntCounterVec::new(
-                Opts::new(
-                    "helmops_admission_requests_total",
-                    "Admission requests by webhook, operation and result.",
-                ),
-                &["webhook", "operation", "result"],
-            )?,
+            "helmops_admission_requests_total",
+            "Admission requests by webhook, operation and result.",
+            &["webhook", "operation", "result"],
         )?;
         let durations = registered(
             registry,
@@ -118,25 +115,17 @@ impl Metrics {
                 &["webhook"],
             )?,
         )?;
-        let denials = registered(
+        let denials = counters(
             registry,
-            IntCounterVec::new(
-                Opts::new(
-                    "helmops_admission_denials_total",
-                    "Denied admission requests by the reason of the first error.",
-                ),
-                &["reason"],
-            )?,
+            "helmops_admission_denials_total",
+            "Denied admission requests by the reason of the first error.",
+            &["reason"],
         )?;
-        let rejected = registered(
+        let rejected = counters(
             registry,
-            IntCounterVec::new(
-                Opts::new(
-                    "helmops_admission_rejected_requests_total",
-                    "Requests that were rejected before they were decoded, by reason.",
-                ),
-                &["reason"],
-            )?,
+            "helmops_admission_rejected_requests_total",
+            "Requests that were rejected before they were decoded, by reason.",
+            &["reason"],
         )?;
         let certificate_expiry = registered(
             registry,
@@ -145,15 +134,11 @@ impl Metrics {
                 "Unix time at which the serving certificate expires.",
             )?,
         )?;
-        let certificate_reloads = registered(
+        let certificate_reloads = counters(
             registry,
-            IntCounterVec::new(
-                Opts::new(
-                    "helmops_webhook_certificate_reloads_total",
-                    "Reloads of the serving certificate by result (success, error).",
-                ),
-                &["result"],
-            )?,
+            "helmops_webhook_certificate_reloads_total",
+            "Reloads of the serving certificate by result (success, error).",
+            &["result"],
         )?;
         for webhook in Webhook::ALL {
             for result in AdmissionResult::ALL {

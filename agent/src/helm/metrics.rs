@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use helmops_process::metrics::registered;
+use helmops_process::metrics::{counters, registered};
 use helmops_runtime::metrics::{ERROR, GaugeGuard, SUCCESS};
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Registry};
 
 use super::{outcome::FailureReason, request::Action};
 
@@ -34,7 +34,7 @@ impl HelmMetrics {
             "Duration of a run of Helm by action, with its hooks and without the wait for a permit.",
         );
         let metrics = Self {
-            runs: counter(
+            runs: counters(
                 registry,
                 "helmops_agent_helm_runs_total",
                 "Runs of Helm by action (install, upgrade, rollback, uninstall, test, crds, render) and result (success, error).",
@@ -44,7 +44,7 @@ impl HelmMetrics {
                 registry,
                 HistogramVec::new(duration.buckets(BUCKETS.to_vec()), &["action"])?,
             )?,
-            failures: counter(
+            failures: counters(
                 registry,
                 "helmops_agent_helm_failures_total",
                 "Failures of Helm by reason.",
@@ -83,15 +83,6 @@ impl HelmMetrics {
             self.failures.with_label_values(&[reason.as_str()]).inc();
         }
     }
-}
-
-fn counter(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-) -> Result<IntCounterVec, prometheus::Error> {
-    registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Prometheus metrics of the managed certificate.
 
-use helmops_process::metrics::registered;
-use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
+use helmops_process::metrics::{counters, registered};
+use prometheus::{IntCounterVec, IntGauge, Registry};
 
 use super::plan::Step;
 
@@ -89,15 +89,11 @@ impl ManagedMetrics {
                 "Unix time at which the CA of the serving certificate in the Secret expires.",
             )?,
         )?;
-        let actions = registered(
+        let actions = counters(
             registry,
-            IntCounterVec::new(
-                Opts::new(
-                    "helmops_webhook_certificate_actions_total",
-                    "Changes of the certificate Secret and of caBundle by action and result (success, conflict, error).",
-                ),
-                &["action", "result"],
-            )?,
+            "helmops_webhook_certificate_actions_total",
+            "Changes of the certificate Secret and of caBundle by action and result (success, conflict, error).",
+            &["action", "result"],
         )?;
         for action in Action::ALL {
             for result in ActionResult::ALL {

@@ -1,6 +1,6 @@
 //! The metric registry of the process.
 
-use prometheus::{IntGauge, Opts, Registry, core::Collector};
+use prometheus::{IntCounterVec, IntGauge, Opts, Registry, core::Collector};
 
 use super::build_info::{COMMIT, VERSION};
 
@@ -37,6 +37,19 @@ pub fn registered<C: Collector + Clone + 'static>(
 ) -> Result<C, prometheus::Error> {
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
+}
+
+/// Registers a counter with labels, and returns it.
+///
+/// # Errors
+/// If a metric of the same name is already registered.
+pub fn counters(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> prometheus::Result<IntCounterVec> {
+    registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::{
 };
 
 use helmops_core::reason::Reason;
-use helmops_process::metrics::registered;
-use prometheus::{Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use helmops_process::metrics::{counters, registered};
+use prometheus::{Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry};
 
 /// Buckets in seconds, from 1 ms to a minute: a reconciliation that only calls the API server takes the time of two calls.
 pub const BUCKETS: &[f64] = &[
@@ -130,8 +130,7 @@ pub fn result_counter(
     help: &str,
     failures: &[Reason],
 ) -> Result<IntCounterVec, prometheus::Error> {
-    let labels = &["result", "reason"];
-    let counter = registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)?;
+    let counter = counters(registry, name, help, &["result", "reason"])?;
     counter.with_label_values(&[SUCCESS, ""]);
     for reason in failures {
         counter.with_label_values(&[ERROR, reason.as_str()]);
@@ -145,12 +144,12 @@ pub fn result_labels(failure: Option<Reason>) -> [&'static str; 2] {
 }
 
 fn reconciles(registry: &Registry, controllers: &[Controller]) -> Result<IntCounterVec, prometheus::Error> {
-    let options = Opts::new(
+    let counter = counters(
+        registry,
         "helmops_reconcile_total",
         "Reconciliations by controller, result (success, requeue, error) and reason.",
-    );
-    let labels = &["controller", "result", "reason"];
-    let counter = registered(registry, IntCounterVec::new(options, labels)?)?;
+        &["controller", "result", "reason"],
+    )?;
     for controller in controllers {
         for result in [SUCCESS, REQUEUE] {
             counter.with_label_values(&[controller.label, result, ""]);

@@ -1,8 +1,8 @@
 //! The metrics of a server.
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry};
 
-use crate::metrics::registered;
+use crate::metrics::{counters, registered};
 
 /// Connection metrics of one server. Clones count together.
 #[derive(Clone, Debug)]
@@ -67,15 +67,11 @@ impl ServeMetrics {
             registry,
             IntGauge::new(format!("{prefix}_open_connections"), "Open connections.")?,
         )?;
-        let handshake_failures = registered(
+        let handshake_failures = counters(
             registry,
-            IntCounterVec::new(
-                Opts::new(
-                    format!("{prefix}_handshake_failures_total"),
-                    "Failed TLS handshakes by reason.",
-                ),
-                &["reason"],
-            )?,
+            &format!("{prefix}_handshake_failures_total"),
+            "Failed TLS handshakes by reason.",
+            &["reason"],
         )?;
         let accept_errors = registered(
             registry,
@@ -84,15 +80,11 @@ impl ServeMetrics {
                 "Failures to accept a connection, each followed by a pause.",
             )?,
         )?;
-        let evicted = registered(
+        let evicted = counters(
             registry,
-            IntCounterVec::new(
-                Opts::new(
-                    format!("{prefix}_evicted_connections_total"),
-                    "Connections that were closed because the limit was reached, by which one: an idle old one, or the new one.",
-                ),
-                &["which"],
-            )?,
+            &format!("{prefix}_evicted_connections_total"),
+            "Connections that were closed because the limit was reached, by which one: an idle old one, or the new one.",
+            &["which"],
         )?;
         // Present from the start, so that a rate sees the first increment.
         for reason in HandshakeFailure::ALL {
