@@ -39,8 +39,8 @@ use crate::{
     upstream::{NamespaceGuard, RemovalMetrics, Upstream, heartbeat},
 };
 
-/// The field manager of the Lease. That of objects of releases is Fleet's.
-const FIELD_MANAGER: &str = "helmops-agent";
+/// The name of the program, and the field manager of the Lease. That of objects of releases is Fleet's.
+const PROGRAM: &str = "helmops-agent";
 /// The Lease of Fleet's agent: both never run at a time.
 const LEASE: &str = "fleet-agent";
 
@@ -55,8 +55,6 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         health,
         mut supervisor,
     } = prepare(&args.process)?;
-    // Without a default provider the first HTTPS connection would panic.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     // Registered before the first connection, so that an agent without one exposes them too.
     let metrics = Metrics::register(&registry)?;
     serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
@@ -64,12 +62,11 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     // Before the wait for the access: a volume that cannot be used is noticed when the pod starts.
     let folder = folders::private(&args.work_dir)
         .with_context(|| format!("cannot use the folder {} (--work-dir)", args.work_dir.display()))?;
-    let config = configuration("helmops-agent", args.kubeconfig.as_deref()).await?;
+    let config = configuration(PROGRAM, args.kubeconfig.as_deref()).await?;
     let work = TaskTracker::new();
     let candidate = Candidate {
         args: &args.lease,
-        program: "helmops-agent",
-        field_manager: FIELD_MANAGER,
+        program: PROGRAM,
         pod_name: args.pod_name.as_deref(),
     };
     let lease = || Ok(LeaseName::new(Some(&args.namespace), LEASE.to_owned())?);
@@ -94,9 +91,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         supervisor.spawn("access", access.keep(supervisor.stop_token()));
     }
     let instance = args.pod_name.as_deref();
-    let tracer = args
-        .traces
-        .start("helmops-agent", instance, &registry, &mut supervisor)?;
+    let tracer = args.traces.start(PROGRAM, instance, &registry, &mut supervisor)?;
     let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
     let (drift, removals) = (
         DriftMetrics::register(&registry)?,
@@ -126,7 +121,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         "events",
         event_writer.run(
             context.downstream.clone(),
-            FIELD_MANAGER.into(),
+            PROGRAM.into(),
             supervisor.stop_token(),
         ),
     );

@@ -199,11 +199,6 @@ impl Args {
         Ok(self.delivers()?.then_some(options))
     }
 
-    /// Memory that the process may use.
-    pub fn memory_limit(&self) -> MemoryLimit {
-        self.memory_limit.unwrap_or_else(MemoryLimit::detected)
-    }
-
     /// Size of the cache for responses in bytes, if a flag sets it.
     pub fn cache_size(&self) -> Option<usize> {
         self.cache_size.map(Quantity::bytes)

@@ -8,7 +8,9 @@ use helmops_kube::{
     configuration,
     lease::{LeaseName, shard_lease},
 };
-use helmops_process::{self as process, MetricsWriter, Prepared, prepare, serve_metrics_and_probes};
+use helmops_process::{
+    self as process, MemoryLimit, MetricsWriter, Prepared, prepare, serve_metrics_and_probes,
+};
 use helmops_runtime::{
     client, compute::Compute, election::Candidate, events, health_signals::HealthSignals,
     store_budget::StoreBudget, workers::Workers,
@@ -40,11 +42,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         health,
         mut supervisor,
     } = prepare(&args.process)?;
-    // Without a default provider the first HTTPS connection would panic.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let metrics = Metrics::register(&registry)?;
 
-    let memory_limit = args.memory_limit();
+    let memory_limit = args.memory_limit.unwrap_or_else(MemoryLimit::detected);
     let agents = args.agents(Timestamp::now())?;
     let stores = Stores::new(agents, StoreBudget::new("controller", memory_limit.bytes() / 2));
     let mut exposers = Vec::<Arc<MetricsWriter>>::new();
@@ -60,7 +60,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let candidate = Candidate {
         args: &args.lease,
         program: "helmops-controller",
-        field_manager: FIELD_MANAGER,
         pod_name: args.pod_name.as_deref(),
     };
     let lease = || {

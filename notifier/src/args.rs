@@ -72,11 +72,6 @@ pub struct Args {
 const DEFAULT_WORKERS: NonZeroU16 = NonZeroU16::new(10).unwrap();
 
 impl Args {
-    /// Memory that the process may use.
-    pub fn memory_limit(&self) -> MemoryLimit {
-        self.memory_limit.unwrap_or_else(MemoryLimit::detected)
-    }
-
     /// The namespaces whose Alerts and Receivers may select objects of others.
     pub fn privileged(&self) -> Privileged {
         let own = self.namespace.clone().or_else(own_namespace);

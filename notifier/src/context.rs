@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Mutex, time::Instant};
 use helmops_fetch::Poster;
 use helmops_kube::lease::Leadership;
 use helmops_notify::source::Privileged;
-use helmops_runtime::{retry_state::RetryState, workers::Workers};
+use helmops_runtime::{retry_state::RetryState, workers::Workers, writes::FieldManager};
 use kube::Client;
 
 use crate::{
@@ -18,6 +18,9 @@ use crate::{
     watch::Stores,
     work::{AlertKey, ProviderKey, ReceiverKey},
 };
+
+/// The field manager of all writes.
+pub const MANAGER: FieldManager = FieldManager("helmops-notifier");
 
 /// What the loops share.
 pub struct Context {

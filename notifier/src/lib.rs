@@ -29,7 +29,6 @@ mod send;
 mod testing;
 mod watch;
 mod work;
-mod writes;
 
 pub use args::Args;
 pub use reference::reference;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::Context as _;
 use helmops_fetch::Poster;
 use helmops_kube::{configuration, lease::LeaseName};
-use helmops_process::{self as process, Prepared, prepare, serve_metrics_and_probes};
+use helmops_process::{self as process, MemoryLimit, Prepared, prepare, serve_metrics_and_probes};
 use helmops_runtime::{
     client, election::Candidate, health_signals::HealthSignals, store_budget::StoreBudget, workers::Workers,
 };
@@ -22,7 +22,6 @@ use crate::{
     receiver::google,
     send,
     watch::Stores,
-    writes::FIELD_MANAGER,
 };
 
 /// The name of the Lease.
@@ -39,8 +38,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         health,
         mut supervisor,
     } = prepare(&args.process)?;
-    // Without a default provider the first HTTPS connection would panic.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let metrics = Metrics::register(&registry)?;
     serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 
@@ -50,14 +47,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let candidate = Candidate {
         args: &args.lease,
         program: "helmops-notifier",
-        field_manager: FIELD_MANAGER,
         pod_name: args.pod_name.as_deref(),
     };
     let lease = || Ok(LeaseName::new(args.namespace.as_deref(), LEASE.to_owned())?);
     let (election, leadership) = candidate.elect(lease, config.clone(), &registry, &health)?;
     let client = client::for_work(config, leadership.clone())?;
     election.start(&mut supervisor, &work);
-    let memory_limit = args.memory_limit();
+    let memory_limit = args.memory_limit.unwrap_or_else(MemoryLimit::detected);
     // The rest is for pages of lists while they are decoded, each of which may have several MB, and for messages.
     let stores = Stores::new(StoreBudget::new("notifier", memory_limit.bytes() / 3));
     let namespace = args.namespace.clone().or_else(process::own_namespace);

@@ -37,12 +37,11 @@ use tracing::Span;
 
 use self::{standing::Standing, status::Observation};
 use crate::{
-    context::Context,
+    context::{Context, MANAGER},
     failures::Subject,
     metrics,
     outbox::{Job, Slot},
     work::{AlertKey, ProviderKey},
-    writes::MANAGER,
 };
 
 /// When a message is handed over again, if there was no room for it.

@@ -23,7 +23,12 @@ use kube::api::ObjectMeta;
 use tracing::Span;
 
 pub use self::endpoint::{Endpoint, EndpointError, endpoint};
-use crate::{context::Context, failures::Subject, metrics, work::ProviderKey, writes::MANAGER};
+use crate::{
+    context::{Context, MANAGER},
+    failures::Subject,
+    metrics,
+    work::ProviderKey,
+};
 
 /// The reconciler of AlertProviders.
 pub struct Providers<'c> {

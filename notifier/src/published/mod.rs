@@ -25,7 +25,7 @@ use tokio::{
 };
 
 pub use self::error::PublishError;
-use crate::writes::MANAGER;
+use crate::context::MANAGER;
 
 /// How long the Secret counts as unchanged by others.
 const FRESH: Duration = Duration::from_mins(1);

@@ -36,7 +36,11 @@ use kube::{Api, api::ObjectMeta};
 use tracing::Span;
 
 use self::{error::ReceiverError, token::SecretContent};
-use crate::{context::Context, metrics, work::ReceiverKey, writes::MANAGER};
+use crate::{
+    context::{Context, MANAGER},
+    metrics,
+    work::ReceiverKey,
+};
 
 /// How often a Receiver is compared with what is published, beside changes.
 const CHECK: Duration = Duration::from_mins(10);

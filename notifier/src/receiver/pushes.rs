@@ -22,7 +22,10 @@ use kube::{Api, api::Patch};
 use serde_json::json;
 
 use super::error::ReceiverError;
-use crate::{context::Context, work::ReceiverKey, writes::MANAGER};
+use crate::{
+    context::{Context, MANAGER},
+    work::ReceiverKey,
+};
 
 /// Time between two pushes of a Receiver that poll all of its HelmOps. Others are not delayed.
 const BETWEEN_PUSHES_TO_ALL: Duration = Duration::from_secs(30);

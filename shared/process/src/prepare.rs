@@ -4,6 +4,7 @@ use std::io;
 
 use prometheus::Registry;
 use thiserror::Error;
+use tokio_rustls::rustls::crypto::ring;
 
 use crate::{Health, OsSignals, ProcessArgs, Supervisor, TelemetryError, metrics, telemetry};
 
@@ -35,12 +36,14 @@ pub enum PrepareError {
     Metrics(#[from] prometheus::Error),
 }
 
-/// Sets up logging, signals, metrics, health and the supervisor, as the flags configure them.
+/// Sets up logging, the implementation of TLS, signals, metrics, health and the supervisor, as the flags configure them.
 ///
 /// # Errors
 /// If a flag is invalid, or the operating system refuses the handlers of signals.
 pub fn prepare(args: &ProcessArgs) -> Result<Prepared, PrepareError> {
     telemetry::install(args)?;
+    // Without a default provider the first HTTPS connection would panic.
+    let _ = ring::default_provider().install_default();
     let signals = OsSignals::install().map_err(PrepareError::Signals)?;
     let registry = metrics::registry()?;
     let health = Health::default();

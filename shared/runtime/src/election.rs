@@ -13,10 +13,8 @@ use crate::client;
 pub struct Candidate<'a> {
     /// The flags.
     pub args: &'a LeaseArgs,
-    /// The name of the program, for the identity in the Lease.
+    /// The name of the program: the field manager of the Lease, and a part of the identity in it.
     pub program: &'static str,
-    /// The field manager of the Lease.
-    pub field_manager: &'static str,
     /// The name of the pod, if it is known: the identity in the Lease.
     pub pod_name: Option<&'a str>,
 }
@@ -44,7 +42,7 @@ impl Candidate<'_> {
         let timing = self.args.timing()?;
         let (election, leadership) = Election::new(
             client::for_election(config)?,
-            self.field_manager,
+            self.program,
             lease()?,
             identity(self.pod_name, self.program),
             timing,
@@ -88,7 +86,6 @@ mod tests {
         let candidate = Candidate {
             args: &args,
             program: "example",
-            field_manager: "example",
             pod_name: Some("example-0"),
         };
         // Without a default provider there is no client.
