@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 use clap::CommandFactory;
 use helmops_fetch::FetchMetrics;
 use helmops_kube::lease::LeaseMetrics;
-use helmops_process::{ServeMetrics, admin, metrics::registry, probes, reference::page};
+use helmops_process::reference::page;
 use helmops_trace::TraceMetrics;
-use prometheus::Registry;
 
 use crate::{
     args::Args,
@@ -21,10 +20,19 @@ use crate::{
 ///
 /// # Errors
 /// If two metrics have the same name.
-pub fn reference() -> anyhow::Result<String> {
-    let registry = registry()?;
-    register(&registry)?;
-    let mut page = page(&Args::command(), &registry, "")?;
+pub fn reference() -> prometheus::Result<String> {
+    let register = |registry: &_| {
+        Metrics::register(registry)?;
+        HelmMetrics::register(registry)?;
+        ChartMetrics::register(registry)?;
+        DriftMetrics::register(registry)?;
+        RemovalMetrics::register(registry)?;
+        FetchMetrics::register(registry)?;
+        LeaseMetrics::register(registry)?;
+        TraceMetrics::register(registry)?;
+        Ok(())
+    };
+    let mut page = page(&Args::command(), register, "")?;
     page.push_str("\n## Reasons for which Helm fails\n\nValues of the label `reason` of `helmops_agent_helm_failures_total`.\n\n");
     page.push_str("| Reason | Meaning | What to do |\n|---|---|---|\n");
     for reason in FailureReason::ALL {
@@ -33,19 +41,4 @@ pub fn reference() -> anyhow::Result<String> {
         let _ = writeln!(page, "| `{name}` | {} | {fix} |", reason.meaning());
     }
     Ok(page)
-}
-
-fn register(registry: &Registry) -> anyhow::Result<()> {
-    Metrics::register(registry)?;
-    HelmMetrics::register(registry)?;
-    ChartMetrics::register(registry)?;
-    DriftMetrics::register(registry)?;
-    RemovalMetrics::register(registry)?;
-    FetchMetrics::register(registry)?;
-    LeaseMetrics::register(registry)?;
-    TraceMetrics::register(registry)?;
-    for port in [admin::PORT, probes::PORT] {
-        ServeMetrics::register(registry, port.prefix)?;
-    }
-    Ok(())
 }

@@ -6,9 +6,8 @@ use clap::CommandFactory;
 use helmops_api::{Decoded, HelmOp};
 use helmops_fetch::FetchMetrics;
 use helmops_kube::lease::LeaseMetrics;
-use helmops_process::{ServeMetrics, admin, metrics::registry, probes, reference::page};
+use helmops_process::reference::page;
 use helmops_trace::TraceMetrics;
-use prometheus::Registry;
 
 use crate::{Args, fleet_metrics, metrics::Metrics};
 
@@ -16,21 +15,15 @@ use crate::{Args, fleet_metrics, metrics::Metrics};
 ///
 /// # Errors
 /// If two metrics have the same name.
-pub fn reference() -> anyhow::Result<String> {
-    let registry = registry()?;
-    register(&registry)?;
-    Ok(page(&Args::command(), &registry, &fleet_metrics())?)
-}
-
-fn register(registry: &Registry) -> anyhow::Result<()> {
-    Metrics::register(registry)?;
-    FetchMetrics::register(registry)?;
-    LeaseMetrics::register(registry)?;
-    TraceMetrics::register(registry)?;
-    for port in [admin::PORT, probes::PORT] {
-        ServeMetrics::register(registry, port.prefix)?;
-    }
-    Ok(())
+pub fn reference() -> prometheus::Result<String> {
+    let register = |registry: &_| {
+        Metrics::register(registry)?;
+        FetchMetrics::register(registry)?;
+        LeaseMetrics::register(registry)?;
+        TraceMetrics::register(registry)?;
+        Ok(())
+    };
+    page(&Args::command(), register, &fleet_metrics())
 }
 
 /// Fleet's metrics of an example HelmOp: without any HelmOp there are none.

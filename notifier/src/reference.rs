@@ -2,8 +2,7 @@
 
 use clap::CommandFactory;
 use helmops_kube::lease::LeaseMetrics;
-use helmops_process::{ServeMetrics, admin, metrics::registry, probes, reference::page};
-use prometheus::Registry;
+use helmops_process::reference::page;
 
 use crate::{Args, metrics::Metrics};
 
@@ -11,17 +10,11 @@ use crate::{Args, metrics::Metrics};
 ///
 /// # Errors
 /// If two metrics have the same name.
-pub fn reference() -> anyhow::Result<String> {
-    let registry = registry()?;
-    register(&registry)?;
-    Ok(page(&Args::command(), &registry, "")?)
-}
-
-fn register(registry: &Registry) -> anyhow::Result<()> {
-    Metrics::register(registry)?;
-    LeaseMetrics::register(registry)?;
-    for port in [admin::PORT, probes::PORT] {
-        ServeMetrics::register(registry, port.prefix)?;
-    }
-    Ok(())
+pub fn reference() -> prometheus::Result<String> {
+    let register = |registry: &_| {
+        Metrics::register(registry)?;
+        LeaseMetrics::register(registry)?;
+        Ok(())
+    };
+    page(&Args::command(), register, "")
 }

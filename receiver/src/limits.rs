@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helmops_fair::Rate;
-use helmops_process::{BodyLimits, Limits};
+use helmops_process::{BodyLimits, Limits, PortConfig};
 
 /// The limits of bodies. The largest documented payload has about 30 KiB.
 pub const BODIES: BodyLimits = BodyLimits {
@@ -14,6 +14,13 @@ pub const BODIES: BodyLimits = BodyLimits {
     grace: Duration::from_secs(5),
     min_rate: 64 << 10,
     large: 64 << 10,
+};
+
+/// The port for requests.
+pub const PORT: PortConfig = PortConfig {
+    flag: "--bind-address",
+    prefix: "helmops_receiver",
+    limits: CONNECTIONS,
 };
 
 /// The limits of connections. A header has the time of `first_request` to arrive.

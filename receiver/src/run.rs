@@ -2,14 +2,12 @@
 
 use anyhow::Context;
 use helmops_kube::connect;
-use helmops_process::{
-    self as process, Limits, Prepared, ServeMetrics, Transport, prepare, serve_metrics_and_probes,
-};
+use helmops_process::{self as process, Port, Prepared, Transport, prepare, serve_metrics_and_probes};
 
 use crate::{
     args::Args,
     entries,
-    limits::CONNECTIONS,
+    limits::PORT,
     metrics::Metrics,
     recorder::Recorder,
     router::{AppState, router},
@@ -19,9 +17,6 @@ use crate::{
 
 /// The user agent in the logs of the API server.
 const USER_AGENT: &str = "helmops-receiver";
-
-/// The prefix of the metrics of the server.
-pub const PREFIX: &str = "helmops_receiver";
 
 /// Runs the receiver until it receives a stop signal.
 ///
@@ -37,7 +32,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let namespace = args.namespace.clone().or_else(process::own_namespace);
     let namespace = namespace.context("the namespace of helmops is not known; set --namespace")?;
     let metrics = Metrics::register(&registry)?;
-    let serve_metrics = ServeMetrics::register(&registry, PREFIX)?;
 
     serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 
@@ -57,26 +51,14 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     // It ends when the server has ended, and with it the last request.
     supervisor.spawn("recorder", recording);
 
-    let listener = process::listen(args.bind_address)
-        .await
-        .with_context(|| format!("cannot listen on --bind-address {}", args.bind_address))?;
-    tracing::info!(address = %listener.local_addr()?, version = process::version(), "receiving requests");
-    let limits = Limits {
-        drain: args.process.drain(),
-        ..CONNECTIONS
-    };
+    let port = PORT.with_drain(args.process.drain());
+    let port = Port::bind(args.bind_address, &registry, port).await?;
+    tracing::info!(address = %port.address, version = process::version(), "receiving requests");
     let app = router(AppState::new(table, recorder, metrics, health));
-    let server = process::serve(
-        listener,
-        Transport::Plain,
-        app,
-        limits,
-        serve_metrics,
-        supervisor.stop_token(),
+    supervisor.spawn(
+        "server",
+        port.serve(Transport::Plain, app, supervisor.stop_token()),
     );
-    supervisor.spawn("server", async {
-        server.await;
-    });
     supervisor.run(signals).await?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! API server ──HTTPS──► router ──► body ──► review (wire) ──► decide ──► helmops_core::{admit, policy} (the rules)
-//! API server ◄──watch── policies ─────────────────────┘
+//! API server ◄──watch── PolicyCache ──────────────────┘
 //! API server ◄────────── certificate: the Secret and the caBundle that make the API server trust the webhook
 //! ```
 //!
@@ -15,7 +15,6 @@ mod certificate;
 mod decide;
 mod kube_client;
 mod metrics;
-mod policies;
 mod reference;
 mod review;
 mod router;

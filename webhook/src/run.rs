@@ -1,8 +1,8 @@
 //! Assembles the process.
 
-use std::sync::Arc;
+use std::{future::ready, sync::Arc};
 
-use anyhow::Context;
+use futures::StreamExt;
 use helmops_certs::{
     clients::{Clients, server_config_for},
     reload,
@@ -10,7 +10,7 @@ use helmops_certs::{
 };
 use helmops_kube::PolicyCache;
 use helmops_process::{
-    self as runtime, Limits, Prepared, ServeMetrics, Transport, prepare, serve_metrics_and_probes,
+    self as process, Limits, Port, PortConfig, Prepared, Transport, prepare, serve_metrics_and_probes,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -18,8 +18,14 @@ use crate::{
     args::Args,
     certificate, kube_client,
     metrics::Metrics,
-    policies,
     router::{AppState, router},
+};
+
+/// The port for the API server.
+pub const PORT: PortConfig = PortConfig {
+    flag: "--bind-address",
+    prefix: "helmops_webhook",
+    limits: Limits::DEFAULT,
 };
 
 /// Runs the webhook until it receives a stop signal.
@@ -35,8 +41,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     } = prepare(&args.process)?;
     let source = args.certificate()?;
     let metrics = Metrics::register(&registry)?;
-    let serve_metrics = ServeMetrics::register(&registry, "helmops_webhook")?;
-
     serve_metrics_and_probes(&args.process, &registry, Vec::new(), &health, &mut supervisor).await?;
 
     let policy_cache = PolicyCache::default();
@@ -46,8 +50,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             "Policy cache not synced: Policies are not enforced at admission yet (the controller still enforces them)"
         );
         // Readiness does not wait for the cache: an unavailable webhook blocks all changes of HelmOps, one without Policies none.
-        let task = policies::watch(client, policy_cache.clone(), supervisor.stop_token());
-        supervisor.spawn("policies", task);
+        let (cache, stop) = (policy_cache.clone(), supervisor.stop_token());
+        supervisor.spawn("policies", async move {
+            let changes = cache.watch(&client).for_each(|_| ready(()));
+            stop.run_until_cancelled(changes).await;
+        });
     }
 
     let resolver = CertResolver::empty();
@@ -60,10 +67,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             server_config_for(Arc::clone(&resolver), clients)?
         }
     };
-    let listener = runtime::listen(args.bind_address)
-        .await
-        .with_context(|| format!("cannot listen on --bind-address {}", args.bind_address))?;
-    tracing::info!(address = %listener.local_addr()?, version = runtime::version(), "serving admission webhooks");
+    let port = PORT.with_drain(args.process.drain());
+    let port = Port::bind(args.bind_address, &registry, port).await?;
+    tracing::info!(address = %port.address, version = process::version(), "serving admission webhooks");
     certificate::spawn(
         source,
         client,
@@ -75,28 +81,18 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let tracer = args
         .traces
         .start("helmops-webhook", None, &registry, &mut supervisor)?;
-    let limits = Limits {
-        drain: args.process.drain(),
-        ..Limits::default()
-    };
-    let transport = Transport::Tls(TlsAcceptor::from(Arc::new(config)));
-    let server = runtime::serve(
-        listener,
-        transport,
-        router(AppState {
-            metrics,
-            health,
-            policies: policy_cache,
-            overload: Arc::default(),
-            tracer,
-        }),
-        limits,
-        serve_metrics,
-        supervisor.stop_token(),
-    );
-    supervisor.spawn("webhook server", async {
-        server.await;
+    let app = router(AppState {
+        metrics,
+        health,
+        policies: policy_cache,
+        overload: Arc::default(),
+        tracer,
     });
+    let transport = Transport::Tls(TlsAcceptor::from(Arc::new(config)));
+    supervisor.spawn(
+        "webhook server",
+        port.serve(transport, app, supervisor.stop_token()),
+    );
     supervisor.run(signals).await?;
     Ok(())
 }

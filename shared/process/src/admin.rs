@@ -9,7 +9,7 @@ use axum::routing::get;
 use prometheus::Registry;
 
 use super::health::Health;
-use super::plain_port::PortConfig;
+use super::port::PortConfig;
 use super::probes;
 use super::scrape::{MetricsState, MetricsWriter, metrics};
 use super::serve::Limits;
@@ -48,7 +48,7 @@ async fn not_found() -> (StatusCode, &'static str) {
 mod tests {
     use super::*;
     use crate::metrics::registry;
-    use crate::plain_port::PlainPort;
+    use crate::{Port, Transport};
     use axum::body::Body;
     use axum::extract::connect_info::MockConnectInfo;
     use axum::http::{Request, header};
@@ -137,7 +137,9 @@ mod tests {
     #[tokio::test]
     async fn the_port_serves_until_stopped() {
         let (stop, registry) = (CancellationToken::new(), registry().unwrap());
-        let (port, address) = PlainPort::local_with(&registry, PORT).await;
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let port = Port::bind(any, &registry, PORT).await.unwrap();
+        let address = port.address;
         let app = router(registry, Vec::new(), Health::default());
         let requests = async {
             let mut peer = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -150,12 +152,13 @@ mod tests {
             assert!(text.contains("helmops_admin_open_connections 1"), "{text}");
             stop.cancel();
         };
-        tokio::join!(port.run(app, stop.clone()), requests);
+        tokio::join!(port.serve(Transport::Plain, app, stop.clone()), requests);
     }
 
     #[tokio::test]
     async fn silent_connections_block_neither_probes_nor_scrapes() {
-        let (stop, (port, address)) = (CancellationToken::new(), PlainPort::local(PORT).await);
+        let (stop, port) = (CancellationToken::new(), Port::local(PORT).await);
+        let address = port.address;
         let app = router(registry().unwrap(), Vec::new(), Health::default());
         let requests = async {
             let mut silent = Vec::new();
@@ -179,6 +182,6 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
             stop.cancel();
         };
-        tokio::join!(port.run(app, stop.clone()), requests);
+        tokio::join!(port.serve(Transport::Plain, app, stop.clone()), requests);
     }
 }

@@ -103,6 +103,17 @@ impl fmt::Display for LogFormat {
     }
 }
 
+/// The file with the namespace of the pod's ServiceAccount.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// The default of flags for the namespace of this process: that of the pod's ServiceAccount; `None` outside of a pod, and in one
+/// without a ServiceAccount.
+pub fn own_namespace() -> Option<String> {
+    let namespace = std::fs::read_to_string(NAMESPACE_FILE).ok()?;
+    let namespace = namespace.trim();
+    (!namespace.is_empty()).then(|| namespace.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

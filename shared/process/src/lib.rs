@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! main ─► ProcessArgs ─► prepare: logs, signals, metrics, health, supervisor
-//!                        Supervisor ── starts ──► PlainPort: admin (/metrics), probes (/livez /readyz)
+//!                        Supervisor ── starts ──► Port: admin (/metrics), probes (/livez /readyz)
 //!                            │                    the tasks of the process itself
 //!                            └─ SIGTERM: Health::set_stopping, delay, cancel, drain ─► ExitCode
 //! ```
@@ -22,9 +22,7 @@ pub mod health;
 pub mod memory_limit;
 pub mod metrics;
 mod on_change;
-mod own_namespace;
-pub mod plain_port;
-mod ports;
+pub mod port;
 mod prepare;
 pub mod probes;
 pub mod reference;
@@ -36,7 +34,7 @@ pub mod supervisor;
 pub mod telemetry;
 mod throttle;
 
-pub use args::{LogFormat, ProcessArgs};
+pub use args::{LogFormat, ProcessArgs, own_namespace};
 pub use body::{Bodies, BodyError, BodyLimits, RequestBody};
 pub use build_info::version;
 pub use exit::{exit, run_process, run_process_on};
@@ -45,9 +43,7 @@ pub use health::{Gate, Health, Heartbeat};
 pub use helmops_fair::lock;
 pub use memory_limit::{MemoryLimit, Quantity, QuantityError};
 pub use on_change::OnChange;
-pub use own_namespace::own_namespace;
-pub use plain_port::{PlainPort, PortConfig, PortError};
-pub use ports::serve_metrics_and_probes;
+pub use port::{Port, PortConfig, PortError, serve_metrics_and_probes};
 pub use prepare::{PrepareError, Prepared, prepare};
 pub use scrape::MetricsWriter;
 pub use serve::{Accept, Drained, Limits, ServeMetrics, Transport, listen, serve};

@@ -1,7 +1,9 @@
-//! A port that serves plain HTTP: for the metrics, or for the probes.
+//! The ports of a process. All have one for the metrics, and one for the probes.
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use prometheus::Registry;
@@ -10,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::serve::{Limits, ServeMetrics, Transport, listen, serve};
+use super::{Health, MetricsWriter, ProcessArgs, Supervisor, admin, probes};
 
 /// The configuration of a port.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +23,15 @@ pub struct PortConfig {
     pub prefix: &'static str,
     /// The limits for its clients.
     pub limits: Limits,
+}
+
+impl PortConfig {
+    /// The same port, whose connections have this time to end after `stop`.
+    #[must_use]
+    pub const fn with_drain(mut self, drain: Duration) -> Self {
+        self.limits.drain = drain;
+        self
+    }
 }
 
 /// Why a port could not be opened.
@@ -51,13 +63,15 @@ pub enum PortError {
 
 /// A port, bound and not yet serving.
 #[derive(Debug)]
-pub struct PlainPort {
+pub struct Port {
     listener: TcpListener,
+    /// Its address, also if the operating system has chosen the port.
+    pub address: SocketAddr,
     limits: Limits,
     metrics: ServeMetrics,
 }
 
-impl PlainPort {
+impl Port {
     /// Binds the port and registers its connection metrics.
     ///
     /// # Errors
@@ -70,12 +84,14 @@ impl PlainPort {
         let PortConfig { flag, prefix, limits } = config;
         let metrics = ServeMetrics::register(registry, prefix)
             .map_err(|source| PortError::Metrics { prefix, source })?;
-        let listener = listen(address).await.map_err(|source| PortError::Bind {
+        let failed = |source| PortError::Bind {
             flag,
             address,
             source,
-        })?;
+        };
+        let listener = listen(address).await.map_err(failed)?;
         Ok(Self {
+            address: listener.local_addr().map_err(failed)?,
             listener,
             limits,
             metrics,
@@ -83,32 +99,43 @@ impl PlainPort {
     }
 
     /// Serves `app` until `stop`.
-    pub async fn run(self, app: Router, stop: CancellationToken) {
-        serve(
-            self.listener,
-            Transport::Plain,
-            app,
-            self.limits,
-            self.metrics,
-            stop,
-        )
-        .await;
+    pub async fn serve(self, transport: Transport, app: Router, stop: CancellationToken) {
+        serve(self.listener, transport, app, self.limits, self.metrics, stop).await;
     }
 }
 
-/// For tests: a port that the operating system chooses, and its address.
-#[cfg(test)]
-impl PlainPort {
-    pub(super) async fn local(config: PortConfig) -> (Self, SocketAddr) {
-        let registry = super::metrics::registry().unwrap();
-        Self::local_with(&registry, config).await
-    }
+/// Serves the metrics of the registry and `more`, and the probes, until the process stops.
+///
+/// # Errors
+/// If the address of a flag cannot be bound.
+pub async fn serve_metrics_and_probes(
+    args: &ProcessArgs,
+    registry: &Registry,
+    more: Vec<Arc<MetricsWriter>>,
+    health: &Health,
+    supervisor: &mut Supervisor,
+) -> Result<(), PortError> {
+    let port = Port::bind(args.metrics_bind_address, registry, admin::PORT).await?;
+    let app = admin::router(registry.clone(), more, health.clone());
+    supervisor.spawn(
+        "admin server",
+        port.serve(Transport::Plain, app, supervisor.stop_token()),
+    );
+    let port = Port::bind(args.health_probe_bind_address, registry, probes::PORT).await?;
+    let app = probes::router(health.clone());
+    supervisor.spawn(
+        "probe server",
+        port.serve(Transport::Plain, app, supervisor.stop_token()),
+    );
+    Ok(())
+}
 
-    pub(super) async fn local_with(registry: &Registry, config: PortConfig) -> (Self, SocketAddr) {
+/// For tests: a port that the operating system chooses.
+#[cfg(test)]
+impl Port {
+    pub(super) async fn local(config: PortConfig) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let port = Self::bind(any, registry, config).await.unwrap();
-        let address = port.listener.local_addr().unwrap();
-        (port, address)
+        Self::bind(any, &Registry::new(), config).await.unwrap()
     }
 }
 
@@ -125,7 +152,7 @@ mod tests {
             (admin::PORT, "--metrics-bind-address"),
             (probes::PORT, "--health-probe-bind-address"),
         ] {
-            let bound = PlainPort::bind(address, &registry().unwrap(), config).await;
+            let bound = Port::bind(address, &registry().unwrap(), config).await;
             let text = bound.unwrap_err().to_string();
             assert!(
                 text.contains(flag) && text.contains(&address.to_string()),

@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 
 use super::health::{Health, Report};
-use super::plain_port::PortConfig;
+use super::port::PortConfig;
 use super::serve::Limits;
 
 /// The port of the probes.
@@ -91,7 +91,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::plain_port::PlainPort;
+    use crate::{Port, Transport};
 
     async fn get_from(address: SocketAddr, path: &str) -> String {
         let mut peer = TcpStream::connect(address).await.unwrap();
@@ -104,7 +104,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_probe_gets_a_response_within_a_second_despite_silent_connections() {
-        let (stop, (port, address)) = (CancellationToken::new(), PlainPort::local(PORT).await);
+        let (stop, port) = (CancellationToken::new(), Port::local(PORT).await);
+        let address = port.address;
         let requests = async {
             let mut silent = Vec::new();
             for _ in 0..384 {
@@ -118,12 +119,16 @@ mod tests {
             assert!(took < Duration::from_secs(1), "{took:?}");
             stop.cancel();
         };
-        tokio::join!(port.run(router(Health::default()), stop.clone()), requests);
+        tokio::join!(
+            port.serve(Transport::Plain, router(Health::default()), stop.clone()),
+            requests
+        );
     }
 
     #[tokio::test]
     async fn the_port_serves_probes_and_no_metrics() {
-        let (stop, (port, address)) = (CancellationToken::new(), PlainPort::local(PORT).await);
+        let (stop, port) = (CancellationToken::new(), Port::local(PORT).await);
+        let address = port.address;
         let requests = async {
             assert!(get_from(address, "/livez").await.starts_with("HTTP/1.1 200"));
             assert!(
@@ -134,6 +139,9 @@ mod tests {
             assert!(get_from(address, "/metrics").await.starts_with("HTTP/1.1 404"));
             stop.cancel();
         };
-        tokio::join!(port.run(router(Health::default()), stop.clone()), requests);
+        tokio::join!(
+            port.serve(Transport::Plain, router(Health::default()), stop.clone()),
+            requests
+        );
     }
 }

@@ -14,14 +14,13 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_rustls::rustls;
+use tokio_rustls::{TlsAcceptor, rustls};
 use tokio_util::sync::CancellationToken;
 
 use super::WARN_INTERVAL;
 use super::activity::{ConnectionContext, ConnectionState, tracked_service};
 use super::limits::Limits;
 use super::metrics::{HandshakeFailure, ServeMetrics};
-use super::transport::Transport;
 use crate::throttle::Throttle;
 
 /// Time for a closing connection without a request in flight to send the rest of a response and to close. If the peer has
@@ -33,6 +32,24 @@ const HEADER_BYTES: usize = 16 << 10;
 
 /// Read and write buffer of one connection: larger than the header, smaller than hyper's default of 400 KiB.
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// The layer between the socket and HTTP.
+#[derive(Clone)]
+pub enum Transport {
+    /// None: plain HTTP.
+    Plain,
+    /// TLS.
+    Tls(TlsAcceptor),
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "Plain",
+            Self::Tls(_) => "Tls",
+        })
+    }
+}
 
 /// How a connection ended.
 #[derive(Debug)]

@@ -19,7 +19,6 @@ mod connection;
 mod limits;
 mod metrics;
 mod slots;
-mod transport;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,9 +36,9 @@ use self::slots::ConnectionSlots;
 use super::{supervisor::panic_message, throttle::Throttle};
 
 pub use self::accept::{Accept, listen};
+pub use self::connection::Transport;
 pub use self::limits::Limits;
 pub use self::metrics::ServeMetrics;
-pub use self::transport::Transport;
 
 /// Pause after an accept error: long enough not to spin, and too short for clients to notice.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
