@@ -12,7 +12,7 @@ use crate::{
     charts::Charts,
     deployments::Deployments,
     error::AgentError,
-    helm::{Helm, kubeconfig::kubeconfig},
+    helm::{HelmRuns, kubeconfig::kubeconfig},
     inputs::Accounts,
     live::{Kinds, LiveObjects},
     memory::Releases,
@@ -67,7 +67,7 @@ pub struct Context {
     /// The charts.
     pub charts: Charts,
     /// Helm.
-    pub helm: Helm,
+    pub helm: HelmRuns,
     /// What a change of a BundleDeployment ends.
     pub running: RunningWork,
     /// What is known of the releases.

@@ -14,11 +14,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Deserialize;
 use thiserror::Error;
 
-/// The arguments that run it.
-pub const ARGUMENTS: [&str; 1] = ["post-render"];
+use crate::helm::protocol::ESCAPED;
 
-/// JSON may need this many bytes for one of a text.
-pub const ESCAPED: usize = 2;
 /// Bytes of the rest of the input.
 const REST: usize = 16 << 20;
 

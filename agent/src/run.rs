@@ -25,7 +25,7 @@ use crate::{
     context::Context,
     deployments::Deployments,
     folders,
-    helm::{Ends, Helm, HelmMemory, HelmMetrics, HelmProgram, workspace::Workspaces},
+    helm::{Ends, Helm, HelmMemory, HelmMetrics, HelmProgram, HelmRuns, workspace::Workspaces},
     inputs::Accounts,
     live::{Kinds, LiveObjects},
     memory::Releases,
@@ -231,7 +231,12 @@ fn context(
     })
 }
 
-fn helm(args: &RunArgs, work: &Path, leadership: Leadership, registry: &Registry) -> anyhow::Result<Helm> {
+fn helm(
+    args: &RunArgs,
+    work: &Path,
+    leadership: Leadership,
+    registry: &Registry,
+) -> anyhow::Result<HelmRuns> {
     let workspaces = Workspaces::open(work)
         .with_context(|| format!("cannot use the folder {} (--work-dir)", work.display()))?;
     let post_renderer = std::env::current_exe().context("the path of this program is unknown")?;
@@ -245,12 +250,14 @@ fn helm(args: &RunArgs, work: &Path, leadership: Leadership, registry: &Registry
             post_renderer,
         },
         workspaces,
+    );
+    helm.ends = Ends::of(leadership, args.process.shutdown().timeout, lease);
+    Ok(HelmRuns::new(
+        helm,
         args.helm_processes,
         Some(HelmMemory::of(args.memory_limit(), args.helm_processes)),
         HelmMetrics::register(registry)?,
-    );
-    helm.ends = Ends::of(leadership, args.process.shutdown().timeout, lease);
-    Ok(helm)
+    ))
 }
 
 /// The archives of charts. The agent works without a cache too: it downloads a chart each time.

@@ -24,7 +24,7 @@ pub use self::{
     plan::{Refusal, Step, step},
 };
 use crate::helm::{
-    Failure, FailureReason, Helm,
+    Failure, FailureReason, HelmRuns,
     request::{Action, Crds, Identity, Request},
     run_scope::RunScope,
 };
@@ -36,7 +36,7 @@ const NO_HOOKS: Duration = Duration::ZERO;
 #[derive(Clone, Copy)]
 pub struct ChartCrds<'c> {
     /// Resolves which subcharts are enabled.
-    pub helm: &'c Helm,
+    pub helm: &'c HelmRuns,
     /// The cluster, as the account that deploys.
     pub client: &'c Client,
     /// The release.

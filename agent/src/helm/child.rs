@@ -28,6 +28,8 @@ use super::run_scope::RunScope;
 
 /// How long the outputs may stay open after the child has ended: one of its children holds them then.
 const OUTPUT_GRACE: Duration = Duration::from_secs(2);
+/// How long a child that waits for a hook may keep what others need ([`ChildProcess::crowd_out`]).
+pub const CROWDED: Duration = Duration::from_mins(4);
 /// Bytes of the output that are read at a time.
 const CHUNK: usize = 8 << 10;
 

@@ -18,24 +18,14 @@ use helmops_fair::ExponentialBackoff;
 use helmops_process::lock;
 use helmops_release::names::ReleaseKey;
 use k8s_openapi::jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
-use super::request::Request;
+use super::{request::Request, run_mark::RunMark};
 
 /// The delays from the second crash on: any process may be killed once.
 const BACKOFF: ExponentialBackoff = ExponentialBackoff {
     initial_delay: Duration::from_secs(10),
     max_delay: Duration::from_mins(30),
 };
-
-/// The mark of a run, in its workspace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunMark {
-    release: String,
-    deployment_id: String,
-    /// How many runs of this deployment have ended with the agent before.
-    crashes: u32,
-}
 
 /// A release whose last run ended with the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{child::ChildProcess, run_scope::Tenant};
+use super::{
+    child::{CROWDED, ChildProcess},
+    run_scope::Tenant,
+};
 
 /// How many runs are prepared or take place at least: to fetch a chart takes longer than to run Helm.
 const PREPARATIONS: usize = 20;
@@ -30,8 +33,6 @@ const PREPARATIONS: usize = 20;
 const SHARES: usize = 2;
 /// How long a run works at most. After that, it waits for a hook: Helm itself takes seconds.
 const WORKS: Duration = Duration::from_secs(30);
-/// How long a run may keep its permit after that while others wait for one.
-pub const CROWDED: Duration = Duration::from_mins(4);
 /// How often it is looked at meanwhile.
 const CHECK: Duration = Duration::from_secs(5);
 /// Bytes that a run which waits may use: its garbage is collected then.

@@ -10,7 +10,11 @@ use super::{
     outcome::{Failure, FailureReason},
     request::{Action, Apply, Crds, Deploy, Install, Request, Rollback, Uninstall, Upgrade},
 };
-use crate::post_render;
+
+/// The arguments that run the post-renderer.
+const POST_RENDER: [&str; 1] = ["post-render"];
+/// JSON may need this many bytes for one of a text.
+pub const ESCAPED: usize = 2;
 
 /// What `helmops-helm` is to do.
 #[expect(clippy::struct_excessive_bools, reason = "they are options of Helm")]
@@ -200,7 +204,7 @@ impl<'r> EngineRequest<'r> {
         self.chart = Some(chart(deploy)?);
         self.marks = Some(EngineMarks {
             program: post_renderer,
-            arguments: post_render::ARGUMENTS,
+            arguments: POST_RENDER,
             step: &deploy.post_render,
         });
         self.description = &deploy.description;

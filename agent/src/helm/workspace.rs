@@ -11,7 +11,7 @@ use std::{
 use tempfile::TempDir;
 use thiserror::Error;
 
-use super::crashes::RunMark;
+use super::run_mark::RunMark;
 use crate::folders;
 
 /// Only the agent and its children may read what is in the folder: values, credentials.

@@ -31,7 +31,7 @@ use helmops_runtime::workers::WorkerPermit;
 
 use crate::{
     error::AgentError,
-    helm::{FailureReason, Helm, run_scope::RunScope},
+    helm::{FailureReason, HelmRuns, run_scope::RunScope},
     session::ReleaseSession,
 };
 
@@ -175,7 +175,7 @@ pub async fn recover(session: &ReleaseSession<'_>, revision: u64) -> Result<(), 
 /// # Errors
 /// If the turn does not come: the agent stops, or the release is not wanted any more.
 pub async fn with_helm_permit<T, W: Future<Output = T>>(
-    helm: &Helm,
+    helm: &HelmRuns,
     stop: &RunScope,
     is_slow: bool,
     permit: &mut WorkerPermit,

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use crate::{
     helm::{
-        Failure, FailureReason, Helm,
+        Failure, FailureReason, HelmRuns,
         request::{Action, Identity, Request, Test},
         run_scope::RunScope,
     },
@@ -42,7 +42,7 @@ pub struct TestRun {
 /// Runs the tests of releases.
 #[derive(Clone, Copy)]
 pub struct ReleaseTests<'t> {
-    pub helm: &'t Helm,
+    pub helm: &'t HelmRuns,
     pub records: &'t Records,
     /// The cluster, as the account that deploys.
     pub client: &'t Client,

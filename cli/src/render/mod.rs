@@ -16,13 +16,13 @@ use std::{
     env,
     fs::File,
     io::BufReader,
-    num::NonZeroUsize,
     path::{Path, PathBuf},
 };
 
 use helm_archive::Limits;
 use helmops_agent::helm::{
-    Helm, HelmMetrics, HelmProgram,
+    Helm, HelmProgram,
+    child::ChildProcess,
     kubeconfig::kubeconfig,
     outcome::{FailureReason, SecretTexts},
     request::{Action, Deploy, HelmSettings, Identity, Render, Request},
@@ -168,15 +168,7 @@ pub async fn render(
     let folder = TempDir::new().map_err(|error| Failure::because("cannot create a folder", &error))?;
     let workspaces = Workspaces::open(&folder.path().join("work"))
         .map_err(|error| Failure::because("cannot create a folder", &error))?;
-    let metrics = HelmMetrics::register(&prometheus::Registry::new())
-        .map_err(|error| Failure::because("cannot start", &error))?;
-    let mut helm = Helm::new(
-        HelmProgram::Template(program.to_owned()),
-        workspaces,
-        NonZeroUsize::MIN,
-        None,
-        metrics,
-    );
+    let mut helm = Helm::new(HelmProgram::Template(program.to_owned()), workspaces);
     // Variables of Helm change what it does, and the kubeconfig is not the one of the person; all others may be needed for the credentials.
     helm.environment = env::vars_os()
         .filter(|(name, _)| !name.to_string_lossy().starts_with("HELM_") && name != "KUBECONFIG")
@@ -218,6 +210,8 @@ pub async fn render(
             request,
             kubeconfig,
             &RunScope::of_agent(&CancellationToken::new(), ""),
+            &ChildProcess::default(),
+            None,
         )
         .await;
     let success = success.map_err(|failure| {

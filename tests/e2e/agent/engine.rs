@@ -9,7 +9,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helmops_agent::helm::request::{Action, Apply, Deploy, Identity, Install, Request, Upgrade};
 use helmops_agent::helm::run_scope::RunScope;
 use helmops_agent::helm::workspace::Workspaces;
-use helmops_agent::helm::{Failure, Helm, HelmMetrics, HelmProgram, Success};
+use helmops_agent::helm::{Failure, Helm, HelmMetrics, HelmProgram, HelmRuns, Success};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::shared::InUse;
@@ -39,7 +39,7 @@ const PROCESSES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1);
 
 /// A namespace, and Helm for one release `web` in it.
 pub struct Engine {
-    pub helm: Helm,
+    pub helm: HelmRuns,
     pub namespace: TestNamespace,
     pub files: TempDir,
     pub kubeconfig: PathBuf,
@@ -62,7 +62,7 @@ impl Engine {
             path: program,
             post_renderer,
         };
-        let helm = Helm::new(program, workspaces, PROCESSES, None, metrics);
+        let helm = HelmRuns::new(Helm::new(program, workspaces), PROCESSES, None, metrics);
         Self {
             helm,
             namespace: TestNamespace::create(&bed, prefix).await.unwrap(),

@@ -124,7 +124,7 @@ async fn helm_ends_with_the_agent() {
         "action": "install", "release": "web", "namespace": engine.namespace.name(), "kubeconfig": engine.kubeconfig,
         "hookTimeout": 600_000, "endsWithInput": true, "apply": "server", "chart": { "archive": chart, "values": [] },
     });
-    let mut child = Command::new(engine.helm.program.path())
+    let mut child = Command::new(engine.helm.helm.program.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

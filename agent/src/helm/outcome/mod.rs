@@ -19,8 +19,7 @@ pub use self::{
     secret_texts::SecretTexts,
 };
 use super::{
-    child::{End, Output},
-    permits::CROWDED,
+    child::{CROWDED, End, Output},
     protocol::EngineOutcome,
 };
 

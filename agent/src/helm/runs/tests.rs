@@ -1,18 +1,22 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::Duration,
 };
 
 use futures::future::join_all;
-use helmops_release::names::ReleaseKey;
+use helmops_kube::lease::Leadership;
 use prometheus::Registry;
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
-use super::{
-    request::{Action, Identity, Uninstall},
-    *,
+use super::*;
+use crate::helm::{
+    Ends, HelmProgram,
+    request::{Identity, Uninstall},
+    workspace::Workspaces,
 };
 
 /// What `helmops-helm` writes after a success.
@@ -20,7 +24,7 @@ const SUCCESS: &str = "echo '{}'";
 
 /// A program that stands in for Helm: a shell script, which finds its workspace in `$HOME/..`. It succeeds if it ends.
 struct Fake {
-    helm: Helm,
+    runs: HelmRuns,
     folder: TempDir,
 }
 
@@ -38,7 +42,7 @@ impl Fake {
         let processes = NonZeroUsize::new(processes).unwrap();
         let metrics = HelmMetrics::register(&Registry::new()).unwrap();
         Self {
-            helm: Helm::new(engine(program), workspaces, processes, None, metrics),
+            runs: HelmRuns::new(Helm::new(engine(program), workspaces), processes, None, metrics),
             folder,
         }
     }
@@ -48,7 +52,7 @@ impl Fake {
     }
 
     async fn run(&self, stop: &RunScope) -> Result<Success, Failure> {
-        self.helm.run(request(), b"secret".to_vec(), stop).await
+        self.runs.run(request(), b"secret".to_vec(), stop).await
     }
 
     fn has_no_workspace(&self) -> bool {
@@ -183,10 +187,10 @@ async fn a_run_that_waits_for_a_permit_ends_with_the_agent() {
 #[tokio::test]
 async fn a_missing_helm_is_reported_with_its_path() {
     let mut fake = Fake::new("", 1);
-    fake.helm.program = engine(fake.folder.path().join("other"));
+    fake.runs.helm.program = engine(fake.folder.path().join("other"));
     for failure in [
         fake.run(&no_stop()).await.unwrap_err(),
-        fake.helm.version().await.unwrap_err(),
+        fake.runs.helm.version().await.unwrap_err(),
     ] {
         assert_eq!(failure.reason, FailureReason::NotStarted);
         let start = format!("cannot run Helm ({}): No such file", fake.path("other"));
@@ -198,7 +202,7 @@ async fn a_missing_helm_is_reported_with_its_path() {
 #[tokio::test]
 async fn the_version_is_what_helm_prints() {
     let fake = Fake::new("test \"$*\" = version && echo v4.2; exit 0", 1);
-    assert_eq!(fake.helm.version().await.unwrap(), "v4.2");
+    assert_eq!(fake.runs.helm.version().await.unwrap(), "v4.2");
 }
 
 /// Neither the run nor the wait for its permit.
@@ -226,8 +230,8 @@ async fn a_run_ends_with_the_leadership_of_its_agent() {
     );
     let (sender, leadership) = Leadership::elected();
     let shutdown = Duration::from_secs(25);
-    fake.helm.ends = Ends::of(leadership, shutdown, Duration::from_secs(5));
-    assert!(fake.helm.ends.lease_grace < Duration::from_secs(5) && fake.helm.ends.grace < shutdown);
+    fake.runs.helm.ends = Ends::of(leadership, shutdown, Duration::from_secs(5));
+    assert!(fake.runs.helm.ends.lease_grace < Duration::from_secs(5) && fake.runs.helm.ends.grace < shutdown);
     sender.set(Some(tokio::time::Instant::now() + Duration::from_mins(1)));
     let stop = no_stop();
     let (running, waiting) = (fake.run(&stop), fake.run(&stop));
@@ -247,7 +251,7 @@ const ENDLESS: &str = "trap 'exit 1' TERM; touch $(dirname $0)/started; while :;
 #[tokio::test]
 async fn a_run_ends_when_its_result_is_of_no_use_any_more() {
     let mut fake = Fake::new(ENDLESS, 1);
-    fake.helm.ends.brief = Duration::from_millis(300);
+    fake.runs.helm.ends.brief = Duration::from_millis(300);
     let (running, waiting) = (no_stop(), no_stop());
     let started = Instant::now();
     let (first, second, ()) = tokio::join!(
@@ -267,7 +271,7 @@ async fn a_run_ends_when_its_result_is_of_no_use_any_more() {
     }
     let taken = started.elapsed();
     assert!(
-        taken >= fake.helm.ends.brief,
+        taken >= fake.runs.helm.ends.brief,
         "what ends soon is not interrupted: {taken:?}"
     );
 }
@@ -295,7 +299,7 @@ async fn runs_that_did_not_end_in_time_leave_a_permit_to_others() {
     let run = async |name: &str| {
         let mut request = request();
         name.clone_into(&mut request.release.name);
-        fake.helm.run(request, b"secret".to_vec(), &stop).await
+        fake.runs.run(request, b"secret".to_vec(), &stop).await
     };
     for name in ["hang-a", "hang-b"] {
         assert_eq!(run(name).await.unwrap_err().reason, FailureReason::HookTimeout);
