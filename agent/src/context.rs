@@ -1,6 +1,7 @@
 //! What the reconciliations share.
 
 use helmops_api::{BundleDeployment, Decoded, NamespacedName};
+use helmops_helm::kubeconfig::kubeconfig;
 use helmops_kube::lease::Leadership;
 use helmops_release::names::SetId;
 use helmops_runtime::retry_state::RetryState;
@@ -12,7 +13,7 @@ use crate::{
     charts::Charts,
     deployments::Deployments,
     error::AgentError,
-    helm::{HelmRuns, kubeconfig::kubeconfig},
+    helm::HelmRuns,
     inputs::Accounts,
     live::{Kinds, LiveObjects},
     memory::Releases,

@@ -3,6 +3,11 @@
 use std::time::Duration;
 
 use helmops_core::reason::Reason;
+use helmops_helm::{
+    account::AccountError,
+    outcome::{self, Failure, FailureReason},
+    values_from::ValuesFromError,
+};
 use helmops_release::{
     dependencies::Unmet,
     names::ReleaseKey,
@@ -19,16 +24,12 @@ use thiserror::Error;
 
 use crate::{
     charts::ChartError,
-    helm::{
-        Crash,
-        outcome::{self, Failure, FailureReason},
-    },
+    helm::Crash,
     monitor::{InstalledError, MonitorError},
     owned::{OWNED, RememberError},
     records::RecordStoreError,
     release_tests::TestError,
     upstream::GuardError,
-    values_from::ValuesFromError,
 };
 
 /// Why a reconciliation fails.
@@ -150,16 +151,8 @@ pub enum Lacking {
     #[error("{0}")]
     ValuesFrom(String),
     /// The ServiceAccount.
-    #[error(
-        "looking up service account {namespace}/{name}: it does not exist; create it in the namespace of the agent, or correct \
-         serviceAccount, or the flag --default-service-account of the agent"
-    )]
-    ServiceAccount {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    #[error("{0}")]
+    ServiceAccount(String),
     /// An object that would be overwritten by a copy.
     #[error(
         "{object} exists and is no copy of this BundleDeployment; delete or rename it, or remove it from downstreamResources"
@@ -324,6 +317,15 @@ impl From<RememberError> for AgentError {
 impl From<AdoptionForbidden> for AgentError {
     fn from(error: AdoptionForbidden) -> Self {
         Self::AdoptionForbidden(Box::new(error))
+    }
+}
+
+impl From<AccountError> for AgentError {
+    fn from(error: AccountError) -> Self {
+        match error {
+            AccountError::Call(error) => error.into(),
+            error @ AccountError::Missing { .. } => Lacking::ServiceAccount(error.to_string()).into(),
+        }
     }
 }
 

@@ -4,18 +4,16 @@
 //! neither its mode nor its owner. So what is private is in a folder of the agent's own inside.
 
 use std::{
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::{DirBuilderExt, MetadataExt},
+    fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
+use helmops_helm::workspace::create_private;
 use rustix::process::geteuid;
 
 /// The name of the folder in `--work-dir`.
 const NAME: &str = "agent";
-/// Only the agent and its children may use it.
-pub const PRIVATE: u32 = 0o700;
 /// The permission bits of users other than the owner.
 const OTHERS: u32 = 0o077;
 
@@ -24,9 +22,9 @@ const OTHERS: u32 = 0o077;
 /// # Errors
 /// If it cannot be created, or others may use it.
 pub fn private(volume: &Path) -> io::Result<PathBuf> {
-    create(volume)?;
+    create_private(volume)?;
     let folder = volume.join(NAME);
-    create(&folder)?;
+    create_private(&folder)?;
     let found = fs::symlink_metadata(&folder)?;
     let is_private = found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & OTHERS == 0;
     if is_private {
@@ -39,17 +37,11 @@ pub fn private(volume: &Path) -> io::Result<PathBuf> {
     )))
 }
 
-/// Creates a folder, and those above it, for this user only. One that exists stays as it is.
-///
-/// # Errors
-/// If it cannot be created.
-pub fn create(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(PRIVATE).create(folder)
-}
-
 #[cfg(test)]
 mod tests {
     use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+
+    use helmops_helm::workspace::PRIVATE;
 
     use super::*;
 

@@ -41,6 +41,5 @@ mod session;
 mod testing;
 mod triggers;
 mod upstream;
-pub mod values_from;
 
-pub use self::{args::RunArgs, inputs::identity, reference::reference, run::run};
+pub use self::{args::RunArgs, reference::reference, run::run};

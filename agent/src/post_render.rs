@@ -6,6 +6,7 @@ use std::{
     process::ExitCode,
 };
 
+use helmops_helm::protocol::ESCAPED;
 use helmops_release::{
     manifest,
     post_render::{PostRender, PostRenderError, RenderedDocument},
@@ -13,8 +14,6 @@ use helmops_release::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Deserialize;
 use thiserror::Error;
-
-use crate::helm::protocol::ESCAPED;
 
 /// Bytes of the rest of the input.
 const REST: usize = 16 << 20;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use clap::CommandFactory;
 use helmops_fetch::FetchMetrics;
+use helmops_helm::FailureReason;
 use helmops_kube::lease::LeaseMetrics;
 use helmops_process::reference::page;
 use helmops_trace::TraceMetrics;
@@ -11,7 +12,7 @@ use helmops_trace::TraceMetrics;
 use crate::{
     args::Args,
     charts::ChartMetrics,
-    helm::{FailureReason, HelmMetrics},
+    helm::HelmMetrics,
     metrics::{DriftMetrics, Metrics},
     upstream::RemovalMetrics,
 };

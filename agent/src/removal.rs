@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helmops_core::reason::Reason;
+use helmops_helm::run_scope::RunScope;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     action::{self, Action},
@@ -19,7 +20,6 @@ use crate::{
     context::Context,
     error::AgentError,
     events::Done,
-    helm::run_scope::RunScope,
     inputs,
     operations::{
         self,

@@ -4,6 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use helmops_fetch::{FetchMetrics, MemoryBounds, Resolver};
+use helmops_helm::{Ends, Helm, HelmProgram, workspace::Workspaces};
 use helmops_kube::{
     configuration,
     lease::{Leadership, LeaseName},
@@ -25,7 +26,7 @@ use crate::{
     context::Context,
     deployments::Deployments,
     folders,
-    helm::{Ends, Helm, HelmMemory, HelmMetrics, HelmProgram, HelmRuns, workspace::Workspaces},
+    helm::{HelmMemory, HelmMetrics, HelmRuns},
     inputs::Accounts,
     live::{Kinds, LiveObjects},
     memory::Releases,

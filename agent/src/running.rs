@@ -10,11 +10,10 @@ use std::{
 };
 
 use helmops_api::{BundleDeployment, Decoded, labels};
+use helmops_helm::{Tenant, run_scope::RunScope};
 use helmops_process::lock;
 use helmops_release::gate::Held;
 use tokio_util::sync::CancellationToken;
-
-use crate::helm::{Tenant, run_scope::RunScope};
 
 /// What is running, by BundleDeployment.
 #[derive(Clone, Debug, Default)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use helmops_api::{BundleDeployment, lifecycle::Requests};
+use helmops_helm::request::{HelmSettings, Identity};
 use helmops_release::{
     drift::DriftMode,
     lifecycle::{self, Policy, Requested},
@@ -13,13 +14,7 @@ use helmops_runtime::retry_state::RetryKey;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
-use crate::{
-    context::Context,
-    error::AgentError,
-    helm::request::{HelmSettings, Identity},
-    records::ReleaseRecords,
-    running::Work,
-};
+use crate::{context::Context, error::AgentError, records::ReleaseRecords, running::Work};
 
 /// One reconciliation of a release: what is wanted of it, and with what it is observed and changed.
 pub struct ReleaseSession<'s> {

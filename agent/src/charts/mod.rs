@@ -244,7 +244,7 @@ struct Archive {
 ///
 /// # Errors
 /// If it cannot be read, or has something that no chart needs.
-pub fn chart_in(path: &Path) -> Result<Chart, helm_archive::ArchiveError> {
+fn chart_in(path: &Path) -> Result<Chart, helm_archive::ArchiveError> {
     let file = File::open(path).map_err(helm_archive::ArchiveError::Input)?;
     check(BufReader::new(file), Limits::default())
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helmops_helm::{Failure, FailureReason};
 use helmops_kube::path_segment;
 use helmops_release::lifecycle::CrdPolicy;
 use helmops_runtime::client::{ApiError, bounded};
@@ -14,11 +15,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::plan::{API_VERSION, KIND, Step, list, name, step, text};
-use crate::{
-    helm::{Failure, FailureReason},
-    live,
-    monitor::FIELD_MANAGER,
-};
+use crate::{live, monitor::FIELD_MANAGER};
 
 /// How long the API server may take until it serves new CRDs. Helm waits as long.
 const ESTABLISHED: Duration = Duration::from_mins(1);

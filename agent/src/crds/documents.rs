@@ -1,13 +1,11 @@
 //! From YAML documents to CRDs.
 
+use helmops_helm::{Failure, FailureReason, MAX_CRDS};
 use helmops_release::manifest;
 use serde_json::{Map, Value};
 
 use super::plan::{KIND, text};
-use crate::helm::{Failure, FailureReason};
 
-/// Maximum number of CRDs of a chart. Each costs requests; the largest charts have some hundred.
-pub const MAX_CRDS: usize = 1000;
 /// Maximum number of other documents that are logged.
 const MAX_IGNORED: usize = 20;
 /// Metadata that a person writes; the rest comes from an export of a cluster.

@@ -14,20 +14,20 @@ mod plan;
 
 use std::{path::Path, time::Duration};
 
+use helmops_helm::{
+    Failure, FailureReason,
+    request::{Action, Crds, Identity, Request},
+    run_scope::RunScope,
+};
 use helmops_release::{lifecycle::CrdPolicy, names::ReleaseKey};
 use helmops_runtime::client::{ApiError, bounded};
 use kube::Client;
 
 pub use self::{
     apply::Applied,
-    documents::MAX_CRDS,
     plan::{Refusal, Step, step},
 };
-use crate::helm::{
-    Failure, FailureReason, HelmRuns,
-    request::{Action, Crds, Identity, Request},
-    run_scope::RunScope,
-};
+use crate::helm::HelmRuns;
 
 /// Helm prints CRDs without templates or a cluster, so nothing of it takes long. This is no limit of its run.
 const NO_HOOKS: Duration = Duration::ZERO;

@@ -15,11 +15,10 @@ use std::{
 };
 
 use helmops_fair::ExponentialBackoff;
+use helmops_helm::{RunMark, request::Request};
 use helmops_process::lock;
 use helmops_release::names::ReleaseKey;
 use k8s_openapi::jiff::Timestamp;
-
-use super::{request::Request, run_mark::RunMark};
 
 /// The delays from the second crash on: any process may be killed once.
 const BACKOFF: ExponentialBackoff = ExponentialBackoff {

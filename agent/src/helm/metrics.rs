@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use helmops_helm::{FailureReason, request::Action};
 use helmops_process::metrics::{counters, registered};
 use helmops_runtime::metrics::{ERROR, GaugeGuard, SUCCESS};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Registry};
-
-use super::{outcome::FailureReason, request::Action};
 
 /// Buckets in seconds: a run without hooks takes a fraction of a second, one with hooks as long as these.
 const BUCKETS: &[f64] = &[

@@ -16,15 +16,14 @@ use std::{
 };
 
 use helmops_fair::{FairPermit, FairSemaphore};
+use helmops_helm::{
+    Tenant,
+    child::{CROWDED, ChildProcess},
+};
 use helmops_process::lock;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
-};
-
-use super::{
-    child::{CROWDED, ChildProcess},
-    run_scope::Tenant,
 };
 
 /// How many runs are prepared or take place at least: to fetch a chart takes longer than to run Helm.

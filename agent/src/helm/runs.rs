@@ -3,20 +3,22 @@
 use std::{num::NonZeroUsize, time::Instant};
 
 use helmops_fair::deadline;
+use helmops_helm::{
+    Failure, FailureReason, Helm, Success,
+    child::ChildProcess,
+    outcome::SUPERSEDED,
+    request::{Action, Request},
+    run_scope::RunScope,
+};
 use helmops_process::MemoryLimit;
 use helmops_release::names::ReleaseKey;
 use helmops_trace::{in_span, set_attribute};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Helm,
-    child::ChildProcess,
     crashes::{Crash, Crashes},
     metrics::HelmMetrics,
-    outcome::{Failure, FailureReason, SUPERSEDED, Success},
     permits::{HelmPermits, Preparation, WAITING_MEMORY},
-    request::{Action, Request},
-    run_scope::RunScope,
     slow::{self, SlowRuns, Work},
 };
 
@@ -112,7 +114,7 @@ impl HelmRuns {
     }
 
     /// Runs Helm, after a permit is free. [`RunScope`] interrupts it: it records that the release has failed. So does the end of
-    /// leadership, after which there is less time for that ([`super::Ends`]). If the future is dropped, it is killed, and a record may stay
+    /// leadership, after which there is less time for that ([`helmops_helm::Ends`]). If the future is dropped, it is killed, and a record may stay
     /// pending. So the deadline of a reconciliation does not count: each run has its own, and hooks and tests may take longer than that.
     ///
     /// # Errors

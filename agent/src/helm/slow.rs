@@ -8,13 +8,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helmops_process::lock;
-use helmops_release::names::ReleaseKey;
-
-use super::{
-    outcome::FailureReason,
+use helmops_helm::{
+    FailureReason,
     request::{Action, Deploy, Request},
 };
+use helmops_process::lock;
+use helmops_release::names::ReleaseKey;
 
 /// How many runs are remembered. More of them than releases on a cluster are not slow.
 const MAX: usize = 10_000;

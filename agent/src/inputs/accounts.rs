@@ -2,19 +2,13 @@
 
 use std::{collections::HashMap, sync::Mutex};
 
-use helmops_kube::{lease::Leadership, path_segment};
+use helmops_helm::{account::identity, request::Identity};
+use helmops_kube::lease::Leadership;
 use helmops_process::lock;
-use helmops_runtime::client::{self, CallError, bounded};
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::{Api, Client, Config};
+use helmops_runtime::client;
+use kube::{Client, Config};
 
-use crate::{
-    error::{AgentError, Lacking},
-    helm::request::Identity,
-};
-
-/// The ServiceAccount that is used if a deployment names none and it exists: as in Fleet.
-const FLEET_DEFAULT: &str = "fleet-default";
+use crate::error::AgentError;
 
 /// The accounts that deploy, and their clients. An account is looked up each time: it may have been deleted.
 pub struct Accounts {
@@ -83,37 +77,5 @@ impl Accounts {
         let client = client.map_err(|error| AgentError::Client(error.to_string()))?;
         clients.insert(name.to_owned(), client.clone());
         Ok(client)
-    }
-}
-
-/// The account that deploys: the named ServiceAccount of the agent's namespace, else the one called `fleet-default` if it exists,
-/// else the agent's own.
-///
-/// # Errors
-/// If the named one does not exist, or cannot be read.
-pub async fn identity(
-    client: &Client,
-    agent_namespace: &str,
-    service_account: &str,
-) -> Result<Identity, AgentError> {
-    let is_named = !service_account.is_empty();
-    let name = if is_named { service_account } else { FLEET_DEFAULT };
-    let api = Api::<ServiceAccount>::namespaced(client.clone(), agent_namespace);
-    let found = bounded(api.get_metadata_opt(&path_segment(name))).await;
-    let found = found.map_err(CallError::of(
-        "read",
-        format_args!("ServiceAccount {agent_namespace}/{name}"),
-    ))?;
-    match found {
-        Some(_) => Ok(Identity::ServiceAccount {
-            namespace: agent_namespace.to_owned(),
-            name: name.to_owned(),
-        }),
-        None if !is_named => Ok(Identity::Agent),
-        None => Err(Lacking::ServiceAccount {
-            namespace: agent_namespace.to_owned(),
-            name: name.to_owned(),
-        }
-        .into()),
     }
 }

@@ -8,7 +8,7 @@ mod values;
 use helmops_runtime::writes::FieldManager;
 
 pub use self::{
-    accounts::{Accounts, identity},
+    accounts::Accounts,
     copies::{
         Copies, CopyChanges, CopyId, ExistingCopy, agent_copies, delete_copies, has_copies, keep_copies,
         prune_copies, wanted_copies,

@@ -2,16 +2,16 @@
 
 use helmops_api::BundleDeployment;
 use helmops_core::targeting::identity::values_hash;
+use helmops_helm::{
+    outcome::SecretTexts,
+    values_from::{secret_texts, values_from},
+};
 use helmops_release::{names::name_of, report::Blocked};
 use helmops_runtime::client::{CallError, bounded};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 
-use crate::{
-    error::{AgentError, Lacking},
-    helm::outcome::SecretTexts,
-    values_from::{secret_texts, values_from},
-};
+use crate::error::{AgentError, Lacking};
 
 /// The values of a release.
 #[derive(Clone, Debug, Default)]

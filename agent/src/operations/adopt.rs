@@ -2,6 +2,7 @@
 //!
 //! The record is changed as the account that deploys, so one that is restricted to some namespaces takes over no release in another.
 
+use helmops_helm::request::{Action, Identity, Render, Request};
 use helmops_release::{adoption, names::ReleaseKey, record::Attempt};
 
 use super::{
@@ -11,7 +12,6 @@ use super::{
 use crate::{
     charts::Charts,
     error::{AdoptionForbidden, AgentError},
-    helm::request::{Action, Identity, Render, Request},
     records::AdoptError,
     session::ReleaseSession,
 };

@@ -1,6 +1,11 @@
 //! Runs Helm to install or upgrade a release.
 
 use helmops_api::BundleDeploymentOptions;
+use helmops_helm::{
+    FailureReason,
+    outcome::SecretTexts,
+    request::{Action, Deploy, HelmSettings, Install, Request, Upgrade},
+};
 use helmops_process::exit::with_causes;
 use helmops_release::{
     deployed::Deployed,
@@ -19,16 +24,7 @@ use super::{
     renamed::{is_renamed, own_releases, remove_renamed},
 };
 use crate::{
-    crds::ChartCrds,
-    error::AgentError,
-    events::Done,
-    helm::{
-        FailureReason,
-        outcome::SecretTexts,
-        request::{Action, Deploy, HelmSettings, Install, Request, Upgrade},
-    },
-    inputs, live,
-    owned::OwnedRelease,
+    crds::ChartCrds, error::AgentError, events::Done, inputs, live, owned::OwnedRelease,
     session::ReleaseSession,
 };
 

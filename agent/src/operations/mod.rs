@@ -21,6 +21,7 @@ pub mod renamed;
 pub mod test;
 pub mod uninstall;
 
+use helmops_helm::{FailureReason, run_scope::RunScope};
 use helmops_release::{
     deployed::Deployed,
     history::History,
@@ -29,11 +30,7 @@ use helmops_release::{
 };
 use helmops_runtime::workers::WorkerPermit;
 
-use crate::{
-    error::AgentError,
-    helm::{FailureReason, HelmRuns, run_scope::RunScope},
-    session::ReleaseSession,
-};
+use crate::{error::AgentError, helm::HelmRuns, session::ReleaseSession};
 
 /// What an operation has led to.
 #[derive(Debug)]

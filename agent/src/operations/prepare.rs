@@ -1,5 +1,6 @@
 //! Reads what a deployment needs before Helm runs.
 
+use helmops_helm::request::{Deploy, HelmSettings, Identity};
 use helmops_release::{
     chart_metadata::Origin,
     post_render::PostRender,
@@ -10,13 +11,7 @@ use helmops_trace::in_span;
 use kube::Client;
 
 use super::on_delete;
-use crate::{
-    charts::ChartFile,
-    error::AgentError,
-    helm::request::{Deploy, HelmSettings, Identity},
-    inputs,
-    session::ReleaseSession,
-};
+use crate::{charts::ChartFile, error::AgentError, inputs, session::ReleaseSession};
 
 /// What a deployment needs.
 pub struct Prepared {

@@ -1,5 +1,6 @@
 //! What is done about a failed attempt: the revision before is restored, or the release is uninstalled.
 
+use helmops_helm::request::{self, Request, Rollback};
 use helmops_release::{history::History, plan::FailedRevision, record::Failure};
 
 use super::{
@@ -7,12 +8,7 @@ use super::{
     recorded::{self, Role},
     uninstall::{self, Uninstallation},
 };
-use crate::{
-    error::AgentError,
-    events::Remediation,
-    helm::request::{self, Request, Rollback},
-    session::ReleaseSession,
-};
+use crate::{error::AgentError, events::Remediation, session::ReleaseSession};
 
 /// Restores a revision.
 ///

@@ -2,20 +2,17 @@
 
 use std::time::Duration;
 
+use helmops_helm::{
+    request::{self, Request, Uninstall},
+    run_scope::RunScope,
+};
 use helmops_release::{
     history::{History, Owner},
     names::ReleaseKey,
 };
 
 use super::recorded::{PreparedRecord, RecordedObjects, Role};
-use crate::{
-    context::Context,
-    error::AgentError,
-    helm::{
-        request::{self, Request, Uninstall},
-        run_scope::RunScope,
-    },
-};
+use crate::{context::Context, error::AgentError};
 
 /// How a release is uninstalled.
 #[derive(Clone, Debug, Default)]

@@ -185,10 +185,10 @@ async fn with_helm<W: Future<Output = Result<Outcome, AgentError>>>(
 
 #[cfg(test)]
 mod tests {
+    use helmops_helm::{Failure as HelmFailure, FailureReason};
     use helmops_release::lifecycle::KeptBecause;
 
     use super::*;
-    use crate::helm::{Failure as HelmFailure, FailureReason};
 
     fn of_helm(reason: FailureReason) -> AgentError {
         HelmFailure::new(reason, "Helm says no").into()

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use helmops_core::reason::Reason;
+use helmops_helm::FailureReason;
 use helmops_release::{deployed::Deployed, plan::NextAttempt, report::DeployOutcome};
 use helmops_runtime::{
     backoff,
@@ -11,7 +12,6 @@ use helmops_runtime::{
 
 use crate::{
     error::{AgentError, until},
-    helm::FailureReason,
     reports::FailureReport,
 };
 
@@ -156,6 +156,7 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
+    use helmops_helm::Failure;
     use helmops_release::{history::History, names::ReleaseKey};
     use helmops_runtime::{
         error_class::ClassifiedError,
@@ -165,7 +166,7 @@ mod tests {
     use kube::runtime::reflector::ObjectRef;
 
     use super::*;
-    use crate::{context::Key, helm::Failure};
+    use crate::context::Key;
 
     fn waiting(remaining: u64) -> Outcome {
         Outcome::Waiting {

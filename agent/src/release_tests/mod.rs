@@ -9,6 +9,11 @@ pub mod log;
 
 use std::{fmt, time::Duration};
 
+use helmops_helm::{
+    Failure, FailureReason,
+    request::{Action, Identity, Request, Test},
+    run_scope::RunScope,
+};
 use helmops_release::{
     names::{ReleaseKey, SetId},
     record::{FailedTest, Record, TestFilters, TestState},
@@ -18,11 +23,7 @@ use kube::Client;
 use thiserror::Error;
 
 use crate::{
-    helm::{
-        Failure, FailureReason, HelmRuns,
-        request::{Action, Identity, Request, Test},
-        run_scope::RunScope,
-    },
+    helm::HelmRuns,
     records::{RecordStoreError, Records, Reserved},
 };
 

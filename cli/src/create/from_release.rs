@@ -3,7 +3,6 @@
 //! The agent takes a release over as it is if the chart renders to what is deployed (`helmops_release::adoption`). The same function
 //! decides here, before anything is created.
 
-use helmops_agent::charts::chart_in;
 use helmops_api::{HelmOptions, free_form::FreeForm};
 use helmops_release::{
     adoption::{self, Obstacle},
@@ -110,7 +109,7 @@ impl FromRelease {
         };
         let fetched = render::fetch(&client.client, helm, access);
         let archive = during(console, "Fetching the chart", fetched).await?;
-        let chart = chart_in(archive.path())
+        let chart = render::chart_in(archive.path())
             .map_err(|error| Failure::because("the chart cannot be deployed", &error))?;
         if let Err(obstacle) = adoption::check_chart(&record, &chart.name, &chart.version) {
             return self.refused(console, &key, &obstacle);

@@ -5,8 +5,8 @@ use std::{
     path::PathBuf,
 };
 
-use helmops_agent::values_from::values_from;
 use helmops_api::HelmOp;
+use helmops_helm::values_from::values_from;
 use helmops_release::{adoption, manifest, names::ReleaseKey, object::ObjectId, record::Record};
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! Who reads the cluster for a chart. Charts and HelmOps are of tenants, and choose what is read: so it is the account that would deploy
 //! them, not the person who looks.
 
-use helmops_agent::{helm::request::Identity, identity};
+use helmops_helm::{account::identity, request::Identity};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, Client, Config};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use helmops_agent::helm::request::Capabilities;
+use helmops_helm::request::Capabilities;
 use kube::{Client, discovery::Discovery};
 
 use crate::failure::Failure;

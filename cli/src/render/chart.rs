@@ -1,7 +1,12 @@
 //! The archive of a chart, fetched as the agent fetches it.
 
-use std::io::{BufWriter, Write};
+use std::{
+    fs::File,
+    io::{BufReader, BufWriter, Write},
+    path::Path,
+};
 
+use helm_archive::{ArchiveError, Chart, Limits, check};
 use helmops_api::HelmOptions;
 use helmops_core::chart::source::ChartSource;
 use helmops_fetch::{
@@ -86,4 +91,13 @@ pub async fn fetch(
     let mut output = downloaded.map_err(|error| unable(&error))?.output;
     output.flush().map_err(|error| unable(&error))?;
     Ok(file)
+}
+
+/// Checks an archive, and reads which chart it has.
+///
+/// # Errors
+/// If it cannot be read, or has something that no chart needs.
+pub fn chart_in(path: &Path) -> Result<Chart, ArchiveError> {
+    let file = File::open(path).map_err(ArchiveError::Input)?;
+    check(BufReader::new(file), Limits::default())
 }

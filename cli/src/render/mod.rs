@@ -20,7 +20,8 @@ use std::{
 };
 
 use helm_archive::Limits;
-use helmops_agent::helm::{
+use helmops_api::BundleDeploymentOptions;
+use helmops_helm::{
     Helm, HelmProgram,
     child::ChildProcess,
     kubeconfig::kubeconfig,
@@ -29,7 +30,6 @@ use helmops_agent::helm::{
     run_scope::RunScope,
     workspace::Workspaces,
 };
-use helmops_api::BundleDeploymentOptions;
 use helmops_release::{chart_metadata::Origin, names::ReleaseKey, post_render::PostRender, scopes::Scopes};
 use kube::Client;
 use tempfile::TempDir;
@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::{
     account::Account,
-    chart::{ChartAccess, fetch, resolver},
+    chart::{ChartAccess, chart_in, fetch, resolver},
 };
 use crate::{
     cluster::ClusterArgs,

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use helmops_agent::crds::{Applied, ChartCrds};
-use helmops_agent::helm::request::Action;
-use helmops_agent::helm::run_scope::RunScope;
-use helmops_agent::helm::{Failure, FailureReason};
 use helmops_bed::random;
+use helmops_helm::request::Action;
+use helmops_helm::run_scope::RunScope;
+use helmops_helm::{Failure, FailureReason};
 use helmops_release::lifecycle::CrdPolicy;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

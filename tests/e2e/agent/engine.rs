@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use helmops_agent::helm::request::{Action, Apply, Deploy, Identity, Install, Request, Upgrade};
-use helmops_agent::helm::run_scope::RunScope;
-use helmops_agent::helm::workspace::Workspaces;
-use helmops_agent::helm::{Failure, Helm, HelmMetrics, HelmProgram, HelmRuns, Success};
+use helmops_agent::helm::{HelmMetrics, HelmRuns};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::shared::InUse;
 use helmops_bed::test_bed::{TestBed, binary};
 use helmops_bed::tools::agent_helm;
 use helmops_bed::wait::eventually;
+use helmops_helm::request::{Action, Apply, Deploy, Identity, Install, Request, Upgrade};
+use helmops_helm::run_scope::RunScope;
+use helmops_helm::workspace::Workspaces;
+use helmops_helm::{Failure, Helm, HelmProgram, Success};
 use helmops_release::chart_metadata::Origin;
 use helmops_release::names::{ReleaseKey, SetId};
 use helmops_release::post_render::PostRender;
@@ -197,7 +198,7 @@ pub fn deploy(archive: &Path) -> Deploy {
             deletes_crds: false,
             scopes,
         },
-        secrets: helmops_agent::helm::outcome::SecretTexts::default(),
+        secrets: helmops_helm::outcome::SecretTexts::default(),
         enables_dns: true,
         skips_schema: false,
         description: String::new(),

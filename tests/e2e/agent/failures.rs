@@ -1,8 +1,8 @@
 //! How failures of charts, of the API server and of hooks are reported.
 
-use helmops_agent::helm::outcome::Class;
-use helmops_agent::helm::request::{Action, Apply, Identity, Uninstall};
-use helmops_agent::helm::{Failure, FailureReason};
+use helmops_helm::outcome::Class;
+use helmops_helm::request::{Action, Apply, Identity, Uninstall};
+use helmops_helm::{Failure, FailureReason};
 use helmops_release::record::Status;
 use tokio_util::sync::CancellationToken;
 

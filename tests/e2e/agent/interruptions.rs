@@ -2,8 +2,8 @@
 
 use std::process::Stdio;
 
-use helmops_agent::helm::FailureReason;
-use helmops_agent::helm::request::{Action, Uninstall};
+use helmops_helm::FailureReason;
+use helmops_helm::request::{Action, Uninstall};
 use helmops_release::record::Status;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;

@@ -1,10 +1,10 @@
 //! Records that the agent changes, and what Helm makes of them.
 
 use futures::{StreamExt, future::ready};
-use helmops_agent::helm::request::{Action, Apply, Rollback, Uninstall};
 use helmops_agent::records::Records;
 use helmops_api::MetadataOnly;
 use helmops_bed::wait::eventually;
+use helmops_helm::request::{Action, Apply, Rollback, Uninstall};
 use helmops_release::marks;
 use helmops_release::record::{
     Acceptance, Attempt, AttemptAction, Cause, Failure, OnDelete, OnDeletePolicy, SECRET_SELECTOR, Status,

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use helmops_agent::helm::FailureReason;
-use helmops_agent::helm::request::{Action, Identity};
-use helmops_agent::helm::run_scope::RunScope;
 use helmops_agent::records::Records;
 use helmops_agent::release_tests::{ReleaseTests, TestError, TestRun, Tested};
 use helmops_bed::control_plane::Options;
 use helmops_bed::shared::{InUse, Shared};
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
+use helmops_helm::FailureReason;
+use helmops_helm::request::{Action, Identity};
+use helmops_helm::run_scope::RunScope;
 use helmops_release::names::SetId;
 use helmops_release::record::{HookPhase, TestFilters, TestState};
 use tokio_util::sync::CancellationToken;

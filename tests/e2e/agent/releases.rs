@@ -1,7 +1,7 @@
 //! What Helm writes: records, objects and their marks.
 
-use helmops_agent::helm::Success;
-use helmops_agent::helm::request::{Action, Apply, Rollback, Uninstall};
+use helmops_helm::Success;
+use helmops_helm::request::{Action, Apply, Rollback, Uninstall};
 use helmops_release::manifest;
 use helmops_release::record::{ApplyMethod, Attempt, AttemptAction, Cause, Status};
 use serde_json::{Value, json};

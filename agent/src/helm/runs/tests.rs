@@ -7,17 +7,17 @@ use std::{
 };
 
 use futures::future::join_all;
+use helmops_helm::{
+    Ends, HelmProgram,
+    request::{Identity, Uninstall},
+    workspace::Workspaces,
+};
 use helmops_kube::lease::Leadership;
 use prometheus::Registry;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::helm::{
-    Ends, HelmProgram,
-    request::{Identity, Uninstall},
-    workspace::Workspaces,
-};
 
 /// What `helmops-helm` writes after a success.
 const SUCCESS: &str = "echo '{}'";

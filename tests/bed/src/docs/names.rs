@@ -112,11 +112,12 @@ const CERTS_FLAGS: [&str; 9] = [
 const PARITY_FLAGS: [&str; 4] = ["--crds", "--only", "--parallel", "--results"];
 
 /// Crates, by which the log can be filtered.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "helmops_agent",
     "helmops_certs",
     "helmops_controller",
     "helmops_fetch",
+    "helmops_helm",
     "helmops_kube",
     "helmops_notifier",
     "helmops_process",

@@ -32,8 +32,7 @@ const MAX_WARNINGS: usize = 20;
 const MAX_WARNING: usize = 512;
 
 /// Why a run whose result is of no use any more was ended, or did not start.
-pub(super) const SUPERSEDED: &str =
-    "Helm was interrupted because the BundleDeployment was changed or deleted";
+pub const SUPERSEDED: &str = "Helm was interrupted because the BundleDeployment was changed or deleted";
 
 /// How Helm names the hooks of an uninstallation that keep it from deleting objects.
 const HOOKS: [&str; 2] = ["Hook pre-delete ", "for deleting hook "];
@@ -70,7 +69,7 @@ pub struct Failure {
 impl Failure {
     /// A failure. Its message is without control characters and the credentials of URLs, whatever wrote it: it goes into conditions,
     /// Events, logs and spans.
-    pub(crate) fn new(reason: FailureReason, message: impl AsRef<str>) -> Self {
+    pub fn new(reason: FailureReason, message: impl AsRef<str>) -> Self {
         // Before it is cut: the start of a password does not look like one.
         // First of all: with a control character in it, a URL does not look like one.
         let message = printable(message.as_ref());

@@ -97,7 +97,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::helm::{
+    use crate::{
         outcome::SecretTexts,
         request::{Action, Capabilities, Deploy, Identity},
     };

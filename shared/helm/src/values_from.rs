@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::helm::outcome::SecretTexts;
+use super::outcome::SecretTexts;
 
 /// Bytes of all values of a release. Helm keeps them in the record, a Secret of at most 1 MiB, so no release has as many.
 const MAX_BYTES: usize = 4 << 20;

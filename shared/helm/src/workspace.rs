@@ -1,9 +1,9 @@
 //! The files of one run of Helm, in a folder of their own.
 
 use std::{
-    fs::{self, OpenOptions, Permissions},
+    fs::{self, DirBuilder, OpenOptions, Permissions},
     io::{self, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,9 +12,10 @@ use tempfile::TempDir;
 use thiserror::Error;
 
 use super::run_mark::RunMark;
-use crate::folders;
 
-/// Only the agent and its children may read what is in the folder: values, credentials.
+/// Only the agent and its children may use a folder with values and credentials.
+pub const PRIVATE: u32 = 0o700;
+/// The same for its files.
 const FILE_MODE: u32 = 0o600;
 /// Start of the names of folders.
 const PREFIX: &str = "helm-";
@@ -58,7 +59,7 @@ impl Workspaces {
     /// # Errors
     /// If it cannot be created or read.
     pub fn open(root: &Path) -> io::Result<Self> {
-        folders::create(root)?;
+        create_private(root)?;
         let mut marks = Vec::new();
         for entry in fs::read_dir(root)? {
             let entry = entry?;
@@ -91,7 +92,7 @@ impl Workspaces {
     ) -> Result<Workspace, WorkspaceError> {
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
-            .permissions(Permissions::from_mode(folders::PRIVATE))
+            .permissions(Permissions::from_mode(PRIVATE))
             .tempdir_in(&self.root)
             .map_err(|error| cannot_write(&self.root, error))?;
         let mut workspace = Workspace {
@@ -143,6 +144,14 @@ fn remove(folder: &Path) -> io::Result<()> {
         }
     }
     fs::remove_dir_all(folder)
+}
+
+/// Creates a folder, and those above it, for this user only. One that exists stays as it is.
+///
+/// # Errors
+/// If it cannot be created.
+pub fn create_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PRIVATE).create(folder)
 }
 
 fn create_dir(path: &Path) -> Result<(), WorkspaceError> {

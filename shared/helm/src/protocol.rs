@@ -266,7 +266,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::helm::{
+    use crate::{
         outcome::SecretTexts,
         request::{Identity, Render, Test},
     };
