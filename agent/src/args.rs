@@ -201,7 +201,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     if text.is_empty() {
         return Ok(Duration::from_mins(15));
     }
-    let interval = go_duration::parse(text).map_err(|error| error.to_string())?;
+    let interval = go_formats::duration::parse(text).map_err(|error| error.to_string())?;
     match interval {
         Duration::ZERO => Ok(Duration::from_mins(15)),
         interval if interval < Duration::from_secs(1) => Err("must be at least 1s".to_owned()),

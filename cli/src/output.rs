@@ -67,13 +67,13 @@ fn escaped(json: &str) -> String {
 
 /// Writes a value as YAML, with fields in the order of their names, as kubectl does.
 pub fn write_yaml(out: &mut Writer<'_>, value: &impl Serialize) -> io::Result<()> {
-    let text = gotmpl::yaml::emit_exact(&serde_json::to_value(value)?).map_err(io::Error::other)?;
+    let text = go_formats::yaml::emit_exact(&serde_json::to_value(value)?).map_err(io::Error::other)?;
     write!(out, "{text}")
 }
 
 #[cfg(test)]
 mod tests {
-    use gotmpl::yaml::{Quota, read_exact};
+    use go_formats::yaml::{Quota, read_exact};
     use serde_json::{Value, json};
 
     use super::*;

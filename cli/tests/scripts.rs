@@ -13,7 +13,7 @@ use std::{
     process::{Command, Output},
 };
 
-use gotmpl::yaml::{self, Quota};
+use go_formats::yaml::{self, Quota};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kubectl-helmop");

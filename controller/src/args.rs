@@ -206,7 +206,7 @@ impl Args {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let interval = go_duration::parse(text).map_err(|error| error.to_string())?;
+    let interval = go_formats::duration::parse(text).map_err(|error| error.to_string())?;
     // Times in the status are in whole seconds.
     if interval < Duration::from_secs(1) {
         return Err("too short; at least 1s".to_owned());
@@ -215,7 +215,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
-    go_duration::parse(text).map_err(|error| error.to_string())
+    go_formats::duration::parse(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

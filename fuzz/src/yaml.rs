@@ -1,6 +1,6 @@
 //! YAML: what is read can be printed and read again, with the same meaning, and positions are in the text.
 
-use gotmpl::yaml::{Quota, emit_exact, place::{Content, Place, Span}, read, read_exact, read_located};
+use go_formats::yaml::{Quota, emit_exact, place::{Content, Place, Span}, read, read_exact, read_located};
 
 /// The text is a document.
 pub fn check(input: &[u8]) {

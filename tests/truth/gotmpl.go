@@ -15,8 +15,8 @@ import (
 
 // The inputs: templates and expressions one per line, where "⏎" is a line end, and JSON.
 //
-//go:embed gotmpl
-var gotmplInputs embed.FS
+//go:embed gotmpl go
+var inputFiles embed.FS
 
 // How often each template is executed, so that one whose output changes is found.
 const executions = 8
@@ -43,25 +43,24 @@ var builtins = []string{
 	"slice", "urlquery",
 }
 
-// gotmplTables: templates with their output, the data that they were executed with, the names of all functions, and the dialects.
+// gotmplTables: templates with their output, the data that they were executed with, and the names of all functions.
 func gotmplTables() []table {
-	return append([]table{
+	return []table{
 		{"templates.tsv", templateLines()},
-		{"context.json", inputLines("context.json")},
+		{"context.json", inputLines("gotmpl/context.json")},
 		{"functions.txt", functionNames()},
-		{"regexp.tsv", regexpLines()},
-	}, yamlTables()...)
+	}
 }
 
 // templateLines: template, and its output, "!" for an error, or "!utf8" for an output that is not UTF-8.
 func templateLines() []string {
-	names, err := fs.Glob(gotmplInputs, "gotmpl/templates/*.txt")
+	names, err := fs.Glob(inputFiles, "gotmpl/templates/*.txt")
 	if err != nil {
 		panic(err)
 	}
 	var templates []string
 	for _, name := range names { // Glob sorts them.
-		templates = append(templates, inputLines(strings.TrimPrefix(name, "gotmpl/"))...)
+		templates = append(templates, inputLines(name)...)
 	}
 	var lines []string
 	for _, text := range templates {
@@ -102,7 +101,7 @@ func execute(text string) (string, error) {
 		return "", err
 	}
 	var context map[string]any
-	if err := json.Unmarshal(input("context.json"), &context); err != nil {
+	if err := json.Unmarshal(input("gotmpl/context.json"), &context); err != nil {
 		panic(err)
 	}
 	var out strings.Builder
@@ -121,7 +120,7 @@ func functionNames() []string {
 }
 
 func input(name string) []byte {
-	text, err := gotmplInputs.ReadFile("gotmpl/" + name)
+	text, err := inputFiles.ReadFile(name)
 	if err != nil {
 		panic(err)
 	}

@@ -3,7 +3,8 @@
 //	go run . semver DIR     # how versions and constraints are read and compared
 //	go run . index DIR      # which version of an index is chosen
 //	go run . tags DIR       # which tag of a registry is chosen
-//	go run . gotmpl DIR     # what templates render to, and how regular expressions and YAML are read
+//	go run . go DIR         # what regular expressions match, and how YAML is read and written
+//	go run . gotmpl DIR     # what templates render to
 //
 // The tables depend on nothing but this program and the module versions in go.mod: same input, same bytes.
 package main
@@ -25,6 +26,7 @@ type table struct {
 // families maps the first argument to what makes the tables.
 var families = map[string]func() []table{
 	"semver": semverTables,
+	"go":     goTables,
 	"gotmpl": gotmplTables,
 	"index":  indexTables,
 	"tags":   tagsTables,

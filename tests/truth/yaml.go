@@ -14,7 +14,7 @@ import (
 // a post-renderer, and what kubectl reads of that. An error is "!".
 func yamlTables() []table {
 	var written, read []string
-	for _, line := range inputLines("yaml/values.jsonl") {
+	for _, line := range inputLines("go/yaml/values.jsonl") {
 		var values map[string]any
 		if err := json.Unmarshal([]byte(line), &values); err != nil {
 			panic(fmt.Sprintf("%s: %v", line, err))

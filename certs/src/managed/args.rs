@@ -58,11 +58,11 @@ pub struct ManagedArgs {
     pub webhook_configuration: String,
 
     /// Validity of a certificate; it is renewed after two thirds of that time
-    #[arg(long, env = "HELMOPS_TLS_VALIDITY", default_value = "2160h", value_parser = go_duration::parse, value_name = "DURATION")]
+    #[arg(long, env = "HELMOPS_TLS_VALIDITY", default_value = "2160h", value_parser = go_formats::duration::parse, value_name = "DURATION")]
     pub tls_validity: Duration,
 
     /// Validity of a CA; the next CA is issued after two thirds of that time
-    #[arg(long, env = "HELMOPS_TLS_CA_VALIDITY", default_value = "43800h", value_parser = go_duration::parse, value_name = "DURATION")]
+    #[arg(long, env = "HELMOPS_TLS_CA_VALIDITY", default_value = "43800h", value_parser = go_formats::duration::parse, value_name = "DURATION")]
     pub tls_ca_validity: Duration,
 }
 

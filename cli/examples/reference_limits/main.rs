@@ -40,11 +40,11 @@ files from the chart, or divide it.
 fn main() -> Result<(), Box<dyn Error>> {
     let charts = table(&[
         limit!("Nodes of all documents of a manifest, of the hooks or of the folder `crds`": manifest::MAX_NODES, Number, 197_954, "kserve-llmisvc-crd 0.20.0"),
-        limit!("Levels of a document": gotmpl::yaml::MAX_OBJECT_DEPTH, Number, 40, "rancher-logging-crd 104.1.2", "decoders of JSON read 128 levels"),
+        limit!("Levels of a document": go_formats::yaml::MAX_OBJECT_DEPTH, Number, 40, "rancher-logging-crd 104.1.2", "decoders of JSON read 128 levels"),
         limit!("Bytes of a manifest": manifest::MAX_BYTES, MiB, 7_143_040, "kong-operator 1.4.0", "Helm's record, below, is full before"),
         limit!("Bytes of all keys and values of a manifest, with aliases expanded": manifest::MAX_SCALARS, MiB, 3_806_327, "kong-operator 1.4.0"),
         limit!("Objects of a manifest": manifest::MAX_OBJECTS, Number, 156, "rancher-monitoring 104.1.2"),
-        limit!("An object that is written as YAML": gotmpl::yaml::MAX_OBJECT, MiB, 1_035_985, "CRD of argo-workflows"),
+        limit!("An object that is written as YAML": go_formats::yaml::MAX_OBJECT, MiB, 1_035_985, "CRD of argo-workflows"),
         limit!("Bytes of the folders `crds` of a chart and its subcharts": helmops_helm::MAX_CRD_BYTES, MiB, 4_809_906, "gateway-operator 0.6.1", "Helm's record is full before: charts are in it"),
         limit!("CRDs in these folders": helmops_helm::MAX_CRDS, Number, 59, "gateway-operator 0.6.1"),
         limit!("Helm's record of a revision, as JSON": record::MAX_UNPACKED, MiB, 12_654_062, "kserve-llmisvc-crd 0.20.0", "its Secret has at most 1 MiB: see below"),
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let helmops = table(&[
         limit!("The spec of a HelmOp, as JSON": limits::SPEC, MiB, 31_395, "a HelmRelease"),
         limit!("Levels of values": free_form::MAX_DEPTH, Number, 14, "rancher-monitoring 104.1.2", "decoders of JSON read 128 levels"),
-        limit!("Nodes of the values that come from rendered texts, and of `Chart.yaml`": gotmpl::yaml::MAX_NODES, Number, 5_620, "values.yaml of loki 18.11.0"),
+        limit!("Nodes of the values that come from rendered texts, and of `Chart.yaml`": go_formats::yaml::MAX_NODES, Number, 5_620, "values.yaml of loki 18.11.0"),
         limit!("The name of a release": limits::RELEASE_NAME, Number, 49, "a HelmRelease", "the limit of Helm"),
         limit!("The name of a HelmOp": limits::LABEL, Number, 48, "a HelmRelease", "it is the value of labels"),
         limit!("`valuesFrom`": limits::SHORT_LIST, Number, 12, ""),

@@ -126,8 +126,8 @@ async fn of_metrics(client: &Client, namespace: &str, leader: Option<&str>, now:
 /// The time after which the controller considers an agent silent.
 fn limit(controller: Option<&Installed>) -> Duration {
     let set = controller.and_then(|one| one.setting("HELMOPS_AGENT_TIMEOUT", "--agent-timeout"));
-    let parsed = set.and_then(|text| go_duration::parse(text).ok());
+    let parsed = set.and_then(|text| go_formats::duration::parse(text).ok());
     parsed
-        .or_else(|| go_duration::parse(AGENT_TIMEOUT).ok())
+        .or_else(|| go_formats::duration::parse(AGENT_TIMEOUT).ok())
         .unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// # Errors
 /// If the text is no duration.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    go_duration::parse(text).map_err(|error| error.to_string())
+    go_formats::duration::parse(text).map_err(|error| error.to_string())
 }
 
 /// How long to wait: a duration that is not zero.

@@ -211,7 +211,7 @@ spec:
             exported.contains("\"<<\":\n") && exported.contains("\"=\": \"<<\"\n"),
             "{exported}"
         );
-        let read = gotmpl::yaml::read_exact(&exported, &mut gotmpl::yaml::Quota::default()).unwrap();
+        let read = go_formats::yaml::read_exact(&exported, &mut go_formats::yaml::Quota::default()).unwrap();
         assert_eq!(read["spec"]["helm"]["values"], values, "{exported}");
     }
 

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gotmpl::yaml::{self, Quota};
+use go_formats::yaml::{self, Quota};
 use helmops_api::{BundleTarget, HelmOp, free_form::FreeForm, target::ClusterCriteria};
 use helmops_core::{targeting::merge::deep_merge, validation::selector_text::SelectorText};
 use helmops_release::manifest;

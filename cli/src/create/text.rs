@@ -1,6 +1,6 @@
 //! HelmOps as YAML, as they should be in Git.
 
-use gotmpl::yaml;
+use go_formats::yaml;
 use serde::Serialize;
 use serde_json::Value;
 

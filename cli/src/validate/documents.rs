@@ -1,6 +1,6 @@
 //! The documents of a file, separated as kubectl separates them.
 
-use gotmpl::yaml::place::Span;
+use go_formats::yaml::place::Span;
 use serde::de::IgnoredAny;
 
 /// The documents of a text, or what is wrong between them.

@@ -1,6 +1,6 @@
 //! From the path of a field to the text that an error is about.
 
-use gotmpl::yaml::place::{Content, Place, Span};
+use go_formats::yaml::place::{Content, Place, Span};
 
 use super::source::Source;
 
@@ -224,7 +224,7 @@ fn start_of(text: &str, value: &str) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use gotmpl::yaml::{Quota, read_located};
+    use go_formats::yaml::{Quota, read_located};
     use proptest::prelude::*;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-use gotmpl::yaml::{
+use go_formats::yaml::{
     self, Quota,
     place::{Content, Place, Span},
 };

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use gotmpl::yaml::place::Span;
+use go_formats::yaml::place::Span;
 use serde::Serialize;
 
 /// Characters of a line that are kept around the offending text.

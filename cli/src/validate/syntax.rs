@@ -1,6 +1,6 @@
 //! Syntax errors: where they are, and how to fix them.
 
-use gotmpl::yaml::{LocatedError, ReadError, place::Span};
+use go_formats::yaml::{LocatedError, ReadError, place::Span};
 
 use serde::de::IgnoredAny;
 

@@ -4,7 +4,7 @@
 
 use std::{fs, path::PathBuf};
 
-use gotmpl::yaml::emit_exact;
+use go_formats::yaml::emit_exact;
 use helmops_mistakes::Mistake;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use gotmpl::yaml::{Quota, read};
+use go_formats::yaml::{Quota, read};
 use helmops_api::{AlertProvider, notifications::LocalReference};
 use helmops_core::{reason::Reason, validation::FieldErrors};
 use helmops_fetch::{ProxyConfig, TlsConfig};
@@ -218,7 +218,7 @@ fn of(
     let timeout = spec
         .timeout
         .as_deref()
-        .and_then(|text| go_duration::parse(text).ok());
+        .and_then(|text| go_formats::duration::parse(text).ok());
     Ok(Endpoint {
         format,
         address: format.address(address),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bounded_text::cut;
-use gotmpl::yaml::{self, Quota};
+use go_formats::yaml::{self, Quota};
 use serde_json::Value;
 
 use crate::{ArchiveError, MissingDependency, path::MAX_SHOWN};

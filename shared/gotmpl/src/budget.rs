@@ -10,12 +10,13 @@ use std::{
     time::Duration,
 };
 
+use go_formats::yaml;
 use thiserror::Error;
 
 use super::pattern_cache::PatternCache;
 
 /// Maximum length of a text in bytes: of a template, of its output, and of each text in between.
-pub const MAX_TEXT: usize = 2 << 20;
+pub const MAX_TEXT: usize = yaml::MAX_TEXT;
 
 /// Maximum bytes of all texts, lists and maps that a rendering creates. Lists and maps live until it ends.
 pub const MAX_ALLOCATED: usize = 16 << 20;

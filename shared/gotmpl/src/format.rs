@@ -1,8 +1,9 @@
 //! Prints values as `%v` of Go's `fmt` does.
 
+use go_formats::number::print_float;
+
 use super::{
     heap::{Heap, check_depth},
-    number::print_float,
     value::Value,
 };
 

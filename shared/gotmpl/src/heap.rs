@@ -5,6 +5,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, rc::Rc};
 
+use go_formats::yaml;
 use serde_json::Value as Json;
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
 };
 
 /// How deep lists and maps may nest. It also stops the recursion into a map that contains itself.
-pub const MAX_DEPTH: usize = 100;
+pub const MAX_DEPTH: usize = yaml::MAX_DEPTH;
 
 /// How deep JSON may nest. What `serde_json` decodes nests at most 128 deep, but a program can create any depth.
 const MAX_JSON_DEPTH: usize = 256;

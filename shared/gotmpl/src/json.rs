@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use go_formats::json;
+
 use super::{
     heap::{Heap, check_depth},
     value::Value,
 };
-use crate::go_json;
 
 /// The layout of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +36,13 @@ fn write(heap: &Heap, out: &mut String, value: &Value, layout: Layout, depth: us
         Value::Nil => out.push_str("null"),
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Value::Int(number) | Value::Int64(number) => out.push_str(&number.to_string()),
-        Value::Float(number) if number.is_finite() => out.push_str(&go_json::number(*number)),
+        Value::Float(number) if number.is_finite() => out.push_str(&json::number(*number)),
         Value::Float(_) => return Err("json: unsupported value: NaN or infinity".to_owned()),
         Value::Str(text) => {
             heap.charge_write(text.len())?;
-            go_json::string(out, text, layout != Layout::Raw);
+            json::string(out, text, layout != Layout::Raw);
         }
-        Value::Version(version) => go_json::string(out, &version.to_string(), layout != Layout::Raw),
+        Value::Version(version) => json::string(out, &version.to_string(), layout != Layout::Raw),
         Value::List(list) => {
             let list = heap.list_of(*list)?;
             if list.is_nil {
@@ -62,7 +63,7 @@ fn write(heap: &Heap, out: &mut String, value: &Value, layout: Layout, depth: us
             out.push('{');
             for (index, (key, value)) in entries.iter().enumerate() {
                 separate(out, index, layout, depth + 1);
-                go_json::string(out, key, layout != Layout::Raw);
+                json::string(out, key, layout != Layout::Raw);
                 out.push_str(if layout == Layout::Pretty { ": " } else { ":" });
                 write(heap, out, value, layout, depth + 1)?;
             }

@@ -21,22 +21,17 @@ mod error;
 mod exec;
 mod format;
 mod functions;
-pub mod go_json;
 mod heap;
 mod json;
 mod lex;
 mod literal;
 mod node;
-mod number;
 mod parse;
 mod pattern_cache;
 mod patterns;
 mod printf;
-pub mod regexp;
 mod template;
-pub mod url;
 mod value;
-pub mod yaml;
 
 pub use self::{
     budget::{Budget, Exceeded, Limits, MAX_TEXT},

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
+use go_formats::regexp;
 use regex::RegexBuilder;
 
 use super::{
     budget::Meter,
     pattern_cache::{CompiledPattern, Pattern},
-    regexp,
 };
 
 /// Maximum length of a pattern in bytes. Practical patterns have less than 1 KB.

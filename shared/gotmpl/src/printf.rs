@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use bounded_text::hex;
+use go_formats::number::{exponential, not_finite, print_float};
 
 use super::{
     budget::MAX_TEXT,
     format::{display, is_printable, quote, quote_char, quote_with},
     heap::Heap,
-    number::{exponential, not_finite, print_float},
     value::Value,
 };
 

@@ -1,6 +1,6 @@
 //! The values of `helm.valuesFrom`: of ConfigMaps and Secrets on the cluster of the release.
 
-use gotmpl::yaml::{self, Quota};
+use go_formats::yaml::{self, Quota};
 use helmops_api::{
     BundleDeploymentOptions,
     helm::{HelmOptions, KeySelector, ValuesFrom},

@@ -47,7 +47,7 @@ pub struct ProcessArgs {
     pub log_level: String,
 
     /// How long to keep serving after SIGTERM while unready, so that the endpoints of Services are removed first
-    #[arg(long, env = "HELMOPS_SHUTDOWN_DELAY", default_value = "0s", value_parser = go_duration::parse, value_name = "DURATION")]
+    #[arg(long, env = "HELMOPS_SHUTDOWN_DELAY", default_value = "0s", value_parser = go_formats::duration::parse, value_name = "DURATION")]
     pub shutdown_delay: Duration,
 
     /// How long work in progress may take to finish after --shutdown-delay, at least 1s; both together must fit into the
@@ -78,7 +78,7 @@ impl ProcessArgs {
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
-    let timeout = go_duration::parse(text).map_err(|error| error.to_string())?;
+    let timeout = go_formats::duration::parse(text).map_err(|error| error.to_string())?;
     if timeout < Duration::from_secs(1) {
         return Err("too short; at least 1s".to_owned());
     }

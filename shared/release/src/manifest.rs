@@ -1,6 +1,6 @@
 //! The objects of a manifest: YAML documents, as Helm records them.
 
-use gotmpl::yaml::{self, Quota, ReadError};
+use go_formats::yaml::{self, Quota, ReadError};
 use serde_json::{Map, Value};
 use thiserror::Error;
 

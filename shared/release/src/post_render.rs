@@ -1,6 +1,6 @@
 //! What the agent changes in the objects of a chart after Helm has rendered them, and before it applies them.
 
-use gotmpl::yaml;
+use go_formats::yaml;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gotmpl::yaml::{Quota, read_exact};
+use go_formats::yaml::{Quota, read_exact};
 use helmops_bed::command;
 use helmops_bed::tools::Tools;
 use serde_json::{Map, Value, json};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gotmpl::yaml::{Quota, read_exact};
+use go_formats::yaml::{Quota, read_exact};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gotmpl::yaml::place::{Place, Span};
+use go_formats::yaml::place::{Place, Span};
 use serde_json::Value;
 
 use crate::{

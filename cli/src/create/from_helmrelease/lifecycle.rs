@@ -177,7 +177,7 @@ fn waiting<'d>(
     let is_disabled = waits_for_nothing(install, upgrade, draft);
     // One that does not parse is reported with the HelmOp.
     let length = |text: &Option<String>| {
-        let parsed = text.as_deref().map(go_duration::parse);
+        let parsed = text.as_deref().map(go_formats::duration::parse);
         parsed.and_then(Result::ok).unwrap_or(DEFAULT_TIMEOUT)
     };
     let of_install = install.text("timeout");

@@ -3,7 +3,7 @@
 //! In Flux inline values override those of `valuesFrom`, in a HelmOp it is the other way round. So what is known from the files is
 //! merged here: ConfigMaps completely. A Secret stays one, and the HelmRelease is refused if the order matters, or might.
 
-use gotmpl::yaml::{self, Quota};
+use go_formats::yaml::{self, Quota};
 use helmops_api::{
     free_form::FreeForm,
     helm::{KeySelector, ValuesFrom},

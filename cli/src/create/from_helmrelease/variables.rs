@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gotmpl::yaml::place::{Content, Place};
+use go_formats::yaml::place::{Content, Place};
 
 use super::documents::Document;
 use crate::create::note::{Gap, Note};

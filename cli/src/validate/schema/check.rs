@@ -1,6 +1,6 @@
 //! Compares a value with its schema, as the API server does before admission.
 
-use gotmpl::yaml::place::{Content, Place, Span};
+use go_formats::yaml::place::{Content, Place, Span};
 use serde_json::{Map, Value};
 
 use super::{Schema, Type};

@@ -1,6 +1,6 @@
 //! AlertProviders, Alerts and Receivers.
 
-use gotmpl::yaml::emit_exact;
+use go_formats::yaml::emit_exact;
 
 use super::{assert_points_at, marked, of_text};
 use crate::validate::{Report, report::Count};

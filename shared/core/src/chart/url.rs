@@ -3,7 +3,7 @@
 
 mod text;
 
-use gotmpl::url::Parts;
+use go_formats::url::Parts;
 use thiserror::Error;
 
 pub use self::text::redacted_urls;

@@ -23,7 +23,7 @@
 //! - So a pattern for repositories that also allows archives must match the file in the folder:
 //!   `https://charts\.example\.com/stable(/.*)?`.
 //! - An entry allows the text that is equal to it, and every text that it fully matches as a regular expression of Go (module
-//!   `gotmpl::regexp`).
+//!   `go_formats::regexp`).
 //! - URLs are matched as they are fetched, by the parser of the HTTP client, without their user info (module
 //!   `chart::location`). A URL that clients interpret differently than it is written, such as one with `..` in its path, must
 //!   be listed literally. A URL with an encoded slash in its path must be allowed both as written and with the slash decoded,

@@ -1,7 +1,7 @@
 //! Allowed texts, as patterns.
 
 use bounded_text::cut;
-use gotmpl::regexp::{is_plain, rewrite};
+use go_formats::regexp::{is_plain, rewrite};
 use regex::{Regex, RegexBuilder};
 
 use super::{

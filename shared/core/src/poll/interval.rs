@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use go_duration::{self as duration, DurationError};
+use go_formats::duration::{self, DurationError};
 
 /// The user is warned about shorter intervals: registries limit requests.
 pub const SHORT_INTERVAL: Duration = Duration::from_secs(15);

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use gotmpl::go_json;
+use go_formats::json;
 use helmops_api::{
     BundleDeploymentOptions,
     free_form::FreeForm,
@@ -52,7 +52,7 @@ pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions, values: 
 
 /// Writes a value as Go does, so that its notation does not matter. One that nests too deep for a tree keeps its text.
 fn canonicalize(value: &mut FreeForm) {
-    let canonical = value.to_value().ok().map(|value| go_json::encode(&value));
+    let canonical = value.to_value().ok().map(|value| json::encode(&value));
     if let Some(canonical) = canonical.and_then(FreeForm::from_text) {
         *value = canonical;
     }
@@ -116,7 +116,7 @@ struct GoStrings;
 impl Formatter for GoStrings {
     fn write_string_fragment<W: io::Write + ?Sized>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
         let mut escaped = String::new();
-        go_json::string(&mut escaped, text, true);
+        json::string(&mut escaped, text, true);
         let inner = escaped.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         CompactFormatter.write_string_fragment(writer, inner.unwrap_or_default())
     }

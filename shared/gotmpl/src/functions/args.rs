@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
+use go_formats::number;
+
 use super::super::{
     format,
     heap::Heap,
-    number,
     value::{Elements, Value},
 };
 

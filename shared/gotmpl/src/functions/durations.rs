@@ -1,5 +1,7 @@
 //! Durations.
 
+use go_formats::duration;
+
 use super::{
     super::value::Value,
     args::{Function, exactly},
@@ -70,7 +72,7 @@ fn nanoseconds(value: &Value) -> u128 {
         Value::Int64(number) => number.unsigned_abs().into(),
         Value::Str(text) => {
             let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-            go_duration::magnitude(unsigned).unwrap_or_default().as_nanos()
+            duration::magnitude(unsigned).unwrap_or_default().as_nanos()
         }
         _ => 0,
     }

@@ -7,10 +7,11 @@ use base64::{
     engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD},
 };
 use bounded_text::hex;
+use go_formats::url;
 use ring::digest::{self, Algorithm};
 
 use super::{
-    super::{format::is_printable, url, value::Value},
+    super::{format::is_printable, value::Value},
     args::{Call, Function, at_least, exactly},
     strings::sprint,
 };

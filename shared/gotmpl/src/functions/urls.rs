@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use go_formats::url::{Url, User};
+
 use super::{
-    super::{
-        url::{Url, User},
-        value::{Elements, Value},
-    },
+    super::value::{Elements, Value},
     args::{Call, Function, exactly},
 };
 

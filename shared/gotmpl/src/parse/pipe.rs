@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use go_formats::number;
+
 use super::{
     super::{
         error::{TemplateError, TemplateErrorKind, UnsupportedFunction},
@@ -9,7 +11,6 @@ use super::{
         lex::{Token, TokenKind},
         literal,
         node::{Operand, Pipe, Term},
-        number,
     },
     ParseResult, Parser,
 };

@@ -22,15 +22,15 @@ pub struct LeaseArgs {
     pub leader_elect: bool,
 
     /// How long other replicas wait after the last renewal of the Lease before they acquire it
-    #[arg(long, env = "HELMOPS_LEASE_DURATION", default_value = "15s", value_parser = go_duration::parse, value_name = "DURATION")]
+    #[arg(long, env = "HELMOPS_LEASE_DURATION", default_value = "15s", value_parser = go_formats::duration::parse, value_name = "DURATION")]
     pub lease_duration: Duration,
 
     /// How long the leader keeps writing without renewing the Lease
-    #[arg(long, env = "HELMOPS_RENEW_DEADLINE", default_value = "10s", value_parser = go_duration::parse, value_name = "DURATION")]
+    #[arg(long, env = "HELMOPS_RENEW_DEADLINE", default_value = "10s", value_parser = go_formats::duration::parse, value_name = "DURATION")]
     pub renew_deadline: Duration,
 
     /// Time between attempts to acquire or renew the Lease
-    #[arg(long, env = "HELMOPS_RETRY_PERIOD", default_value = "2s", value_parser = go_duration::parse, value_name = "DURATION")]
+    #[arg(long, env = "HELMOPS_RETRY_PERIOD", default_value = "2s", value_parser = go_formats::duration::parse, value_name = "DURATION")]
     pub retry_period: Duration,
 }
 
@@ -218,11 +218,11 @@ mod tests {
             ),
             (["2562047h", "2562046h", "2562045h"], "--lease-duration"),
         ] {
-            let [lease, renew, retry] = durations.map(|text| go_duration::parse(text).unwrap());
+            let [lease, renew, retry] = durations.map(|text| go_formats::duration::parse(text).unwrap());
             let text = Timing::new(lease, renew, retry).unwrap_err().to_string();
             assert!(text.starts_with(expected), "{text}");
         }
-        let valid = ["15s", "2401ms", "2s"].map(|text| go_duration::parse(text).unwrap());
+        let valid = ["15s", "2401ms", "2s"].map(|text| go_formats::duration::parse(text).unwrap());
         assert!(Timing::new(valid[0], valid[1], valid[2]).is_ok());
     }
 }

@@ -140,7 +140,7 @@ fn check_metadata(errors: &mut FieldErrors, path: &Path<'_>, spec: &AlertSpec) {
 
 fn check_grouping(errors: &mut FieldErrors, path: &Path<'_>, grouping: &Grouping) {
     if let Some(text) = grouping.wait.as_deref() {
-        let problem = match go_duration::parse(text) {
+        let problem = match go_formats::duration::parse(text) {
             Err(error) => Some(error.to_string()),
             Ok(wait) if wait > MAX_WAIT => Some("too long; use at most 10m".to_owned()),
             Ok(_) => None,

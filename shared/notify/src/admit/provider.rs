@@ -161,7 +161,7 @@ fn check_sender(errors: &mut FieldErrors, root: &Path<'_>, spec: &AlertProviderS
 fn check_timeout(errors: &mut FieldErrors, path: &Path<'_>, text: Option<&str>) {
     let Some(text) = text else { return };
     let (shortest, longest) = TIMEOUTS;
-    let problem = match go_duration::parse(text) {
+    let problem = match go_formats::duration::parse(text) {
         Err(error) => error.to_string(),
         Ok(timeout) if timeout < shortest || timeout > longest => {
             "too short or too long; use 1s to 5m".to_owned()

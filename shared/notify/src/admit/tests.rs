@@ -126,7 +126,7 @@ fn a_stored_object_stays_editable() {
 #[test]
 fn the_crds_accept_every_duration_that_admission_accepts() {
     let (_, rule) = helmops_api::schema::DURATION.split_once("matches(r'").unwrap();
-    let expression = gotmpl::regexp::rewrite(rule.strip_suffix("')").unwrap()).unwrap();
+    let expression = go_formats::regexp::rewrite(rule.strip_suffix("')").unwrap()).unwrap();
     let expression = regex::Regex::new(&expression).unwrap();
     for text in [
         "1h",
@@ -158,6 +158,6 @@ fn the_crds_accept_every_duration_that_admission_accepts() {
         "١s",
     ] {
         let is_accepted = text == "0" || expression.is_match(text);
-        assert_eq!(is_accepted, go_duration::parse(text).is_ok(), "{text:?}");
+        assert_eq!(is_accepted, go_formats::duration::parse(text).is_ok(), "{text:?}");
     }
 }

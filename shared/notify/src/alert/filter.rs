@@ -1,6 +1,6 @@
 //! Which messages an Alert sends, by their text.
 
-use gotmpl::regexp::{self, SyntaxError};
+use go_formats::regexp::{self, SyntaxError};
 use regex::{Regex, RegexBuilder};
 use thiserror::Error;
 

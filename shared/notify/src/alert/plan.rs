@@ -63,7 +63,7 @@ impl Rules {
     /// The rules of a spec, for messages in a format.
     pub fn of(spec: &AlertSpec, format: Format) -> Self {
         let grouping = spec.grouping.as_ref();
-        let wait = grouping.and_then(|grouping| go_duration::parse(grouping.wait.as_deref()?).ok());
+        let wait = grouping.and_then(|grouping| go_formats::duration::parse(grouping.wait.as_deref()?).ok());
         let max = grouping.and_then(|grouping| grouping.max_messages);
         let max = max.and_then(|max| usize::try_from(max).ok());
         let severity = Severity::parse(&spec.event_severity).unwrap_or_default();

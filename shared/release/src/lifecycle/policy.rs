@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use go_duration as duration;
+use go_formats::duration;
 use helmops_api::{
     BundleDeploymentOptions, Lifecycle,
     lifecycle::{self, UninstallPolicy, WaitPolicy},

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use gotmpl::yaml::Quota;
+use go_formats::yaml::Quota;
 use serde_json::{Map, Value};
 
 use super::{ManifestError, flatten, quota, read, split};

@@ -93,7 +93,7 @@ impl Behavior {
             _ => Restarts::Always,
         };
         let after = match annotation(pod, AFTER) {
-            Some(text) => go_duration::parse(text).with_context(|| format!("{AFTER}: {text:?}"))?,
+            Some(text) => go_formats::duration::parse(text).with_context(|| format!("{AFTER}: {text:?}"))?,
             None => Duration::ZERO,
         };
         let becomes_ready = match annotation(pod, READY) {

@@ -123,7 +123,7 @@ fn check_wait(errors: &mut FieldErrors, path: &Path<'_>, policy: &WaitPolicy) {
 
 fn check_duration(errors: &mut FieldErrors, path: &Path<'_>, text: Option<&str>) {
     let Some(text) = text else { return };
-    let problem = match go_duration::parse(text) {
+    let problem = match go_formats::duration::parse(text) {
         Err(error) => error.to_string(),
         Ok(duration) if duration < MIN_DURATION => "must be at least 1s".to_owned(),
         Ok(duration) if duration > MAX_DURATION => "must be at most 24h".to_owned(),

@@ -1,4 +1,4 @@
-use gotmpl::go_json;
+use go_formats::json;
 use serde_json::{Value, json};
 
 use super::*;
@@ -35,7 +35,7 @@ fn an_id_is_the_hash_of_the_json_that_go_writes() {
     let mut options: BundleDeploymentOptions = serde_json::from_str(ALL).unwrap();
     if let Some(helm) = &mut options.helm {
         let values = helm.values.take().unwrap();
-        helm.values = FreeForm::from_text(go_json::encode(&values.to_value().unwrap()));
+        helm.values = FreeForm::from_text(json::encode(&values.to_value().unwrap()));
     }
     let expected = sha256_hex(format!("{ALL}\n").as_bytes());
     assert_eq!(id_of("", &options), format!(":{expected}"));

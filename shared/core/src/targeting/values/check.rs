@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
-use gotmpl::{Budget, Limits, TemplateError, UnsupportedFunction, check_tokens, yaml};
+use go_formats::yaml;
+use gotmpl::{Budget, Limits, TemplateError, UnsupportedFunction, check_tokens};
 use helmops_api::{HelmOptions, free_form::FreeForm};
 use serde_json::{Map, Value};
 

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use go_formats::{json, yaml};
 use gotmpl::{
     Budget, Context, Exceeded, MAX_TEXT, Rendered, Template, TemplateError, TemplateErrorKind,
-    UnsupportedFunction, go_json, line_at, yaml,
+    UnsupportedFunction, line_at,
 };
 use helmops_api::{
     BundleDeploymentOptions, Cluster, HelmOptions,
@@ -204,7 +205,7 @@ pub fn template_labels(cluster: &Cluster) -> BTreeMap<String, String> {
 }
 
 fn canonical(values: &Value) -> FreeForm {
-    FreeForm::from_text(go_json::encode(values)).unwrap_or_else(|| FreeForm::from(values))
+    FreeForm::from_text(json::encode(values)).unwrap_or_else(|| FreeForm::from(values))
 }
 
 fn render(

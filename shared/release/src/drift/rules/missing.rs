@@ -1,6 +1,6 @@
 //! Objects that may be missing.
 
-use gotmpl::regexp::rewrite;
+use go_formats::regexp::rewrite;
 use helmops_api::diff::ComparePatch;
 use regex::{Regex, RegexBuilder};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gotmpl::regexp::rewrite;
+use go_formats::regexp::rewrite;
 use helmops_api::lifecycle::{DriftIgnore, ObjectSelector};
 use helmops_core::validation::selector_text::SelectorText;
 use regex::{Regex, RegexBuilder};

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// It is recursive; values that `serde_json` has decoded are never too deep for it.
 ///
 /// ```
-/// use gotmpl::go_json::encode;
+/// use go_formats::json::encode;
 ///
 /// let value = serde_json::json!({ "b": [1.0, 1e-7], "a": "x & y" });
 /// assert_eq!(encode(&value), r#"{"a":"x \u0026 y","b":[1,1e-7]}"#);

@@ -116,29 +116,35 @@ impl<'a> Parts<'a> {
 
 /// The parts of a URL, without the delimiters, and decoded where Go decodes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Url {
+pub struct Url {
     /// In lower case.
     pub scheme: String,
     /// What follows the scheme if it is not a path, as in `mailto:`.
     pub opaque: String,
+    /// The user information.
     pub user: Option<User>,
     /// With the port.
     pub host: String,
+    /// The path, which begins with `/` after a host.
     pub path: String,
     /// Not decoded.
     pub query: String,
+    /// What follows `#`.
     pub fragment: String,
 }
 
 /// The user information of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct User {
+pub struct User {
     name: String,
     password: Option<String>,
 }
 
 impl Url {
     /// Parses a URL, which may be relative.
+    ///
+    /// # Errors
+    /// If Go does not parse it, or a decoded part is not UTF-8.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let parts = Parts::of(text)?;
         let scheme = parts.scheme.to_ascii_lowercase();
@@ -242,7 +248,7 @@ impl fmt::Display for User {
 }
 
 /// Escapes a key or a value of a query as `url.QueryEscape` does: with `+` for a space.
-pub(crate) fn query(text: &str) -> String {
+pub fn query(text: &str) -> String {
     encode(text, Part::Query).replace("%20", "+")
 }
 

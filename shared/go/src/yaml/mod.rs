@@ -9,7 +9,7 @@
 //! `<<` are expanded, within the limits of a [`Quota`].
 //!
 //! ```
-//! use gotmpl::yaml::{Quota, ReadError, emit, read, text_at};
+//! use go_formats::yaml::{Quota, ReadError, emit, read, text_at};
 //! use serde_json::json;
 //!
 //! let value = read("base: &base {port: 80}\nweb: {<<: *base, mode: \"yes\"}", &mut Quota::default()).unwrap();
@@ -35,9 +35,10 @@ mod resolve;
 mod scalar;
 
 pub use self::{
-    emit::{LocatedText, MAX_OBJECT, TooLong, emit, emit_exact, text_at},
+    emit::{LocatedText, MAX_OBJECT, MAX_TEXT, TooLong, emit, emit_exact, text_at},
     read::{
-        Located, LocatedError, MAX_NODES, MAX_OBJECT_DEPTH, Quota, ReadError, read, read_exact, read_located,
+        Located, LocatedError, MAX_DEPTH, MAX_NODES, MAX_OBJECT_DEPTH, Quota, ReadError, read, read_exact,
+        read_located,
     },
 };
 

@@ -7,14 +7,17 @@ use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
 use super::{
+    emit::MAX_TEXT,
     parse::{EventKind, Parser, Scalar, SyntaxError},
     place::{Place, Span, Track},
     resolve::{Resolved, resolve},
 };
-use crate::{budget::MAX_TEXT, go_json, heap::MAX_DEPTH, number};
+use crate::{json, number};
 
 /// Maximum number of nodes of all texts together, with aliases expanded. This is about 20 MB in memory.
 pub const MAX_NODES: usize = 200_000;
+/// How deep lists and mappings that [`read`] reads may nest.
+pub const MAX_DEPTH: usize = 100;
 /// How deep a whole object may nest, of which such a document is a part: what `serde_json` decodes.
 pub const MAX_OBJECT_DEPTH: usize = 126;
 /// Maximum bytes of all scalars together, with aliases expanded. An anchor keeps a copy, which counts too.
@@ -556,7 +559,7 @@ fn value(text: &str, resolved: Resolved, numbers: Numbers) -> Result<Value, &'st
 fn integer(resolved: Resolved) -> Option<i64> {
     match resolved {
         Resolved::Int(number) => Some(number),
-        Resolved::Float(number) => go_json::number(number).parse().ok(),
+        Resolved::Float(number) => json::number(number).parse().ok(),
         _ => None,
     }
 }

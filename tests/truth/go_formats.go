@@ -6,9 +6,14 @@ import (
 	"regexp"
 )
 
+// goTables: regular expressions and YAML.
+func goTables() []table {
+	return append([]table{{"regexp.tsv", regexpLines()}}, yamlTables()...)
+}
+
 // regexpLines: expression and the error, or what FindAllStringSubmatchIndex finds in the sample text of the first line.
 func regexpLines() []string {
-	inputs := inputLines("regexp.txt")
+	inputs := inputLines("go/regexp.txt")
 	sample := inputs[0]
 	lines := []string{quote(sample)}
 	for _, expression := range distinct(inputs[1:]) {

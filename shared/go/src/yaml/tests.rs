@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{Quota, ReadError, emit};
-use crate::go_json;
+use crate::json;
 
 fn read(text: &str) -> Result<Value, ReadError> {
     super::read(text, &mut Quota::default())
@@ -231,8 +231,8 @@ proptest! {
         let text = emit(&values).unwrap();
         let back = read(&text);
         prop_assert_eq!(
-            back.map_or_else(|error| error.to_string(), |back| go_json::encode(&back)),
-            go_json::encode(&Value::Object(values)),
+            back.map_or_else(|error| error.to_string(), |back| json::encode(&back)),
+            json::encode(&Value::Object(values)),
             "{}", text
         );
     }

@@ -11,13 +11,15 @@ use super::{
     resolve::{Resolved, resolve},
     scalar::{Readers, Style, escape, is_break, is_printable, style},
 };
-use crate::{budget::MAX_TEXT, go_json, number};
+use crate::{json, number};
 
 /// The column after which a text continues on the next line, at a space.
 const WIDTH: usize = 80;
 /// The maximum length in bytes of a key on the same line as its value.
 const MAX_KEY: usize = 128;
 const INDENT: usize = 2;
+/// Maximum bytes of values that [`emit`] writes.
+pub const MAX_TEXT: usize = 2 << 20;
 /// Maximum bytes of an object. The API server accepts 3 MiB of JSON.
 pub const MAX_OBJECT: usize = 32 << 20;
 
@@ -390,7 +392,7 @@ fn sorted<'v>(mut entries: Vec<(&'v String, &'v Value)>) -> Vec<(&'v String, &'v
 
 /// A number as it is emitted after a round trip through JSON.
 fn number_text(value: f64) -> String {
-    let text = go_json::number(value);
+    let text = json::number(value);
     match resolve(&text) {
         Resolved::Int(number) => number.to_string(),
         Resolved::Unsigned(number) => number.to_string(),

@@ -6,10 +6,12 @@
 
 use std::{env, error::Error, time::Duration};
 
+use go_formats::duration;
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut sum = Duration::ZERO;
     for text in env::args().skip(1) {
-        let duration = go_duration::parse(&text).map_err(|error| format!("{text:?}: {error}"))?;
+        let duration = duration::parse(&text).map_err(|error| format!("{text:?}: {error}"))?;
         sum = sum.checked_add(duration).ok_or("the sum is too long")?;
     }
     println!("{}", sum.as_secs_f64());

@@ -1,5 +1,4 @@
-#![doc = include_str!("../README.md")]
-#![warn(missing_docs)]
+//! Durations as Go's `time.ParseDuration` reads them.
 
 use std::time::Duration;
 

@@ -22,7 +22,7 @@
 //! - With [`rewrite_with_groups`], the name of a group cannot start with a digit, and names are different.
 //!
 //! ```
-//! use gotmpl::regexp::rewrite;
+//! use go_formats::regexp::rewrite;
 //!
 //! let name = regex::Regex::new(&rewrite(r"^\Qweb.\E[a-z&&b]{1,}$").unwrap()).unwrap();
 //! assert!(name.is_match("web.&b") && !name.is_match("web-b"));
@@ -60,7 +60,7 @@ pub fn is_plain(expression: &str) -> bool {
 /// The result has no capturing groups. It is complete: inserted into a group, it cannot close that group, and `\Q` without `\E`
 /// extends to its own end.
 ///
-/// Compile it with a limit ([`regex::RegexBuilder::size_limit`]) if the expression comes from a user: `\pL{1000}` takes megabytes.
+/// Compile it with a limit (`regex::RegexBuilder::size_limit`) if the expression comes from a user: `\pL{1000}` takes megabytes.
 ///
 /// # Errors
 /// Go's error for the expression, with the part that it is about.

@@ -1,0 +1,9 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+
+pub mod duration;
+pub mod json;
+pub mod number;
+pub mod regexp;
+pub mod url;
+pub mod yaml;
