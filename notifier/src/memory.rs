@@ -3,8 +3,8 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use helmops_notify::{
-    admit::Format,
     alert::{Memory, Message, Rules},
+    message_format::Format,
 };
 
 /// What is remembered of an Alert in the process only.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use helmops_kube::lease::{Leadership, Term};
-use helmops_notify::{admit::Format, alert::Message};
+use helmops_notify::{alert::Message, message_format::Format};
 use helmops_process::lock;
 use tokio::sync::mpsc;
 

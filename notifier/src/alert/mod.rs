@@ -19,8 +19,8 @@ use helmops_api::{
 };
 use helmops_kube::{key, name_of};
 use helmops_notify::{
-    admit::Format,
     alert::{Memory, Message, Observed, Plan, Reported, Rules, State, batch_size, plan},
+    message_format::Format,
     source::ObjectId,
 };
 use helmops_process::lock;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use helmops_api::{Alert, Decoded, Unusable};
 use helmops_core::{reason::Reason, status::ConditionState};
 use helmops_notify::{
-    admit::{Format, Validate, forbidden_namespaces},
+    admit::{Validate, forbidden_namespaces},
     alert::MAX_OBJECTS,
+    message_format::Format,
 };
 
 use super::provider_key;

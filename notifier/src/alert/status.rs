@@ -10,8 +10,8 @@ use helmops_core::{
     status::{ConditionState, ConditionType, set_condition},
 };
 use helmops_notify::{
-    admit::Format,
     alert::{Message, Plan, Reported},
+    message_format::Format,
 };
 use k8s_openapi::jiff::Timestamp;
 

@@ -9,7 +9,7 @@ use helmops_api::{AlertProvider, notifications::LocalReference};
 use helmops_core::{reason::Reason, validation::FieldErrors};
 use helmops_fetch::{ProxyConfig, TlsConfig};
 use helmops_kube::path_segment;
-use helmops_notify::admit::{Format, Validate};
+use helmops_notify::{admit::Validate, message_format::Format};
 use helmops_runtime::{
     client::{ApiError, CallError, bounded},
     error_class::{Class, Classified, ClassifiedError, classified},

@@ -9,13 +9,13 @@ use helmops_api::{Alert, AlertProvider};
 use helmops_fetch::{PostError, PostRequest};
 use helmops_kube::{lease::Term, name_of};
 use helmops_notify::{
-    admit::Format,
     alert::{
         Message,
         format::{
             COMPONENT, CONTROLLER, Envelope, SIGNATURE, TIMED_SIGNATURE, TIMESTAMP, sign, sign_with_time,
         },
     },
+    message_format::Format,
 };
 use helmops_process::lock;
 use helmops_runtime::error_class::{Class, ClassifiedError};

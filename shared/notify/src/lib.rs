@@ -8,5 +8,7 @@
 
 pub mod admit;
 pub mod alert;
+pub mod message_format;
 pub mod push;
+pub mod severity;
 pub mod source;

@@ -2,8 +2,8 @@
 
 use helmops_api::notifications::AlertSpec;
 use helmops_notify::{
-    admit::Format,
     alert::{Memory, Reported, Rules, plan},
+    message_format::Format,
 };
 use k8s_openapi::jiff::Timestamp;
 

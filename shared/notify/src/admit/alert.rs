@@ -11,6 +11,7 @@ use helmops_core::{
 use super::check_reference;
 use crate::{
     alert::Filter,
+    severity::Severity,
     source::{ALL, Kind, Privileged, Selector},
 };
 
@@ -18,27 +19,6 @@ use crate::{
 const MAX_WAIT: Duration = Duration::from_mins(10);
 /// Maximum of `grouping.maxMessages`.
 const MAX_MESSAGES: i64 = 1_000;
-
-/// Which messages an Alert sends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Severity {
-    /// Failures, and their end.
-    #[default]
-    Error,
-    /// Also each version that is ready.
-    Info,
-}
-
-impl Severity {
-    /// The severity of a spec. Empty is `error`.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "" | "error" => Some(Self::Error),
-            "info" => Some(Self::Info),
-            _ => None,
-        }
-    }
-}
 
 /// The errors of an Alert.
 pub fn errors(spec: &AlertSpec) -> FieldErrors {

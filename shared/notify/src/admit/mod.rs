@@ -12,8 +12,7 @@ use k8s_openapi::NamespaceResourceScope;
 use kube_core::Resource;
 
 pub use self::{
-    alert::{Severity, forbidden_namespaces},
-    provider::{Format, shown_address},
+    alert::forbidden_namespaces, provider::shown_address,
     receiver::forbidden_namespaces as forbidden_receiver_namespaces,
 };
 

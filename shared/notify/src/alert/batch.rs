@@ -3,7 +3,7 @@
 //! Each record writes the status of the Alert with the records of all its objects: with a write for each message, thousands of messages
 //! would write gigabytes. What was sent and not recorded is sent again after a crash.
 
-use crate::admit::Format;
+use crate::message_format::Format;
 
 /// The size of the records, in bytes, for which one more message is sent before the next write.
 const BYTES_PER_MESSAGE: usize = 4 << 10;

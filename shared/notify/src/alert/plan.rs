@@ -22,10 +22,7 @@ use super::{
     reported::{self, MAX_BYTES, MAX_REASONS, Reported},
     state::{Failing, Observed, State},
 };
-use crate::{
-    admit::{Format, Severity},
-    source::ObjectId,
-};
+use crate::{message_format::Format, severity::Severity, source::ObjectId};
 
 /// The maximum number of objects that an Alert selects.
 pub const MAX_OBJECTS: usize = 5_000;

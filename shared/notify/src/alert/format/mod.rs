@@ -21,7 +21,7 @@ use url::Url;
 
 pub use self::generic::{SIGNATURE, TIMED_SIGNATURE, TIMESTAMP, sign, sign_with_time};
 use super::message::{Message, Subject};
-use crate::admit::Format;
+use crate::message_format::Format;
 
 /// The name of the sender in payloads.
 pub const CONTROLLER: &str = "helmops-notifier";
