@@ -1,11 +1,11 @@
 //! The plan for a release that is wanted: the next operation, or why there is none.
 //!
 //! ```text
-//! DesiredRelease: what is wanted ──────────────────┐
-//! ObservedRelease: records, time ──────────┼─► next ─► Plan: settled, an operation, or what to report
-//! DoneSoFar: what this reconciliation has done ┘             │
-//!                    ▲                                   ▼
-//!                    └────── what has changed ◄─── the operation is executed
+//! DesiredRelease: what is wanted ────────────────────┐
+//! ObservedRelease: records, time ────────────────────┼─► next ─► Plan: settled, an operation, or what to report
+//! DoneSoFar: what this reconciliation has done ──────┘                     │
+//!              ▲                                                           ▼
+//!              └──────────────── what has changed ◄─── the operation is executed
 //! ```
 //!
 //! What follows from failed attempts is decided in [`crate::lifecycle`]. This adds what only one reconciliation knows, and repetitions of what is

@@ -331,10 +331,8 @@ fn the_next_attempt_of_a_life_cycle_is_waited_for() {
         panic!("{:?}", case.plan());
     };
     assert_eq!(next.at, at(60));
-    assert_eq!(
-        (next.running, next.exhausted, next.may_recover),
-        (None, None, false)
-    );
+    assert_eq!((next.running, next.exhausted), (None, None));
+    assert_eq!((next.is_rolled_back, next.may_recover), (false, false));
     // The last of three attempts has failed, and was rolled back.
     let mut last = Case::new([revision(1, Status::Superseded, OLD), failed(2), rollback(3)]);
     last.policy = retries(Remediation::Rollback);
