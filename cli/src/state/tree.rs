@@ -278,7 +278,7 @@ fn why(row: &Row<'_>, deployment: &Deployment<'_>) -> Option<String> {
             == (key.kind, key.api_version, key.namespace, key.name)
     };
     let not_ready = status.non_ready_status.iter().find(is_same)?;
-    Some(not_ready.summary.as_ref()?.message.join(", "))
+    Some(not_ready.summary.as_ref()?.messages())
 }
 
 /// The tree as a table: the lines of the tree are a part of the first column.

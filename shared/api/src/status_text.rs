@@ -82,6 +82,18 @@ impl fmt::Display for ObjectSummary {
         if self.message.is_empty() {
             return Ok(());
         }
-        write!(f, " {}", self.message.join(", "))
+        write!(f, " {}", self.messages())
+    }
+}
+
+impl ObjectSummary {
+    /// The messages as one text. Some of Kubernetes end with a full stop, and some do not.
+    pub fn messages(&self) -> String {
+        let messages: Vec<_> = self
+            .message
+            .iter()
+            .map(|message| message.trim_end_matches('.'))
+            .collect();
+        messages.join(", ")
     }
 }
