@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{Parser, Subcommand, builder::NonEmptyStringValueParser};
+use clap::{ArgAction, Parser, Subcommand, builder::NonEmptyStringValueParser};
 use helmops_api::NamespacedName;
 use helmops_fetch::AddressArgs;
 use helmops_kube::lease::LeaseArgs;
@@ -102,6 +102,20 @@ pub struct RunArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     pub default_service_account: Option<String>,
+
+    /// Whether a status shows the last lines of the log of a container that crashes, as far as the account that deploys can read it. Also
+    /// those who cannot read logs on this cluster see them
+    #[arg(
+        long,
+        env = "HELMOPS_SHOW_POD_LOGS",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub show_pod_logs: bool,
 
     /// The program helmops-helm
     #[arg(

@@ -61,6 +61,8 @@ pub struct Context {
     pub kinds: Kinds,
     /// The live objects.
     pub live: LiveObjects,
+    /// Whether the status of a release shows the end of the log of a container that crashes.
+    pub shows_pod_logs: bool,
     /// Knows whether a BundleDeployment was deleted.
     pub guard: NamespaceGuard,
     /// The releases that this agent has deployed: only these are uninstalled.

@@ -26,6 +26,7 @@ mod metrics;
 mod monitor;
 mod operations;
 mod owned;
+mod pods;
 pub mod post_render;
 mod reconcile;
 pub mod records;

@@ -17,7 +17,7 @@ use helmops_release::{
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::{inputs::CopyId, monitor::Installed};
+use crate::{inputs::CopyId, monitor::Installed, pods::PodCauses};
 
 /// What is known of the release of each BundleDeployment.
 #[derive(Debug, Default)]
@@ -39,6 +39,8 @@ pub struct ReleaseMemory {
     pub tests: KnownTests,
     /// What was seen of the deployed revision.
     pub watched: Option<WatchedRevision>,
+    /// Why workloads are not ready.
+    pub causes: PodCauses,
     /// The copies of the last release that was settled.
     pub copies: Option<BTreeSet<CopyId>>,
 }

@@ -202,6 +202,7 @@ fn context(
             rules.of_set(),
             ErrorTable::default(),
         ),
+        shows_pod_logs: args.show_pod_logs,
         charts: charts(args, work, registry, deployments.clone())?,
         helm: helm(args, work, leadership.clone(), registry)?,
         running: RunningWork::default(),

@@ -76,6 +76,31 @@ pub enum MonitorError {
     Call(#[from] CallError),
 }
 
+impl Monitored {
+    /// The objects that are not ready, in the order of the manifest, and whether each has failed. Whether a wait for them is over
+    /// counts only if they are awaited.
+    pub fn unready(&self, are_awaited: bool) -> Vec<(ObjectId, bool)> {
+        let unready = self.objects.objects.iter().filter_map(|object| {
+            let readiness = self.readiness.get(&object.id).filter(|_| are_awaited);
+            let is_ready = object.health.is_ready() && matches!(readiness, None | Some(Readiness::Ready));
+            let has_failed = object.health.error || matches!(readiness, Some(Readiness::Failed(_)));
+            (!is_ready).then(|| (object.id.clone(), has_failed))
+        });
+        unready.collect()
+    }
+
+    /// Adds to an object why it is not ready.
+    pub fn add_cause(&mut self, id: &ObjectId, cause: &str) {
+        let mut objects = self.objects.objects.iter_mut();
+        if let Some(object) = objects.find(|object| object.id == *id) {
+            object.health.messages.push(cause.to_owned());
+        }
+        if let Some(Readiness::Waiting(reason) | Readiness::Failed(reason)) = self.readiness.get_mut(id) {
+            *reason = format!("{}; {cause}", reason.trim_end_matches('.'));
+        }
+    }
+}
+
 impl Monitor<'_> {
     /// Compares the live objects with the installed revision.
     ///

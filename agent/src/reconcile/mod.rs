@@ -114,7 +114,7 @@ impl Reconciler for BundleDeploymentReconciler<'_> {
         } else {
             handled
         };
-        let objects = objects::observe(&session, &outcome, &mut memory.installed).await;
+        let objects = objects::observe(&session, &outcome, &mut memory.installed, &mut memory.causes).await;
         let settled = settle::settle(&session, outcome, objects, memory, permit).await?;
         if matches!(settled.outcome, Outcome::ReconcileAgain) {
             // What would be reported is not true any more.

@@ -7,10 +7,11 @@ use super::outcome::Outcome;
 use crate::{
     error::AgentError,
     monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
+    pods::{self, LookAt, PodCauses},
     session::ReleaseSession,
 };
 
-/// Observes the objects of the revision that runs; `None` if none does, or if it is not known which one.
+/// Observes the objects of the revision that runs, and why they are not ready; `None` if none does, or if it is not known which one.
 ///
 /// # Errors
 /// If the record or the objects cannot be read.
@@ -18,6 +19,7 @@ pub async fn observe(
     session: &ReleaseSession<'_>,
     outcome: &Outcome,
     installed: &mut Option<Installed>,
+    causes: &mut PodCauses,
 ) -> Result<Option<Monitored>, AgentError> {
     let Some(deployed) = outcome.running() else {
         return Ok(None);
@@ -49,7 +51,16 @@ pub async fn observe(
         return Ok(None);
     };
     let set = session.set();
-    Ok(Some(monitor(session, &set).compare(installed).await?))
+    let mut monitored = monitor(session, &set).compare(installed).await?;
+    let look_at = LookAt {
+        kinds: &context.kinds,
+        revision: &installed.id,
+        is_awaited: session.policy.wait.is_some(),
+        shows_logs: context.shows_pod_logs,
+    };
+    let client = async || session.deployer().await.map(|(_, client)| client);
+    pods::explain(causes, &mut monitored, look_at, client).await;
+    Ok(Some(monitored))
 }
 
 /// Corrects drift, if that is wanted, and returns when more of it is to be corrected. The objects are those from before: the change of

@@ -150,6 +150,7 @@ fn next_change(
         .chain(next_correction.map(until))
         .chain(kinds)
         .chain(is_unwatched.then_some(UNWATCHED))
+        .chain(memory.causes.next())
         .min()
 }
 

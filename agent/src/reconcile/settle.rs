@@ -123,7 +123,13 @@ pub async fn settle(
         }
         Verdict::Failed(failure) => {
             settled.outcome = converge::fail(session, permit, revision, &failure).await?;
-            settled.objects = objects::observe(session, &settled.outcome, &mut memory.installed).await;
+            settled.objects = objects::observe(
+                session,
+                &settled.outcome,
+                &mut memory.installed,
+                &mut memory.causes,
+            )
+            .await;
         }
     }
     Ok(settled)

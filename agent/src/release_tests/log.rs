@@ -1,24 +1,16 @@
 //! The end of the log of a failed test.
-//!
-//! It goes into messages and events, which more people can read than logs, and a log can contain everything. So it is short.
 
-use bounded_text::printable;
-use helmops_core::chart::url::redacted_urls;
 use helmops_kube::path_segment;
-use helmops_release::record::FailedTest;
-use helmops_runtime::client::{ApiError, bounded};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ListParams, LogParams},
+use helmops_release::{
+    health::{Evidence, PodCause, Severity, pod_cause},
+    record::FailedTest,
 };
+use helmops_runtime::client::{ApiError, bounded};
+use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 
-/// Lines of a log that are shown.
-const MAX_LINES: usize = 20;
-/// Bytes of a log that are shown.
-const MAX_BYTES: usize = 2 << 10;
-/// Bytes of these lines that are read. The API server counts them from the first of the lines.
-const MAX_READ: i64 = 64 << 10;
+use crate::pods::log;
+
 /// Pods of a Job that are looked at.
 const MAX_PODS: u32 = 50;
 
@@ -47,22 +39,42 @@ async fn read(pods: &Api<Pod>, test: &FailedTest) -> Result<Option<String>, ApiE
     let Some(pod) = pod else {
         return Ok(None);
     };
-    let container = container(&pod);
-    let params = LogParams {
-        container: container.map(|container| container.name.clone()),
-        tail_lines: i64::try_from(MAX_LINES).ok(),
-        limit_bytes: Some(MAX_READ),
-        ..LogParams::default()
-    };
-    let log = bounded(pods.logs(&pod.name_any(), &params)).await;
-    let shown = log.as_ref().map(|log| end(log)).unwrap_or_default();
+    let cause = serde_json::to_value(&pod)
+        .ok()
+        .as_ref()
+        .and_then(|pod| pod_cause(pod, Timestamp::now()));
+    let failed = cause.as_ref().and_then(|cause| match &cause.evidence {
+        Evidence::Log { container, .. } => Some(&**container),
+        Evidence::Status | Evidence::Events(_) => None,
+    });
+    let container = failed.or_else(|| first_container(&pod));
+    let log = log::read(pods, &pod.name_any(), container, false).await;
+    let shown = log
+        .as_ref()
+        .map(|log| log::end(log, log::LONG))
+        .unwrap_or_default();
     if !shown.is_empty() {
         return Ok(Some(shown));
     }
-    match container.and_then(reason) {
-        Some(reason) => Ok(Some(end(&reason))),
-        None => log.map(|_| None),
+    match cause {
+        Some(PodCause {
+            text,
+            detail,
+            severity,
+            ..
+        }) if severity > Severity::Starting => {
+            let detail = detail
+                .map(|detail| format!(": {}", detail.text))
+                .unwrap_or_default();
+            Ok(Some(text + &detail))
+        }
+        _ => log.map(|_| None),
     }
+}
+
+fn first_container(pod: &Pod) -> Option<&str> {
+    let mut containers = pod.spec.as_ref()?.containers.iter();
+    containers.next().map(|container| &*container.name)
 }
 
 /// The newest pod that failed, or the newest one.
@@ -74,96 +86,11 @@ fn newest(pods: Vec<Pod>) -> Option<Pod> {
     })
 }
 
-/// The container that failed, or does not start; otherwise the first one.
-fn container(pod: &Pod) -> Option<&ContainerStatus> {
-    let status = pod.status.as_ref()?;
-    let all = || {
-        let statuses = [&status.init_container_statuses, &status.container_statuses];
-        statuses.into_iter().flatten().flatten()
-    };
-    let failed = all().find(|container| {
-        let state = container.state.as_ref();
-        state
-            .and_then(|state| state.terminated.as_ref())
-            .is_some_and(|ended| ended.exit_code != 0)
-    });
-    let waiting = || {
-        all().find(|container| {
-            container
-                .state
-                .as_ref()
-                .is_some_and(|state| state.waiting.is_some())
-        })
-    };
-    failed
-        .or_else(waiting)
-        .or_else(|| status.container_statuses.iter().flatten().next())
-}
-
-/// Why a container does not run.
-fn reason(container: &ContainerStatus) -> Option<String> {
-    let state = container.state.as_ref()?;
-    let (reason, message) = match (&state.waiting, &state.terminated) {
-        (Some(waiting), _) => (&waiting.reason, &waiting.message),
-        (None, Some(ended)) => (&ended.reason, &ended.message),
-        (None, None) => return None,
-    };
-    let texts: Vec<_> = [reason, message]
-        .into_iter()
-        .flatten()
-        .filter(|text| !text.is_empty())
-        .map(String::as_str)
-        .collect();
-    (!texts.is_empty()).then(|| format!("container {}: {}", container.name, texts.join(": ")))
-}
-
-/// The end of a text, without control characters and credentials of URLs.
-fn end(text: &str) -> String {
-    let printable = printable(text);
-    let printable = redacted_urls(&printable);
-    let lines: Vec<_> = printable.trim_end().lines().map(str::trim_end).collect();
-    let lines = lines
-        .get(lines.len().saturating_sub(MAX_LINES)..)
-        .unwrap_or_default();
-    let shown = lines.join("\n");
-    let start = shown.ceil_char_boundary(shown.len().saturating_sub(MAX_BYTES));
-    shown
-        .get(start..)
-        .unwrap_or_default()
-        .trim_start_matches('\n')
-        .to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    #[test]
-    fn a_log_is_cut_from_its_start() {
-        let lines: Vec<_> = (0..100).map(|number| format!("line {number}")).collect();
-        let shown = end(&lines.join("\n"));
-        assert_eq!(shown.lines().count(), MAX_LINES);
-        assert!(
-            shown.starts_with("line 80\n") && shown.ends_with("line 99"),
-            "{shown}"
-        );
-        let shown = end(&format!("start{}end", "é".repeat(MAX_BYTES)));
-        assert!(shown.len() <= MAX_BYTES && shown.ends_with("éend"), "{shown}");
-    }
-
-    #[test]
-    fn a_log_has_no_control_characters() {
-        let table = [
-            ("\u{1b}[31mred\u{1b}[0m\ttab\r\n\u{7}bell\u{0}", "red\ttab\nbell"),
-            ("\n\n  indented\n\n", "  indented"),
-            ("", ""),
-        ];
-        for (log, expected) in table {
-            assert_eq!(end(log), expected, "{log:?}");
-        }
-    }
 
     fn pod(name: &str, created: &str, phase: &str, containers: &Value) -> Pod {
         let pod = json!({
@@ -195,33 +122,6 @@ mod tests {
         ] {
             let found = newest(pods(phases)).map(|pod| pod.name_any());
             assert_eq!(found.as_deref(), expected, "{phases:?}");
-        }
-    }
-
-    #[test]
-    fn the_container_that_failed_is_shown() {
-        let status = |name: &str, state: Value| json!({ "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state });
-        let ended = |code: i32| json!({ "terminated": { "exitCode": code, "reason": "Error" } });
-        let waiting = json!({ "waiting": { "reason": "ErrImagePull", "message": "no such image" } });
-        let table = [
-            (
-                json!([status("a", ended(0)), status("b", ended(2))]),
-                Some("b"),
-                Some("container b: Error"),
-            ),
-            (
-                json!([status("a", ended(0)), status("b", waiting)]),
-                Some("b"),
-                Some("container b: ErrImagePull: no such image"),
-            ),
-            (json!([status("a", json!({ "running": {} }))]), Some("a"), None),
-            (json!([]), None, None),
-        ];
-        for (statuses, expected, why) in table {
-            let pod = pod("p", "2026-01-01T00:00:00Z", "Failed", &statuses);
-            let found = container(&pod);
-            assert_eq!(found.map(|container| &*container.name), expected, "{statuses}");
-            assert_eq!(found.and_then(reason).as_deref(), why, "{statuses}");
         }
     }
 }

@@ -5,7 +5,7 @@
 //! ```
 
 mod leftovers;
-pub mod log;
+mod log;
 
 use std::{fmt, time::Duration};
 

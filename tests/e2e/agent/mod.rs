@@ -15,6 +15,7 @@ mod life;
 mod lifecycle;
 mod ownership;
 mod permissions;
+mod pods;
 mod records;
 mod release_tests;
 mod releases;

@@ -241,7 +241,7 @@ async fn a_test_that_does_not_end_in_time_says_why_its_pod_does_not_run() {
     let failure = tested.failure.unwrap();
     assert_eq!(failure.error.reason, FailureReason::HookTimeout, "{failure}");
     let log = failure.log.clone().unwrap();
-    assert!(log.starts_with("container check: ImagePullBackOff: "), "{log}");
+    assert_eq!(log, "container check does not start: ErrImagePull");
     assert!(
         failure.to_string().contains("web-check did not end in time: "),
         "{failure}"

@@ -8,8 +8,10 @@ use crate::reason::Reason;
 
 /// How many modified objects, and how many objects that are not ready, are named for each state: as in Fleet.
 const MAX_OBJECTS: usize = 4;
-/// Maximum length of the text about one object, in bytes: a patch can be as long as the object.
-const MAX_OBJECT: usize = 200;
+/// Maximum length of the difference of one object, in bytes: a patch can be as long as the object.
+const MAX_PATCH: usize = 200;
+/// Maximum length of the text about an object that is not ready, in bytes: with the cause that its pods show.
+const MAX_OBJECT: usize = 640;
 
 /// Fleet's message of the condition `Ready`: each state that is not ready with its count and one example, and the problems of
 /// the example's objects. Empty if everything is ready.
@@ -44,13 +46,13 @@ pub fn ready_message(summary: &BundleSummary, kind: &str) -> String {
             .modified_status
             .iter()
             .take(MAX_OBJECTS)
-            .map(ToString::to_string);
+            .map(|object| cut(object.to_string(), MAX_PATCH));
         let non_ready = example
             .non_ready_status
             .iter()
             .take(MAX_OBJECTS)
-            .map(ToString::to_string);
-        parts.extend(modified.chain(non_ready).map(|object| cut(object, MAX_OBJECT)));
+            .map(|object| cut(object.to_string(), MAX_OBJECT));
+        parts.extend(modified.chain(non_ready));
     }
     parts.sort();
     parts.join("; ")

@@ -19,6 +19,7 @@ mod conditions;
 mod error_table;
 mod fields;
 mod kstatus;
+mod pod_cause;
 mod summary;
 mod tables;
 mod wait;
@@ -32,6 +33,7 @@ use serde_json::Value;
 
 pub use self::{
     error_table::{ErrorTable, ErrorTableError},
+    pod_cause::{Detail, Evidence, PodCause, Severity, pod_cause},
     wait::{Readiness, readiness},
 };
 

@@ -97,7 +97,12 @@ fn objects_are_listed_with_their_problem() {
 fn four_objects_of_each_list_are_named_and_truncated() {
     let objects = |kind: &str| -> Vec<Value> {
         (0..9)
-            .map(|n| json!({ "kind": kind, "name": n.to_string(), "patch": "p".repeat(500) }))
+            .map(|n| {
+                json!({
+                    "kind": kind, "name": n.to_string(), "patch": "p".repeat(500),
+                    "summary": { "error": true, "message": ["m".repeat(5_000)] },
+                })
+            })
             .collect()
     };
     let text = message(json!({ "modified": 1, "nonReadyResources": [
@@ -111,7 +116,18 @@ fn four_objects_of_each_list_are_named_and_truncated() {
             .collect::<String>(),
         "Modified(1)aaaabbbb"
     );
-    assert!(parts.iter().all(|part| part.len() <= MAX_OBJECT), "{text}");
+    let longest = |kind: &str| {
+        parts
+            .iter()
+            .filter(|part| part.starts_with(kind))
+            .map(|part| part.len())
+            .max()
+    };
+    assert_eq!(
+        (longest("a"), longest("b")),
+        (Some(MAX_PATCH), Some(MAX_OBJECT)),
+        "{text}"
+    );
 }
 
 #[test]
