@@ -8,7 +8,7 @@ use helmops_certs::{
     reload,
     resolver::{CertResolver, server_config},
 };
-use helmops_kube::PolicyCache;
+use helmops_policies::PolicyCache;
 use helmops_process::{
     self as process, Limits, Port, PortConfig, Prepared, Transport, prepare, serve_metrics_and_probes,
 };

@@ -55,7 +55,8 @@ use kube::{
     },
 };
 
-use helmops_kube::{Change, ObjectCache, PolicyCache, key, without_errors};
+use helmops_kube::{Change, ObjectCache, key, without_errors};
+use helmops_policies::PolicyCache;
 use helmops_runtime::store_budget::{StoreBudget, budgeted, shorten};
 use tokio::sync::oneshot;
 

@@ -2,7 +2,8 @@
 
 use futures::{Stream, StreamExt, stream};
 use helmops_api::Decoded;
-use helmops_kube::{ObjectCache, PolicyChange, watch_results};
+use helmops_kube::{ObjectCache, watch_results};
+use helmops_policies::PolicyChange;
 use kube::{
     Client, Resource,
     runtime::{reflector::ObjectRef, watcher},

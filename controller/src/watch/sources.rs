@@ -6,7 +6,8 @@
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{Bundle, BundleDeploymentOptions, Decoded, HelmOp, MetadataOnly};
 use helmops_core::targeting::copies::{self, CopyKind, SourceRef};
-use helmops_kube::{NOT_RELEASES, ObjectCache, PolicyCache, uncached_changes};
+use helmops_kube::{NOT_RELEASES, ObjectCache, uncached_changes};
+use helmops_policies::PolicyCache;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Resource, ResourceExt, runtime::watcher};
 use tokio::sync::oneshot;

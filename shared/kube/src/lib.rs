@@ -1,5 +1,4 @@
-//! What helmops processes that talk to the API server have in common: the client, watches, the cache of Policies,
-//! and leader election.
+//! What helmops processes that talk to the API server have in common: the client, watches, caches, and leader election.
 
 #![warn(missing_docs)]
 
@@ -10,7 +9,6 @@ mod index;
 mod keys;
 pub mod lease;
 mod path;
-mod policies;
 mod responses;
 mod uncached;
 mod watch;
@@ -21,10 +19,9 @@ pub use connect::{ConnectError, client, configuration, connect, set_user_agent};
 pub use index::Index;
 pub use keys::{key, key_of, name_of};
 pub use path::path_segment;
-pub use policies::{PolicyCache, PolicyChange};
 pub use responses::{client_of, with_managers};
 pub use uncached::{NOT_RELEASES, uncached_changes};
 pub use watch::{
-    WatchResult, is_unreachable, unpaused, watch, watch_one, watch_results, with_backoff, without_absent,
-    without_errors,
+    WatchResult, empty_if_absent, is_unreachable, unpaused, watch, watch_one, watch_results, with_backoff,
+    without_absent, without_errors,
 };

@@ -136,7 +136,7 @@ where
 /// The events of a watch of a kind that the API server may not have: its list is empty then. `consequence` is logged.
 ///
 /// Unlike with [`without_absent`], objects that were known are gone when the CRD is deleted, and the kind counts as listed.
-pub(crate) fn empty_if_absent<K, S>(
+pub fn empty_if_absent<K, S>(
     kind: &str,
     consequence: &'static str,
     events: S,

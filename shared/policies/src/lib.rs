@@ -1,5 +1,7 @@
 //! A cache of the Policies of all namespaces, filled by a watch, so that reading them needs no request.
 
+#![warn(missing_docs)]
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -8,17 +10,12 @@ use std::{
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{Decoded, NamespacedName, Policy};
 use helmops_core::policy::Policies;
+use helmops_kube::{Cache, Change, Presence, empty_if_absent, watch_results, without_errors};
 use kube::{
     Api, Client, Resource,
     runtime::watcher::{self, Event},
 };
 use tokio::sync::watch;
-
-use super::{
-    cache::{Cache, Presence},
-    changes::Change,
-    watch::{empty_if_absent, watch_results, without_errors},
-};
 
 /// The Policies as last observed. Clones share one cache.
 ///
@@ -389,7 +386,7 @@ mod tests {
             std::future::ready(Ok::<_, std::convert::Infallible>(response.unwrap()))
         });
         let cache = PolicyCache::default();
-        let changes = cache.watch(&crate::client_of(absent, "default"));
+        let changes = cache.watch(&helmops_kube::client_of(absent, "default"));
         let ten_minutes = tokio::time::sleep(std::time::Duration::from_mins(10));
         let changes: Vec<_> = changes.take_until(ten_minutes).collect().await;
         assert_eq!(changes, [PolicyChange::All]);
