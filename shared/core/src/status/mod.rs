@@ -41,6 +41,5 @@ pub use self::{
     helmop::{ReconcileOutcome, next, without_extras},
     polling::{PollAttempt, PollFailure, Polling},
     rollup::BundleState,
-    state::DeploymentState,
-    summary::count,
+    state::{DeploymentState, count},
 };

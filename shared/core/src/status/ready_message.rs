@@ -3,7 +3,10 @@
 use bounded_text::cut;
 use helmops_api::status::BundleSummary;
 
-use super::{condition::ConditionState, state::DeploymentState, summary::count};
+use super::{
+    condition::ConditionState,
+    state::{DeploymentState, count},
+};
 use crate::reason::Reason;
 
 /// How many modified objects, and how many objects that are not ready, are named for each state: as in Fleet.

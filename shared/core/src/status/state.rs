@@ -1,6 +1,6 @@
 //! The state of a deployment: one Bundle on one cluster.
 
-use helmops_api::{BundleDeployment, Condition};
+use helmops_api::{BundleDeployment, Condition, status::BundleSummary};
 
 /// The state of a deployment, from best to worst. The order is Fleet's rank: the worst state of any deployment is shown for
 /// all.
@@ -69,6 +69,19 @@ impl DeploymentState {
         } else {
             Self::Ready
         }
+    }
+}
+
+/// Number of deployments in a state.
+pub fn count(summary: &BundleSummary, state: DeploymentState) -> i64 {
+    match state {
+        DeploymentState::Ready => summary.ready.unwrap_or_default(),
+        DeploymentState::NotReady => summary.not_ready,
+        DeploymentState::Pending => summary.pending,
+        DeploymentState::OutOfSync => summary.out_of_sync,
+        DeploymentState::Modified => summary.modified,
+        DeploymentState::WaitApplied => summary.wait_applied,
+        DeploymentState::ErrApplied => summary.err_applied,
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     condition::MAX_MESSAGE,
     deployments::{Deployment, DeploymentName, ObservedDeployment},
     non_ready::{MAX_NAME, objects},
-    state::DeploymentState,
+    state::{DeploymentState, count},
 };
 
 /// How many deployments that are not ready are listed: as in Fleet.
@@ -57,19 +57,6 @@ pub fn fill_from_bundle(base: &mut StatusBase, counted: &BundleSummary) {
     base.desired_ready_clusters = summary.desired_ready;
     base.display = Some(display(&summary));
     base.summary = Some(summary);
-}
-
-/// Number of deployments in a state.
-pub fn count(summary: &BundleSummary, state: DeploymentState) -> i64 {
-    match state {
-        DeploymentState::Ready => summary.ready.unwrap_or_default(),
-        DeploymentState::NotReady => summary.not_ready,
-        DeploymentState::Pending => summary.pending,
-        DeploymentState::OutOfSync => summary.out_of_sync,
-        DeploymentState::Modified => summary.modified,
-        DeploymentState::WaitApplied => summary.wait_applied,
-        DeploymentState::ErrApplied => summary.err_applied,
-    }
 }
 
 fn add(summary: &mut BundleSummary, state: DeploymentState, more: i64) {
