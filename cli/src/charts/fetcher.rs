@@ -102,7 +102,7 @@ impl Fetcher {
             since: self.since,
         };
         HelmOpFetcher {
-            charts: self.resolver.chart_resolver(context, valid),
+            charts: self.resolver.chart_resolver(context, valid.helmop, &valid.chart),
             deadline: tokio::time::Instant::now() + self.timeout,
             timeout: self.timeout,
         }

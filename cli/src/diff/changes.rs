@@ -143,7 +143,7 @@ impl Workspace {
                 interest: &|_, _| wanted.clone(),
                 since: Instant::now(),
             };
-            let mut resolving = resolver.chart_resolver(context, &valid);
+            let mut resolving = resolver.chart_resolver(context, valid.helmop, &valid.chart);
             for chart in charts.as_mut_slice() {
                 if chart.version.is_none() {
                     let version = resolving.resolve(chart.request).await;

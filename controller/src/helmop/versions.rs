@@ -105,7 +105,9 @@ async fn resolve<'v, 'a>(
     is_poll: bool,
 ) -> Result<Versions<'v, 'a>, ResolveError> {
     let mut failure = None;
-    let mut resolver = context.resolver.chart_resolver(resolve_context, valid);
+    let mut resolver = context
+        .resolver
+        .chart_resolver(resolve_context, valid.helmop, &valid.chart);
     for chart in charts.as_mut_slice() {
         let has_version = chart.version.is_some();
         if has_version && !(is_poll && chart.request.is_floating()) {

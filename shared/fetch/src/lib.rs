@@ -31,10 +31,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_core::{
-    admit::ValidHelmOp,
-    chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
-};
+use helmops_api::HelmOp;
+use helmops_core::chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource};
 use helmops_fair::{ByteBudget, Deadline, DeadlineExceeded, Reservation, deadline::excluded};
 use helmops_runtime::{compute::Compute, error_class::ClassifiedError};
 use kube::Client;
@@ -183,16 +181,18 @@ impl Resolver {
         Ok((access, memory))
     }
 
-    /// Creates the resolver for the charts of one HelmOp. Their deadline starts now.
+    /// Creates the resolver for the charts of one HelmOp. Their deadline starts now. Its credentials are for `chart`, which it requests.
     pub fn chart_resolver<'a>(
         &'a self,
         context: ResolveContext<'a>,
-        valid: &'a ValidHelmOp<'a>,
+        helmop: &'a HelmOp,
+        chart: &'a ChartRequest<'a>,
     ) -> ChartResolver<'a> {
         ChartResolver {
             resolver: self,
             context,
-            valid,
+            helmop,
+            chart,
             deadline: Deadline::new(TIME_LIMIT),
             access: None,
         }
@@ -212,7 +212,8 @@ pub struct ExplainedSelection {
 pub struct ChartResolver<'a> {
     resolver: &'a Resolver,
     context: ResolveContext<'a>,
-    valid: &'a ValidHelmOp<'a>,
+    helmop: &'a HelmOp,
+    chart: &'a ChartRequest<'a>,
     deadline: Deadline,
     access: Option<(Access, Reservation)>,
 }
@@ -300,12 +301,13 @@ impl ChartResolver<'_> {
         let Self {
             resolver,
             context,
-            valid,
+            helmop,
+            chart,
             ..
         } = *self;
         let (access, _) = match &mut self.access {
             Some(access) => access,
-            none => none.insert(read_access(resolver, context, valid).await?),
+            none => none.insert(read_access(resolver, context, helmop, chart).await?),
         };
         Ok(access)
     }
@@ -342,20 +344,21 @@ impl ChartResolver<'_> {
 async fn read_access(
     resolver: &Resolver,
     context: ResolveContext<'_>,
-    valid: &ValidHelmOp<'_>,
+    helmop: &HelmOp,
+    chart: &ChartRequest<'_>,
 ) -> Result<(Access, Reservation), ResolveError> {
-    let namespace = valid.helmop.metadata.namespace.as_deref().unwrap_or_default();
+    let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
     let source = AccessSource {
         namespace,
         charged_to: namespace,
-        secret: &valid.helmop.spec.helm_secret_name,
-        insecure_skip_tls_verify: valid.helmop.spec.insecure_skip_tls_verify,
+        secret: &helmop.spec.helm_secret_name,
+        insecure_skip_tls_verify: helmop.spec.insecure_skip_tls_verify,
         ca_certificates: context.ca_certificates,
     };
     // Waits for the API server do not count for the deadline either.
     let reading = excluded(resolver.access(context.client, source)).await;
     let (mut access, memory) = reading.map_err(ResolveError::Secret)?;
-    access.origin = access::repository_origin(valid.chart.repo, access.plain_http);
+    access.origin = access::repository_origin(chart.repo, access.plain_http);
     Ok((access, memory))
 }
 
