@@ -1,10 +1,10 @@
 //! `export`: HelmOps as they should be in Git.
 
-use helmops_api::{HelmOp, labels};
-use helmops_core::admit::{
-    default::POLLING_INTERVAL,
-    nulls::{LAST_APPLIED, nulls},
+use helmops_api::{
+    HelmOp,
+    labels::{self, LAST_APPLIED},
 };
+use helmops_core::admit::{default::POLLING_INTERVAL, nulls::nulls};
 
 use crate::{
     cluster::{

@@ -2,6 +2,9 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+/// The annotation of `kubectl apply`, which has the whole object as it was applied, with its nulls. It is no key of Fleet's.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// How a key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {

@@ -1,10 +1,7 @@
 //! Values that are null. They remove defaults of the chart; `kubectl apply` drops them, unless it runs with `--server-side`.
 
-use helmops_api::{HelmOp, HelmOptions};
+use helmops_api::{HelmOp, HelmOptions, labels::LAST_APPLIED};
 use serde_json::Value;
-
-/// The annotation of `kubectl apply`, which has the whole object as it was applied, with its nulls.
-pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// How many of them are reported.
 const MAX_NULLS: usize = 20;

@@ -1,6 +1,6 @@
 //! Patches of Secrets without their data.
 
-use helmops_core::admit::nulls::LAST_APPLIED;
+use helmops_api::labels::LAST_APPLIED;
 use serde_json::Value;
 
 /// Stands for a value that is not shown.
