@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use helmops_core::reason::Reason;
 use helmops_helm::{
     account::AccountError,
     outcome::{self, Failure, FailureReason},
     values_from::ValuesFromError,
 };
+use helmops_model::reason::Reason;
 use helmops_release::{
     dependencies::Unmet,
     names::ReleaseKey,

@@ -4,9 +4,9 @@
 //! the workloads, also after an uninstallation. No object of a release would do: its record is deleted after some upgrades, and before
 //! an installation there is none. Drift regards the object that has drifted, where `kubectl describe` shows it.
 
-use helmops_core::{
+use helmops_model::{
+    event::{Event, MAX_NOTE},
     reason::Reason,
-    status::{Event, MAX_NOTE},
 };
 use helmops_release::{drift::ObjectDrift, names::ReleaseKey, object::ObjectId, report::TestResult};
 use k8s_openapi::api::core::v1::ObjectReference;

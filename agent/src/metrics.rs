@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use helmops_api::{BundleDeployment, Decoded};
-use helmops_core::{reason::Reason, status::DeploymentState};
+use helmops_model::{deployment_state::DeploymentState, reason::Reason};
 use helmops_process::metrics::registered;
 use helmops_runtime::metrics::{Controller, ERROR, ReconcileMetrics, SUCCESS};
 use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use helmops_core::reason::Reason;
 use helmops_helm::run_scope::RunScope;
+use helmops_model::reason::Reason;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     action::{self, Action},

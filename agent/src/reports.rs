@@ -5,8 +5,8 @@ use std::{
     sync::Mutex,
 };
 
-use helmops_core::{reason::Reason, status::Event};
 use helmops_kube::lease::Leadership;
+use helmops_model::{event::Event, reason::Reason};
 use helmops_process::lock;
 use helmops_release::{
     drift::ObjectDrift,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use helmops_api::{BundleDeployment, Decoded, bundle_deployment::BundleDeploymentSpec};
-use helmops_core::expression::ReadyExpressions;
+use helmops_model::expression::ReadyExpressions;
 use helmops_process::lock;
 use helmops_release::names::SetId;
 

@@ -20,8 +20,8 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_api::{BundleDeployment, Decoded, MetadataOnly, labels};
-use helmops_core::status::DeploymentState;
 use helmops_kube::{Change, identity, watch};
+use helmops_model::deployment_state::DeploymentState;
 use helmops_release::{
     dependencies,
     names::ReleaseKey,

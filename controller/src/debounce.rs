@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use helmops_api::{Bundle, BundleDeployment, HelmOp};
-use helmops_core::status::DeploymentState;
+use helmops_model::deployment_state::DeploymentState;
 
 use crate::{
     watch::{Stores, same_name_as},

@@ -8,8 +8,8 @@ use std::{borrow::Cow, fmt::Write, sync::Arc};
 
 use bounded_text::hex;
 use helmops_api::{Decoded, HelmOp, HelmOpStatus, limits, status::ResourceCounts};
-use helmops_core::chart::url::redacted;
 use helmops_kube::ObjectCache;
+use helmops_model::chart::url::redacted;
 use ring::digest::{SHA256, digest};
 
 /// Digits of a hash that distinguishes texts, also if an attacker chooses them: 128 bits.

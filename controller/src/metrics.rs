@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use helmops_core::reason::Reason;
 use helmops_fetch::{ResolutionMetrics, resolution_failures};
+use helmops_model::reason::Reason;
 use helmops_process::metrics::registered;
 use helmops_runtime::metrics::{BUCKETS, Controller, ReconcileMetrics, result_counter, result_labels};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, Registry};

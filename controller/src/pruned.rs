@@ -7,7 +7,8 @@ use helmops_api::{
     PrunedFields,
     pruned_fields::{Prunable, drops_lifecycle},
 };
-use helmops_core::status::{Event, lifecycle_unsupported};
+use helmops_core::status::lifecycle_unsupported;
+use helmops_model::event::Event;
 use helmops_process::lock;
 
 use crate::watch::ListCount;

@@ -1,10 +1,6 @@
 //! `WWW-Authenticate`, and the URL to which credentials are sent.
 
-use helmops_core::chart::registry::{
-    challenge::{self, Bearer, Scheme},
-    endpoint::Transport,
-    realm,
-};
+use helmops_model::chart::registry::{challenge::{self, Bearer, Scheme}, endpoint::Transport, realm};
 
 /// Each line is a header value.
 pub fn check(input: &[u8]) {

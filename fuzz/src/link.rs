@@ -1,6 +1,6 @@
 //! `Link`, and the URL of the next page.
 
-use helmops_core::chart::registry::link;
+use helmops_model::chart::registry::link;
 use url::Url;
 
 const PAGE: &str = "https://registry.example.com:5000/v2/charts/web/tags/list?n=1000";

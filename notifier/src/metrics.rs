@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, sync::Mutex, time::Duration};
 
-use helmops_core::reason::Reason;
 use helmops_kube::lease::Leadership;
+use helmops_model::reason::Reason;
 use helmops_notify::message_format::Format;
 use helmops_process::{lock, metrics::registered};
 use helmops_runtime::metrics::{Controller, ReconcileMetrics};

@@ -3,11 +3,8 @@
 
 use bounded_text::cut;
 use helmops_api::{Alert, AlertProvider, Receiver, WithoutStatus, kind::OWN_GROUP, limits, wire::FieldSet};
-use helmops_core::{
-    admit::{FieldErrors, default::DefaultingInput},
-    policy::Policies,
-    reason::Reason,
-};
+use helmops_core::{admit::default::DefaultingInput, policy::Policies};
+use helmops_model::{reason::Reason, validation::FieldErrors};
 use helmops_notify::admit::{self, Validate};
 use serde_json::value::RawValue;
 

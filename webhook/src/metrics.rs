@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_process::{
     BodyError,
     metrics::{counters, registered},

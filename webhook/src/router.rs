@@ -15,7 +15,7 @@ use axum::{
 };
 use bounded_text::cut;
 use helmops_api::limits;
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_policies::PolicyCache;
 use helmops_process::{Bodies, Health, RequestBody, Throttle, close_on_shutdown};
 use helmops_trace::Tracer;

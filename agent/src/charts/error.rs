@@ -3,8 +3,8 @@
 use std::io;
 
 use helm_archive::ArchiveError;
-use helmops_core::reason::Reason;
 use helmops_fetch::DownloadError;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classified};
 use thiserror::Error;
 

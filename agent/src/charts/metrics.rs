@@ -1,7 +1,7 @@
 //! Metrics of charts.
 
-use helmops_core::reason::Reason;
 use helmops_fetch::resolution_failures;
+use helmops_model::reason::Reason;
 use helmops_process::metrics::registered;
 use helmops_runtime::{
     error_class::ClassifiedError,

@@ -29,13 +29,11 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use helm_archive::{Chart, Limits, check, check_crds};
 use helm_index::ChartFilter;
 use helmops_api::{BundleDeployment, bundle::BundleHelmOptions, labels};
-use helmops_core::{
-    chart::source::{ChartSource, SourceError},
-    targeting::chart_record::resolved_chart,
-};
+use helmops_core::targeting::chart_record::resolved_chart;
 use helmops_fetch::{
     AccessSource, CaCertificate, ChartDownload, MAX_ARCHIVE, Resolver, normalized_index_url,
 };
+use helmops_model::chart::source::{ChartSource, SourceError};
 use helmops_release::lifecycle::Policy;
 use kube::Client;
 use tempfile::NamedTempFile;

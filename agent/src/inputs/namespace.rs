@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use helmops_api::BundleDeploymentOptions;
-use helmops_core::targeting::selector::Selector;
 use helmops_kube::path_segment;
+use helmops_model::selector::Selector;
 use helmops_release::{
     names::ReleaseKey,
     record::{SECRET_SELECTOR, SECRET_TYPE},

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use helmops_core::expression::{self, ReadyExpressions};
+use helmops_model::expression::{self, ReadyExpressions};
 use helmops_release::{
     health::{self, ErrorTable, Health, HealthRules, Readiness},
     marks,

@@ -128,7 +128,7 @@ fn not_adopted(release: &ReleaseKey, identity: &Identity, error: AdoptError) -> 
 
 #[cfg(test)]
 mod tests {
-    use helmops_core::reason::Reason;
+    use helmops_model::reason::Reason;
     use helmops_runtime::{
         client::{ApiError, CallError},
         error_class::{Class, ClassifiedError, classified},

@@ -3,7 +3,7 @@
 //! It goes into messages and events, which more people can read than logs, and a log can contain everything. So it is short.
 
 use bounded_text::printable;
-use helmops_core::chart::url::redacted_urls;
+use helmops_model::chart::url::redacted_urls;
 use helmops_runtime::client::{ApiError, bounded};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::LogParams};

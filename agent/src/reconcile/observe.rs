@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_core::validation::names;
+use helmops_model::validation::names;
 use helmops_release::{dependencies, history::History, plan::ObservedRelease};
 use k8s_openapi::jiff::Timestamp;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use helmops_core::reason::Reason;
 use helmops_helm::FailureReason;
+use helmops_model::reason::Reason;
 use helmops_release::{deployed::Deployed, plan::NextAttempt, report::DeployOutcome};
 use helmops_runtime::{
     backoff,

@@ -1,7 +1,7 @@
 //! Whether what a command waits for has been reached.
 
 use helmops_api::{Bundle, BundleDeployment, Condition, HelmOp, labels, lifecycle::Requests};
-use helmops_core::status::ConditionType;
+use helmops_model::condition::ConditionType;
 
 use super::observed::Observed;
 

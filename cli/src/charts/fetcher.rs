@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use helmops_core::admit::ValidHelmOp;
-use helmops_core::chart::request::ChartRequest;
 use helmops_fetch::{
     Addresses, CaCertificate, ChartExplanation, ChartInterest, ChartResolver, Cidr, ExplainedSelection,
     FetchMetrics, Listing, MemoryBounds, ResolutionMetrics, ResolveContext, ResolveError, Resolver,
 };
+use helmops_model::chart::request::ChartRequest;
 use kube::Client;
 use prometheus::Registry;
 use tokio::time::timeout_at;

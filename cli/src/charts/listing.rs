@@ -1,6 +1,7 @@
 //! What `resolve` and `versions` have in common: their arguments, and one request for each chart of a HelmOp.
 
-use helmops_core::{admit::ValidHelmOp, bundle::RequestedCharts, chart::request::ChartRequest};
+use helmops_core::{admit::ValidHelmOp, bundle::RequestedCharts};
+use helmops_model::chart::request::ChartRequest;
 
 use super::{
     candidates::SHOWN,

@@ -4,10 +4,12 @@ use helmops_api::{Bundle, HelmOp};
 use helmops_core::{
     admit::ValidHelmOp,
     bundle::{RequestedChart, RequestedCharts},
+};
+use helmops_fetch::ResolveError;
+use helmops_model::{
     chart::{resolved::ChartVersion, source::ChartSource, url},
     reason::Reason,
 };
-use helmops_fetch::ResolveError;
 use helmops_runtime::error_class::ClassifiedError;
 use serde::Serialize;
 

@@ -8,12 +8,9 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_api::{Bundle, Decoded, HelmOp, HelmOptions, Policy};
-use helmops_core::{
-    admit::{FieldErrors, ValidHelmOp},
-    bundle::check_owner,
-    policy::Policies,
-};
+use helmops_core::{admit::ValidHelmOp, bundle::check_owner, policy::Policies};
 use helmops_fetch::CaCertificate;
+use helmops_model::validation::FieldErrors;
 use helmops_release::manifest;
 use kube::{Client, Config, api::ListParams};
 

@@ -1,8 +1,9 @@
 //! What users see, as texts.
 
 use helmops_api::HelmOp;
-use helmops_core::{bundle::RequestedCharts, chart::resolved::ChartVersion, poll::Due};
+use helmops_core::{bundle::RequestedCharts, poll::Due};
 use helmops_fetch::{ChartExplanation, ExplainedSelection};
+use helmops_model::chart::resolved::ChartVersion;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

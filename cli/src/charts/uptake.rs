@@ -4,10 +4,10 @@ use helmops_api::{Bundle, HelmOp};
 use helmops_core::{
     admit::ValidHelmOp,
     bundle::RequestedChart,
-    chart::resolved::ChartVersion,
     poll::{self, PollHistory, PollRequest, Schedule},
     status::timestamp,
 };
+use helmops_model::chart::resolved::ChartVersion;
 use jiff::Timestamp;
 use serde::Serialize;
 

@@ -1,10 +1,8 @@
 //! `versions`: the available versions around the current one.
 
-use helmops_core::{
-    bundle::{RequestedChart, RequestedCharts},
-    chart::request::ChartRequest,
-};
+use helmops_core::bundle::{RequestedChart, RequestedCharts};
 use helmops_fetch::ChartExplanation;
+use helmops_model::chart::request::ChartRequest;
 use jiff::Timestamp;
 use serde::Serialize;
 

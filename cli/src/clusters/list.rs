@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use helmops_api::Cluster;
 use helmops_core::{
     agents::{AGENT_TIMEOUT, Contact, Patience},
-    reason::Reason,
     status::{is_silent, last_seen},
 };
+use helmops_model::reason::Reason;
 use jiff::Timestamp;
 use kube::{Api, api::ListParams};
 use serde::Serialize;

@@ -1,10 +1,8 @@
 //! A HelmOp that is to be created, the objects that it needs, and what the user has to know about both.
 
 use helmops_api::HelmOp;
-use helmops_core::{
-    admit::{ValidHelmOp, nulls::nulls, warnings},
-    reason::Reason,
-};
+use helmops_core::admit::{ValidHelmOp, nulls::nulls, warnings};
+use helmops_model::reason::Reason;
 use serde_json::{Value, json};
 
 use super::note::{Gap, Loss, Note, Position};

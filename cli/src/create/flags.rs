@@ -8,7 +8,8 @@ use std::{
 
 use go_formats::yaml::{self, Quota};
 use helmops_api::{BundleTarget, HelmOp, free_form::FreeForm, target::ClusterCriteria};
-use helmops_core::{targeting::merge::deep_merge, validation::selector_text::SelectorText};
+use helmops_core::targeting::merge::deep_merge;
+use helmops_model::validation::selector_text::SelectorText;
 use helmops_release::manifest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Map, Value};

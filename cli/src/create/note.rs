@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use clap::ValueEnum;
 use helmops_api::HelmOptions;
-use helmops_core::chart::request::is_floating;
+use helmops_model::chart::request::is_floating;
 
 use crate::terminal::table::one_line;
 

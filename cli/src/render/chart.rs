@@ -8,11 +8,11 @@ use std::{
 
 use helm_archive::{ArchiveError, Chart, Limits, check};
 use helmops_api::HelmOptions;
-use helmops_core::chart::source::ChartSource;
 use helmops_fetch::{
     AccessSource, Addresses, ChartDownload, FetchMetrics, MAX_ARCHIVE, MemoryBounds, ResolutionMetrics,
     Resolver,
 };
+use helmops_model::chart::source::ChartSource;
 use kube::Client;
 use tempfile::NamedTempFile;
 

@@ -5,7 +5,8 @@ use helmops_api::{
     lifecycle::{LifecycleStatus, ReleaseAttempt},
     status::BundleSummary,
 };
-use helmops_core::status::{Deployment, DeploymentState, ObservedDeployment, by_cluster};
+use helmops_core::status::{Deployment, ObservedDeployment, by_cluster};
+use helmops_model::deployment_state::DeploymentState;
 use jiff::Timestamp;
 use kube::Resource;
 use serde::Serialize;

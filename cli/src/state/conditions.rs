@@ -1,7 +1,7 @@
 //! Conditions, with what to do about them.
 
 use helmops_api::Condition;
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use jiff::Timestamp;
 use serde::Serialize;
 

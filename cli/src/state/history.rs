@@ -2,10 +2,10 @@
 
 use helmops_api::{Bundle, BundleDeployment, ResolvedChart, lifecycle::ReleaseAttempt};
 use helmops_core::{
-    chart::source::ChartSource,
-    status::{Deployment, DeploymentState, ObservedDeployment, by_cluster},
+    status::{Deployment, ObservedDeployment, by_cluster},
     targeting::chart_record::recorded_in,
 };
+use helmops_model::{chart::source::ChartSource, deployment_state::DeploymentState};
 use jiff::Timestamp;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! The command to run next.
 
-use helmops_core::{reason::Reason, status::DeploymentState};
+use helmops_model::{deployment_state::DeploymentState, reason::Reason};
 use serde::Serialize;
 
 use super::{clusters::ClusterReport, conditions::ConditionReport, summary::HelmOpSummary};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use helmops_core::status::{DeploymentState, count};
+use helmops_model::deployment_state::{DeploymentState, count};
 use jiff::Timestamp;
 use serde::Serialize;
 

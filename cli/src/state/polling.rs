@@ -7,8 +7,8 @@ use helmops_core::{
     admit::ValidHelmOp,
     bundle::RequestedCharts,
     poll::{Due, MIN_INTERVAL, PollHistory, PollRequest, Schedule, due},
-    reason::Reason,
 };
+use helmops_model::reason::Reason;
 use jiff::Timestamp;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! The colors of states.
 
-use helmops_core::status::DeploymentState;
+use helmops_model::deployment_state::DeploymentState;
 
 use crate::terminal::{style::Style, table::Cell};
 

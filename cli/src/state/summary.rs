@@ -1,7 +1,7 @@
 //! The state of a HelmOp in a line.
 
 use helmops_api::{Bundle, Condition, Decoded, HelmOp, HelmOpStatus, Metadata, WithoutObjects};
-use helmops_core::chart::{source::ChartSource, url};
+use helmops_model::chart::{source::ChartSource, url};
 use jiff::Timestamp;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! What each reason means: those of helmops, and those of `validate` alone.
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 
 use super::rule;
 

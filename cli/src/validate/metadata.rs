@@ -1,6 +1,6 @@
 //! Metadata of objects, as the API server checks it for every kind.
 
-use helmops_core::{
+use helmops_model::{
     reason::Reason,
     validation::{FieldErrors, Path, names, selector},
 };

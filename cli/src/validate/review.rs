@@ -6,6 +6,8 @@ use helmops_api::{Alert, AlertProvider, HelmOp, Policy, Receiver, WithoutStatus}
 use helmops_core::{
     admit::{default::DefaultingInput, nulls::nulls},
     policy::{Policies, pattern_errors},
+};
+use helmops_model::{
     reason::Reason,
     validation::{FieldError, FieldErrors},
 };

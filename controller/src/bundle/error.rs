@@ -6,9 +6,9 @@ use helm_index::is_complete_version;
 use helmops_api::Bundle;
 use helmops_core::{
     policy::Policies,
-    reason::Reason,
     targeting::{BlockClass, Blocked, chart_record::is_resolved, values::ValuesLimitExceeded},
 };
+use helmops_model::reason::Reason;
 use helmops_runtime::{
     client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},

@@ -10,11 +10,11 @@ use gotmpl::{Budget, Exceeded};
 use helmops_api::{Bundle, BundleDeployment, Decoded};
 use helmops_core::{
     policy::Policies,
-    reason::Reason,
     status::{RolloutRound, TargetStatus},
     targeting::{self, Rollout, Target, TargetError, delivery::BundleDelivery},
 };
 use helmops_kube::key;
+use helmops_model::reason::Reason;
 use helmops_runtime::{compute, workers};
 
 use super::{

@@ -8,8 +8,9 @@ mod account;
 use std::sync::Arc;
 
 use helmops_api::{Cluster, Decoded, NamespacedName, labels};
-use helmops_core::{agents::Contact, reason::Reason, status};
+use helmops_core::{agents::Contact, status};
 use helmops_kube::name_of;
+use helmops_model::reason::Reason;
 use helmops_runtime::{
     client::{CallError, bounded},
     error_class::{Class, Classified, ClassifiedError, classified},

@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use helmops_api::Unusable;
-use helmops_core::{
-    bundle::{MissingVersion, OwnershipConflict},
-    reason::Reason,
-};
+use helmops_core::bundle::{MissingVersion, OwnershipConflict};
 use helmops_fetch::ResolveError;
+use helmops_model::reason::Reason;
 use helmops_runtime::{
     client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},

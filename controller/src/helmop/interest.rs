@@ -6,9 +6,10 @@ use std::{
 };
 
 use helm_index::ChartFilter;
-use helmops_core::{admit::ValidHelmOp, chart::source::ChartSource};
+use helmops_core::admit::ValidHelmOp;
 use helmops_fair::{ByteBudget, Charge, Share};
 use helmops_fetch::normalized_index_url;
+use helmops_model::chart::source::ChartSource;
 use helmops_process::lock;
 
 use crate::work::HelmOpKey;

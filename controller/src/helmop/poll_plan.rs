@@ -6,10 +6,10 @@ use helmops_api::{Bundle, timestamp::until};
 use helmops_core::{
     admit::ValidHelmOp,
     poll::{Due, PollHistory, PollRequest, Schedule, due},
-    reason::Reason,
     status::{PollAttempt, PollFailure, Polling, timestamp},
 };
 use helmops_fetch::ResolveError;
+use helmops_model::reason::Reason;
 use helmops_runtime::{
     backoff,
     error_class::ClassifiedError,

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use helmops_api::{Bundle, Decoded, HelmOp, NamespacedName};
 use helmops_core::{
-    admit::{FieldErrors, ValidHelmOp},
+    admit::ValidHelmOp,
     bundle::{self, RequestedCharts},
     policy::Policies,
-    reason::Reason,
     status::{self, BundleState, Polling, ReconcileOutcome},
 };
+use helmops_model::{reason::Reason, validation::FieldErrors};
 use helmops_runtime::{
     error_class::ClassifiedError,
     retry_state::{Done, RetryKey},

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use helmops_api::{Cluster, Decoded, NamespacedName};
-use helmops_core::targeting::names;
 use helmops_kube::{Change, Fold, Index};
+use helmops_model::names;
 
 /// The namespaces of all Clusters. Its size is bounded by the number of Clusters.
 #[derive(Debug, Default)]

@@ -12,9 +12,9 @@ use helmops_api::{
 use helmops_core::targeting::{
     NamespaceRefused,
     cluster_namespace::{NamespaceOwner, Namespaces, namespace_of},
-    names,
 };
 use helmops_kube::{Fold, ObjectCache, key};
+use helmops_model::names;
 use helmops_process::own_namespace;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{

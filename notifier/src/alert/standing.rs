@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helmops_api::{Alert, Decoded, Unusable};
-use helmops_core::{reason::Reason, status::ConditionState};
+use helmops_model::{condition::ConditionState, reason::Reason};
 use helmops_notify::{
     admit::{Validate, forbidden_namespaces},
     alert::MAX_OBJECTS,

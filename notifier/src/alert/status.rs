@@ -5,9 +5,9 @@ use helmops_api::{
     status::number,
     timestamp::timestamp,
 };
-use helmops_core::{
+use helmops_model::{
+    condition::{ConditionState, ConditionType, set as set_condition},
     reason::Reason,
-    status::{ConditionState, ConditionType, set_condition},
 };
 use helmops_notify::{
     alert::{Message, Plan, Reported},

@@ -6,9 +6,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use go_formats::yaml::{Quota, read};
 use helmops_api::{AlertProvider, notifications::LocalReference};
-use helmops_core::{reason::Reason, validation::FieldErrors};
 use helmops_fetch::{ProxyConfig, TlsConfig};
 use helmops_kube::path_segment;
+use helmops_model::{reason::Reason, validation::FieldErrors};
 use helmops_notify::{admit::Validate, message_format::Format};
 use helmops_runtime::{
     client::{ApiError, CallError, bounded},

@@ -5,11 +5,11 @@ mod endpoint;
 use std::sync::Arc;
 
 use helmops_api::{AlertProvider, Decoded, timestamp::timestamp};
-use helmops_core::{
-    reason::Reason,
-    status::{ConditionState, ConditionType, set_condition},
-};
 use helmops_kube::name_of;
+use helmops_model::{
+    condition::{ConditionState, ConditionType, set as set_condition},
+    reason::Reason,
+};
 use helmops_runtime::{
     client::CallError,
     error_class::ClassifiedError,

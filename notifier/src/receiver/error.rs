@@ -1,6 +1,6 @@
 //! Why a Receiver is not reconciled.
 
-use helmops_core::{reason::Reason, validation::FieldErrors};
+use helmops_model::{reason::Reason, validation::FieldErrors};
 use helmops_runtime::{
     client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},

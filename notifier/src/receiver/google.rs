@@ -6,8 +6,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use helmops_core::{reason::Reason, status::ConditionState};
 use helmops_fetch::{PostError, Poster};
+use helmops_model::{condition::ConditionState, reason::Reason};
 use helmops_notify::push::{GoogleKeys, KeysError, ReceiverType};
 use helmops_process::OnChange;
 use thiserror::Error;

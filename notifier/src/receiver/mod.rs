@@ -13,11 +13,11 @@ use helmops_api::{
     notifications::{ReceiverSpec, ReceiverStatus},
     timestamp::timestamp,
 };
-use helmops_core::{
-    reason::Reason,
-    status::{ConditionState, ConditionType, set_condition},
-};
 use helmops_kube::{name_of, path_segment};
+use helmops_model::{
+    condition::{ConditionState, ConditionType, set as set_condition},
+    reason::Reason,
+};
 use helmops_notify::{
     admit::{Validate, forbidden_receiver_namespaces},
     push::{Entry, ReceiverType, path_digest, webhook_path},

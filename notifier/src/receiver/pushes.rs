@@ -9,11 +9,11 @@ use helmops_api::{
     notifications::{Push, ReceiverStatus},
     timestamp::timestamp,
 };
-use helmops_core::{
-    reason::Reason,
-    status::{ConditionState, ConditionType, set_condition},
-};
 use helmops_kube::name_of;
+use helmops_model::{
+    condition::{ConditionState, ConditionType, set as set_condition},
+    reason::Reason,
+};
 use helmops_notify::push::{is_of_all, is_polled, pending, set_handled};
 use helmops_process::lock;
 use helmops_runtime::client::{ApiError, CallError, bounded};

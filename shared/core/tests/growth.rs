@@ -13,12 +13,12 @@ use helmops_api::{Bundle, BundleDeploymentOptions, Cluster, ClusterGroup, HelmOp
 use helmops_core::{
     admit::{ValidHelmOp, warnings},
     bundle::{self, BundleInputs, RequestedCharts},
-    chart::request::ChartRequest,
     targeting::{
         Group, Member, RolloutStep, chart_record::ChartRecords, deployment, deployment::Observed,
         merge::merge, targets,
     },
 };
+use helmops_model::chart::request::ChartRequest;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bounded_text::{cut, listed};
-use helmops_core::chart::{
+use helmops_model::chart::{
     location,
     registry::{
         endpoint::{Endpoint, Transport},

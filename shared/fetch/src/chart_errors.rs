@@ -1,7 +1,7 @@
 //! The classification of errors that repositories and registries have in common: those of lists of versions.
 
 use helm_index::{IndexError, SelectError, tags::TagListError};
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, Classified, Scope, classified};
 
 /// The classification of an error of an index.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classified};
 use thiserror::Error;
 

@@ -32,8 +32,8 @@ use std::{
 };
 
 use helmops_api::HelmOp;
-use helmops_core::chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource};
 use helmops_fair::{ByteBudget, Deadline, DeadlineExceeded, Reservation, deadline::excluded};
+use helmops_model::chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource};
 use helmops_runtime::{compute::Compute, error_class::ClassifiedError};
 use kube::Client;
 

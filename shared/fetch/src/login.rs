@@ -3,7 +3,7 @@
 use std::fmt;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use reqwest::header::HeaderValue;
 use thiserror::Error;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_process::metrics::registered;
 use helmops_runtime::metrics::{self, ERROR, GaugeGuard, SUCCESS, result_counter, result_labels};
 use prometheus::{

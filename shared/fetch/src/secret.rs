@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helmops_core::{
+use helmops_fair::{ByteBudget, Reservation};
+use helmops_kube::path_segment;
+use helmops_model::{
     chart::registry::endpoint::{DOCKER_HUB, DOCKER_HUB_API},
     reason::Reason,
 };
-use helmops_fair::{ByteBudget, Reservation};
-use helmops_kube::path_segment;
 use helmops_runtime::{
     client::{ApiError, bounded},
     error_class::{Class, Classified, ClassifiedError, Scope, classified},

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helmops_api::{BundleDeployment, NamespacedName, labels, lifecycle::Dependency, target::BundleRef};
-use helmops_core::{
+use helmops_model::{
+    deployment_state::DeploymentState,
     expression::Expression,
-    status::DeploymentState,
-    targeting::selector::{InvalidSelector, Selector},
+    selector::{InvalidSelector, Selector},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use thiserror::Error;

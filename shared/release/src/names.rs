@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use helmops_api::{BundleDeployment, limits, options::BundleDeploymentOptions};
-use helmops_core::targeting::names::safe_concat;
+use helmops_model::names::safe_concat;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use crate::marks;

@@ -3,11 +3,11 @@
 use std::{fmt, time::Duration};
 
 use anyhow::Context;
-use helmops_core::reason::Reason;
 use helmops_kube::{
     is_unreachable,
     lease::{Leadership, NotLeading},
 };
+use helmops_model::reason::Reason;
 use kube::{Client, Config, core::Status};
 use thiserror::Error;
 

@@ -2,8 +2,8 @@
 
 use std::{error::Error, time::Duration};
 
-use helmops_core::reason::Reason;
 use helmops_fair::AtLeast;
+use helmops_model::reason::Reason;
 
 use crate::backoff;
 

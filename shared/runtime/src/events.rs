@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use helmops_core::status::Event;
+use helmops_model::event::Event;
 use helmops_process::exit::with_causes;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{

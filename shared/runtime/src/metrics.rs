@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_process::metrics::{counters, registered};
 use prometheus::{Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry};
 

@@ -7,7 +7,7 @@
 use std::{future::ready, sync::Arc, time::Instant};
 
 use helmops_api::{Decoded, Unusable};
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_trace::{Outcome, TraceContext, Tracer, in_trace, set_attribute};
 use kube::{Resource, core::ObjectMeta, runtime::reflector::ObjectRef};
 use tracing::{Instrument, Span};

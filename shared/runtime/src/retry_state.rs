@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use helmops_core::reason::Reason;
 use helmops_fair::{AtLeast, KeyedBackoff, Rate, RateLimit};
+use helmops_model::reason::Reason;
 use helmops_process::exit::with_causes;
 use kube::core::ObjectMeta;
 use tokio::time::Instant;

@@ -6,9 +6,9 @@
 
 use std::{num::NonZeroU16, sync::Arc};
 
-use helmops_core::reason::Reason;
 use helmops_fair::{FairPermit, FairSemaphore};
 use helmops_kube::lease::{Leadership, Term, TermEnded};
+use helmops_model::reason::Reason;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 

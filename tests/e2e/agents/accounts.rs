@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::wait::eventually;
-use helmops_core::targeting::names;
+use helmops_model::names;
 use serde_json::{Value, json};
 
 use crate::harness::standalone::Fixture;

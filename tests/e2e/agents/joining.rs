@@ -1,7 +1,7 @@
 //! From a Cluster to a kubeconfig for its agent, with only the commands in docs/agent.md; and what it permits.
 
 use helmops_bed::kubectl::Kubectl;
-use helmops_core::targeting::names;
+use helmops_model::names;
 
 use crate::harness::standalone::{Fixture, decoded};
 use crate::install::readme::{commands, shell};

@@ -219,7 +219,7 @@ async fn leaves_with_its_releases(clusters: &TwoClusters, agent: Agent) {
 }
 
 fn deployments_of_edge() -> String {
-    helmops_core::targeting::names::cluster_namespace(WORKSPACE, "edge-1")
+    helmops_model::names::cluster_namespace(WORKSPACE, "edge-1")
 }
 
 /// The kubeconfig of a user who may only look.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use helmops_bed::wait::eventually;
-use helmops_core::targeting::names;
+use helmops_model::names;
 use serde_json::{Value, json};
 
 use crate::harness::denial::{Denial, Rule};

@@ -8,10 +8,10 @@ use futures::{StreamExt, stream};
 use helm_index::ChartFilter;
 use helmops_api::{Bundle, Decoded, HelmOp};
 use helmops_core::{
-    admit::ValidHelmOp, bundle::RequestedCharts, chart::source::ChartSource, policy::Policies, poll::Due,
-    status::timestamp,
+    admit::ValidHelmOp, bundle::RequestedCharts, policy::Policies, poll::Due, status::timestamp,
 };
 use helmops_fetch::{ChartExplanation, normalized_index_url};
+use helmops_model::chart::source::ChartSource;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;

@@ -8,9 +8,9 @@ use helmops_api::Bundle;
 use helmops_core::{
     admit::ValidHelmOp,
     bundle::{RequestedChart, RequestedCharts},
-    chart::request::ChartRequest,
 };
 use helmops_fetch::{ChartExplanation, ExplainedSelection};
+use helmops_model::chart::request::ChartRequest;
 use jiff::Timestamp;
 use serde::Serialize;
 

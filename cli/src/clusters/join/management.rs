@@ -3,11 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use helmops_api::{Cluster, NamespacedName};
-use helmops_core::{
-    agents::ACCOUNT,
-    reason::Reason,
-    status::{ConditionType, is_refused},
-};
+use helmops_core::{agents::ACCOUNT, status::is_refused};
+use helmops_model::{condition::ConditionType, reason::Reason};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     authentication::v1::{TokenRequest, TokenRequestSpec},

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use helmops_api::NamespacedName;
-use helmops_core::{agents::ACCOUNT, targeting::names::cluster_namespace};
+use helmops_core::agents::ACCOUNT;
+use helmops_model::names::cluster_namespace;
 use kube::api::DynamicObject;
 
 use crate::{

@@ -3,7 +3,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helm_index::is_complete_version;
 use helmops_api::HelmOptions;
-use helmops_core::chart::source::is_oci;
+use helmops_model::chart::source::is_oci;
 use serde_json::{Map, Value, json};
 
 use super::{Document, Fields, FromHelmRelease, Referent, SOURCE, Used, documents::is_of_user, texts::Texts};

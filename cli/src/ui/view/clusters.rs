@@ -1,7 +1,8 @@
 //! The list of clusters.
 
 use helmops_api::{Cluster, Decoded};
-use helmops_core::{agents::AGENT_TIMEOUT, reason::Reason, status::is_silent};
+use helmops_core::{agents::AGENT_TIMEOUT, status::is_silent};
+use helmops_model::reason::Reason;
 use jiff::Timestamp;
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! Numbers of clusters by state, and how good a state is.
 
 use helmops_api::status::BundleSummary;
-use helmops_core::status::{DeploymentState, count};
+use helmops_model::deployment_state::{DeploymentState, count};
 use serde::Serialize;
 
 use crate::{state::style, terminal::style::Style};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use helmops_api::{BundleDeployment, Cluster};
-use helmops_core::status::DeploymentState;
+use helmops_model::deployment_state::DeploymentState;
 use serde::Serialize;
 
 use super::{

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, io};
 
 use bounded_text::is_control;
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use unicode_width::UnicodeWidthChar;
 
 use crate::{

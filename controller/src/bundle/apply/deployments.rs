@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use helmops_api::{BundleDeployment, NamespacedName, labels};
-use helmops_core::status::Event;
+use helmops_model::event::Event;
 use helmops_runtime::{
     client::{ApiError, CallError, bounded},
     writes::{delete_exactly, without_finalizer},

@@ -2,8 +2,7 @@
 
 use helm_index::VersionRequest;
 use helmops_api::HelmOptions;
-
-use crate::{
+use helmops_model::{
     chart::{
         registry::{query::query, reference::Reference},
         request::{ChartRequest, or_inherited},

@@ -4,8 +4,7 @@ use helmops_api::{
     HelmOptions,
     free_form::{FreeForm, MAX_DEPTH, TooDeep},
 };
-
-use crate::{
+use helmops_model::{
     reason::Reason,
     validation::{FieldErrors, Path},
 };

@@ -9,13 +9,13 @@ mod expressions;
 mod policies;
 
 use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, Lifecycle};
-
-use self::expressions::Expressions;
-use super::options::check_name;
-use crate::{
+use helmops_model::{
     reason::Reason,
     validation::{ErrorType, FieldErrors, Path, names},
 };
+
+use self::expressions::Expressions;
+use super::options::check_name;
 
 const REASON: Reason = Reason::InvalidLifecycle;
 

@@ -18,13 +18,12 @@ use helmops_api::{
     options::{IgnoreOptions, KustomizeOptions, YamlOptions},
     target::{BundleRef, ClusterCriteria},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-
-use crate::{
+use helmops_model::{
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
     validation::{ErrorType, FieldErrors, Path},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 const REASON: Reason = Reason::LimitExceeded;
 

@@ -18,15 +18,14 @@ pub(crate) mod warning;
 use std::time::Duration;
 
 use helmops_api::{HelmOp, HelmOptions, target::BundleRef};
+use helmops_model::{
+    chart::request::ChartRequest,
+    reason::Reason,
+    validation::{ErrorType, FieldErrors, Path, names, selector},
+};
 
 pub use self::warning::warnings;
-pub use crate::validation::{FieldError, FieldErrors};
-use crate::{
-    chart::request::ChartRequest,
-    poll,
-    reason::Reason,
-    validation::{ErrorType, Path, names, selector},
-};
+use crate::poll;
 
 /// The longest time that a run of Helm may take, with all its hooks, whatever the timeout of a hook is: until then it occupies a process.
 pub const MAX_HELM_RUN: Duration = Duration::from_hours(6);

@@ -1,12 +1,12 @@
 //! Options that a HelmOp and its targets have in common.
 
 use helmops_api::{BundleDeploymentOptions, HelmOptions, options::DownstreamResource};
-
-use super::depth;
-use crate::{
+use helmops_model::{
     reason::Reason,
     validation::{ErrorType, FieldErrors, Path, names, selector},
 };
+
+use super::depth;
 
 /// Checks all options except the chart itself.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, options: &BundleDeploymentOptions) {

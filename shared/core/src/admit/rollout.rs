@@ -1,12 +1,11 @@
 //! Numbers and percentages of the rollout.
 
 use helmops_api::rollout::{Partition, RolloutStrategy};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-
-use crate::{
+use helmops_model::{
     reason::Reason,
     validation::{FieldErrors, Path, selector},
 };
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// Checks a rollout strategy.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, rollout: &RolloutStrategy) {

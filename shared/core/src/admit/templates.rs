@@ -4,12 +4,12 @@
 //! without labels, and every other cluster reports its own error.
 
 use helmops_api::{HelmOpSpec, HelmOptions};
-
-use crate::{
+use helmops_model::{
     reason::Reason,
-    targeting::values::{self, ProblemKind, TemplateProblem},
     validation::{FieldErrors, Path},
 };
+
+use crate::targeting::values::{self, ProblemKind, TemplateProblem};
 
 /// The fix for text that is not meant as a template.
 const LITERAL: &str =

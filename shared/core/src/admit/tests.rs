@@ -2,13 +2,11 @@
 
 use helmops_api::{HelmOp, Policy};
 use helmops_mistakes::{Mistake, valid_spec, with_helm};
+use helmops_model::{reason::Reason, validation::FieldErrors};
 use serde_json::{Value, json};
 
-use super::{FieldErrors, ValidHelmOp, warnings};
-use crate::{
-    policy::{Decision, Policies},
-    reason::Reason,
-};
+use super::{ValidHelmOp, warnings};
+use crate::policy::{Decision, Policies};
 
 fn helmop(spec: &Value) -> HelmOp {
     let object = json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });

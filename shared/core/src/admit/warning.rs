@@ -5,17 +5,15 @@ use std::collections::BTreeSet;
 use bounded_text::cut;
 use helm_index::{is_complete_version, is_strict_version};
 use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, rollout::RolloutStrategy};
+use helmops_model::chart::{
+    request::{is_floating, or_inherited},
+    source::{self, is_archive},
+    url::{self, Url},
+};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{MAX_HELM_RUN, lifecycle, nulls};
-use crate::{
-    chart::{
-        request::{is_floating, or_inherited},
-        source::{self, is_archive},
-        url::{self, Url},
-    },
-    poll,
-};
+use crate::poll;
 
 /// How many warnings of one object are reported; the API server forwards at most 4096 characters.
 const MAX_WARNINGS: usize = 20;

@@ -11,6 +11,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use helmops_api::{NamespacedName, PermissionObject, labels};
+use helmops_model::names::agent_role;
 use k8s_openapi::{
     api::{
         core::v1::ServiceAccount,
@@ -20,8 +21,6 @@ use k8s_openapi::{
 };
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
-
-use crate::targeting::names::agent_role;
 
 /// Name of the ServiceAccount of an agent, and of the ClusterRole in the manifests that it has in the namespace of its cluster.
 pub const ACCOUNT: &str = "helmops-agent";

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use helmops_api::{BundleSpec, BundleTarget, bundle::BundleHelmOptions, labels, target::ClusterCriteria};
+use helmops_model::chart::source::is_oci;
 use thiserror::Error;
 
 use super::{Lookup, RequestedChart, RequestedCharts, requests};
-use crate::{admit::ValidHelmOp, chart::source::is_oci};
+use crate::admit::ValidHelmOp;
 
 /// The version of a chart is not resolved.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

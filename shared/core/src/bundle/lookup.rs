@@ -1,8 +1,7 @@
 //! What a version is resolved for and recorded with.
 
 use helmops_api::ResolvedChart;
-
-use crate::chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource, url};
+use helmops_model::chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource, url};
 
 /// A chart and a constraint, without credentials: a version is recorded for them.
 ///

@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use helm_index::{VersionRequest, is_complete_version};
 use helmops_api::{Bundle, ResolvedChart, limits};
+use helmops_model::chart::{request::ChartRequest, source::ChartSource};
 use masterminds_semver::Version;
 
 use crate::{
     admit::ValidHelmOp,
     bundle::{Lookup, RequestedChart, owner::belongs_to},
-    chart::{request::ChartRequest, source::ChartSource},
     targeting::chart_record::recorded_in,
 };
 

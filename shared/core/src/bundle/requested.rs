@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 
 use helmops_api::{Bundle, ResolvedChart};
+use helmops_model::chart::request::ChartRequest;
 
 use super::{Lookup, RequestedChart, pins};
-use crate::{admit::ValidHelmOp, chart::request::ChartRequest};
+use crate::admit::ValidHelmOp;
 
 /// The distinct charts of a HelmOp whose version must be resolved: its own first, then those of its targets in order.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! A chart of a HelmOp, and its version.
 
 use helmops_api::ResolvedChart;
+use helmops_model::chart::{request::ChartRequest, resolved::ChartVersion};
 
 use super::Lookup;
-use crate::chart::{request::ChartRequest, resolved::ChartVersion};
 
 /// A chart of a HelmOp whose version must be resolved.
 #[derive(Clone, Debug)]

@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 
-use url::{ParseError, Url};
-
-use crate::chart::{
+use helmops_model::chart::{
     location::{self, without_credentials},
     registry::{
         endpoint::{DOCKER_HUB, Endpoint, Transport},
@@ -13,6 +11,7 @@ use crate::chart::{
     source::{self, ChartSource},
     url as go_url,
 };
+use url::{ParseError, Url};
 
 /// A text that identifies the origin of a chart, or the chart.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use bounded_text::cut;
-
-use crate::chart::url;
+use helmops_model::chart::url;
 
 /// Longest list of allowed values in a message, in bytes: a condition must stay readable, and a response of the webhook
 /// small.

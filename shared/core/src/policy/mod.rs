@@ -54,18 +54,18 @@ pub use self::{pattern_errors::pattern_errors, review::Decision};
 use std::borrow::Cow;
 
 use helmops_api::{Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, Policy};
+use helmops_model::{
+    chart::{request::ChartRequest, source::ChartSource, url},
+    reason::Reason,
+    validation::{FieldErrors, Path},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use self::{
     chart::PolicySubject, downstream::Rules, invalid::InvalidPolicy, list::List, names::Names,
     patterns::Patterns,
 };
-use crate::{
-    admit::{FieldErrors, ValidHelmOp},
-    chart::{request::ChartRequest, source::ChartSource, url},
-    reason::Reason,
-    validation::Path,
-};
+use crate::admit::ValidHelmOp;
 
 /// Every violation has the same reason, as in Fleet.
 const REASON: Reason = Reason::PolicyViolation;

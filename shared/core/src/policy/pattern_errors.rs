@@ -1,9 +1,9 @@
 //! Patterns of a Policy that are not regular expressions.
 
 use helmops_api::Policy;
+use helmops_model::validation::{FieldErrors, Path};
 
 use super::{REASON, list::List, patterns::Patterns};
-use crate::validation::{FieldErrors, Path};
 
 /// The first entry of each list of patterns that is not a regular expression, with its path. The API server accepts such a Policy, but from
 /// this entry on the list allows nothing.

@@ -2,13 +2,13 @@
 
 use bounded_text::cut;
 use go_formats::regexp::{is_plain, rewrite};
+use helmops_model::chart::url;
 use regex::{Regex, RegexBuilder};
 
 use super::{
     chart::{Candidate, PolicySubject},
     list::{Entry, List},
 };
-use crate::chart::url;
 
 /// Total length of the regular expressions of a list, in bytes. Usual lists have a few thousand; parsing takes up to about two
 /// thousand times the length in memory.

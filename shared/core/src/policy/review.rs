@@ -1,12 +1,12 @@
 //! The decision on a change of a HelmOp.
 
 use helmops_api::HelmOp;
+use helmops_model::validation::FieldErrors;
 
 use super::Policies;
 use crate::{
     admit::{templates, warning::bounded, warnings},
     targeting::values::TemplateProblem,
-    validation::FieldErrors,
 };
 
 /// The decision of admission on a change.

@@ -1,13 +1,13 @@
 //! Every rule, and every attempt to bypass it.
 
 use helmops_api::{Bundle, Decoded, HelmOp, Policy};
+use helmops_model::{reason::Reason, validation::FieldErrors};
 use serde_json::{Value, json};
 
 use super::Policies;
 use crate::{
-    admit::{FieldErrors, ValidHelmOp},
+    admit::ValidHelmOp,
     bundle::{BundleInputs, Plan, RequestedCharts, plan},
-    reason::Reason,
 };
 
 const REPO: &str = "https://charts.example.com/stable";

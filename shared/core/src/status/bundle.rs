@@ -5,18 +5,13 @@ use helmops_api::{
     bundle::{BundleDisplay, BundleStatus},
     status::{BundleSummary, number},
 };
-
-use super::{
+use helmops_model::{
     condition::{self, ConditionState, ConditionType},
-    deployments::Deployment,
-    lifecycle, no_clusters,
-    ready_message::of_summary,
-    summary,
-};
-use crate::{
     reason::Reason,
-    targeting::{Rollout, Target},
 };
+
+use super::{deployments::Deployment, lifecycle, no_clusters, ready_message::of_summary, summary};
+use crate::targeting::{Rollout, Target};
 
 /// A target of a Bundle after a round of its rollout.
 #[derive(Clone, Copy, Debug)]

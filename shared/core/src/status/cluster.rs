@@ -9,18 +9,20 @@ use helmops_api::{
     status::number,
     timestamp::timestamp,
 };
+use helmops_model::{
+    condition::{self, ConditionState, ConditionType},
+    deployment_state::DeploymentState,
+    reason::Reason,
+};
 use k8s_openapi::jiff::Timestamp;
 use kube_core::Resource;
 
 use super::{
-    condition::{self, ConditionState, ConditionType},
     deployments::{by_bundle, helmop_of},
     ready_message::of_summary,
-    resources,
-    state::DeploymentState,
-    summary,
+    resources, summary,
 };
-use crate::{agents::Contact, reason::Reason, targeting::NamespaceRefused};
+use crate::{agents::Contact, targeting::NamespaceRefused};
 
 /// State of a cluster whose agent has never reported, or reports no more, in `kubectl get`.
 const NO_AGENT: &str = "WaitCheckIn";

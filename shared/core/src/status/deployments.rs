@@ -3,10 +3,10 @@
 use std::fmt;
 
 use helmops_api::{BundleDeployment, Decoded, labels};
+use helmops_model::deployment_state::{self, DeploymentState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource;
 
-use super::state::{self, DeploymentState};
 use crate::targeting::Target;
 
 /// The identifier of a deployment in a status, `namespace/name` as in Fleet.
@@ -110,7 +110,7 @@ impl<'a> Deployment<'a> {
     /// Its message; may be empty.
     pub fn message(&self) -> String {
         match self.observed {
-            ObservedDeployment::Decoded(object) => state::message(object).to_owned(),
+            ObservedDeployment::Decoded(object) => deployment_state::message(object).to_owned(),
             ObservedDeployment::Invalid(error) => format!("the BundleDeployment cannot be read: {error}"),
             ObservedDeployment::Problem(problem) => problem.to_owned(),
             ObservedDeployment::None => String::new(),

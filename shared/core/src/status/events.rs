@@ -2,29 +2,16 @@
 
 use bounded_text::cut;
 use helmops_api::{Condition, HelmOpStatus, Unusable, bundle::BundleStatus};
-
-use super::condition::ConditionType;
-use crate::reason::Reason;
-
-/// An event of a HelmOp or Bundle, as in `kubectl describe`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Whether the type is `Warning` instead of `Normal`.
-    pub is_warning: bool,
-    /// The reason.
-    pub reason: String,
-    /// The action.
-    pub action: &'static str,
-    /// The message.
-    pub note: String,
-}
+use helmops_model::{
+    condition::ConditionType,
+    event::{Event, MAX_NOTE},
+    reason::Reason,
+};
 
 /// Action of resolving and polling versions, as in Fleet.
 const GET_VERSION: &str = "GetNewChartVersion";
 /// Action of checking a HelmOp against the Policies, as in Fleet.
 const APPLY_POLICIES: &str = "ApplyPolicyRestrictions";
-/// Maximum bytes of a message; the API server accepts 1,024 characters.
-pub const MAX_NOTE: usize = 1000;
 /// Every other action.
 const RECONCILE: &str = "Reconcile";
 

@@ -1,12 +1,10 @@
 //! Deployments for tests.
 
 use helmops_api::{BundleDeployment, Decoded, labels, status::BundleSummary};
+use helmops_model::deployment_state::DeploymentState;
 use serde_json::{Value, json};
 
-use super::{
-    deployments::{Deployment, by_cluster},
-    state::DeploymentState,
-};
+use super::deployments::{Deployment, by_cluster};
 
 /// A deployment with this state on the cluster `f/CLUSTER`, with more fields in its status.
 pub fn deployment(cluster: &str, state: DeploymentState, more: &Value) -> Decoded<BundleDeployment> {

@@ -1,14 +1,16 @@
 //! The status of a HelmOp.
 
 use helmops_api::{HelmOp, HelmOpStatus, ResolvedChart};
+use helmops_model::{
+    condition::{self, ConditionState, ConditionType},
+    reason::Reason,
+};
 
 use super::{
-    condition::{self, ConditionState, ConditionType},
     polling::{self, Polling, Stalled},
     ready::ready,
     rollup::{self, BundleState},
 };
-use crate::reason::Reason;
 
 /// The result of a reconciliation.
 #[derive(Clone, Debug, PartialEq)]

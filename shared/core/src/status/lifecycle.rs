@@ -72,10 +72,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::status::{
-        fixture::{deployment, invalid, sorted},
-        state::DeploymentState,
-    };
+    use crate::status::fixture::{deployment, invalid, sorted};
+    use helmops_model::deployment_state::DeploymentState;
 
     fn spec(value: &Value) -> BundleSpec {
         serde_json::from_str(&value.to_string()).unwrap()

@@ -12,7 +12,6 @@
 mod budget;
 mod bundle;
 mod cluster;
-mod condition;
 mod deployments;
 mod events;
 #[cfg(test)]
@@ -27,7 +26,6 @@ mod ready;
 mod ready_message;
 mod resources;
 mod rollup;
-mod state;
 mod summary;
 
 pub use helmops_api::{merge_patch::change, timestamp::timestamp};
@@ -35,11 +33,9 @@ pub use helmops_api::{merge_patch::change, timestamp::timestamp};
 pub use self::{
     bundle::{RolloutRound, TargetStatus, bundle},
     cluster::{cluster, is_refused, is_silent, last_seen, refused_cluster},
-    condition::{ConditionState, ConditionType, set as set_condition},
     deployments::{Deployment, DeploymentName, ObservedDeployment, by_cluster, helmop_of},
-    events::{Event, MAX_NOTE, bundle_events, events, lifecycle_unsupported, unusable},
+    events::{bundle_events, events, lifecycle_unsupported, unusable},
     helmop::{ReconcileOutcome, next, without_extras},
     polling::{PollAttempt, PollFailure, Polling},
     rollup::BundleState,
-    state::{DeploymentState, count},
 };

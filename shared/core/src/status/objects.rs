@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 
 use helmops_api::BundleDeployment;
+use helmops_model::deployment_state::DeploymentState;
 
-use super::{
-    deployments::{Deployment, ObservedDeployment},
-    state::DeploymentState,
-};
+use super::deployments::{Deployment, ObservedDeployment};
 
 /// Fleet's state of an object that is ready.
 pub const READY: &str = "Ready";

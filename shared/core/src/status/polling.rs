@@ -1,9 +1,10 @@
 //! Polling in the status of a HelmOp.
 
 use helmops_api::{Condition, HelmOpStatus};
-
-use super::condition::{self, ConditionState, ConditionType};
-use crate::reason::Reason;
+use helmops_model::{
+    condition::{self, ConditionState, ConditionType},
+    reason::Reason,
+};
 
 /// What the status reports about polling.
 #[derive(Clone, Debug, PartialEq, Eq)]

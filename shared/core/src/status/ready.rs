@@ -1,14 +1,13 @@
 //! Whether a HelmOp is deployed and ready on all target clusters.
 
 use helmops_api::{Condition, HelmOp, bundle::BundleStatus, status::BundleSummary};
+use helmops_model::{condition::ConditionState, reason::Reason};
 
 use super::{
-    condition::ConditionState,
     no_clusters,
     ready_message::{is_ready_message, ready_message},
     rollup::BundleState,
 };
-use crate::reason::Reason;
 
 /// The condition `Ready`, and whether it is expected to change without action of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,12 +2,11 @@
 
 use bounded_text::cut;
 use helmops_api::status::BundleSummary;
-
-use super::{
+use helmops_model::{
     condition::ConditionState,
-    state::{DeploymentState, count},
+    deployment_state::{DeploymentState, count},
+    reason::Reason,
 };
-use crate::reason::Reason;
 
 /// How many modified objects, and how many objects that are not ready, are named for each state: as in Fleet.
 const MAX_OBJECTS: usize = 4;

@@ -4,13 +4,15 @@ use std::cmp::Reverse;
 
 use bounded_text::{cut, excerpt};
 use helmops_api::status::{BundleSummary, NonReadyResource, StatusBase, StatusDisplay, number};
+use helmops_model::{
+    condition::MAX_MESSAGE,
+    deployment_state::{DeploymentState, count},
+};
 
 use super::{
     budget::{self, Budget},
-    condition::MAX_MESSAGE,
     deployments::{Deployment, DeploymentName, ObservedDeployment},
     non_ready::{MAX_NAME, objects},
-    state::{DeploymentState, count},
 };
 
 /// How many deployments that are not ready are listed: as in Fleet.

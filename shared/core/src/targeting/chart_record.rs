@@ -6,12 +6,11 @@
 
 use helm_index::is_complete_version;
 use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, ResolvedChart, labels};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-use crate::chart::{
+use helmops_model::chart::{
     source::{ChartSource, is_oci},
     url,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// The records of the charts of a Bundle.
 #[derive(Clone, Debug, Default)]

@@ -6,10 +6,9 @@
 
 use bounded_text::cut;
 use helmops_api::{Cluster, NamespacedName, labels};
+use helmops_model::names::cluster_namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use thiserror::Error;
-
-use super::names::cluster_namespace;
 
 /// Namespaces of Kubernetes itself.
 const SYSTEM: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];

@@ -3,11 +3,9 @@
 use std::borrow::Cow;
 
 use helmops_api::{Cluster, ClusterGroup, labels, target::ClusterCriteria};
+use helmops_model::selector::{InvalidSelector, Selector};
 
-use super::{
-    cluster_namespace::NamespaceRefused,
-    selector::{InvalidSelector, Selector},
-};
+use super::cluster_namespace::NamespaceRefused;
 
 /// A group of clusters. Its selector is checked once, not for each cluster.
 #[derive(Clone, Debug)]

@@ -11,11 +11,10 @@ use helmops_api::{
     free_form::FreeForm,
     unknown_fields::{FieldPath, UnknownFields, VisitUnknown},
 };
+use helmops_model::chart::digest::sha256_hex;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter};
-
-use crate::chart::digest::sha256_hex;
 
 /// The ID of a deployment: what is deployed, and how.
 ///

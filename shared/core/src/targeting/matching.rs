@@ -2,6 +2,7 @@
 
 use helm_index::is_complete_version;
 use helmops_api::{BundleDeploymentOptions, BundleSpec, BundleTarget};
+use helmops_model::selector::InvalidSelector;
 use ring::digest::{Context, SHA256};
 use thiserror::Error;
 
@@ -9,7 +10,6 @@ use super::{
     criteria::{Criteria, Member},
     index::Index,
     merge::{combine, merge},
-    selector::InvalidSelector,
 };
 
 /// Targets, indexed by their criteria.

@@ -24,10 +24,8 @@ pub(crate) mod index;
 mod interner;
 pub mod matching;
 pub mod merge;
-pub mod names;
 pub mod rollout;
 pub mod scope;
-pub mod selector;
 pub mod target;
 pub mod values;
 

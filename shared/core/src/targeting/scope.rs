@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helmops_api::{Bundle, BundleNamespaceMapping};
-
-use super::selector::Selector;
+use helmops_model::selector::Selector;
 
 /// Name and labels of a namespace.
 pub type Namespace<'a> = (&'a str, Option<&'a BTreeMap<String, String>>);

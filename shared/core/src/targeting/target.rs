@@ -7,6 +7,7 @@ use std::{
 
 use gotmpl::Budget;
 use helmops_api::{Bundle, BundleDeployment, labels};
+use helmops_model::selector::InvalidSelector;
 use thiserror::Error;
 
 use super::{
@@ -18,7 +19,6 @@ use super::{
     desired::DesiredTarget,
     interner::Interner,
     matching::{InexactVersion, Matcher},
-    selector::InvalidSelector,
     values::ValuesError,
 };
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use helm_index::IndexEntry;
-use helmops_core::chart::{
+use helmops_model::chart::{
     location::{self, without_credentials},
     source::is_oci,
     url::redacted,

@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use helmops_core::{chart::registry::manifest::ManifestError, reason::Reason};
+use helmops_model::{chart::registry::manifest::ManifestError, reason::Reason};
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classified};
 use thiserror::Error;
 

@@ -20,7 +20,7 @@ use std::{
 };
 
 use helm_index::VersionRequest;
-use helmops_core::chart::source::ChartSource;
+use helmops_model::chart::source::ChartSource;
 
 pub use self::error::{DigestMismatch, DownloadError, Origin};
 use self::{archive::Found, registry::Pull, store::Stored};

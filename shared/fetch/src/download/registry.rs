@@ -4,7 +4,7 @@ use std::{io::Write, time::Instant};
 
 use bounded_text::hex;
 use helm_index::VersionRequest;
-use helmops_core::chart::{registry::manifest, url::redacted};
+use helmops_model::chart::{registry::manifest, url::redacted};
 use ring::digest::{SHA256, SHA384, SHA512, digest as hash};
 
 use super::{

@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use bounded_text::cut;
-use helmops_core::{chart::url::redacted, reason::Reason};
+use helmops_model::{chart::url::redacted, reason::Reason};
 use helmops_process::exit::with_causes;
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, Scope, classified};
 use reqwest::StatusCode;

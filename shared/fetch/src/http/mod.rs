@@ -21,7 +21,7 @@ use std::{
     time::Instant,
 };
 
-use helmops_core::chart::url::redacted;
+use helmops_model::chart::url::redacted;
 use helmops_runtime::{
     error_class::{ClassifiedError, Scope},
     metrics::GaugeGuard,

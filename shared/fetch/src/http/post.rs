@@ -6,7 +6,7 @@ use std::{
 };
 
 use bounded_text::cut;
-use helmops_core::{chart::location::without_credentials, reason::Reason};
+use helmops_model::{chart::location::without_credentials, reason::Reason};
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, Scope, classified};
 use reqwest::{
     Body, Client, Method, Request, Response, StatusCode, Url,

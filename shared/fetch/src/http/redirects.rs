@@ -1,6 +1,6 @@
 //! Redirects: their target, and whether they are followed.
 
-use helmops_core::chart::{location::without_credentials, url::redacted};
+use helmops_model::chart::{location::without_credentials, url::redacted};
 use reqwest::{
     Response, StatusCode, Url,
     header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION},

@@ -8,7 +8,8 @@ use std::{
 
 use bounded_text::hex;
 use helm_index::tags::{TagList, TaggedVersion};
-use helmops_core::chart::{
+use helmops_fair::ByteBudget;
+use helmops_model::chart::{
     registry::{
         digest::Digest,
         endpoint::{Endpoint, MANIFEST_TYPES, Transport},
@@ -19,7 +20,6 @@ use helmops_core::chart::{
     resolved::ChartVersion,
     url::redacted,
 };
-use helmops_fair::ByteBudget;
 use reqwest::{
     Method, Url,
     header::{HeaderValue, LINK},

@@ -1,7 +1,7 @@
 //! Why no version could be resolved from a registry.
 
 use helm_index::{SelectError, tags::TagListError};
-use helmops_core::{
+use helmops_model::{
     chart::registry::{
         challenge::ChallengeError, digest::DigestMismatch, error_body::RegistryCode as Code, link::LinkError,
         query::QueryError, realm::RealmError, reference::ReferenceError,

@@ -1,5 +1,5 @@
 //! Versions in an OCI registry: its tags and manifests. The requests and the decoding of responses are in
-//! [`helmops_core::chart::registry`].
+//! [`helmops_model::chart::registry`].
 
 mod chart;
 mod error;
@@ -13,11 +13,11 @@ use helm_index::{
     OwnedVersionRequest, VersionRequest, explain, select,
     tags::{self, TagList, TaggedVersion},
 };
-use helmops_core::chart::{
+use helmops_fair::ByteBudget;
+use helmops_model::chart::{
     registry::query::{RegistryQuery, query},
     resolved::ChartVersion,
 };
-use helmops_fair::ByteBudget;
 use helmops_runtime::compute::Compute;
 
 use self::tokens::{RegistryKey, Tokens};

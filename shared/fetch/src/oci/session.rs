@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_core::chart::registry::{
+use helmops_model::chart::registry::{
     challenge::{self, Bearer, Scheme},
     endpoint::Endpoint,
     error_body, realm, token,

@@ -6,7 +6,7 @@ use helm_index::{
     Meter, OverBudget,
     tags::{TagList, TagListError},
 };
-use helmops_core::chart::registry::tags_page::{self, PageError};
+use helmops_model::chart::registry::tags_page::{self, PageError};
 
 use crate::http::CHUNK;
 use crate::{

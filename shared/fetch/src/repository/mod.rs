@@ -15,8 +15,8 @@ use helm_index::{
     self as index, ChartFilter, Detail, IndexEntry, IndexError, Layout, OwnedVersionRequest, SelectError,
     VersionRequest, explain, select,
 };
-use helmops_core::chart::resolved::ChartVersion;
 use helmops_fair::ByteBudget;
+use helmops_model::chart::resolved::ChartVersion;
 use helmops_runtime::compute::Compute;
 use reqwest::StatusCode;
 

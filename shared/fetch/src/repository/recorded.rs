@@ -1,6 +1,6 @@
 //! What is recorded of an index entry. An index may contain anything.
 
-use helmops_core::chart::{location::without_credentials, url::redacted};
+use helmops_model::chart::{location::without_credentials, url::redacted};
 use reqwest::Url;
 
 /// The URL of an archive, without credentials: it is relative to the index or absolute. Empty if it is not a URL, because it is

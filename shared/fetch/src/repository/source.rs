@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helm_index::IndexError;
-use helmops_core::chart::{
+use helmops_model::chart::{
     location::{self, without_credentials},
     url::redacted,
 };

@@ -1,5 +1,5 @@
 use helm_index::OverBudget;
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, ClassifiedError, Scope, classified};
 use reqwest::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 

@@ -1,6 +1,6 @@
 //! Denied addresses, and responses that are not quoted.
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, ClassifiedError};
 
 use super::{

@@ -6,7 +6,7 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::Class;
 
 use super::{

@@ -3,7 +3,7 @@
 use std::{ops::Range, time::Instant};
 
 use helm_index::tags::{MAX_LEN, MAX_VERSIONS};
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, ClassifiedError, Scope};
 
 use super::{

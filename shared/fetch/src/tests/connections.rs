@@ -1,6 +1,6 @@
 //! Servers that cannot be reached, or that use another protocol.
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::Class;
 use tokio::net::TcpListener;
 

@@ -1,6 +1,6 @@
 //! Which credentials are sent where, and what messages report about them.
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::Class;
 
 use super::{

@@ -5,7 +5,7 @@ use std::{
     sync::OnceLock,
 };
 
-use helmops_core::{chart::source::ChartSource, reason::Reason};
+use helmops_model::{chart::source::ChartSource, reason::Reason};
 use helmops_runtime::error_class::{Class, ClassifiedError};
 use ring::digest::{SHA256, digest};
 use serde_json::json;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use helm_index::{ChartFilter, VersionRequest};
-use helmops_core::{
+use helmops_model::{
     chart::{resolved::ChartVersion, source::ChartSource},
     reason::Reason,
 };

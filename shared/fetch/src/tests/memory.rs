@@ -2,7 +2,7 @@
 
 use std::{env, fs, process::Command};
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::Class;
 
 use super::{

@@ -1,6 +1,6 @@
 //! Lists of tags with several pages.
 
-use helmops_core::{chart::registry::tags_page::MAX_PAGES, reason::Reason};
+use helmops_model::{chart::registry::tags_page::MAX_PAGES, reason::Reason};
 use helmops_runtime::error_class::Class;
 
 use super::{

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, ClassifiedError, classified};
 use reqwest::{
     Url,

@@ -1,6 +1,6 @@
 //! Redirects: which are followed, and which headers are sent along.
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::Class;
 
 use super::{

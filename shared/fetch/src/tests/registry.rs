@@ -1,6 +1,6 @@
 //! Registries: which requests are sent, and what their responses mean.
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, ClassifiedError, classified};
 use reqwest::StatusCode;
 

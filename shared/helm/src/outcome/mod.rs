@@ -10,7 +10,7 @@ mod texts;
 use std::fmt;
 
 use bounded_text::printable;
-use helmops_core::chart::url::redacted_urls;
+use helmops_model::chart::url::redacted_urls;
 use helmops_release::{object::ObjectId, report::ConflictingField};
 use kube::core::Status;
 

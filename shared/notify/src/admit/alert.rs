@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helmops_api::notifications::{AlertSpec, EventSource, Grouping, limits};
-use helmops_core::{
+use helmops_model::{
     reason::Reason,
     validation::{ErrorType, FieldErrors, Path, names, selector},
 };

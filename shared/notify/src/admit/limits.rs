@@ -1,7 +1,7 @@
 //! The limits of the CRDs at admission, for API servers whose CRD lacks them and for files.
 
 use helmops_api::limits::{Limit, Measure};
-use helmops_core::{
+use helmops_model::{
     reason::Reason,
     validation::{ErrorType, FieldErrors, Path},
 };

@@ -6,8 +6,10 @@ mod provider;
 mod receiver;
 
 use helmops_api::{Alert, AlertProvider, Receiver};
-use helmops_core::reason::Reason;
-use helmops_core::validation::{FieldErrors, Path, names};
+use helmops_model::{
+    reason::Reason,
+    validation::{FieldErrors, Path, names},
+};
 use k8s_openapi::NamespaceResourceScope;
 use kube_core::Resource;
 

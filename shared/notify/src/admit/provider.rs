@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helmops_api::notifications::{AlertProviderSpec, limits};
-use helmops_core::{
+use helmops_model::{
     chart::url::{Url, UrlError},
     reason::Reason,
     validation::{ErrorType, FieldErrors, Path},

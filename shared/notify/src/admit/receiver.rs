@@ -1,7 +1,7 @@
 //! Validation of Receivers.
 
 use helmops_api::notifications::{ReceiverResource, ReceiverSpec, limits};
-use helmops_core::{
+use helmops_model::{
     reason::Reason,
     validation::{ErrorType, FieldErrors, Path, names, selector},
 };

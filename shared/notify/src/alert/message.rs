@@ -2,7 +2,7 @@
 
 use bounded_text::cut;
 use helmops_api::notifications::ReportedObject;
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 
 use super::reported::Reported;
 use crate::source::{Kind, ObjectId};

@@ -12,7 +12,7 @@ use helmops_api::{
     notifications::{AlertSpec, ReportedObject},
     timestamp::timestamp,
 };
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{

@@ -6,10 +6,10 @@ use helmops_api::{
     status::{BundleSummary, ModifiedStatus, NonReadyResource, NonReadyStatus},
     weight::{Bytes, OVERHEAD, Weight},
 };
-use helmops_core::{
+use helmops_model::{
     chart::url::redacted_urls,
+    deployment_state::{DeploymentState, count},
     reason::Reason,
-    status::{DeploymentState, count},
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 

@@ -1,6 +1,6 @@
 //! Which HelmOps follow a repository.
 
-use helmops_core::chart::{registry::reference::Reference, source::ChartSource, url::Url};
+use helmops_model::chart::{registry::reference::Reference, source::ChartSource, url::Url};
 
 use super::repository::host_and_path;
 

@@ -3,7 +3,7 @@
 //! The text does not change with each restart, and what does is kept apart: each change of a text is a write of a status.
 
 use bounded_text::{cut, printable};
-use helmops_core::chart::url::redacted_urls;
+use helmops_model::chart::url::redacted_urls;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 

@@ -4,7 +4,7 @@
 //! it writes that into the record in the same place. So `helm history` shows it, and a restart of the agent loses nothing.
 
 use bounded_text::printable;
-use helmops_core::chart::url::redacted_urls;
+use helmops_model::chart::url::redacted_urls;
 
 use super::{Record, Status};
 use crate::error_text::without_long_values;

@@ -6,7 +6,7 @@ use helmops_api::{
     lifecycle::{LifecycleStatus, ReleaseAttempt, Requests},
     timestamp::timestamp,
 };
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use jiff::Timestamp;
 
 use super::{

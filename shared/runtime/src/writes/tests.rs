@@ -5,8 +5,8 @@ use std::{
 };
 
 use helmops_api::{HelmOp, HelmOpStatus};
-use helmops_core::reason::Reason;
 use helmops_kube::lease::Leadership;
+use helmops_model::reason::Reason;
 use helmops_process::lock;
 use http::{Request, Response, StatusCode};
 use kube::{client::Body, core::ObjectMeta};

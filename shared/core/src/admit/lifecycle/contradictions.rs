@@ -1,9 +1,9 @@
 //! Contradictions between fields, on the options as they apply to the clusters of a target.
 
 use helmops_api::{BundleDeploymentOptions, BundleSpec, Lifecycle};
+use helmops_model::validation::{FieldErrors, Path};
 
 use super::REASON;
-use crate::validation::{FieldErrors, Path};
 
 /// Two fields that contradict each other. The first one is reported for the HelmOp; for a target, the first one that it sets.
 struct Contradiction {

@@ -1,13 +1,13 @@
 //! Which changes of objects are drift.
 
 use helmops_api::lifecycle::{DriftIgnore, DriftPolicy, ObjectSelector};
-use regex::RegexBuilder;
-
-use super::{REASON, one_of};
-use crate::{
+use helmops_model::{
     reason::Reason,
     validation::{FieldErrors, Path, selector_text::SelectorText},
 };
+use regex::RegexBuilder;
+
+use super::{REASON, one_of};
 
 /// Memory of a compiled regular expression in bytes: the agent keeps those of all releases.
 const MAX_COMPILED: usize = 64 << 10;

@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use helmops_api::lifecycle::WaitPolicy;
-
-use super::REASON;
-use crate::{
+use helmops_model::{
     expression::{Expression, ExpressionError, group},
     reason::Reason,
     validation::{ErrorType, FieldErrors, Path, names},
 };
+
+use super::REASON;
 
 /// Bytes of all different expressions of a HelmOp: a hundred long ones. To parse them takes some milliseconds.
 const MAX_TOTAL: usize = 64 << 10;

@@ -6,9 +6,9 @@ use helmops_api::{
     Lifecycle,
     lifecycle::{ActionPolicy, TestPolicy, WaitPolicy},
 };
+use helmops_model::validation::{FieldErrors, Path};
 
 use super::{REASON, one_of};
-use crate::validation::{FieldErrors, Path};
 
 /// More retries are no policy: after them it is tried once an hour anyway.
 const MAX_RETRIES: i64 = 1_000;

@@ -1,12 +1,10 @@
 //! Which life cycles are rejected, which get warnings, and which are valid.
 
 use helmops_api::HelmOp;
+use helmops_model::reason::Reason;
 use serde_json::{Value, json};
 
-use crate::{
-    admit::{ValidHelmOp, warnings},
-    reason::Reason,
-};
+use crate::admit::{ValidHelmOp, warnings};
 
 fn helmop(over: &Value) -> HelmOp {
     let mut object = json!({

@@ -3,12 +3,10 @@ use helmops_api::{
     limits::{self, Measure},
 };
 use helmops_mistakes::sized;
+use helmops_model::{reason::Reason, validation::FieldErrors};
 use serde_json::{Value, json};
 
-use crate::{
-    admit::{FieldErrors, ValidHelmOp, tests::review},
-    reason::Reason,
-};
+use crate::admit::{ValidHelmOp, tests::review};
 
 /// The schema of a HelmOp, or of a Bundle, as it is installed.
 fn schema(file: &str) -> Value {

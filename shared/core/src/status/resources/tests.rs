@@ -1,14 +1,14 @@
 //! Tests of objects by cluster, their counts, and what is omitted.
 
 use helmops_api::{BundleDeployment, Decoded, labels};
+use helmops_model::deployment_state::DeploymentState::{
+    self, ErrApplied, Modified, NotReady, OutOfSync, Ready, WaitApplied,
+};
 use kube_core::Resource as _;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::status::{
-    fixture::{deployment, invalid, sorted},
-    state::DeploymentState::{self, ErrApplied, Modified, NotReady, OutOfSync, Ready, WaitApplied},
-};
+use crate::status::fixture::{deployment, invalid, sorted};
 
 fn filled(deployments: &[Decoded<BundleDeployment>]) -> StatusBase {
     let mut base = StatusBase::default();

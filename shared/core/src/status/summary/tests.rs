@@ -1,12 +1,12 @@
 //! Tests of counts, examples and display.
 
+use helmops_model::deployment_state::DeploymentState::{
+    ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied,
+};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::status::{
-    fixture::{deployment, invalid, sorted, summary},
-    state::DeploymentState::{ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied},
-};
+use crate::status::fixture::{deployment, invalid, sorted, summary};
 
 fn filled(
     deployments: &[helmops_api::Decoded<helmops_api::BundleDeployment>],
@@ -341,8 +341,8 @@ fn texts_of_clusters_have_no_control_characters() {
     fill_from_bundle(&mut of_bundle, &summary(counted));
     let ready = crate::status::ready_message::of_summary(base.summary.as_ref().unwrap(), "Cluster");
     let mut conditions = Vec::new();
-    let r#type = crate::status::condition::ConditionType::Ready;
-    crate::status::condition::set(&mut conditions, r#type, &ready, None, "");
+    let r#type = helmops_model::condition::ConditionType::Ready;
+    helmops_model::condition::set(&mut conditions, r#type, &ready, None, "");
     let written = json!([base, of_bundle, conditions]).to_string();
     assert!(written.contains("title"), "{written}");
     assert!(!written.contains(bounded_text::is_control), "{written}");

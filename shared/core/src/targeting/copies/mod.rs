@@ -3,7 +3,7 @@
 //! | role | source | name | the agent reads it |
 //! |---|---|---|---|
 //! | `values` | the Helm values of a deployment | the name of the deployment | as the values of its release |
-//! | `access` | the Secret for the chart's repository or registry | see [`access_secret`](super::names::access_secret) | to fetch the chart |
+//! | `access` | the Secret for the chart's repository or registry | see [`access_secret`](helmops_model::names::access_secret) | to fetch the chart |
 //! | `downstream` | an object in `downstreamResources` | the name of the source | to copy it into the cluster |
 //!
 //! Each copy records what it was made from in its metadata, which shows whether the copy is up to date. The record is the

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use helmops_api::{
     Bundle, BundleDeployment, BundleDeploymentOptions, PrunedFields, bundle_deployment::BundleDeploymentSpec,
 };
+use helmops_model::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub use self::downstream::{CopyState, DownstreamCopy, recorded};
@@ -19,7 +20,6 @@ use super::{
     chart_record::ChartRecords,
     desired::DesiredTarget,
     identity::values_hash,
-    names,
     rollout::RolloutStep,
     target::{Target, add},
 };

@@ -1,9 +1,9 @@
 //! Why a rollout cannot be planned.
 
+use helmops_model::selector::InvalidSelector;
 use thiserror::Error;
 
 use super::limit::InvalidAmount;
-use crate::targeting::selector::InvalidSelector;
 
 /// An invalid rollout strategy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

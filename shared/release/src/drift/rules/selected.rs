@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use go_formats::regexp::rewrite;
 use helmops_api::lifecycle::{DriftIgnore, ObjectSelector};
-use helmops_core::validation::selector_text::SelectorText;
+use helmops_model::validation::selector_text::SelectorText;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 

@@ -30,7 +30,7 @@ struct OfKind {
 }
 
 /// The group of an API version: empty for `v1`.
-pub(crate) fn group(api_version: &str) -> &str {
+pub fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 

@@ -25,8 +25,7 @@ use helmops_api::limits;
 use serde_json::Value;
 use thiserror::Error;
 
-pub(crate) use self::readiness::group;
-pub use self::readiness::{Readiness, ReadyExpressions};
+pub use self::readiness::{Readiness, ReadyExpressions, group};
 
 /// Longest expression and part of an expression in a message, in bytes.
 const MAX_QUOTED: usize = 200;

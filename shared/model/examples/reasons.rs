@@ -1,6 +1,6 @@
 //! Writes the documentation of all reasons; `make manifests` calls it.
 
-use helmops_core::reason::Reason;
+use helmops_model::reason::Reason;
 use std::{
     io::{self, Write},
     process::ExitCode,
@@ -12,7 +12,7 @@ const HEAD: &str = "\
 Every outcome has one reason. It is used in the conditions of HelmOps and Bundles, in events, in the log (`reason`) and in the labels
 of metrics. The message next to it names the field or the URL.
 
-<!-- Made from shared/core/src/reason.rs by `make manifests`. Do not edit. -->
+<!-- Made from shared/model/src/reason.rs by `make manifests`. Do not edit. -->
 ";
 
 fn main() -> ExitCode {
