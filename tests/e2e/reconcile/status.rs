@@ -153,21 +153,18 @@ async fn log_lines_of_a_helmop_name_its_user() {
     fixture.apply("unlabelled", &json!({})).await;
     fixture.until_version("labelled", "0.2.0").await;
     fixture.until_version("unlabelled", "0.2.0").await;
-    let log = fixture.controller.process.log();
-    let lines_of = |name: &str| {
+    for (name, has_user) in [("labelled", true), ("unlabelled", false)] {
         let name = format!("helmop=\"default/{name}\"");
-        let lines: Vec<&str> = log.lines().filter(|line| line.contains(&name)).collect();
-        assert!(!lines.is_empty(), "nothing of {name} in {log}");
-        lines
-    };
-    assert!(
-        lines_of("labelled")
-            .iter()
-            .all(|line| line.contains("userID=\"u-4711\"")),
-        "{log}"
-    );
-    assert!(
-        lines_of("unlabelled").iter().all(|line| !line.contains("userID")),
-        "{log}"
-    );
+        // A line is written after its Bundle.
+        eventually("a line of the log", SOON, async || {
+            let log = fixture.controller.process.log();
+            let lines: Vec<&str> = log.lines().filter(|line| line.contains(&name)).collect();
+            ensure!(!lines.is_empty(), "nothing of {name} in {log}");
+            let is_right = |line: &&str| line.contains("userID=\"u-4711\"") == has_user;
+            ensure!(lines.iter().all(is_right), "{log}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
 }
