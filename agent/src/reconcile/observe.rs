@@ -72,7 +72,7 @@ async fn with_others(session: &ReleaseSession<'_>, history: History) -> Result<O
 /// If the last runs of Helm ended with the agent, or other Bundles have to be deployed first.
 pub fn delay(session: &ReleaseSession<'_>) -> Result<Option<Duration>, AgentError> {
     let backoff = session.backoff()?;
-    if backoff.is_none() {
+    if backoff.is_none() && dependencies::has_any(session.deployment) {
         let all = session.context.deployments.state();
         let all: Vec<_> = all.iter().filter_map(|deployment| deployment.valid()).collect();
         dependencies::check(session.deployment, &all)?;

@@ -46,6 +46,11 @@ pub enum Unmet {
     },
 }
 
+/// Whether a BundleDeployment depends on others.
+pub fn has_any(deployment: &BundleDeployment) -> bool {
+    !deployment.spec.depends_on.is_empty() || !own(deployment).is_empty()
+}
+
 /// Checks the dependencies of a BundleDeployment. `all` are the BundleDeployments of the cluster.
 ///
 /// # Errors
