@@ -77,32 +77,15 @@ pub async fn settle(
         |id| monitored.readiness.get(id),
         Timestamp::now(),
     );
-    if let (Verdict::Ready, true, Some(deployed)) = (
-        &verdict,
-        installed.is_marked(),
-        settled.outcome.deployed().cloned(),
-    ) {
+    let deployed = settled
+        .outcome
+        .deployed()
+        .filter(|_| installed.is_marked())
+        .cloned();
+    if let (Verdict::Ready, Some(deployed)) = (&verdict, deployed) {
         watched.was_ready = true;
-        match test::test(session, &deployed, &mut memory.tests, permit).await {
-            Ok(Tests::Disabled) => accept(session, &deployed, watched).await?,
-            Ok(Tests::Starting(late)) => {
-                settled.tests = Some(TestResult::Pending);
-                let remaining = Duration::ZERO;
-                verdict = Verdict::Waiting { remaining, late };
-            }
-            Ok(Tests::Ended(result)) => {
-                if let Some(failure) = failure_of_tests(&session.policy, &deployed, &result) {
-                    verdict = Verdict::Failed(failure);
-                } else if result != TestResult::Pending {
-                    accept(session, &deployed, watched).await?;
-                }
-                settled.tests = Some(result);
-            }
-            Ok(Tests::Postponed(wait)) => settled.outcome = Outcome::Postponed(wait),
-            Ok(Tests::NoRecord) => settled.outcome = Outcome::ReconcileAgain,
-            // They could not run: that is no result of theirs, but has to be reported.
-            Err(error) => settled.outcome = Outcome::Failed(error),
-        }
+        let tests = test::test(session, &deployed, &mut memory.tests, permit).await;
+        verdict = tested(session, &deployed, tests, &mut settled, watched).await?;
     }
     match verdict {
         Verdict::Ready => {
@@ -133,6 +116,37 @@ pub async fn settle(
         }
     }
     Ok(settled)
+}
+
+/// What tests mean for a revision that is ready. One that has passed them is accepted.
+async fn tested(
+    session: &ReleaseSession<'_>,
+    deployed: &Deployed,
+    tests: Result<Tests, AgentError>,
+    settled: &mut SettledRelease,
+    watched: &mut WatchedRevision,
+) -> Result<Verdict, AgentError> {
+    match tests {
+        Ok(Tests::Disabled) => accept(session, deployed, watched).await?,
+        Ok(Tests::Starting(late)) => {
+            settled.tests = Some(TestResult::Pending);
+            let remaining = Duration::ZERO;
+            return Ok(Verdict::Waiting { remaining, late });
+        }
+        Ok(Tests::Ended(result)) => {
+            let failure = failure_of_tests(&session.policy, deployed, &result);
+            if failure.is_none() && result != TestResult::Pending {
+                accept(session, deployed, watched).await?;
+            }
+            settled.tests = Some(result);
+            return Ok(failure.map_or(Verdict::Ready, Verdict::Failed));
+        }
+        Ok(Tests::Postponed(wait)) => settled.outcome = Outcome::Postponed(wait),
+        Ok(Tests::NoRecord) => settled.outcome = Outcome::ReconcileAgain,
+        // They could not run: that is no result of theirs, but has to be reported.
+        Err(error) => settled.outcome = Outcome::Failed(error),
+    }
+    Ok(Verdict::Ready)
 }
 
 /// The failure of a revision whose tests have failed. A rollback is no attempt, so that no remediation can follow it.
