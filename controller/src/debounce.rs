@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use helmops_api::{Bundle, BundleDeployment, HelmOp};
+use helmops_api::{Bundle, BundleDeployment};
 use helmops_model::deployment_state::DeploymentState;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{
     watch::{Stores, same_name_as},
@@ -26,24 +27,21 @@ const PROGRESS: Duration = Duration::from_millis(500);
 
 /// The debounce of a change of an object.
 pub fn of(work: &Work, stores: &Stores) -> Duration {
-    let (count, is_in_progress) = match work {
-        Work::HelmOp(key) => {
-            let count = stores.deployments.count(&same_name_as(key));
-            (
-                count,
-                depends_on_states(count) && is_helmop_in_progress(key, stores),
-            )
-        }
-        Work::Bundle(key) => {
-            let count = stores.deployments.count(key);
-            (
-                count,
-                depends_on_states(count) && is_bundle_in_progress(key, stores),
-            )
-        }
+    let bundle = match work {
+        Work::HelmOp(key) => same_name_as(key),
+        Work::Bundle(key) => key.clone(),
         Work::Cluster(_) => return PROGRESS,
     };
-    let min = if is_in_progress { PROGRESS } else { MIN };
+    let count = stores.deployments.count(&bundle);
+    let is_in_progress = || match work {
+        Work::HelmOp(key) => is_helmop_in_progress(key, &bundle, stores),
+        Work::Bundle(_) | Work::Cluster(_) => is_bundle_in_progress(&bundle, stores),
+    };
+    let min = if depends_on_states(count) && is_in_progress() {
+        PROGRESS
+    } else {
+        MIN
+    };
     by_count(count).clamp(min, MAX)
 }
 
@@ -57,26 +55,44 @@ fn depends_on_states(count: usize) -> bool {
     count > 0 && by_count(count) < PROGRESS
 }
 
-fn is_helmop_in_progress(key: &HelmOpKey, stores: &Stores) -> bool {
-    let (Some(helmop), Some(bundle)) = (stores.helmops.get(key), stores.bundles.get(&same_name_as(key)))
-    else {
+fn is_helmop_in_progress(key: &HelmOpKey, bundle: &BundleKey, stores: &Stores) -> bool {
+    let (Some(helmop), Some(found)) = (stores.helmops.get(key), stores.bundles.get(bundle)) else {
         return false;
     };
-    let (Some(helmop), Some(bundle)) = (helmop.valid(), bundle.valid()) else {
+    let (Some(helmop), Some(found)) = (helmop.valid(), found.valid()) else {
         return false;
     };
-    let states = states(&same_name_as(key), stores);
-    is_helmop_observed(helmop) && (!is_settled(&states) || !is_counted(bundle, &states))
+    let observed = helmop
+        .status
+        .as_ref()
+        .and_then(|status| status.observed_generation);
+    if !is_observed(&helmop.metadata, observed) {
+        return false;
+    }
+    let states = states(bundle, stores);
+    !is_settled(&states) || !is_counted(found, &states)
 }
 
 fn is_bundle_in_progress(key: &BundleKey, stores: &Stores) -> bool {
     let bundle = stores.bundles.get(key);
-    let bundle = bundle.as_ref().and_then(|bundle| bundle.valid());
+    let Some(bundle) = bundle.as_ref().and_then(|bundle| bundle.valid()) else {
+        return false;
+    };
+    let observed = bundle
+        .status
+        .as_ref()
+        .and_then(|status| status.observed_generation);
+    if !is_observed(&bundle.metadata, observed) {
+        return false;
+    }
     let states = states(key, stores);
     // What has become ready since may let the rollout continue.
-    bundle.is_some_and(|bundle| {
-        is_bundle_observed(bundle) && !is_settled(&states) && is_counted(bundle, &states)
-    })
+    !is_settled(&states) && is_counted(bundle, &states)
+}
+
+/// Whether the spec was reconciled already: a change of the spec does not wait.
+fn is_observed(metadata: &ObjectMeta, observed_generation: Option<i64>) -> bool {
+    observed_generation == metadata.generation
 }
 
 fn states(bundle: &BundleKey, stores: &Stores) -> Vec<DeploymentState> {
@@ -105,23 +121,6 @@ fn is_counted(bundle: &Bundle, states: &[DeploymentState]) -> bool {
         .count();
     let counted = bundle.status.as_ref().and_then(|status| status.summary.as_ref());
     counted.and_then(|summary| summary.ready).unwrap_or_default() == i64::try_from(ready).unwrap_or(i64::MAX)
-}
-
-/// Whether the spec was reconciled already: a change of the spec does not wait.
-fn is_helmop_observed(helmop: &HelmOp) -> bool {
-    let observed = helmop
-        .status
-        .as_ref()
-        .and_then(|status| status.observed_generation);
-    observed == helmop.metadata.generation
-}
-
-fn is_bundle_observed(bundle: &Bundle) -> bool {
-    let observed = bundle
-        .status
-        .as_ref()
-        .and_then(|status| status.observed_generation);
-    observed == bundle.metadata.generation
 }
 
 #[cfg(test)]
@@ -169,7 +168,12 @@ mod tests {
             (json!({ "observedGeneration": 1 }), false),
             (json!({ "observedGeneration": 2 }), true),
         ] {
-            assert_eq!(is_bundle_observed(&bundle(&status)), expected, "{status}");
+            let bundle = bundle(&status);
+            let observed = bundle
+                .status
+                .as_ref()
+                .and_then(|status| status.observed_generation);
+            assert_eq!(is_observed(&bundle.metadata, observed), expected, "{status}");
         }
     }
 
