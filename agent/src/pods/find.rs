@@ -72,7 +72,7 @@ pub async fn cause(
     };
     if id.kind == "Pod" {
         let pod = serde_json::to_value(workload).and_then(serde_json::from_value);
-        return reader.worst(pod.into_iter().collect(), false).await;
+        return Ok(reader.worst(pod.into_iter().collect(), false).await);
     }
     let selector = workload.data.pointer("/spec/selector").cloned();
     let selector = selector.and_then(|selector| serde_json::from_value::<LabelSelector>(selector).ok());
@@ -94,7 +94,7 @@ pub async fn cause(
     if pods.is_empty() && are_all {
         return Ok(reader.without_pods(&owner).await);
     }
-    reader.worst(pods, id.kind == "Job").await
+    Ok(reader.worst(pods, id.kind == "Job").await)
 }
 
 /// Whether objects of this kind have pods, or are one.
@@ -160,7 +160,7 @@ impl Reader<'_> {
     }
 
     /// What the pod with the worst cause shows. Pods that have failed stay beside others: these count only for a Job, the newest first.
-    async fn worst(&self, pods: Vec<Pod>, is_job: bool) -> Result<Look, CallError> {
+    async fn worst(&self, pods: Vec<Pod>, is_job: bool) -> Look {
         let now = Timestamp::now();
         let mut causes: Vec<_> = pods
             .iter()
@@ -185,8 +185,8 @@ impl Reader<'_> {
                 .then_with(by_name)
         });
         match worst {
-            Some((pod, cause)) => Ok(self.shown(pod, &cause).await),
-            None => Ok(Look::Nothing),
+            Some((pod, cause)) => self.shown(pod, &cause).await,
+            None => Look::Nothing,
         }
     }
 
@@ -220,10 +220,9 @@ impl Reader<'_> {
         }
         let mut text = head.clone();
         let warning = warning.map(|warning| self.text(&warning));
-        for part in detail
-            .map(|detail| detail.text.clone())
+        for part in [detail.map(|detail| &detail.text), warning.as_ref()]
             .into_iter()
-            .chain(warning.clone())
+            .flatten()
         {
             let _ = write!(text, ": {part}");
         }
@@ -320,7 +319,6 @@ impl Reader<'_> {
 }
 
 /// A warning, as an Event has it.
-#[derive(Clone)]
 struct Warning {
     reason: String,
     message: String,
