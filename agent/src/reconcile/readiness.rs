@@ -119,7 +119,11 @@ fn wait<'o>(
     match Duration::try_from(until.duration_since(now)) {
         Ok(remaining) if !remaining.is_zero() => Verdict::Waiting {
             remaining,
-            late: format!("{late} (since {}, until {})", timestamp(since), timestamp(until)),
+            late: format!(
+                "{late} (waiting since {}, until {})",
+                timestamp(since),
+                timestamp(until)
+            ),
         },
         _ => Verdict::Failed(Failure::NotReady(format!(
             "{late} (after {} s)",
@@ -310,7 +314,7 @@ mod tests {
     fn what_is_late_is_named_with_its_reason_and_its_times() {
         let waiting = Verdict::Waiting {
             remaining: Duration::from_secs(50),
-            late: "deployment.apps shop/b is not ready: 0 of 1 (since 2026-01-01T00:00:00Z, until 2026-01-01T00:01:00Z)".to_owned(),
+            late: "deployment.apps shop/b is not ready: 0 of 1 (waiting since 2026-01-01T00:00:00Z, until 2026-01-01T00:01:00Z)".to_owned(),
         };
         let objects = [("a", Readiness::Ready), ("b", late("0 of 1"))];
         assert_eq!(after(10, &objects), waiting);

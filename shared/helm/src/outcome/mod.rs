@@ -23,6 +23,8 @@ use super::{
     protocol::EngineOutcome,
 };
 
+/// With this signal the kernel ends a process of a container that needs more memory than its limit.
+const SIGKILL: i32 = 9;
 /// Maximum bytes of a message.
 pub const MAX_MESSAGE: usize = 4 << 10;
 /// The same before what to do, which an Event has to have too.
@@ -238,13 +240,16 @@ fn unknown(code: i32, stderr: &str, secrets: &SecretTexts) -> Failure {
 fn ended(end: End, text: Option<&str>, stderr: &str, secrets: &SecretTexts) -> Failure {
     match end {
         End::Exited(code) => without_start(code, &last_lines(&secrets.hide(stderr))),
-        End::Killed(signal) => Failure::new(
-            FailureReason::Crashed,
-            format!(
-                "Helm was killed by signal {signal}; with signal 9, the memory limit of the agent may be too low: {}",
-                last_lines(&secrets.hide(stderr))
-            ),
-        ),
+        End::Killed(signal) => {
+            let cause = if signal == SIGKILL {
+                " (the kernel does this if the memory limit of the agent is too low)"
+            } else {
+                ""
+            };
+            let last = last_lines(&secrets.hide(stderr));
+            let text = format!("Helm was killed by signal {signal}{cause}: {last}");
+            Failure::new(FailureReason::Crashed, text)
+        }
         End::Deadline => Failure::new(
             FailureReason::Deadline,
             format!(

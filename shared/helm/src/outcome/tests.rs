@@ -430,7 +430,12 @@ fn every_other_end_is_a_failure() {
         (
             crashed(End::Killed(9), ""),
             Crashed,
-            "Helm was killed by signal 9; with signal 9, the memory limit of the agent may be too low: it wrote nothing",
+            "Helm was killed by signal 9 (the kernel does this if the memory limit of the agent is too low): it wrote nothing",
+        ),
+        (
+            crashed(End::Killed(11), "x\n"),
+            Crashed,
+            "Helm was killed by signal 11: x",
         ),
         (
             crashed(End::Exited(2), "panic: x\n"),
