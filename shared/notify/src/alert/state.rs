@@ -22,8 +22,8 @@ const SETTLING: SignedDuration = SignedDuration::from_mins(10);
 const MAX_EXAMPLES: usize = 3;
 /// The number of objects that a message names for each cluster.
 const MAX_OBJECTS: usize = 2;
-/// Maximum length of the text about one cluster, in bytes.
-const MAX_EXAMPLE: usize = 300;
+/// Maximum length of the texts about all clusters that a message names, in bytes: the fewer they are, the more is shown of each.
+const MAX_EXAMPLES_TEXT: usize = 900;
 /// Maximum length of a message, in bytes.
 const MAX_MESSAGE: usize = 1_024;
 /// Maximum length of a version, in bytes.
@@ -365,6 +365,7 @@ fn message(
         .collect();
     let mut separator = ": ";
     let mut last = "";
+    let length = MAX_EXAMPLES_TEXT / examples.len().clamp(1, MAX_EXAMPLES);
     for example in examples.iter().take(MAX_EXAMPLES) {
         text.push_str(separator);
         if example.bundle_state != last {
@@ -372,7 +373,7 @@ fn message(
             text.push_str(": ");
             last = &example.bundle_state;
         }
-        text.push_str(&excerpt(&describe(example), MAX_EXAMPLE));
+        text.push_str(&excerpt(&describe(example), length));
         separator = "; ";
     }
     let named = i64::try_from(examples.len().min(MAX_EXAMPLES)).unwrap_or(i64::MAX);

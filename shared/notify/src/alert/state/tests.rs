@@ -168,6 +168,23 @@ fn texts_are_bounded() {
     assert!(failing.message.len() <= MAX_MESSAGE);
 }
 
+/// The end of a text is what a container has written last.
+#[test]
+fn the_fewer_clusters_fail_the_more_is_shown_of_each() {
+    let text = "x".repeat(700) + "last";
+    for (number, is_whole) in [(1, true), (2, false), (3, false)] {
+        let names = (1..=number).map(|cluster| format!("fleet/c-{cluster}"));
+        let examples: Vec<_> = names.map(|name| example(&name, "ErrApplied", &text)).collect();
+        let summary = json!({ "desiredReady": number, "errApplied": number, "nonReadyResources": examples });
+        let failing = failing(counted("Progressing", &summary));
+        assert_eq!(failing.message.contains("last"), is_whole, "{number}");
+        assert!(failing.message.len() > 850 && failing.message.len() <= MAX_MESSAGE || is_whole);
+        for cluster in 1..=number {
+            assert!(failing.message.contains(&format!("fleet/c-{cluster}: x")));
+        }
+    }
+}
+
 #[test]
 fn bundles_and_clusters_have_states_too() {
     let bundle = |conditions: Value| {
