@@ -265,7 +265,8 @@ impl ControlPlane {
             etcd,
             ..
         } = &self.cluster;
-        let token = credentials::write(directory)?;
+        let names = ["127.0.0.1", "localhost"];
+        let tokens = credentials::write(directory, &names, &[credentials::ADMINISTRATOR])?;
         let policy = directory.join("audit-policy.json");
         let content = if options.audit_log {
             AUDIT_POLICY
@@ -294,7 +295,7 @@ impl ControlPlane {
         let (process, [port]) = started.await?;
         self.adopt(process);
         self.cluster.url = format!("https://127.0.0.1:{port}");
-        let admin = kubeconfig::render(&self.cluster.url, &ca, &token);
+        let admin = kubeconfig::render(&self.cluster.url, &ca, &tokens.concat());
         std::fs::write(&self.cluster.kubeconfig, admin).context("cannot write a kubeconfig")
     }
 

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 /// A kubeconfig for one API server and one bearer token; in JSON, which every YAML parser accepts.
-pub(crate) fn render(url: &str, ca: &str, token: &str) -> String {
+pub fn render(url: &str, ca: &str, token: &str) -> String {
     json!({
         "apiVersion": "v1",
         "kind": "Config",

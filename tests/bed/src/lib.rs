@@ -32,10 +32,10 @@ pub mod detached;
 pub mod private_ca;
 pub mod serve;
 
-mod credentials;
-mod kubeconfig;
+pub mod credentials;
+pub mod kubeconfig;
+pub mod programs;
 mod prepared;
-mod programs;
 
 pub mod api;
 pub mod api_proxy;

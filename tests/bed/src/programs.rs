@@ -11,7 +11,7 @@ use crate::tools::Tools;
 const GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "1GiB")];
 
 /// etcd on two ports of 127.0.0.1.
-pub(crate) fn etcd(tools: &Tools, directory: &Path, port: u16, peer_port: u16) -> Command {
+pub fn etcd(tools: &Tools, directory: &Path, port: u16, peer_port: u16) -> Command {
     let client = format!("http://127.0.0.1:{port}");
     let peer = format!("http://127.0.0.1:{peer_port}");
     let mut command = Command::new(tools.etcd());
@@ -40,7 +40,7 @@ pub(crate) fn data(directory: &Path) -> PathBuf {
 }
 
 /// kube-apiserver on a port of 127.0.0.1, with the [`credentials`] in the folder.
-pub(crate) fn api_server(tools: &Tools, directory: &Path, etcd: &str, port: u16) -> Command {
+pub fn api_server(tools: &Tools, directory: &Path, etcd: &str, port: u16) -> Command {
     let mut command = Command::new(tools.kube_apiserver());
     command
         .envs(GARBAGE_COLLECTION)
@@ -78,7 +78,7 @@ pub(crate) fn audit(api_server: &mut Command, policy: &Path, log: &Path) {
 }
 
 /// kube-controller-manager, without a port.
-pub(crate) fn controller_manager(tools: &Tools, directory: &Path, kubeconfig: &Path) -> Command {
+pub fn controller_manager(tools: &Tools, directory: &Path, kubeconfig: &Path) -> Command {
     let mut command = Command::new(tools.kube_controller_manager());
     command
         .envs(GARBAGE_COLLECTION)

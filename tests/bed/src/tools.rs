@@ -26,6 +26,11 @@ impl Tools {
         Ok(Self { directory })
     }
 
+    /// The folder itself, for a `PATH`.
+    pub fn folder(&self) -> &Path {
+        &self.directory
+    }
+
     /// The etcd server.
     pub fn etcd(&self) -> PathBuf {
         self.directory.join("etcd")
@@ -87,6 +92,19 @@ impl Monitoring {
 /// If it cannot be built; the first time that takes some minutes.
 pub async fn alertmanager() -> Result<PathBuf> {
     Ok(build("alertmanager").await?.join("alertmanager"))
+}
+
+/// The programs of a node: the kubelet and kube-proxy, the scheduler, containerd, a DNS server, and kube-router for network policies. The
+/// result is the folders that hold them.
+///
+/// # Errors
+/// If one cannot be built; the first time that takes some minutes.
+pub async fn node() -> Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for set in ["node", "containerd", "coredns", "kube-router"] {
+        folders.push(build(set).await?);
+    }
+    Ok(folders)
 }
 
 /// The Helm of the agent, built from `agent/helm`.
