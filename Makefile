@@ -10,7 +10,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 COMMIT = $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test parity ui-test chaos soak lint fmt up down manifests truth bench image fuzz tools monitoring build
+.PHONY: help demo test node-test node parity ui-test chaos soak lint fmt up down manifests truth bench image fuzz tools monitoring build
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ test: tools monitoring ## Run all tests
 	rm -rf target/permissions && RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),6) HELMOPS_PERMISSIONS=$(CURDIR)/target/permissions $(CARGO) test --workspace --locked
 	$(TARGET)/debug/testbed permissions target/permissions
 	cd agent/helm && CGO_ENABLED=0 go test -trimpath ./...
+
+node-test: build node ## Install helmops on a real node with containers, and check it there (root, Debian packages that it names): SECTIONS=, IMAGES=
+	$(TARGET)/debug/node-test $(SECTIONS) $(addprefix --images=,$(IMAGES))
 
 ui-test: build tools ## Test the pages of kubectl helmop ui in a real browser (installs Chromium), with pictures in target/ui
 	command -v chromium || command -v chromium-browser || command -v google-chrome || $(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes --no-install-recommends chromium
@@ -100,6 +103,9 @@ monitoring:
 	@tests/tools/build monitoring > /dev/null
 	@tests/tools/build collector > /dev/null
 	@tests/tools/build alertmanager > /dev/null
+
+node: tools
+	@for set in node containerd coredns kube-router; do tests/tools/build $$set > /dev/null; done
 
 # With examples, cargo selects the features that tests need, so that `make test` builds no dependency again.
 build:
