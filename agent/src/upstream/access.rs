@@ -63,7 +63,7 @@ impl Access {
         let mut secrets = watch_one(api, SECRET).boxed();
         let mut logged = OnChange::default();
         // A time, and no wait that each event of the watch would start again.
-        let mut due = Instant::now() + self.until_renewal().await?;
+        let mut due = Instant::now() + self.until_renewal()?;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
@@ -71,11 +71,11 @@ impl Access {
                     // A Secret that is deleted, or cannot be watched, is no reason to give up a working access.
                     if let Some(Some(secret)) = secret {
                         self.changed(&secret).await?;
-                        due = Instant::now() + self.until_renewal().await?;
+                        due = Instant::now() + self.until_renewal()?;
                     }
                 },
                 () = sleep_until(due) => {
-                    let wait = self.until_renewal().await?;
+                    let wait = self.until_renewal()?;
                     due = Instant::now() + wait;
                     if !wait.is_zero() {
                         continue;
@@ -98,8 +98,8 @@ impl Access {
     }
 
     /// How long until the token is to be renewed; at most an hour.
-    async fn until_renewal(&self) -> anyhow::Result<Duration> {
-        let token = Token::parse(&self.credential.token().await?);
+    fn until_renewal(&self) -> anyhow::Result<Duration> {
+        let token = Token::parse(&self.credential.token()?);
         let Some(times) = token.and_then(|token| token.times) else {
             // It does not expire.
             return Ok(MAX_WAIT);
@@ -110,7 +110,7 @@ impl Access {
 
     /// Takes a changed Secret over. One that cannot be used changes nothing: the access that this process has still works.
     async fn changed(&mut self, secret: &Secret) -> anyhow::Result<()> {
-        let (credential, new) = match Self::read(secret).await {
+        let (credential, new) = match Self::read(secret) {
             Ok((credential, _)) if credential == self.credential => return Ok(()),
             Ok(read) => read,
             Err(error) => {
@@ -121,7 +121,7 @@ impl Access {
                 return Ok(());
             }
         };
-        let old = self.credential.token().await?;
+        let old = self.credential.token()?;
         if self.credential.with_token(&old, &new) != credential {
             bail!(
                 "Secret {}/{SECRET} leads to another cluster now; starting again",
@@ -135,15 +135,15 @@ impl Access {
     }
 
     /// What a Secret grants, with its token.
-    async fn read(secret: &Secret) -> Result<(Credential, String), CredentialError> {
+    fn read(secret: &Secret) -> Result<(Credential, String), CredentialError> {
         let credential = Credential::of(secret)?;
-        let token = credential.token().await?;
+        let token = credential.token()?;
         Ok((credential, token))
     }
 
     /// Requests another token with the same lifetime, for the same ServiceAccount.
     async fn renew(&mut self) -> anyhow::Result<()> {
-        let old = self.credential.token().await?;
+        let old = self.credential.token()?;
         let Some((account, times)) = Token::parse(&old).and_then(|token| Some((token.clone(), token.times?)))
         else {
             return Ok(());
@@ -233,12 +233,12 @@ mod tests {
             &KUBECONFIG.replace("token: first", "token: ''"),
         ] {
             access.changed(&secret_with(unusable)).await.unwrap();
-            assert_eq!(access.credential.token().await.unwrap(), "first", "{unusable}");
+            assert_eq!(access.credential.token().unwrap(), "first", "{unusable}");
             assert!(!access.token_file.exists(), "{unusable}");
         }
         let renewed = KUBECONFIG.replace("token: first", "token: second");
         access.changed(&secret_with(&renewed)).await.unwrap();
-        assert_eq!(access.credential.token().await.unwrap(), "second");
+        assert_eq!(access.credential.token().unwrap(), "second");
         assert_eq!(std::fs::read_to_string(&access.token_file).unwrap(), "second");
     }
 

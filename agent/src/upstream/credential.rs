@@ -3,11 +3,11 @@
 use std::{fmt, path::Path};
 
 use helmops_api::NamespacedName;
-use helmops_kube::set_user_agent;
+use helmops_kube::{InvalidProxy, UnusableKubeconfig, config_of, set_user_agent};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Config,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{Kubeconfig, KubeconfigError},
 };
 use secrecy::ExposeSecret;
 use thiserror::Error;
@@ -34,12 +34,26 @@ pub enum CredentialError {
     NotText(&'static str),
     /// The kubeconfig cannot be used.
     #[error("key \"kubeconfig\" of Secret {SECRET} is not a usable kubeconfig: {0}")]
-    Kubeconfig(#[from] KubeconfigError),
+    Kubeconfig(KubeconfigError),
+    /// The proxy of the kubeconfig or of the environment cannot be used: the error says which.
+    #[error(
+        "cannot reach the management cluster through a proxy: {0}; the kubeconfig is that of Secret {SECRET}"
+    )]
+    Proxy(InvalidProxy),
     /// The kubeconfig has no token.
     #[error(
         "the kubeconfig in Secret {SECRET} has no token for its current context; other ways to log in are not supported"
     )]
     NoToken,
+}
+
+impl From<UnusableKubeconfig> for CredentialError {
+    fn from(error: UnusableKubeconfig) -> Self {
+        match error {
+            UnusableKubeconfig::Kubeconfig(error) => Self::Kubeconfig(error),
+            UnusableKubeconfig::Proxy(error) => Self::Proxy(error),
+        }
+    }
 }
 
 impl Credential {
@@ -64,8 +78,8 @@ impl Credential {
     ///
     /// # Errors
     /// If the kubeconfig cannot be used, or has none.
-    pub async fn token(&self) -> Result<String, CredentialError> {
-        let token = self.config().await?.auth_info.token;
+    pub fn token(&self) -> Result<String, CredentialError> {
+        let token = self.config()?.auth_info.token;
         let token = token.filter(|token| !token.expose_secret().is_empty());
         let token = token.ok_or(CredentialError::NoToken)?;
         Ok(token.expose_secret().to_owned())
@@ -75,17 +89,17 @@ impl Credential {
     ///
     /// # Errors
     /// If the kubeconfig cannot be used.
-    pub async fn configuration(&self, token_file: &Path) -> Result<Config, CredentialError> {
-        let mut config = self.config().await?;
+    pub fn configuration(&self, token_file: &Path) -> Result<Config, CredentialError> {
+        let mut config = self.config()?;
         config.auth_info.token = None;
         config.auth_info.token_file = Some(token_file.display().to_string());
         set_user_agent(&mut config, "helmops-agent");
         Ok(config)
     }
 
-    async fn config(&self) -> Result<Config, CredentialError> {
-        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig)?;
-        Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+    fn config(&self) -> Result<Config, CredentialError> {
+        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig).map_err(UnusableKubeconfig::from)?;
+        Ok(config_of(kubeconfig, None)?)
     }
 
     /// The same access with another token in place of `old`.
@@ -144,21 +158,40 @@ contexts: [{ name: default, context: { cluster: cluster, user: user, namespace: 
         Credential::of(&secret_with(KUBECONFIG)).unwrap()
     }
 
-    #[tokio::test]
-    async fn the_secret_has_the_access_and_names_the_cluster() {
+    #[test]
+    fn the_secret_has_the_access_and_names_the_cluster() {
         let credential = credential();
         assert_eq!(credential.deployment_namespace, "cluster-a");
         assert_eq!(credential.cluster, NamespacedName::new("fleet-default", "edge"));
-        assert_eq!(credential.token().await.unwrap(), "first");
-        let config = credential.configuration(Path::new("/tmp/token")).await.unwrap();
+        assert_eq!(credential.token().unwrap(), "first");
+        let config = credential.configuration(Path::new("/tmp/token")).unwrap();
         assert!(config.auth_info.token.is_none());
         assert_eq!(config.auth_info.token_file.as_deref(), Some("/tmp/token"));
     }
 
-    #[tokio::test]
-    async fn a_renewed_token_replaces_the_old_one_only() {
+    #[test]
+    fn the_management_cluster_is_reached_through_the_proxy_of_the_kubeconfig() {
+        let with_proxy = |url: &str| {
+            let cluster = format!("proxy-url: '{url}', server");
+            let secret = secret_with(&KUBECONFIG.replace("server", &cluster));
+            Credential::of(&secret)
+                .unwrap()
+                .configuration(Path::new("/tmp/token"))
+        };
+        let config = with_proxy("http://proxy:3128").unwrap();
+        assert_eq!(config.proxy_url.unwrap(), "http://proxy:3128/");
+        let error = with_proxy("ftp://proxy").unwrap_err().to_string();
+        assert!(
+            error.contains("Secret fleet-agent")
+                && error.contains("proxy-url of the kubeconfig \"ftp://proxy\""),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_renewed_token_replaces_the_old_one_only() {
         let renewed = credential().with_token("first", "second");
-        assert_eq!(renewed.token().await.unwrap(), "second");
+        assert_eq!(renewed.token().unwrap(), "second");
         assert_eq!(renewed.kubeconfig, KUBECONFIG.replace("first", "second"));
     }
 

@@ -51,8 +51,8 @@ impl Upstream {
         }
         let credential = credential(downstream, &args.namespace, registration).await?;
         let token_file = folder.join("upstream-token");
-        access::write_token(&token_file, &credential.token().await?).await?;
-        let config = credential.configuration(&token_file).await?;
+        access::write_token(&token_file, &credential.token()?).await?;
+        let config = credential.configuration(&token_file)?;
         let client = client::for_work(config, leadership.clone())?;
         Ok(Self {
             client: client.clone(),

@@ -15,11 +15,8 @@ pub mod records;
 
 use std::path::PathBuf;
 
-use helmops_kube::set_user_agent;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use helmops_kube::{ConnectError, UnusableKubeconfig, config_of, inferred, set_user_agent};
+use kube::{Client, Config, config::Kubeconfig};
 
 use crate::failure::Failure;
 
@@ -70,30 +67,29 @@ impl ClusterArgs {
     /// The configuration of the selected context; without a kubeconfig, that of the pod in which the command runs.
     ///
     /// # Errors
-    /// If there is no such context or file.
+    /// If there is no such context or file, or if the proxy cannot be used.
     pub async fn config(&self) -> Result<Config, Failure> {
-        let options = KubeConfigOptions {
-            context: self.context.clone(),
-            ..KubeConfigOptions::default()
-        };
         let kubeconfig = match &self.kubeconfig {
             Some(path) => Kubeconfig::read_from(path).map_err(|error| {
                 Failure::because(format!("cannot read --kubeconfig {}", path.display()), &error)
             })?,
             None if self.context.is_none() => {
-                return Config::infer().await.map_err(|error| {
-                    Failure::because("no cluster is configured", &error)
-                        .with_hint("set KUBECONFIG or --kubeconfig to a file that kubectl can use")
+                return inferred().await.map_err(|error| match error {
+                    ConnectError::NotConfigured(error) => {
+                        Failure::because("no cluster is configured", &error)
+                            .with_hint("set KUBECONFIG or --kubeconfig to a file that kubectl can use")
+                    }
+                    error => Failure::unable(error.to_string()),
                 });
             }
             None => {
                 Kubeconfig::read().map_err(|error| Failure::because("cannot read the kubeconfig", &error))?
             }
         };
-        let result = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        result.map_err(|error| {
-            Failure::because("the kubeconfig is invalid", &error)
-                .with_hint("list the contexts with: kubectl config get-contexts")
+        config_of(kubeconfig, self.context.as_deref()).map_err(|error| match error {
+            UnusableKubeconfig::Kubeconfig(error) => Failure::because("the kubeconfig is invalid", &error)
+                .with_hint("list the contexts with: kubectl config get-contexts"),
+            UnusableKubeconfig::Proxy(error) => Failure::unable(error.to_string()),
         })
     }
 }

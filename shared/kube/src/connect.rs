@@ -10,14 +10,16 @@ use http::{HeaderValue, header::USER_AGENT};
 use kube::{
     Client, Config,
     client::{ClientBuilder, retry::RetryPolicy},
-    config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{InferConfigError, Kubeconfig, KubeconfigError},
 };
 use thiserror::Error;
 use tower::{buffer::BufferLayer, filter::FilterLayer, retry::RetryLayer};
 
 use crate::{
+    kubeconfig::{UnusableKubeconfig, config_of, inferred},
     lease::{Guard, Leadership},
     path::without_dot_segments,
+    proxy::InvalidProxy,
     responses::BoundedResponses,
 };
 
@@ -57,6 +59,9 @@ pub enum ConnectError {
         "no API server is configured: not running in a pod with a ServiceAccount, and no kubeconfig found; set --kubeconfig"
     )]
     NotConfigured(#[source] InferConfigError),
+    /// The proxy of the kubeconfig or of the environment cannot be used.
+    #[error(transparent)]
+    Proxy(InvalidProxy),
     /// A client cannot be created from the configuration.
     #[error("cannot create a client for the API server")]
     Client(#[source] kube::Error),
@@ -100,8 +105,8 @@ pub fn client(mut config: Config, leadership: Option<Leadership>) -> kube::Resul
 /// If the kubeconfig is missing or invalid, or if there is neither a kubeconfig nor a ServiceAccount.
 pub async fn configuration(process: &str, kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let mut config = match kubeconfig {
-        Some(path) => read(path).await?,
-        None => Config::infer().await.map_err(ConnectError::NotConfigured)?,
+        Some(path) => read(path)?,
+        None => inferred().await?,
     };
     set_user_agent(&mut config, process);
     Ok(config)
@@ -113,15 +118,16 @@ pub fn set_user_agent(config: &mut Config, process: &str) {
     config.headers.extend(agent.map(|agent| (USER_AGENT, agent)));
 }
 
-async fn read(path: &Path) -> Result<Config, ConnectError> {
+fn read(path: &Path) -> Result<Config, ConnectError> {
     let kubeconfig = Kubeconfig::read_from(path).map_err(|source| ConnectError::Unreadable {
         path: path.to_owned(),
         source,
     })?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(|source| ConnectError::Invalid {
+    config_of(kubeconfig, None).map_err(|error| match error {
+        UnusableKubeconfig::Kubeconfig(source) => ConnectError::Invalid {
             path: path.to_owned(),
             source,
-        })
+        },
+        UnusableKubeconfig::Proxy(error) => ConnectError::Proxy(error),
+    })
 }

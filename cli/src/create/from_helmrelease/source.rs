@@ -287,7 +287,7 @@ impl<'d> Source<'_, 'd> {
         }
         spec.lost(
             "proxySecretRef",
-            "set HTTPS_PROXY in the environment of the controller and of the agents",
+            "set HTTPS_PROXY in the environment of the controller and of the agents, and list in NO_PROXY what they reach directly, such as the management cluster",
             &mut self.draft.notes,
         );
         let insecure = spec.flag("insecure") == Some(true);
