@@ -53,6 +53,7 @@ pub mod api_server;
 pub mod kubelet;
 
 pub mod chart_server;
+pub mod forward_proxy;
 pub mod helm;
 pub mod charts;
 pub mod oci_registry;

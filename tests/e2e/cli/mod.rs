@@ -11,4 +11,5 @@ mod two_clusters;
 mod create;
 mod versions;
 mod diff;
+mod proxies;
 mod environment;
