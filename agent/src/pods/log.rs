@@ -38,7 +38,10 @@ pub const fn short(bytes: usize) -> LogExcerpt {
 /// Bytes of a log that are read. The API server counts them from the first of the lines.
 const MAX_READ: i64 = 64 << 10;
 
-/// Reads the last lines of the log of a container: as many as any excerpt has.
+/// What the kubelet responds, with the status 200, in place of the log of a container that was just removed.
+const NO_LOG: &str = "unable to retrieve container logs for ";
+
+/// Reads the last lines of the log of a container: as many as any excerpt has. It is empty if the container is gone.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -55,7 +58,12 @@ pub async fn read(
         limit_bytes: Some(MAX_READ),
         ..LogParams::default()
     };
-    bounded(pods.logs(pod, &params)).await
+    let log = bounded(pods.logs(pod, &params)).await?;
+    Ok(if is_missing(&log) { String::new() } else { log })
+}
+
+fn is_missing(log: &str) -> bool {
+    log.starts_with(NO_LOG) && log.lines().count() == 1
 }
 
 /// The end of a log, without control characters and credentials of URLs.
@@ -87,6 +95,17 @@ mod tests {
         );
         let shown = end(&format!("start{}end", "é".repeat(LONG.bytes)), LONG);
         assert!(shown.len() <= LONG.bytes && shown.ends_with("éend"), "{shown}");
+    }
+
+    #[test]
+    fn what_the_kubelet_writes_in_place_of_a_log_is_none() {
+        assert!(is_missing(
+            "unable to retrieve container logs for containerd://abf8ffbc"
+        ));
+        assert!(!is_missing(
+            "unable to retrieve container logs for x\nof the application"
+        ));
+        assert!(!is_missing("fatal: unable to retrieve container logs for x"));
     }
 
     #[test]
