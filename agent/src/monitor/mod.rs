@@ -9,9 +9,9 @@ mod installed;
 mod verify;
 
 #[cfg(test)]
-pub use self::installed::{DesiredObject, Exceptions};
+pub use self::installed::Exceptions;
 pub use self::{
     correct::{Corrections, correct},
-    installed::{Installed, InstalledError, record_of, recorded_ids},
+    installed::{DesiredObject, Installed, InstalledError, record_of, recorded_ids},
     verify::{FIELD_MANAGER, Monitor, MonitorError, Monitored},
 };

@@ -12,7 +12,7 @@ use helmops_release::{
     drift::{
         Autoscalers, Change, DriftRules, ObjectDrift, as_applied, contains, difference, predicted_locally,
     },
-    health::Readiness,
+    health::{Health, Readiness},
     names::{ReleaseKey, SetId, name_of},
     object::ObjectId,
     report::{ObservedObject, ReleaseObjects},
@@ -82,11 +82,32 @@ impl Monitored {
     pub fn unready(&self, are_awaited: bool) -> Vec<(ObjectId, bool)> {
         let unready = self.objects.objects.iter().filter_map(|object| {
             let readiness = self.readiness.get(&object.id).filter(|_| are_awaited);
-            let is_ready = object.health.is_ready() && matches!(readiness, None | Some(Readiness::Ready));
+            let is_awaited = matches!(readiness, Some(Readiness::Waiting(_) | Readiness::Failed(_)));
+            let is_ready = object.health.is_ready() && !is_awaited;
             let has_failed = object.health.error || matches!(readiness, Some(Readiness::Failed(_)));
             (!is_ready).then(|| (object.id.clone(), has_failed))
         });
         unready.collect()
+    }
+
+    /// The workloads that are ready as long as their containers run.
+    pub fn started(&self) -> Vec<ObjectId> {
+        let started = self.readiness.iter();
+        let started = started.filter(|(_, readiness)| **readiness == Readiness::Started);
+        started.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// A workload that has been ready for long enough.
+    pub fn show_ready(&mut self, id: &ObjectId) {
+        self.readiness.insert(id.clone(), Readiness::Ready);
+    }
+
+    /// Shows a workload as before, although it looks ready now.
+    pub fn show(&mut self, id: &ObjectId, health: Health) {
+        let mut objects = self.objects.objects.iter_mut();
+        if let Some(object) = objects.find(|object| object.id == *id) {
+            object.health = health;
+        }
     }
 
     /// Adds to an object why it is not ready.

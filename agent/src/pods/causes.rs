@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
+    mem::take,
     time::{Duration, Instant},
 };
 
-use helmops_release::{deployed::RevisionId, object::ObjectId};
+use helmops_release::{deployed::RevisionId, health::Health, object::ObjectId};
 
 /// How long a workload may be not ready before its pods are looked at: each change of a workload takes a moment.
 const GRACE: Duration = Duration::from_secs(5);
@@ -16,11 +17,21 @@ const MAX_INTERVAL: Duration = Duration::from_mins(8);
 /// Workloads of a release that are looked at: others fail for the same reason, or wait for these.
 const MAX: usize = 3;
 
+/// How long a workload without readiness probes has to stay ready. A container that crashes at its start is ready for less, at each of its
+/// restarts.
+const STEADY: Duration = Duration::from_secs(5);
+/// The same for one that is known to crash. Between two of its restarts are 10 seconds and more.
+const STEADY_AFTER_CRASH: Duration = Duration::from_secs(15);
+
 /// What is known of the workloads of a revision that are not ready.
 #[derive(Debug, Default)]
 pub struct PodCauses {
     revision: Option<RevisionId>,
     workloads: HashMap<ObjectId, Workload>,
+    /// Since when workloads without readiness probes look ready: those that are waited for, and those that are known to crash.
+    started: HashMap<ObjectId, Instant>,
+    /// When the first of them has looked so for long enough.
+    steady_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -31,6 +42,19 @@ struct Workload {
     interval: Duration,
     /// What was found.
     cause: Option<Cause>,
+    /// What the workload has shown when it was not ready.
+    shown: Option<Health>,
+}
+
+/// A workload without readiness probes that looks ready.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Start {
+    /// It has been so for long enough.
+    Steady,
+    /// It has just become so.
+    Recent,
+    /// The same, and it is known to crash: what it has shown before.
+    Crashing(Health),
 }
 
 /// Why a workload is not ready.
@@ -42,6 +66,8 @@ pub struct Cause {
     pub text: String,
     /// Whether there is more than the head: a message, a warning or a log.
     pub is_complete: bool,
+    /// Whether a container ends again and again.
+    pub is_crash: bool,
 }
 
 /// What a look has shown.
@@ -62,11 +88,81 @@ impl PodCauses {
         self.due_at(revision, unready, Instant::now())
     }
 
-    fn due_at(&mut self, revision: &RevisionId, unready: &[(ObjectId, bool)], now: Instant) -> Vec<ObjectId> {
-        if self.revision.as_ref() != Some(revision) {
-            self.workloads.clear();
-            self.revision = Some(revision.clone());
+    /// Makes workloads due of which no cause is known: their release is about to fail.
+    pub fn hurry(&mut self) {
+        for workload in self.workloads.values_mut() {
+            if workload.cause.is_none() {
+                workload.next = Instant::now();
+            }
         }
+    }
+
+    /// Forgets everything about another revision.
+    fn keep_only(&mut self, revision: &RevisionId) {
+        if self.revision.as_ref() != Some(revision) {
+            *self = Self {
+                revision: Some(revision.clone()),
+                ..Self::default()
+            };
+        }
+    }
+
+    /// What is known of workloads without readiness probes that look ready. `are_awaited` if the release waits for them.
+    pub fn starts(
+        &mut self,
+        revision: &RevisionId,
+        started: Vec<ObjectId>,
+        are_awaited: bool,
+    ) -> Vec<(ObjectId, Start)> {
+        self.starts_at(revision, started, are_awaited, Instant::now())
+    }
+
+    fn starts_at(
+        &mut self,
+        revision: &RevisionId,
+        started: Vec<ObjectId>,
+        are_awaited: bool,
+        now: Instant,
+    ) -> Vec<(ObjectId, Start)> {
+        self.keep_only(revision);
+        let before = take(&mut self.started);
+        self.steady_at = None;
+        let mut starts = Vec::new();
+        for id in started {
+            let crashing = self.crashing(&id).cloned();
+            if !are_awaited && crashing.is_none() {
+                continue;
+            }
+            let since = before.get(&id).copied().unwrap_or(now);
+            let steady = crashing.as_ref().map_or(STEADY, |_| STEADY_AFTER_CRASH);
+            let start = if since + steady <= now {
+                Start::Steady
+            } else {
+                self.steady_at = self.steady_at.into_iter().chain([since + steady]).min();
+                crashing.map_or(Start::Recent, Start::Crashing)
+            };
+            self.started.insert(id.clone(), since);
+            starts.push((id, start));
+        }
+        starts
+    }
+
+    /// What a workload has shown that is known to crash.
+    fn crashing(&self, id: &ObjectId) -> Option<&Health> {
+        let workload = self.workloads.get(id)?;
+        workload.cause.as_ref().filter(|cause| cause.is_crash)?;
+        workload.shown.as_ref()
+    }
+
+    /// Remembers what a workload shows that is not ready.
+    pub fn shows(&mut self, id: &ObjectId, health: &Health) {
+        if let Some(workload) = self.workloads.get_mut(id) {
+            workload.shown = Some(health.clone());
+        }
+    }
+
+    fn due_at(&mut self, revision: &RevisionId, unready: &[(ObjectId, bool)], now: Instant) -> Vec<ObjectId> {
+        self.keep_only(revision);
         let (failed, waiting): (Vec<_>, Vec<_>) = unready.iter().partition(|(_, is_failed)| *is_failed);
         let first: Vec<_> = failed.into_iter().chain(waiting).take(MAX).collect();
         self.workloads
@@ -77,11 +173,13 @@ impl PodCauses {
                 next: now + GRACE,
                 interval: INTERVAL,
                 cause: None,
+                shown: None,
             });
             if *is_failed && workload.cause.is_none() && workload.interval == INTERVAL {
                 workload.next = now;
             }
-            if workload.next <= now {
+            // Between two crashes its pod shows nothing.
+            if workload.next <= now && !self.started.contains_key(id) {
                 due.push(id.clone());
             }
         }
@@ -132,7 +230,10 @@ impl PodCauses {
 
     /// When a workload is to be looked at again: in a second at least.
     pub fn next(&self) -> Option<Duration> {
-        let next = self.workloads.values().map(|workload| workload.next).min()?;
+        let looks = self.workloads.iter();
+        let looks = looks.filter(|(id, _)| !self.started.contains_key(*id));
+        let looks = looks.map(|(_, workload)| workload.next);
+        let next = looks.chain(self.steady_at).min()?;
         let remaining = next.saturating_duration_since(Instant::now());
         Some(remaining.max(Duration::from_secs(1)))
     }
@@ -166,6 +267,7 @@ mod tests {
             head: "Pod web: exit code 1".to_owned(),
             text: text.to_owned(),
             is_complete: true,
+            is_crash: true,
         })
     }
 
@@ -213,6 +315,58 @@ mod tests {
         causes.found(&id("web"), crash("two"));
         causes.due(&revision(2), &[]);
         assert_eq!((causes.known().count(), causes.next()), (0, None));
+    }
+
+    fn shown() -> Health {
+        Health {
+            transitioning: true,
+            ..Health::default()
+        }
+    }
+
+    #[test]
+    fn a_workload_without_readiness_probes_is_ready_when_it_has_been_so_for_a_while() {
+        let mut causes = PodCauses::default();
+        let now = Instant::now();
+        let mut start = |seconds, is_started: bool, are_awaited| {
+            let now = now + Duration::from_secs(seconds);
+            let started = is_started.then(|| id("web")).into_iter().collect();
+            let starts = causes.starts_at(&revision(1), started, are_awaited, now);
+            let start = starts.into_iter().next().map(|(_, start)| start);
+            (start, causes.steady_at.map(|at| (at - now).as_secs()))
+        };
+        assert_eq!(start(0, true, true), (Some(Start::Recent), Some(5)));
+        assert_eq!(start(4, true, true), (Some(Start::Recent), Some(1)));
+        assert_eq!(start(5, true, true), (Some(Start::Steady), None));
+        // It was not ready meanwhile.
+        assert_eq!(start(6, false, true), (None, None));
+        assert_eq!(start(7, true, true), (Some(Start::Recent), Some(5)));
+        assert_eq!(start(8, true, false), (None, None), "the release does not wait");
+    }
+
+    /// In a crash loop, at each restart.
+    #[test]
+    fn a_workload_that_crashes_shows_the_same_until_it_is_steady() {
+        let mut causes = PodCauses::default();
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let web = [(id("web"), true)];
+        let start = |causes: &mut PodCauses, number, seconds| {
+            let starts = causes.starts_at(&revision(number), vec![id("web")], false, at(seconds));
+            starts.into_iter().next().map(|(_, start)| start)
+        };
+        causes.due_at(&revision(1), &web, now);
+        causes.shows(&id("web"), &shown());
+        assert_eq!(start(&mut causes, 1, 0), None, "no cause is known");
+        causes.found(&id("web"), crash("one"));
+        causes.looked_at_time(&[id("web")], now);
+        assert_eq!(start(&mut causes, 1, 60), Some(Start::Crashing(shown())));
+        assert_eq!(causes.steady_at, Some(at(75)));
+        let due = causes.due_at(&revision(1), &web, at(60));
+        assert!(due.is_empty(), "its pod shows nothing now");
+        assert_eq!(start(&mut causes, 1, 74), Some(Start::Crashing(shown())));
+        assert_eq!(start(&mut causes, 1, 75), Some(Start::Steady));
+        assert_eq!(start(&mut causes, 2, 76), None, "another revision");
     }
 
     /// Without access, for example.

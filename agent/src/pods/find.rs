@@ -156,6 +156,7 @@ impl Reader<'_> {
             text: cut(format!("{head}: {}", warning.message), MAX_TEXT),
             head,
             is_complete: true,
+            is_crash: false,
         })
     }
 
@@ -249,6 +250,7 @@ impl Reader<'_> {
             head,
             text,
             is_complete: detail.is_some() || warning.is_some() || log.is_some(),
+            is_crash: cause.severity == Severity::Crashed,
         })
     }
 

@@ -4,6 +4,9 @@
 //! workloads that are not ready ─► due? ─► find: pods by selector and owner ─► worst cause ─► Events, end of a log ─► messages
 //! ```
 //!
+//! A container without a readiness probe is ready as soon as it runs, so also for a moment at each restart of a crash loop. A workload with
+//! such containers that is waited for is ready when it has been so for 5 seconds; one that is known to crash, for 15 seconds.
+//!
 //! A workload that is not ready for a moment costs no request. Others are looked at after 5 seconds, and then less and less often.
 //! Everything is read as the account that deploys, so that nothing is shown that this account cannot read.
 
@@ -18,6 +21,7 @@ use kube::Client;
 use tokio::time::timeout;
 
 pub use self::causes::PodCauses;
+use self::causes::Start;
 use crate::{
     live::{Kinds, Objects},
     monitor::Monitored,
@@ -26,14 +30,25 @@ use crate::{
 /// The longest time of all looks in a reconciliation, which waits for them.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Whether the objects of the revision are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The release does not wait.
+    Never,
+    /// They were ready.
+    Done,
+    Now,
+    /// The time is over: what is not ready fails now.
+    Over,
+}
+
 /// What is looked at.
 #[derive(Clone, Copy)]
 pub struct LookAt<'l> {
     pub kinds: &'l Kinds,
     /// The revision that runs.
     pub revision: &'l RevisionId,
-    /// Whether objects are waited for.
-    pub is_awaited: bool,
+    pub wait: Wait,
     /// Whether the end of the log of a container that crashes is shown.
     pub shows_logs: bool,
 }
@@ -48,9 +63,21 @@ pub async fn explain<E: Display>(
     look_at: LookAt<'_>,
     deployer: impl AsyncFnOnce() -> Result<Client, E>,
 ) {
-    let mut unready = monitored.unready(look_at.is_awaited);
+    let is_awaited = matches!(look_at.wait, Wait::Now | Wait::Over);
+    for (id, start) in causes.starts(look_at.revision, monitored.started(), is_awaited) {
+        match start {
+            Start::Steady => monitored.show_ready(&id),
+            Start::Recent => {}
+            Start::Crashing(health) => monitored.show(&id, health),
+        }
+    }
+    let mut unready = monitored.unready(look_at.wait != Wait::Never);
     unready.retain(|(id, _)| find::has_pods(id));
-    let due = causes.due(look_at.revision, &unready);
+    let mut due = causes.due(look_at.revision, &unready);
+    if look_at.wait == Wait::Over {
+        causes.hurry();
+        due = causes.due(look_at.revision, &unready);
+    }
     if !due.is_empty() {
         let looks = async {
             let client = deployer().await.map_err(|error| error.to_string())?;
@@ -71,6 +98,11 @@ pub async fn explain<E: Display>(
             tracing::info!(error, "cannot find out why objects are not ready");
         }
         causes.looked_at(&due);
+    }
+    for object in &monitored.objects.objects {
+        if !object.health.is_ready() {
+            causes.shows(&object.id, &object.health);
+        }
     }
     for (id, cause) in causes.known() {
         monitored.add_cause(id, cause);

@@ -1,13 +1,17 @@
 //! The objects of the revision that runs: observed, and corrected.
 
-use helmops_release::{drift::DriftMode, names::SetId, report::ReleaseObjects};
+use std::time::Duration;
+
+use helmops_release::{
+    deployed::Deployed, drift::DriftMode, names::SetId, record::Acceptance, report::ReleaseObjects,
+};
 use k8s_openapi::jiff::Timestamp;
 
 use super::outcome::Outcome;
 use crate::{
-    error::AgentError,
+    error::{AgentError, until},
     monitor::{Corrections, Installed, Monitor, MonitorError, Monitored, correct},
-    pods::{self, LookAt, PodCauses},
+    pods::{self, LookAt, PodCauses, Wait},
     session::ReleaseSession,
 };
 
@@ -55,12 +59,28 @@ pub async fn observe(
     let look_at = LookAt {
         kinds: &context.kinds,
         revision: &installed.id,
-        is_awaited: session.policy.wait.is_some(),
+        wait: wait(session.policy.wait, outcome, deployed),
         shows_logs: context.shows_pod_logs,
     };
     let client = async || session.deployer().await.map(|(_, client)| client);
     pods::explain(causes, &mut monitored, look_at, client).await;
     Ok(Some(monitored))
+}
+
+/// Whether the objects of the revision that runs are waited for.
+fn wait(timeout: Option<Duration>, outcome: &Outcome, deployed: &Deployed) -> Wait {
+    let made_at = deployed.id.made_at.unwrap_or(Timestamp::MAX);
+    match (outcome, timeout) {
+        (Outcome::Retry(next), _) if next.may_recover => Wait::Now,
+        (_, None) => Wait::Never,
+        (Outcome::Deployed(_), Some(timeout)) if deployed.acceptance != Some(Acceptance::Accepted) => {
+            match made_at.checked_add(timeout) {
+                Ok(end) if until(end).is_zero() => Wait::Over,
+                _ => Wait::Now,
+            }
+        }
+        _ => Wait::Done,
+    }
 }
 
 /// Corrects drift, if that is wanted, and returns when more of it is to be corrected. The objects are those from before: the change of

@@ -131,6 +131,7 @@ impl Outcome {
             failures: Failures::Kept,
             counts_as,
         };
+        let earlier = |time: Duration| recheck.map_or(time, |recheck| recheck.min(time));
         match self {
             Self::Deployed(_) => Ok(Done {
                 requeue_after: recheck,
@@ -138,11 +139,9 @@ impl Outcome {
             }),
             // Earlier failures count: it has not succeeded yet. Otherwise releases that never become ready would be rolled back and upgraded
             // without a pause. What is looked at again before the end of the wait may be what is late.
-            Self::Waiting { remaining, .. } => Ok(kept(
-                recheck.map_or(remaining, |recheck| recheck.min(remaining)),
-                None,
-            )),
-            Self::Retry(next) => Ok(kept(until(next.at), Some(Reason::HelmFailed))),
+            Self::Waiting { remaining, .. } => Ok(kept(earlier(remaining), None)),
+            // What runs may recover.
+            Self::Retry(next) => Ok(kept(earlier(until(next.at)), Some(Reason::HelmFailed))),
             Self::Postponed(wait) => Ok(kept(wait, Some(Reason::Progressing))),
             Self::ReconcileAgain => Ok(Done {
                 failures: Failures::Another(backoff::CONFLICT.into()),

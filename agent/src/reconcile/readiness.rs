@@ -15,7 +15,13 @@ use helmops_release::{
 use k8s_openapi::jiff::Timestamp;
 
 use super::outcome::Outcome;
-use crate::{memory::WatchedRevision, monitor::Installed};
+use crate::{
+    memory::WatchedRevision,
+    monitor::{DesiredObject, Installed},
+};
+
+/// The longest time until a release is looked at again whose workloads have to stay ready: see [`crate::pods`].
+const STEADY: Duration = Duration::from_secs(15);
 
 /// What the objects of a revision show.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,10 +97,13 @@ fn wait<'o>(
     readiness: impl Fn(&ObjectId) -> Option<&'o Readiness>,
     now: Timestamp,
 ) -> Verdict {
+    let is_steady = |object: &DesiredObject| readiness(&object.id) != Some(&Readiness::Started);
+    let until = watched.deadline(timeout);
+    let remaining = Duration::try_from(until.duration_since(now)).unwrap_or_default();
     let unready = || {
         installed.desired.iter().filter_map(|object| {
             let readiness = readiness(&object.id);
-            let is_ready = matches!(readiness, Some(Readiness::Ready));
+            let is_ready = matches!(readiness, Some(Readiness::Ready | Readiness::Started));
             let may_be_gone = readiness.is_none() && object.is_temporary;
             (!is_ready && !may_be_gone).then_some((&object.id, readiness))
         })
@@ -108,27 +117,31 @@ fn wait<'o>(
         return Verdict::Failed(Failure::NotReady(failed));
     }
     let Some((id, readiness)) = unready().next() else {
-        return Verdict::Ready;
+        // It ends the wait neither way, also after its time.
+        return match installed.desired.iter().find(|object| !is_steady(object)) {
+            None => Verdict::Ready,
+            Some(DesiredObject { id, .. }) => Verdict::Waiting {
+                remaining: remaining.max(STEADY),
+                late: format!("{id} is ready without a readiness probe, and has to stay so for a moment"),
+            },
+        };
     };
     let late = match readiness {
         Some(Readiness::Waiting(reason)) => format!("{id} is not ready: {reason}"),
         _ => format!("{id} does not exist"),
     };
+    if remaining.is_zero() {
+        let failure = format!("{late} (after {} s)", timeout.as_secs());
+        return Verdict::Failed(Failure::NotReady(failure));
+    }
     let since = installed.id.made_at.unwrap_or(Timestamp::UNIX_EPOCH);
-    let until = watched.deadline(timeout);
-    match Duration::try_from(until.duration_since(now)) {
-        Ok(remaining) if !remaining.is_zero() => Verdict::Waiting {
-            remaining,
-            late: format!(
-                "{late} (waiting since {}, until {})",
-                timestamp(since),
-                timestamp(until)
-            ),
-        },
-        _ => Verdict::Failed(Failure::NotReady(format!(
-            "{late} (after {} s)",
-            timeout.as_secs()
-        ))),
+    Verdict::Waiting {
+        remaining,
+        late: format!(
+            "{late} (waiting since {}, until {})",
+            timestamp(since),
+            timestamp(until)
+        ),
     }
 }
 
@@ -139,7 +152,7 @@ mod tests {
     use helmops_release::{deployed::RevisionId, names::ReleaseKey, plan::NextAttempt};
 
     use super::*;
-    use crate::monitor::{DesiredObject, Exceptions};
+    use crate::monitor::Exceptions;
 
     fn id(name: &str) -> ObjectId {
         ObjectId {
@@ -275,6 +288,8 @@ mod tests {
             (accepted(), minute, true, not_ready(), 61, "ready"),
             (next(true), minute, true, Readiness::Ready, 300, "recovered"),
             (next(true), None, true, Readiness::Ready, 300, "recovered"),
+            // At a restart of a crash loop.
+            (next(true), minute, true, Readiness::Started, 300, "ready"),
             (next(true), minute, true, not_ready(), 300, "ready"),
             (next(false), minute, true, Readiness::Ready, 300, "ready"),
         ] {
@@ -325,6 +340,23 @@ mod tests {
             after(61, &objects[..1]),
             Verdict::Failed(Failure::NotReady(missing))
         );
+    }
+
+    #[test]
+    fn a_workload_that_has_to_stay_ready_ends_the_wait_neither_way() {
+        let started = [("a", Readiness::Ready), ("b", Readiness::Started)];
+        for seconds in [10, 60, 70] {
+            let Verdict::Waiting { late, remaining } = after(seconds, &started) else {
+                panic!("the wait is over after {seconds} s");
+            };
+            assert!(
+                late.starts_with("deployment.apps shop/b is ready without"),
+                "{late}"
+            );
+            assert!(remaining >= STEADY);
+        }
+        let unready = [("a", late("0 of 1")), ("b", Readiness::Started)];
+        assert!(matches!(after(60, &unready), Verdict::Failed(_)));
     }
 
     #[test]

@@ -85,7 +85,9 @@ pub async fn release(
     };
     write(session, &outcome.reported(), &observation, &progress).await?;
     let mut recheck = None;
-    if matches!(outcome, Outcome::Deployed(_) | Outcome::Waiting { .. }) {
+    if matches!(outcome, Outcome::Retry(_)) {
+        recheck = memory.causes.next();
+    } else if matches!(outcome, Outcome::Deployed(_) | Outcome::Waiting { .. }) {
         recheck = next_change(session, memory, &observation, next_correction?);
         uncleared.map_or(Ok(()), Err)?;
     }

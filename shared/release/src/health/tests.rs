@@ -416,6 +416,53 @@ fn age_rules_say_when_to_look_again() {
     );
 }
 
+/// A container without a readiness probe is ready at each restart of a crash loop.
+#[test]
+fn a_workload_without_readiness_probes_has_only_started() {
+    use Readiness::{Ready, Started};
+
+    let probed = json!({ "name": "a", "readinessProbe": {} });
+    let unprobed = json!({ "name": "b" });
+    let ready = json!({ "replicas": 1, "readyReplicas": 1, "currentReplicas": 1, "availableReplicas": 1, "updatedReplicas": 1, "conditions": [
+        { "type": "Available", "status": "True" },
+        { "type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable" },
+    ] });
+    let none = json!({ "replicas": 0, "readyReplicas": 0, "availableReplicas": 0, "updatedReplicas": 0 });
+    let spec =
+        |containers: Value| json!({ "replicas": 1, "template": { "spec": { "containers": containers } } });
+    for (spec, change, expected) in [
+        (spec(json!([probed])), json!({}), Ready),
+        (spec(json!([probed, unprobed])), json!({}), Started),
+        (spec(json!([unprobed])), json!({ "minReadySeconds": 10 }), Ready),
+        (
+            spec(json!([{ "name": "c", "startupProbe": {} }])),
+            json!({}),
+            Ready,
+        ),
+        (spec(json!([unprobed])), json!({ "replicas": 0 }), Ready),
+    ] {
+        let mut spec = spec;
+        json_patch::merge(&mut spec, &change);
+        let mut status = ready.clone();
+        if spec["replicas"] == 0 {
+            json_patch::merge(&mut status, &none);
+        }
+        let deployment =
+            json!({ "apiVersion": "apps/v1", "kind": "Deployment", "spec": spec, "status": status });
+        assert_eq!(
+            readiness(&deployment, false, NOW.parse().unwrap()),
+            expected,
+            "{spec}"
+        );
+    }
+    let set =
+        json!({ "minReadySeconds": 10, "replicas": 1, "template": { "spec": { "containers": [unprobed] } } });
+    let set = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "spec": set, "status": ready });
+    assert_eq!(readiness(&set, false, NOW.parse().unwrap()), Started);
+    let service = json!({ "apiVersion": "v1", "kind": "Service", "spec": {} });
+    assert_eq!(readiness(&service, false, NOW.parse().unwrap()), Ready);
+}
+
 #[test]
 fn a_wait_is_over_when_the_object_is_ready_or_failed_for_good() {
     use Readiness::{Failed, Ready, Waiting};

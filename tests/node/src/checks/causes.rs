@@ -1,6 +1,6 @@
 //! Workloads that fail in the ways that containers fail, and what users see of it.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use helmops_bed::command;
 use helmops_bed::test_bed::binary;
 use serde_json::{Value, json};
@@ -10,20 +10,26 @@ use tokio::process::Command;
 use crate::report::{Report, contains, note};
 use crate::site::{NAMESPACE, Site};
 
-/// A HelmOp without a life cycle, which fails as the first case does.
+/// A HelmOp without a life cycle, which fails as the second case does.
 const PLAIN: &str = "plain";
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A failing workload: its name, its values, and what the message of its HelmOp must have.
 type Case = (&'static str, Value, &'static [&'static str]);
 
-fn cases() -> [Case; 7] {
+fn cases() -> [Case; 8] {
     let container = |part: Value| json!({ "container": part });
     let volume = json!([{ "name": "tls", "secret": { "secretName": "shop-tls" } }]);
     [
         (
             "crash",
             container(json!({ "args": ["crash"] })),
+            &["container app", "exit code 3", "fatal: cannot open the database"],
+        ),
+        // Kubernetes shows such a container as ready for a moment.
+        (
+            "unprobed",
+            json!({ "probed": false, "container": { "args": ["crash"] } }),
             &["container app", "exit code 3", "fatal: cannot open the database"],
         ),
         (
@@ -85,7 +91,8 @@ pub async fn run(site: &Site, report: &mut Report) -> Result<()> {
         )
         .await?;
     }
-    let (_, crash, cause) = &cases[0];
+    // The one without probes.
+    let (_, crash, cause) = &cases[1];
     apply(PLAIN, crash, Value::Null).await?;
     for (name, _, parts) in &cases {
         let what = format!("{name}: the message of the HelmOp has the cause");
@@ -94,11 +101,9 @@ pub async fn run(site: &Site, report: &mut Report) -> Result<()> {
             .await;
         note(&site.message(name).await?);
     }
-    report
-        .within(30, "the same without a life cycle", async || {
-            site.says(PLAIN, cause).await
-        })
-        .await;
+    let same = async || site.says(PLAIN, cause).await;
+    report.within(30, "the same without a life cycle", same).await;
+    let (status, restarts) = (ready(site).await?, crashes(site).await?);
     note("$ kubectl get helmops -n fleet-local");
     note(&site.run(&["get", "helmops", "--namespace=fleet-local"]).await?);
     for command in ["status", "tree"] {
@@ -118,6 +123,20 @@ pub async fn run(site: &Site, report: &mut Report) -> Result<()> {
             .await;
         note(&received(site, name, parts).await.unwrap_or_default());
     }
+    let again = async || {
+        let now = crashes(site).await?;
+        ensure!(now >= restarts + 2, "{now} restarts");
+        Ok(())
+    };
+    report
+        .within(60, "a container without probes crashes twice more", again)
+        .await;
+    let same = async {
+        let now = ready(site).await?;
+        ensure!(now == status, "it was {status} and is {now}");
+        Ok(())
+    };
+    report.check("its status has not changed meanwhile", same).await;
     let names: Vec<_> = cases.iter().map(|(name, ..)| *name).chain([PLAIN]).collect();
     site.delete(&names).await?;
     let gone = async || {
@@ -128,6 +147,23 @@ pub async fn run(site: &Site, report: &mut Report) -> Result<()> {
     };
     report.within(60, "all are uninstalled", gone).await;
     Ok(())
+}
+
+/// The condition `Ready` of the HelmOp without a life cycle.
+async fn ready(site: &Site) -> Result<Value> {
+    let helmop = site.get(NAMESPACE, &format!("helmop/{PLAIN}")).await?;
+    let conditions = helmop["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    let ready = conditions.find(|one| one["type"] == "Ready");
+    ready.cloned().context("it has no condition Ready")
+}
+
+/// How often its container has restarted.
+async fn crashes(site: &Site) -> Result<u64> {
+    let pods = site.list(&format!("api/v1/namespaces/{PLAIN}/pods")).await?;
+    let pod = pods.first().context("it has no pod")?;
+    let count = &pod["status"]["containerStatuses"][0]["restartCount"];
+    count.as_u64().context("it has not started")
 }
 
 /// The message of an Alert for a HelmOp.
