@@ -21,7 +21,7 @@ const MAX: usize = 3;
 /// restarts.
 const STEADY: Duration = Duration::from_secs(5);
 /// The same for one that is known to crash. Between two of its restarts are 10 seconds and more.
-const STEADY_AFTER_CRASH: Duration = Duration::from_secs(15);
+pub const STEADY_AFTER_CRASH: Duration = Duration::from_secs(15);
 
 /// What is known of the workloads of a revision that are not ready.
 #[derive(Debug, Default)]
@@ -84,17 +84,14 @@ pub enum Look {
 impl PodCauses {
     /// Forgets workloads that are ready, and everything about another revision; returns those that are to be looked at now. `unready` are
     /// the workloads that are not ready, and whether they have failed: these come first, and are looked at immediately.
-    pub fn due(&mut self, revision: &RevisionId, unready: &[(ObjectId, bool)]) -> Vec<ObjectId> {
-        self.due_at(revision, unready, Instant::now())
-    }
-
-    /// Makes workloads due of which no cause is known: their release is about to fail.
-    pub fn hurry(&mut self) {
-        for workload in self.workloads.values_mut() {
-            if workload.cause.is_none() {
-                workload.next = Instant::now();
-            }
-        }
+    /// If it `is_last`, the release is about to fail: then all are, of which no cause is known.
+    pub fn due(
+        &mut self,
+        revision: &RevisionId,
+        unready: &[(ObjectId, bool)],
+        is_last: bool,
+    ) -> Vec<ObjectId> {
+        self.due_at(revision, unready, is_last, Instant::now())
     }
 
     /// Forgets everything about another revision.
@@ -161,7 +158,13 @@ impl PodCauses {
         }
     }
 
-    fn due_at(&mut self, revision: &RevisionId, unready: &[(ObjectId, bool)], now: Instant) -> Vec<ObjectId> {
+    fn due_at(
+        &mut self,
+        revision: &RevisionId,
+        unready: &[(ObjectId, bool)],
+        is_last: bool,
+        now: Instant,
+    ) -> Vec<ObjectId> {
         self.keep_only(revision);
         let (failed, waiting): (Vec<_>, Vec<_>) = unready.iter().partition(|(_, is_failed)| *is_failed);
         let first: Vec<_> = failed.into_iter().chain(waiting).take(MAX).collect();
@@ -175,7 +178,8 @@ impl PodCauses {
                 cause: None,
                 shown: None,
             });
-            if *is_failed && workload.cause.is_none() && workload.interval == INTERVAL {
+            let is_urgent = is_last || *is_failed && workload.interval == INTERVAL;
+            if is_urgent && workload.cause.is_none() {
                 workload.next = now;
             }
             // Between two crashes its pod shows nothing.
@@ -278,7 +282,7 @@ mod tests {
         let web = [(id("web"), false)];
         let mut due = |seconds| {
             let now = start + Duration::from_secs(seconds);
-            let due = causes.due_at(&revision(1), &web, now);
+            let due = causes.due_at(&revision(1), &web, false, now);
             for id in &due {
                 causes.found(id, crash("one"));
             }
@@ -294,11 +298,21 @@ mod tests {
         let mut causes = PodCauses::default();
         let now = Instant::now();
         let all = ["a", "b", "c", "d"].map(|name| (id(name), name == "d"));
-        assert_eq!(causes.due_at(&revision(1), &all, now), [id("d")]);
+        assert_eq!(causes.due_at(&revision(1), &all, false, now), [id("d")]);
         causes.looked_at_time(&[id("d")], now);
-        assert!(causes.due_at(&revision(1), &all, now).is_empty());
-        let due = causes.due_at(&revision(1), &all, now + GRACE);
+        assert!(causes.due_at(&revision(1), &all, false, now).is_empty());
+        let due = causes.due_at(&revision(1), &all, false, now + GRACE);
         assert_eq!(due, [id("a"), id("b")], "three at most");
+    }
+
+    #[test]
+    fn before_the_release_fails_all_are_looked_at_without_a_cause() {
+        let mut causes = PodCauses::default();
+        let now = Instant::now();
+        let all = ["a", "b"].map(|name| (id(name), false));
+        assert!(causes.due_at(&revision(1), &all, false, now).is_empty());
+        causes.found(&id("a"), crash("one"));
+        assert_eq!(causes.due_at(&revision(1), &all, true, now), [id("b")]);
     }
 
     /// Its pods are others.
@@ -306,14 +320,14 @@ mod tests {
     fn what_is_known_of_a_revision_is_not_shown_for_the_next_one() {
         let mut causes = PodCauses::default();
         let failed = [(id("web"), true)];
-        causes.due(&revision(1), &failed);
+        causes.due(&revision(1), &failed, false);
         causes.found(&id("web"), crash("one"));
         assert_eq!(causes.known().count(), 1);
-        assert_eq!(causes.due(&revision(2), &failed), [id("web")]);
+        assert_eq!(causes.due(&revision(2), &failed, false), [id("web")]);
         assert_eq!(causes.known().count(), 0);
         // It is ready.
         causes.found(&id("web"), crash("two"));
-        causes.due(&revision(2), &[]);
+        causes.due(&revision(2), &[], false);
         assert_eq!((causes.known().count(), causes.next()), (0, None));
     }
 
@@ -355,14 +369,14 @@ mod tests {
             let starts = causes.starts_at(&revision(number), vec![id("web")], false, at(seconds));
             starts.into_iter().next().map(|(_, start)| start)
         };
-        causes.due_at(&revision(1), &web, now);
+        causes.due_at(&revision(1), &web, false, now);
         causes.shows(&id("web"), &shown());
         assert_eq!(start(&mut causes, 1, 0), None, "no cause is known");
         causes.found(&id("web"), crash("one"));
         causes.looked_at_time(&[id("web")], now);
         assert_eq!(start(&mut causes, 1, 60), Some(Start::Crashing(shown())));
         assert_eq!(causes.steady_at, Some(at(75)));
-        let due = causes.due_at(&revision(1), &web, at(60));
+        let due = causes.due_at(&revision(1), &web, false, at(60));
         assert!(due.is_empty(), "its pod shows nothing now");
         assert_eq!(start(&mut causes, 1, 74), Some(Start::Crashing(shown())));
         assert_eq!(start(&mut causes, 1, 75), Some(Start::Steady));
@@ -374,9 +388,9 @@ mod tests {
     fn a_look_that_fails_is_repeated_after_the_interval() {
         let mut causes = PodCauses::default();
         let failed = [(id("web"), true)];
-        let due = causes.due(&revision(1), &failed);
+        let due = causes.due(&revision(1), &failed, false);
         causes.looked_at(&due);
-        assert!(causes.due(&revision(1), &failed).is_empty());
+        assert!(causes.due(&revision(1), &failed, false).is_empty());
         assert!(causes.next().unwrap() > Duration::from_secs(20));
     }
 }

@@ -20,8 +20,8 @@ use helmops_release::deployed::RevisionId;
 use kube::Client;
 use tokio::time::timeout;
 
-pub use self::causes::PodCauses;
 use self::causes::Start;
+pub use self::causes::{PodCauses, STEADY_AFTER_CRASH};
 use crate::{
     live::{Kinds, Objects},
     monitor::Monitored,
@@ -73,11 +73,7 @@ pub async fn explain<E: Display>(
     }
     let mut unready = monitored.unready(look_at.wait != Wait::Never);
     unready.retain(|(id, _)| find::has_pods(id));
-    let mut due = causes.due(look_at.revision, &unready);
-    if look_at.wait == Wait::Over {
-        causes.hurry();
-        due = causes.due(look_at.revision, &unready);
-    }
+    let due = causes.due(look_at.revision, &unready, look_at.wait == Wait::Over);
     if !due.is_empty() {
         let looks = async {
             let client = deployer().await.map_err(|error| error.to_string())?;

@@ -18,10 +18,8 @@ use super::outcome::Outcome;
 use crate::{
     memory::WatchedRevision,
     monitor::{DesiredObject, Installed},
+    pods::STEADY_AFTER_CRASH,
 };
-
-/// The longest time until a release is looked at again whose workloads have to stay ready: see [`crate::pods`].
-const STEADY: Duration = Duration::from_secs(15);
 
 /// What the objects of a revision show.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,7 +119,7 @@ fn wait<'o>(
         return match installed.desired.iter().find(|object| !is_steady(object)) {
             None => Verdict::Ready,
             Some(DesiredObject { id, .. }) => Verdict::Waiting {
-                remaining: remaining.max(STEADY),
+                remaining: remaining.max(STEADY_AFTER_CRASH),
                 late: format!("{id} is ready without a readiness probe, and has to stay so for a moment"),
             },
         };
@@ -353,7 +351,7 @@ mod tests {
                 late.starts_with("deployment.apps shop/b is ready without"),
                 "{late}"
             );
-            assert!(remaining >= STEADY);
+            assert!(remaining >= STEADY_AFTER_CRASH);
         }
         let unready = [("a", late("0 of 1")), ("b", Readiness::Started)];
         assert!(matches!(after(60, &unready), Verdict::Failed(_)));
