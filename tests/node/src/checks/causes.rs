@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::process::Command;
 
+use crate::node::condition;
 use crate::report::{Report, contains, note};
 use crate::site::{NAMESPACE, Site};
 
@@ -152,10 +153,8 @@ pub async fn run(site: &Site, report: &mut Report) -> Result<()> {
 /// The condition `Ready` of the HelmOp without a life cycle.
 async fn ready(site: &Site) -> Result<Value> {
     let helmop = site.get(NAMESPACE, &format!("helmop/{PLAIN}")).await?;
-    let conditions = helmop["status"]["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    let ready = conditions.find(|one| one["type"] == "Ready");
-    ready.cloned().context("it has no condition Ready")
+    let ready = condition(&helmop, "Ready").cloned();
+    ready.context("it has no condition Ready")
 }
 
 /// How often its container has restarted.
@@ -199,10 +198,7 @@ async fn alert(site: &Site) -> Result<()> {
             "spec": { "providerRef": { "name": "sink" }, "eventSources": [{ "kind": "HelmOp", "name": "*" }] },
         },
     ] });
-    let applied = site
-        .kubectl
-        .run_with_input(&["apply", "--filename=-"], &objects.to_string())
-        .await?;
+    let applied = site.kubectl.apply(&objects.to_string()).await?;
     applied.ok().map(drop).context("cannot create an Alert")
 }
 

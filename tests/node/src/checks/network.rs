@@ -93,10 +93,7 @@ async fn client(site: &Site, namespace: &str) -> Result<()> {
     ] });
     // The controller creates the ServiceAccount of a new namespace a moment later.
     let apply = async || {
-        let applied = site
-            .kubectl
-            .run_with_input(&["apply", "--filename=-"], &pod.to_string())
-            .await?;
+        let applied = site.kubectl.apply(&pod.to_string()).await?;
         applied.ok().map(drop)
     };
     helmops_bed::wait::eventually("a pod", DEADLINE, apply).await?;

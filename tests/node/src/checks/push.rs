@@ -25,11 +25,7 @@ pub async fn run(site: &Site, report: &mut Report) -> Result<()> {
         },
     ] });
     site.publish("pod", "0.1.0").await?;
-    let applied = site
-        .kubectl
-        .run_with_input(&["apply", "--filename=-"], &objects.to_string())
-        .await?;
-    applied.ok()?;
+    site.kubectl.apply(&objects.to_string()).await?.ok()?;
     let chart = json!({ "pollingInterval": "1h", "helm": { "chart": "pod", "releaseName": "pushed" } });
     site.apply("pushed", &chart).await?;
     report

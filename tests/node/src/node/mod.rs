@@ -17,6 +17,7 @@ use helmops_bed::process::Process;
 use helmops_bed::tools::Tools;
 use helmops_bed::wait::eventually;
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::process::Command;
 
 use crate::images::{self, REPOSITORIES, TAG};
@@ -85,10 +86,7 @@ impl Node {
         }
         let objects = include_str!("../../config/cluster.yaml").replace("STATE", &state.to_string_lossy());
         let kubectl = node.cluster.kubectl();
-        kubectl
-            .run_with_input(&["apply", "--filename=-"], &objects)
-            .await?
-            .ok()?;
+        kubectl.apply(&objects).await?.ok()?;
         eventually("the node", START, async || {
             let node = kubectl.get("node/node1").await?.context("it is not registered")?;
             ensure!(is_true(&node, "Ready"), "it is not ready");
@@ -149,7 +147,7 @@ impl Node {
     async fn import_images(&self) -> Result<()> {
         eventually("containerd", SOON, async || ctr(&["version"]).await).await?;
         let folder = self.state.join(IMAGES);
-        for archive in archives(&folder)? {
+        for archive in files_below(&folder)? {
             let name = archive.strip_prefix(&folder)?.to_string_lossy().into_owned();
             let name = format!("--index-name={}", name.trim_end_matches(images::ARCHIVE));
             ctr(&["images", "import", &name, &archive.to_string_lossy()]).await?;
@@ -167,13 +165,15 @@ impl Node {
     }
 }
 
+/// A condition of an object.
+pub fn condition<'o>(object: &'o Value, kind: &str) -> Option<&'o Value> {
+    let mut conditions = object.pointer("/status/conditions")?.as_array()?.iter();
+    conditions.find(|one| one["type"] == kind)
+}
+
 /// Whether a condition of an object is true.
-pub fn is_true(object: &serde_json::Value, condition: &str) -> bool {
-    let conditions = object
-        .pointer("/status/conditions")
-        .and_then(|list| list.as_array());
-    let mut found = conditions.into_iter().flatten();
-    found.any(|one| one["type"] == condition && one["status"] == "True")
+pub fn is_true(object: &Value, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|condition| condition["status"] == "True")
 }
 
 async fn ctr(arguments: &[&str]) -> Result<()> {
@@ -183,12 +183,13 @@ async fn ctr(arguments: &[&str]) -> Result<()> {
     run(command, "", SOON).await?.ok().map(drop)
 }
 
-fn archives(folder: &Path) -> Result<Vec<PathBuf>> {
+/// The files of a folder and of all folders in it.
+pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
         if path.is_dir() {
-            found.extend(archives(&path)?);
+            found.extend(files_below(&path)?);
         } else {
             found.push(path);
         }

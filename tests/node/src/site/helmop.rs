@@ -1,12 +1,12 @@
 //! HelmOps of charts that the cluster serves, and what shows that they are deployed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::Site;
-use crate::node::is_true;
+use crate::node::{condition, files_below, is_true};
 
 /// Where HelmOps for the cluster itself are.
 pub const NAMESPACE: &str = "fleet-local";
@@ -17,7 +17,7 @@ impl Site {
     /// Publishes a version of a chart of the folder `charts`.
     pub async fn publish(&self, chart: &str, version: &str) -> Result<()> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts").join(chart);
-        let files = files(&folder, &folder)?;
+        let files = files(&folder)?;
         let files: Vec<_> = files
             .iter()
             .map(|(path, text)| (path.as_str(), text.as_str()))
@@ -124,12 +124,7 @@ impl Site {
 }
 
 fn message(helmop: &Value) -> String {
-    let conditions = helmop["status"]["conditions"].as_array();
-    let ready = conditions
-        .into_iter()
-        .flatten()
-        .find(|one| one["type"] == "Ready");
-    let message = ready.and_then(|ready| ready["message"].as_str());
+    let message = condition(helmop, "Ready").and_then(|ready| ready["message"].as_str());
     message.unwrap_or_default().to_owned()
 }
 
@@ -146,16 +141,10 @@ fn merge(value: &mut Value, change: &Value) {
 }
 
 /// The files of a chart with their paths in it.
-fn files(folder: &Path, root: &Path) -> Result<Vec<(String, String)>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(files(&path, root)?);
-        } else {
-            let inside = path.strip_prefix(root)?.to_string_lossy().into_owned();
-            found.push((inside, std::fs::read_to_string(&path)?));
-        }
-    }
-    Ok(found)
+fn files(chart: &Path) -> Result<Vec<(String, String)>> {
+    let read = |path: PathBuf| {
+        let inside = path.strip_prefix(chart)?.to_string_lossy().into_owned();
+        Ok((inside, std::fs::read_to_string(&path)?))
+    };
+    files_below(chart)?.into_iter().map(read).collect()
 }

@@ -8,7 +8,7 @@ use helmops_bed::wait::eventually;
 
 use super::{SYSTEM, Site};
 use crate::images::{REPOSITORIES, TAG};
-use crate::node::is_true;
+use crate::node::{files_below, is_true};
 
 const SOON: Duration = Duration::from_mins(1);
 /// The Deployments of `manifests/local` and `manifests/notifications`.
@@ -166,15 +166,10 @@ fn local_cluster() -> PathBuf {
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    std::fs::create_dir(to).with_context(|| format!("cannot create {}", to.display()))?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            std::fs::copy(entry.path(), target)?;
-        }
+    for file in files_below(from)? {
+        let target = to.join(file.strip_prefix(from)?);
+        std::fs::create_dir_all(target.parent().unwrap_or(to))?;
+        std::fs::copy(file, target)?;
     }
     Ok(())
 }
