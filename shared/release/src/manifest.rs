@@ -96,7 +96,7 @@ impl Reader {
             return Err(ManifestError::TooLarge(self.bytes));
         }
         let mut found = Vec::new();
-        for (index, document) in split(part).enumerate() {
+        for (index, document) in yaml::documents(part).enumerate() {
             found.extend(read(index + 1, document, &mut self.quota)?);
             if found.len() > MAX_OBJECTS {
                 return Err(ManifestError::TooMany);
@@ -139,25 +139,6 @@ fn read(
             Err(ManifestError::Yaml { number, start, error })
         }
     }
-}
-
-/// Splits at lines that start with `---`, as Kubernetes does. What follows on such a line is dropped.
-fn split(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = Some(text);
-    std::iter::from_fn(move || {
-        let text = rest?;
-        let mut offset = 0;
-        for line in text.split_inclusive('\n') {
-            if line.starts_with("---") {
-                let (document, after) = text.split_at(offset);
-                rest = after.get(line.len()..);
-                return Some(document);
-            }
-            offset += line.len();
-        }
-        rest = None;
-        Some(text)
-    })
 }
 
 /// The first line of a document that is no comment.

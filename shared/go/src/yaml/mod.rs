@@ -26,6 +26,7 @@
 //!
 //! [`read_located`] also returns where each key and value is ([`place`]).
 
+mod documents;
 mod emit;
 mod order;
 mod parse;
@@ -35,6 +36,7 @@ mod resolve;
 mod scalar;
 
 pub use self::{
+    documents::documents,
     emit::{LocatedText, MAX_OBJECT, MAX_TEXT, TooLong, emit, emit_exact, text_at},
     read::{
         Located, LocatedError, MAX_DEPTH, MAX_NODES, MAX_OBJECT_DEPTH, Quota, ReadError, read, read_exact,

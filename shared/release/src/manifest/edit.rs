@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use go_formats::yaml::Quota;
+use go_formats::yaml::{self, Quota};
 use serde_json::{Map, Value};
 
-use super::{ManifestError, flatten, quota, read, split};
+use super::{ManifestError, flatten, quota, read};
 use crate::object::ObjectId;
 
 /// The start of the comment with an object that is left out, as JSON.
@@ -84,7 +84,7 @@ pub fn is_incomplete(manifest: &str) -> bool {
     let is_unread = |document: &str| {
         document.trim().starts_with(UNREAD) && matches!(Document::of(document), Document::LeftOut(_))
     };
-    manifest.contains(UNREAD) && split(manifest).any(is_unread)
+    manifest.contains(UNREAD) && yaml::documents(manifest).any(is_unread)
 }
 
 /// The objects of the manifest of a record as it was made: with those that are left out, and in the version that they had.
@@ -93,7 +93,7 @@ pub fn is_incomplete(manifest: &str) -> bool {
 /// If a document is invalid, or if there are too many.
 pub fn recorded(manifest: &str) -> Result<Vec<Value>, ManifestError> {
     let (mut objects, mut quota) = (Vec::new(), quota());
-    for (index, document) in split(manifest).enumerate() {
+    for (index, document) in yaml::documents(manifest).enumerate() {
         add(index + 1, document, &mut quota, &mut objects)?;
     }
     Ok(objects.into_iter().map(Value::Object).collect())
@@ -110,7 +110,7 @@ pub fn edit(
     edits: &BTreeMap<ObjectId, Edit>,
 ) -> Result<String, ManifestError> {
     let (mut edited, mut quota) = (String::with_capacity(manifest.len()), quota());
-    for (index, document) in split(manifest).enumerate() {
+    for (index, document) in yaml::documents(manifest).enumerate() {
         let (is_original, mut items) = (
             matches!(Document::of(document), Document::Original(_)),
             Vec::new(),
