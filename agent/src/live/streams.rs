@@ -5,12 +5,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use futures::{
-    StreamExt,
-    future::{AbortHandle, Abortable},
-    stream::{self, BoxStream, SelectAll},
+use futures::{StreamExt, stream::BoxStream};
+use helmops_kube::{
+    Cache, Change, Fold, Index, Presence, StreamSet, watch_results, without_absent, without_errors,
 };
-use helmops_kube::{Cache, Change, Fold, Index, Presence, watch_results, without_absent, without_errors};
 use helmops_process::lock;
 use helmops_release::{health::ErrorTable, marks, object};
 use k8s_openapi::jiff::Timestamp;
@@ -203,15 +201,12 @@ impl LiveObjects {
 
     /// Follows the watches. Sends the value of the label of each release that a change affects.
     pub async fn run(&self, affected: mpsc::Sender<String>) {
-        let mut running = HashMap::new();
-        let mut changes = SelectAll::new();
-        // It keeps the selection from ending without a watch.
-        changes.push(stream::pending().boxed());
+        let mut watches = StreamSet::new();
         loop {
-            self.start_and_stop(&mut running, &mut changes);
+            self.start_and_stop(&mut watches);
             tokio::select! {
                 () = self.kinds_changed.notified() => {}
-                Some(changes) = changes.next() => {
+                Some(changes) = watches.next() => {
                     for set in sets(&changes) {
                         if affected.send(set).await.is_err() {
                             return;
@@ -222,28 +217,15 @@ impl LiveObjects {
         }
     }
 
-    fn start_and_stop(
-        &self,
-        running: &mut HashMap<KindName, (u64, AbortHandle)>,
-        changes: &mut SelectAll<BoxStream<'static, Changes>>,
-    ) {
+    fn start_and_stop(&self, watches: &mut StreamSet<KindName, Changes>) {
         let used = lock(&self.kinds);
-        running.retain(|name, (number, watch)| {
-            let is_used = used
-                .watched
+        watches.retain(|name, number| {
+            used.watched
                 .get(name)
-                .is_some_and(|watched| watched.number == *number);
-            if !is_used {
-                watch.abort();
-            }
-            is_used
+                .is_some_and(|watched| watched.number == number)
         });
         for (name, watched) in &used.watched {
-            running.entry(name.clone()).or_insert_with(|| {
-                let (abort, registration) = AbortHandle::new_pair();
-                changes.push(Abortable::new(self.follow(watched), registration).boxed());
-                (watched.number, abort)
-            });
+            watches.start(name.clone(), watched.number, || self.follow(watched));
         }
     }
 

@@ -12,6 +12,7 @@ pub mod lease;
 mod path;
 mod proxy;
 mod responses;
+mod stream_set;
 mod uncached;
 mod watch;
 
@@ -24,6 +25,7 @@ pub use kubeconfig::{UnusableKubeconfig, config_of, inferred};
 pub use path::path_segment;
 pub use proxy::InvalidProxy;
 pub use responses::{client_of, with_managers};
+pub use stream_set::StreamSet;
 pub use uncached::{NOT_RELEASES, uncached_changes};
 pub use watch::{
     WatchResult, empty_if_absent, is_unreachable, unpaused, watch, watch_one, watch_results, with_backoff,
