@@ -6,9 +6,9 @@ import (
 	"regexp"
 )
 
-// goTables: regular expressions and YAML.
+// goTables: regular expressions, YAML, and values that are set at a path.
 func goTables() []table {
-	return append([]table{{"regexp.tsv", regexpLines()}}, yamlTables()...)
+	return append([]table{{"regexp.tsv", regexpLines()}, {"strvals.tsv", strvalsLines()}}, yamlTables()...)
 }
 
 // regexpLines: expression and the error, or what FindAllStringSubmatchIndex finds in the sample text of the first line.

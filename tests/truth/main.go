@@ -3,7 +3,7 @@
 //	go run . semver DIR     # how versions and constraints are read and compared
 //	go run . index DIR      # which version of an index is chosen
 //	go run . tags DIR       # which tag of a registry is chosen
-//	go run . go DIR         # what regular expressions match, and how YAML is read and written
+//	go run . go DIR         # what regular expressions match, how YAML is read and written, and what --set does
 //	go run . gotmpl DIR     # what templates render to
 //
 // The tables depend on nothing but this program and the module versions in go.mod: same input, same bytes.

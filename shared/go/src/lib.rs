@@ -5,5 +5,6 @@ pub mod duration;
 pub mod json;
 pub mod number;
 pub mod regexp;
+pub mod strvals;
 pub mod url;
 pub mod yaml;

@@ -1,10 +1,14 @@
-//! Regular expressions and YAML give the same results as in Go.
+//! Regular expressions, YAML and values that are set at a path give the same results as in Go.
 //!
 //! The tables are generated with `make truth` from the inputs in `tests/truth/go` of the repository.
 #![expect(clippy::unwrap_used, reason = "a test whose setup fails must fail")]
 
-use go_formats::{json, regexp, yaml};
-use serde_json::Value;
+use go_formats::{
+    json, regexp,
+    strvals::{self, Kind},
+    yaml,
+};
+use serde_json::{Map, Value};
 
 const README: &str = include_str!("../README.md");
 /// A text, then each expression with its matches and groups in that text, or with its error.
@@ -13,6 +17,9 @@ const REGEXP: &str = include_str!("truth/regexp.tsv");
 const EMIT: &str = include_str!("truth/emit.tsv");
 /// Document, what kubectl reads, how Helm writes the document for a post-renderer, and what kubectl reads of that; `!` for an error.
 const READ: &str = include_str!("truth/read.tsv");
+
+/// Values, path, value, how it is read, and the values after that; `!` for an error.
+const STRVALS: &str = include_str!("truth/strvals.tsv");
 
 /// Documents that are read here as JSON, in which they are valid: kubectl reads JSON as such.
 const JSON_ESCAPES: &[&str] = &[
@@ -221,4 +228,33 @@ fn the_readme_has_the_numbers_of_rows() {
         let expected = format!("{} {what}", grouped(rows));
         assert!(words.contains(&expected), "README.md has not: {expected}");
     }
+}
+
+#[test]
+fn values_are_set_at_a_path_as_in_helm() {
+    let mut differences = Vec::new();
+    for line in STRVALS.lines() {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [before, path, value, kind, outcome, expected] = columns[..] else {
+            panic!("{line}")
+        };
+        let mut values: Map<String, Value> = serde_json::from_str(before).unwrap();
+        let kind = match kind {
+            "typed" => Kind::Typed,
+            "text" => Kind::Text,
+            _ => Kind::Verbatim,
+        };
+        let set = strvals::set(&mut values, &text(path), &text(value), kind);
+        let is_same = match set {
+            Ok(()) => {
+                outcome == "ok"
+                    && Value::Object(values.clone()) == serde_json::from_str::<Value>(expected).unwrap()
+            }
+            Err(_) => outcome == "!",
+        };
+        if !is_same {
+            differences.push(format!("{line}: {set:?} {}", Value::Object(values)));
+        }
+    }
+    assert_none(&differences);
 }
