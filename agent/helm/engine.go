@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/cli"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release"
@@ -21,9 +22,10 @@ const qps = 100
 
 // engine is Helm for one request.
 type engine struct {
-	request *Request
-	helm    *action.Configuration
-	client  *client
+	request   *Request
+	helm      *action.Configuration
+	client    *client
+	rendering *rendering
 }
 
 func newEngine(request *Request) (*engine, error) {
@@ -48,7 +50,33 @@ func over(request *Request, helm *action.Configuration) *engine {
 	return &engine{request: request, helm: helm, client: client}
 }
 
+// do returns why the objects could not be rendered or changed, not that a template function of the stand-in has failed.
 func (e *engine) do(ctx context.Context) (Outcome, error) {
+	outcome, err := e.act(ctx)
+	if rendering := e.rendering; rendering != nil {
+		outcome.UnmatchedPatches = rendering.unmatched
+		if rendering.err != nil {
+			err = rendering.err
+		}
+	}
+	return outcome, err
+}
+
+// load is the chart with its values, or the chart that stands in for it.
+func (e *engine) load() (*chartv2.Chart, map[string]any, error) {
+	chart, values, err := load(e.request.Chart)
+	if err != nil || e.request.PostRender == nil {
+		return chart, values, err
+	}
+	e.rendering, err = newRendering(e.helm, e.request, chart, values)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.client.target.chart = chart
+	return e.rendering.standIn(), values, nil
+}
+
+func (e *engine) act(ctx context.Context) (Outcome, error) {
 	switch e.request.Action {
 	case "install":
 		return e.install(ctx)
@@ -75,7 +103,7 @@ func (e *engine) hookTimeout() time.Duration {
 }
 
 func (e *engine) install(ctx context.Context) (Outcome, error) {
-	chart, values, err := load(e.request.Chart)
+	chart, values, err := e.load()
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -111,7 +139,7 @@ func (e *engine) installation() *action.Install {
 }
 
 func (e *engine) upgrade(ctx context.Context) (Outcome, error) {
-	chart, values, err := load(e.request.Chart)
+	chart, values, err := e.load()
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -236,7 +264,7 @@ func (e *engine) test() (Outcome, error) {
 }
 
 func (e *engine) render(ctx context.Context) (Outcome, error) {
-	chart, values, err := load(e.request.Chart)
+	chart, values, err := e.load()
 	if err != nil {
 		return Outcome{}, err
 	}

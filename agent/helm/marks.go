@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
 )
 
@@ -24,6 +25,8 @@ type target struct {
 	isKnown  bool
 	// built is how often objects were read.
 	built int
+	// chart is the one that a record gets, if Helm has another one.
+	chart *chartv2.Chart
 	// crds are the documents that define kinds, among others.
 	crds []document
 }
@@ -80,6 +83,9 @@ func (t *target) set(rendered string) error {
 
 // record changes the objects and hooks of a record before it is created.
 func (t *target) record(record *releasev1.Release) error {
+	if t.chart != nil {
+		record.Chart = t.chart
+	}
 	if t.marks == nil {
 		return nil
 	}
@@ -105,32 +111,35 @@ func (t *target) record(record *releasev1.Release) error {
 	return nil
 }
 
-// split divides a manifest at its separators, as Kubernetes does: what comes before one ends with a line break, which may belong to a
-// text. Helm writes a comment with the template before each document.
+// split divides a manifest into documents. Helm writes a comment with the template before each.
 func split(manifest string) []document {
 	var documents []document
-	var text strings.Builder
-	file := unknown
-	end := func() {
-		if strings.TrimSpace(text.String()) != "" {
-			documents = append(documents, document{File: file, Text: text.String()})
+	for _, text := range separate(manifest) {
+		file := unknown
+		if source, isSource := strings.CutPrefix(text, "# Source: "); isSource {
+			file, text, _ = strings.Cut(source, "\n")
+			file = strings.TrimSpace(file)
 		}
-		text.Reset()
-		file = unknown
-	}
-	for line := range strings.Lines(manifest) {
-		source, isSource := strings.CutPrefix(line, "# Source: ")
-		switch {
-		case strings.HasPrefix(line, "---"):
-			end()
-		case isSource && text.Len() == 0 && file == unknown:
-			file = strings.TrimSpace(source)
-		default:
-			text.WriteString(line)
+		if strings.TrimSpace(text) != "" {
+			documents = append(documents, document{File: file, Text: text})
 		}
 	}
-	end()
 	return documents
+}
+
+// separate divides a text at its separators, as Kubernetes does: what comes before one ends with a line break, which may belong to a value.
+func separate(text string) []string {
+	var all []string
+	start, end := 0, 0
+	for line := range strings.Lines(text) {
+		next := end + len(line)
+		if strings.HasPrefix(line, "---") {
+			all = append(all, text[start:end])
+			start = next
+		}
+		end = next
+	}
+	return append(all, text[start:])
 }
 
 // apply runs the program, which returns a text for each document.

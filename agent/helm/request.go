@@ -22,6 +22,8 @@ type Request struct {
 	EndsWithInput bool `json:"endsWithInput,omitempty"`
 	// Chart is for an installation, an upgrade, a rendering and its CRDs.
 	Chart *ChartRequest `json:"chart,omitempty"`
+	// PostRender is what a user changes in the objects of an installation, an upgrade or a rendering.
+	PostRender *PostRender `json:"postRender,omitempty"`
 	// Marks are what is changed in the objects of an installation and an upgrade.
 	Marks *Marks `json:"marks,omitempty"`
 
@@ -86,6 +88,8 @@ type Outcome struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Printed are the objects of a rendering, or the CRDs of a chart.
 	Printed string `json:"printed,omitempty"`
+	// UnmatchedPatches are the fields of patches whose target selects no object.
+	UnmatchedPatches []string `json:"unmatchedPatches,omitempty"`
 	// Error is set if the action failed.
 	Error *Failure `json:"error,omitempty"`
 }

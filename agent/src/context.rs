@@ -14,7 +14,7 @@ use crate::{
     deployments::Deployments,
     error::AgentError,
     helm::HelmRuns,
-    inputs::Accounts,
+    inputs::{Accounts, ValuesSources},
     live::{Kinds, LiveObjects},
     memory::Releases,
     metrics::Metrics,
@@ -61,6 +61,8 @@ pub struct Context {
     pub kinds: Kinds,
     /// The live objects.
     pub live: LiveObjects,
+    /// The ConfigMaps and Secrets that values come from.
+    pub sources: ValuesSources,
     /// Whether the status of a release shows the end of the log of a container that crashes.
     pub shows_pod_logs: bool,
     /// Knows whether a BundleDeployment was deleted.

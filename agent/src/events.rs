@@ -74,6 +74,22 @@ pub fn kept(release: &ReleaseKey, what: &str) -> Event {
     event(true, Reason::ObjectsKept, "Keep", note)
 }
 
+/// A release is upgraded, because the values of these objects may have changed.
+pub fn values_changed(release: &ReleaseKey, objects: &str) -> Event {
+    let note = format!("release {release}: other values in {objects}; it is upgraded");
+    event(false, Reason::ValuesChanged, "Upgrade", note)
+}
+
+/// Patches have changed nothing; `what` says which.
+pub fn unmatched(release: &ReleaseKey, what: &str) -> Event {
+    event(
+        true,
+        Reason::PatchMatchedNothing,
+        "Patch",
+        format!("release {release}: {what}"),
+    )
+}
+
 /// Something was done about a failed attempt.
 pub fn remediated(remediation: Remediation, release: &ReleaseKey, what: &str) -> Event {
     let (reason, action) = match remediation {

@@ -81,13 +81,14 @@ fn render(from: impl Read, mut to: impl Write) -> Result<(), CommandError> {
 
 #[cfg(test)]
 mod tests {
-    use helmops_release::scopes::Scopes;
+    use helmops_release::{post_render::CommonMetadata, scopes::Scopes};
     use serde_json::json;
 
     use super::*;
 
     fn rendered(text: &str) -> Result<Vec<String>, CommandError> {
         let step = PostRender {
+            common: CommonMetadata::default(),
             set: "default-web".to_owned(),
             namespace: None,
             deletes_crds: false,

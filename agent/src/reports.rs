@@ -91,6 +91,16 @@ impl Reports {
         self.publish(release, events::kept(release, what));
     }
 
+    /// A release is upgraded, because the values of these objects may have changed.
+    pub fn values_changed(&self, release: &ReleaseKey, objects: &str) {
+        self.publish(release, events::values_changed(release, objects));
+    }
+
+    /// Patches have changed nothing; `what` says which.
+    pub fn unmatched(&self, release: &ReleaseKey, what: &str) {
+        self.publish(release, events::unmatched(release, what));
+    }
+
     /// Something was done about a failed attempt; `what` says about which.
     pub fn remediated(&self, remediation: Remediation, release: &ReleaseKey, what: &str) {
         self.publish(release, events::remediated(remediation, release, what));

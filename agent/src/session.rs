@@ -1,20 +1,24 @@
 //! What one reconciliation of a release works with.
 
-use std::time::Duration;
+use std::{sync::Mutex, time::Duration};
 
 use helmops_api::{BundleDeployment, lifecycle::Requests};
 use helmops_helm::request::{HelmSettings, Identity};
+use helmops_process::lock;
 use helmops_release::{
     drift::DriftMode,
     lifecycle::{self, Policy, Requested},
     names::{ReleaseKey, SetId, name_of},
     plan::DesiredRelease,
+    record,
 };
 use helmops_runtime::retry_state::RetryKey;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
-use crate::{context::Context, error::AgentError, records::ReleaseRecords, running::Work};
+use crate::{
+    context::Context, error::AgentError, inputs::ObservedValues, records::ReleaseRecords, running::Work,
+};
 
 /// One reconciliation of a release: what is wanted of it, and with what it is observed and changed.
 pub struct ReleaseSession<'s> {
@@ -22,6 +26,10 @@ pub struct ReleaseSession<'s> {
     /// What is wanted.
     pub deployment: &'s BundleDeployment,
     pub release: ReleaseKey,
+    /// What is to be deployed: the deployment ID, with the digest of the values of references. They are read again when they are deployed.
+    input: Mutex<String>,
+    /// Whether these values have changed since they were first seen.
+    values_changed: bool,
     pub records: ReleaseRecords<'s>,
     pub policy: Policy,
     /// The requests that were not handled yet.
@@ -31,11 +39,12 @@ pub struct ReleaseSession<'s> {
 }
 
 impl<'s> ReleaseSession<'s> {
-    /// `handled` are the requests that were handled already.
+    /// `values` are those of references. `handled` are the requests that were handled already.
     pub fn new(
         context: &'s Context,
         deployment: &'s BundleDeployment,
         work: &'s Work,
+        values: &ObservedValues,
         handled: &Requests,
     ) -> Self {
         let options = &deployment.spec.options;
@@ -43,6 +52,8 @@ impl<'s> ReleaseSession<'s> {
         Self {
             context,
             deployment,
+            input: Mutex::new(record::input(&deployment.spec.deployment_id, &values.digest)),
+            values_changed: values.have_changed,
             records: ReleaseRecords::new(&context.records, release.clone()),
             release,
             policy: Policy::of(options, deployment.spec.lifecycle.as_deref()),
@@ -52,13 +63,30 @@ impl<'s> ReleaseSession<'s> {
     }
 
     /// What is wanted, for the plan.
-    pub const fn desired(&self) -> DesiredRelease<'_> {
+    pub fn desired(&self) -> DesiredRelease<'_> {
         DesiredRelease {
             release: &self.release,
             deployment: self.deployment,
+            input: self.input(),
+            values_changed: self.values_changed,
             policy: &self.policy,
             requested: self.requested,
         }
+    }
+
+    /// What is to be deployed.
+    pub fn input(&self) -> String {
+        lock(&self.input).clone()
+    }
+
+    /// The input of an attempt with the values that it deploys. They may be newer than those that the plan follows from.
+    pub fn deploys_values(&self, digest: &str) -> String {
+        let input = record::input(&self.deployment.spec.deployment_id, digest);
+        let mut planned = lock(&self.input);
+        if record::has_values(&planned) {
+            planned.clone_from(&input);
+        }
+        input
     }
 
     /// The name of the BundleDeployment.

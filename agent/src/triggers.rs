@@ -5,6 +5,7 @@
 //! | a BundleDeployment | itself, unless only its status has changed; those that depend on it, if its state or labels have changed; those with an expression about it |
 //! | a record of a release | the BundleDeployment of the release |
 //! | a live object of a release | the BundleDeployment that its label names |
+//! | a ConfigMap or Secret with values | the BundleDeployments that refer to it |
 //! | a CRD | BundleDeployments whose releases have objects of its group |
 //! | nothing: garbage collection | BundleDeployments that do not exist, and have a release |
 
@@ -103,11 +104,17 @@ pub async fn run(
 ) {
     let (orphan_sender, orphans) = mpsc::channel(PENDING_CHANGES);
     let (live_sender, live_changes) = mpsc::channel(PENDING_CHANGES);
+    let (values_sender, values_changes) = mpsc::channel(PENDING_CHANGES);
     let live_owners = receive(live_changes).filter_map({
         let context = Arc::clone(&context);
         move |set: String| std::future::ready(context.rules.deployment(&set))
     });
-    let named = stream::select(live_owners, receive(orphans)).map({
+    let named = stream::select_all([
+        live_owners.boxed(),
+        receive(orphans).boxed(),
+        receive(values_changes).boxed(),
+    ])
+    .map({
         let context = Arc::clone(&context);
         move |name: String| context.key(&name)
     });
@@ -143,6 +150,7 @@ pub async fn run(
         // In the same task as the loops, so that it stops if they hang.
         () = signals.beat() => {}
         () = context.live.run(live_sender) => {}
+        () = context.sources.run(values_sender) => {}
         () = context.reports.follow(context.leadership.clone()) => {}
     }
 }
@@ -173,6 +181,7 @@ fn deployments(context: &Arc<Context>) -> impl Stream<Item = Key> + Send + use<>
             if context.rules.changed(name, change.after.as_deref()) {
                 context.live.refresh(name);
             }
+            context.sources.changed(name, change.after.as_deref());
             context
                 .metrics
                 .changed(change.before.as_deref(), change.after.as_deref());

@@ -17,7 +17,7 @@ use std::{
 use helmops_fair::ExponentialBackoff;
 use helmops_helm::{RunMark, request::Request};
 use helmops_process::lock;
-use helmops_release::names::ReleaseKey;
+use helmops_release::{names::ReleaseKey, record};
 use k8s_openapi::jiff::Timestamp;
 
 /// The delays from the second crash on: any process may be killed once.
@@ -69,12 +69,13 @@ impl Crashes {
     /// The mark of a run; `None` if it deploys nothing.
     pub(super) fn mark(&self, request: &Request) -> Option<RunMark> {
         let attempt = request.action.deploy()?.origin.attempt.as_ref()?;
+        let deployment_id = record::deployment_id(&attempt.deployment_id);
         let known = lock(&self.0);
         let known = known.get(&request.release);
-        let crashes = known.filter(|known| known.deployment_id == attempt.deployment_id);
+        let crashes = known.filter(|known| known.deployment_id == deployment_id);
         Some(RunMark {
             release: request.release.to_string(),
-            deployment_id: attempt.deployment_id.clone(),
+            deployment_id: deployment_id.to_owned(),
             crashes: crashes.map_or(0, |known| known.count),
         })
     }

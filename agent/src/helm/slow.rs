@@ -13,7 +13,7 @@ use helmops_helm::{
     request::{Action, Deploy, Request},
 };
 use helmops_process::lock;
-use helmops_release::names::ReleaseKey;
+use helmops_release::{names::ReleaseKey, record};
 
 /// How many runs are remembered. More of them than releases on a cluster are not slow.
 const MAX: usize = 10_000;
@@ -71,7 +71,7 @@ impl Work {
 
 fn attempt_of(deploy: &Deploy) -> Option<&str> {
     let attempt = deploy.origin.attempt.as_ref()?;
-    Some(&attempt.deployment_id)
+    Some(record::deployment_id(&attempt.deployment_id))
 }
 
 impl SlowRuns {

@@ -3,6 +3,7 @@
 mod accounts;
 mod copies;
 mod namespace;
+mod sources;
 mod values;
 
 use helmops_runtime::writes::FieldManager;
@@ -16,7 +17,8 @@ pub use self::{
     namespace::{
         MetadataError, apply_metadata, check_selector, create_namespace, delete_namespace, restore_metadata,
     },
-    values::{Values, values},
+    sources::{ObservedValues, ValuesSources, sources_of},
+    values::{MergedValues, merged, values},
 };
 
 /// The field manager of the labels and annotations of namespaces, and of copies. It is not that of releases: a chart may contain its

@@ -1,34 +1,46 @@
 //! The values of a release: those of the BundleDeployment, and those of `valuesFrom`.
 
+use std::path::Path;
+
+use go_formats::json;
 use helmops_api::BundleDeployment;
 use helmops_core::targeting::identity::values_hash;
 use helmops_helm::{
+    Failure, FailureReason,
     outcome::SecretTexts,
-    values_from::{secret_texts, values_from},
+    values_files::ChartValuesFiles,
+    values_from::{digest, layers, read, secret_texts, sources},
 };
-use helmops_release::{names::name_of, report::Blocked};
+use helmops_release::{
+    names::name_of,
+    report::Blocked,
+    values::{self, ValuesLayer},
+};
 use helmops_runtime::client::{CallError, bounded};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
+use tokio::task::spawn_blocking;
 
 use crate::error::{AgentError, Lacking};
 
-/// The values of a release.
+/// The values of a release, besides those of files of its chart.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
-    /// In the order in which Helm merges them.
-    pub documents: Vec<Vec<u8>>,
+    /// In the order in which they override each other.
+    pub layers: Vec<ValuesLayer>,
+    /// The digest of those of references; empty if there are none.
+    pub digest: String,
     /// The texts of those that come from Secrets.
     pub secrets: SecretTexts,
 }
 
-/// The values in the order in which Helm merges them: later ones override earlier ones.
+/// The values of a release.
 ///
 /// `upstream` reads the Secret of the BundleDeployment, and `deployer` the objects of `valuesFrom`, with the permissions of the
 /// deployment.
 ///
 /// # Errors
-/// If one of them is missing or cannot be read.
+/// If some of them are missing or cannot be read.
 pub async fn values(
     upstream: &Client,
     deployer: &Client,
@@ -36,7 +48,9 @@ pub async fn values(
     release_namespace: &str,
 ) -> Result<Values, AgentError> {
     let own = own_values(upstream, deployment).await?;
-    let referenced = values_from(deployer, &deployment.spec.options, release_namespace).await?;
+    let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
+    let sources = sources(options, lifecycle, release_namespace);
+    let referenced = read(deployer, &sources).await?;
     let names = [
         release_namespace,
         name_of(deployment),
@@ -47,12 +61,58 @@ pub async fn values(
             .as_ref()
             .map_or("", |helm| &helm.release_name),
     ];
+    let secrets = secret_texts(&referenced, &names);
     Ok(Values {
-        secrets: secret_texts(&referenced, &names),
-        documents: own
-            .into_iter()
-            .chain(referenced.into_iter().map(|values| values.document))
-            .collect(),
+        digest: if sources.is_empty() {
+            String::new()
+        } else {
+            digest(&referenced)
+        },
+        layers: layers(own, referenced),
+        secrets,
+    })
+}
+
+/// All values of a release.
+#[derive(Clone, Debug, Default)]
+pub struct MergedValues {
+    /// As JSON.
+    pub json: Vec<u8>,
+    /// The digest of those of references; empty if there are none.
+    pub digest: String,
+    /// The texts of those that come from Secrets.
+    pub secrets: SecretTexts,
+}
+
+/// The merged values, with those of files of the chart.
+///
+/// # Errors
+/// If some are no values, or the chart does not have a file.
+pub async fn merged(
+    deployment: &BundleDeployment,
+    archive: &Path,
+    values: Values,
+) -> Result<MergedValues, AgentError> {
+    let Values {
+        layers,
+        digest,
+        secrets,
+    } = values;
+    let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
+    let files = ChartValuesFiles::of(options, lifecycle);
+    let archive = archive.to_owned();
+    let merged = spawn_blocking(move || {
+        let files = files.read(&archive).map_err(|error| error.to_string())?;
+        let all: Vec<_> = files.into_iter().chain(layers).collect();
+        // The error has no value.
+        values::merged(&all).map_err(|error| error.to_string())
+    });
+    let merged = merged.await.map_err(|error| error.to_string()).flatten();
+    let merged = merged.map_err(|error| Failure::new(FailureReason::ValuesUnusable, error))?;
+    Ok(MergedValues {
+        json: json::encode(&merged.into()).into_bytes(),
+        digest,
+        secrets,
     })
 }
 

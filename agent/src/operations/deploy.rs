@@ -11,7 +11,7 @@ use helmops_release::{
     deployed::Deployed,
     history::History,
     lifecycle::CrdPolicy,
-    record::{Attempt, Status},
+    record::{Attempt, Cause, Status},
 };
 use kube::Client;
 
@@ -79,7 +79,12 @@ pub async fn upgrade(
     discard: Option<u64>,
     attempt: Attempt,
 ) -> Result<Option<Deployed>, AgentError> {
+    let has_other_values = attempt.cause == Cause::Values;
     let mut prepared = prepare(session, attempt).await?;
+    if has_other_values {
+        let objects = inputs::sources_of(session.deployment);
+        session.context.reports.values_changed(&session.release, &objects);
+    }
     let releases = own_releases(session.context, session.name()).await?;
     apply_crds(session, session.policy.upgrade.crds, &mut prepared).await?;
     on_delete::remember(session).await?;
@@ -171,6 +176,11 @@ async fn run(
     context.reports.done(done, release, &what);
     for warning in success.warnings {
         tracing::warn!(%release, warning, "warning of the API server");
+    }
+    if !success.unmatched_patches.is_empty() {
+        let patches = success.unmatched_patches.join(", ");
+        let what = format!("no object of revision {revision} fulfils the target of {patches}");
+        context.reports.unmatched(release, &what);
     }
     let deployed = Deployed::of(release, &after, revision);
     if is_renamed(session.deployment, releases) {

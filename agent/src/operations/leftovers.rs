@@ -59,8 +59,8 @@ pub async fn clear_repeated(session: &ReleaseSession<'_>) -> Result<(), AgentErr
     let Some(newest) = newest.filter(|newest| newest.has_failed() && newest.is_replaceable()) else {
         return Ok(());
     };
-    let id = newest.origin.deployment_id();
-    let is_repeated = |earlier: &Revision| earlier.is_replaceable() && earlier.origin.deployment_id() == id;
+    let input = newest.origin.input();
+    let is_repeated = |earlier: &Revision| earlier.is_replaceable() && earlier.origin.input() == input;
     clear_unfinished(session, &history, newest.number, is_repeated).await
 }
 

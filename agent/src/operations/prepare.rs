@@ -1,9 +1,9 @@
 //! Reads what a deployment needs before Helm runs.
 
-use helmops_helm::request::{Deploy, HelmSettings, Identity};
+use helmops_helm::request::{Deploy, HelmSettings, Identity, PostRenderers};
 use helmops_release::{
     chart_metadata::Origin,
-    post_render::PostRender,
+    post_render::{CommonMetadata, PostRender},
     record::{Acceptance, Attempt, Cause},
     scopes::Scopes,
 };
@@ -46,7 +46,12 @@ pub async fn prepare(session: &ReleaseSession<'_>, attempt: Attempt) -> Result<P
         context.charts.get(&context.upstream, session.deployment),
     )
     .await?;
+    let values = inputs::merged(session.deployment, chart.path(), values).await?;
     let settings = session.settings();
+    let attempt = Attempt {
+        deployment_id: session.deploys_values(&values.digest),
+        ..attempt
+    };
     let deploy = render(session, attempt, &chart, values, &identity, &settings).await?;
     Ok(Prepared {
         identity,
@@ -61,12 +66,12 @@ async fn render(
     session: &ReleaseSession<'_>,
     attempt: Attempt,
     chart: &ChartFile,
-    values: inputs::Values,
+    values: inputs::MergedValues,
     identity: &Identity,
     settings: &HelmSettings,
 ) -> Result<Deploy, AgentError> {
     let (context, deployment) = (session.context, session.deployment);
-    let options = &deployment.spec.options;
+    let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
     let is_moved = !options.namespace.is_empty();
     let scopes = if is_moved {
         context.kinds.scopes().await?
@@ -104,9 +109,11 @@ async fn render(
             },
             attempt: Some(attempt.clone()),
         },
-        values: values.documents,
+        values: vec![values.json],
         secrets: values.secrets,
+        post_renderers: PostRenderers::of(options, lifecycle),
         post_render: PostRender {
+            common: lifecycle.map(CommonMetadata::of).unwrap_or_default(),
             set: session.set().as_str().to_owned(),
             namespace: is_moved.then(|| options.namespace.clone()),
             deletes_crds: options.delete_crd_resources,

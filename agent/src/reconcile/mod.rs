@@ -35,6 +35,7 @@ use self::outcome::Outcome;
 use crate::{
     context::{Context, Key},
     error::AgentError,
+    inputs::ObservedValues,
     memory::ReleaseMemory,
     metrics::BUNDLE_DEPLOYMENTS,
     operations::on_delete,
@@ -94,13 +95,20 @@ impl Reconciler for BundleDeploymentReconciler<'_> {
         let cached = || context.deployments.get(key);
         let running = context.running.begin(deployment, &context.stop, cached);
         let handled = handled(deployment, memory);
+        let held = Held::of(&deployment.spec);
+        let values = if held.is_some() {
+            ObservedValues::default()
+        } else {
+            context.sources.observe(context, deployment).await
+        };
         let session = ReleaseSession::new(
             context,
             deployment,
             &running,
+            &values,
             &handled.clone().unwrap_or_default(),
         );
-        if let Some(held) = Held::of(&deployment.spec) {
+        if let Some(held) = held {
             tracing::debug!(?held, "held");
             on_delete::update_label(&session).await?;
             report::held(&session, held).await?;

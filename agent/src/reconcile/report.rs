@@ -9,7 +9,7 @@ use std::{
 use helmops_release::{
     gate::Held,
     history::History,
-    record::Failure,
+    record::{self, Failure},
     report::{self, DeployOutcome, Inputs, Observation, Progress, TestResult},
 };
 use helmops_runtime::{retry_state::Done, writes::FieldManager};
@@ -70,7 +70,9 @@ pub async fn release(
     events(session, &outcome);
     let (observation, next_correction) = observed(session, memory, objects).await;
     let history = history(session, &outcome).await?;
+    let input = session.input();
     let progress = Progress {
+        input: Some(&input),
         history: history.as_ref(),
         retry: match &outcome {
             Outcome::Retry(next) => Some((next.text.clone(), next.at)),
@@ -162,7 +164,9 @@ async fn history(session: &ReleaseSession<'_>, outcome: &Outcome) -> Result<Opti
     let (spec, status) = (&session.deployment.spec, &session.deployment.status);
     let is_captured = matches!(outcome, Outcome::Failed(AgentError::Helm(failure)) if failure.is_captured())
         || status.lifecycle.is_some();
-    if spec.lifecycle.is_none() && !is_captured {
+    // What runs may have other values of the same deployment ID.
+    let has_other_values = record::has_values(&session.input()) && outcome.failure().is_some();
+    if spec.lifecycle.is_none() && !is_captured && !has_other_values {
         return Ok(None);
     }
     let is_reported = outcome
@@ -183,8 +187,8 @@ fn tests_of(
     history: Option<&History>,
 ) -> Option<TestResult> {
     session.policy.test.as_ref()?;
-    let id = &session.deployment.spec.deployment_id;
-    let failed = history.and_then(|history| history.failed_attempt(id));
+    let input = session.input();
+    let failed = history.and_then(|history| history.failed_attempt(&input));
     Some(match (failed.map(|failed| failed.failure), tests) {
         (Some(Failure::Test(cause)), _) => TestResult::Failed(cause.clone()),
         (_, Some(tests)) => tests,

@@ -5,9 +5,15 @@ use std::{
     path::PathBuf,
 };
 
+use go_formats::json;
 use helmops_api::HelmOp;
-use helmops_helm::values_from::values_from;
-use helmops_release::{adoption, manifest, names::ReleaseKey, object::ObjectId, record::Record};
+use helmops_helm::{
+    values_files::ChartValuesFiles,
+    values_from::{layers, read, sources},
+};
+use helmops_release::{
+    adoption, manifest, names::ReleaseKey, object::ObjectId, post_render, record::Record, values,
+};
 use serde_json::{Map, Value};
 
 use super::{Change, DiffArgs, unified};
@@ -18,9 +24,6 @@ use crate::{
     render::{self, Access, ChartAccess, RenderArgs, Rendered},
     terminal::{Console, progress::during},
 };
-
-/// The annotation of hooks, which are not in the manifest of a record.
-const HOOK: &str = "helm.sh/hook";
 
 /// How objects are rendered and read.
 #[derive(Debug)]
@@ -98,21 +101,25 @@ impl Manifests {
         };
         let fetching = render::fetch(&upstream.client, helm, access);
         let archive = during(console, "Fetching the chart", fetching).await?;
-        let mut values = Vec::new();
-        if !change.values.is_empty() {
-            values.push(change.values.as_bytes().to_vec());
-        }
         let account = self
             .render
             .account(options, &change.agent_namespace, &args)
             .await?;
+        let unknown = |error: &dyn std::error::Error| {
+            Failure::because(format!("the values of cluster {cluster} are not known"), error)
+        };
+        let mut referenced = Vec::new();
         if let Some(account) = &account {
-            let referenced = values_from(&account.client, options, &key.namespace).await;
-            let referenced = referenced.map_err(|error| {
-                Failure::because(format!("the values of cluster {cluster} are not known"), &error)
-            })?;
-            values.extend(referenced.into_iter().map(|values| values.document));
+            let sources = sources(options, options.lifecycle.as_deref(), &key.namespace);
+            let read = read(&account.client, &sources).await;
+            referenced = read.map_err(|error| unknown(&error))?;
         }
+        let own = (!change.values.is_empty()).then(|| change.values.as_bytes().to_vec());
+        let files = ChartValuesFiles::of(options, options.lifecycle.as_deref());
+        let mut all = files.read(archive.path()).map_err(|error| unknown(&error))?;
+        all.extend(layers(own, referenced));
+        let merged = values::merged(&all).map_err(|error| unknown(&error))?;
+        let values = [json::encode(&merged.into()).into_bytes()];
         let rendered = Rendered {
             release: &key,
             options,
@@ -155,16 +162,12 @@ impl Manifests {
     }
 }
 
-/// The objects of a text, without hooks and without the marks of an agent.
+/// The objects of a text, without hooks, which are not in the manifest of a record, and without the marks of an agent.
 fn objects(text: &str, namespace: &str, moved_to: &str) -> Result<Objects, Failure> {
     let all =
         manifest::objects(text).map_err(|error| Failure::because("the objects cannot be read", &error))?;
-    let is_hook = |object: &Value| {
-        let annotations = object.pointer("/metadata/annotations");
-        annotations.is_some_and(|annotations| annotations.get(HOOK).is_some())
-    };
     let mut objects = Objects::new();
-    for mut object in all.into_iter().filter(|object| !is_hook(object)) {
+    for mut object in all.into_iter().filter(|object| !post_render::is_hook(object)) {
         adoption::normalize(&mut object, namespace);
         if !moved_to.is_empty()
             && let Some(Value::Object(metadata)) = object.get_mut("metadata")

@@ -11,6 +11,7 @@
 mod account;
 mod capabilities;
 mod chart;
+mod post_render;
 
 use std::{
     env,
@@ -26,11 +27,17 @@ use helmops_helm::{
     child::ChildProcess,
     kubeconfig::kubeconfig,
     outcome::{FailureReason, SecretTexts},
-    request::{Action, Deploy, HelmSettings, Identity, Render, Request},
+    request::{Action, Deploy, HelmSettings, Identity, PostRenderers, Render, Request},
     run_scope::RunScope,
+    values_from::sources,
     workspace::Workspaces,
 };
-use helmops_release::{chart_metadata::Origin, names::ReleaseKey, post_render::PostRender, scopes::Scopes};
+use helmops_release::{
+    chart_metadata::Origin,
+    names::ReleaseKey,
+    post_render::{CommonMetadata, PostRender},
+    scopes::Scopes,
+};
 use kube::Client;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -76,10 +83,7 @@ impl RenderArgs {
         agent_namespace: &str,
         cluster: &ClusterArgs,
     ) -> Result<Option<Account>, Failure> {
-        let has_references = options
-            .helm
-            .as_ref()
-            .is_some_and(|helm| !helm.values_from.is_empty());
+        let has_references = !sources(options, options.lifecycle.as_deref(), "").is_empty();
         if !self.with_lookup && !has_references {
             return Ok(None);
         }
@@ -179,6 +183,7 @@ pub async fn render(
         origin: Origin::default(),
         values: rendered.values.to_vec(),
         secrets: SecretTexts::default(),
+        post_renderers: PostRenderers::default(),
         post_render: unmarked(rendered.options),
         enables_dns: false,
         skips_schema: settings.skips_schema,
@@ -217,7 +222,7 @@ pub async fn render(
     let success = success.map_err(|failure| {
         Failure::unable(format!("Helm cannot render the chart: {failure}")).with_hint(hint(failure.reason))
     })?;
-    Ok(success.printed)
+    post_render::apply(success.printed, rendered.options).await
 }
 
 /// What to do if the program is the cause, and not the chart; else empty.
@@ -241,6 +246,8 @@ pub fn unmarked(options: &BundleDeploymentOptions) -> PostRender {
         // Kinds without a namespace are only known with the cluster. `adoption::normalize` and the diff ignore the namespace of the
         // release.
         namespace: None,
+        // It is in the rendered objects.
+        common: CommonMetadata::default(),
         deletes_crds: options.delete_crd_resources,
         scopes: Scopes::default(),
     }

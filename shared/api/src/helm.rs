@@ -43,7 +43,8 @@ wire! {
         "takeOwnership" => take_ownership: bool,
         /// Number of revisions that Helm keeps of the release. 0 uses the agent's default.
         "maxHistory" => max_history: i64,
-        /// Files of a Git repository with values. Used only by bundles that are made from Git repositories.
+        /// Files of the chart with values, by their paths in it: they override the chart's values.yaml in this order, and `values` overrides
+        /// them. Of a bundle that is made from a Git repository, files of the repository.
         "valuesFiles" | nullable => values_files: Vec<String>,
         /// Wait for Jobs to complete too, within `timeoutSeconds`.
         "waitForJobs" => wait_for_jobs: bool,

@@ -1,12 +1,15 @@
 //! The life cycle of a release: retries, remediation, tests, CRDs, waiting, drift, suspension.
 //!
-//! Fleet has nothing of this, and its CRDs drop the fields. Without them a release behaves as in Fleet. They are not a part of the
-//! deployment ID, so a change of them deploys nothing.
+//! Fleet has nothing of this, and its CRDs drop the fields. Without them a release behaves as in Fleet. Only those that change what is
+//! deployed are a part of the deployment ID: a change of the others deploys nothing.
+
+use std::collections::BTreeMap;
 
 use super::{unknown_fields::UnknownFields, wire_struct::wire};
 
 wire! {
-    /// The life cycle of the release on each cluster. Without it releases behave as in Fleet. A change of it alone deploys nothing.
+    /// The life cycle of the release on each cluster. Without it releases behave as in Fleet. A change of it alone deploys nothing, except for
+    /// `valuesFrom`, `ignoreMissingValuesFiles`, `postRenderers`, `postRenderStrategy` and `commonMetadata`.
     pub struct Lifecycle: [unknown: UnknownFields] {
         /// What happens when an installation fails.
         "install" | nullable => install: Option<ActionPolicy>,
@@ -28,6 +31,23 @@ wire! {
         /// kept as it is, with its records (`Keep`).
         #[schemars(extend("enum" = ["", "Uninstall", "Keep"]))]
         "onDelete" | nullable => on_delete: String,
+        /// ConfigMaps and Secrets on the target cluster with values, as `valuesFrom` of a HelmRelease: `helm.values` overrides them, and
+        /// entries with a `targetPath` override both. Those of `helm.valuesFrom` override `helm.values` as well.
+        "valuesFrom" | nullable => values_from: Vec<ValuesReference>,
+        /// What happens when values of `valuesFrom` or `helm.valuesFrom` change: the release is upgraded (`Immediate`, the default), or
+        /// they count from the next release on (`NextRelease`).
+        #[schemars(extend("enum" = ["", "Immediate", "NextRelease"]))]
+        "valuesFromPolicy" | nullable => values_from_policy: String,
+        /// Leave out files of `helm.valuesFiles` that the chart does not have. By default they are an error.
+        "ignoreMissingValuesFiles" => ignore_missing_values_files: bool,
+        /// What is changed in the objects of the chart before they are deployed, in this order.
+        "postRenderers" | nullable => post_renderers: Vec<PostRenderer>,
+        /// Which objects `postRenderers` and `commonMetadata` change: objects and hooks together (`combined`, the default), both, each for
+        /// themselves (`separate`), or no hooks (`nohooks`).
+        #[schemars(extend("enum" = ["", "nohooks", "combined", "separate"]))]
+        "postRenderStrategy" | nullable => post_render_strategy: String,
+        /// Labels and annotations of all objects, after `postRenderers`.
+        "commonMetadata" | nullable => common_metadata: Option<CommonMetadata>,
         /// Internal: what annotations of the HelmOp request.
         "requests" | nullable => requests: Option<Requests>,
     }
@@ -174,6 +194,80 @@ wire! {
 }
 
 wire! {
+    /// A ConfigMap or a Secret on the target cluster with values.
+    pub struct ValuesReference: [unknown: UnknownFields] {
+        /// `ConfigMap` or `Secret`.
+        "kind" => kind: String,
+        /// Name of the object.
+        "name" => name: String,
+        /// Namespace of the object. By default the namespace of the release.
+        "namespace" | nullable => namespace: String,
+        /// Key in the object's data. By default `values.yaml`.
+        "valuesKey" | nullable => values_key: String,
+        /// Where the value is set, as in `helm upgrade --set`, such as `image.tag` or `ports[0].name`. By default the key has values as in
+        /// a values.yaml.
+        "targetPath" | nullable => target_path: String,
+        /// The value is a text as it is. By default its type is guessed, and commas and braces have a meaning, as in `--set`. Only with
+        /// `targetPath`.
+        "literal" => literal: bool,
+        /// The object or the key may be missing.
+        "optional" => optional: bool,
+    }
+}
+
+wire! {
+    /// A change of the objects of the chart.
+    pub struct PostRenderer: [unknown: UnknownFields] {
+        /// Patches and images, as in a kustomization.
+        "kustomize" | nullable => kustomize: Option<KustomizeChanges>,
+    }
+}
+
+wire! {
+    /// What Kustomize changes: first the patches, then the images.
+    pub struct KustomizeChanges: [unknown: UnknownFields] {
+        /// Patches, in this order.
+        "patches" | nullable => patches: Vec<KustomizePatch>,
+        /// Images of containers.
+        "images" | nullable => images: Vec<KustomizeImage>,
+    }
+}
+
+wire! {
+    /// A patch of Kustomize.
+    pub struct KustomizePatch: [unknown: UnknownFields] {
+        /// A strategic merge patch, or a list of operations (JSON Patch, RFC 6902), as YAML or JSON.
+        "patch" => patch: String,
+        /// The objects. By default that of the same API version, kind, name and namespace as the patch.
+        "target" | nullable => target: Option<ObjectSelector>,
+    }
+}
+
+wire! {
+    /// Another image for containers.
+    pub struct KustomizeImage: [unknown: UnknownFields] {
+        /// The image in the chart, without tag and digest, such as `docker.io/library/nginx`.
+        "name" => name: String,
+        /// The other image, without tag and digest. By default, it stays.
+        "newName" | nullable => new_name: String,
+        /// The other tag. By default, it stays.
+        "newTag" | nullable => new_tag: String,
+        /// The digest, such as `sha256:…`. It replaces the tag, unless `newTag` is set as well.
+        "digest" | nullable => digest: String,
+    }
+}
+
+wire! {
+    /// Labels and annotations of all objects of the chart. They override those of the chart.
+    pub struct CommonMetadata: [unknown: UnknownFields] {
+        /// Labels. Selectors and templates of Pods do not get them.
+        "labels" | nullable => labels: BTreeMap<String, String>,
+        /// Annotations.
+        "annotations" | nullable => annotations: BTreeMap<String, String>,
+    }
+}
+
+wire! {
     /// Internal: what annotations of the HelmOp request. Each value is a token; each new one has an effect once.
     pub struct Requests: [unknown: UnknownFields] {
         /// Reconcile now: the next attempt is made immediately.
@@ -236,5 +330,27 @@ wire! {
         "testFailed" => test_failed: i64,
         /// The release is suspended.
         "suspended" => suspended: i64,
+    }
+}
+
+impl Lifecycle {
+    /// What of it is a part of the deployment ID; `None` if nothing is: then the ID is that of Fleet.
+    /// What has no effect is none: `has_values_files` is whether there are files of which some may be missing.
+    pub fn deployed_part(&self, has_values_files: bool) -> Option<Self> {
+        let changes_objects = !self.post_renderers.is_empty() || self.common_metadata.is_some();
+        let strategy = if changes_objects {
+            &*self.post_render_strategy
+        } else {
+            ""
+        };
+        let deployed = Self {
+            values_from: self.values_from.clone(),
+            ignore_missing_values_files: self.ignore_missing_values_files && has_values_files,
+            post_renderers: self.post_renderers.clone(),
+            post_render_strategy: strategy.to_owned(),
+            common_metadata: self.common_metadata.clone(),
+            ..Self::default()
+        };
+        (deployed != Self::default()).then_some(deployed)
     }
 }

@@ -73,6 +73,15 @@ pub const NAMESPACE_METADATA: usize = 256 << 10;
 /// Kubernetes stores at most 1 MiB of values in a Secret for a cluster.
 pub const SPEC: usize = 1 << 20;
 
+/// Post-renderers. Helm's program runs each for each object of the chart.
+pub const POST_RENDERERS: usize = 32;
+
+/// Bytes of a patch: more than any object of a chart has.
+pub const PATCH: usize = 64 << 10;
+
+/// Bytes of the path of a value: what Flux allows.
+pub const TARGET_PATH: usize = 250;
+
 /// What a limit is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
@@ -172,21 +181,36 @@ const OF_LIFECYCLE: &[Limit] = &[
     ("drift.ignore", Measure::Items, SHORT_LIST),
     ("drift.ignore[].paths", Measure::Items, SHORT_LIST),
     ("drift.ignore[].paths[]", Measure::Length, PATH),
-    ("drift.ignore[].target.group", Measure::Length, NAME),
-    ("drift.ignore[].target.version", Measure::Length, NAME),
-    ("drift.ignore[].target.kind", Measure::Length, NAME),
-    ("drift.ignore[].target.name", Measure::Length, NAME),
-    ("drift.ignore[].target.namespace", Measure::Length, NAME),
+    ("valuesFrom", Measure::Items, SHORT_LIST),
+    ("valuesFrom[].name", Measure::Length, NAME),
+    ("valuesFrom[].namespace", Measure::Length, LABEL),
+    ("valuesFrom[].valuesKey", Measure::Length, NAME),
+    ("valuesFrom[].targetPath", Measure::Length, TARGET_PATH),
+    ("postRenderers", Measure::Items, POST_RENDERERS),
+    ("postRenderers[].kustomize.patches", Measure::Items, SHORT_LIST),
     (
-        "drift.ignore[].target.labelSelector",
+        "postRenderers[].kustomize.patches[].patch",
         Measure::Length,
-        SELECTOR_TEXT,
+        PATCH,
     ),
-    (
-        "drift.ignore[].target.annotationSelector",
-        Measure::Length,
-        SELECTOR_TEXT,
-    ),
+    ("postRenderers[].kustomize.images", Measure::Items, SHORT_LIST),
+    ("postRenderers[].kustomize.images[].name", Measure::Length, URL),
+    ("postRenderers[].kustomize.images[].newName", Measure::Length, URL),
+    ("postRenderers[].kustomize.images[].newTag", Measure::Length, NAME),
+    ("postRenderers[].kustomize.images[].digest", Measure::Length, NAME),
+    ("commonMetadata.labels", Measure::Entries, SHORT_LIST),
+    ("commonMetadata.annotations", Measure::Entries, SHORT_LIST),
+];
+
+/// Limits of the criteria for objects, of drift and patches in `spec` and in each target.
+const OF_OBJECT_SELECTOR: &[Limit] = &[
+    ("group", Measure::Length, NAME),
+    ("version", Measure::Length, NAME),
+    ("kind", Measure::Length, NAME),
+    ("name", Measure::Length, NAME),
+    ("namespace", Measure::Length, NAME),
+    ("labelSelector", Measure::Length, SELECTOR_TEXT),
+    ("annotationSelector", Measure::Length, SELECTOR_TEXT),
 ];
 
 /// Limits of the criteria for clusters.
@@ -208,6 +232,19 @@ const SCOPES: &[(&str, &[Limit])] = &[
     ("spec.targets[]", OF_OPTIONS),
     ("spec.lifecycle", OF_LIFECYCLE),
     ("spec.targets[].lifecycle", OF_LIFECYCLE),
+    ("spec.lifecycle.drift.ignore[].target", OF_OBJECT_SELECTOR),
+    (
+        "spec.targets[].lifecycle.drift.ignore[].target",
+        OF_OBJECT_SELECTOR,
+    ),
+    (
+        "spec.lifecycle.postRenderers[].kustomize.patches[].target",
+        OF_OBJECT_SELECTOR,
+    ),
+    (
+        "spec.targets[].lifecycle.postRenderers[].kustomize.patches[].target",
+        OF_OBJECT_SELECTOR,
+    ),
     ("spec.targets[]", OF_CRITERIA),
     ("spec.targetRestrictions[]", OF_CRITERIA),
     ("spec.rolloutStrategy.partitions[]", OF_CRITERIA),

@@ -17,7 +17,7 @@ wire! {
     pub struct BundleDeploymentOptions: [unknown: UnknownFields] {
         /// Options of bundles of plain manifests. Not used by HelmOps.
         "yaml" | nullable => yaml: Option<YamlOptions>,
-        /// Options of bundles that use Kustomize. Not used by HelmOps.
+        /// A kustomization of the chart.
         "kustomize" | nullable => kustomize: Option<KustomizeOptions>,
         /// Namespace for objects that name none. The release is recorded in it.
         "defaultNamespace" | nullable => default_namespace: String,
@@ -70,9 +70,9 @@ wire! {
 }
 
 wire! {
-    /// Options of bundles that use Kustomize.
+    /// A kustomization.
     pub struct KustomizeOptions: [unknown: UnknownFields] {
-        /// Folder of the kustomization.
+        /// Folder of the chart with a kustomization. The objects of the chart are its first resource, and what results replaces them.
         "dir" | nullable => dir: String,
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The folder of templates.
-const TEMPLATES: &str = "templates";
+pub const TEMPLATES: &str = "templates";
 
 /// The path of a template whose text is `wanted`, such as one that calls a function; `None` if there is none. Subcharts count whether they
 /// are enabled or not.

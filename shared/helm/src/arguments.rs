@@ -93,13 +93,16 @@ fn go_duration(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use helmops_release::{
-        chart_metadata::Origin, names::ReleaseKey, post_render::PostRender, scopes::Scopes,
+        chart_metadata::Origin,
+        names::ReleaseKey,
+        post_render::{CommonMetadata, PostRender},
+        scopes::Scopes,
     };
 
     use super::*;
     use crate::{
         outcome::SecretTexts,
-        request::{Action, Capabilities, Deploy, Identity},
+        request::{Action, Capabilities, Deploy, Identity, PostRenderers},
     };
 
     fn of(is_upgrade: bool, capabilities: Option<Capabilities>) -> String {
@@ -108,7 +111,9 @@ mod tests {
                 archive: "/cache/web.tgz".into(),
                 origin: Origin::default(),
                 values: Vec::new(),
+                post_renderers: PostRenderers::default(),
                 post_render: PostRender {
+                    common: CommonMetadata::default(),
                     set: String::new(),
                     namespace: None,
                     deletes_crds: false,

@@ -15,11 +15,13 @@ pub mod account;
 mod arguments;
 pub mod child;
 pub mod kubeconfig;
+pub mod kustomize;
 pub mod outcome;
 pub mod protocol;
 pub mod request;
 mod run_mark;
 pub mod run_scope;
+pub mod values_files;
 pub mod values_from;
 pub mod workspace;
 

@@ -7,6 +7,7 @@ use kube::core::Status;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    kustomize::{InvalidPatch, KustomizeSteps},
     outcome::{Failure, FailureReason},
     request::{Action, Apply, Crds, Deploy, Install, Request, Rollback, Uninstall, Upgrade},
 };
@@ -31,6 +32,7 @@ struct EngineRequest<'r> {
     /// The agent holds the other end of its standard input.
     ends_with_input: bool,
     chart: Option<EngineChart<'r>>,
+    post_render: Option<KustomizeSteps>,
     marks: Option<EngineMarks<'r>>,
     apply: &'static str,
     take_ownership: bool,
@@ -81,7 +83,7 @@ struct EngineMarks<'r> {
 
 /// What `helmops-helm` has done.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct EngineOutcome {
     /// The revision that was written.
     pub revision: Option<u64>,
@@ -89,6 +91,8 @@ pub struct EngineOutcome {
     pub warnings: Vec<String>,
     /// The objects of a rendering, or the CRDs of a chart.
     pub printed: String,
+    /// The patches whose target selects no object.
+    pub unmatched_patches: Vec<String>,
     /// Why the action failed.
     pub error: Option<EngineError>,
 }
@@ -141,6 +145,7 @@ pub fn encoded(request: &Request, kubeconfig: &Path, post_renderer: &Path) -> Re
         Action::Crds(crds) => encoded.crds(crds)?,
         Action::Render(render) => {
             encoded.chart = Some(chart(&render.deploy)?);
+            encoded.post_render = post_render(&render.deploy)?;
             encoded.is_upgrade = render.is_upgrade;
         }
     }
@@ -202,6 +207,7 @@ impl<'r> EngineRequest<'r> {
 
     fn deploy(&mut self, deploy: &'r Deploy, post_renderer: &'r Path) -> Result<(), Failure> {
         self.chart = Some(chart(deploy)?);
+        self.post_render = post_render(deploy)?;
         self.marks = Some(EngineMarks {
             program: post_renderer,
             arguments: POST_RENDER,
@@ -232,6 +238,11 @@ fn chart(deploy: &Deploy) -> Result<EngineChart<'_>, Failure> {
     })
 }
 
+fn post_render(deploy: &Deploy) -> Result<Option<KustomizeSteps>, Failure> {
+    let invalid = |error: InvalidPatch| Failure::new(FailureReason::ObjectsRefused, error.to_string());
+    KustomizeSteps::of(&deploy.post_renderers).map_err(invalid)
+}
+
 fn texts(values: &[Vec<u8>]) -> Result<Vec<&str>, Failure> {
     let invalid = |error| {
         Failure::new(
@@ -260,6 +271,7 @@ mod tests {
     use helmops_release::{
         chart_metadata::Origin,
         names::ReleaseKey,
+        post_render::CommonMetadata,
         record::{Acceptance, OnDelete, TestFilters},
         scopes::Scopes,
     };
@@ -268,7 +280,7 @@ mod tests {
     use super::*;
     use crate::{
         outcome::SecretTexts,
-        request::{Identity, Render, Test},
+        request::{Identity, PostRenderers, Render, Test},
     };
 
     fn deploy() -> Deploy {
@@ -277,11 +289,13 @@ mod tests {
             origin: Origin::default(),
             values: vec![b"{}".to_vec(), b"a: b".to_vec()],
             post_render: PostRender {
+                common: CommonMetadata::default(),
                 set: "default-web".to_owned(),
                 namespace: None,
                 deletes_crds: false,
                 scopes: Scopes::default(),
             },
+            post_renderers: PostRenderers::default(),
             secrets: SecretTexts::default(),
             enables_dns: true,
             skips_schema: false,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use helmops_api::{Lifecycle, options::BundleDeploymentOptions};
+use helmops_api::{Lifecycle, lifecycle::PostRenderer, options::BundleDeploymentOptions};
 use helmops_core::admit::MAX_HELM_RUN;
 use helmops_release::{
     chart_metadata::Origin,
@@ -120,7 +120,9 @@ pub struct Deploy {
     pub values: Vec<Vec<u8>>,
     /// Texts of the values that come from Secrets: no message has them.
     pub secrets: SecretTexts,
-    /// What is changed in the objects.
+    /// What a user changes in the objects.
+    pub post_renderers: PostRenderers,
+    /// What the agent changes in the objects after that.
     pub post_render: PostRender,
     /// Whether templates may resolve names of hosts.
     pub enables_dns: bool,
@@ -134,6 +136,29 @@ pub struct Deploy {
     pub on_delete: Option<OnDelete>,
     /// What the label of the revision says: awaited if it has to become ready, or to pass tests. Without either it gets none.
     pub acceptance: Option<Acceptance>,
+}
+
+/// What a user changes in the objects, with Kustomize.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PostRenderers {
+    /// The folder of the chart with a kustomization, which comes first; empty for none.
+    pub folder: String,
+    /// The steps, in their order.
+    pub steps: Vec<PostRenderer>,
+    /// Which objects are changed together.
+    pub strategy: String,
+}
+
+impl PostRenderers {
+    /// Those of options.
+    pub fn of(options: &BundleDeploymentOptions, lifecycle: Option<&Lifecycle>) -> Self {
+        let kustomize = options.kustomize.as_ref();
+        Self {
+            folder: kustomize.map_or_else(String::new, |kustomize| kustomize.dir.clone()),
+            steps: lifecycle.map_or_else(Vec::new, |lifecycle| lifecycle.post_renderers.clone()),
+            strategy: lifecycle.map_or_else(String::new, |lifecycle| lifecycle.post_render_strategy.clone()),
+        }
+    }
 }
 
 impl Deploy {

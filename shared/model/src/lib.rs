@@ -7,6 +7,7 @@
 //! | [`selector`] | the objects that a label selector matches |
 //! | [`expression`] | CEL expressions: whether they are valid, and their evaluation within limits |
 //! | [`chart`] | where a chart comes from, the protocol of registries, and which versions are requested |
+//! | [`patch`] | patches of Kustomize |
 //! | [`names`] | names of objects that follow from those of others |
 //! | [`deployment_state`] | the state of a Bundle on a cluster |
 //! | [`condition`] | conditions of a status |
@@ -23,6 +24,7 @@ pub mod validation;
 pub mod selector;
 pub mod expression;
 pub mod chart;
+pub mod patch;
 pub mod names;
 pub mod deployment_state;
 pub mod condition;

@@ -185,6 +185,10 @@ reasons! {
         Uninstalled: "If it is a warning, the message says what failed. Correct it; the next change is deployed as usual.",
         /// Objects that the record of a release has are not deleted or restored: they belong to another release or client now, or the cluster does not have their kind any more.
         ObjectsKept: "Nothing if another release has taken the objects over. Otherwise delete those yourself that nothing needs. To give an object back to the release, set its annotations `meta.helm.sh/release-name` and `meta.helm.sh/release-namespace` again.",
+        /// A patch of `lifecycle.postRenderers` has changed nothing: no object of the chart fulfils its `target`.
+        PatchMatchedNothing: "Correct the `target` of the patch that the message names, or remove the patch. `helm get manifest` on the cluster shows the objects.",
+        /// Values of a ConfigMap or Secret that `valuesFrom` names have changed, and the release is upgraded.
+        ValuesChanged: "",
         /// The retries that `lifecycle` grants are used up: from now on, there is one attempt an hour.
         RetriesExhausted: "Correct what failed: a change is deployed immediately. Or request an attempt, see [lifecycle.md](lifecycle.md#requests).",
         /// `lifecycle.suspend` is set, and the release is left as it is. Of an Alert, an AlertProvider or a Receiver: `spec.suspend` is set.

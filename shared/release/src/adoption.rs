@@ -237,6 +237,7 @@ mod tests {
 
     fn post_render() -> PostRender {
         PostRender {
+            common: crate::post_render::CommonMetadata::default(),
             set: "default-web".to_owned(),
             namespace: None,
             deletes_crds: false,

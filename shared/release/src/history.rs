@@ -78,11 +78,27 @@ pub struct Revision {
 }
 
 impl Origin {
-    /// What the revision deploys.
+    /// The deployment ID of what the revision deploys.
     pub fn deployment_id(&self) -> Option<&str> {
-        self.attempt
-            .as_ref()
-            .map(|attempt| attempt.deployment_id.as_str())
+        let attempt = self.attempt.as_ref()?;
+        Some(record::deployment_id(&attempt.deployment_id))
+    }
+
+    /// Whether the revision shows which values of references it has.
+    pub fn has_values(&self) -> bool {
+        let attempt = self.attempt.as_ref();
+        attempt.is_some_and(|attempt| record::has_values(&attempt.deployment_id))
+    }
+
+    /// The deployment ID with the digest of values, if the revision shows that.
+    pub fn input(&self) -> Option<&str> {
+        Some(&self.attempt.as_ref()?.deployment_id)
+    }
+
+    /// Whether the revision deploys this.
+    pub fn has_input(&self, input: &str) -> bool {
+        let attempt = self.attempt.as_ref();
+        attempt.is_some_and(|attempt| record::is_same_input(&attempt.deployment_id, input))
     }
 }
 
@@ -283,7 +299,7 @@ impl History {
     /// The last attempt to deploy something, if the release has not been changed since, except by its remediation.
     pub fn last_attempt(&self, deployment_id: &str) -> Option<&Revision> {
         let last = self.0.iter().find(|revision| !revision.is_rollback)?;
-        (last.origin.deployment_id() == Some(deployment_id)).then_some(last)
+        last.origin.has_input(deployment_id).then_some(last)
     }
 
     /// The last attempt to deploy something, if it failed.

@@ -30,3 +30,4 @@ pub mod record;
 pub mod report;
 pub mod scopes;
 pub mod state;
+pub mod values;

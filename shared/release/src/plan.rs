@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use crate::{
     action::Action,
     deployed::Deployed,
-    history::{FailedAttempt, History},
+    history::{FailedAttempt, History, Revision},
     lifecycle::{
         self, KeptBecause, Policy, Remediation, Remedy, Requested, Retry, Schedule, Situation, Step,
     },
@@ -35,6 +35,10 @@ pub struct DesiredRelease<'t> {
     pub release: &'t ReleaseKey,
     /// Its BundleDeployment.
     pub deployment: &'t BundleDeployment,
+    /// Its deployment ID, with the digest of values that references name ([`input`](crate::record::input)).
+    pub input: String,
+    /// Whether these values have changed since they were first seen: it counts for a revision without a digest.
+    pub values_changed: bool,
     /// What is to be done about failures.
     pub policy: &'t Policy,
     /// The requests of a user that no status shows as handled.
@@ -212,7 +216,7 @@ impl DesiredRelease<'_> {
     }
 
     fn deployment_id(&self) -> &str {
-        &self.deployment.spec.deployment_id
+        &self.input
     }
 
     fn wanted(&self) -> Wanted<'_> {
@@ -227,7 +231,7 @@ impl DesiredRelease<'_> {
         });
         Wanted {
             bundle_deployment: self.name(),
-            deployment_id: &spec.deployment_id,
+            deployment_id: &self.input,
             applied,
             takes_ownership: spec.options.helm.as_ref().is_some_and(|helm| helm.take_ownership),
         }
@@ -254,10 +258,25 @@ impl DesiredRelease<'_> {
             Cause::Request
         } else if was_applied && history.newest().is_none() {
             Cause::Missing
+        } else if self.has_other_values(history) {
+            Cause::Values
         } else {
             Cause::Change
         };
-        history.next_attempt(&spec.deployment_id, action, cause, !requested.reset)
+        history.next_attempt(&self.input, action, cause, !requested.reset)
+    }
+
+    /// Whether the newest revision differs only in the values of references.
+    fn has_other_values(&self, history: &History) -> bool {
+        history.newest().is_some_and(|newest| {
+            newest.origin.deployment_id() == Some(&*self.deployment.spec.deployment_id)
+                && (!newest.origin.has_input(&self.input) || self.has_unrecorded_values(newest))
+        })
+    }
+
+    /// Whether the values have changed since a revision that does not show those that it has.
+    fn has_unrecorded_values(&self, revision: &Revision) -> bool {
+        self.values_changed && !revision.origin.has_values()
     }
 
     /// Whether what is deployed was deployed with other copies. They are no part of the deployment ID. Their generation counts, and not
@@ -300,7 +319,9 @@ impl DesiredRelease<'_> {
 
     /// Whether a deployed revision is deployed again, if nothing else is to be done.
     fn is_repeated(&self, deployed: &Deployed, observed: &ObservedRelease, done: DoneSoFar) -> bool {
-        self.has_undeployed_copies(&observed.history, deployed, done.has_changed_copies)
+        let revision = observed.history.get(deployed.id.number);
+        revision.is_some_and(|revision| self.has_unrecorded_values(revision))
+            || self.has_undeployed_copies(&observed.history, deployed, done.has_changed_copies)
             || self.was_renamed_since(deployed, &observed.others)
     }
 

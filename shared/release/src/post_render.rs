@@ -1,6 +1,9 @@
 //! What the agent changes in the objects of a chart after Helm has rendered them, and before it applies them.
 
+use std::collections::BTreeMap;
+
 use go_formats::yaml;
+use helmops_api::Lifecycle;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -27,10 +30,53 @@ pub struct PostRender {
     pub set: String,
     /// The namespace that all objects are moved to; `None` leaves them where they are.
     pub namespace: Option<String>,
+    /// What a user adds to all objects.
+    pub common: CommonMetadata,
     /// Whether CRDs are deleted with the release. By default they stay, and with them all objects of their kinds.
     pub deletes_crds: bool,
     /// The known kinds; only used with a namespace.
     pub scopes: Scopes,
+}
+
+/// Labels and annotations that a user adds to all objects. The marks of the agent override them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommonMetadata {
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Whether hooks get none.
+    pub skips_hooks: bool,
+}
+
+impl CommonMetadata {
+    /// `commonMetadata` of a life cycle.
+    pub fn of(lifecycle: &Lifecycle) -> Self {
+        let metadata = lifecycle.common_metadata.clone().unwrap_or_default();
+        Self {
+            labels: metadata.labels,
+            annotations: metadata.annotations,
+            skips_hooks: lifecycle.post_render_strategy == "nohooks",
+        }
+    }
+
+    /// Adds them to an object.
+    pub fn add_to(&self, object: &mut Value) {
+        if self.skips_hooks && is_hook(object) {
+            return;
+        }
+        for (field, all) in [("labels", &self.labels), ("annotations", &self.annotations)] {
+            for (key, value) in all {
+                set_entry(object, field, key, value);
+            }
+        }
+    }
+}
+
+/// Whether an object is a hook.
+pub fn is_hook(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.is_some_and(|annotations| annotations.get(marks::HOOK).is_some())
 }
 
 /// A part of what Helm has rendered: one YAML document, or several.
@@ -143,6 +189,8 @@ impl PostRender {
             for mut object in objects {
                 let file = &document.file;
                 check_texts(&object, file)?;
+                // Before the check: labels make records.
+                self.common.add_to(&mut object);
                 check_record(&object, file)?;
                 self.mark(&mut object, set.as_str(), &hash);
                 self.place(&mut object, &scopes, file)?;
@@ -267,9 +315,44 @@ mod tests {
         PostRender {
             set: SetId::new("web", "").as_str().to_owned(),
             namespace: namespace.map(str::to_owned),
+            common: CommonMetadata::default(),
             deletes_crds: false,
             scopes,
         }
+    }
+
+    #[test]
+    fn common_labels_make_no_record() {
+        let lifecycle: Lifecycle =
+            serde_json::from_value(json!({ "commonMetadata": { "labels": { "owner": "helm" } } })).unwrap();
+        let step = PostRender {
+            common: CommonMetadata::of(&lifecycle),
+            ..step(None)
+        };
+        let error = step.render(&document("Secret", "a", "")).unwrap_err();
+        assert!(matches!(error, PostRenderError::Record { .. }), "{error}");
+        assert!(step.render(&document("ConfigMap", "a", "")).is_ok());
+    }
+
+    /// As in Flux: they override those of the chart, and hooks have none with the strategy `nohooks`. Marks stay as they are.
+    #[test]
+    fn common_metadata_is_that_of_all_objects() {
+        let lifecycle: Lifecycle = serde_json::from_value(json!({
+            "commonMetadata": { "labels": { "app": "shop", "team": "a" }, "annotations": { "objectset.rio.cattle.io/id": "other" } },
+            "postRenderStrategy": "nohooks",
+        }))
+        .unwrap();
+        let step = PostRender {
+            common: CommonMetadata::of(&lifecycle),
+            ..step(None)
+        };
+        let hook = document("ConfigMap", "b", "    helm.sh/hook: test\n");
+        let text = [document("ConfigMap", "a", "  labels: {app: web}\n"), hook].join("---\n");
+        let expected = [
+            config_map("a", &json!({ "labels": { "app": "shop", "team": "a" } })),
+            config_map("b", &json!({ "annotations": { "helm.sh/hook": "test" } })),
+        ];
+        assert_eq!(rendered(&step, &text), expected);
     }
 
     fn config_map(name: &str, metadata: &Value) -> Value {

@@ -2,7 +2,7 @@
 
 use crate::{
     history::{History, Owner, Revision},
-    record::Status,
+    record::{self, Status},
 };
 
 /// What the BundleDeployment wants, and what its status shows as done.
@@ -10,7 +10,7 @@ use crate::{
 pub struct Wanted<'a> {
     /// Name of the BundleDeployment.
     pub bundle_deployment: &'a str,
-    /// Identifies what to deploy.
+    /// Identifies what to deploy, with the digest of values that are no part of the ID.
     pub deployment_id: &'a str,
     /// The status: identifies what was deployed, with the revision. Records of other agents do not have the deployment ID.
     pub applied: Option<Applied<'a>>,
@@ -134,7 +134,7 @@ fn failed(wanted: &Wanted<'_>, newest: &Revision, history: &History) -> Failed {
     Failed {
         revision: newest.number,
         has_base: history.base().is_some(),
-        is_same_input: newest.origin.deployment_id() == Some(wanted.deployment_id),
+        is_same_input: newest.origin.has_input(wanted.deployment_id),
     }
 }
 
@@ -164,9 +164,10 @@ fn foreign_owner(wanted: &Wanted<'_>, newest: &Revision) -> Option<ForeignOwner>
 /// and a later revision of an agent is a correction of the same deployment.
 fn is_wanted(wanted: &Wanted<'_>, deployed: &Revision) -> bool {
     match deployed.origin.deployment_id() {
-        Some(id) => id == wanted.deployment_id,
+        Some(_) => deployed.origin.has_input(wanted.deployment_id),
         None => wanted.applied.is_some_and(|applied| {
-            applied.deployment_id == wanted.deployment_id && applied.revision <= deployed.number
+            applied.deployment_id == record::deployment_id(wanted.deployment_id)
+                && applied.revision <= deployed.number
         }),
     }
 }

@@ -13,13 +13,13 @@ use helmops_bed::shared::InUse;
 use helmops_bed::test_bed::{TestBed, binary};
 use helmops_bed::tools::agent_helm;
 use helmops_bed::wait::eventually;
-use helmops_helm::request::{Action, Apply, Deploy, Identity, Install, Request, Upgrade};
+use helmops_helm::request::{Action, Apply, Deploy, Identity, Install, PostRenderers, Request, Upgrade};
 use helmops_helm::run_scope::RunScope;
 use helmops_helm::workspace::Workspaces;
 use helmops_helm::{Failure, Helm, HelmProgram, Success};
 use helmops_release::chart_metadata::Origin;
 use helmops_release::names::{ReleaseKey, SetId};
-use helmops_release::post_render::PostRender;
+use helmops_release::post_render::{CommonMetadata, PostRender};
 use helmops_release::record::{Record, secret_name};
 use helmops_release::scopes::{Scope, Scopes};
 use kube::Client;
@@ -192,7 +192,9 @@ pub fn deploy(archive: &Path) -> Deploy {
             ..Origin::default()
         },
         values: Vec::new(),
+        post_renderers: PostRenderers::default(),
         post_render: PostRender {
+            common: CommonMetadata::default(),
             set: SetId::new("web-bundle", "").as_str().to_owned(),
             namespace: None,
             deletes_crds: false,

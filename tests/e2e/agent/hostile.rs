@@ -253,7 +253,7 @@ async fn deploy_refused(fixture: &Fixture) -> Vec<(&'static str, &'static str)> 
     fixture
         .deploy("deep", "1.0.0", &json!({ "valuesHash": hash }))
         .await;
-    expected.push(("deep", "max depth"));
+    expected.push(("deep", "nests more than 100 deep"));
     expected
 }
 

@@ -89,6 +89,146 @@ async fn later_values_override_earlier_ones() {
     );
 }
 
+/// Files of the chart override its values.yaml, and are overridden by all others.
+#[tokio::test]
+async fn files_of_the_chart_have_values() {
+    let fixture = Fixture::new("inputs-files").await;
+    fixture
+        .charts
+        .add(
+            "web",
+            "2.0.0",
+            &[
+                (
+                    "values.yaml",
+                    "{msg: chart, own: chart, map: chart, secret: chart}\n",
+                ),
+                ("templates/config.yaml", VALUES),
+                ("eu/prod.yaml", "{own: file, map: file}\n"),
+            ],
+        )
+        .await;
+    let _agent = fixture.start().await;
+    let hash = fixture.values("web", "{map: own}\n").await;
+    let spec = |files: Value, ignores: bool| {
+        let lifecycle = json!({ "ignoreMissingValuesFiles": ignores });
+        let options = json!({ "helm": { "valuesFiles": files } });
+        json!({ "valuesHash": hash, "options": options, "lifecycle": lifecycle, "deploymentID": format!(":{ignores}") })
+    };
+    let files = json!(["eu/prod.yaml", "eu/none.yaml"]);
+    fixture.deploy("web", "2.0.0", &spec(files.clone(), false)).await;
+    let missing = ["helm.valuesFiles[1]: the chart has no file \"eu/none.yaml\", but values.yaml;"];
+    fixture.until_error("web", "Deployed", &missing).await;
+    fixture.deploy("web", "2.0.0", &spec(files, true)).await;
+    fixture.until_ready("web").await;
+    let config = format!("configmap/{}-config", fixture.name("web"));
+    let config = fixture.object(&config).await.unwrap();
+    assert_eq!(
+        config["data"],
+        json!({ "msg": "chart", "own": "file", "map": "own", "secret": "chart" })
+    );
+}
+
+/// As in Flux: references below the values of the options, paths above all, and what may be missing is left out. A change is deployed
+/// within ten seconds, unless it counts only with the next release.
+#[tokio::test]
+async fn changed_values_are_deployed() {
+    let fixture = Fixture::new("inputs-changed").await;
+    fixture.charts.web("2.0.0", &[("config", VALUES)]).await;
+    let _agent = fixture.start().await;
+    let hash = fixture.values("web", "{msg: own, own: own, map: own}\n").await;
+    let references = json!([
+        { "kind": "ConfigMap", "name": "below", "optional": true },
+        { "kind": "Secret", "name": "token", "valuesKey": "token", "targetPath": "secret", "literal": true },
+        { "kind": "ConfigMap", "name": "below", "valuesKey": "msg", "targetPath": "msg" },
+        { "kind": "ConfigMap", "name": "late", "valuesKey": "map", "targetPath": "map", "optional": true },
+    ]);
+    let spec = |policy: &str| {
+        let lifecycle = json!({ "valuesFrom": references, "valuesFromPolicy": policy });
+        json!({ "valuesHash": hash, "lifecycle": lifecycle })
+    };
+    let data = async || {
+        let config = format!("configmap/{}-config", fixture.name("web"));
+        fixture.object(&config).await.unwrap_or_default()["data"].clone()
+    };
+    apply(&fixture, &secret("token", &json!({ "token": "a,b=c" }))).await;
+    apply(
+        &fixture,
+        &config_map(
+            "below",
+            &json!({ "values.yaml": "{map: below, own: below}", "msg": "path" }),
+        ),
+    )
+    .await;
+    fixture.deploy("web", "2.0.0", &spec("")).await;
+    fixture.until_ready("web").await;
+    assert_eq!(
+        data().await,
+        json!({ "msg": "path", "own": "own", "map": "own", "secret": "a,b=c" })
+    );
+
+    let start = Instant::now();
+    apply(&fixture, &secret("token", &json!({ "token": "new" }))).await;
+    fixture.until_revision("web", 2).await;
+    let after = start.elapsed();
+    assert!(after < Duration::from_secs(10), "{after:?}");
+    assert_eq!(data().await["secret"], "new");
+    let (_, note) = fixture.event("ValuesChanged").await;
+    assert!(
+        note.contains("/token; it is upgraded") && !note.contains("new"),
+        "{note}"
+    );
+
+    // The object changes, and not its values.
+    fixture.kubectl(&["label", "secret", "token", "a=b"]).await;
+    // Without the object, what is deployed stays.
+    fixture.kubectl(&["delete", "secret", "token"]).await;
+    fixture.deploy("web", "2.0.0", &spec("NextRelease")).await;
+    apply(&fixture, &secret("token", &json!({ "token": "later" }))).await;
+    fixture.barrier().await;
+    let ready = fixture.until_ready("web").await;
+    assert!(
+        ready["status"]["release"].as_str().unwrap().ends_with(":2"),
+        "{ready}"
+    );
+
+    // It is the policy alone that holds the value back.
+    fixture.deploy("web", "2.0.0", &spec("Immediate")).await;
+    fixture.until_revision("web", 3).await;
+    assert_eq!(data().await["secret"], "later");
+
+    // What may be missing appears.
+    apply(&fixture, &config_map("late", &json!({ "map": "late" }))).await;
+    fixture.until_revision("web", 4).await;
+    assert_eq!(data().await["map"], "late");
+
+    // What is no values is no reason to change what runs, and the correction waits for nothing.
+    let below = |values: &str| config_map("below", &json!({ "values.yaml": values, "msg": "path" }));
+    apply(&fixture, &below("[a, b]")).await;
+    let error = "lifecycle.valuesFrom[0]: the values are a list, and not a mapping";
+    fixture.until_error("web", "Deployed", &[error]).await;
+    let failed = fixture
+        .until("web", |object| {
+            let (applied, wanted) = (
+                &object["status"]["appliedDeploymentID"],
+                &object["spec"]["deploymentID"],
+            );
+            ensure!(applied != wanted, "{applied} is applied");
+            Ok(())
+        })
+        .await;
+    assert!(
+        failed["status"]["release"].as_str().unwrap().ends_with(":4"),
+        "{failed}"
+    );
+    let start = Instant::now();
+    apply(&fixture, &below("{own: below}")).await;
+    fixture.until_revision("web", 5).await;
+    let after = start.elapsed();
+    assert!(after < Duration::from_secs(10), "{after:?}");
+    fixture.until_ready("web").await;
+}
+
 #[tokio::test]
 async fn downstream_resources_are_copied_updated_and_deleted() {
     let fixture = Fixture::new("inputs-copies").await;

@@ -16,6 +16,7 @@ mod lifecycle;
 mod ownership;
 mod permissions;
 mod pods;
+mod post_render;
 mod records;
 mod release_tests;
 mod releases;

@@ -13,7 +13,7 @@ pub fn add(table: &mut Table) {
         // Names with a rule of their own have the reason of that rule.
         let reason = match at.rsplit('.').next().unwrap_or_default() {
             "helmSecretName" | "namespace" | "defaultNamespace" | "serviceAccount"
-                if !at.contains("KeyRef") && !at.contains("drift") =>
+                if !at.contains("KeyRef") && !at.contains("drift") && !at.contains("postRenderers") =>
             {
                 "InvalidName"
             }

@@ -112,7 +112,8 @@ impl Schema {
 
     /// The schemas of fields, with the starts of the paths of their own fields.
     fn children<'s>(&'s self, path: &str) -> Vec<(String, &'s Self)> {
-        let properties = self.properties.iter().filter(|(name, _)| *name != "metadata");
+        let is_metadata = |name: &str| matches!(name, "metadata" | "commonMetadata");
+        let properties = self.properties.iter().filter(|(name, _)| !is_metadata(name));
         properties
             .map(|(name, schema)| match &schema.items {
                 Some(items) => (format!("{path}{name}[]."), &**items),

@@ -1,12 +1,15 @@
 //! The life cycle of releases: `spec.lifecycle` and that of each target.
 //!
-//! Each block is checked by itself (`policies`, `expressions`, `drift`). What contradicts the options of Helm or another part is checked on
+//! Each block is checked by itself (`policies`, `expressions`, `drift`, `values`, `post_render`). What contradicts the options of Helm or another part is checked on
 //! the merged options of each target (`contradictions`), because a target inherits what it does not set.
 
 mod contradictions;
 mod drift;
 mod expressions;
 mod policies;
+mod post_render;
+mod selector;
+mod values;
 
 use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, Lifecycle};
 use helmops_model::{
@@ -58,6 +61,8 @@ impl<'h> Checks<'h> {
         if let Some(policy) = &lifecycle.drift {
             drift::check(errors, &path.field("drift"), policy);
         }
+        values::check(errors, &path, lifecycle);
+        post_render::check(errors, &path, lifecycle);
         one_of(
             errors,
             &path.field("onDelete"),

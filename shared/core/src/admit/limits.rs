@@ -4,6 +4,8 @@
 //! exceeds a limit is rejected without further checks, so that each validation of it costs little. Names with a rule of
 //! their own (`names`) are limited by that rule.
 
+mod lifecycle;
+
 use std::{
     collections::{BTreeMap, HashSet},
     io,
@@ -13,7 +15,6 @@ use helmops_api::{
     BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions,
     diff::DiffOptions,
     helm::{KeySelector, ValuesFrom},
-    lifecycle::{Dependency, DriftPolicy, Lifecycle, TestPolicy, WaitPolicy},
     limits,
     options::{IgnoreOptions, KustomizeOptions, YamlOptions},
     target::{BundleRef, ClusterCriteria},
@@ -175,7 +176,7 @@ fn check_options(errors: &mut FieldErrors, path: &Path<'_>, options: &BundleDepl
         paths(errors, &path.field("overlays"), overlays);
     }
     if let Some(lifecycle) = &options.lifecycle {
-        check_lifecycle(errors, &path.field("lifecycle"), lifecycle);
+        lifecycle::check(errors, &path.field("lifecycle"), lifecycle);
     }
     if let Some(KustomizeOptions { dir, .. }) = &options.kustomize {
         length(errors, &path.field("kustomize").field("dir"), dir, limits::PATH);
@@ -236,104 +237,6 @@ fn check_diff(errors: &mut FieldErrors, path: &Path<'_>, diff: &DiffOptions) {
         let (pointers, operations) = (path.field("jsonPointers"), path.field("operations"));
         list(errors, &pointers, &patch.json_pointers, limits::SHORT_LIST);
         list(errors, &operations, &patch.operations, limits::SHORT_LIST);
-    }
-}
-
-fn check_lifecycle(errors: &mut FieldErrors, path: &Path<'_>, lifecycle: &Lifecycle) {
-    for (field, policy) in [("install", &lifecycle.install), ("upgrade", &lifecycle.upgrade)] {
-        let interval = policy
-            .as_ref()
-            .and_then(|policy| policy.retry_interval.as_deref());
-        duration(errors, &path.field(field).field("retryInterval"), interval);
-    }
-    if let Some(test) = &lifecycle.test {
-        check_test(errors, &path.field("test"), test);
-    }
-    if let Some(uninstall) = &lifecycle.uninstall {
-        let path = path.field("uninstall");
-        duration(errors, &path.field("timeout"), uninstall.timeout.as_deref());
-    }
-    if let Some(wait) = &lifecycle.wait {
-        check_wait(errors, &path.field("wait"), wait);
-    }
-    let dependencies = path.field("dependsOn");
-    if list(errors, &dependencies, &lifecycle.depends_on, limits::SHORT_LIST) {
-        for (index, Dependency { name, ready, .. }) in lifecycle.depends_on.iter().enumerate() {
-            let path = dependencies.index(index);
-            length(errors, &path.field("name"), name, limits::NAME);
-            length(errors, &path.field("ready"), ready, limits::EXPRESSION);
-        }
-    }
-    if let Some(drift) = &lifecycle.drift {
-        check_drift(errors, &path.field("drift"), drift);
-    }
-}
-
-fn check_test(errors: &mut FieldErrors, path: &Path<'_>, test: &TestPolicy) {
-    duration(errors, &path.field("timeout"), test.timeout.as_deref());
-    let path = path.field("filters");
-    if list(errors, &path, &test.filters, limits::SHORT_LIST) {
-        for (index, filter) in test.filters.iter().enumerate() {
-            length(
-                errors,
-                &path.index(index).field("name"),
-                &filter.name,
-                limits::NAME,
-            );
-        }
-    }
-}
-
-fn check_wait(errors: &mut FieldErrors, path: &Path<'_>, wait: &WaitPolicy) {
-    duration(errors, &path.field("timeout"), wait.timeout.as_deref());
-    let path = path.field("expressions");
-    if !list(errors, &path, &wait.expressions, limits::EXPRESSIONS) {
-        return;
-    }
-    for (index, of) in wait.expressions.iter().enumerate() {
-        let path = path.index(index);
-        length(errors, &path.field("apiVersion"), &of.api_version, limits::NAME);
-        length(errors, &path.field("kind"), &of.kind, limits::NAME);
-        for (field, text) in [
-            ("failed", &of.failed),
-            ("inProgress", &of.in_progress),
-            ("current", &of.current),
-        ] {
-            length(errors, &path.field(field), text, limits::EXPRESSION);
-        }
-    }
-}
-
-fn check_drift(errors: &mut FieldErrors, path: &Path<'_>, drift: &DriftPolicy) {
-    let path = path.field("ignore");
-    if !list(errors, &path, &drift.ignore, limits::SHORT_LIST) {
-        return;
-    }
-    for (index, ignore) in drift.ignore.iter().enumerate() {
-        let path = path.index(index);
-        let pointers = path.field("paths");
-        if list(errors, &pointers, &ignore.paths, limits::SHORT_LIST) {
-            for (index, pointer) in ignore.paths.iter().enumerate() {
-                length(errors, &pointers.index(index), pointer, limits::PATH);
-            }
-        }
-        let Some(target) = &ignore.target else { continue };
-        let path = path.field("target");
-        for (field, text, max) in [
-            ("group", &target.group, limits::NAME),
-            ("version", &target.version, limits::NAME),
-            ("kind", &target.kind, limits::NAME),
-            ("name", &target.name, limits::NAME),
-            ("namespace", &target.namespace, limits::NAME),
-            ("labelSelector", &target.label_selector, limits::SELECTOR_TEXT),
-            (
-                "annotationSelector",
-                &target.annotation_selector,
-                limits::SELECTOR_TEXT,
-            ),
-        ] {
-            length(errors, &path.field(field), text, max);
-        }
     }
 }
 

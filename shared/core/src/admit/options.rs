@@ -31,7 +31,18 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, options: &BundleDeployme
     if let Some(helm) = &options.helm {
         check_release(errors, &path.field("helm"), helm);
         check_values_from(errors, &path.field("helm").field("valuesFrom"), helm);
+        check_values_files(errors, &path.field("helm").field("valuesFiles"), helm);
         depth::check(errors, &path.field("helm"), helm);
+    }
+    if let Some(kustomize) = &options.kustomize
+        && !kustomize.dir.is_empty()
+    {
+        check_file(
+            errors,
+            &path.field("kustomize").field("dir"),
+            &kustomize.dir,
+            "kustomize/production",
+        );
     }
     let labels = path.field("namespaceLabels");
     selector::check_labels(errors, &labels, Reason::InvalidLabel, &options.namespace_labels);
@@ -100,6 +111,21 @@ fn check_values_from(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptio
                 );
             }
         }
+    }
+}
+
+fn check_values_files(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) {
+    for (index, file) in helm.values_files.iter().enumerate() {
+        check_file(errors, &path.index(index), file, "values-production.yaml");
+    }
+}
+
+/// A path in the chart. Whether the chart has it is known on the cluster.
+fn check_file(errors: &mut FieldErrors, path: &Path<'_>, file: &str, example: &str) {
+    let is_outside = file.starts_with('/') || file.split('/').any(|part| part == "..");
+    if is_outside || file.is_empty() {
+        let detail = format!("write a path in the chart, such as {example}");
+        errors.invalid(path, Reason::InvalidValues, file, detail);
     }
 }
 

@@ -209,10 +209,6 @@ fn questionable_settings_get_one_warning() {
         ),
         (json!({ "dependsOn": [{}] }), "spec.dependsOn[0]: ignored"),
         (
-            json!({ "kustomize": { "dir": "x" } }),
-            "spec.kustomize: has no effect",
-        ),
-        (
             json!({ "yaml": { "overlays": ["x"] } }),
             "spec.yaml: has no effect",
         ),

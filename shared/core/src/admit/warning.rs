@@ -92,28 +92,10 @@ fn internal_fields(warnings: &mut Warnings, spec: &HelmOpSpec) {
 
 /// Options that only have an effect for Bundles of files.
 fn unused_options(warnings: &mut Warnings, path: &str, options: &BundleDeploymentOptions) {
-    let has_values_files = options
-        .helm
-        .as_ref()
-        .is_some_and(|helm| !helm.values_files.is_empty());
-    for (is_set, field, instead) in [
-        (
-            options.kustomize.is_some(),
-            "kustomize",
-            "use values of the chart",
-        ),
-        (options.yaml.is_some(), "yaml", "use values of the chart"),
-        (
-            has_values_files,
-            "helm.valuesFiles",
-            "use helm.values or helm.valuesFrom",
-        ),
-    ] {
-        if is_set {
-            warnings.add(format!(
-                "{path}.{field}: has no effect, because a HelmOp has no files besides its chart; {instead}"
-            ));
-        }
+    if options.yaml.is_some() {
+        warnings.add(format!(
+            "{path}.yaml: has no effect, because a HelmOp has no files besides its chart; use values of the chart"
+        ));
     }
 }
 
@@ -126,6 +108,10 @@ fn options_of_all_targets(warnings: &mut Warnings, path: &str, own: &BundleDeplo
         (own.delete_crd_resources, "deleteCRDResources"),
         (own.ignore.is_some(), "ignore"),
         (helm.is_some_and(|helm| helm.max_history != 0), "helm.maxHistory"),
+        (
+            helm.is_some_and(|helm| !helm.values_files.is_empty()),
+            "helm.valuesFiles",
+        ),
         (
             helm.is_some_and(|helm| helm.skip_schema_validation),
             "helm.skipSchemaValidation",

@@ -83,7 +83,7 @@ impl<'g> ClusterBatch<'g> {
         let text = values.as_ref().map_or("", FreeForm::as_str);
         let desired = DesiredTarget {
             values: interner.values(text).map_err(exceeded(VALUES))?,
-            id: deployment_id(self.contents, &options, values),
+            id: deployment_id(self.contents, &options, lifecycle.as_deref(), values),
             options,
             lifecycle: lifecycle.clone(),
         };

@@ -7,7 +7,7 @@ use std::io;
 
 use go_formats::json;
 use helmops_api::{
-    BundleDeploymentOptions,
+    BundleDeploymentOptions, Lifecycle,
     free_form::FreeForm,
     unknown_fields::{FieldPath, UnknownFields, VisitUnknown},
 };
@@ -18,20 +18,30 @@ use serde_json::ser::{CompactFormatter, Formatter};
 
 /// The ID of a deployment: what is deployed, and how.
 ///
-/// `contents` identifies the content; it is empty for a chart. `diff`, `correctDrift` and `lifecycle` are not part of the ID: they
-/// change how an agent deploys and what it reports, not what it deploys. `values` are the Helm values from [`Source`](super::values::ValuesSource); they
+/// `contents` identifies the content; it is empty for a chart. `diff`, `correctDrift` and most of `lifecycle` are not part of the ID: they
+/// change how an agent deploys and what it reports, not what it deploys ([`Lifecycle::deployed_part`]). `values` are the Helm values from [`Source`](super::values::ValuesSource); they
 /// replace those of the options.
 ///
 /// Unknown fields come last in their struct, sorted by name, because Fleet adds most fields at the end of a struct: then the ID is
 /// the same as Fleet's.
-pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions, values: Option<FreeForm>) -> String {
+pub fn deployment_id(
+    contents: &str,
+    options: &BundleDeploymentOptions,
+    lifecycle: Option<&Lifecycle>,
+    values: Option<FreeForm>,
+) -> String {
     let mut options = options.clone();
     if let Some(helm) = &mut options.helm {
         helm.values = values;
     }
     options.diff = None;
     options.correct_drift = None;
-    options.lifecycle = None;
+    let has_values_files = options
+        .helm
+        .as_ref()
+        .is_some_and(|helm| !helm.values_files.is_empty());
+    let deployed = lifecycle.and_then(|lifecycle| lifecycle.deployed_part(has_values_files));
+    options.lifecycle = deployed.map(Box::new);
     options.visit_unknown(FieldPath::of("options"), &mut |_, fields| {
         fields.values_mut().for_each(canonicalize);
     });

@@ -127,7 +127,13 @@ fn lifecycle(merged: &mut Lifecycle, own: &Lifecycle) {
     part(&mut merged.drift, own.drift.as_ref());
     part(&mut merged.suspend, own.suspend.as_ref());
     part(&mut merged.requests, own.requests.as_ref());
+    part(&mut merged.common_metadata, own.common_metadata.as_ref());
     text(&mut merged.on_delete, &own.on_delete);
+    text(&mut merged.values_from_policy, &own.values_from_policy);
+    text(&mut merged.post_render_strategy, &own.post_render_strategy);
+    merged.ignore_missing_values_files |= own.ignore_missing_values_files;
+    list(&mut merged.post_renderers, &own.post_renderers);
+    list(&mut merged.values_from, &own.values_from);
     by_key(&mut merged.depends_on, &own.depends_on, |dependency| {
         Some(dependency.name.clone())
     });
@@ -137,6 +143,12 @@ fn lifecycle(merged: &mut Lifecycle, own: &Lifecycle) {
 fn part<T: Clone>(merged: &mut Option<T>, own: Option<&T>) {
     if let Some(own) = own {
         *merged = Some(own.clone());
+    }
+}
+
+fn list<T: Clone>(merged: &mut Vec<T>, own: &[T]) {
+    if !own.is_empty() {
+        *merged = own.to_vec();
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Success {
     pub revision: Option<u64>,
     /// Warnings of the API server, such as `unknown field "spec.x"`: with client-side apply it drops such fields.
     pub warnings: Vec<String>,
+    /// The patches of `lifecycle.postRenderers` whose target selects no object.
+    pub unmatched_patches: Vec<String>,
     /// The CRDs or objects that were requested, as YAML documents.
     pub printed: String,
 }
@@ -188,12 +190,14 @@ pub(super) fn of_engine(output: &Output, secrets: &SecretTexts) -> Result<Succes
                 error: None,
                 revision,
                 warnings: texts,
+                unmatched_patches,
                 printed,
             }),
         ) => {
             return Ok(Success {
                 revision,
                 warnings: warnings(&texts),
+                unmatched_patches,
                 printed,
             });
         }

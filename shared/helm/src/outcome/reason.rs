@@ -72,6 +72,8 @@ reasons! {
     TemplateFailed = "TemplateFailed", Chart, false, None;
     /// The values do not match the schema of the chart.
     ValuesInvalid = "ValuesInvalid", Chart, false, Some("Correct the values, or set skipSchemaValidation.");
+    /// Values are not a mapping, cannot be set at their path, or the chart does not have their file.
+    ValuesUnusable = "ValuesUnusable", Chart, false, None;
     /// What the templates rendered is not YAML, or has no kind.
     ManifestInvalid = "ManifestInvalid", Chart, true, None;
     /// The objects of the chart do not fit to the options of the BundleDeployment.

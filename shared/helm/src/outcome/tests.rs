@@ -413,12 +413,13 @@ fn a_success_has_the_revision_and_the_warnings() {
     let text = "unknown field \"spec.foo\"";
     let output = Output {
         end: End::Exited(0),
-        stdout: json!({ "revision": 12, "warnings": [text, text], "printed": "a: b\n" }).to_string(),
+        stdout: json!({ "revision": 12, "warnings": [text, text], "unmatchedPatches": ["a"], "printed": "a: b\n" }).to_string(),
         stderr: "anything".to_owned(),
     };
     let expected = Success {
         revision: Some(12),
         warnings: vec![text.to_owned()],
+        unmatched_patches: vec!["a".to_owned()],
         printed: "a: b\n".to_owned(),
     };
     assert_eq!(outcome(&output), Ok(expected));

@@ -19,7 +19,7 @@ use super::policy::{KeptBecause, Policy, Remediation, Schedule};
 use crate::{
     action::{self, Action},
     history::{FailedAttempt, History},
-    record::{Acceptance, AttemptAction, Failure, Status},
+    record::{self, Acceptance, AttemptAction, Failure, Status},
     state::ReleaseState,
 };
 
@@ -225,7 +225,7 @@ pub fn is_remediation(history: &History, policy: &Policy, deployment_id: &str) -
     let attempt = uninstalling.and_then(|newest| newest.origin.attempt.as_ref());
     attempt.is_some_and(|attempt| {
         let own = policy.for_action(attempt.action);
-        attempt.deployment_id == deployment_id
+        record::is_same_input(&attempt.deployment_id, deployment_id)
             && own.remediation_of(attempt) == Remediation::Uninstall
             && own.keeps_record()
     })

@@ -90,6 +90,9 @@ struct Case {
     requested: Requested,
     history: Vec<Revision>,
     others: Vec<Vec<Revision>>,
+    /// The deployment ID with a digest of values, if there is one.
+    input: Option<&'static str>,
+    values_changed: bool,
     done: DoneSoFar,
     seconds: i64,
 }
@@ -102,6 +105,8 @@ impl Case {
             requested: Requested::default(),
             history: history.into(),
             others: Vec::new(),
+            input: None,
+            values_changed: false,
             done: DoneSoFar::default(),
             seconds: 1,
         }
@@ -112,6 +117,11 @@ impl Case {
         let desired = DesiredRelease {
             release: &release,
             deployment: &self.deployment,
+            input: self
+                .input
+                .unwrap_or(&self.deployment.spec.deployment_id)
+                .to_owned(),
+            values_changed: self.values_changed,
             policy: &self.policy,
             requested: self.requested,
         };
@@ -182,6 +192,67 @@ fn a_request_for_another_deployment_has_its_effect_once() {
     // Nor is it repeated after the attempt that it led to has failed in this reconciliation.
     case.done.has_failed = true;
     assert_eq!(case.settled(), Some(1));
+}
+
+/// A failure with other values says nothing of these. What was deployed without a digest stays: it has the values of its time.
+#[test]
+fn changed_values_are_deployed_immediately() {
+    let deployed = |id| revision(1, Status::Deployed, id);
+    for (history, input, expected) in [
+        (vec![deployed(":new#a")], ":new#a", None),
+        (vec![deployed(":new#a")], ":new#b", Some((Cause::Values, 1))),
+        (vec![deployed(":new")], ":new#b", None),
+        (vec![deployed(":new#a")], ":new", None),
+        (vec![deployed(":old#a")], ":new#a", Some((Cause::Change, 1))),
+        (
+            vec![
+                deployed(":old"),
+                Revision {
+                    failure: Some(Failure::Helm("no".to_owned())),
+                    ..revision(2, Status::Failed, ":new#a")
+                },
+            ],
+            ":new#b",
+            Some((Cause::Values, 1)),
+        ),
+    ] {
+        let case = Case {
+            input: Some(input),
+            policy: retries(Remediation::None),
+            ..Case::new(history.clone())
+        };
+        let found = match case.plan() {
+            Plan::Operate(Operation::Upgrade { attempt, .. }) => {
+                assert_eq!(attempt.deployment_id, input);
+                Some((attempt.cause, attempt.number))
+            }
+            Plan::UpToDate(_) => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, expected, "{history:?} {input}");
+    }
+}
+
+/// Those of Fleet's agent and of earlier versions: what has changed since they were first seen is deployed, once.
+#[test]
+fn a_revision_that_does_not_show_its_values_is_upgraded_when_they_change() {
+    let plan = |id, values_changed| {
+        let case = Case {
+            input: Some(":new#b"),
+            values_changed,
+            ..Case::new([revision(1, Status::Deployed, id)])
+        };
+        case.plan()
+    };
+    assert!(matches!(plan(":new", false), Plan::UpToDate(_)));
+    assert!(matches!(plan(":new#b", true), Plan::UpToDate(_)));
+    let Plan::Operate(Operation::Upgrade { attempt, .. }) = plan(":new", true) else {
+        panic!("{:?}", plan(":new", true))
+    };
+    assert_eq!(
+        (attempt.cause, &*attempt.deployment_id),
+        (Cause::Values, ":new#b")
+    );
 }
 
 #[test]
@@ -473,6 +544,8 @@ fn records_decide_after_an_attempt_with_a_policy_and_a_record() {
         let desired = DesiredRelease {
             release: &release,
             deployment: &deployment,
+            input: deployment.spec.deployment_id.clone(),
+            values_changed: false,
             policy: &policy,
             requested: Requested::default(),
         };

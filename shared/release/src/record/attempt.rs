@@ -2,6 +2,40 @@
 
 use std::{fmt, str::FromStr};
 
+/// Between a deployment ID and the digest of values. No deployment ID has it.
+const VALUES: char = '#';
+/// Digits of the digest of values.
+const DIGITS: usize = 16;
+
+/// What is deployed: a deployment ID, with the digest of values that it does not cover, those of references; empty if there are none.
+pub fn input(deployment_id: &str, values: &str) -> String {
+    if values.is_empty() {
+        return deployment_id.to_owned();
+    }
+    let digest: String = values.chars().take(DIGITS).collect();
+    format!("{deployment_id}{VALUES}{digest}")
+}
+
+/// The deployment ID of what is deployed.
+pub fn deployment_id(input: &str) -> &str {
+    input.split_once(VALUES).map_or(input, |(id, _)| id)
+}
+
+/// Whether what is deployed shows its values.
+pub fn has_values(input: &str) -> bool {
+    input.contains(VALUES)
+}
+
+/// Whether the same is deployed. Without a digest of values, any are meant: records of earlier versions have none, and those of releases for
+/// which a change of values counts only with the next one.
+pub fn is_same_input(one: &str, other: &str) -> bool {
+    if has_values(one) && has_values(other) {
+        one == other
+    } else {
+        deployment_id(one) == deployment_id(other)
+    }
+}
+
 /// Which attempt to deploy a BundleDeployment wrote a revision.
 ///
 /// Helm shows it as the description of the revision (`helm history`), unless it failed: then Helm's own text is there. So it is
@@ -23,7 +57,7 @@ use std::{fmt, str::FromStr};
 pub struct Attempt {
     /// What Helm does.
     pub action: AttemptAction,
-    /// The deployment ID that is applied.
+    /// The deployment ID that is applied, or the [`input`] with the digest of values.
     pub deployment_id: String,
     /// Why the release is changed.
     pub cause: Cause,
@@ -64,6 +98,8 @@ impl AttemptAction {
 pub enum Cause {
     /// There is another deployment ID.
     Change,
+    /// References have other values.
+    Values,
     /// The release or its record does not exist any more.
     Missing,
     /// Its objects differ from the record.
@@ -75,8 +111,9 @@ pub enum Cause {
 }
 
 impl Cause {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Change,
+        Self::Values,
         Self::Missing,
         Self::Drift,
         Self::Remediation,
@@ -86,6 +123,7 @@ impl Cause {
     const fn text(self) -> &'static str {
         match self {
             Self::Change => "a change",
+            Self::Values => "changed values",
             Self::Missing => "a missing release",
             Self::Drift => "drift",
             Self::Remediation => "a failed attempt",
@@ -121,5 +159,32 @@ impl FromStr for Attempt {
             cause: cause.ok_or(NoAttempt)?,
             number: number.parse().map_err(|_| NoAttempt)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_has_the_deployment_id_and_the_values() {
+        assert_eq!(input(":4f2a", ""), ":4f2a");
+        let with_values = input(":4f2a", &"0123456789abcdef".repeat(4));
+        assert_eq!(with_values, ":4f2a#0123456789abcdef");
+        assert_eq!(
+            (deployment_id(&with_values), deployment_id(":4f2a")),
+            (":4f2a", ":4f2a")
+        );
+        for (one, other, expected) in [
+            (":a", ":a", true),
+            (":a", ":b", false),
+            (":a#1", ":a#1", true),
+            (":a#1", ":a#2", false),
+            (":a#1", ":a", true),
+            (":a", ":a#1", true),
+            (":a#1", ":b", false),
+        ] {
+            assert_eq!(is_same_input(one, other), expected, "{one} {other}");
+        }
     }
 }

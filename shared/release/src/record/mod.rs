@@ -26,7 +26,7 @@ use thiserror::Error;
 
 pub use self::{
     acceptance::Acceptance,
-    attempt::{Attempt, AttemptAction, Cause},
+    attempt::{Attempt, AttemptAction, Cause, deployment_id, has_values, input, is_same_input},
     failure::{Failure, at_deadline, interrupted, is_interrupted},
     head::RecordHead,
     hook::{Hook, HookPhase, HookRun, TEST_EVENT},

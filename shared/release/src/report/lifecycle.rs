@@ -28,6 +28,8 @@ const MAX_ATTEMPT_MESSAGE: usize = 1_024;
 /// What the life cycle shows.
 #[derive(Clone, Debug, Default)]
 pub struct Progress<'a> {
+    /// What is wanted: the deployment ID with the digest of values that references name; `None` for the ID alone.
+    pub input: Option<&'a str>,
     /// The revisions of the release.
     pub history: Option<&'a History>,
     /// What failed last, what runs, and what comes next; with the time of the next attempt.
@@ -38,6 +40,13 @@ pub struct Progress<'a> {
     pub tests: Option<TestResult>,
     /// The requests that were handled; `None` if that has not changed.
     pub handled: Option<&'a Requests>,
+}
+
+impl<'a> Progress<'a> {
+    /// What is wanted.
+    pub fn input(&self, spec: &'a BundleDeploymentSpec) -> &'a str {
+        self.input.unwrap_or(&spec.deployment_id)
+    }
 }
 
 /// The result of the tests of a release.
@@ -107,7 +116,7 @@ pub fn apply(
     let mut conditions = Conditions::new(&mut status.conditions, now);
     awaited(&mut conditions, outcome, progress);
     let is_released = released(&mut conditions, spec, outcome, history, progress);
-    remediated(&mut conditions, spec, history, is_released);
+    remediated(&mut conditions, progress.input(spec), history, is_released);
     tested(&mut conditions, progress);
 }
 
@@ -125,7 +134,7 @@ fn counts(
     history: &History,
     progress: &Progress<'_>,
 ) {
-    let failed = history.failed_attempt(&spec.deployment_id);
+    let failed = history.failed_attempt(progress.input(spec));
     own.suspended = false;
     own.failures = failed.map_or(0, |failed| i64::from(failed.attempt.number));
     own.next_attempt = progress
@@ -194,7 +203,7 @@ fn released(
     history: &History,
     progress: &Progress<'_>,
 ) -> bool {
-    let Some(last) = history.last_attempt(&spec.deployment_id) else {
+    let Some(last) = history.last_attempt(progress.input(spec)) else {
         without_attempt(conditions, outcome, history);
         return matches!(outcome, DeployOutcome::Deployed { .. });
     };
@@ -259,13 +268,8 @@ fn without_attempt(conditions: &mut Conditions<'_>, outcome: &DeployOutcome, his
     }
 }
 
-fn remediated(
-    conditions: &mut Conditions<'_>,
-    spec: &BundleDeploymentSpec,
-    history: &History,
-    is_released: bool,
-) {
-    let failed = history.failed_attempt(&spec.deployment_id);
+fn remediated(conditions: &mut Conditions<'_>, input: &str, history: &History, is_released: bool) {
+    let failed = history.failed_attempt(input);
     let (Some(failed), Some(newest)) = (failed, history.newest()) else {
         if is_released {
             conditions.remove(ConditionType::Remediated);

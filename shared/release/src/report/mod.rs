@@ -63,6 +63,8 @@ pub fn next(inputs: Inputs<'_>, now: Timestamp) -> BundleDeploymentStatus {
     }
     let history = inputs.progress.history;
     outcome::apply(&mut status, inputs.spec, inputs.outcome, history, &now);
+    let input = inputs.progress.input(inputs.spec);
+    outcome::keep_other_values_apart(&mut status, inputs.spec, inputs.outcome, input, history);
     let is_restored = matches!(inputs.outcome, DeployOutcome::RolledBack { .. });
     if is_restored || is_monitored(&status, inputs.spec) {
         monitored::apply(&mut status, inputs.spec, inputs.observation, &now);

@@ -131,6 +131,32 @@ pub fn apply(
     }
 }
 
+/// A failed attempt to deploy other values of the same deployment ID: what runs has another ID in the status, as after any failed attempt. Otherwise the
+/// state of the BundleDeployment would be ready.
+pub fn keep_other_values_apart(
+    status: &mut BundleDeploymentStatus,
+    spec: &BundleDeploymentSpec,
+    outcome: &DeployOutcome,
+    input: &str,
+    history: Option<&History>,
+) {
+    let has_failed = matches!(
+        outcome,
+        DeployOutcome::Blocked(_)
+            | DeployOutcome::Conflict(_)
+            | DeployOutcome::Failed { .. }
+            | DeployOutcome::RolledBack { .. }
+    );
+    let running = history.and_then(History::deployed).map(|running| &running.origin);
+    let Some(running) = running.filter(|_| has_failed && status.applied_deployment_id == spec.deployment_id)
+    else {
+        return;
+    };
+    if let Some(other) = running.input().filter(|_| !running.has_input(input)) {
+        other.clone_into(&mut status.applied_deployment_id);
+    }
+}
+
 fn applied(status: &mut BundleDeploymentStatus, spec: &BundleDeploymentSpec, release: &str) {
     release.clone_into(&mut status.release);
     status.applied_deployment_id.clone_from(&spec.deployment_id);

@@ -1,16 +1,9 @@
 //! Which changes of objects are drift.
 
-use helmops_api::lifecycle::{DriftIgnore, DriftPolicy, ObjectSelector};
-use helmops_model::{
-    reason::Reason,
-    validation::{FieldErrors, Path, selector_text::SelectorText},
-};
-use regex::RegexBuilder;
+use helmops_api::lifecycle::{DriftIgnore, DriftPolicy};
+use helmops_model::validation::{FieldErrors, Path};
 
-use super::{REASON, one_of};
-
-/// Memory of a compiled regular expression in bytes: the agent keeps those of all releases.
-const MAX_COMPILED: usize = 64 << 10;
+use super::{REASON, one_of, selector};
 
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, policy: &DriftPolicy) {
     one_of(
@@ -37,7 +30,7 @@ fn check_ignore(errors: &mut FieldErrors, path: &Path<'_>, ignore: &DriftIgnore)
         }
     }
     if let Some(target) = &ignore.target {
-        check_selector(errors, &path.field("target"), target);
+        selector::check(errors, &path.field("target"), target);
     }
 }
 
@@ -50,30 +43,5 @@ fn json_pointer(pointer: &str) -> Result<(), &'static str> {
         Ok(())
     } else {
         Err("not a JSON pointer (RFC 6901): write ~0 for ~ and ~1 for / in the name of a field")
-    }
-}
-
-fn check_selector(errors: &mut FieldErrors, path: &Path<'_>, target: &ObjectSelector) {
-    for (field, pattern) in [("name", &target.name), ("namespace", &target.namespace)] {
-        let compiled = RegexBuilder::new(pattern).size_limit(MAX_COMPILED).build();
-        if let Err(error) = compiled {
-            let text = error.to_string();
-            let problem = text
-                .lines()
-                .last()
-                .unwrap_or_default()
-                .trim_start_matches("error: ");
-            let detail =
-                format!("not a regular expression: {problem}; it matches the whole {field}, such as web-.*");
-            errors.invalid(&path.field(field), REASON, pattern, detail);
-        }
-    }
-    for (field, text) in [
-        ("labelSelector", &target.label_selector),
-        ("annotationSelector", &target.annotation_selector),
-    ] {
-        if let Err(problem) = SelectorText::parse(text) {
-            errors.invalid(&path.field(field), Reason::InvalidSelector, text, problem);
-        }
     }
 }

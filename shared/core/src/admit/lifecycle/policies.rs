@@ -182,5 +182,12 @@ pub fn warnings(path: &str, lifecycle: &Lifecycle) -> Vec<String> {
     {
         add("drift.ignore", "has no effect, because drift.mode is disabled");
     }
+    let changes_objects = !lifecycle.post_renderers.is_empty() || lifecycle.common_metadata.is_some();
+    if !lifecycle.post_render_strategy.is_empty() && !changes_objects {
+        add(
+            "postRenderStrategy",
+            "has no effect without postRenderers and commonMetadata",
+        );
+    }
     warnings
 }

@@ -6,7 +6,7 @@ use super::*;
 /// The ID of options with their own values.
 fn id_of(contents: &str, options: &BundleDeploymentOptions) -> String {
     let values = options.helm.as_ref().and_then(|helm| helm.values.clone());
-    deployment_id(contents, options, values)
+    deployment_id(contents, options, options.lifecycle.as_deref(), values)
 }
 
 fn options(value: &Value) -> BundleDeploymentOptions {
@@ -50,6 +50,47 @@ fn an_id_has_the_expected_hash() {
         id_of("", &options),
         ":47333614e0176944adbd4c7a08c9b47e5527ef400b5705f19040a2d5c5fc546f"
     );
+}
+
+/// The rest of the life cycle is none: see the test below.
+#[test]
+fn what_changes_objects_or_values_is_a_part_of_an_id() {
+    let none = id_of("", &options(&json!({})));
+    for lifecycle in [
+        json!({ "postRenderers": [{ "kustomize": { "images": [{ "name": "a", "newTag": "1" }] } }] }),
+        json!({ "commonMetadata": { "labels": { "a": "b" } } }),
+        json!({ "valuesFrom": [{ "kind": "Secret", "name": "a" }] }),
+    ] {
+        let id = id_of("", &options(&json!({ "lifecycle": lifecycle })));
+        assert_ne!(id, none, "{lifecycle}");
+        let mut more = lifecycle.clone();
+        more["suspend"] = json!(true);
+        more["valuesFromPolicy"] = json!("NextRelease");
+        assert_eq!(
+            id_of("", &options(&json!({ "lifecycle": more }))),
+            id,
+            "{lifecycle}"
+        );
+    }
+}
+
+/// The webhook says so.
+#[test]
+fn what_has_no_effect_is_no_part_of_an_id() {
+    let none = id_of("", &options(&json!({})));
+    let strategy = json!({ "postRenderStrategy": "nohooks" });
+    let missing = json!({ "ignoreMissingValuesFiles": true });
+    for lifecycle in [&strategy, &missing] {
+        assert_eq!(
+            id_of("", &options(&json!({ "lifecycle": lifecycle }))),
+            none,
+            "{lifecycle}"
+        );
+    }
+    let helm = json!({ "valuesFiles": ["a"] });
+    let with_files =
+        |lifecycle: &Value| id_of("", &options(&json!({ "helm": helm, "lifecycle": lifecycle })));
+    assert_ne!(with_files(&missing), with_files(&json!({})));
 }
 
 #[test]
