@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Draft {
     pub helmop: HelmOp,
-    /// Secrets and ConfigMaps that it needs, in its namespace.
+    /// Secrets that it needs, in its namespace.
     pub objects: Vec<Value>,
     /// What could not be converted as it was.
     pub notes: Vec<Note>,

@@ -60,26 +60,20 @@ pub enum Gap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "camelCase")]
 pub enum Loss {
-    /// Labels and annotations of all objects are not added
-    CommonMetadata,
     /// Objects are deleted in the background, with their dependents
     DeletionPropagation,
     /// Hooks of the chart run
     DisableHooks,
     /// The clusters are those of the flags
     KubeConfig,
-    /// Objects are not patched
-    PostRenderers,
     /// Values of the revision before are not kept
     PreserveValues,
     /// All tags of the registry are candidates
     SemverFilter,
     /// Versions are selected although the source is suspended
     Suspend,
-    /// Values files inside the chart are not used
+    /// Values files outside of the chart are not used
     ValuesFiles,
-    /// Values of Secrets override inline values, and those at a targetPath are not set
-    ValuesFrom,
     /// Signatures are not verified
     Verify,
 }
@@ -220,7 +214,7 @@ mod tests {
     #[test]
     fn losses_have_the_names_of_their_fields() {
         let names: Vec<_> = Loss::value_variants().iter().map(|loss| loss.name()).collect();
-        assert!(names.contains(&"postRenderers".to_owned()), "{names:?}");
+        assert!(names.contains(&"preserveValues".to_owned()), "{names:?}");
         assert!(names.contains(&"kubeConfig".to_owned()), "{names:?}");
     }
 

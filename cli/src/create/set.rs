@@ -36,7 +36,7 @@ pub enum SetError {
 
 /// A step of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+enum Step {
     /// The name of an entry.
     Name(String),
     /// The index of an item.
@@ -45,11 +45,11 @@ pub enum Step {
 
 /// A value, and where it is set.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Assignment {
+struct Assignment {
     /// The key, as it was written.
     key: String,
     /// Its steps; at least one, and the first is a name.
-    pub steps: Vec<Step>,
+    steps: Vec<Step>,
     value: Value,
 }
 
@@ -66,7 +66,7 @@ pub fn set(values: &mut Map<String, Value>, text: &str, is_text: bool) -> Result
 ///
 /// # Errors
 /// If the text is invalid.
-pub fn assignments(text: &str, is_text: bool) -> Result<Vec<Assignment>, SetError> {
+fn assignments(text: &str, is_text: bool) -> Result<Vec<Assignment>, SetError> {
     let mut scanner = Scanner { text, at: 0 };
     let mut found = Vec::new();
     while !scanner.rest().is_empty() {
@@ -87,26 +87,11 @@ pub fn assignments(text: &str, is_text: bool) -> Result<Vec<Assignment>, SetErro
 }
 
 impl Assignment {
-    /// A value at a key, as it is.
-    ///
-    /// # Errors
-    /// If the key is invalid.
-    pub fn at(key: &str, value: Value) -> Result<Self, SetError> {
-        match (Scanner { text: key, at: 0 }).steps()? {
-            (steps, None) => Ok(Self {
-                key: key.to_owned(),
-                steps,
-                value,
-            }),
-            _ => Err(SetError::Key(key.to_owned())),
-        }
-    }
-
     /// Sets the value.
     ///
     /// # Errors
     /// If the key leads through a value that is no mapping or no list.
-    pub fn apply(&self, values: &mut Map<String, Value>) -> Result<(), SetError> {
+    fn apply(&self, values: &mut Map<String, Value>) -> Result<(), SetError> {
         let mut root = Value::Object(std::mem::take(values));
         let result = put(&mut root, &self.steps, self.value.clone(), &self.key);
         if let Value::Object(entries) = root {
@@ -354,9 +339,9 @@ mod tests {
 
     #[test]
     fn the_depth_of_a_key_is_limited() {
-        let nested = |depth| vec!["a"; depth].join(".");
+        let nested = |depth| vec!["a"; depth].join(".") + "=1";
         for (depth, is_valid) in [(MAX_STEPS, true), (MAX_STEPS + 1, false)] {
-            let result = Assignment::at(&nested(depth), json!(1));
+            let result = set(&mut Map::new(), &nested(depth), false);
             assert_eq!(result.is_ok(), is_valid, "{depth}");
         }
     }

@@ -51,7 +51,9 @@ pub async fn apply(text: String, options: &BundleDeploymentOptions) -> Result<St
     if let Some(steps) = steps {
         objects = changed(objects, &steps).await?;
     }
-    objects.iter_mut().for_each(|object| common.add_to(object));
+    for object in &mut objects {
+        common.add_to(object);
+    }
     written(&objects)
 }
 

@@ -280,7 +280,9 @@ spec:
       chart: web
       version: 1.0.0
       sourceRef: {{kind: HelmRepository, name: charts}}
-  postRenderers: [{{kustomize: {{}}}}]
+  rollback:
+    disableHooks: true
+  commonMetadata: {{labels: {{team: shop}}}}
   install: {{remediation: {{retries: 2}}}}
   values: {{msg: converted}}
 "
@@ -293,10 +295,10 @@ spec:
         "{refused:?}"
     );
     let expected =
-        "refused: <stdin>:16:3: HelmRelease APPS/web: spec.postRenderers: there are no post-renderers"
+        "refused: <stdin>:17:5: HelmRelease APPS/web: spec.rollback.disableHooks: hooks always run"
             .replace("APPS", apps);
     assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
-    let arguments = [&arguments[..], &["--accept=postRenderers"]].concat();
+    let arguments = [&arguments[..], &["--accept=disableHooks"]].concat();
     let output = environment.helmop_with(&arguments, &file).await;
     assert_eq!(
         output.stdout, "helmop.fleet.cattle.io/web created\n",

@@ -1,7 +1,7 @@
 //! The fields of an object that is converted. Each is taken once; what is left at the end has no equivalent, so that nothing is lost
 //! without a note.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 
 use serde_json::{Map, Value};
 
@@ -90,6 +90,33 @@ impl<'d> Fields<'d> {
             left: fields.unwrap_or_default(),
             wrong: BTreeMap::new(),
         }
+    }
+
+    /// Takes a mapping of texts, with no entries if it is missing.
+    pub fn entries(&mut self, name: &str) -> BTreeMap<String, String> {
+        let read = |value: &Value| {
+            let entries = value.as_object()?.iter();
+            entries
+                .map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+                .collect()
+        };
+        self.typed(name, "a mapping of texts", read).unwrap_or_default()
+    }
+
+    /// Takes a list of texts, with no items if it is missing.
+    pub fn texts(&mut self, name: &str) -> Vec<String> {
+        let read = |value: &Value| {
+            let items = value.as_array()?.iter();
+            items.map(|item| Some(item.as_str()?.to_owned())).collect()
+        };
+        self.typed(name, "a list of texts", read).unwrap_or_default()
+    }
+
+    /// Takes what is left; `None` if it is no mapping.
+    pub fn take_all(&mut self) -> Option<Value> {
+        self.wrong
+            .is_empty()
+            .then(|| Value::Object(mem::take(&mut self.left)))
     }
 
     /// Takes a list of mappings.

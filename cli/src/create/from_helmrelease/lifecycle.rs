@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use helmops_api::{
-    Lifecycle,
-    lifecycle::{
-        ActionPolicy, Dependency, DriftIgnore, DriftPolicy, ObjectSelector, ReadyExpression, TestFilter,
-        TestPolicy, UninstallPolicy, WaitPolicy,
-    },
+use helmops_api::lifecycle::{
+    ActionPolicy, Dependency, DriftIgnore, DriftPolicy, ObjectSelector, ReadyExpression, TestFilter,
+    TestPolicy, UninstallPolicy, WaitPolicy,
 };
 use serde_json::Value;
 
 use super::{
     FromHelmRelease,
     fields::{Fields, of_both},
+    post_render::selector,
     rest,
 };
 use crate::create::{
@@ -39,10 +37,9 @@ const SUSPENDED: &str =
 
 /// Converts everything that happens around an installation or upgrade.
 pub fn convert(all: &FromHelmRelease, spec: &mut Fields<'_>, draft: &mut Draft) {
-    let mut lifecycle = Lifecycle {
-        suspend: spec.flag("suspend").filter(|suspend| *suspend),
-        ..Lifecycle::default()
-    };
+    let own = draft.helmop.spec.bundle.options.lifecycle.take();
+    let mut lifecycle = own.unwrap_or_default();
+    lifecycle.suspend = spec.flag("suspend").filter(|suspend| *suspend);
     if lifecycle.suspend == Some(true) {
         draft.notes.push(spec.note("suspend", SUSPENDED));
     }
@@ -76,7 +73,7 @@ pub fn convert(all: &FromHelmRelease, spec: &mut Fields<'_>, draft: &mut Draft) 
     lifecycle.uninstall = uninstall(spec, &mut draft.notes);
     lifecycle.drift = drift(spec, &mut draft.notes);
     lifecycle.depends_on = dependencies(all, spec, &mut draft.notes);
-    draft.helmop.spec.bundle.options.lifecycle = Some(Box::new(lifecycle));
+    draft.helmop.spec.bundle.options.lifecycle = Some(lifecycle);
 }
 
 /// `install` or `upgrade`: retries, remediation and CRDs; and whether a failed test does not count.
@@ -341,14 +338,7 @@ fn drift(spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Option<DriftPolicy> {
 fn selectors(mut target: Fields<'_>, notes: &mut Vec<Note>) -> Vec<ObjectSelector> {
     let [groups, versions, kinds] =
         ["group", "version", "kind"].map(|field| alternatives(&mut target, field, notes));
-    let mut text = |name| target.text(name).unwrap_or_default();
-    let others = ObjectSelector {
-        name: text("name"),
-        namespace: text("namespace"),
-        label_selector: text("labelSelector"),
-        annotation_selector: text("annotationSelector"),
-        ..ObjectSelector::default()
-    };
+    let others = selector(&mut target);
     target.finish(notes);
     let mut selectors = Vec::new();
     for group in &groups {

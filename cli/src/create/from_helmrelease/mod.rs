@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! files ─► `input` (objects, positions) ─► HelmRelease ─► `source` (repository, chart, version, credentials)   ─┐
-//!                                                         `values` (inline, ConfigMaps, Secrets)                ├─► Draft
-//!                                                         `release` (names), `lifecycle`, `rest`               ─┘
+//!                                                         `values`, `lifecycle`, `post_render`                  ├─► Draft
+//!                                                         `release` (names), `rest`                            ─┘
 //! ```
 //!
 //! Each field is taken from its mapping (`fields`). What has no equivalent, or another meaning, becomes a note with its position. If what is
@@ -14,10 +14,10 @@ mod fields;
 mod input;
 mod kustomize;
 mod lifecycle;
+mod post_render;
 mod release;
 mod rest;
 mod source;
-mod target_path;
 mod texts;
 mod values;
 mod variables;
@@ -36,6 +36,7 @@ use self::{
 };
 use super::{
     batch::{Batch, LeftOut},
+    draft::Draft,
     note::{Gap, Note},
 };
 use crate::failure::Failure;
@@ -199,16 +200,18 @@ impl FromHelmRelease {
             ..Batch::default()
         };
         let not_used = self.input.documents.iter().enumerate();
-        let not_used = not_used.filter(|(index, _)| !all_used.contains(index));
+        let not_used = not_used
+            .filter(|(index, document)| !all_used.contains(index) && !has_values(document, &batch.drafts));
         batch.left_out = LeftOut {
             patches: self.input.patches.len(),
             unmatched,
             ..self.input.left_out
         };
+        let not_used: Vec<_> = not_used.map(|(_, document)| unused(document)).collect();
         if self.input.is_folder {
-            batch.left_out.others += not_used.count();
+            batch.left_out.others += not_used.len();
         } else {
-            batch.notes.extend(not_used.map(|(_, document)| unused(document)));
+            batch.notes.extend(not_used);
             batch.notes.extend(self.input.others);
         }
         batch.notes.extend(self.input.kustomized);
@@ -244,7 +247,7 @@ impl FromHelmRelease {
         let Some(((is_other, near), index, first)) = found.first().copied() else {
             return Referent::Missing;
         };
-        // Values and logins of one name are in many namespaces; a source of one name is the same one.
+        // Logins of one name are in many namespaces; a source of one name is the same one.
         let is_known = !is_other && !namespace.is_empty();
         if group.is_empty() && !is_known && !is_below(first.file(), from.file()) {
             let text = format!(
@@ -279,6 +282,16 @@ impl FromHelmRelease {
         notes.push(reference.note("", text));
         Referent::Found(index, first)
     }
+}
+
+/// Whether a ConfigMap or Secret has values of a HelmOp. There is a note about these.
+fn has_values(document: &Document, drafts: &[Draft]) -> bool {
+    let lifecycles = drafts
+        .iter()
+        .filter_map(|draft| draft.helmop.spec.bundle.options.lifecycle.as_deref());
+    let mut references = lifecycles.flat_map(|lifecycle| &lifecycle.values_from);
+    let id = (document.text("/kind"), document.text("/metadata/name"));
+    document.group().is_empty() && references.any(|reference| (&*reference.kind, &*reference.name) == id)
 }
 
 /// The parts of an object that matter here to what refers to it.

@@ -8,7 +8,8 @@ use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 use super::{
-    Document, Fields, FromHelmRelease, Settings, Used, documents::is_of_user, lifecycle, rest, source, values,
+    Document, Fields, FromHelmRelease, Settings, Used, documents::is_of_user, lifecycle, post_render, rest,
+    source, values,
 };
 use crate::create::draft::{Draft, Origin};
 
@@ -34,8 +35,9 @@ pub fn draft(all: &FromHelmRelease, document: &Document, used: &mut Used) -> Dra
     let mut spec = fields.mapping("spec");
     names(&fields, &mut spec, &all.settings, &mut draft);
     source::convert(all, &mut spec, own, &mut draft, used);
-    values::convert(all, &mut spec, own, &mut draft, used);
+    values::convert(&mut spec, own, &mut draft);
     lifecycle::convert(all, &mut spec, &mut draft);
+    post_render::convert(&mut spec, &mut draft);
     rest::convert(&mut spec, &mut draft);
     spec.finish(&mut draft.notes);
     fields.finish(&mut draft.notes);

@@ -7,7 +7,6 @@ use crate::create::{
 };
 
 const HOOKS: &str = "hooks always run; remove them from the chart";
-const POST_RENDER: &str = "there are no post-renderers: move the change into the values or the chart, or keep Flux for this release";
 
 /// How Helm deploys: fields of `install` and `upgrade`.
 pub fn deployment<'d>(install: &mut Fields<'d>, upgrade: &mut Fields<'d>, draft: &mut Draft) {
@@ -88,10 +87,6 @@ pub fn convert(spec: &mut Fields<'_>, draft: &mut Draft) {
     account(spec, draft);
     let notes = &mut draft.notes;
     spec.drop("persistentClient");
-    spec.refused("postRenderers", Loss::PostRenderers, POST_RENDER, notes);
-    // Without patches it has no effect.
-    spec.drop("postRenderStrategy");
-    spec.refused("commonMetadata", Loss::CommonMetadata, POST_RENDER, notes);
     spec.refused(
         "kubeConfig",
         Loss::KubeConfig,

@@ -1,12 +1,14 @@
 //! The chart of a HelmRelease: its repository, name, version and credentials.
 
+use std::path::Path;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helm_index::is_complete_version;
 use helmops_api::HelmOptions;
 use helmops_model::chart::source::is_oci;
 use serde_json::{Map, Value, json};
 
-use super::{Document, Fields, FromHelmRelease, Referent, SOURCE, Used, documents::is_of_user, texts::Texts};
+use super::{Document, Fields, FromHelmRelease, Referent, SOURCE, Used, texts::Texts};
 use crate::create::{
     draft::Draft,
     note::{Gap, Loss, Note},
@@ -14,6 +16,10 @@ use crate::create::{
 
 const VERIFY: &str = "signatures are not verified; restrict the repositories with a Policy, or verify charts where they are published";
 const CLOUD: &str = "there is no login with the identity of a cloud provider; create a Secret with username and password, and set helmSecretName";
+
+/// The values of a chart, unless a HelmRelease selects others.
+const DEFAULT_VALUES: &str = "values.yaml";
+pub const OVER_DEFAULT: &str = "Flux uses these files in place of the values.yaml of the chart, a HelmOp over it: set in values what must not be as there";
 
 /// The keys of a Secret of Flux that have an equivalent.
 const KEYS: [&str; 5] = ["username", "password", "ca.crt", "caFile", ".dockerconfigjson"];
@@ -80,11 +86,6 @@ impl<'d> Source<'_, 'd> {
             self.interval = Some(interval);
         }
         spec.drop("reconcileStrategy");
-        let files = "values files inside the chart cannot be selected; copy their content into helm.values";
-        for name in ["valuesFiles", "valuesFile"] {
-            spec.refused(name, Loss::ValuesFiles, files, &mut self.draft.notes);
-        }
-        spec.drop("ignoreMissingValuesFiles");
         spec.refused("verify", Loss::Verify, VERIFY, &mut self.draft.notes);
         let mut reference = spec.mapping("sourceRef");
         reference.drop("apiVersion");
@@ -95,6 +96,8 @@ impl<'d> Source<'_, 'd> {
         let namespace = reference
             .text("namespace")
             .unwrap_or_else(|| self.namespace.clone());
+        let root = if kind == "HelmRepository" { "" } else { &*chart };
+        self.values_files(&mut spec, root);
         let found = self.find(&reference, (&kind, &namespace, &name));
         match (&*kind, found) {
             ("HelmRepository", Referent::Found(_, document)) => self.repository(document, &chart),
@@ -122,6 +125,32 @@ impl<'d> Source<'_, 'd> {
         self.suspended(&mut spec);
         reference.finish(&mut self.draft.notes);
         spec.finish(&mut self.draft.notes);
+    }
+
+    /// The values files of a chart, which is in a folder of the source.
+    fn values_files(&mut self, spec: &mut Fields<'_>, root: &str) {
+        let options = &mut self.draft.helmop.spec.bundle.options;
+        if spec.flag("ignoreMissingValuesFiles") == Some(true) {
+            let lifecycle = options.lifecycle.get_or_insert_default();
+            lifecycle.ignore_missing_values_files = true;
+        }
+        // Flux merges the one before the others.
+        let of_old_field = spec.text("valuesFile").into_iter();
+        let files: Vec<_> = of_old_field.chain(spec.texts("valuesFiles")).collect();
+        let notes = &mut self.draft.notes;
+        let mut in_chart = Vec::new();
+        for file in &files {
+            if let Ok(file) = Path::new(plain(file)).strip_prefix(plain(root)) {
+                in_chart.push(file.display().to_string());
+            } else {
+                let text = format!("{file:?} is not in the chart; copy its content into helm.values");
+                notes.push(spec.refusal("valuesFiles", Gap::Field(Loss::ValuesFiles), text));
+            }
+        }
+        if in_chart.first().is_some_and(|first| first != DEFAULT_VALUES) {
+            notes.push(spec.note("valuesFiles", OVER_DEFAULT));
+        }
+        options.helm.get_or_insert_default().values_files = in_chart;
     }
 
     /// `chartRef`.
@@ -365,31 +394,23 @@ impl<'d> Source<'_, 'd> {
         } else if data.is_empty() {
             return;
         } else {
-            let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": data });
-            self.draft.objects.push(self.all.placed(secret));
+            let namespace = self.all.settings.namespace.as_ref();
+            let namespace = namespace.map(|namespace| ("namespace".to_owned(), json!(namespace)));
+            let metadata: Map<_, _> = [("name".to_owned(), json!(name))]
+                .into_iter()
+                .chain(namespace)
+                .collect();
+            let secret =
+                json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data });
+            self.draft.objects.push(secret);
         }
         self.draft.helmop.spec.helm_secret_name = name;
     }
 }
 
-impl FromHelmRelease {
-    /// An object in the namespace of the HelmOp: of its metadata only what a user gives it. Its identity and its owners are those of
-    /// another object, on another cluster perhaps.
-    pub fn placed(&self, mut object: Value) -> Value {
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.retain(|field, _| matches!(field.as_str(), "name" | "labels" | "annotations"));
-            for field in ["labels", "annotations"] {
-                if let Some(entries) = metadata.get_mut(field).and_then(Value::as_object_mut) {
-                    entries.retain(|key, _| is_of_user(key));
-                }
-            }
-            metadata.retain(|_, value| value.as_object().is_none_or(|entries| !entries.is_empty()));
-            if let Some(namespace) = &self.settings.namespace {
-                metadata.insert("namespace".to_owned(), json!(namespace));
-            }
-        }
-        object
-    }
+/// A path without what means nothing in it.
+fn plain(path: &str) -> &str {
+    path.trim_start_matches("./").trim_matches('/')
 }
 
 fn host(url: &str) -> String {

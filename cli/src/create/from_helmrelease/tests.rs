@@ -203,9 +203,7 @@ fn an_encrypted_secret_is_not_in_the_output() {
         "login",
         "stringData: {username: user, password: 'ENC[AES256_GCM,data:x,type:str]'}",
     );
-    let values = secret("shop", "values", "data: {values.yaml: 'ENC[x]'}");
-    let more = "  valuesFrom: [{kind: Secret, name: values}]\n";
-    let text = REPOSITORY.to_owned() + &release("shop", "web", more) + &encrypted + &values;
+    let text = REPOSITORY.to_owned() + &release("shop", "web", "") + &encrypted;
     let batch = settled(input(&[("a.yaml", &text)], false), settings(), &[]);
     let draft = &batch.drafts[0];
     assert_eq!(
@@ -215,11 +213,6 @@ fn an_encrypted_secret_is_not_in_the_output() {
     let noted = |part: &str| draft.notes.iter().any(|note| note.text.contains(part));
     assert!(
         noted("Secret \"login\" is encrypted; the namespace of the HelmOp needs"),
-        "{:?}",
-        draft.notes
-    );
-    assert!(
-        noted("Secret \"values\" is encrypted in its file, and has to be"),
         "{:?}",
         draft.notes
     );
@@ -253,13 +246,12 @@ fn what_cannot_be_in_one_namespace_is_refused() {
     let expected = "HelmRelease other/web: metadata.name: HelmRelease shop/web (a.yaml:13:12) becomes HelmOp \"web\" too";
     assert!(refused[1].1.contains(expected), "{refused:?}");
 
-    let values = "  valuesFrom: [{kind: Secret, name: login}]\n";
-    let other = secret("other", "login", "stringData: {values.yaml: 'a: 1'}");
     let text = REPOSITORY.to_owned()
         + &login
-        + &other
+        + &REPOSITORY.replace("namespace: shop", "namespace: other")
+        + &secret("other", "login", "stringData: {username: c, password: d}")
         + &release("shop", "web", "")
-        + &release("other", "api", values);
+        + &release("shop", "api", "").replace("charts, namespace: shop", "charts, namespace: other");
     let found = of(&text);
     assert_eq!(found.drafts.len(), 1);
     let refused = refusals(&found);
@@ -275,7 +267,7 @@ fn one_that_is_refused_does_not_hold_up_the_others() {
     let login = secret("shop", "login", "stringData: {username: a, password: b}");
     let text = REPOSITORY.to_owned()
         + &login
-        + &release("shop", "patched", "  postRenderers: [{kustomize: {}}]\n")
+        + &release("shop", "remote", "  kubeConfig: {secretRef: {name: a}}\n")
         + &release("shop", "web", "");
     let batch = settled(input(&[("a.yaml", &text)], false), settings(), &[]);
     let [draft] = &batch.drafts[..] else {
@@ -289,68 +281,9 @@ fn one_that_is_refused_does_not_hold_up_the_others() {
     let accepted = settled(
         input(&[("a.yaml", &text)], false),
         settings(),
-        &[Loss::PostRenderers],
+        &[Loss::KubeConfig],
     );
     assert_eq!((accepted.drafts.len(), accepted.outcome().is_ok()), (2, true));
-}
-
-/// In Flux a later entry overrides an earlier one. In a HelmOp a Secret overrides all ConfigMaps, because those become inline values.
-#[test]
-fn a_secret_that_a_later_configmap_overrides_is_refused() {
-    let from = |entries: &str, secret_values: &str, more: &str| {
-        let login = secret("shop", "login", "stringData: {username: a, password: b}");
-        let values = secret(
-            "shop",
-            "s",
-            &format!("stringData: {{values.yaml: '{secret_values}'}}"),
-        );
-        let config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: shop}\ndata: {values.yaml: 'replicas: 2', n: '3'}\n---\n";
-        let more = format!("  valuesFrom: [{entries}]\n{more}");
-        let text = REPOSITORY.to_owned() + &login + &values + config + &release("shop", "web", &more);
-        let found = drafts(&text);
-        let is_order = |note: &&Note| {
-            note.gap == Gap::Field(Loss::ValuesFrom)
-                && note.text.contains("in Flux it is the other way round")
-        };
-        found[0]
-            .notes
-            .iter()
-            .filter(is_order)
-            .map(|note| note.path.clone())
-            .collect::<Vec<_>>()
-    };
-    let (secret, config) = ("{kind: Secret, name: s}", "{kind: ConfigMap, name: c}");
-    let single = "{kind: ConfigMap, name: c, valuesKey: n, targetPath: replicas}";
-    for (entries, values, expected) in [
-        (
-            format!("{secret}, {config}"),
-            "replicas: 1",
-            &["spec.valuesFrom[0]"][..],
-        ),
-        (format!("{config}, {secret}"), "replicas: 1", &[]),
-        (format!("{secret}, {config}"), "other: 1", &[]),
-        (
-            format!("{secret}, {single}"),
-            "replicas: 1",
-            &["spec.valuesFrom[0]"],
-        ),
-        (
-            format!("{config}, {secret}, {config}"),
-            "replicas: 1",
-            &["spec.valuesFrom[1]"],
-        ),
-    ] {
-        assert_eq!(from(&entries, values, ""), expected, "{entries} {values}");
-    }
-    assert_eq!(
-        from(secret, "replicas: 1", "  values: {replicas: 5}\n"),
-        ["spec.valuesFrom[0]"]
-    );
-    // The content of an object that is not in the file may set anything.
-    assert_eq!(
-        from(&format!("{{kind: Secret, name: unknown}}, {config}"), "", ""),
-        ["spec.valuesFrom[0]"]
-    );
 }
 
 #[test]
@@ -380,21 +313,6 @@ fn a_suspended_helmrelease_becomes_a_suspended_helmop_with_a_note() {
     let text = notes("  suspend: true\n").unwrap();
     assert!(text.contains("kubectl helmop resume"), "{text}");
     assert_eq!(notes("  suspend: false\n"), None);
-}
-
-/// As `kubectl get secret -o yaml` prints it.
-#[test]
-fn an_object_of_a_cluster_can_be_created_again() {
-    let printed = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: shop\n  uid: 1-2\n  resourceVersion: '7'\n  \
-                   creationTimestamp: 2026-01-01T00:00:00Z\n  managedFields: [{manager: kubectl}]\n  ownerReferences: [{uid: 3-4}]\n  \
-                   labels: {team: shop, kustomize.toolkit.fluxcd.io/name: apps}\n  \
-                   annotations: {kubectl.kubernetes.io/last-applied-configuration: '{}'}\nstringData: {values.yaml: 'a: 1'}\n---\n";
-    let more = "  valuesFrom: [{kind: Secret, name: s}]\n";
-    let found = drafts(&(printed.to_owned() + &release("shop", "web", more)));
-    let metadata = &found[0].objects[0]["metadata"];
-    let expected =
-        serde_json::json!({ "name": "s", "namespace": "fleet-default", "labels": { "team": "shop" } });
-    assert_eq!(*metadata, expected);
 }
 
 const RELEASE: &str = "\
@@ -599,8 +517,6 @@ fn a_version_of_a_registry_stays_pinned() {
 #[test]
 fn a_field_that_changes_what_is_deployed_is_refused() {
     for (more, loss) in [
-        ("  postRenderers: [{kustomize: {}}]\n", Loss::PostRenderers),
-        ("  commonMetadata: {labels: {a: b}}\n", Loss::CommonMetadata),
         ("  kubeConfig: {secretRef: {name: a}}\n", Loss::KubeConfig),
         ("  install: {disableHooks: true}\n", Loss::DisableHooks),
         ("  rollback: {disableHooks: true}\n", Loss::DisableHooks),
@@ -608,10 +524,6 @@ fn a_field_that_changes_what_is_deployed_is_refused() {
         (
             "  uninstall: {deletionPropagation: orphan}\n",
             Loss::DeletionPropagation,
-        ),
-        (
-            "  valuesFrom: [{kind: Secret, name: a, targetPath: b}]\n",
-            Loss::ValuesFrom,
         ),
     ] {
         let text = repository(", namespace: shop", "https://charts.example.com")
@@ -647,12 +559,6 @@ fn version(version: &str) -> ChartFlags {
 
 fn of_file(text: &str) -> Batch {
     settled(input(&[("a.yaml", text)], false), settings(), &[])
-}
-
-fn values(batch: &Batch) -> Value {
-    let helm = batch.drafts[0].helmop.spec.bundle.options.helm.as_ref();
-    let values = helm.unwrap().values.as_ref();
-    values.map_or(Value::Null, |values| values.to_value().unwrap())
 }
 
 #[test]
@@ -722,20 +628,9 @@ fn a_suspended_helmchart_keeps_its_version() {
 }
 
 #[test]
-fn values_of_another_app_are_not_used() {
-    let config = |namespace: &str| {
-        format!(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{namespace}}}\ndata: {{values.yaml: 'a: 1'}}\n"
-        )
-    };
-    let web = repository(", namespace: flux-system", "https://charts.example.com")
-        + "---\n"
-        + &RELEASE.replacen(
-            "spec: {chart",
-            "spec: {valuesFrom: [{kind: ConfigMap, name: c}], chart",
-            1,
-        );
-    let without = web.replace("name: web, namespace: shop", "name: web");
+fn a_login_of_another_app_is_not_used() {
+    let web = REPOSITORY.to_owned() + &release("shop", "web", "");
+    let without = web.replace(", namespace: shop", "");
     for (release, file, namespace, is_used) in [
         (&without, "apps/web/c.yaml", "", true),
         (&without, "apps/web/more/c.yaml", ", namespace: shop", true),
@@ -744,17 +639,14 @@ fn values_of_another_app_are_not_used() {
         (&web, "apps/api/c.yaml", "", false),
         (&web, "apps/api/c.yaml", ", namespace: shop", true),
     ] {
-        let batch = of_folder(&[("apps/web/r.yaml", release), (file, &config(namespace))], &[]);
-        let expected = if is_used {
-            serde_json::json!({ "a": 1 })
-        } else {
-            Value::Null
-        };
-        assert_eq!(values(&batch), expected, "{file} {namespace}");
-        let is_noted = batch.drafts[0].notes.iter().any(|note| {
-            note.text
-                .starts_with(&format!("ConfigMap \"c\" at {file}:2:1 is not used"))
-        });
+        let login = format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: login{namespace}}}\nstringData: {{username: a, password: b}}\n"
+        );
+        let batch = of_folder(&[("apps/web/r.yaml", release), (file, &login)], &[]);
+        let draft = &batch.drafts[0];
+        assert_eq!(draft.objects.len(), usize::from(is_used), "{file} {namespace}");
+        let expected = format!("Secret \"login\" at {file}:2:1 is not used");
+        let is_noted = draft.notes.iter().any(|note| note.text.starts_with(&expected));
         assert_eq!(is_noted, !is_used, "{file} {namespace}");
     }
 }
@@ -790,88 +682,26 @@ fn no_part_of_a_file_disappears() {
 }
 
 #[test]
-fn values_at_a_path_are_those_of_flux_with_secrets_around() {
-    let base = repository(", namespace: flux-system", "https://charts.example.com") + "---\n";
-    let of = |secret_values: &str, entries: &str, inline: &str| {
-        let web = RELEASE.replacen(
-            "spec: {chart",
-            &format!("spec: {{valuesFrom: [{entries}], values: {inline}, chart"),
-            1,
-        );
-        let config = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: shop}\ndata: {count: '3'}\n---\n";
-        let secret = secret(
-            "shop",
-            "s",
-            &format!("stringData: {{values.yaml: '{secret_values}'}}"),
-        );
-        of_file(&(base.clone() + &web + config + &secret))
+fn what_waits_for_one_that_is_refused_is_noted() {
+    let of = |namespace: &str, password| {
+        let login = format!("stringData: {{username: u, password: {password}}}");
+        REPOSITORY.replace("namespace: shop", &format!("namespace: {namespace}"))
+            + &secret(namespace, "login", &login)
     };
-    let (secret, single) = (
-        "{kind: Secret, name: s}",
-        "{kind: ConfigMap, name: c, valuesKey: count, targetPath: web.replicas}",
-    );
-    // The Secret has the mapping already, so Flux copies it: the inline value wins.
-    let batch = of(
-        "web: {x: 1}",
-        &format!("{secret}, {single}"),
-        "{web: {replicas: 5}}",
-    );
-    assert_eq!(values(&batch), serde_json::json!({ "web": { "replicas": 5 } }));
-    // The value at the path becomes an inline one, which overrides the Secret after it.
-    let batch = of(
-        "web: {replicas: 7}",
-        &format!("{single}, {secret}"),
-        "{web: {a: 1}}",
-    );
-    let refused = refusals(&batch);
-    assert!(
-        matches!(&refused[..], [(Gap::Field(Loss::ValuesFrom), text)] if text.contains("override the inline ones")),
-        "{refused:?}"
-    );
-    // Without that mapping the Secret overrides it, here and in Flux.
-    let batch = of("web: {replicas: 7}", &format!("{single}, {secret}"), "{}");
-    assert_eq!(values(&batch), serde_json::json!({ "web": { "replicas": 3 } }));
-}
-
-/// The Secret that several HelmReleases need is left with one that is created.
-#[test]
-fn a_conflict_takes_no_object_with_it() {
-    let login = secret("shop", "login", "stringData: {username: u, password: p}");
-    let values = |namespace, value| {
-        secret(
-            namespace,
-            "vals",
-            &format!("stringData: {{values.yaml: 'a: {value}'}}"),
-        )
-    };
-    let from = "  valuesFrom: [{kind: Secret, name: vals}]\n";
-    let public = repository(", namespace: public", "https://public.example.com");
-    let first =
-        release("n0", "h0", from).replace("name: charts, namespace: shop", "name: charts, namespace: public");
-    let waiting = "  dependsOn: [{name: h1}]\n";
-    let text = [
-        REPOSITORY,
-        &login,
-        &values("n0", 0),
-        &values("n1", 1),
-        &public,
-        "---\n",
-        &first,
-        &release("n1", "h1", from),
-        &release("n1", "h2", waiting),
-    ]
-    .concat();
+    let other = release("shop", "h1", "").replace("charts, namespace: shop", "charts, namespace: n1");
+    let waiting = release("shop", "h2", "  dependsOn: [{name: h1}]\n");
+    let text = of("shop", "p") + &of("n1", "q") + &release("shop", "h0", "") + &other + &waiting;
     let batch = of_file(&text);
     let names: Vec<_> = batch
         .drafts
         .iter()
         .map(|draft| (draft.name(), draft.objects.len()))
         .collect();
-    assert_eq!(names, [("h0", 1), ("h2", 1)], "{:?}", refusals(&batch));
+    assert_eq!(names, [("h0", 1), ("h2", 0)], "{:?}", refusals(&batch));
     assert_eq!(batch.refused.len(), 1);
     let text = report::plain(&batch);
     let expected =
-        "HelmRelease n1/h2: spec.dependsOn: it waits for HelmOp \"h1\", whose HelmRelease is refused";
+        "HelmRelease shop/h2: spec.dependsOn: it waits for HelmOp \"h1\", whose HelmRelease is refused";
     assert!(text.contains(expected), "{text}");
 }
 
@@ -1071,72 +901,6 @@ fn a_patch_is_reported_once() {
 }
 
 #[test]
-fn problems_with_values_have_their_cause() {
-    let of = |data: &str, entry: &str, inline: &str| {
-        let web = RELEASE.replacen(
-            "spec: {chart",
-            &format!("spec: {{valuesFrom: [{{kind: {entry}}}], values: {inline}, chart"),
-            1,
-        );
-        let base = repository(", namespace: flux-system", "https://charts.example.com") + "---\n";
-        let object = |kind: &str| {
-            format!("---\napiVersion: v1\nkind: {kind}\nmetadata: {{name: c, namespace: shop}}\n{data}")
-        };
-        refusals(&of_file(
-            &(base + &web + &object("ConfigMap") + &object("Secret")),
-        ))
-        .iter()
-        .map(|(_, text)| text.clone())
-        .collect::<Vec<_>>()
-        .join("\n")
-    };
-    let good = "data: {}\nstringData: {k: 'a: 1'}\n";
-    let bad = "data: {k: \"a: 1\\nb: [\"}\n";
-    let bad_secret = "stringData: {k: \"a: 1\\nb: [\"}\n";
-    for (data, entry, inline, expected) in [
-        (
-            good,
-            "ConfigMap, name: c",
-            "{}",
-            "valuesKey: ConfigMap \"c\" has no key \"values.yaml\"",
-        ),
-        (
-            good,
-            "ConfigMap, name: c, targetPath: a",
-            "{}",
-            "valuesKey: ConfigMap \"c\" has no key \"values.yaml\"",
-        ),
-        (
-            bad,
-            "ConfigMap, name: c, valuesKey: k",
-            "{}",
-            "\"k\" of ConfigMap \"c\" is not valid YAML: ",
-        ),
-        (
-            bad_secret,
-            "Secret, name: c, valuesKey: k",
-            "{a: 1}",
-            "\"k\" of Secret \"c\" is not valid YAML: ",
-        ),
-        (
-            good,
-            "Secret, name: c, valuesKey: other",
-            "{a: 1}",
-            "Secret \"c\" has no key \"other\"",
-        ),
-        (
-            good,
-            "Secret, name: d",
-            "{a: 1}",
-            "its content is not in the files",
-        ),
-    ] {
-        let found = of(data, entry, inline);
-        assert!(found.contains(expected), "{entry} {found}");
-    }
-}
-
-#[test]
 fn logins_that_are_missing_belong_into_one_secret() {
     let of = |secrets: &str, url: &str| {
         let text = format!(
@@ -1188,8 +952,8 @@ fn an_empty_list_is_missing_and_a_thousand_retries_have_an_end() {
     let text = release("shop", "web", more).replace("chart: web,", "chart: web, valuesFiles: [],");
     let notes = drafts(&text).remove(0).notes;
     assert!(
-        !notes.iter().any(|note| note.text.contains("post-renderers")
-            || note.text.contains("values files")
+        !notes.iter().any(|note| note.path.contains("postRenderers")
+            || note.path.contains("valuesFiles")
             || note.text.contains("without end")),
         "{notes:?}"
     );
@@ -1244,4 +1008,149 @@ fn records_elsewhere_are_deleted_with_their_names() {
     let notes = drafts(&text).remove(0).notes;
     let command = "kubectl delete secret -n flux -l owner=helm,name=shop-web";
     assert!(notes.iter().any(|note| note.text.contains(command)), "{notes:?}");
+}
+
+/// The options of the HelmOp of a HelmRelease, and its notes about a field.
+fn options_and_notes(
+    text: &str,
+    settings: Settings,
+    path: &str,
+) -> (helmops_api::BundleDeploymentOptions, Vec<(Gap, String)>) {
+    let source = FromHelmRelease::of(input(&[("a.yaml", text)], false), settings).unwrap();
+    let draft = source.batch(None).unwrap().drafts.remove(0);
+    let notes = draft.notes.iter().filter(|note| note.path == path);
+    let notes = notes.map(|note| (note.gap, note.text.clone())).collect();
+    (draft.helmop.spec.bundle.options, notes)
+}
+
+#[test]
+fn values_are_referenced_where_flux_reads_them() {
+    for (own, target, flag, expected, is_known) in [
+        ("shop", "", None, "", true),
+        ("shop", "shop", None, "", true),
+        ("shop", "web", None, "shop", true),
+        ("shop", "", Some("web"), "shop", true),
+        ("", "", None, "", true),
+        ("", "", Some("web"), "", true),
+        ("", "web", None, "", false),
+        ("", "web", Some("other"), "", false),
+    ] {
+        let more = format!(
+            "  targetNamespace: '{target}'\n  valuesFrom: [{{kind: Secret, name: a, literal: true}}]\n"
+        );
+        let text = release("OWN", "web", &more).replacen("OWN", own, 1);
+        let settings = Settings {
+            target_namespace: flag.map(str::to_owned),
+            ..settings()
+        };
+        let (options, notes) = options_and_notes(&text, settings, "spec.valuesFrom");
+        let lifecycle = options.lifecycle.unwrap();
+        let [reference] = &lifecycle.values_from[..] else {
+            panic!("{lifecycle:?}")
+        };
+        assert_eq!(reference.namespace, expected, "{own} {target} {flag:?}");
+        assert!(!reference.literal, "it has no effect without targetPath");
+        assert_eq!(notes.len(), if is_known { 1 } else { 2 }, "{notes:?}");
+    }
+}
+
+/// They are on the clusters, and not in the output.
+#[test]
+fn objects_with_values_are_no_objects_that_are_left_out() {
+    let config = |name: &str| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{a: '${{X}}'}}\n---\n")
+    };
+    let more = "  valuesFrom: [{kind: ConfigMap, name: used, valuesKey: a}]\n";
+    let text = REPOSITORY.to_owned() + &config("used") + &config("other") + &release("shop", "web", more);
+    let batch = of_file(&text);
+    let unused: Vec<_> = batch.notes.iter().map(|note| &*note.object).collect();
+    assert_eq!(unused, ["ConfigMap other"]);
+    let notes = &batch.drafts[0].notes;
+    assert!(!notes.iter().any(|note| note.text.contains("${X}")), "{notes:?}");
+}
+
+#[test]
+fn values_files_are_those_of_the_chart() {
+    let over = [(Gap::None, source::OVER_DEFAULT.to_owned())];
+    let refused = [(
+        Gap::Field(Loss::ValuesFiles),
+        "\"shared/values.yaml\" is not in the chart; copy its content into helm.values".to_owned(),
+    )];
+    for (kind, chart, files, expected, expected_notes) in [
+        (
+            "HelmRepository",
+            "web",
+            "valuesFiles: [./values.yaml, envs/prod.yaml]",
+            &["values.yaml", "envs/prod.yaml"][..],
+            &[][..],
+        ),
+        (
+            "HelmRepository",
+            "web",
+            "valuesFiles: [prod.yaml]",
+            &["prod.yaml"],
+            &over,
+        ),
+        (
+            "HelmRepository",
+            "web",
+            "valuesFile: values.yaml, valuesFiles: [b.yaml]",
+            &["values.yaml", "b.yaml"],
+            &[],
+        ),
+        (
+            "GitRepository",
+            "./charts/web/",
+            "valuesFiles: [charts/web/values.yaml, ./charts/web/b.yaml]",
+            &["values.yaml", "b.yaml"],
+            &[],
+        ),
+        (
+            "GitRepository",
+            "sha",
+            "valuesFiles: [sha/values.yaml, shared/values.yaml]",
+            &["values.yaml"],
+            &refused,
+        ),
+    ] {
+        let text = release("shop", "web", "").replace(
+            "chart: web, version: 1.2.3, sourceRef: {kind: HelmRepository",
+            &format!("chart: {chart}, version: 1.2.3, {files}, ignoreMissingValuesFiles: true, sourceRef: {{kind: {kind}"),
+        );
+        let (options, notes) = options_and_notes(&text, settings(), "spec.chart.spec.valuesFiles");
+        assert_eq!(options.helm.unwrap().values_files, expected, "{files}");
+        assert!(options.lifecycle.unwrap().ignore_missing_values_files);
+        assert_eq!(notes, expected_notes, "{files}");
+    }
+}
+
+/// Admission denies them, and names the field of the HelmOp, which has the same name in the HelmRelease.
+#[test]
+fn a_patch_that_kustomize_refuses_is_refused() {
+    let base = repository(", namespace: shop", "https://charts.example.com") + "---\n";
+    for (renderer, expected) in [
+        (
+            "patches: [{patch: 'spec: {}'}]",
+            "spec.lifecycle.postRenderers[0].kustomize.patches[0].patch: Invalid value",
+        ),
+        (
+            "patchesJson6902: [{patch: [{op: set, path: /a}], target: {kind: A}}]",
+            "operation 0: op must be one of add",
+        ),
+        (
+            "images: [{name: a, newTag: 1.10}]",
+            "spec.postRenderers[0].kustomize.images[0].newTag: 1.10 is a number; write it in quotes",
+        ),
+        (
+            "patchesStrategicMerge: [a.yaml]",
+            "spec.postRenderers[0].kustomize.patchesStrategicMerge[0]: a.yaml is a text; it has to be a mapping",
+        ),
+    ] {
+        let more = format!("  postRenderers: [{{kustomize: {{{renderer}}}}}]\n");
+        let refused = refusals(&of_file(&(base.clone() + &release("shop", "web", &more))));
+        assert!(
+            matches!(&refused[..], [(Gap::Valid, text)] if text.contains(expected)),
+            "{refused:?}"
+        );
+    }
 }
