@@ -44,7 +44,7 @@ pub struct Change {
     pub before: String,
     /// What will be deployed, as YAML; empty for nothing.
     pub after: String,
-    /// How it will be deployed; `None` if it is removed.
+    /// How it will be deployed, with its life cycle; `None` if it is removed.
     pub options: Option<BundleDeploymentOptions>,
     /// Its values, as JSON.
     pub values: String,
@@ -200,6 +200,10 @@ impl Workspace {
             let secret = target
                 .namespace()
                 .and_then(|namespace| self.values.get(namespace));
+            let options = BundleDeploymentOptions {
+                lifecycle: desired.lifecycle.as_deref().cloned().map(Box::new),
+                ..(*desired.options).clone()
+            };
             changes.all.push(Change {
                 before: match target.existing {
                     Some(existing) => deployed(existing, secret)?,
@@ -207,7 +211,7 @@ impl Workspace {
                 },
                 after: shown(&desired.options, desired.lifecycle.as_deref(), &desired.values)?,
                 deployment: name.clone(),
-                options: Some((*desired.options).clone()),
+                options: Some(options),
                 values: desired.values.to_string(),
                 agent_namespace: agent_namespace(Some(target.member.cluster)),
                 cluster,
@@ -278,7 +282,7 @@ mod tests {
                 "metadata": { "name": "web", "namespace": format!("cluster-{name}"), "labels": {
                     "fleet.cattle.io/cluster": name, "fleet.cattle.io/cluster-namespace": "fleet-default",
                 } },
-                "spec": { "valuesHash": values, "options": {
+                "spec": { "valuesHash": values, "lifecycle": { "postRenderStrategy": "nohooks" }, "options": {
                     "defaultNamespace": "shop",
                     "helm": { "repo": "https://charts.example.com", "chart": "web", "version": deployed_version },
                 } },
@@ -310,6 +314,7 @@ mod tests {
             "metadata": { "name": "web", "namespace": "fleet-default" },
             "spec": {
                 "defaultNamespace": "shop",
+                "lifecycle": { "postRenderStrategy": "nohooks" },
                 "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.1.0", "values": { "replicas": 1 } },
                 "targets": [
                     { "clusterSelector": { "matchLabels": { "tier": "prod" } } },
@@ -338,9 +343,13 @@ mod tests {
         );
         assert_eq!(
             groups[0].after,
-            "defaultNamespace: shop\nhelm:\n  chart: web\n  repo: https://charts.example.com\n  values:\n    replicas: 1\n  version: 1.1.0\n"
+            "defaultNamespace: shop\nhelm:\n  chart: web\n  repo: https://charts.example.com\n  values:\n    replicas: 1\n  version: \
+             1.1.0\nlifecycle:\n  postRenderStrategy: nohooks\n"
         );
         assert!(groups[1].after.contains("replicas: 2"), "{}", groups[1].after);
+        let options = changes.all[0].options.as_ref().unwrap();
+        let lifecycle = options.lifecycle.as_ref().unwrap();
+        assert_eq!(lifecycle.post_render_strategy, "nohooks");
     }
 
     #[test]
