@@ -3,6 +3,7 @@
 pub mod alike;
 pub mod api_error;
 pub mod apply;
+pub mod contexts;
 pub mod duration;
 pub mod objects;
 pub mod permission;

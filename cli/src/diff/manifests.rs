@@ -7,21 +7,15 @@ use std::{
 
 use go_formats::json;
 use helmops_api::HelmOp;
-use helmops_helm::{
-    values_files::ChartValuesFiles,
-    values_from::{layers, read, sources},
-};
-use helmops_release::{
-    adoption, manifest, names::ReleaseKey, object::ObjectId, post_render, record::Record, values,
-};
+use helmops_release::{adoption, manifest, names::ReleaseKey, object::ObjectId, post_render, record::Record};
 use serde_json::{Map, Value};
 
 use super::{Change, DiffArgs, unified};
 use crate::{
-    cluster::{Cluster, ClusterArgs, records},
+    cluster::{Cluster, ClusterArgs, contexts::Contexts, records},
     create::yaml,
     failure::Failure,
-    render::{self, Access, ChartAccess, RenderArgs, Rendered},
+    render::{self, Access, ChartAccess, ReleaseValues, RenderArgs, Rendered, ValuesOf},
     terminal::{Console, progress::during},
 };
 
@@ -30,8 +24,7 @@ use crate::{
 pub struct Manifests {
     program: PathBuf,
     render: RenderArgs,
-    cluster: ClusterArgs,
-    contexts: BTreeMap<String, String>,
+    contexts: Contexts,
 }
 
 type Objects = BTreeMap<ObjectId, Value>;
@@ -46,20 +39,10 @@ impl Manifests {
             Failure::unable("--manifests needs Helm 4: no program helm was found in $PATH")
                 .with_hint("set --helm to the program")
         })?;
-        let mut contexts = BTreeMap::new();
-        for text in &args.cluster_context {
-            let Some((name, context)) = text.split_once('=') else {
-                return Err(Failure::unable(format!(
-                    "--cluster-context {text:?} is not CLUSTER=CONTEXT"
-                )));
-            };
-            contexts.insert(name.to_owned(), context.to_owned());
-        }
         Ok(Self {
             program,
             render: args.render.clone(),
-            cluster: cluster.clone(),
-            contexts,
+            contexts: Contexts::parse(&args.cluster_context, cluster)?,
         })
     }
 
@@ -78,7 +61,7 @@ impl Manifests {
             return Ok(false);
         }
         let Change { cluster, .. } = change;
-        let Some(args) = self.args_of(cluster) else {
+        let Some(args) = self.contexts.of(cluster) else {
             writeln!(
                 console.err,
                 "warning: the objects of cluster {cluster} are not compared: add --cluster-context {cluster}=CONTEXT"
@@ -105,21 +88,14 @@ impl Manifests {
             .render
             .account(options, &change.agent_namespace, &args)
             .await?;
-        let unknown = |error: &dyn std::error::Error| {
-            Failure::because(format!("the values of cluster {cluster} are not known"), error)
+        let of = ValuesOf {
+            cluster,
+            options,
+            own: &change.values,
+            namespace: &key.namespace,
         };
-        let mut referenced = Vec::new();
-        if let Some(account) = &account {
-            let sources = sources(options, options.lifecycle.as_deref(), &key.namespace);
-            let read = read(&account.client, &sources).await;
-            referenced = read.map_err(|error| unknown(&error))?;
-        }
-        let own = (!change.values.is_empty()).then(|| change.values.as_bytes().to_vec());
-        let files = ChartValuesFiles::of(options, options.lifecycle.as_deref());
-        let mut all = files.read(archive.path()).map_err(|error| unknown(&error))?;
-        all.extend(layers(own, referenced));
-        let merged = values::merged(&all).map_err(|error| unknown(&error))?;
-        let values = [json::encode(&merged.into()).into_bytes()];
+        let values = ReleaseValues::read(of, account.as_ref(), Some(archive.path())).await?;
+        let values = [json::encode(&values.merged()?.into()).into_bytes()];
         let rendered = Rendered {
             release: &key,
             options,
@@ -148,17 +124,6 @@ impl Manifests {
             )?;
         }
         Ok(is_different)
-    }
-
-    /// The cluster of a context. Without any context all clusters are taken for the current one.
-    fn args_of(&self, cluster: &str) -> Option<ClusterArgs> {
-        let mut args = self.cluster.clone();
-        match self.contexts.get(cluster) {
-            Some(context) => args.context = Some(context.clone()),
-            None if self.contexts.is_empty() => {}
-            None => return None,
-        }
-        Some(args)
     }
 }
 

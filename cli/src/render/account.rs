@@ -1,6 +1,7 @@
 //! Who reads the cluster for a chart. Charts and HelmOps are of tenants, and choose what is read: so it is the account that would deploy
 //! them, not the person who looks.
 
+use helmops_api::BundleDeploymentOptions;
 use helmops_helm::{account::identity, request::Identity};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, Client, Config};
@@ -15,6 +16,36 @@ use crate::{
 
 /// The accounts of agents themselves: of this project, and of Fleet.
 const AGENTS: [&str; 2] = ["helmops-agent", "fleet-agent"];
+
+/// Who reads the cluster for a chart and its values.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct AccountArgs {
+    /// Read what lookup and valuesFrom name with your own permissions, not as the account that would deploy
+    #[arg(long)]
+    pub as_myself: bool,
+    /// Namespace of the agent, which has the account; by default that of the Cluster, or cattle-fleet-system
+    #[arg(long, value_name = "NAME")]
+    pub agent_namespace: Option<String>,
+}
+
+impl AccountArgs {
+    /// The account. `agent_namespace` is used if there is no flag for it.
+    ///
+    /// # Errors
+    /// If the person is not allowed to impersonate it.
+    pub async fn account(
+        &self,
+        options: &BundleDeploymentOptions,
+        agent_namespace: &str,
+        cluster: &ClusterArgs,
+    ) -> Result<Account, Failure> {
+        if self.as_myself {
+            return Account::of_person(cluster).await;
+        }
+        let namespace = self.agent_namespace.as_deref().unwrap_or(agent_namespace);
+        Account::of_deployer(cluster, namespace, &options.service_account).await
+    }
+}
 
 /// Who reads.
 pub struct Account {
@@ -31,7 +62,7 @@ impl Account {
     ///
     /// # Errors
     /// If no cluster is configured.
-    pub async fn of_person(cluster: &ClusterArgs) -> Result<Self, Failure> {
+    async fn of_person(cluster: &ClusterArgs) -> Result<Self, Failure> {
         Ok(Self {
             identity: Identity::Agent,
             config: cluster.config().await?,
@@ -43,7 +74,7 @@ impl Account {
     ///
     /// # Errors
     /// If it does not exist, or the person is not allowed to impersonate it.
-    pub async fn of_deployer(
+    async fn of_deployer(
         cluster: &ClusterArgs,
         agent_namespace: &str,
         service_account: &str,

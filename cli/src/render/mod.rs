@@ -12,6 +12,7 @@ mod account;
 mod capabilities;
 mod chart;
 mod post_render;
+mod values;
 
 use std::{
     env,
@@ -43,8 +44,9 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
-    account::Account,
+    account::{Account, AccountArgs},
     chart::{ChartAccess, chart_in, fetch, resolver},
+    values::{ReleaseValues, ValuesOf},
 };
 use crate::{
     cluster::ClusterArgs,
@@ -64,12 +66,9 @@ pub struct RenderArgs {
     /// Let templates read the cluster with lookup, as the account that would deploy; by default they find nothing
     #[arg(long)]
     pub with_lookup: bool,
-    /// Read what lookup and valuesFrom name with your own permissions, not as the account that would deploy
-    #[arg(long)]
-    pub as_myself: bool,
-    /// Namespace of the agent, which has the account; by default that of the Cluster, or cattle-fleet-system
-    #[arg(long, value_name = "NAME")]
-    pub agent_namespace: Option<String>,
+    /// Who reads.
+    #[command(flatten)]
+    pub account: AccountArgs,
 }
 
 impl RenderArgs {
@@ -87,12 +86,7 @@ impl RenderArgs {
         if !self.with_lookup && !has_references {
             return Ok(None);
         }
-        let namespace = self.agent_namespace.as_deref().unwrap_or(agent_namespace);
-        let account = if self.as_myself {
-            Account::of_person(cluster).await?
-        } else {
-            Account::of_deployer(cluster, namespace, &options.service_account).await?
-        };
+        let account = self.account.account(options, agent_namespace, cluster).await?;
         Ok(Some(account))
     }
 
