@@ -8,7 +8,7 @@ use crate::{
     check::CheckArgs,
     cluster::ClusterArgs,
     clusters::ClustersArgs,
-    commands::{completion, explain, export, logs, version},
+    commands::{completion, explain, export, logs, values, version},
     create::CreateArgs,
     diff::DiffArgs,
     state::{events, history, status, tree},
@@ -55,6 +55,8 @@ pub enum Command {
     Create(Box<CreateArgs>),
     /// Show what a HelmOp would change on each cluster
     Diff(DiffArgs),
+    /// Print the values that the chart of a HelmOp gets on a cluster
+    Values(values::ValuesArgs),
     /// Print HelmOps as they should be in Git
     Export(export::ExportArgs),
     /// Validate HelmOps, Policies, Alerts and Receivers in files, without a cluster

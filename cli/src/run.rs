@@ -9,7 +9,7 @@ use crate::{
     changes::{poll, reconcile, rollback, suspend, wait},
     charts::{outdated, resolve, versions},
     check, clusters,
-    commands::{completion, explain, export, logs, version},
+    commands::{completion, explain, export, logs, values, version},
     create, diff,
     failure::{Failure, UNABLE},
     state::{events, history, status, tree},
@@ -50,6 +50,7 @@ pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failur
     match arguments.command {
         Command::Create(args) => block_on(create::run(&args, cluster, console)),
         Command::Diff(args) => block_on(diff::run(&args, cluster, console)),
+        Command::Values(args) => block_on(values::run(&args, cluster, console)),
         Command::Export(args) => block_on(export::run(&args, cluster, console)),
         Command::Validate(args) => validate::run(&args, cluster, console),
         Command::Resolve(args) => block_on(resolve::run(&args, cluster, console)),
