@@ -33,6 +33,11 @@ impl Contexts {
         })
     }
 
+    /// Whether a context is named.
+    pub fn are_named(&self) -> bool {
+        !self.named.is_empty()
+    }
+
     /// The flags for a Cluster. Without any context all Clusters are taken for the current one.
     pub fn of(&self, cluster: &str) -> Option<ClusterArgs> {
         let mut args = self.current.clone();

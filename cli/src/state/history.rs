@@ -1,5 +1,7 @@
 //! `history`: the attempts to deploy a HelmOp on each cluster.
 
+use std::collections::BTreeMap;
+
 use helmops_api::{Bundle, BundleDeployment, ResolvedChart, lifecycle::ReleaseAttempt};
 use helmops_core::{
     status::{Deployment, ObservedDeployment, by_cluster},
@@ -11,12 +13,13 @@ use serde::Serialize;
 
 use super::{
     read::{Observed, Parts, observed},
+    revisions::Revisions,
     style,
     summary::{HelmOpSummary, find},
     times::relative,
 };
 use crate::{
-    cluster::{ClusterArgs, selection::helmop_name},
+    cluster::{ClusterArgs, contexts::Contexts, selection::helmop_name},
     failure::Failure,
     output::{Format, OutputArgs, write_json, write_yaml},
     terminal::{
@@ -36,7 +39,11 @@ Examples:
   # Those on one cluster, with whole error messages
   kubectl helmop history web --cluster fleet-default/edge-1 -o wide
 
-The agent keeps the last five attempts of a release with spec.lifecycle. Without it, only what runs now is known.")]
+  # Of a release without spec.lifecycle, on the cluster of another context
+  kubectl helmop history web --cluster edge-1 --cluster-context edge-1=edge
+
+The agent lists the last five attempts of a release with spec.lifecycle in the status. Without it, they are read from Helm's
+records, which are on the cluster; column FROM says so.")]
 pub struct HistoryArgs {
     /// Name of the HelmOp
     #[arg(value_parser = helmop_name)]
@@ -44,6 +51,9 @@ pub struct HistoryArgs {
     /// Only this cluster: NAME, or NAMESPACE/NAME
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
+    /// Context of a Cluster, to read the records of Helm there; by default the current context, if it is about one cluster
+    #[arg(long, value_name = "CLUSTER=CONTEXT")]
+    pub cluster_context: Vec<String>,
     /// How many attempts are shown at most
     #[arg(long, value_name = "NUMBER", default_value_t = 50)]
     pub limit: usize,
@@ -95,16 +105,21 @@ pub struct AttemptReport {
     pub version: String,
     /// The status as in `helm history`; without a life cycle, the state of the BundleDeployment.
     pub outcome: String,
+    /// `status` of the BundleDeployment, or Helm's `records` on the cluster.
+    pub from: String,
     /// Why it failed.
     pub message: String,
 }
+
+const STATUS: &str = "status";
+const RECORDS: &str = "records";
 
 impl HistoryReport {
     /// The history on all clusters, or on one.
     ///
     /// # Errors
     /// If there is no such cluster among them.
-    pub fn of(observed: &Observed, cluster: Option<&str>) -> Result<Self, Failure> {
+    pub fn of(observed: &Observed, cluster: Option<&str>, revisions: &Revisions) -> Result<Self, Failure> {
         let summary = HelmOpSummary::of(&observed.helmop, observed.bundle.as_ref(), Timestamp::UNIX_EPOCH);
         let all: Vec<_> = observed.deployments.iter().collect();
         let deployments = by_cluster(&all);
@@ -115,12 +130,13 @@ impl HistoryReport {
         if let (Some(cluster), true) = (cluster, selected.is_empty()) {
             return Err(no_such_cluster(&summary.namespace, &summary.name, cluster));
         }
+        let attempts = |deployment| attempts(deployment, &revisions.by_cluster);
         let mut attempts: Vec<_> = selected.into_iter().flat_map(attempts).collect();
         attempts.sort_by(|one, other| (&other.time, &one.cluster).cmp(&(&one.time, &other.cluster)));
         Ok(Self {
             resolved: observed.bundle.as_ref().map(resolved).unwrap_or_default(),
             attempts,
-            notes: observed.notes.clone(),
+            notes: [&*observed.notes, &*revisions.notes].concat(),
             namespace: summary.namespace,
             name: summary.name,
         })
@@ -128,7 +144,7 @@ impl HistoryReport {
 
     fn table(&self, format: Format, limit: usize, now: Timestamp) -> Table {
         let mut table = Table::new(&[
-            "CLUSTER", "WHEN", "REVISION", "ACTION", "CHART", "VERSION", "OUTCOME", "MESSAGE",
+            "CLUSTER", "WHEN", "REVISION", "ACTION", "CHART", "VERSION", "OUTCOME", "FROM", "MESSAGE",
         ]);
         for attempt in self.attempts.iter().take(limit) {
             table.row([
@@ -139,6 +155,7 @@ impl HistoryReport {
                 (&*attempt.chart).into(),
                 (&*attempt.version).into(),
                 style::state(&attempt.outcome),
+                (&*attempt.from).into(),
                 Cell::or_blank(shortened(&attempt.message, format)),
             ]);
         }
@@ -193,10 +210,14 @@ pub async fn run(
     cluster: &ClusterArgs,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
+    let contexts = Contexts::parse(&args.cluster_context, cluster)?;
     let cluster = cluster.connect().await?;
     let read = observed(&cluster, &args.name, Parts::WithoutEvents);
     let observed = progress::during(console, "Reading the HelmOp", read).await?;
-    let report = HistoryReport::of(&observed, args.cluster.as_deref())?;
+    let only = args.cluster.as_deref();
+    let read = Revisions::read(&observed.deployments, only, &contexts);
+    let revisions = progress::during(console, "Reading the records", read).await;
+    let report = HistoryReport::of(&observed, only, &revisions)?;
     match args.output.output {
         Format::Json => Ok(write_json(&mut console.out, &report)?),
         Format::Yaml => Ok(write_yaml(&mut console.out, &report)?),
@@ -237,22 +258,30 @@ fn resolved(bundle: &Bundle) -> Vec<ResolvedVersion> {
     records.map(version).collect()
 }
 
-/// The attempts on a cluster. Without a life cycle there is one: what the agent reports.
-fn attempts(deployment: &Deployment<'_>) -> Vec<AttemptReport> {
+/// The attempts on a cluster: those that the status lists, or the records. Without both there is one: what the agent reports.
+fn attempts(
+    deployment: &Deployment<'_>,
+    records: &BTreeMap<String, Vec<ReleaseAttempt>>,
+) -> Vec<AttemptReport> {
     let cluster = deployment.name.to_string();
     let ObservedDeployment::Decoded(object) = deployment.observed else {
         return vec![AttemptReport {
             cluster,
             outcome: deployment.state.as_str().to_owned(),
+            from: STATUS.to_owned(),
             message: deployment.message(),
             ..AttemptReport::default()
         }];
     };
-    let history = object.status.lifecycle.as_deref();
-    let history = history.map(|lifecycle| &*lifecycle.history).unwrap_or_default();
-    if history.is_empty() {
-        return vec![reported(cluster, deployment, object)];
+    let listed = object.status.lifecycle.as_deref();
+    let listed = listed.map(|lifecycle| &*lifecycle.history).unwrap_or_default();
+    let records = records.get(&cluster);
+    let mut reports = Vec::new();
+    // What keeps a deployment from being ready may have left no record.
+    if listed.is_empty() && (records.is_none() || deployment.state != DeploymentState::Ready) {
+        reports.push(reported(cluster.clone(), deployment, object));
     }
+    let (from, history) = records.map_or((STATUS, listed), |records| (RECORDS, &**records));
     let report = |attempt: &ReleaseAttempt| AttemptReport {
         cluster: cluster.clone(),
         time: attempt.time.clone(),
@@ -261,9 +290,11 @@ fn attempts(deployment: &Deployment<'_>) -> Vec<AttemptReport> {
         chart: attempt.chart.clone(),
         version: attempt.version.clone(),
         outcome: attempt.outcome.clone(),
+        from: from.to_owned(),
         message: attempt.message.clone(),
     };
-    history.iter().map(report).collect()
+    reports.extend(history.iter().map(report));
+    reports
 }
 
 fn reported(cluster: String, deployment: &Deployment<'_>, object: &BundleDeployment) -> AttemptReport {
@@ -289,6 +320,7 @@ fn reported(cluster: String, deployment: &Deployment<'_>, object: &BundleDeploym
         } else {
             deployment.state.as_str().to_owned()
         },
+        from: STATUS.to_owned(),
         message: deployment.message(),
     }
 }
@@ -314,7 +346,7 @@ mod tests {
     fn text(cluster: Option<&str>, format: Format, limit: usize) -> (String, String) {
         let mut buffers = Buffers::default();
         let mut console = buffers.console();
-        let report = HistoryReport::of(&rollout(), cluster).unwrap();
+        let report = HistoryReport::of(&rollout(), cluster, &Revisions::default()).unwrap();
         report.write(&mut console, format, limit, now()).unwrap();
         (buffers.out(), buffers.err())
     }
@@ -330,9 +362,35 @@ mod tests {
         let (short, _) = text(Some("c2"), Format::Wide, 50);
         golden("history-wide.txt", &short);
         assert_eq!(text(Some("shop/c2"), Format::Wide, 50).0, short);
-        let failure = HistoryReport::of(&rollout(), Some("c9")).unwrap_err();
+        let failure = HistoryReport::of(&rollout(), Some("c9"), &Revisions::default()).unwrap_err();
         assert_eq!(failure.code, crate::failure::NEGATIVE);
         assert!(failure.message.contains("\"c9\""), "{}", failure.message);
+    }
+
+    #[test]
+    fn records_are_shown_where_the_status_lists_no_attempt() {
+        let revision = ReleaseAttempt {
+            revision: 3,
+            ..ReleaseAttempt::default()
+        };
+        let records = ["shop/c1", "shop/c3"].map(|cluster| (cluster.to_owned(), vec![revision.clone()]));
+        let revisions = Revisions {
+            by_cluster: records.into(),
+            notes: vec!["a note".to_owned()],
+        };
+        let shown = |cluster| {
+            let report = HistoryReport::of(&rollout(), Some(cluster), &revisions).unwrap();
+            assert_eq!(report.notes, ["a note"]);
+            let from = report.attempts.iter().map(|attempt| attempt.from.clone());
+            from.collect::<Vec<_>>()
+        };
+        assert_eq!(shown("c1"), ["records"]);
+        assert_eq!(
+            shown("c3"),
+            ["status", "records"],
+            "it is not ready, which no record shows"
+        );
+        assert_eq!(shown("c2"), ["status"; 5]);
     }
 
     #[test]

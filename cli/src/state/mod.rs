@@ -22,6 +22,7 @@ pub mod next_command;
 pub mod page;
 mod polling;
 pub mod read;
+pub mod revisions;
 pub mod status;
 pub mod style;
 pub mod summary;

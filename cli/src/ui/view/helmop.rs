@@ -20,6 +20,7 @@ use crate::{
         history::{AttemptReport, HistoryReport, ResolvedVersion},
         page::HelmOpReport,
         read::Observed,
+        revisions::Revisions,
         summary::{HelmOpSummary, is_suspended},
     },
     ui::tables::Contents,
@@ -208,7 +209,7 @@ impl Details {
             .iter()
             .map(|report| on_cluster(report, &deployments, inputs))
             .collect();
-        let history = HistoryReport::of(&observed, None).unwrap_or_default();
+        let history = HistoryReport::of(&observed, None, &Revisions::default()).unwrap_or_default();
         Self {
             tone: Tone::of(&report.summary.state),
             condition_tones: report
