@@ -227,20 +227,15 @@ async fn a_rollout_is_shown_while_it_progresses() {
     };
     let page = eventually("all clusters to be shown", SOON, async || {
         let page = run(&["status", "web"]).await;
-        ensure!(page.contains("0/3 ready"), "{page}");
+        let clusters = lines(&page, &format!("{}/c", namespace.name()));
+        let waiting = clusters
+            .iter()
+            .filter(|line| line.contains(" WaitApplied 1.0.0 "));
+        ensure!(page.contains("0/3 ready") && waiting.count() == 3, "{page}");
         Ok(page)
     })
     .await
     .unwrap();
-    let waiting = lines(&page, &format!("{}/c", namespace.name()));
-    assert_eq!(
-        waiting
-            .iter()
-            .filter(|line| line.contains(" WaitApplied 1.0.0 "))
-            .count(),
-        3,
-        "{page}"
-    );
     assert!(page.contains("Next: kubectl helmop status"), "{page}");
 
     // Its agent deploys.
