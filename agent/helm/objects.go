@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	releasev1 "helm.sh/helm/v4/pkg/release/v1"
 	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -72,7 +73,7 @@ func objectOf(encoded []byte) (object, bool) {
 	if err := json.Unmarshal(encoded, &head); err != nil || head.Kind == "" {
 		return object{}, false
 	}
-	_, isHook := head.Metadata.Annotations["helm.sh/hook"]
+	_, isHook := head.Metadata.Annotations[releasev1.HookAnnotation]
 	id := [4]string{head.APIVersion, head.Kind, head.Metadata.Namespace, head.Metadata.Name}
 	return object{id: id, isHook: isHook, json: ordered}, true
 }

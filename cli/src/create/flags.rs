@@ -6,9 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use go_formats::yaml::{self, Quota};
+use go_formats::{
+    strvals,
+    yaml::{self, Quota},
+};
 use helmops_api::{BundleTarget, HelmOp, free_form::FreeForm, target::ClusterCriteria};
-use helmops_core::targeting::merge::deep_merge;
 use helmops_model::validation::selector_text::SelectorText;
 use helmops_release::manifest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -137,7 +139,7 @@ impl ChartFlags {
             let text = read(path)?;
             let invalid = |what: String| Failure::unable(format!("the file {} {what}", path.display()));
             match yaml::read_exact(&text, &mut Quota::default()) {
-                Ok(Value::Object(own)) => deep_merge(values, own),
+                Ok(Value::Object(own)) => strvals::merge(values, own),
                 Ok(Value::Null) => {}
                 Ok(_) => return Err(invalid("has no mapping of values".to_owned())),
                 Err(error) => return Err(invalid(format!("is invalid: {error}"))),

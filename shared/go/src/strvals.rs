@@ -1,4 +1,4 @@
-//! Sets a value at a path, as `helm --set` and `helm --set-string` do.
+//! Sets a value at a path, as `helm --set` and `helm --set-string` do, and merges values.
 //!
 //! ```
 //! use go_formats::strvals::{Kind, set};
@@ -76,6 +76,16 @@ pub fn set(values: &mut Map<String, Value>, path: &str, value: &str, kind: Kind)
     };
     while parser.key(values, 0)? == Parsed::Value {}
     Ok(())
+}
+
+/// Merges values over others, as Helm merges files of values: mappings are merged, and anything else, `null` included, replaces what is there.
+pub fn merge(values: &mut Map<String, Value>, over: Map<String, Value>) {
+    for (key, value) in over {
+        match (values.get_mut(&key), value) {
+            (Some(Value::Object(below)), Value::Object(over)) => merge(below, over),
+            (_, value) => _ = values.insert(key, value),
+        }
+    }
 }
 
 /// Whether there may be more.

@@ -81,7 +81,7 @@ pub fn merged(layers: &[ValuesLayer]) -> Result<Map<String, Value>, ValuesError>
     let mut values = Map::new();
     for ValuesLayer { source, content } in layers {
         match content {
-            LayerContent::Document(document) => merge(&mut values, read(source, document)?),
+            LayerContent::Document(document) => strvals::merge(&mut values, read(source, document)?),
             LayerContent::Value {
                 path,
                 text,
@@ -135,18 +135,6 @@ fn kind_of(text: &str, is_literal: bool) -> (&str, Kind) {
         (text.trim_matches(['"', '\'']), Kind::Text)
     } else {
         (text, Kind::Typed)
-    }
-}
-
-/// Mappings are merged, everything else is replaced. A null stays: Helm removes the default of the chart then.
-fn merge(values: &mut Map<String, Value>, over: Map<String, Value>) {
-    for (key, value) in over {
-        match (values.get_mut(&key), value) {
-            (Some(Value::Object(below)), Value::Object(over)) => merge(below, over),
-            (_, value) => {
-                values.insert(key, value);
-            }
-        }
     }
 }
 

@@ -17,6 +17,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use go_formats::strvals;
 use helmops_api::{
     BundleDeploymentOptions, HelmOptions, Lifecycle,
     diff::{ComparePatch, DiffOptions},
@@ -24,7 +25,7 @@ use helmops_api::{
     helm::{KeySelector, ValuesFrom},
     options::{DownstreamResource, KustomizeOptions, YamlOptions},
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Merges the options of a target into those of a Bundle.
 pub fn merge(base: &BundleDeploymentOptions, own: &BundleDeploymentOptions) -> BundleDeploymentOptions {
@@ -161,7 +162,7 @@ fn text(merged: &mut String, own: &String) {
 fn merged_values(base: &FreeForm, own: &FreeForm) -> FreeForm {
     match (base.to_value(), own.to_value()) {
         (Ok(Value::Object(mut base)), Ok(Value::Object(own))) => {
-            deep_merge(&mut base, own);
+            strvals::merge(&mut base, own);
             FreeForm::from(&Value::Object(base))
         }
         (Ok(base), Ok(Value::Null)) => FreeForm::from(&base),
@@ -169,16 +170,6 @@ fn merged_values(base: &FreeForm, own: &FreeForm) -> FreeForm {
         // Values that nest too deeply are kept, and rejected when the values of a cluster are computed.
         (Err(_), _) => base.clone(),
         (_, Err(_)) => own.clone(),
-    }
-}
-
-/// Merges mappings; anything else, `null` included, replaces the existing value, as Helm merges files of values.
-pub fn deep_merge(base: &mut Map<String, Value>, own: Map<String, Value>) {
-    for (key, value) in own {
-        match (base.get_mut(&key), value) {
-            (Some(Value::Object(base)), Value::Object(own)) => deep_merge(base, own),
-            (_, value) => _ = base.insert(key, value),
-        }
     }
 }
 
