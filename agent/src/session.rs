@@ -3,7 +3,7 @@
 use std::{sync::Mutex, time::Duration};
 
 use helmops_api::{BundleDeployment, lifecycle::Requests};
-use helmops_helm::request::{HelmSettings, Identity};
+use helmops_helm::{request::Identity, settings::HelmSettings};
 use helmops_process::lock;
 use helmops_release::{
     drift::DriftMode,

@@ -4,7 +4,8 @@ use helmops_api::BundleDeploymentOptions;
 use helmops_helm::{
     FailureReason,
     outcome::SecretTexts,
-    request::{Action, Deploy, HelmSettings, Install, Request, Upgrade},
+    request::{Action, Deploy, Install, Request, Upgrade},
+    settings::HelmSettings,
 };
 use helmops_process::exit::with_causes;
 use helmops_release::{

@@ -1,6 +1,9 @@
 //! Reads what a deployment needs before Helm runs.
 
-use helmops_helm::request::{Deploy, HelmSettings, Identity, PostRenderers};
+use helmops_helm::{
+    request::{Deploy, Identity, PostRenderers},
+    settings::HelmSettings,
+};
 use helmops_release::{
     chart_metadata::Origin,
     post_render::{CommonMetadata, PostRender},

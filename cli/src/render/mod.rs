@@ -28,8 +28,9 @@ use helmops_helm::{
     child::ChildProcess,
     kubeconfig::kubeconfig,
     outcome::{FailureReason, SecretTexts},
-    request::{Action, Deploy, HelmSettings, Identity, PostRenderers, Render, Request},
+    request::{Action, Deploy, Identity, PostRenderers, Render, Request},
     run_scope::RunScope,
+    settings::HelmSettings,
     values_from::sources,
     workspace::Workspaces,
 };

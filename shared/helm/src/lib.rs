@@ -21,6 +21,7 @@ pub mod protocol;
 pub mod request;
 mod run_mark;
 pub mod run_scope;
+pub mod settings;
 pub mod values_files;
 pub mod values_from;
 pub mod workspace;
