@@ -112,7 +112,7 @@ func (e *engine) install(ctx context.Context) (Outcome, error) {
 	}
 	install := e.installation()
 	install.Replace = e.request.Replace
-	install.CreateNamespace = e.request.CreateNamespace
+	install.DisableHooks = e.request.DisableHooks
 	// An installation knows no earlier way.
 	install.ServerSideApply = serverSide(e.request.Apply) != "false"
 	install.ForceReplace = e.request.Apply == "replace"
@@ -150,6 +150,8 @@ func (e *engine) upgrade(ctx context.Context) (Outcome, error) {
 	upgrade.Description = e.request.Description
 	upgrade.Labels = e.request.Labels
 	upgrade.TakeOwnership = e.request.TakeOwnership
+	upgrade.DisableHooks = e.request.DisableHooks
+	upgrade.CleanupOnFail = e.request.CleanupOnFail
 	upgrade.MaxHistory = e.request.MaxHistory
 	// Without values, Helm would take those of the previous revision.
 	upgrade.ResetValues = true
@@ -199,6 +201,7 @@ func (e *engine) rollback() (Outcome, error) {
 	rollback.Timeout = e.hookTimeout()
 	rollback.WaitStrategy = kube.HookOnlyStrategy
 	rollback.DisableHooks = e.request.DisableHooks
+	rollback.CleanupOnFail = e.request.CleanupOnFail
 	rollback.MaxHistory = e.request.MaxHistory
 	rollback.ServerSideApply = serverSide(e.request.Apply)
 	rollback.ForceReplace = e.request.Apply == "replace"
@@ -212,6 +215,7 @@ func (e *engine) uninstall() (Outcome, error) {
 	uninstall.WaitStrategy = kube.HookOnlyStrategy
 	uninstall.DisableHooks = e.request.DisableHooks
 	uninstall.KeepHistory = e.request.KeepHistory
+	uninstall.DeletionPropagation = e.request.DeletionPropagation
 	uninstall.Description = e.request.Description
 	log := &deletionLog{}
 	e.helm.SetLogger(log)

@@ -28,9 +28,10 @@ type Request struct {
 	Marks *Marks `json:"marks,omitempty"`
 
 	// Apply is how objects are applied: as-before, server, override (server-side, with force), client or replace.
-	Apply           string `json:"apply,omitempty"`
-	TakeOwnership   bool   `json:"takeOwnership,omitempty"`
-	CreateNamespace bool   `json:"createNamespace,omitempty"`
+	Apply         string `json:"apply,omitempty"`
+	TakeOwnership bool   `json:"takeOwnership,omitempty"`
+	// CleanupOnFail is whether the objects are deleted that a failed upgrade or rollback has created.
+	CleanupOnFail bool `json:"cleanupOnFail,omitempty"`
 	// Replace is for an installation over the records of a release that failed or was uninstalled.
 	Replace     bool   `json:"replace,omitempty"`
 	SkipCRDs    bool   `json:"skipCRDs,omitempty"`
@@ -42,6 +43,8 @@ type Request struct {
 	Revision     int  `json:"revision,omitempty"`
 	KeepHistory  bool `json:"keepHistory,omitempty"`
 	DisableHooks bool `json:"disableHooks,omitempty"`
+	// DeletionPropagation is background, foreground or orphan, for an uninstallation.
+	DeletionPropagation string `json:"deletionPropagation,omitempty"`
 	// Include and Exclude are names of tests.
 	Include []string `json:"include,omitempty"`
 	Exclude []string `json:"exclude,omitempty"`

@@ -192,6 +192,7 @@ async fn remove_release(
                 // As long as there is something else to delete, which may fail.
                 keeps_history: on_delete.keep_history || !is_complete,
                 skips_hooks: on_delete.disable_hooks,
+                propagation: on_delete.propagation,
                 timeout: on_delete.timeout,
                 description: String::new(),
             };

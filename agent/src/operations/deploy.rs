@@ -1,11 +1,13 @@
 //! Runs Helm to install or upgrade a release.
 
+use std::time::Duration;
+
 use helmops_api::BundleDeploymentOptions;
 use helmops_helm::{
     FailureReason,
     outcome::SecretTexts,
     request::{Action, Deploy, Install, Request, Upgrade},
-    settings::HelmSettings,
+    settings::{ActionSettings, HelmSettings},
 };
 use helmops_process::exit::with_causes;
 use helmops_release::{
@@ -59,14 +61,22 @@ pub async fn install(
     let install = |deploy, settings: &HelmSettings| {
         Action::Install(Install {
             deploy,
-            apply: settings.install,
-            takes_ownership: settings.install_takes_ownership || takes_over,
-            // The agent has created it: that takes Helm more time than the rest.
-            creates_namespace: false,
+            settings: ActionSettings {
+                takes_ownership: settings.install.takes_ownership || takes_over,
+                ..settings.install
+            },
             replaces,
         })
     };
-    run(session, prepared, install, Done::Installed, &releases).await
+    let hook_timeout = prepared.settings.install.hook_timeout;
+    run(
+        session,
+        prepared,
+        (install, hook_timeout),
+        Done::Installed,
+        &releases,
+    )
+    .await
 }
 
 /// Upgrades the release. `discard` is the revision of a failed attempt whose record is deleted first. Returns `None` if another client has
@@ -93,12 +103,19 @@ pub async fn upgrade(
     let upgrade = |deploy, settings: &HelmSettings| {
         Action::Upgrade(Upgrade {
             deploy,
-            apply: settings.upgrade,
-            takes_ownership: true,
+            settings: settings.upgrade,
             max_history,
         })
     };
-    run(session, prepared, upgrade, Done::Upgraded, &releases).await
+    let hook_timeout = prepared.settings.upgrade.hook_timeout;
+    run(
+        session,
+        prepared,
+        (upgrade, hook_timeout),
+        Done::Upgraded,
+        &releases,
+    )
+    .await
 }
 
 /// Prepares what was deployed before for the next revision, once nothing that this one needs is missing. Returns how many revisions Helm
@@ -136,7 +153,7 @@ async fn prepare_records(
 async fn run(
     session: &ReleaseSession<'_>,
     prepared: Prepared,
-    action: impl FnOnce(Deploy, &HelmSettings) -> Action,
+    (action, hook_timeout): (impl FnOnce(Deploy, &HelmSettings) -> Action, Duration),
     done: Done,
     releases: &[OwnedRelease],
 ) -> Result<Option<Deployed>, AgentError> {
@@ -154,7 +171,7 @@ async fn run(
         release: release.clone(),
         identity,
         action: action(deploy, &settings),
-        hook_timeout: settings.hook_timeout,
+        hook_timeout,
     };
     tracing::info!(%release, action = request.action.name(), "running Helm");
     let kubeconfig = context.kubeconfig()?;

@@ -38,7 +38,7 @@ pub fn namespace_error(deployed: &Deployed, error: MetadataError) -> AgentError 
 #[cfg(test)]
 mod tests {
     use helmops_api::BundleDeploymentOptions;
-    use helmops_release::{deployed::RevisionId, names::ReleaseKey};
+    use helmops_release::{deployed::RevisionId, names::ReleaseKey, record::AttemptAction};
     use helmops_runtime::client::ApiError;
 
     use super::*;
@@ -55,6 +55,7 @@ mod tests {
                     made_at: None,
                 },
                 acceptance: None,
+                action: AttemptAction::Install,
                 is_rollback: false,
                 previous: None,
             };

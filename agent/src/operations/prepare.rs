@@ -86,7 +86,8 @@ async fn render(
         Identity::ServiceAccount { .. } => options.service_account.clone(),
         Identity::Agent => String::new(),
     };
-    let is_awaited = session.policy.wait.is_some() || session.policy.test.is_some();
+    let policy = session.policy.for_action(attempt.action);
+    let is_awaited = policy.wait.is_some() || session.policy.test.is_some();
     Ok(Deploy {
         archive: chart.path().to_owned(),
         origin: Origin {
@@ -123,7 +124,7 @@ async fn render(
             scopes,
         },
         enables_dns: settings.enables_dns,
-        skips_schema: settings.skips_schema,
+        skips_schema: settings.for_action(attempt.action).skips_schema,
         description: attempt.to_string(),
         skips_crds: false,
         acceptance: is_awaited.then_some(Acceptance::Awaited),

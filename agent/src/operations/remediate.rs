@@ -1,7 +1,11 @@
 //! What is done about a failed attempt: the revision before is restored, or the release is uninstalled.
 
 use helmops_helm::request::{self, Request, Rollback};
-use helmops_release::{history::History, plan::FailedRevision, record::Failure};
+use helmops_release::{
+    history::History,
+    plan::FailedRevision,
+    record::{Failure, Propagation},
+};
 
 use super::{
     history,
@@ -36,11 +40,10 @@ pub async fn roll_back(
         identity,
         action: request::Action::Rollback(Rollback {
             revision: to,
-            apply: settings.upgrade,
+            settings: settings.rollback,
             max_history,
-            runs_hooks: true,
         }),
-        hook_timeout: settings.hook_timeout,
+        hook_timeout: settings.rollback.hook_timeout,
     };
     tracing::info!(%release, to, "rolling back");
     let kubeconfig = context.kubeconfig()?;
@@ -112,6 +115,15 @@ fn options(session: &ReleaseSession<'_>, cause: Option<String>) -> uninstall::Op
         keeps_history: cause.is_some(),
         description: cause.map_or_else(String::new, |cause| Failure::Uninstalled(cause).description()),
         skips_hooks: on_delete.disable_hooks,
+        propagation: in_remediation(on_delete.propagation),
         timeout: on_delete.timeout.or(Some(session.settings().hook_timeout)),
+    }
+}
+
+/// What happens with dependents. In the foreground, an object exists until they are gone, and the next installation would apply it meanwhile.
+const fn in_remediation(propagation: Propagation) -> Propagation {
+    match propagation {
+        Propagation::Orphan => Propagation::Orphan,
+        Propagation::Background | Propagation::Foreground => Propagation::Background,
     }
 }

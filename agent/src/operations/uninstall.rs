@@ -9,6 +9,7 @@ use helmops_helm::{
 use helmops_release::{
     history::{History, Owner},
     names::ReleaseKey,
+    record::Propagation,
 };
 
 use super::recorded::{PreparedRecord, RecordedObjects, Role};
@@ -21,6 +22,8 @@ pub struct Options {
     pub keeps_history: bool,
     /// Whether the hooks of the chart do not run.
     pub skips_hooks: bool,
+    /// What happens with the dependents of deleted objects.
+    pub propagation: Propagation,
     /// How long each hook may take.
     pub timeout: Option<Duration>,
     /// The description of the newest record, if it stays.
@@ -72,6 +75,7 @@ impl Uninstallation<'_> {
                 description: options.description,
                 // They have run, and may need what is deleted.
                 runs_hooks: !options.skips_hooks && !was_incomplete,
+                propagation: options.propagation,
             }),
             hook_timeout: options.timeout.unwrap_or(request::DEFAULT_HOOK_TIMEOUT),
         };

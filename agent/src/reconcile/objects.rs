@@ -59,7 +59,7 @@ pub async fn observe(
     let look_at = LookAt {
         kinds: &context.kinds,
         revision: &installed.id,
-        wait: wait(session.policy.wait, outcome, deployed),
+        wait: wait(session.policy.for_action(deployed.action).wait, outcome, deployed),
         shows_logs: context.shows_pod_logs,
     };
     let client = async || session.deployer().await.map(|(_, client)| client);

@@ -147,7 +147,9 @@ fn wait<'o>(
 mod tests {
     use std::collections::HashMap;
 
-    use helmops_release::{deployed::RevisionId, names::ReleaseKey, plan::NextAttempt};
+    use helmops_release::{
+        deployed::RevisionId, names::ReleaseKey, plan::NextAttempt, record::AttemptAction,
+    };
 
     use super::*;
     use crate::monitor::Exceptions;
@@ -201,6 +203,7 @@ mod tests {
         Deployed {
             id: revision(),
             acceptance,
+            action: AttemptAction::Install,
             is_rollback: false,
             previous: None,
         }
@@ -248,6 +251,7 @@ mod tests {
                 "{acceptance:?} {first}"
             );
             let rollback = Deployed {
+                action: AttemptAction::Install,
                 is_rollback: true,
                 ..deployed.clone()
             };

@@ -70,7 +70,7 @@ pub async fn settle(
     let watched = WatchedRevision::of(&mut memory.watched, running);
     let revision = running.id.number;
     let mut verdict = readiness::verdict(
-        (session.deployment, session.policy.wait),
+        (session.deployment, session.policy.for_action(running.action).wait),
         &settled.outcome,
         installed,
         watched,
@@ -182,7 +182,7 @@ async fn accept(
 
 #[cfg(test)]
 mod tests {
-    use helmops_release::{deployed::RevisionId, names::ReleaseKey};
+    use helmops_release::{deployed::RevisionId, names::ReleaseKey, record::AttemptAction};
 
     use super::*;
 
@@ -204,6 +204,7 @@ mod tests {
                 made_at: None,
             },
             acceptance: None,
+            action: AttemptAction::Install,
             is_rollback,
             previous: None,
         };

@@ -173,6 +173,11 @@ pub async fn render(
         .filter(|(name, _)| !name.to_string_lossy().starts_with("HELM_") && name != "KUBECONFIG")
         .collect();
     let settings = HelmSettings::of(rendered.options, rendered.options.lifecycle.as_deref());
+    let action = if rendered.is_upgrade {
+        &settings.upgrade
+    } else {
+        &settings.install
+    };
     let deploy = Deploy {
         archive: archive.to_owned(),
         origin: Origin::default(),
@@ -181,7 +186,7 @@ pub async fn render(
         post_renderers: PostRenderers::default(),
         post_render: unmarked(rendered.options),
         enables_dns: false,
-        skips_schema: settings.skips_schema,
+        skips_schema: action.skips_schema,
         description: String::new(),
         skips_crds: true,
         on_delete: None,

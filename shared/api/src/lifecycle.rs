@@ -11,10 +11,12 @@ wire! {
     /// The life cycle of the release on each cluster. Without it releases behave as in Fleet. A change of it alone deploys nothing, except for
     /// `valuesFrom`, `ignoreMissingValuesFiles`, `postRenderers`, `postRenderStrategy` and `commonMetadata`.
     pub struct Lifecycle: [unknown: UnknownFields] {
-        /// What happens when an installation fails.
+        /// How the chart is installed, and what happens when that fails.
         "install" | nullable => install: Option<ActionPolicy>,
-        /// What happens when an upgrade fails.
+        /// How the release is upgraded, and what happens when that fails.
         "upgrade" | nullable => upgrade: Option<ActionPolicy>,
+        /// How a rollback of `upgrade.remediation` is done.
+        "rollback" | nullable => rollback: Option<RollbackPolicy>,
         /// The Helm tests of the chart.
         "test" | nullable => test: Option<TestPolicy>,
         /// How the release is uninstalled.
@@ -54,7 +56,8 @@ wire! {
 }
 
 wire! {
-    /// What happens when an installation or an upgrade fails: Helm reports an error, the release is not ready in time, or a test fails.
+    /// How an installation or an upgrade is done, and what happens when it fails: Helm reports an error, the release is not ready in time, or
+    /// a test fails.
     pub struct ActionPolicy: [unknown: UnknownFields] {
         /// How often it is tried again after `retryInterval`. After that it is tried once an hour.
         "retries" => retries: i64,
@@ -71,6 +74,44 @@ wire! {
         /// upgrade does nothing.
         #[schemars(extend("enum" = ["", "Skip", "Create", "CreateReplace"]))]
         "crds" | nullable => crds: String,
+        /// How long each hook may take, and all objects to become ready. By default, `helm.timeoutSeconds` for hooks, and `wait.timeout` for
+        /// objects.
+        "timeout" | nullable => timeout: Option<String>,
+        /// Do not wait for the objects: it has succeeded when Helm has.
+        "disableWait" => disable_wait: bool,
+        /// Do not run the hooks of the chart.
+        "disableHooks" => disable_hooks: bool,
+        /// Do not check the values with the schema of the chart. By default, `helm.skipSchemaValidation`.
+        "disableSchemaValidation" | nullable => disable_schema_validation: Option<bool>,
+        /// Take over objects that exist and belong to no release or to another one. By default, `helm.takeOwnership` for an installation, and
+        /// `true` for an upgrade.
+        "takeOwnership" | nullable => take_ownership: Option<bool>,
+        /// How objects are applied: by the API server (`enabled`), by patches that Helm computes (`disabled`), or as in the revision before
+        /// (`auto`, the default), where an installation is `enabled`.
+        #[schemars(extend("enum" = ["", "auto", "enabled", "disabled"]))]
+        "serverSideApply" | nullable => server_side_apply: String,
+        /// Replace objects instead of patching them. By default, `helm.force`. It excludes server-side apply.
+        "force" | nullable => force: Option<bool>,
+        /// Delete the objects that a failed upgrade has created. Objects that are not ready in time stay, as they may become ready yet.
+        "cleanupOnFail" => cleanup_on_fail: bool,
+    }
+}
+
+wire! {
+    /// How a rollback is done. It restores the last revision that was deployed after a failed upgrade, if `upgrade.remediation` is `rollback`, or
+    /// with `helm.atomic`.
+    pub struct RollbackPolicy: [unknown: UnknownFields] {
+        /// How long each hook may take. By default, as in an upgrade.
+        "timeout" | nullable => timeout: Option<String>,
+        /// Do not run the hooks of the chart.
+        "disableHooks" => disable_hooks: bool,
+        /// How objects are applied, as in `upgrade.serverSideApply`. By default, as in an upgrade.
+        #[schemars(extend("enum" = ["", "auto", "enabled", "disabled"]))]
+        "serverSideApply" | nullable => server_side_apply: String,
+        /// Replace objects instead of patching them. By default, as in an upgrade.
+        "force" | nullable => force: Option<bool>,
+        /// Delete the objects that a failed rollback has created.
+        "cleanupOnFail" => cleanup_on_fail: bool,
     }
 }
 
@@ -107,6 +148,10 @@ wire! {
         "timeout" | nullable => timeout: Option<String>,
         /// Do not run the hooks of the chart.
         "disableHooks" => disable_hooks: bool,
+        /// What happens with the dependents of deleted objects, such as the Pods of a Deployment: they are deleted after them (`background`,
+        /// the default), before them (`foreground`), or they stay (`orphan`).
+        #[schemars(extend("enum" = ["", "background", "foreground", "orphan"]))]
+        "deletionPropagation" | nullable => deletion_propagation: String,
     }
 }
 

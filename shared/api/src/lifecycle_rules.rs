@@ -11,6 +11,14 @@ const NO_ROLLBACK: (&str, &str) = (
     "!has(self.remediation) || self.remediation != 'rollback'",
     "install.remediation must be none or uninstall: a failed installation has no earlier revision to roll back to",
 );
+const NO_CLEANUP: (&str, &str) = (
+    "!has(self.cleanupOnFail) || !self.cleanupOnFail",
+    "install.cleanupOnFail has no effect; use install.remediation: uninstall",
+);
+const NO_FORCE: (&str, &str) = (
+    "!has(self.force) || !self.force || !has(self.serverSideApply) || self.serverSideApply != 'enabled'",
+    "force replaces objects, which is not possible with serverSideApply: enabled; remove one of them",
+);
 const RETRIES: (&str, &str) = (
     "!has(self.retries) || (self.retries >= 0 && self.retries <= 1000)",
     "retries must be from 0 to 1000",
@@ -36,6 +44,13 @@ const OF_LIFECYCLE: &[(&str, (&str, &str))] = &[
     ("install", RETRIES),
     ("upgrade", RETRIES),
     ("wait", WAIT),
+    ("install", NO_CLEANUP),
+    ("install", NO_FORCE),
+    ("upgrade", NO_FORCE),
+    ("rollback", NO_FORCE),
+    ("install.timeout", DURATION),
+    ("upgrade.timeout", DURATION),
+    ("rollback.timeout", DURATION),
     ("install.retryInterval", DURATION),
     ("upgrade.retryInterval", DURATION),
     ("test.timeout", DURATION),

@@ -163,7 +163,10 @@ const OF_OPTIONS: &[Limit] = &[
 /// Limits of the life cycle in `spec` and in each target.
 const OF_LIFECYCLE: &[Limit] = &[
     ("install.retryInterval", Measure::Length, DURATION),
+    ("install.timeout", Measure::Length, DURATION),
     ("upgrade.retryInterval", Measure::Length, DURATION),
+    ("upgrade.timeout", Measure::Length, DURATION),
+    ("rollback.timeout", Measure::Length, DURATION),
     ("test.timeout", Measure::Length, DURATION),
     ("test.filters", Measure::Items, SHORT_LIST),
     ("test.filters[].name", Measure::Length, NAME),

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     kustomize::{InvalidPatch, KustomizeSteps},
     outcome::{Failure, FailureReason},
-    request::{Action, Apply, Crds, Deploy, Install, Request, Rollback, Uninstall, Upgrade},
+    request::{Action, Crds, Deploy, Install, Request, Rollback, Uninstall, Upgrade},
+    settings::{ActionSettings, Apply},
 };
 
 /// The arguments that run the post-renderer.
@@ -36,7 +37,8 @@ struct EngineRequest<'r> {
     marks: Option<EngineMarks<'r>>,
     apply: &'static str,
     take_ownership: bool,
-    create_namespace: bool,
+    cleanup_on_fail: bool,
+    deletion_propagation: &'static str,
     replace: bool,
     #[serde(rename = "skipCRDs")]
     skip_crds: bool,
@@ -160,9 +162,7 @@ pub fn encoded(request: &Request, kubeconfig: &Path, post_renderer: &Path) -> Re
 impl<'r> EngineRequest<'r> {
     fn install(&mut self, install: &'r Install, post_renderer: &'r Path) -> Result<(), Failure> {
         self.deploy(&install.deploy, post_renderer)?;
-        self.apply = apply(install.apply);
-        self.take_ownership = install.takes_ownership;
-        self.create_namespace = install.creates_namespace;
+        self.settings(&install.settings);
         self.replace = install.replaces;
         self.skip_crds = install.deploy.skips_crds;
         Ok(())
@@ -170,8 +170,7 @@ impl<'r> EngineRequest<'r> {
 
     fn upgrade(&mut self, upgrade: &'r Upgrade, post_renderer: &'r Path) -> Result<(), Failure> {
         self.deploy(&upgrade.deploy, post_renderer)?;
-        self.apply = apply(upgrade.apply);
-        self.take_ownership = upgrade.takes_ownership;
+        self.settings(&upgrade.settings);
         self.max_history = upgrade.max_history;
         // Helm passes labels on, except for this value.
         self.labels
@@ -180,10 +179,16 @@ impl<'r> EngineRequest<'r> {
         Ok(())
     }
 
+    fn settings(&mut self, settings: &ActionSettings) {
+        self.apply = apply(settings.apply);
+        self.take_ownership = settings.takes_ownership;
+        self.disable_hooks = !settings.runs_hooks;
+        self.cleanup_on_fail = settings.cleans_up;
+    }
+
     fn rollback(&mut self, rollback: &Rollback) {
         self.revision = rollback.revision;
-        self.apply = apply(rollback.apply);
-        self.disable_hooks = !rollback.runs_hooks;
+        self.settings(&rollback.settings);
         self.max_history = rollback.max_history;
     }
 
@@ -191,6 +196,7 @@ impl<'r> EngineRequest<'r> {
         self.keep_history = uninstall.keeps_history;
         self.description = &uninstall.description;
         self.disable_hooks = !uninstall.runs_hooks;
+        self.deletion_propagation = uninstall.propagation.as_str();
     }
 
     fn crds(&mut self, crds: &'r Crds) -> Result<(), Failure> {
@@ -272,7 +278,7 @@ mod tests {
         chart_metadata::Origin,
         names::ReleaseKey,
         post_render::CommonMetadata,
-        record::{Acceptance, OnDelete, TestFilters},
+        record::{Acceptance, OnDelete, Propagation, TestFilters},
         scopes::Scopes,
     };
     use serde_json::{Value, json};
@@ -334,14 +340,15 @@ mod tests {
     fn an_installation() {
         let install = Install {
             deploy: deploy(),
-            apply: Apply::Client,
-            takes_ownership: true,
-            creates_namespace: true,
+            settings: ActionSettings {
+                apply: Apply::Client,
+                ..ActionSettings::default()
+            },
             replaces: true,
         };
         let step = serde_json::to_value(&install.deploy.post_render).unwrap();
         let expected = json!({
-            "action": "install", "apply": "client", "takeOwnership": true, "createNamespace": true, "replace": true, "skipCRDs": true,
+            "action": "install", "apply": "client", "takeOwnership": true, "replace": true, "skipCRDs": true,
             "description": "why",
             "chart": {
                 "archive": "/cache/web.tgz", "values": ["{}", "a: b"], "enableDNS": true, "skipSchema": false,
@@ -363,8 +370,13 @@ mod tests {
                     acceptance,
                     ..deploy()
                 },
-                apply: Apply::Override,
-                takes_ownership: true,
+                settings: ActionSettings {
+                    apply: Apply::Override,
+                    runs_hooks: false,
+                    cleans_up: true,
+                    takes_ownership: false,
+                    ..ActionSettings::default()
+                },
                 max_history: 3,
             };
             of(Identity::Agent, Action::Upgrade(upgrade))
@@ -373,6 +385,10 @@ mod tests {
         assert_eq!(
             (&plain["apply"], &plain["maxHistory"]),
             (&json!("override"), &json!(3))
+        );
+        assert_eq!(
+            (&plain["disableHooks"], &plain["cleanupOnFail"]),
+            (&json!(true), &json!(true))
         );
         assert_eq!(plain["labels"], json!({ marks::ACCEPTANCE: "null" }));
         let labelled = upgrade(Some(Acceptance::Awaited), Some(OnDelete::default()));
@@ -387,22 +403,28 @@ mod tests {
     fn a_rollback_a_removal_and_tests() {
         let rollback = Rollback {
             revision: 4,
-            apply: Apply::AsBefore,
+            settings: ActionSettings {
+                runs_hooks: false,
+                cleans_up: true,
+                takes_ownership: false,
+                ..ActionSettings::default()
+            },
             max_history: 2,
-            runs_hooks: false,
         };
         assert_eq!(
             fields(&of(Identity::Agent, Action::Rollback(rollback))),
-            json!({ "action": "rollback", "revision": 4, "apply": "as-before", "maxHistory": 2, "disableHooks": true })
+            json!({ "action": "rollback", "revision": 4, "apply": "as-before", "maxHistory": 2, "disableHooks": true,
+                "cleanupOnFail": true })
         );
         let uninstall = Uninstall {
             keeps_history: true,
             description: "why".to_owned(),
             runs_hooks: true,
+            propagation: Propagation::Orphan,
         };
         assert_eq!(
             fields(&of(Identity::Agent, Action::Uninstall(uninstall))),
-            json!({ "action": "uninstall", "keepHistory": true, "description": "why" })
+            json!({ "action": "uninstall", "keepHistory": true, "description": "why", "deletionPropagation": "orphan" })
         );
         let filters = TestFilters {
             include: vec!["a".to_owned()],

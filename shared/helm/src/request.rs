@@ -12,10 +12,10 @@ use helmops_release::{
     chart_metadata::Origin,
     names::ReleaseKey,
     post_render::PostRender,
-    record::{Acceptance, Cause, OnDelete, TestFilters},
+    record::{Acceptance, Cause, OnDelete, Propagation, TestFilters},
 };
 
-use super::outcome::SecretTexts;
+use super::{outcome::SecretTexts, settings::ActionSettings};
 
 /// Helm 4 gives up on a hook after 30 seconds by default, Helm 3 never did. This is between the two, unless the options have a
 /// `timeoutSeconds`.
@@ -169,32 +169,13 @@ impl Deploy {
     }
 }
 
-/// How objects are applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Apply {
-    /// As in the newest revision; server-side if there is none.
-    AsBefore,
-    /// With server-side apply. A conflict with another field manager is an error.
-    Server,
-    /// With server-side apply that overrides other field managers.
-    Override,
-    /// With patches that the client computes.
-    Client,
-    /// By replacing the whole object.
-    Replace,
-}
-
-/// An installation.
+/// An installation. The namespace of the release exists.
 #[derive(Clone, Debug)]
 pub struct Install {
     /// The chart.
     pub deploy: Deploy,
-    /// How objects are applied.
-    pub apply: Apply,
-    /// Whether objects of others are taken over.
-    pub takes_ownership: bool,
-    /// Whether the namespace of the release is created if it is missing.
-    pub creates_namespace: bool,
+    /// How it is installed.
+    pub settings: ActionSettings,
     /// Whether a failed or uninstalled release of the same name is replaced. Its records stay, and the revision is the next one.
     pub replaces: bool,
 }
@@ -204,10 +185,8 @@ pub struct Install {
 pub struct Upgrade {
     /// The chart.
     pub deploy: Deploy,
-    /// How objects are applied.
-    pub apply: Apply,
-    /// Whether objects of others are taken over.
-    pub takes_ownership: bool,
+    /// How the release is upgraded.
+    pub settings: ActionSettings,
     /// Revisions that are kept.
     pub max_history: u32,
 }
@@ -217,12 +196,10 @@ pub struct Upgrade {
 pub struct Rollback {
     /// The revision to restore.
     pub revision: u64,
-    /// How objects are applied.
-    pub apply: Apply,
+    /// How it is restored.
+    pub settings: ActionSettings,
     /// Revisions that are kept.
     pub max_history: u32,
-    /// Whether hooks run.
-    pub runs_hooks: bool,
 }
 
 /// A removal. Objects are not waited for.
@@ -234,6 +211,8 @@ pub struct Uninstall {
     pub description: String,
     /// Whether hooks run.
     pub runs_hooks: bool,
+    /// What happens with the dependents of deleted objects.
+    pub propagation: Propagation,
 }
 
 /// Tests of the newest revision.
@@ -346,6 +325,7 @@ mod tests {
                 keeps_history: false,
                 description: String::new(),
                 runs_hooks: true,
+                propagation: Propagation::default(),
             })
         };
         let tests = |count| {

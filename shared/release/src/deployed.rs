@@ -4,7 +4,11 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use crate::{history::History, names::ReleaseKey, record::Acceptance};
+use crate::{
+    history::History,
+    names::ReleaseKey,
+    record::{Acceptance, AttemptAction},
+};
 
 /// The identity of a revision: what is known of one revision says nothing of another one.
 ///
@@ -26,6 +30,8 @@ pub struct Deployed {
     pub id: RevisionId,
     /// Whether it was ready and passed its tests, as its record shows.
     pub acceptance: Option<Acceptance>,
+    /// What has made it: an upgrade, unless its record is that of an installation by an agent.
+    pub action: AttemptAction,
     /// Whether it restores another revision: then nothing is awaited or tested again, and it cannot fail as an attempt.
     pub is_rollback: bool,
     /// The revision that was deployed before, if there is a record of it.
@@ -43,6 +49,9 @@ impl Deployed {
                 made_at: found.and_then(|revision| revision.made_at),
             },
             acceptance: found.and_then(|revision| revision.acceptance),
+            action: found
+                .and_then(|revision| revision.origin.attempt.as_ref())
+                .map_or(AttemptAction::Upgrade, |attempt| attempt.action),
             is_rollback: found.is_some_and(|revision| revision.is_rollback),
             previous: history.iter().map(|one| one.number).find(|one| *one < number),
         }

@@ -13,11 +13,11 @@ pub fn policy(schedule: Schedule, remediation: Remediation) -> Policy {
         remediation,
         remediates_last: true,
         crds: None,
+        wait: None,
     };
     Policy {
         install: action,
         upgrade: action,
-        wait: None,
         test: None,
         history: 5,
         on_delete: OnDelete::default(),

@@ -361,7 +361,11 @@ async fn every_field_has_an_example_that_is_accepted() {
             "yaml",
         ];
         let first = path.split('.').nth(1).unwrap_or_default();
-        internal.contains(&first) || *path == ".helm.valuesFiles" || path.starts_with(".lifecycle.requests")
+        // It is rejected in an installation, which has the same options as an upgrade.
+        let of_upgrades = ".lifecycle.install.cleanupOnFail";
+        internal.contains(&first)
+            || [".helm.valuesFiles", of_upgrades].contains(&path.as_str())
+            || path.starts_with(".lifecycle.requests")
     };
     // A target has the fields of the HelmOp itself, and these of its own, which need an example.
     let own = [

@@ -13,8 +13,9 @@ use helmops_bed::shared::InUse;
 use helmops_bed::test_bed::{TestBed, binary};
 use helmops_bed::tools::agent_helm;
 use helmops_bed::wait::eventually;
-use helmops_helm::request::{Action, Apply, Deploy, Identity, Install, PostRenderers, Request, Upgrade};
+use helmops_helm::request::{Action, Deploy, Identity, Install, PostRenderers, Request, Upgrade};
 use helmops_helm::run_scope::RunScope;
+use helmops_helm::settings::{ActionSettings, Apply};
 use helmops_helm::workspace::Workspaces;
 use helmops_helm::{Failure, Helm, HelmProgram, Success};
 use helmops_release::chart_metadata::Origin;
@@ -214,9 +215,11 @@ pub fn deploy(archive: &Path) -> Deploy {
 pub fn install(archive: &Path) -> Install {
     Install {
         deploy: deploy(archive),
-        apply: Apply::Server,
-        takes_ownership: false,
-        creates_namespace: false,
+        settings: ActionSettings {
+            apply: Apply::Server,
+            takes_ownership: false,
+            ..ActionSettings::default()
+        },
         replaces: false,
     }
 }
@@ -225,8 +228,7 @@ pub fn install(archive: &Path) -> Install {
 pub fn upgrade(archive: &Path) -> Upgrade {
     Upgrade {
         deploy: deploy(archive),
-        apply: Apply::AsBefore,
-        takes_ownership: true,
+        settings: ActionSettings::default(),
         max_history: 2,
     }
 }

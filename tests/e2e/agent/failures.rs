@@ -1,9 +1,10 @@
 //! How failures of charts, of the API server and of hooks are reported.
 
 use helmops_helm::outcome::Class;
-use helmops_helm::request::{Action, Apply, Identity, Uninstall};
+use helmops_helm::request::{Action, Identity, Uninstall};
+use helmops_helm::settings::Apply;
 use helmops_helm::{Failure, FailureReason};
-use helmops_release::record::Status;
+use helmops_release::record::{Propagation, Status};
 use tokio_util::sync::CancellationToken;
 
 use super::engine::{AGENT, CONFIG_MAP, ENDLESS_HOOK, Engine, SHORT, install, upgrade};
@@ -96,7 +97,7 @@ async fn an_unknown_field_is_a_warning_with_client_side_apply() {
         .chart("1.0.0", &[("templates/service.yaml", service)])
         .await;
     let mut install = install(&chart);
-    install.apply = Apply::Client;
+    install.settings.apply = Apply::Client;
     let success = engine.run(Action::Install(install)).await.unwrap();
     assert_eq!(success.warnings, ["unknown field \"spec.ports[0].typo\""]);
 }
@@ -222,6 +223,7 @@ async fn an_impersonated_account_needs_permissions() {
         keeps_history: false,
         description: String::new(),
         runs_hooks: true,
+        propagation: Propagation::default(),
     }));
     request.identity = Identity::ServiceAccount {
         namespace: AGENT.to_owned(),

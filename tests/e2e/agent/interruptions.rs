@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use helmops_helm::FailureReason;
 use helmops_helm::request::{Action, Uninstall};
-use helmops_release::record::Status;
+use helmops_release::record::{Propagation, Status};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -99,6 +99,7 @@ async fn a_removal_completes_although_the_agent_stops() {
     let request = engine.request(Action::Uninstall(Uninstall {
         keeps_history: false,
         description: String::new(),
+        propagation: Propagation::Background,
         runs_hooks: true,
     }));
     let (outcome, ()) = tokio::join!(engine.run_request(request, &stop), async {

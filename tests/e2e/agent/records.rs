@@ -4,10 +4,12 @@ use futures::{StreamExt, future::ready};
 use helmops_agent::records::Records;
 use helmops_api::MetadataOnly;
 use helmops_bed::wait::eventually;
-use helmops_helm::request::{Action, Apply, Rollback, Uninstall};
+use helmops_helm::request::{Action, Rollback, Uninstall};
+use helmops_helm::settings::ActionSettings;
 use helmops_release::marks;
 use helmops_release::record::{
-    Acceptance, Attempt, AttemptAction, Cause, Failure, OnDelete, OnDeletePolicy, SECRET_SELECTOR, Status,
+    Acceptance, Attempt, AttemptAction, Cause, Failure, OnDelete, OnDeletePolicy, Propagation,
+    SECRET_SELECTOR, Status,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -88,9 +90,8 @@ async fn a_failed_revision_is_rolled_back_or_upgraded() {
     records.fail(&release, 2, &cause).await.unwrap();
     let rollback = Rollback {
         revision: 1,
-        apply: Apply::AsBefore,
+        settings: ActionSettings::default(),
         max_history: 5,
-        runs_hooks: true,
     };
     engine.run(Action::Rollback(rollback)).await.unwrap();
     assert_eq!(message(&engine).await, "hello");
@@ -131,6 +132,7 @@ async fn an_uninstalled_release_with_a_history_is_installed_again() {
         Action::Uninstall(Uninstall {
             keeps_history: true,
             runs_hooks: true,
+            propagation: Propagation::default(),
             description: "uninstalled after a failure: x".to_owned(),
         })
     };
@@ -246,6 +248,7 @@ async fn what_happens_on_deletion_is_passed_on_by_helm_and_shown_by_the_watch() 
         let uninstall = Uninstall {
             keeps_history: true,
             runs_hooks: true,
+            propagation: Propagation::default(),
             description: "uninstalled after a failure: x".to_owned(),
         };
         engine.run(Action::Uninstall(uninstall)).await.unwrap();

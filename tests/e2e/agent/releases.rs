@@ -1,9 +1,10 @@
 //! What Helm writes: records, objects and their marks.
 
 use helmops_helm::Success;
-use helmops_helm::request::{Action, Apply, Rollback, Uninstall};
+use helmops_helm::request::{Action, Rollback, Uninstall};
+use helmops_helm::settings::{ActionSettings, Apply};
 use helmops_release::manifest;
-use helmops_release::record::{ApplyMethod, Attempt, AttemptAction, Cause, Status};
+use helmops_release::record::{ApplyMethod, Attempt, AttemptAction, Cause, Propagation, Status};
 use serde_json::{Value, json};
 
 use super::engine::{AGENT, CONFIG_MAP, Engine, install, upgrade};
@@ -12,6 +13,7 @@ const UNINSTALL: Action = Action::Uninstall(Uninstall {
     keeps_history: false,
     description: String::new(),
     runs_hooks: true,
+    propagation: Propagation::Background,
 });
 
 /// The field managers of the ConfigMap, and how they apply.
@@ -121,9 +123,8 @@ async fn a_rollback_restores_a_revision() {
     let rollback = |revision| {
         Action::Rollback(Rollback {
             revision,
-            apply: Apply::AsBefore,
+            settings: ActionSettings::default(),
             max_history: 5,
-            runs_hooks: true,
         })
     };
     engine.run(rollback(1)).await.unwrap();
@@ -227,8 +228,8 @@ async fn an_object_of_others_is_taken_over_if_requested() {
         .run_kubectl(&["create", "configmap", "web-config", "--from-literal=own=1"])
         .await;
     let mut install = install(&chart);
-    install.takes_ownership = true;
-    install.apply = Apply::Client;
+    install.settings.takes_ownership = true;
+    install.settings.apply = Apply::Client;
     engine.run(Action::Install(install)).await.unwrap();
     let live = engine.object("configmap/web-config").await.unwrap();
     assert_eq!(live["data"], json!({ "msg": "hello", "own": "1" }));
@@ -236,25 +237,13 @@ async fn an_object_of_others_is_taken_over_if_requested() {
     assert_eq!(record.apply_method(), ApplyMethod::ClientSide);
 }
 
+/// The agent creates it, if that is wanted.
 #[tokio::test]
-async fn a_missing_namespace_is_created_if_requested() {
+async fn a_missing_namespace_has_a_reason() {
     let engine = Engine::start("agent-create").await;
-    let chart = engine.simple_chart().await;
-    let name = format!("{}-new", engine.namespace.name());
-    let install = |creates_namespace| {
-        let mut install = install(&chart);
-        install.creates_namespace = creates_namespace;
-        let mut request = engine.request(Action::Install(install));
-        request.release.namespace.clone_from(&name);
-        request
-    };
+    let mut request = engine.request(Action::Install(install(&engine.simple_chart().await)));
+    request.release.namespace = format!("{}-new", engine.namespace.name());
     let stop = tokio_util::sync::CancellationToken::new();
-    let failure = engine.run_request(install(false), &stop).await.unwrap_err();
+    let failure = engine.run_request(request, &stop).await.unwrap_err();
     assert_eq!(failure.reason.as_str(), "NamespaceMissing", "{failure}");
-    engine.run_request(install(true), &stop).await.unwrap();
-    let namespace = engine.object(&format!("namespace/{name}")).await.unwrap();
-    assert_eq!(namespace["metadata"]["labels"]["name"], *name);
-    engine
-        .run_kubectl(&["delete", "namespace", &name, "--wait=false"])
-        .await;
 }

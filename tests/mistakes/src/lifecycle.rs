@@ -68,6 +68,31 @@ fn lists_and_ranges(table: &mut Table) {
             "not a Go duration",
         ),
         (
+            json!({ "upgrade": { "timeout": "5" } }),
+            "upgrade.timeout",
+            "use a Go duration such as 30s",
+        ),
+        (
+            json!({ "rollback": { "serverSideApply": "true" } }),
+            "rollback.serverSideApply",
+            "supported values: auto, enabled, disabled",
+        ),
+        (
+            json!({ "rollback": { "serverSideApply": "enabled", "force": true } }),
+            "rollback.force",
+            "force replaces them; remove one of them",
+        ),
+        (
+            json!({ "install": { "cleanupOnFail": true } }),
+            "install.cleanupOnFail",
+            "use install.remediation: uninstall",
+        ),
+        (
+            json!({ "uninstall": { "deletionPropagation": "Orphan" } }),
+            "uninstall.deletionPropagation",
+            "supported values: background, foreground, orphan",
+        ),
+        (
             json!({ "test": { "timeout": "-1m" } }),
             "test.timeout",
             "must not be negative",

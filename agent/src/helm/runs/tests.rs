@@ -13,6 +13,7 @@ use helmops_helm::{
     workspace::Workspaces,
 };
 use helmops_kube::lease::Leadership;
+use helmops_release::record::Propagation;
 use prometheus::Registry;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -81,6 +82,7 @@ fn request() -> Request {
         action: Action::Uninstall(Uninstall {
             keeps_history: false,
             description: String::new(),
+            propagation: Propagation::default(),
             runs_hooks: true,
         }),
         hook_timeout: Duration::from_secs(1),

@@ -273,7 +273,9 @@ mod tests {
     fn rules_in_cel_are_rules_of_admission_too() {
         let (_, rules) = keywords_and_rules();
         let known = [
+            "force replaces objects",
             "helm.atomic cannot be combined",
+            "install.cleanupOnFail has no effect",
             "install.remediation must be none",
             "must be a valid Go duration",
             "retries must be from 0 to 1000",

@@ -122,6 +122,7 @@ fn helm(merged: &mut HelmOptions, own: &HelmOptions) {
 fn lifecycle(merged: &mut Lifecycle, own: &Lifecycle) {
     part(&mut merged.install, own.install.as_ref());
     part(&mut merged.upgrade, own.upgrade.as_ref());
+    part(&mut merged.rollback, own.rollback.as_ref());
     part(&mut merged.test, own.test.as_ref());
     part(&mut merged.uninstall, own.uninstall.as_ref());
     part(&mut merged.wait, own.wait.as_ref());

@@ -14,6 +14,7 @@ mod step;
 pub use self::{
     policy::{
         ActionPolicy, CrdPolicy, DEFAULT_TIMEOUT, KeptBecause, Policy, Remediation, Schedule, TestPolicy,
+        time,
     },
     step::{
         Remedy, Requested, Retry, Situation, Step, completed, is_remediation, may_recover, next, requests,

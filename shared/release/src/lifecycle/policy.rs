@@ -8,7 +8,7 @@ use helmops_api::{
     lifecycle::{self, UninstallPolicy, WaitPolicy},
 };
 
-use crate::record::{Attempt, AttemptAction, Cause, OnDelete, OnDeletePolicy, TestFilters};
+use crate::record::{Attempt, AttemptAction, Cause, OnDelete, OnDeletePolicy, Propagation, TestFilters};
 
 /// How long objects, hooks and tests may take if nothing else is set: as in Helm.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
@@ -32,8 +32,6 @@ pub struct Policy {
     pub install: ActionPolicy,
     /// What happens when an upgrade fails.
     pub upgrade: ActionPolicy,
-    /// How long objects may take to become ready; `None` if they are not waited for.
-    pub wait: Option<Duration>,
     /// The tests; `None` if there are none to be run.
     pub test: Option<TestPolicy>,
     /// How many revisions Helm keeps.
@@ -53,6 +51,8 @@ pub struct ActionPolicy {
     pub remediates_last: bool,
     /// What happens with the CRDs of the chart; `None` leaves them to Helm.
     pub crds: Option<CrdPolicy>,
+    /// How long objects may take to become ready; `None` if they are not waited for.
+    pub wait: Option<Duration>,
 }
 
 /// When a failed attempt is repeated.
@@ -177,19 +177,28 @@ impl Policy {
         // A policy for one of them is one for both: the other has the defaults, not Fleet's attempts without end.
         let other = lifecycle::ActionPolicy::default();
         let other = (install.is_some() || upgrade.is_some()).then_some(&other);
+        let timeout_of_wait = if is_awaited {
+            Some(time(wait.timeout.as_deref()).unwrap_or(timeout))
+        } else {
+            fleet.upgrade.wait
+        };
+        let waits = |own| wait_of(own, timeout_of_wait.filter(|_| !wait.disable));
+        let (install_wait, upgrade_wait) = (waits(install), waits(upgrade));
+        let install = action(install.or(other), AttemptAction::Install, fleet.install);
         let upgrade = action(upgrade.or(other), AttemptAction::Upgrade, fleet.upgrade);
         Self {
-            install: action(install.or(other), AttemptAction::Install, fleet.install),
-            upgrade,
+            install: ActionPolicy {
+                wait: install_wait,
+                ..install
+            },
+            upgrade: ActionPolicy {
+                wait: upgrade_wait,
+                ..upgrade
+            },
             history: if upgrade.remediation == Remediation::Rollback {
                 history.max(ROLLBACK_HISTORY)
             } else {
                 history
-            },
-            wait: if is_awaited && !wait.disable {
-                Some(time(wait.timeout.as_deref()).unwrap_or(timeout))
-            } else {
-                fleet.wait.filter(|_| !wait.disable)
             },
             test: lifecycle
                 .test
@@ -206,6 +215,7 @@ impl Policy {
             remediation,
             remediates_last: true,
             crds: None,
+            wait: timeout.or(is_atomic.then_some(DEFAULT_TIMEOUT)),
         };
         let (install, upgrade, history) = if is_atomic {
             let history = history.max(ROLLBACK_HISTORY);
@@ -216,7 +226,6 @@ impl Policy {
         Self {
             install: action(install),
             upgrade: action(upgrade),
-            wait: timeout.or(is_atomic.then_some(DEFAULT_TIMEOUT)),
             test: None,
             history,
             on_delete: OnDelete::default(),
@@ -303,7 +312,15 @@ fn action(own: Option<&lifecycle::ActionPolicy>, action: AttemptAction, fleet: A
         remediation,
         remediates_last: own.remediate_last_failure.unwrap_or(true),
         crds,
+        ..fleet
     }
+}
+
+/// How long objects are waited for. `timeout` is that of `wait`, `None` if it is disabled.
+fn wait_of(own: Option<&lifecycle::ActionPolicy>, timeout: Option<Duration>) -> Option<Duration> {
+    let Some(own) = own else { return timeout };
+    let timeout = timeout.filter(|_| !own.disable_wait)?;
+    Some(time(own.timeout.as_deref()).unwrap_or(timeout))
 }
 
 /// `of_helm` is `helm.timeoutSeconds`.
@@ -317,8 +334,11 @@ fn on_delete(own: &Lifecycle, of_helm: Option<Duration>) -> OnDelete {
             OnDeletePolicy::Uninstall
         },
         keep_history: uninstall.keep_history,
-        timeout: time(uninstall.timeout.as_deref()).or(of_helm),
+        timeout: time(uninstall.timeout.as_deref())
+            .or(of_helm)
+            .map(OnDelete::timeout_of),
         disable_hooks: uninstall.disable_hooks,
+        propagation: Propagation::parse(&uninstall.deletion_propagation).unwrap_or_default(),
     }
 }
 
@@ -336,7 +356,8 @@ fn tests(own: &lifecycle::TestPolicy, timeout: Duration) -> TestPolicy {
     }
 }
 
-fn time(text: Option<&str>) -> Option<Duration> {
+/// A time of the life cycle; `None` if there is none, or no valid one.
+pub fn time(text: Option<&str>) -> Option<Duration> {
     text.and_then(|text| duration::parse(text).ok())
         .filter(|time| !time.is_zero())
 }
@@ -359,7 +380,8 @@ mod tests {
         let none = policy(&json!({}), &Value::Null);
         let requested = policy(&json!({}), &json!({ "requests": { "force": "1" } }));
         assert_eq!(requested, none);
-        assert_eq!((none.wait, none.test), (None, None));
+        assert_eq!((none.install.wait, none.upgrade.wait), (None, None));
+        assert_eq!(none.test, None);
         for action in [none.install, none.upgrade] {
             assert_eq!(action.schedule, Schedule::Backoff);
             assert_eq!(action.remediation, Remediation::None);
@@ -369,19 +391,23 @@ mod tests {
             &json!({ "helm": { "atomic": true, "timeoutSeconds": 7 } }),
             &Value::Null,
         );
-        assert_eq!(atomic.wait, Some(Duration::from_secs(7)));
+        assert_eq!(atomic.install.wait, Some(Duration::from_secs(7)));
         assert_eq!(atomic.install.remediation, Remediation::Uninstall);
         assert_eq!(atomic.upgrade.remediation, Remediation::Rollback);
         assert_eq!((none.history, atomic.history), (FLEET_HISTORY, ROLLBACK_HISTORY));
         let timed = policy(&json!({ "helm": { "timeoutSeconds": 7 } }), &Value::Null);
-        assert_eq!(timed.wait, Some(Duration::from_secs(7)));
-        assert_eq!((timed.install, timed.history), (none.install, none.history));
+        assert_eq!(timed.upgrade.wait, Some(Duration::from_secs(7)));
+        let unwaited = ActionPolicy {
+            wait: None,
+            ..timed.install
+        };
+        assert_eq!((unwaited, timed.history), (none.install, none.history));
         // As in Fleet, Jobs are waited for within the timeout, and without one nothing is.
         let jobs = policy(
             &json!({ "helm": { "waitForJobs": true, "timeoutSeconds": 0 } }),
             &Value::Null,
         );
-        assert_eq!(jobs.wait, None);
+        assert_eq!(jobs.install.wait, None);
     }
 
     #[test]
@@ -398,19 +424,56 @@ mod tests {
             (json!({ "install": {}, "wait": { "disable": true } }), None),
             (json!({ "wait": { "timeout": "nonsense" } }), minutes(5)),
         ] {
-            assert_eq!(policy(&json!({}), &lifecycle).wait, wait, "{lifecycle}");
+            let policy = policy(&json!({}), &lifecycle);
+            assert_eq!(
+                (policy.install.wait, policy.upgrade.wait),
+                (wait, wait),
+                "{lifecycle}"
+            );
         }
         let of_helm = policy(
             &json!({ "helm": { "timeoutSeconds": 60 } }),
             &json!({ "install": {} }),
         );
-        assert_eq!(of_helm.wait, minutes(1));
-        let atomic = |lifecycle: &Value| policy(&json!({ "helm": { "atomic": true } }), lifecycle).wait;
+        assert_eq!(of_helm.upgrade.wait, minutes(1));
+        let atomic = |lifecycle: &Value| {
+            policy(&json!({ "helm": { "atomic": true } }), lifecycle)
+                .upgrade
+                .wait
+        };
         assert_eq!(
             atomic(&json!({ "drift": { "mode": "enabled" } })),
             Some(DEFAULT_TIMEOUT)
         );
         assert_eq!(atomic(&json!({ "wait": { "disable": true } })), None);
+    }
+
+    #[test]
+    fn each_action_may_wait_for_its_own_time() {
+        let minutes = |minutes| Some(Duration::from_mins(minutes));
+        for (lifecycle, install, upgrade) in [
+            (json!({ "install": { "timeout": "9m" } }), minutes(9), minutes(5)),
+            (
+                json!({ "install": { "timeout": "9m" }, "upgrade": { "timeout": "1m" }, "wait": { "timeout": "2m" } }),
+                minutes(9),
+                minutes(1),
+            ),
+            (
+                json!({ "install": { "disableWait": true, "timeout": "9m" }, "wait": { "timeout": "2m" } }),
+                None,
+                minutes(2),
+            ),
+            (
+                json!({ "upgrade": { "timeout": "1m" }, "wait": { "disable": true } }),
+                None,
+                None,
+            ),
+            (json!({ "rollback": { "timeout": "1m" } }), None, None),
+        ] {
+            let policy = policy(&json!({}), &lifecycle);
+            let waits = (policy.install.wait, policy.upgrade.wait);
+            assert_eq!(waits, (install, upgrade), "{lifecycle}");
+        }
     }
 
     #[test]

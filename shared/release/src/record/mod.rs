@@ -30,7 +30,7 @@ pub use self::{
     failure::{Failure, at_deadline, interrupted, is_interrupted},
     head::RecordHead,
     hook::{Hook, HookPhase, HookRun, TEST_EVENT},
-    on_delete::{OnDelete, OnDeletePolicy},
+    on_delete::{OnDelete, OnDeletePolicy, Propagation},
     status::Status,
     tested::{FailedTest, TestFilters, TestState},
 };

@@ -22,10 +22,42 @@ pub struct OnDelete {
     pub policy: OnDeletePolicy,
     /// Whether its records stay.
     pub keep_history: bool,
-    /// How long each hook may take; in whole milliseconds.
+    /// How long each hook may take, as of [`OnDelete::timeout_of`].
     pub timeout: Option<Duration>,
     /// Whether no hooks run.
     pub disable_hooks: bool,
+    /// What happens with the dependents of deleted objects.
+    pub propagation: Propagation,
+}
+
+/// What happens with the dependents of an object that is deleted, such as the Pods of a Deployment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Propagation {
+    /// They are deleted after it.
+    #[default]
+    Background,
+    /// They are deleted before it.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+impl Propagation {
+    const ALL: [Self; 3] = [Self::Background, Self::Foreground, Self::Orphan];
+
+    /// As in `lifecycle.uninstall.deletionPropagation`, and in Helm.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Background => "background",
+            Self::Foreground => "foreground",
+            Self::Orphan => "orphan",
+        }
+    }
+
+    /// `None` for another text.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str() == text)
+    }
 }
 
 /// Whether a release is uninstalled.
@@ -46,6 +78,8 @@ const UNINSTALL: &str = "Uninstall";
 const KEEP_HISTORY: &str = "keepHistory";
 const DISABLE_HOOKS: &str = "disableHooks";
 const TIMEOUT: &str = "timeout-";
+/// Milliseconds. The value of a label has at most 63 characters, and Helm does not run that long.
+const MAX_TIMEOUT: u64 = 999_999_999;
 
 impl OnDelete {
     /// Reads the value of the label. Parts that are not known are ignored: a newer agent may have written them.
@@ -60,10 +94,17 @@ impl OnDelete {
                 part => {
                     let timeout = part.strip_prefix(TIMEOUT).and_then(|text| text.parse().ok());
                     read.timeout = timeout.map(Duration::from_millis).or(read.timeout);
+                    read.propagation = Propagation::parse(part).unwrap_or(read.propagation);
                 }
             }
         }
         read
+    }
+
+    /// A timeout as the label can have it: in whole milliseconds, and not too many. Otherwise what is wanted would always differ from the label.
+    pub fn timeout_of(timeout: Duration) -> Duration {
+        let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(millis.min(MAX_TIMEOUT))
     }
 
     /// What happens if the BundleDeployment has `keepResources`. Nothing is uninstalled then, so that nothing else counts.
@@ -97,9 +138,11 @@ impl fmt::Display for OnDelete {
         if self.disable_hooks {
             write!(f, ".{DISABLE_HOOKS}")?;
         }
+        if self.propagation != Propagation::default() {
+            write!(f, ".{}", self.propagation.as_str())?;
+        }
         match self.timeout {
-            // The value of a label has at most 63 characters.
-            Some(timeout) => write!(f, ".{TIMEOUT}{}", timeout.as_millis().min(u128::from(u64::MAX))),
+            Some(timeout) => write!(f, ".{TIMEOUT}{}", timeout.as_millis()),
             None => Ok(()),
         }
     }
@@ -114,7 +157,7 @@ mod tests {
         let timeouts = [
             None,
             Some(Duration::from_millis(1)),
-            Some(Duration::from_millis(u64::MAX)),
+            Some(Duration::from_millis(999_999_999)),
         ];
         let policies = [
             OnDeletePolicy::Uninstall,
@@ -123,7 +166,7 @@ mod tests {
         ];
         for (policy, bits) in policies
             .into_iter()
-            .flat_map(|policy| (0..4_u8).map(move |bits| (policy, bits)))
+            .flat_map(|policy| (0..12_u8).map(move |bits| (policy, bits)))
         {
             for timeout in timeouts {
                 let on_delete = OnDelete {
@@ -131,6 +174,7 @@ mod tests {
                     keep_history: bits & 1 != 0,
                     timeout,
                     disable_hooks: bits & 2 != 0,
+                    propagation: Propagation::ALL[usize::from(bits / 4)],
                 };
                 let text = on_delete.to_string();
                 assert_eq!(OnDelete::parse(&text), on_delete, "{text}");
@@ -142,6 +186,21 @@ mod tests {
                 );
                 assert_eq!(on_delete.is_default(), text == UNINSTALL);
             }
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_what_the_label_can_have() {
+        for (timeout, expected) in [
+            (Duration::MAX, "Uninstall.timeout-999999999"),
+            (Duration::from_micros(1_500_700), "Uninstall.timeout-1500"),
+        ] {
+            let on_delete = OnDelete {
+                timeout: Some(OnDelete::timeout_of(timeout)),
+                ..OnDelete::default()
+            };
+            assert_eq!(on_delete.to_string(), expected);
+            assert_eq!(OnDelete::parse(expected), on_delete);
         }
     }
 

@@ -1,5 +1,6 @@
 //! `spec.lifecycle`.
 
+mod actions;
 pub mod attempts;
 mod events;
 mod examples;

@@ -1,9 +1,16 @@
 //! Contradictions between fields, on the options as they apply to the clusters of a target.
 
-use helmops_api::{BundleDeploymentOptions, BundleSpec, Lifecycle};
+use helmops_api::{
+    BundleDeploymentOptions, BundleSpec, Lifecycle,
+    lifecycle::{ActionPolicy, RollbackPolicy},
+};
 use helmops_model::validation::{FieldErrors, Path};
 
-use super::REASON;
+use super::{REASON, policies::ENABLED};
+
+const NOT_REPLACED_BY_HELM: &str = "helm.force and correctDrift.force replace objects, and the API server merges them with \
+                                    serverSideApply: enabled; remove one of them, or set lifecycle.install.force, lifecycle.upgrade.force and \
+                                    lifecycle.rollback.force to false where the API server merges objects";
 
 /// Two fields that contradict each other. The first one is reported for the HelmOp; for a target, the first one that it sets.
 struct Contradiction {
@@ -93,6 +100,20 @@ impl<'a> Merged<'a> {
             .any(|helm| helm.atomic)
     }
 
+    /// The option that makes all actions replace objects, if there is one.
+    fn force(self) -> Option<&'static str> {
+        let is_helm = self
+            .both()
+            .filter_map(|options| options.helm.as_ref())
+            .any(|helm| helm.force);
+        if is_helm {
+            return Some("helm.force");
+        }
+        let mut corrections = self.both().filter_map(|options| options.correct_drift.as_ref());
+        let is_correction = corrections.next().is_some_and(|drift| drift.force);
+        is_correction.then_some("correctDrift.force")
+    }
+
     fn keeps_resources(self) -> bool {
         self.both().any(|options| options.keep_resources)
     }
@@ -114,10 +135,17 @@ fn sets(options: &BundleDeploymentOptions, field: &str) -> bool {
     let lifecycle = options.lifecycle.as_deref();
     match field {
         "helm.atomic" => helm.is_some_and(|helm| helm.atomic),
+        "helm.force" => helm.is_some_and(|helm| helm.force),
+        "correctDrift.force" => options.correct_drift.as_ref().is_some_and(|drift| drift.force),
         "keepResources" => options.keep_resources,
         "correctDrift.enabled" => options.correct_drift.is_some(),
         "lifecycle.install" => lifecycle.is_some_and(|lifecycle| lifecycle.install.is_some()),
         "lifecycle.upgrade" => lifecycle.is_some_and(|lifecycle| lifecycle.upgrade.is_some()),
+        "lifecycle.install.serverSideApply" => lifecycle.is_some_and(|lifecycle| lifecycle.install.is_some()),
+        "lifecycle.upgrade.serverSideApply" => lifecycle.is_some_and(|lifecycle| lifecycle.upgrade.is_some()),
+        "lifecycle.rollback.serverSideApply" => {
+            lifecycle.is_some_and(|lifecycle| lifecycle.rollback.is_some())
+        }
         "lifecycle.wait" => lifecycle.is_some_and(|lifecycle| lifecycle.wait.is_some()),
         "lifecycle.drift.mode" => lifecycle.is_some_and(|lifecycle| lifecycle.drift.is_some()),
         "lifecycle.onDelete" => lifecycle.is_some_and(|lifecycle| !lifecycle.on_delete.is_empty()),
@@ -156,6 +184,9 @@ fn find(merged: Merged<'_>) -> Vec<Contradiction> {
             }
         }
     }
+    if let Some(force) = merged.force() {
+        found.extend(applied_by_server(merged, force));
+    }
     if merged.keeps_resources() && merged.on_delete() == "Uninstall" {
         found.push(Contradiction {
             fields: ["lifecycle.onDelete", "keepResources"],
@@ -176,4 +207,28 @@ fn find(merged: Merged<'_>) -> Vec<Contradiction> {
         });
     }
     found
+}
+
+/// The actions that `force` would make replace objects, and that are to merge them. A rollback has the `force` of upgrades.
+fn applied_by_server(merged: Merged<'_>, force: &'static str) -> impl Iterator<Item = Contradiction> {
+    let install = merged.part(|lifecycle| lifecycle.install.as_ref());
+    let upgrade = merged.part(|lifecycle| lifecycle.upgrade.as_ref());
+    let rollback = merged.part(|lifecycle| lifecycle.rollback.as_ref());
+    let of_action = |policy: &ActionPolicy| (policy.server_side_apply == ENABLED, policy.force);
+    let of_upgrade = upgrade.and_then(|policy| policy.force);
+    let of_rollback =
+        |policy: &RollbackPolicy| (policy.server_side_apply == ENABLED, policy.force.or(of_upgrade));
+    let actions = [
+        ("lifecycle.install.serverSideApply", install.map(of_action)),
+        ("lifecycle.upgrade.serverSideApply", upgrade.map(of_action)),
+        ("lifecycle.rollback.serverSideApply", rollback.map(of_rollback)),
+    ];
+    actions
+        .into_iter()
+        .filter(|(_, policy)| matches!(policy, Some((true, None))))
+        .map(move |(field, _)| Contradiction {
+            fields: [field, force],
+            value: ENABLED.to_owned(),
+            detail: NOT_REPLACED_BY_HELM,
+        })
 }

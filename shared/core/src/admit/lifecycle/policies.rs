@@ -1,4 +1,4 @@
-//! Retries, remediation, tests, uninstallation and waiting.
+//! How releases are installed, upgraded, rolled back, tested, awaited and uninstalled.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use helmops_api::{
 use helmops_model::validation::{FieldErrors, Path};
 
 use super::{REASON, one_of};
+use crate::admit::MAX_HELM_RUN;
 
 /// More retries are no policy: after them it is tried once an hour anyway.
 const MAX_RETRIES: i64 = 1_000;
@@ -19,12 +20,19 @@ const MIN_DURATION: Duration = Duration::from_secs(1);
 /// The longest one. A failure has to be noticed on the same day.
 const MAX_DURATION: Duration = Duration::from_hours(24);
 
+/// The value of `serverSideApply` that excludes `force`.
+pub const ENABLED: &str = "enabled";
+
+/// Why `force` is not possible.
+const NOT_REPLACED: &str = "the API server merges objects with serverSideApply: enabled, and force replaces them; remove one of them";
+
 /// Checks the values of a block.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, lifecycle: &Lifecycle) {
     let install = path.field("install");
     if let Some(policy) = &lifecycle.install {
         check_action(errors, &install, policy);
         check_install_remediation(errors, &install.field("remediation"), policy);
+        check_install_cleanup(errors, &install.field("cleanupOnFail"), policy);
     }
     if let Some(policy) = &lifecycle.upgrade {
         let path = path.field("upgrade");
@@ -37,12 +45,23 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, lifecycle: &Lifecycle) {
             &supported,
         );
     }
+    if let Some(policy) = &lifecycle.rollback {
+        let path = path.field("rollback");
+        check_duration(errors, &path.field("timeout"), policy.timeout.as_deref());
+        check_apply(errors, &path, &policy.server_side_apply, policy.force);
+    }
     if let Some(policy) = &lifecycle.test {
         check_test(errors, &path.field("test"), policy);
     }
     if let Some(policy) = &lifecycle.uninstall {
         let path = path.field("uninstall");
         check_duration(errors, &path.field("timeout"), policy.timeout.as_deref());
+        one_of(
+            errors,
+            &path.field("deletionPropagation"),
+            &policy.deletion_propagation,
+            &["background", "foreground", "orphan"],
+        );
     }
     if let Some(policy) = &lifecycle.wait {
         check_wait(errors, &path.field("wait"), policy);
@@ -68,6 +87,17 @@ fn check_action(errors: &mut FieldErrors, path: &Path<'_>, policy: &ActionPolicy
         &policy.crds,
         &["Skip", "Create", "CreateReplace"],
     );
+    check_duration(errors, &path.field("timeout"), policy.timeout.as_deref());
+    check_apply(errors, path, &policy.server_side_apply, policy.force);
+}
+
+/// How objects are applied.
+fn check_apply(errors: &mut FieldErrors, path: &Path<'_>, server_side: &str, force: Option<bool>) {
+    let field = path.field("serverSideApply");
+    one_of(errors, &field, server_side, &["auto", "enabled", "disabled"]);
+    if server_side == ENABLED && force == Some(true) {
+        errors.invalid(&path.field("force"), REASON, "true", NOT_REPLACED);
+    }
 }
 
 fn check_install_remediation(errors: &mut FieldErrors, path: &Path<'_>, policy: &ActionPolicy) {
@@ -80,6 +110,13 @@ fn check_install_remediation(errors: &mut FieldErrors, path: &Path<'_>, policy: 
         );
     } else {
         one_of(errors, path, &policy.remediation, &["none", "uninstall"]);
+    }
+}
+
+fn check_install_cleanup(errors: &mut FieldErrors, path: &Path<'_>, policy: &ActionPolicy) {
+    if policy.cleanup_on_fail {
+        let detail = "Helm deletes nothing after a failed installation; use install.remediation: uninstall";
+        errors.invalid(path, REASON, "true", detail);
     }
 }
 
@@ -167,6 +204,34 @@ pub fn warnings(path: &str, lifecycle: &Lifecycle) -> Vec<String> {
             add(
                 &format!("{field}.retryInterval"),
                 "has no effect without retries: a failed attempt is repeated once an hour; set retries",
+            );
+        }
+    }
+    let timeouts = [
+        (
+            "install",
+            lifecycle.install.as_ref().map(|policy| &policy.timeout),
+        ),
+        (
+            "upgrade",
+            lifecycle.upgrade.as_ref().map(|policy| &policy.timeout),
+        ),
+        (
+            "rollback",
+            lifecycle.rollback.as_ref().map(|policy| &policy.timeout),
+        ),
+        (
+            "uninstall",
+            lifecycle.uninstall.as_ref().map(|policy| &policy.timeout),
+        ),
+    ];
+    for (field, timeout) in timeouts {
+        let timeout = timeout.and_then(Option::as_deref).unwrap_or_default();
+        if go_formats::duration::parse(timeout).is_ok_and(|timeout| timeout > MAX_HELM_RUN) {
+            let hours = MAX_HELM_RUN.as_secs() / 3600;
+            add(
+                &format!("{field}.timeout"),
+                &format!("{timeout} is longer than the agent lets Helm run hooks: {hours}h"),
             );
         }
     }

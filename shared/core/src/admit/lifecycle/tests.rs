@@ -40,11 +40,14 @@ fn valid_life_cycles_have_no_errors() {
         json!(null),
         json!({ "install": {}, "upgrade": {}, "test": {}, "uninstall": {}, "wait": {}, "drift": {}, "suspend": true }),
         json!({
-            "install": { "retries": 3, "retryInterval": "1m30s", "remediation": "uninstall", "crds": "Create" },
+            "install": { "retries": 3, "retryInterval": "1m30s", "remediation": "uninstall", "crds": "Create",
+                "timeout": "30m", "disableWait": true, "disableHooks": true, "disableSchemaValidation": true, "takeOwnership": true,
+                "serverSideApply": "disabled", "force": true },
             "upgrade": { "retries": 1000, "retryInterval": "24h", "remediation": "rollback", "remediateLastFailure": false,
-                "crds": "CreateReplace" },
+                "crds": "CreateReplace", "serverSideApply": "enabled", "force": false, "cleanupOnFail": true },
             "test": { "enable": true, "timeout": "1s", "filters": [{ "name": "web-test" }, { "name": "slow", "exclude": true }] },
-            "uninstall": { "keepHistory": true, "timeout": "2m", "disableHooks": true },
+            "rollback": { "timeout": "3m", "disableHooks": true, "force": true, "cleanupOnFail": true },
+            "uninstall": { "keepHistory": true, "timeout": "2m", "disableHooks": true, "deletionPropagation": "orphan" },
             "wait": { "timeout": "10m", "expressions": [
                 { "apiVersion": "v1", "kind": "Service", "current": "true" },
                 { "apiVersion": "db.example.com/v1beta1", "kind": "Database", "failed": "status.phase == 'Failed'",
@@ -58,6 +61,76 @@ fn valid_life_cycles_have_no_errors() {
     ] {
         assert_eq!(errors(&json!({ "lifecycle": lifecycle })), [], "{lifecycle}");
     }
+}
+
+#[test]
+fn options_of_actions_that_contradict_are_rejected() {
+    for (spec, path, message) in [
+        (
+            json!({ "lifecycle": { "upgrade": { "force": true, "serverSideApply": "enabled" } } }),
+            "spec.lifecycle.upgrade.force",
+            "force replaces them; remove one of them",
+        ),
+        (
+            json!({ "lifecycle": { "rollback": { "force": true, "serverSideApply": "enabled" } } }),
+            "spec.lifecycle.rollback.force",
+            "force replaces them; remove one of them",
+        ),
+        (
+            json!({ "helm": { "force": true }, "lifecycle": { "install": { "serverSideApply": "enabled" } } }),
+            "spec.lifecycle.install.serverSideApply",
+            "lifecycle.upgrade.force and lifecycle.rollback.force to false",
+        ),
+        (
+            json!({
+                "lifecycle": { "rollback": { "serverSideApply": "enabled" } },
+                "targets": [{ "clusterSelector": {}, "helm": { "force": true } }]
+            }),
+            "spec.targets[0].helm.force",
+            "helm.force and correctDrift.force replace objects",
+        ),
+        (
+            json!({ "correctDrift": { "force": true }, "lifecycle": { "upgrade": { "serverSideApply": "enabled" } } }),
+            "spec.lifecycle.upgrade.serverSideApply",
+            "correctDrift.force",
+        ),
+        (
+            json!({ "lifecycle": { "install": { "cleanupOnFail": true } } }),
+            "spec.lifecycle.install.cleanupOnFail",
+            "use install.remediation: uninstall",
+        ),
+        (
+            json!({ "lifecycle": { "upgrade": { "serverSideApply": "true" } } }),
+            "spec.lifecycle.upgrade.serverSideApply",
+            "supported values: auto, enabled, disabled",
+        ),
+        (
+            json!({ "lifecycle": { "uninstall": { "deletionPropagation": "Orphan" } } }),
+            "spec.lifecycle.uninstall.deletionPropagation",
+            "supported values: background, foreground, orphan",
+        ),
+        (
+            json!({ "lifecycle": { "rollback": { "timeout": "5" } } }),
+            "spec.lifecycle.rollback.timeout",
+            "use a Go duration",
+        ),
+    ] {
+        let found = errors(&spec);
+        let [(at, _, text)] = &*found else {
+            panic!("{spec}: {found:?}");
+        };
+        assert_eq!(at, path, "{spec}");
+        assert!(text.contains(message), "{text}");
+    }
+    let own = json!({
+        "install": { "serverSideApply": "enabled", "force": false },
+        "upgrade": { "force": false },
+        "rollback": { "serverSideApply": "enabled" },
+    });
+    assert_eq!(
+        errors(&json!({ "helm": { "force": true }, "lifecycle": own })),
+        []
+    );
 }
 
 #[test]
@@ -144,6 +217,10 @@ fn settings_without_effect_get_a_warning() {
         (
             json!({ "install": { "retryInterval": "1m" } }),
             "install.retryInterval: has no effect without retries",
+        ),
+        (
+            json!({ "rollback": { "timeout": "7h" } }),
+            "rollback.timeout: 7h is longer than the agent lets Helm run hooks: 6h",
         ),
         (
             json!({ "test": { "ignoreFailures": true } }),

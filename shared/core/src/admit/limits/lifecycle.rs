@@ -14,10 +14,18 @@ use super::{duration, entries, length, list};
 /// Checks counts and lengths of a life cycle.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, lifecycle: &Lifecycle) {
     for (field, policy) in [("install", &lifecycle.install), ("upgrade", &lifecycle.upgrade)] {
-        let interval = policy
-            .as_ref()
-            .and_then(|policy| policy.retry_interval.as_deref());
-        duration(errors, &path.field(field).field("retryInterval"), interval);
+        let Some(policy) = policy else { continue };
+        let path = path.field(field);
+        duration(
+            errors,
+            &path.field("retryInterval"),
+            policy.retry_interval.as_deref(),
+        );
+        duration(errors, &path.field("timeout"), policy.timeout.as_deref());
+    }
+    if let Some(rollback) = &lifecycle.rollback {
+        let path = path.field("rollback");
+        duration(errors, &path.field("timeout"), rollback.timeout.as_deref());
     }
     if let Some(test) = &lifecycle.test {
         check_test(errors, &path.field("test"), test);

@@ -226,11 +226,11 @@ fn policy(install: Remediation, upgrade: Remediation, retries: u32, last: bool, 
         remediation,
         remediates_last: last,
         crds: None,
+        wait: Some(Duration::from_mins(5)),
     };
     Policy {
         install: action(install),
         upgrade: action(upgrade),
-        wait: Some(Duration::from_mins(5)),
         test: None,
         history,
         on_delete: OnDelete::default(),
