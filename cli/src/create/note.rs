@@ -60,10 +60,6 @@ pub enum Gap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "camelCase")]
 pub enum Loss {
-    /// Objects are deleted in the background, with their dependents
-    DeletionPropagation,
-    /// Hooks of the chart run
-    DisableHooks,
     /// The clusters are those of the flags
     KubeConfig,
     /// Values of the revision before are not kept

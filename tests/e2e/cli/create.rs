@@ -280,8 +280,8 @@ spec:
       chart: web
       version: 1.0.0
       sourceRef: {{kind: HelmRepository, name: charts}}
-  rollback:
-    disableHooks: true
+  upgrade:
+    preserveValues: true
   commonMetadata: {{labels: {{team: shop}}}}
   install: {{remediation: {{retries: 2}}}}
   values: {{msg: converted}}
@@ -295,10 +295,10 @@ spec:
         "{refused:?}"
     );
     let expected =
-        "refused: <stdin>:17:5: HelmRelease APPS/web: spec.rollback.disableHooks: hooks always run"
+        "refused: <stdin>:17:5: HelmRelease APPS/web: spec.upgrade.preserveValues: values of the revision before are never kept"
             .replace("APPS", apps);
     assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
-    let arguments = [&arguments[..], &["--accept=disableHooks"]].concat();
+    let arguments = [&arguments[..], &["--accept=preserveValues"]].concat();
     let output = environment.helmop_with(&arguments, &file).await;
     assert_eq!(
         output.stdout, "helmop.fleet.cattle.io/web created\n",

@@ -9,14 +9,13 @@ use helmops_api::lifecycle::{
 use serde_json::Value;
 
 use super::{
-    FromHelmRelease,
+    FromHelmRelease, actions,
     fields::{Fields, of_both},
     post_render::selector,
-    rest,
 };
 use crate::create::{
     draft::Draft,
-    note::{Gap, Loss, Note},
+    note::{Gap, Note},
 };
 
 /// As often as a HelmOp can have it.
@@ -46,9 +45,13 @@ pub fn convert(all: &FromHelmRelease, spec: &mut Fields<'_>, draft: &mut Draft) 
     let mut test = test(spec, &mut draft.notes);
     let mut install = spec.mapping("install");
     let mut upgrade = spec.mapping("upgrade");
-    let (of_install, install_ignores) = action(&mut install, true, draft);
-    let (of_upgrade, upgrade_ignores) = action(&mut upgrade, false, draft);
-    lifecycle.install = Some(of_install);
+    let (mut of_install, install_ignores) = action(&mut install, true, draft);
+    let (mut of_upgrade, upgrade_ignores) = action(&mut upgrade, false, draft);
+    actions::deployment(
+        (&mut install, &mut of_install),
+        (&mut upgrade, &mut of_upgrade),
+        draft,
+    );
     if let Some(test) = &mut test
         && test.enable
     {
@@ -64,9 +67,13 @@ pub fn convert(all: &FromHelmRelease, spec: &mut Fields<'_>, draft: &mut Draft) 
         );
     }
     history(spec, &of_upgrade, draft);
+    waits_for_jobs((&mut install, &of_install), (&mut upgrade, &of_upgrade), draft);
+    let wait = waiting(spec, draft);
+    let timeout = wait.timeout.as_deref();
+    lifecycle.rollback = actions::rollback(spec.mapping("rollback"), &of_upgrade, timeout, &mut draft.notes);
+    lifecycle.install = Some(of_install);
     lifecycle.upgrade = Some(of_upgrade);
-    lifecycle.wait = Some(waiting(spec, &mut install, &mut upgrade, draft));
-    rest::deployment(&mut install, &mut upgrade, draft);
+    lifecycle.wait = Some(wait);
     install.finish(&mut draft.notes);
     upgrade.finish(&mut draft.notes);
     lifecycle.test = test;
@@ -162,84 +169,45 @@ fn history(spec: &mut Fields<'_>, upgrade: &ActionPolicy, draft: &mut Draft) {
     helm.max_history = history;
 }
 
-/// What is awaited, and for how long, also by hooks.
-fn waiting<'d>(
-    spec: &mut Fields<'_>,
-    install: &mut Fields<'d>,
-    upgrade: &mut Fields<'d>,
-    draft: &mut Draft,
-) -> WaitPolicy {
-    let own = spec.text("timeout");
-    let expressions = expressions(spec, &mut draft.notes);
-    let is_disabled = waits_for_nothing(install, upgrade, draft);
+/// What is awaited, and for how long, also by hooks. Actions may have a time of their own.
+fn waiting(spec: &mut Fields<'_>, draft: &mut Draft) -> WaitPolicy {
+    let timeout = spec.text("timeout");
     // One that does not parse is reported with the HelmOp.
-    let length = |text: &Option<String>| {
-        let parsed = text.as_deref().map(go_formats::duration::parse);
-        parsed.and_then(Result::ok).unwrap_or(DEFAULT_TIMEOUT)
-    };
-    let of_install = install.text("timeout");
-    let is_of_install = of_install.is_some();
-    let of_install = of_install.or_else(|| own.clone());
-    let of_upgrade = upgrade.text("timeout").or(own);
-    let lengths = [length(&of_install), length(&of_upgrade)];
-    let longest = if lengths.is_sorted() {
-        of_upgrade
-    } else {
-        of_install
-    };
-    let hooks = length(&longest);
+    let parsed = timeout.as_deref().map(go_formats::duration::parse);
+    let hooks = parsed.and_then(Result::ok).unwrap_or(DEFAULT_TIMEOUT);
     let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
     helm.timeout_seconds = hook_timeout(hooks);
-    if is_disabled {
-        return WaitPolicy {
-            disable: true,
-            ..WaitPolicy::default()
-        };
-    }
-    let timeout = longest.unwrap_or_else(|| "5m".to_owned());
-    if lengths.first() != lengths.last() {
-        let fields = if is_of_install { install } else { upgrade };
-        let text = format!(
-            "lifecycle.wait.timeout counts for installations and upgrades alike; it is the longer one, {timeout}"
-        );
-        draft.notes.push(fields.note("timeout", text));
-    }
     WaitPolicy {
-        timeout: Some(timeout),
-        expressions,
+        timeout: Some(timeout.unwrap_or_else(|| "5m".to_owned())),
+        expressions: expressions(spec, &mut draft.notes),
         ..WaitPolicy::default()
     }
 }
 
-/// Whether nothing is awaited. Decides about Jobs, too.
-fn waits_for_nothing(install: &mut Fields<'_>, upgrade: &mut Fields<'_>, draft: &mut Draft) -> bool {
-    let disabled = [install.flag("disableWait"), upgrade.flag("disableWait")].map(|flag| flag == Some(true));
-    let jobs = [
-        install.flag("disableWaitForJobs"),
-        upgrade.flag("disableWaitForJobs"),
-    ];
-    let notes = &mut draft.notes;
-    let actions = [&*install, &*upgrade];
-    let one = "lifecycle.wait.disable counts for installations and upgrades alike; it is not set";
-    let is_disabled = of_both(disabled, actions, "disableWait", one, notes);
+/// Decides about Jobs: `helm.waitForJobs` counts for both actions.
+fn waits_for_jobs<'d>(
+    (install, of_install): (&mut Fields<'d>, &ActionPolicy),
+    (upgrade, of_upgrade): (&mut Fields<'d>, &ActionPolicy),
+    draft: &mut Draft,
+) {
+    let field = "disableWaitForJobs";
+    let [no_install, no_upgrade] = [install.flag(field), upgrade.flag(field)].map(|flag| flag == Some(true));
     let one = "helm.waitForJobs counts for installations and upgrades alike; it is set";
-    let [of_install, of_upgrade] = jobs.map(|flag| flag == Some(true));
-    let waits_for_jobs = match disabled {
-        [false, false] => !of_both(
-            [of_install, of_upgrade],
-            actions,
-            "disableWaitForJobs",
+    let waits_for_jobs = match (of_install.disable_wait, of_upgrade.disable_wait) {
+        (false, false) => !of_both(
+            [no_install, no_upgrade],
+            [&*install, &*upgrade],
+            field,
             one,
-            notes,
+            &mut draft.notes,
         ),
         // Without a wait there is none for Jobs.
-        [true, false] => !of_upgrade,
-        [false, true] => !of_install,
-        [true, true] => false,
+        (true, false) => !no_upgrade,
+        (false, true) => !no_install,
+        (true, true) => false,
     };
     let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
     helm.wait_for_jobs = waits_for_jobs;
-    is_disabled
 }
 
 /// The seconds of `helm.timeoutSeconds`, which is about hooks if there is a `lifecycle.wait.timeout`; 0 for its default.
@@ -278,6 +246,11 @@ fn uninstall(spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Option<UninstallPo
         keep_history: fields.flag("keepHistory").unwrap_or_default(),
         timeout: fields.text("timeout"),
         disable_hooks: fields.flag("disableHooks").unwrap_or_default(),
+        // The default needs no field.
+        deletion_propagation: fields
+            .text("deletionPropagation")
+            .filter(|propagation| propagation != "background")
+            .unwrap_or_default(),
         ..UninstallPolicy::default()
     };
     // The agent does not wait for the deletion of objects.
@@ -286,18 +259,6 @@ fn uninstall(spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Option<UninstallPo
             "disableWait",
             "an uninstallation does not wait until the objects are gone",
         ));
-    }
-    match fields.text("deletionPropagation").as_deref() {
-        None | Some("background") => {}
-        Some("orphan") => {
-            let text = "objects are deleted with their dependents, such as the Pods of a Deployment; to keep all, set lifecycle.onDelete: Keep";
-            let gap = Gap::Field(Loss::DeletionPropagation);
-            notes.push(fields.refusal("deletionPropagation", gap, text));
-        }
-        Some(other) => {
-            let text = format!("objects are deleted in the background, not with {other}");
-            notes.push(fields.note("deletionPropagation", text));
-        }
     }
     fields.finish(notes);
     (policy != UninstallPolicy::default()).then_some(policy)

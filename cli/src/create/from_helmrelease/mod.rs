@@ -3,12 +3,13 @@
 //! ```text
 //! files ─► `input` (objects, positions) ─► HelmRelease ─► `source` (repository, chart, version, credentials)   ─┐
 //!                                                         `values`, `lifecycle`, `post_render`                  ├─► Draft
-//!                                                         `release` (names), `rest`                            ─┘
+//!                                                         `release` (names), `actions`, `rest`                 ─┘
 //! ```
 //!
 //! Each field is taken from its mapping (`fields`). What has no equivalent, or another meaning, becomes a note with its position. If what is
 //! deployed would change, the note is a refusal. `variables` are those that Flux replaces, and nothing here does.
 
+mod actions;
 mod documents;
 mod fields;
 mod input;

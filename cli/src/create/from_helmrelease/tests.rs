@@ -2,6 +2,8 @@
 
 use std::{fs, path::PathBuf};
 
+use serde_json::json;
+
 use super::*;
 use crate::create::{
     ChartFlags,
@@ -287,15 +289,14 @@ fn one_that_is_refused_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn hooks_have_the_longest_timeout_of_installation_and_upgrade() {
+fn hooks_have_the_timeout_of_the_release() {
     for (more, expected) in [
         ("", 0),
         ("  timeout: 30m\n", 1_800),
         ("  timeout: 5m\n", 0),
         ("  timeout: 1500ms\n", 2),
         ("  install: {timeout: 2m}\n", 0),
-        ("  timeout: 1m\n  install: {timeout: 2m}\n", 120),
-        ("  timeout: 10m\n  upgrade: {timeout: 20m}\n", 1_200),
+        ("  timeout: 1m\n  install: {timeout: 2m}\n", 60),
     ] {
         let found = drafts(&release("shop", "web", more));
         let helm = found[0].helmop.spec.bundle.options.helm.as_ref().unwrap();
@@ -518,13 +519,7 @@ fn a_version_of_a_registry_stays_pinned() {
 fn a_field_that_changes_what_is_deployed_is_refused() {
     for (more, loss) in [
         ("  kubeConfig: {secretRef: {name: a}}\n", Loss::KubeConfig),
-        ("  install: {disableHooks: true}\n", Loss::DisableHooks),
-        ("  rollback: {disableHooks: true}\n", Loss::DisableHooks),
         ("  upgrade: {preserveValues: true}\n", Loss::PreserveValues),
-        (
-            "  uninstall: {deletionPropagation: orphan}\n",
-            Loss::DeletionPropagation,
-        ),
     ] {
         let text = repository(", namespace: shop", "https://charts.example.com")
             + "---\n"
@@ -754,35 +749,162 @@ fn what_only_one_action_has_is_not_set_for_both() {
         let lifecycle = draft.helmop.spec.bundle.options.lifecycle.unwrap();
         let ignores = lifecycle.test.is_some_and(|test| test.ignore_failures);
         let notes = draft.notes.iter().filter(|note| note.text.contains("alike"));
-        (
-            !helm.wait_for_jobs,
-            helm.skip_schema_validation,
-            ignores,
-            notes.count(),
-        )
+        (!helm.wait_for_jobs, ignores, notes.count())
     };
     let test = "  test: {enable: true}\n";
     let ignored = "  test: {enable: true, ignoreFailures: true}\n";
-    let (jobs, schema) = ("disableWaitForJobs: true", "disableSchemaValidation: true");
+    let jobs = "disableWaitForJobs: true";
     let (ignore, count) = (
         "remediation: {ignoreTestFailures: true}",
         "remediation: {ignoreTestFailures: false}",
     );
     for (install, upgrade, more, expected) in [
-        ("", "", "", (false, false, false, 0)),
-        (jobs, "", "", (false, false, false, 1)),
-        (jobs, jobs, "", (true, false, false, 0)),
-        (jobs, "disableWait: true", "", (true, false, false, 1)),
-        ("", schema, "", (false, false, false, 1)),
-        (schema, schema, "", (false, true, false, 0)),
-        (ignore, "", test, (false, false, false, 1)),
-        (ignore, ignore, test, (false, false, true, 0)),
-        ("", "", ignored, (false, false, true, 0)),
-        (count, "", ignored, (false, false, false, 1)),
-        (count, count, ignored, (false, false, false, 0)),
-        (ignore, "", "", (false, false, false, 0)),
+        ("", "", "", (false, false, 0)),
+        (jobs, "", "", (false, false, 1)),
+        (jobs, jobs, "", (true, false, 0)),
+        (jobs, "disableWait: true", "", (true, false, 0)),
+        ("disableWait: true", "", "", (false, false, 0)),
+        ("disableWait: true", "disableWait: true", "", (true, false, 0)),
+        (ignore, "", test, (false, false, 1)),
+        (ignore, ignore, test, (false, true, 0)),
+        ("", "", ignored, (false, true, 0)),
+        (count, "", ignored, (false, false, 1)),
+        (count, count, ignored, (false, false, 0)),
+        (ignore, "", "", (false, false, 0)),
     ] {
         assert_eq!(of(install, upgrade, more), expected, "{install} {upgrade} {more}");
+    }
+}
+
+/// The part of the life cycle as in the HelmRelease, but for the defaults of Flux.
+#[test]
+fn options_of_each_action_keep_their_names() {
+    let of = |more: &str| {
+        let draft = drafts(&release("shop", "web", more)).remove(0);
+        let notes = draft.notes.len();
+        let lifecycle = draft.helmop.spec.bundle.options.lifecycle.unwrap();
+        (serde_json::to_value(lifecycle).unwrap(), notes)
+    };
+    let (plain, usual) = of("");
+    for (section, fields, expected, notes) in [
+        (
+            "install",
+            "timeout: 9m, disableWait: true, disableHooks: true, disableSchemaValidation: true, disableTakeOwnership: true",
+            json!({
+                "timeout": "9m", "disableWait": true, "disableHooks": true, "disableSchemaValidation": true, "takeOwnership": false,
+            }),
+            0,
+        ),
+        (
+            "install",
+            "serverSideApply: false",
+            json!({ "serverSideApply": "disabled" }),
+            0,
+        ),
+        (
+            "install",
+            "serverSideApply: true",
+            json!({ "serverSideApply": "enabled" }),
+            0,
+        ),
+        (
+            "install",
+            "replace: true, disableOpenAPIValidation: true",
+            json!({}),
+            0,
+        ),
+        (
+            "upgrade",
+            "timeout: 9m, disableHooks: true, cleanupOnFail: true, serverSideApply: auto",
+            json!({ "timeout": "9m", "disableHooks": true, "cleanupOnFail": true, "serverSideApply": "auto" }),
+            0,
+        ),
+        (
+            "upgrade",
+            "force: true, serverSideApply: disabled",
+            json!({ "force": true, "serverSideApply": "disabled" }),
+            0,
+        ),
+        ("upgrade", "force: true", json!({}), 1),
+        (
+            "rollback",
+            "timeout: 9m, disableHooks: true, cleanupOnFail: true, serverSideApply: enabled, disableWait: true, recreate: true",
+            json!({ "timeout": "9m", "disableHooks": true, "cleanupOnFail": true, "serverSideApply": "enabled" }),
+            0,
+        ),
+        (
+            "rollback",
+            "force: true, serverSideApply: disabled",
+            json!({ "force": true, "serverSideApply": "disabled" }),
+            0,
+        ),
+        ("rollback", "disableWait: true", json!({}), 0),
+        (
+            "uninstall",
+            "deletionPropagation: orphan",
+            json!({ "deletionPropagation": "orphan" }),
+            0,
+        ),
+        ("uninstall", "deletionPropagation: background", json!({}), 0),
+    ] {
+        let (mut found, count) = of(&format!("  {section}: {{{fields}}}\n"));
+        let mut wanted = plain.clone();
+        if expected != json!({}) {
+            json_patch::merge(&mut wanted, &json!({ section: expected }));
+        }
+        assert_eq!(found.take(), wanted, "{section} {fields}");
+        assert_eq!(count - usual, notes, "{section} {fields}");
+    }
+}
+
+/// A HelmOp rolls back as it upgrades, Flux with defaults of its own.
+#[test]
+fn a_rollback_of_flux_inherits_nothing_from_the_upgrade() {
+    let remediation = "remediation: {retries: 1}";
+    let forced = "force: true, serverSideApply: disabled";
+    for (upgrade, more, expected) in [
+        (
+            format!("timeout: 9m, {remediation}"),
+            "",
+            json!({ "timeout": "5m" }),
+        ),
+        (
+            format!("timeout: 9m, {remediation}"),
+            "  timeout: 7m\n",
+            json!({ "timeout": "7m" }),
+        ),
+        (
+            format!("{forced}, {remediation}"),
+            "",
+            json!({ "force": false, "serverSideApply": "auto" }),
+        ),
+        (
+            format!("timeout: 9m, {forced}, {remediation}"),
+            "  rollback: {timeout: 1m, force: true, serverSideApply: disabled}\n",
+            json!({ "timeout": "1m", "force": true, "serverSideApply": "disabled" }),
+        ),
+        (
+            format!("{forced}, {remediation}"),
+            "  rollback: {serverSideApply: enabled}\n",
+            json!({ "force": false, "serverSideApply": "enabled" }),
+        ),
+        (remediation.to_owned(), "  timeout: 7m\n", json!(null)),
+        // There is no rollback.
+        (format!("timeout: 9m, {forced}"), "", json!(null)),
+        (
+            format!("timeout: 9m, {forced}, remediation: {{retries: 1, strategy: uninstall}}"),
+            "",
+            json!(null),
+        ),
+    ] {
+        let draft = drafts(&release(
+            "shop",
+            "web",
+            &format!("  upgrade: {{{upgrade}}}\n{more}"),
+        ))
+        .remove(0);
+        let lifecycle = draft.helmop.spec.bundle.options.lifecycle.unwrap();
+        assert_eq!(json!(lifecycle.rollback), expected, "{upgrade} {more}");
     }
 }
 
