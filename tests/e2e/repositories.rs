@@ -2,6 +2,7 @@
 
 use anyhow::{Context, ensure};
 use axum::http::StatusCode;
+use base64::{Engine, prelude::BASE64_STANDARD as STANDARD};
 use helmops_bed::chart_server::{ChartServer, FixedResponse};
 use helmops_bed::charts::ChartRepo;
 use helmops_bed::metrics::Metrics;
@@ -117,6 +118,32 @@ async fn a_login_and_a_private_ca_are_used() {
     )
     .await;
     apply_web(&namespace, &server, &json!({ "helmSecretName": "access" })).await;
+    until_version(&namespace, "web", "0.2.0").await;
+}
+
+#[tokio::test]
+async fn certificates_of_the_helmop_are_used_and_passed_on() {
+    let (namespace, server) = fixture(true).await;
+    let ca_bundle = STANDARD.encode(server.ca().unwrap());
+    apply_web(&namespace, &server, &json!({ "caBundle": ca_bundle })).await;
+    let bundle = until_version(&namespace, "web", "0.2.0").await;
+    assert_eq!(
+        bundle["spec"]["helmOpOptions"],
+        json!({ "helmOpCABundle": ca_bundle })
+    );
+}
+
+/// The host of the repository has no address.
+#[tokio::test]
+async fn a_proxy_of_the_secret_is_used() {
+    let (namespace, server) = fixture(false).await;
+    secret(&namespace, json!({ "proxyAddress": server.url() })).await;
+    let repo = json!({ "helm": { "repo": "http://charts.invalid", "chart": "alpine", "version": "0.x" } });
+    apply_web(&namespace, &server, &repo).await;
+    until_refused(&namespace, "web", "DNSLookupFailed").await;
+    let mut proxied = repo;
+    proxied["helmSecretName"] = json!("access");
+    apply_web(&namespace, &server, &proxied).await;
     until_version(&namespace, "web", "0.2.0").await;
 }
 

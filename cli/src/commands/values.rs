@@ -127,11 +127,7 @@ async fn archive(
     let Some(helm) = helm.filter(|helm| !helm.values_files.is_empty()) else {
         return Ok(None);
     };
-    let access = ChartAccess {
-        namespace: &upstream.namespace,
-        secret: &helmop.spec.helm_secret_name,
-        insecure_skip_tls_verify: helmop.spec.insecure_skip_tls_verify,
-    };
+    let access = ChartAccess::of(helmop, &upstream.namespace);
     let fetching = render::fetch(&upstream.client, helm, access);
     during(console, "Fetching the chart", fetching).await.map(Some)
 }

@@ -102,11 +102,8 @@ impl FromRelease {
         };
         let client = cluster.connect().await?;
         let namespace = draft.helmop.metadata.namespace.clone();
-        let access = ChartAccess {
-            namespace: namespace.as_deref().unwrap_or(&client.namespace),
-            secret: &draft.helmop.spec.helm_secret_name,
-            insecure_skip_tls_verify: draft.helmop.spec.insecure_skip_tls_verify,
-        };
+        let namespace = namespace.as_deref().unwrap_or(&client.namespace);
+        let access = ChartAccess::of(&draft.helmop, namespace);
         let fetched = render::fetch(&client.client, helm, access);
         let archive = during(console, "Fetching the chart", fetched).await?;
         let chart = render::chart_in(archive.path())

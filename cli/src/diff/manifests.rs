@@ -77,11 +77,8 @@ impl Manifests {
         let key = ReleaseKey::of(&change.deployment, options);
         let downstream = args.connect().await?;
         let record = records::newest(&downstream.client, &key.namespace, &key.name).await?;
-        let access = ChartAccess {
-            namespace: helmop.metadata.namespace.as_deref().unwrap_or_default(),
-            secret: &helmop.spec.helm_secret_name,
-            insecure_skip_tls_verify: helmop.spec.insecure_skip_tls_verify,
-        };
+        let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
+        let access = ChartAccess::of(helmop, namespace);
         let fetching = render::fetch(&upstream.client, helm, access);
         let archive = during(console, "Fetching the chart", fetching).await?;
         let account = self

@@ -7,10 +7,10 @@ use std::{
 };
 
 use helm_archive::{ArchiveError, Chart, Limits, check};
-use helmops_api::HelmOptions;
+use helmops_api::{HelmOp, HelmOptions};
 use helmops_fetch::{
-    AccessSource, Addresses, ChartDownload, FetchMetrics, MAX_ARCHIVE, MemoryBounds, ResolutionMetrics,
-    Resolver,
+    AccessSource, Addresses, ChartDownload, FetchMetrics, MAX_ARCHIVE, MemoryBounds, OWN_CA_BUNDLE,
+    ResolutionMetrics, Resolver, ca_bundle,
 };
 use helmops_model::chart::source::ChartSource;
 use kube::Client;
@@ -49,6 +49,21 @@ pub struct ChartAccess<'a> {
     pub secret: &'a str,
     /// Do not verify certificates.
     pub insecure_skip_tls_verify: bool,
+    /// Certificates to trust, PEM in base64; empty for none.
+    pub ca_bundle: &'a str,
+}
+
+impl<'a> ChartAccess<'a> {
+    /// The access of a HelmOp, in its namespace.
+    pub fn of(helmop: &'a HelmOp, namespace: &'a str) -> Self {
+        let spec = &helmop.spec;
+        Self {
+            namespace,
+            secret: &spec.helm_secret_name,
+            insecure_skip_tls_verify: spec.insecure_skip_tls_verify,
+            ca_bundle: &spec.ca_bundle,
+        }
+    }
 }
 
 /// Fetches the archive of an exact version.
@@ -77,7 +92,7 @@ pub async fn fetch(
         charged_to: access.namespace,
         secret: access.secret,
         insecure_skip_tls_verify: access.insecure_skip_tls_verify,
-        ca_certificates: &[],
+        ca_certificates: &ca_bundle(access.ca_bundle, OWN_CA_BUNDLE),
     };
     let chart = ChartDownload {
         source: ChartSource::of(&helm.repo, &helm.chart),

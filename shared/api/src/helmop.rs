@@ -125,10 +125,13 @@ wire! {
         #[schemars(length(min = 1, max = 32))]
         "pollingInterval" | duration => polling_interval: Option<String>,
         /// Secret in the same namespace with the credentials for the repository or registry: `username` and `password`,
-        /// `cacerts` with certificates to trust (PEM), `basicHTTP`. It is copied to the target clusters for the agent.
+        /// `cacerts` with certificates to trust (PEM), `proxyAddress`, `basicHTTP`. It is copied to the target clusters for the agent.
         "helmSecretName" | nullable => helm_secret_name: String,
-        /// Do not verify the certificate of the repository or registry. Prefer `cacerts` in the Secret.
+        /// Do not verify the certificate of the repository or registry. Prefer `caBundle`, or `cacerts` in the Secret.
         "insecureSkipTLSVerify" => insecure_skip_tls_verify: bool,
+        /// Certificates to trust in addition to those of the system, PEM in base64. `cacerts` of the Secret counts in place of it.
+        #[schemars(extend("format" = "byte"))]
+        "caBundle" | nullable => ca_bundle: String,
     }
 }
 

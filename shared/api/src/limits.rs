@@ -79,6 +79,9 @@ pub const POST_RENDERERS: usize = 32;
 /// Bytes of a patch: more than any object of a chart has.
 pub const PATCH: usize = 64 << 10;
 
+/// Bytes of CA certificates in base64: a hundred of them.
+pub const CA_BUNDLE: usize = 256 << 10;
+
 /// Bytes of the path of a value: what Flux allows.
 pub const TARGET_PATH: usize = 250;
 
@@ -111,6 +114,7 @@ const OF_SPEC: &[Limit] = &[
     ("labels", Measure::Entries, SHORT_LIST),
     ("pollingInterval", Measure::Length, DURATION),
     ("helmSecretName", Measure::Length, NAME),
+    ("caBundle", Measure::Length, CA_BUNDLE),
     ("targets", Measure::Items, TARGETS),
     ("targets[].name", Measure::Length, NAME),
     ("targetRestrictions", Measure::Items, TARGETS),

@@ -16,7 +16,7 @@ use reqwest::{StatusCode, Url};
 use ring::digest::{Context, SHA256};
 
 use super::{
-    http::{FetchErrorKind, TlsConfig, origin},
+    http::{Connection, FetchErrorKind, origin},
     login::{EntryWithoutLogin, Login, LoginProblem},
 };
 
@@ -30,8 +30,8 @@ const MAX_HOST: usize = 253;
 /// Access to the repositories of a HelmOp, from its Secret and its spec.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// The TLS configuration, for every host.
-    pub tls: Arc<TlsConfig>,
+    /// How every host is reached.
+    pub connection: Connection,
     /// The login for the HelmOp's own repository.
     pub login: Option<Login>,
     /// Scheme, host and port of that repository: `login` is sent to no other origin.
@@ -162,12 +162,15 @@ impl Access {
             .without_login
             .iter()
             .map(|(host, _)| size_of::<(String, EntryWithoutLogin)>() + host.len());
-        let ca_certificates = self.tls.ca_certificates.iter().map(|(pem, _)| pem.len());
-        let identity = self.tls.identity.as_ref().map_or(0, Vec::len);
+        let Connection { tls, proxy } = &self.connection;
+        let ca_certificates = tls.ca_certificates.iter().map(|(pem, _)| pem.len());
+        let identity = tls.identity.as_ref().map_or(0, Vec::len);
+        let proxy = proxy.as_ref().map_or(0, |proxy| proxy.bytes());
         own + host_logins.sum::<usize>()
             + without_login.sum::<usize>()
             + ca_certificates.sum::<usize>()
             + identity
+            + proxy
     }
 
     /// A digest of credentials and trust: two requests may share a response only if it is equal for both.
@@ -178,12 +181,22 @@ impl Access {
             digest.update(&(bytes.len() as u64).to_be_bytes());
             digest.update(bytes);
         };
-        for (pem, _) in &self.tls.ca_certificates {
+        let Connection { tls, proxy } = &self.connection;
+        for (pem, _) in &tls.ca_certificates {
             field(pem);
         }
         field(b"identity");
-        field(self.tls.identity.as_deref().unwrap_or_default());
-        field(&[u8::from(self.tls.insecure_skip_tls_verify)]);
+        field(tls.identity.as_deref().unwrap_or_default());
+        field(&[u8::from(tls.insecure_skip_tls_verify)]);
+        field(&[u8::from(proxy.is_some())]);
+        if let Some(proxy) = proxy {
+            field(proxy.address.as_str().as_bytes());
+            field(&[u8::from(proxy.login.is_some())]);
+            if let Some((username, password)) = &proxy.login {
+                field(username.as_bytes());
+                field(password.as_bytes());
+            }
+        }
         if let Some(login) = login {
             field(login.username.as_bytes());
             field(login.password.as_bytes());
@@ -264,6 +277,7 @@ pub fn repository_origin(repo: &str, plain_http: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::{ProxyConfig, TlsConfig};
 
     fn login(name: &str) -> Login {
         Login {
@@ -451,13 +465,21 @@ mod tests {
     #[test]
     fn only_equal_credentials_and_trust_share_a_response() {
         let plain = Access::default();
+        let connected = |tls, proxy| Access {
+            connection: Connection { tls, proxy },
+            ..Access::default()
+        };
         let with = |change: fn(&mut TlsConfig)| {
             let mut tls = TlsConfig::default();
             change(&mut tls);
-            Access {
-                tls: Arc::new(tls),
-                ..Access::default()
-            }
+            connected(Arc::new(tls), None)
+        };
+        let through = |login: Option<&str>| {
+            let proxy = ProxyConfig {
+                address: url("http://proxy:3128"),
+                login: login.map(|name| (name.to_owned(), "p".to_owned())),
+            };
+            connected(Arc::default(), Some(Arc::new(proxy)))
         };
         let identities = [
             plain.identity(None),
@@ -466,6 +488,9 @@ mod tests {
             with(|t| t.ca_certificates.push((b"PEM".to_vec(), "here"))).identity(None),
             with(|t| t.identity = Some(b"PEM".to_vec())).identity(None),
             with(|t| t.insecure_skip_tls_verify = true).identity(None),
+            through(None).identity(None),
+            through(Some("a")).identity(None),
+            through(Some("b")).identity(None),
         ];
         for (index, one) in identities.iter().enumerate() {
             assert!(!identities[..index].contains(one), "{index}");
@@ -486,10 +511,16 @@ mod tests {
     fn debug_output_contains_no_secrets() {
         let access = Access {
             login: Some(login("u")),
-            tls: Arc::new(TlsConfig {
-                identity: Some(b"geheim".to_vec()),
-                ..TlsConfig::default()
-            }),
+            connection: Connection {
+                tls: Arc::new(TlsConfig {
+                    identity: Some(b"geheim".to_vec()),
+                    ..TlsConfig::default()
+                }),
+                proxy: Some(Arc::new(ProxyConfig {
+                    address: url("http://proxy:3128"),
+                    login: Some(("u".to_owned(), "geheim".to_owned())),
+                })),
+            },
             ..Access::default()
         };
         assert!(!format!("{access:?}").contains("geheim"));

@@ -58,7 +58,7 @@ pub use self::{
     },
     metrics::{FetchMetrics, ResolutionMetrics, resolution_failures},
     repository::{ChartInterest, LIMITS as INDEX_LIMITS, normalized_index_url},
-    secret::{AccessSource, SecretError},
+    secret::{AccessSource, SecretError, ca_bundle},
 };
 
 /// The time for all resolutions of one HelmOp together, or for a download. Waits for permits do not count: they depend on the
@@ -67,6 +67,9 @@ pub use self::{
 /// Each request has its own timeout, but a registry that sends page after page within it could take hours, while the HelmOp
 /// and the Policies change. An index of 128 MiB over 10 Mbit/s takes two minutes.
 const TIME_LIMIT: Duration = Duration::from_mins(5);
+
+/// The field of a HelmOp with certificates.
+pub const OWN_CA_BUNDLE: &str = "spec.caBundle";
 
 /// Resolves versions.
 #[derive(Debug)]
@@ -84,7 +87,7 @@ pub struct ResolveContext<'a> {
     pub client: &'a Client,
     /// Counts resolutions.
     pub metrics: &'a ResolutionMetrics,
-    /// CAs that are trusted if the Secret contains none.
+    /// CAs that are trusted if neither the Secret nor the HelmOp has any.
     pub ca_certificates: &'a [CaCertificate],
     /// The charts that other HelmOps use from a repository.
     pub interest: &'a ChartInterest<'a>,
@@ -348,12 +351,17 @@ async fn read_access(
     chart: &ChartRequest<'_>,
 ) -> Result<(Access, Reservation), ResolveError> {
     let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
+    let own = ca_bundle(&helmop.spec.ca_bundle, OWN_CA_BUNDLE);
     let source = AccessSource {
         namespace,
         charged_to: namespace,
         secret: &helmop.spec.helm_secret_name,
         insecure_skip_tls_verify: helmop.spec.insecure_skip_tls_verify,
-        ca_certificates: context.ca_certificates,
+        ca_certificates: if own.is_empty() {
+            context.ca_certificates
+        } else {
+            &own
+        },
     };
     // Waits for the API server do not count for the deadline either.
     let reading = excluded(resolver.access(context.client, source)).await;

@@ -15,18 +15,20 @@ use helmops_runtime::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
+use reqwest::Url;
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
 use super::{
     access::{Access, PLAIN_HTTP_PREFIX},
-    http::{CaCertificate, TlsConfig},
+    http::{CaCertificate, Connection, ProxyConfig, TlsConfig},
     login::{EntryWithoutLogin, Login},
 };
 
 /// The key of a Secret of type `kubernetes.io/dockerconfigjson`.
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
+const PROXY_ADDRESS: &str = "proxyAddress";
 
 /// Maximum size of a small Secret, in bytes: a login, a client certificate and some CA certificates. The limit of resolutions bounds
 /// the memory of these.
@@ -65,6 +67,15 @@ pub enum SecretError {
         /// The key.
         key: &'static str,
     },
+    /// The address of the proxy is invalid.
+    #[error(
+        "could not read Helm auth from secret: key proxyAddress of Secret {secret} is not the URL of a proxy; write it as \
+         http://proxy.example.com:3128, and a login into proxyUsername and proxyPassword"
+    )]
+    Proxy {
+        /// Name of the Secret.
+        secret: String,
+    },
     /// The Docker configuration is invalid.
     #[error(
         "could not read Helm auth from secret: key .dockerconfigjson of Secret {secret} cannot be used: {cause}; create it with kubectl create secret docker-registry"
@@ -100,9 +111,10 @@ impl ClassifiedError for SecretError {
     fn classify(&self) -> Classified {
         match self {
             Self::NotFound { .. } => classified(Reason::SecretNotFound, Class::Absent),
-            Self::IncompletePair { .. } | Self::NotUtf8 { .. } | Self::DockerConfig { .. } => {
-                classified(Reason::InvalidSecret, Class::Absent)
-            }
+            Self::IncompletePair { .. }
+            | Self::NotUtf8 { .. }
+            | Self::Proxy { .. }
+            | Self::DockerConfig { .. } => classified(Reason::InvalidSecret, Class::Absent),
             Self::OverBudget { .. } => classified(Reason::Busy, Class::Transient(Scope::Namespace)),
             Self::Api { source, .. } => source.classify(),
         }
@@ -122,6 +134,16 @@ pub struct AccessSource<'a> {
     pub insecure_skip_tls_verify: bool,
     /// CAs that are trusted if the Secret contains none.
     pub ca_certificates: &'a [CaCertificate],
+}
+
+/// The certificates of a field with PEM in base64, which names itself in messages; none if it is empty. Of anything else, the connection says
+/// that it has no certificate.
+pub fn ca_bundle(text: &str, field: &'static str) -> Vec<CaCertificate> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let pem = STANDARD.decode(text).unwrap_or_default();
+    vec![(pem, field)]
 }
 
 /// Reads the Secret for a chart, if there is one.
@@ -145,7 +167,7 @@ pub async fn access(client: &Client, source: AccessSource<'_>) -> Result<Access,
     }
     tls.insecure_skip_tls_verify |= source.insecure_skip_tls_verify;
     access.namespace = source.charged_to.into();
-    access.tls = Arc::new(tls);
+    access.connection.tls = Arc::new(tls);
     Ok(access)
 }
 
@@ -195,6 +217,10 @@ impl Keys<'_> {
             .map(|(username, password)| Login { username, password });
         let Entries { logins, others } = self.docker_config()?;
         Ok(Access {
+            connection: Connection {
+                proxy: self.proxy()?.map(Arc::new),
+                ..Connection::default()
+            },
             login,
             host_logins: logins,
             without_login: others,
@@ -202,6 +228,27 @@ impl Keys<'_> {
             secret: self.name.to_owned(),
             ..Access::default()
         })
+    }
+
+    fn proxy(&self) -> Result<Option<ProxyConfig>, SecretError> {
+        let login = self.pair("proxyUsername", "proxyPassword")?;
+        let Some(address) = self.text(PROXY_ADDRESS)? else {
+            return match login {
+                None => Ok(None),
+                Some(_) => Err(self.incomplete("proxyUsername", PROXY_ADDRESS)),
+            };
+        };
+        let invalid = || SecretError::Proxy {
+            secret: self.name.to_owned(),
+        };
+        let address = Url::parse(address.trim()).map_err(|_| invalid())?;
+        let is_known = matches!(address.scheme(), "http" | "https") && address.has_host();
+        // Messages show the address.
+        let has_login = !address.username().is_empty() || address.password().is_some();
+        if !is_known || has_login {
+            return Err(invalid());
+        }
+        Ok(Some(ProxyConfig { address, login }))
     }
 
     fn tls_config(&self) -> Result<TlsConfig, SecretError> {
@@ -231,16 +278,19 @@ impl Keys<'_> {
     }
 
     fn pair(&self, one: &'static str, other: &'static str) -> Result<Option<(String, String)>, SecretError> {
-        let incomplete = |present, missing| SecretError::IncompletePair {
-            secret: self.name.to_owned(),
-            present,
-            missing,
-        };
         match (self.text(one)?, self.text(other)?) {
             (Some(first), Some(second)) => Ok(Some((first, second))),
             (None, None) => Ok(None),
-            (Some(_), None) => Err(incomplete(one, other)),
-            (None, Some(_)) => Err(incomplete(other, one)),
+            (Some(_), None) => Err(self.incomplete(one, other)),
+            (None, Some(_)) => Err(self.incomplete(other, one)),
+        }
+    }
+
+    fn incomplete(&self, present: &'static str, missing: &'static str) -> SecretError {
+        SecretError::IncompletePair {
+            secret: self.name.to_owned(),
+            present,
+            missing,
         }
     }
 
@@ -471,6 +521,43 @@ mod tests {
             (api, Reason::APIError, Class::Outage),
         ] {
             assert_eq!(error.classify(), classified(reason, class), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_has_an_address_and_perhaps_a_login() {
+        let proxy = |data: &[(&str, &[u8])]| keys(data).access().map(|access| access.connection.proxy);
+        let address: (&str, &[u8]) = ("proxyAddress", b" http://proxy.example.com:3128\n");
+        assert!(proxy(&[]).unwrap().is_none());
+        let found = proxy(&[address]).unwrap().unwrap();
+        assert_eq!(
+            (found.address.as_str(), &found.login),
+            ("http://proxy.example.com:3128/", &None)
+        );
+        let found = proxy(&[address, ("proxyUsername", b"u"), ("proxyPassword", b"p")]);
+        let login = Some(("u".to_owned(), "p".to_owned()));
+        assert_eq!(found.unwrap().unwrap().login, login);
+        for (data, expected) in [
+            (vec![address, ("proxyUsername", &b"u"[..])], "proxyPassword isn't"),
+            (
+                vec![("proxyUsername", &b"u"[..]), ("proxyPassword", b"geheim")],
+                "proxyAddress isn't",
+            ),
+            (
+                vec![("proxyAddress", &b"proxy:3128"[..])],
+                "not the URL of a proxy",
+            ),
+            (
+                vec![("proxyAddress", &b"socks5://proxy"[..])],
+                "not the URL of a proxy",
+            ),
+            (
+                vec![("proxyAddress", &b"http://u:geheim@proxy"[..])],
+                "proxyUsername",
+            ),
+        ] {
+            let text = proxy(&data).unwrap_err().to_string();
+            assert!(text.contains(expected) && !text.contains("geheim"), "{text}");
         }
     }
 

@@ -200,6 +200,12 @@ fn names(table: &mut Table) {
             "My Secret",
         ),
         (
+            json!({ "caBundle": "-----BEGIN CERTIFICATE-----" }),
+            "spec.caBundle",
+            "CertificateError",
+            "has to be that in base64: base64 -w0 ca.pem",
+        ),
+        (
             json!({ "namespace": "a.b" }),
             "spec.namespace",
             "InvalidName",

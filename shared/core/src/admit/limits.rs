@@ -104,6 +104,12 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     let bundle = &spec.bundle;
     let interval = spec.polling_interval.as_deref().unwrap_or_default();
     length(errors, &root.field("pollingInterval"), interval, limits::DURATION);
+    length(
+        errors,
+        &root.field("caBundle"),
+        &spec.ca_bundle,
+        limits::CA_BUNDLE,
+    );
     entries(
         errors,
         &root.field("labels"),

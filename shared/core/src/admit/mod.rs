@@ -4,6 +4,7 @@
 //! which the controller renders for each cluster. A HelmOp that could work is never rejected; questionable settings get a
 //! warning.
 
+mod ca_bundle;
 mod chart;
 pub mod default;
 mod depth;
@@ -70,6 +71,7 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
         });
         let secret = root.field("helmSecretName");
         options::check_name(&mut errors, &secret, &spec.helm_secret_name, names::subdomain);
+        ca_bundle::check(&mut errors, &root.field("caBundle"), &spec.ca_bundle);
         selector::check_labels(
             &mut errors,
             &root.field("labels"),

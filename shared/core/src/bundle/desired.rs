@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use helmops_api::{BundleSpec, BundleTarget, bundle::BundleHelmOptions, labels, target::ClusterCriteria};
-use helmops_model::chart::source::is_oci;
+use helmops_model::chart::{request::or_inherited, source::is_oci};
 use thiserror::Error;
 
 use super::{Lookup, RequestedChart, RequestedCharts, requests};
@@ -39,7 +39,7 @@ pub fn spec(
     spec.helm_op_options = Some(BundleHelmOptions {
         secret_name: valid.helmop.spec.helm_secret_name.clone(),
         insecure_skip_tls_verify: valid.helmop.spec.insecure_skip_tls_verify,
-        ca_bundle: ca_bundle.to_owned(),
+        ca_bundle: or_inherited(&valid.helmop.spec.ca_bundle, ca_bundle).to_owned(),
         ..BundleHelmOptions::default()
     });
     requests::set(&mut spec, &valid.helmop.metadata);

@@ -180,7 +180,7 @@ async fn get<W: Write + Send + 'static>(
         method: Method::GET,
         url: url.clone(),
         headers,
-        tls: &access.tls,
+        connection: &access.connection,
         repository: RepositoryId {
             url: &url,
             identity: &access.identity(login.as_ref()),

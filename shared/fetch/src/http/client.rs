@@ -9,12 +9,7 @@ use std::{
 use helmops_process::{exit::with_causes, lock};
 use reqwest::{Certificate, Client, Identity, redirect};
 
-use super::{
-    addresses::Addresses,
-    dns::DnsResolver,
-    error::FetchErrorKind,
-    tls::{ProxyConfig, TlsConfig},
-};
+use super::{addresses::Addresses, dns::DnsResolver, error::FetchErrorKind, tls::Connection};
 
 /// Timeouts of requests.
 #[derive(Clone, Copy, Debug)]
@@ -62,18 +57,9 @@ pub struct Clients {
     cache: Mutex<ClientCache>,
 }
 
-/// What a client is created for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ClientKey {
-    /// The TLS configuration.
-    pub tls: Arc<TlsConfig>,
-    /// The proxy; `None` for those of the environment.
-    pub proxy: Option<Arc<ProxyConfig>>,
-}
-
 #[derive(Debug, Default)]
 struct ClientCache {
-    clients: HashMap<ClientKey, CachedClient>,
+    clients: HashMap<Connection, CachedClient>,
     uses: u64,
 }
 
@@ -98,7 +84,7 @@ impl Clients {
     ///
     /// # Errors
     /// If certificates or keys are invalid.
-    pub fn get(&self, key: &ClientKey, origin: &str) -> Result<Client, FetchErrorKind> {
+    pub fn get(&self, key: &Connection, origin: &str) -> Result<Client, FetchErrorKind> {
         let cached = lock(&self.cache).get(key, origin);
         if let Some(client) = cached {
             return Ok(client);
@@ -114,7 +100,7 @@ impl Clients {
 
 impl ClientCache {
     /// The cached client, if there is one that may be used for this server.
-    fn get(&mut self, key: &ClientKey, origin: &str) -> Option<Client> {
+    fn get(&mut self, key: &Connection, origin: &str) -> Option<Client> {
         self.uses += 1;
         let cached = self.clients.get_mut(key)?;
         if !cached.origins.contains(origin) {
@@ -128,7 +114,7 @@ impl ClientCache {
     }
 
     /// Caches a client, and returns those that it replaces, so that they are dropped outside of the lock.
-    fn put(&mut self, key: &ClientKey, origin: &str, client: Client) -> [Option<CachedClient>; 2] {
+    fn put(&mut self, key: &Connection, origin: &str, client: Client) -> [Option<CachedClient>; 2] {
         let is_full = self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(key);
         // Clients with rotated certificates are evicted first.
         let oldest = self.clients.iter().min_by_key(|(_, cached)| cached.last_use);
@@ -144,7 +130,7 @@ impl ClientCache {
 }
 
 fn build(
-    ClientKey { tls, proxy }: &ClientKey,
+    Connection { tls, proxy }: &Connection,
     timeouts: Timeouts,
     dns_resolver: DnsResolver,
 ) -> Result<Client, FetchErrorKind> {
@@ -196,14 +182,15 @@ fn build(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::TlsConfig;
 
-    fn tls(number: usize) -> ClientKey {
+    fn tls(number: usize) -> Connection {
         let tls = Arc::new(TlsConfig {
             ca_certificates: Vec::new(),
             identity: Some(number.to_string().into_bytes()),
             insecure_skip_tls_verify: false,
         });
-        ClientKey { tls, proxy: None }
+        Connection { tls, proxy: None }
     }
 
     #[test]

@@ -12,6 +12,8 @@ use thiserror::Error;
 use super::{addresses::AddressError, retry_after::MAX_RETRY_AFTER};
 use crate::login::LoginProblem;
 
+/// The error of hyper-util if a proxy opens no tunnel without a login.
+const TUNNEL_UNAUTHORIZED: &str = "proxy authorization required";
 /// Longest text of a library error that a message quotes, in bytes.
 const MAX_CAUSE: usize = 512;
 
@@ -133,7 +135,10 @@ impl FetchErrorKind {
         // Otherwise the error's own text would repeat the URL.
         let error = error.without_url();
         let cause = cut(with_causes(innermost(&error)), MAX_CAUSE);
-        if is_dns {
+        if cause.ends_with(TUNNEL_UNAUTHORIZED) {
+            // The response to CONNECT; without a tunnel it is a response like any other.
+            Self::Status(StatusCode::PROXY_AUTHENTICATION_REQUIRED)
+        } else if is_dns {
             Self::Dns(cause)
         } else if is_timeout && is_connect {
             Self::NotAccepted
@@ -233,7 +238,8 @@ fn advice(status: StatusCode) -> &'static str {
             "there is no chart repository at this URL: check spec.helm.repo, or start it with oci:// for a registry"
         }
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
-            "the proxy requires credentials: put them into the URL in the controller's HTTPS_PROXY"
+            "the proxy requires credentials: put them into proxyUsername and proxyPassword of the Secret with proxyAddress, or into the \
+             URL in the controller's HTTPS_PROXY"
         }
         status if status.is_server_error() => "the server failed; retrying",
         StatusCode::NOT_MODIFIED => {

@@ -37,12 +37,12 @@ pub use self::{
     client::Timeouts,
     error::{FetchError, FetchErrorKind},
     post::{PostError, PostRequest, Poster},
-    tls::{CaCertificate, ProxyConfig, TlsConfig, origin},
+    tls::{CaCertificate, Connection, ProxyConfig, TlsConfig, origin},
 };
 use self::{
     backoff::{BackoffKey, Backoffs},
     body::ReadOptions,
-    client::{ClientKey, Clients},
+    client::Clients,
     readers::{Readers, Threads},
 };
 use super::{
@@ -78,8 +78,8 @@ pub struct HttpRequest<'a> {
     pub url: Url,
     /// Its headers, including credentials.
     pub headers: HeaderMap,
-    /// The TLS configuration.
-    pub tls: &'a Arc<TlsConfig>,
+    /// How the server is reached.
+    pub connection: &'a Connection,
     /// The repository that it belongs to, which backs off if the request fails.
     pub repository: RepositoryId<'a>,
 }
@@ -147,14 +147,16 @@ impl HttpClient {
         self.addresses
             .check_url(&request.url)
             .map_err(|error| failed(error.into()))?;
-        let key = ClientKey {
-            tls: Arc::clone(request.tls),
-            proxy: None,
-        };
-        let client = self.clients.get(&key, &request_origin).map_err(failed)?;
+        if let Some(proxy) = &request.connection.proxy {
+            self.addresses
+                .check_url(&proxy.address)
+                .map_err(|error| failed(error.into()))?;
+        }
+        let client = self.clients.get(request.connection, &request_origin);
+        let client = client.map_err(failed)?;
         let repository = self.backoffs.key((&request_origin, request.repository));
         self.backoffs.check(repository).map_err(failed)?;
-        let host = self.host(request.tls, &request_origin);
+        let host = self.host(request.connection, &request_origin);
         self.backoffs.check(host).map_err(failed)?;
         let tracked = TrackedRequest {
             kind: request.kind,
@@ -194,7 +196,7 @@ impl HttpClient {
             let mut step = Request::new(request.method.clone(), url.clone());
             *step.headers_mut() = headers.clone();
             *step.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
-            let host = self.host(request.tls, &origin(&url));
+            let host = self.host(request.connection, &origin(&url));
             self.backoffs.check(host)?;
             let response = self.execute(client, step, host).await?;
             let Some(to) = redirects::next(&response, redirects)? else {
@@ -228,9 +230,9 @@ impl HttpClient {
         }
     }
 
-    /// The backoff key of a server for one TLS configuration: with another one it may be reachable.
-    fn host(&self, tls: &Arc<TlsConfig>, origin: &str) -> BackoffKey {
-        self.backoffs.key((origin, tls))
+    /// The backoff key of a server that is reached in this way: in another one it may be reachable.
+    fn host(&self, connection: &Connection, origin: &str) -> BackoffKey {
+        self.backoffs.key((origin, connection))
     }
 }
 

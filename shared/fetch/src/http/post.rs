@@ -16,10 +16,10 @@ use thiserror::Error;
 
 use super::{
     addresses::Addresses,
-    client::{ClientKey, Clients, Timeouts},
+    client::{Clients, Timeouts},
     error::FetchErrorKind,
     retry_after::{self, MAX_RETRY_AFTER},
-    tls::{ProxyConfig, TlsConfig, origin},
+    tls::{Connection, ProxyConfig, TlsConfig, origin},
 };
 
 /// Redirects that are followed, one after the other.
@@ -135,7 +135,7 @@ impl Poster {
     /// If there is no response, or another one than a success, or its end does not arrive in time.
     pub async fn get(&self, url: Url, timeout: Duration) -> Result<Vec<u8>, PostError> {
         self.addresses.check_url(&url).map_err(FetchErrorKind::from)?;
-        let key = ClientKey {
+        let key = Connection {
             tls: Arc::default(),
             proxy: None,
         };
@@ -157,7 +157,7 @@ impl Poster {
             proxy,
             ..
         } = request;
-        let key = ClientKey { tls, proxy };
+        let key = Connection { tls, proxy };
         let body = bytes::Bytes::from(body);
         let mut redirects = 0;
         // A name is checked when it is resolved, an address never reaches the resolver.

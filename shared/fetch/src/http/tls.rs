@@ -1,6 +1,6 @@
 //! The TLS configuration and the proxy of requests, and the origin of a URL: its scheme, host and port.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use reqwest::{Proxy, Url};
 
@@ -46,6 +46,13 @@ impl fmt::Debug for ProxyConfig {
 }
 
 impl ProxyConfig {
+    /// Size, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let login = self.login.as_ref();
+        let login = login.map_or(0, |(username, password)| username.len() + password.len());
+        self.address.as_str().len() + login
+    }
+
     /// The proxy of a client, for all requests.
     ///
     /// # Errors
@@ -57,6 +64,15 @@ impl ProxyConfig {
             None => proxy,
         })
     }
+}
+
+/// How a server is reached. Each has its own HTTP client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Connection {
+    /// The TLS configuration.
+    pub tls: Arc<TlsConfig>,
+    /// The proxy; `None` for those of the environment.
+    pub proxy: Option<Arc<ProxyConfig>>,
 }
 
 /// Scheme, host and port.

@@ -145,7 +145,7 @@ impl<'a> Session<'a> {
             method: request.method.clone(),
             url: request.url.clone(),
             headers,
-            tls: &self.access.tls,
+            connection: &self.access.connection,
             repository: RepositoryId {
                 url: &self.repository_url,
                 identity: &self.key.identity,

@@ -62,7 +62,7 @@ impl<'a> IndexSource<'a> {
             method: Method::GET,
             url: self.url.clone(),
             headers,
-            tls: &self.access.tls,
+            connection: &self.access.connection,
             repository: RepositoryId {
                 url: &self.url,
                 identity: &identity,

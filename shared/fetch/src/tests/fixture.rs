@@ -29,7 +29,7 @@ use crate::{
     bounds::MemoryBounds,
     cache::CacheSettings,
     download::{ChartDownload, DownloadError, Downloaded, Sources, download},
-    http::{Addresses, FetchErrorKind, HttpClient, Limits, Timeouts, TlsConfig},
+    http::{Addresses, Connection, FetchErrorKind, HttpClient, Limits, Timeouts, TlsConfig},
     login::Login,
     metrics::FetchMetrics,
     oci::{Registries, RegistryError},
@@ -369,7 +369,10 @@ pub fn trusting(access: Access, ca: &Ca) -> Access {
         ..TlsConfig::default()
     };
     Access {
-        tls: Arc::new(tls),
+        connection: Connection {
+            tls: Arc::new(tls),
+            proxy: None,
+        },
         ..access
     }
 }

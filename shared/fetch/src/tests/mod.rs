@@ -16,6 +16,7 @@ mod interest;
 mod memory;
 mod paging;
 mod posts;
+mod proxies;
 mod rate_limits;
 mod redirects;
 mod registry;

@@ -12,7 +12,10 @@ use super::{
     responses::{indexed, registry},
     server::{Action, Ca, Leaf, Server, server_tls},
 };
-use crate::{access::Access, http::TlsConfig};
+use crate::{
+    access::Access,
+    http::{Connection, TlsConfig},
+};
 
 const WRONG_NAME: &str = "charts.example.com";
 
@@ -248,7 +251,10 @@ async fn registries_use_tls_unless_the_secret_allows_plain_http() {
 
 fn with(tls: TlsConfig) -> Access {
     Access {
-        tls: Arc::new(tls),
+        connection: Connection {
+            tls: Arc::new(tls),
+            proxy: None,
+        },
         ..Access::default()
     }
 }
