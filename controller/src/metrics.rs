@@ -125,6 +125,7 @@ mod tests {
                     repo: text(),
                     chart: text(),
                     constraint: text(),
+                    filter: text(),
                 })),
                 Error::Unresolved(_) => Error::Bundle(call()),
                 Error::Bundle(_) => Error::HelmOp(call()),

@@ -149,6 +149,7 @@ fn reason(
         Verdict::Above(condition) => format!("above the range: not {condition}"),
         Verdict::Below(condition) => format!("below the range: not {condition}"),
         Verdict::Excluded(condition) => format!("outside of the range: not {condition}"),
+        Verdict::Filtered => "spec.semverFilter does not match it".to_owned(),
         Verdict::Invalid => "not a semantic version such as 1.2.3".to_owned(),
     }
 }

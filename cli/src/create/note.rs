@@ -64,8 +64,6 @@ pub enum Loss {
     KubeConfig,
     /// Values of the revision before are not kept
     PreserveValues,
-    /// All tags of the registry are candidates
-    SemverFilter,
     /// Versions are selected although the source is suspended
     Suspend,
     /// Values files outside of the chart are not used

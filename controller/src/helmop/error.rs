@@ -132,6 +132,7 @@ mod tests {
             repo: String::new(),
             chart: name(),
             constraint: String::new(),
+            filter: String::new(),
         };
         for (error, reason, class) in [
             (

@@ -124,6 +124,9 @@ wire! {
         /// `1h30m`. Polling is off by default, with `0s`, and for an exact version.
         #[schemars(length(min = 1, max = 32))]
         "pollingInterval" | duration => polling_interval: Option<String>,
+        /// Only versions in which this regular expression (Go, RE2) matches count for a range, such as `-rc\.\d+$`. `+` of build metadata is
+        /// `+` in it, also in a registry. It also applies to charts of targets.
+        "semverFilter" | nullable => semver_filter: String,
         /// Secret in the same namespace with the credentials for the repository or registry: `username` and `password`,
         /// `cacerts` with certificates to trust (PEM), `proxyAddress`, `basicHTTP`. It is copied to the target clusters for the agent.
         "helmSecretName" | nullable => helm_secret_name: String,
@@ -163,6 +166,8 @@ wire! {
         "chart" => chart: String,
         /// The requested version or range.
         "constraint" => constraint: String,
+        /// The `semverFilter` that the range was resolved with. Empty for none.
+        "semverFilter" | nullable => semver_filter: String,
         /// The resolved version.
         "version" => version: String,
         /// Digest of the version's archive (SHA-256 in hex, as the index lists it) or of its manifest (`sha256:…`, in a

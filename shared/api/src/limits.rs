@@ -113,6 +113,7 @@ pub type Limit = (&'static str, Measure, usize);
 const OF_SPEC: &[Limit] = &[
     ("labels", Measure::Entries, SHORT_LIST),
     ("pollingInterval", Measure::Length, DURATION),
+    ("semverFilter", Measure::Length, NAME),
     ("helmSecretName", Measure::Length, NAME),
     ("caBundle", Measure::Length, CA_BUNDLE),
     ("targets", Measure::Items, TARGETS),

@@ -33,9 +33,10 @@ pub fn of_tags(error: TagListError) -> Classified {
 pub fn of_selection(error: &SelectError) -> Classified {
     let reason = match error {
         SelectError::OnlyPrereleases { .. } => Reason::OnlyPrereleases,
-        SelectError::NoVersions { .. } | SelectError::NoMatch { .. } | SelectError::NoUrl { .. } => {
-            Reason::NoMatchingVersion
-        }
+        SelectError::NoVersions { .. }
+        | SelectError::NoMatch { .. }
+        | SelectError::Filtered { .. }
+        | SelectError::NoUrl { .. } => Reason::NoMatchingVersion,
     };
     classified(reason, Class::Absent)
 }

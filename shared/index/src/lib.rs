@@ -59,7 +59,7 @@ pub use self::{
     entry::{EntryDetails, IndexEntry, SkippedEntry},
     error::{DocumentKind, IndexError},
     meter::{Meter, OverBudget, Unmetered},
-    request::{OwnedVersionRequest, VersionRequest, is_complete_version, is_strict_version},
+    request::{OwnedVersionRequest, VersionFilter, VersionRequest, is_complete_version, is_strict_version},
     select::{Candidate, Explained, Explanation, Nearest, SelectError, Verdict, explain, select},
 };
 

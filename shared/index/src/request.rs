@@ -1,6 +1,9 @@
 //! Which versions of a chart are requested.
 
+use std::sync::Arc;
+
 use masterminds_semver::{Constraint, ConstraintError, Version};
+use regex::Regex;
 
 /// A parsed version field.
 #[derive(Clone, Debug)]
@@ -8,6 +11,16 @@ pub struct VersionRequest<'a> {
     text: &'a str,
     constraint: Constraint,
     is_exact: bool,
+    filter: Option<VersionFilter>,
+}
+
+/// Which of the listed versions count for a range: those in which an expression matches somewhere, as `semverFilter` of Flux.
+#[derive(Clone, Debug)]
+pub struct VersionFilter {
+    /// The expression as the user wrote it.
+    pub text: Arc<str>,
+    /// What it means.
+    pub expression: Regex,
 }
 
 impl<'a> VersionRequest<'a> {
@@ -25,7 +38,26 @@ impl<'a> VersionRequest<'a> {
             text,
             constraint,
             is_exact: is_strict_version(text),
+            filter: None,
         })
+    }
+
+    /// The same request, of the versions that pass the filter. A version whose text is that of the request needs not.
+    #[must_use]
+    pub fn filtered(mut self, filter: Option<VersionFilter>) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// The expression that filters versions; empty for none.
+    pub fn filter(&self) -> &str {
+        self.filter.as_ref().map_or("", |filter| &filter.text)
+    }
+
+    /// Whether a listed version passes the filter.
+    pub fn passes(&self, version: &str) -> bool {
+        let filter = self.filter.as_ref();
+        filter.is_none_or(|filter| filter.expression.is_match(version))
     }
 
     /// A version that a repository lists, and that was selected before. It may have fewer than three numbers, which would be a range
@@ -38,6 +70,7 @@ impl<'a> VersionRequest<'a> {
             text,
             constraint: constraint.unwrap_or_else(Constraint::none),
             is_exact: true,
+            filter: None,
         }
     }
 
@@ -64,6 +97,7 @@ pub struct OwnedVersionRequest {
     text: String,
     constraint: Constraint,
     is_exact: bool,
+    filter: Option<VersionFilter>,
 }
 
 impl OwnedVersionRequest {
@@ -73,6 +107,7 @@ impl OwnedVersionRequest {
             text: &self.text,
             constraint: self.constraint.clone(),
             is_exact: self.is_exact,
+            filter: self.filter.clone(),
         }
     }
 }
@@ -83,6 +118,7 @@ impl From<&VersionRequest<'_>> for OwnedVersionRequest {
             text: request.text.to_owned(),
             constraint: request.constraint.clone(),
             is_exact: request.is_exact,
+            filter: request.filter.clone(),
         }
     }
 }

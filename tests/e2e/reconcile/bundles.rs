@@ -105,6 +105,30 @@ async fn ranges_resolve_to_the_highest_version_and_exact_versions_replace_them()
 }
 
 #[tokio::test]
+async fn a_range_resolves_again_when_its_filter_changes() {
+    let (namespace, server) = fixture().await;
+    let mut spec = alpine(&server, "0.x");
+    apply(&namespace, "web", &spec).await;
+    until_version(&namespace, "web", "0.2.0").await;
+    spec["semverFilter"] = json!("[.]1[.]0$");
+    apply(&namespace, "web", &spec).await;
+    until_version(&namespace, "web", "0.1.0").await;
+    let recorded = |helmop: &Value| {
+        let record = &helmop["status"]["resolved"][0];
+        ensure!(record["semverFilter"] == "[.]1[.]0$", "{record}");
+        Ok(())
+    };
+    until(&namespace, "helmop/web", recorded).await;
+    spec["semverFilter"] = json!("-rc");
+    apply(&namespace, "web", &spec).await;
+    let message = until_refused(&namespace, "web", "NoMatchingVersion").await;
+    assert!(
+        message.contains("semverFilter \"-rc\" matches none of its 2 versions"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
 async fn a_range_without_a_match_is_reported_with_the_available_versions() {
     let (namespace, server) = fixture().await;
     apply(&namespace, "web", &alpine(&server, "0.3.x")).await;

@@ -200,6 +200,12 @@ fn names(table: &mut Table) {
             "My Secret",
         ),
         (
+            json!({ "semverFilter": "(-rc" }),
+            "spec.semverFilter",
+            "InvalidVersion",
+            "error parsing regexp: missing closing ): `(-rc`",
+        ),
+        (
             json!({ "caBundle": "-----BEGIN CERTIFICATE-----" }),
             "spec.caBundle",
             "CertificateError",

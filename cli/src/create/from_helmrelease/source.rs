@@ -263,11 +263,10 @@ impl<'d> Source<'_, 'd> {
         // A registry has no + in tags.
         let version = tag.as_deref().map(|tag| tag.replace('_', "+"));
         let version = version.filter(|version| is_complete_version(version));
-        let filter = "tags cannot be filtered; write a range that only matches these versions";
+        // It has no effect with a digest or a tag.
+        let filter = reference.text("semverFilter");
         if digest.is_none() && range.is_some() {
-            reference.refused("semverFilter", Loss::SemverFilter, filter, &mut self.draft.notes);
-        } else {
-            reference.drop("semverFilter");
+            self.draft.helmop.spec.semver_filter = filter.unwrap_or_default();
         }
         let unknown = match (&digest, &range, &tag) {
             (Some(digest), ..) => {

@@ -469,7 +469,13 @@ fn a_version_of_a_registry_stays_pinned() {
             Some(draft) => {
                 let helm = draft.helmop.spec.bundle.options.helm.clone().unwrap();
                 let interval = draft.helmop.spec.polling_interval.clone();
-                format!("{} {} {}", helm.repo, helm.version, interval.unwrap_or_default())
+                let filter = &draft.helmop.spec.semver_filter;
+                format!(
+                    "{} {} {}{filter}",
+                    helm.repo,
+                    helm.version,
+                    interval.unwrap_or_default()
+                )
             }
             None => format!("{:?}", refusals(&batch)[0].0),
         }
@@ -500,7 +506,7 @@ fn a_version_of_a_registry_stays_pinned() {
         (
             "semver: 1.x, semverFilter: '.*-rc.*'",
             "",
-            "Field(SemverFilter)".to_owned(),
+            "oci://h/web 1.x 1m.*-rc.*".to_owned(),
         ),
         (
             "tag: 1.2.3, semverFilter: '.*-rc.*'",

@@ -1,6 +1,7 @@
 //! The charts that `spec.helm` and the targets request.
 
-use helm_index::VersionRequest;
+use go_formats::regexp::compile;
+use helm_index::{VersionFilter, VersionRequest};
 use helmops_api::HelmOptions;
 use helmops_model::{
     chart::{
@@ -12,6 +13,9 @@ use helmops_model::{
     reason::Reason,
     validation::{FieldErrors, Path},
 };
+
+/// Maximum size of a compiled filter, in bytes.
+const MAX_FILTER: usize = 64 << 10;
 
 /// Checks the chart of the HelmOp itself.
 pub fn check<'a>(
@@ -33,6 +37,23 @@ pub fn check<'a>(
     let version = check_version(errors, path, fields.source(), fields.version)?;
     check_tag(errors, path, fields.source(), &version);
     (has_name && form_errors.is_empty()).then_some(fields.request(version))
+}
+
+/// Checks the filter of versions. An exact version needs none.
+pub fn check_filter(errors: &mut FieldErrors, path: &Path<'_>, text: &str) -> Option<VersionFilter> {
+    if text.is_empty() {
+        return None;
+    }
+    match compile(text, MAX_FILTER) {
+        Ok(expression) => Some(VersionFilter {
+            text: text.into(),
+            expression,
+        }),
+        Err(error) => {
+            errors.invalid(path, Reason::InvalidVersion, text, error.to_string());
+            None
+        }
+    }
 }
 
 /// Checks the chart of a target's own `helm` block, including what it inherits from `main`.

@@ -106,6 +106,12 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     length(errors, &root.field("pollingInterval"), interval, limits::DURATION);
     length(
         errors,
+        &root.field("semverFilter"),
+        &spec.semver_filter,
+        limits::NAME,
+    );
+    length(
+        errors,
         &root.field("caBundle"),
         &spec.ca_bundle,
         limits::CA_BUNDLE,

@@ -149,11 +149,19 @@ fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmO
                 .map(|own| chart::check_target(errors, &path.field("helm"), helm, own)),
         );
     }
+    let path = root.field("semverFilter");
+    let filter = chart::check_filter(errors, &path, &helmop.spec.semver_filter);
+    let filtered = |mut request: ChartRequest<'a>| {
+        if request.is_floating() {
+            request.version = request.version.filtered(filter.clone());
+        }
+        request
+    };
     let targets = targets.into_iter().map(|target| match target {
         None => Some(None),
-        Some(request) => request.map(Some),
+        Some(request) => request.map(|request| Some(filtered(request))),
     });
-    Some((helm, main?, targets.collect::<Option<_>>()?))
+    Some((helm, filtered(main?), targets.collect::<Option<_>>()?))
 }
 
 /// Targets, restrictions, dependencies and rollout.

@@ -222,6 +222,15 @@ fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
         return;
     };
     let text = spec.polling_interval.as_deref().unwrap_or_default();
+    let is_floating_anywhere =
+        is_floating(&helm.repo, &helm.chart, &helm.version) || any_target_is_floating(spec, helm);
+    if !spec.semver_filter.is_empty() && !is_floating_anywhere {
+        warnings.add(format!(
+            "spec.semverFilter: {:?} has no effect, because no range of versions is requested; set a range in spec.helm.version, or \
+             remove it",
+            spec.semver_filter
+        ));
+    }
     match interval {
         Some(_) if any_target_is_floating(spec, helm) => {}
         Some(_) if is_archive(&helm.chart) => warnings.add(format!(

@@ -14,6 +14,8 @@ pub struct Lookup {
     pub chart: String,
     /// The requested version or range.
     pub constraint: String,
+    /// The expression that filters versions; empty for none, and if there is one version only.
+    pub filter: String,
 }
 
 impl Lookup {
@@ -28,6 +30,7 @@ impl Lookup {
             repo: url::identity(repo),
             chart: chart.to_owned(),
             constraint: request.version.text().to_owned(),
+            filter: request.version.filter().to_owned(),
         })
     }
 
@@ -37,6 +40,7 @@ impl Lookup {
             repo: record.repo,
             chart: record.chart,
             constraint: record.constraint,
+            filter: record.semver_filter,
         };
         let version = ChartVersion {
             version: record.version,
@@ -61,6 +65,7 @@ impl Lookup {
             repo: self.repo,
             chart: self.chart,
             constraint: self.constraint,
+            semver_filter: self.filter,
             version: found.version,
             digest: found.digest,
             url: found.url,

@@ -109,12 +109,15 @@ impl<'b> Deployed<'b> {
     fn version(&self, source: ChartSource<'_>, request: &VersionRequest<'_>) -> Option<&'b str> {
         let mut versions = self.0.get(&source)?.iter();
         versions
-            .find(|(text, version)| request.text() == *text || request.constraint().matches(version))
+            .find(|(text, version)| {
+                request.text() == *text || request.passes(text) && request.constraint().matches(version)
+            })
             .map(|(text, _)| *text)
     }
 }
 
 fn satisfies(request: &VersionRequest<'_>, version: &str) -> bool {
+    let is_in_range = |version: &Version| request.constraint().matches(version);
     request.text() == version
-        || Version::parse(version).is_ok_and(|version| request.constraint().matches(&version))
+        || request.passes(version) && Version::parse(version).is_ok_and(|version| is_in_range(&version))
 }

@@ -306,6 +306,14 @@ fn versions_in_bundles_of_fleet_are_kept_if_they_satisfy_the_helmop() {
             "{constraint} {deployed}"
         );
     }
+    // What the filter leaves out is not what is requested.
+    let filtered = |filter: &str| {
+        let spec =
+            json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.x" }, "semverFilter": filter });
+        let bundle = fleet_bundle("1.2.0");
+        pins(&helmop(&spec), Some(&bundle)).len()
+    };
+    assert_eq!((filtered("[.]0$"), filtered("-rc")), (1, 0));
 }
 
 #[test]

@@ -35,9 +35,10 @@ impl ChartRecords {
         let is_needed =
             |record: &&ResolvedChart| !record.digest.is_empty() || !is_complete_version(&record.version);
         let record = match all.find(is_needed) {
-            // The constraint is no part of what is deployed: when it changes, the deployment need not be written.
+            // The request is no part of what is deployed: when it changes, the deployment need not be written.
             Some(record) => ResolvedChart {
                 constraint: String::new(),
+                semver_filter: String::new(),
                 ..record.clone()
             },
             None => record_of(&existing?.metadata).filter(|record| chart.is_of(record))?,

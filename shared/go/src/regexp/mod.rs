@@ -30,6 +30,7 @@
 //! ```
 
 mod class;
+mod compile;
 mod cursor;
 mod error;
 mod escape;
@@ -37,7 +38,10 @@ mod size;
 
 use std::fmt::Write as _;
 
-pub use self::error::SyntaxError;
+pub use self::{
+    compile::{InvalidExpression, compile},
+    error::SyntaxError,
+};
 use self::{
     cursor::Cursor,
     error::ErrorKind,
@@ -60,7 +64,7 @@ pub fn is_plain(expression: &str) -> bool {
 /// The result has no capturing groups. It is complete: inserted into a group, it cannot close that group, and `\Q` without `\E`
 /// extends to its own end.
 ///
-/// Compile it with a limit (`regex::RegexBuilder::size_limit`) if the expression comes from a user: `\pL{1000}` takes megabytes.
+/// Compile it with a limit, as [`compile()`] does, if the expression comes from a user: `\pL{1000}` takes megabytes.
 ///
 /// # Errors
 /// Go's error for the expression, with the part that it is about.

@@ -23,6 +23,21 @@ pub enum SelectError {
         /// The nearest existing versions.
         nearest: Nearest,
     },
+    /// No version passes the filter.
+    #[error(
+        "no chart version found for {chart}-{requested}: semverFilter {filter:?} matches none of its {listed} versions; it matches \
+         anywhere in a version, unless ^ and $ are in it"
+    )]
+    Filtered {
+        /// Name of the chart.
+        chart: String,
+        /// The version field.
+        requested: String,
+        /// The expression.
+        filter: String,
+        /// How many versions are listed.
+        listed: usize,
+    },
     /// Only pre-releases match, and a range allows pre-releases only if it names one.
     #[error(
         "no chart version found for {chart}-{requested}: no release matches, only pre-releases do, the newest of them {newest}; \

@@ -53,6 +53,8 @@ pub enum Verdict {
     Below(String),
     /// These conditions exclude it.
     Excluded(String),
+    /// The filter does not match it.
+    Filtered,
     /// It is not a semantic version.
     Invalid,
 }
@@ -104,7 +106,9 @@ pub fn explain<C: Candidate>(
         .and_then(|candidate| Version::parse(candidate.version()).ok());
     let widened = prerelease::widened(request.constraint());
     let judge = |version: &Version| {
-        if request.constraint().matches(version) {
+        if !request.passes(version.original()) {
+            Verdict::Filtered
+        } else if request.constraint().matches(version) {
             in_range(version, chosen_version.as_ref(), request.text())
         } else if version.is_prerelease() && widened.as_ref().is_some_and(|(_, range)| range.matches(version))
         {

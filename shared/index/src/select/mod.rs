@@ -1,7 +1,7 @@
 //! Selects a version of a chart, by Helm's rules.
 //!
 //! 1. The version whose text equals the request, even if it is not a semantic version.
-//! 2. Otherwise the highest version that matches the request. Entries that are not semantic versions are skipped. A
+//! 2. Otherwise the highest version that matches the request and passes its filter, if it has one. Entries that are not semantic versions are skipped. A
 //!    pre-release matches only a range that names one, such as `>=1.2.0-0`; an empty request means the latest release.
 //!
 //! A deprecated version is chosen like any other, as in Helm: a deprecation must not stop a deployment by range.
@@ -63,8 +63,32 @@ fn choose<C: Candidate>(
     }
     match literal(candidates.clone(), request.text()) {
         Some(chosen) => Ok(chosen),
-        None => matching(chart, candidates, request),
+        None if request.filter().is_empty() => matching(chart, candidates, request),
+        None => {
+            let passing = candidates
+                .clone()
+                .filter(|candidate| request.passes(candidate.version()));
+            passing_match(chart, candidates.clone().count(), &passing, request)
+        }
     }
+}
+
+/// The highest version in the range of those that pass the filter.
+fn passing_match<C: Candidate>(
+    chart: &str,
+    listed: usize,
+    passing: &(impl Iterator<Item = C> + Clone),
+    request: &VersionRequest<'_>,
+) -> Result<C, SelectError> {
+    if passing.clone().next().is_some() {
+        return matching(chart, passing, request);
+    }
+    Err(SelectError::Filtered {
+        chart: chart.to_owned(),
+        requested: request.text().to_owned(),
+        filter: request.filter().to_owned(),
+        listed,
+    })
 }
 
 fn literal<C: Candidate>(candidates: impl Iterator<Item = C>, requested: &str) -> Option<C> {
@@ -81,7 +105,11 @@ fn matching<C: Candidate>(
     if let Some(highest) = highest(parsed(), request.constraint()) {
         return Ok(highest.candidate);
     }
-    let (chart, requested) = (chart.to_owned(), request.text().to_owned());
+    let requested = match request.filter() {
+        "" => request.text().to_owned(),
+        filter => format!("{} (semverFilter {filter:?})", request.text()),
+    };
+    let chart = chart.to_owned();
     let widened = prerelease::widened(request.constraint());
     let prerelease = widened.and_then(|(text, constraint)| Some((text, highest(parsed(), &constraint)?)));
     Err(match prerelease {

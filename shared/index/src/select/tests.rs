@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    IndexEntry, Unmetered,
+    IndexEntry, Unmetered, VersionFilter,
     tags::{self, TagList, TaggedVersion},
 };
 
@@ -23,6 +23,74 @@ fn entries<T: AsRef<str>>(versions: &[T]) -> Vec<IndexEntry> {
 fn choose<T: AsRef<str>>(versions: &[T], requested: &str) -> Result<String, SelectError> {
     let request = VersionRequest::parse(requested).unwrap();
     select("web", &entries(versions), &request).map(|entry| entry.version.clone())
+}
+
+fn filtered(versions: &[&str], requested: &str, filter: &str) -> Result<String, String> {
+    let filter = VersionFilter {
+        text: filter.into(),
+        expression: regex::Regex::new(filter).unwrap(),
+    };
+    let request = VersionRequest::parse(requested).unwrap().filtered(Some(filter));
+    let listed = entries(versions);
+    let chosen = select("web", &listed, &request);
+    let chosen = chosen.map(|entry| entry.version.clone());
+    let explained = explain("web", entries(versions), &request);
+    let is_selected = |one: &&Explained<IndexEntry>| one.verdict == Verdict::Selected;
+    let selected = explained.versions.iter().find(is_selected);
+    assert_eq!(
+        selected.map(|one| one.candidate.version.clone()),
+        chosen.clone().ok(),
+        "the explanation is about the same version"
+    );
+    chosen.map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_filter_leaves_versions_out_of_a_range() {
+    let versions = [
+        "1.0.0-debug.1",
+        "1.1.0",
+        "1.2.0",
+        "1.3.0-rc.2",
+        "1.3.0-alpha.9",
+        "2.0.0",
+    ];
+    for (requested, filter, expected) in [
+        ("1.x", "", "1.2.0"),
+        (">=1.0.0-0", "-rc", "1.3.0-rc.2"),
+        (">=1.0.0-0", r"-alpha\.\d+$", "1.3.0-alpha.9"),
+        (">=1.0.0-0", r"^1\.\d+\.\d+$", "1.2.0"),
+        ("", "^1[.]", "1.2.0"),
+        // What is requested exactly needs not pass.
+        ("1.1.0", "rc", "1.1.0"),
+    ] {
+        assert_eq!(
+            filtered(&versions, requested, filter).as_deref(),
+            Ok(expected),
+            "{requested} {filter}"
+        );
+    }
+    let error = |requested, filter| filtered(&versions, requested, filter).unwrap_err();
+    let none = error("1.x", "beta");
+    assert!(
+        none.contains("semverFilter \"beta\" matches none of its 6 versions"),
+        "{none}"
+    );
+    let outside = error("3.x", "^1");
+    assert!(outside.contains("web-3.x (semverFilter \"^1\")"), "{outside}");
+    let explained = {
+        let filter = VersionFilter {
+            text: "rc".into(),
+            expression: regex::Regex::new("rc").unwrap(),
+        };
+        let request = VersionRequest::parse("1.x").unwrap().filtered(Some(filter));
+        explain("web", entries(&versions), &request)
+    };
+    let found = explained
+        .versions
+        .iter()
+        .find(|one| one.candidate.version == "1.2.0");
+    assert_eq!(found.unwrap().verdict, Verdict::Filtered);
 }
 
 fn error_message(versions: &[&str], requested: &str) -> String {

@@ -19,7 +19,7 @@ mod state;
 
 pub use self::{
     batch::batch_size,
-    filter::{Filter, FilterError},
+    filter::Filter,
     message::{After, Event, Message, Subject},
     plan::{MAX_OBJECTS, Memory, Plan, REFRESH, Rules, plan},
     rejected::Rejected,

@@ -1,8 +1,8 @@
 //! Objects that may be missing.
 
-use go_formats::regexp::rewrite;
+use go_formats::regexp::compile;
 use helmops_api::diff::ComparePatch;
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 
 use super::{IGNORE, Report};
 use crate::object::ObjectId;
@@ -26,13 +26,6 @@ enum Name {
     Like(String, Option<Regex>),
 }
 
-/// An expression of Go, or why it is invalid.
-fn compile(expression: &str) -> Result<Regex, String> {
-    let rewritten = rewrite(expression).map_err(|error| error.to_string())?;
-    let built = RegexBuilder::new(&rewritten).size_limit(MAX_COMPILED).build();
-    built.map_err(|error| error.to_string())
-}
-
 impl MissingRule {
     /// The rule of an entry; `None` if it has none.
     pub(super) fn new(patch: &ComparePatch, report: &mut Report<'_>) -> Option<Self> {
@@ -40,7 +33,7 @@ impl MissingRule {
         let name = match &*patch.name {
             "" => Name::Any,
             name => {
-                let pattern = compile(name).map_err(|cause| {
+                let pattern = compile(name, MAX_COMPILED).map_err(|cause| {
                     report.add(
                         "name",
                         name,
