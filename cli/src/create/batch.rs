@@ -12,9 +12,11 @@ use crate::failure::Failure;
 /// The HelmOps of one command.
 #[derive(Debug, Default)]
 pub struct Batch {
+    /// The kind of the objects that they are converted from.
+    pub kind: &'static str,
     /// Those that are created.
     pub drafts: Vec<Draft>,
-    /// For each HelmRelease that is not converted, why.
+    /// For each object that is not converted, why.
     pub refused: Vec<Vec<Note>>,
     /// What the user has to know about the input as a whole.
     pub notes: Vec<Note>,
@@ -22,14 +24,14 @@ pub struct Batch {
     pub left_out: LeftOut,
 }
 
-/// What a folder has beside HelmReleases that can be converted.
+/// What a folder has beside objects that can be converted.
 #[derive(Debug, Default)]
 pub struct LeftOut {
     /// Documents that are no YAML, such as templates of other tools.
     pub not_yaml: Vec<Position>,
-    /// The number of HelmReleases without a chart, which are patches of kustomize.
+    /// The number of such objects without a chart, which are patches of kustomize.
     pub patches: usize,
-    /// Those that are patches of none of the HelmReleases.
+    /// Those that are patches of none of the objects.
     pub unmatched: Vec<Position>,
     /// The number of other objects.
     pub others: usize,
@@ -66,32 +68,32 @@ impl Batch {
                 self.refused.push(refusals);
             }
         }
-        together::check_dependencies(&mut kept, &names);
+        together::check_dependencies(&mut kept, &names, self.kind);
         self.drafts = kept;
     }
 
     /// How the command ends if everything else has succeeded.
     ///
     /// # Errors
-    /// If a HelmRelease was refused.
+    /// If an object was refused.
     pub fn outcome(&self) -> Result<(), Failure> {
-        let (refused, all) = (self.refused.len(), self.len());
+        let (refused, all, kind) = (self.refused.len(), self.len(), self.kind);
         if refused == 0 {
             return Ok(());
         }
         let mut gaps = self.refused.iter().flatten().map(|note| note.gap);
         let (message, hint) = if all > 1 {
-            let message = format!("{refused} of {all} HelmReleases are not converted");
+            let message = format!("{refused} of {all} {kind}s are not converted");
             (
                 message,
                 "the lines that start with \"refused\" say why, and what to do",
             )
         } else if gaps.all(|gap| matches!(gap, Gap::Chart | Gap::Version | Gap::Unpublished)) {
             let hint = "set what is missing with flags, such as --repo, --chart and --version";
-            ("the HelmRelease is not converted".to_owned(), hint)
+            (format!("the {kind} is not converted"), hint)
         } else {
             let hint = "do what the line that starts with \"refused\" says";
-            ("the HelmRelease is not converted".to_owned(), hint)
+            (format!("the {kind} is not converted"), hint)
         };
         Err(Failure::negative(message).with_hint(hint))
     }

@@ -19,9 +19,9 @@ pub struct Draft {
     pub objects: Vec<Value>,
     /// What could not be converted as it was.
     pub notes: Vec<Note>,
-    /// How often Flux looks for a newer version, and what to do if a HelmOp cannot.
+    /// How often the other tool looks for a newer version, and what to do if a HelmOp cannot.
     pub interval: Option<(String, Note)>,
-    /// The HelmRelease that it was converted from.
+    /// The object that it was converted from.
     pub origin: Option<Origin>,
 }
 
@@ -72,7 +72,7 @@ impl Draft {
     pub fn refusals(&self, accepted: &[Loss]) -> Vec<Note> {
         let notes = self.notes.iter();
         let mut found: Vec<_> = notes.filter(|note| note.is_refusal(accepted)).cloned().collect();
-        // Several HelmReleases may have a source in common.
+        // Several objects may have a source in common.
         if let Some(origin) = &self.origin {
             let others = found.iter_mut().filter(|note| note.object != origin.title);
             others.for_each(|note| note.object = format!("{}: {}", origin.title, note.object));

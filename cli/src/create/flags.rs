@@ -83,11 +83,11 @@ pub struct TargetFlags {
 }
 
 impl ChartFlags {
-    /// Checks that no flag that is about one chart is given for several HelmOps.
+    /// Checks that no flag that is about one chart is given for several HelmOps, from objects of a kind.
     ///
     /// # Errors
     /// If one is.
-    pub fn check_number(&self, helmops: usize) -> Result<(), Failure> {
+    pub fn check_number(&self, helmops: usize, kind: &str) -> Result<(), Failure> {
         let of_one = [
             ("--repo", &self.repo),
             ("--chart", &self.chart),
@@ -96,9 +96,9 @@ impl ChartFlags {
         ];
         match of_one.iter().find(|(_, value)| value.is_some()) {
             Some((flag, _)) if helmops > 1 => Err(Failure::unable(format!(
-                "there are {helmops} HelmReleases, and {flag} is about the chart of one only"
+                "there are {helmops} {kind}s, and {flag} is about the chart of one only"
             ))
-            .with_hint("convert the HelmRelease that needs it from a file of its own")),
+            .with_hint(format!("convert the {kind} that needs it from a file of its own"))),
             _ => Ok(()),
         }
     }

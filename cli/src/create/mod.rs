@@ -12,6 +12,7 @@ mod flags;
 mod from_helmrelease;
 mod from_release;
 mod note;
+mod objects;
 mod report;
 mod send;
 mod set;
@@ -25,8 +26,8 @@ use clap::ValueEnum;
 use self::{
     batch::Batch,
     draft::Draft,
-    from_helmrelease::{FromHelmRelease, Settings},
     from_release::FromRelease,
+    objects::{Objects, Settings},
     text::documents,
 };
 pub use self::{
@@ -164,8 +165,9 @@ async fn batch(
             namespace: namespace.clone(),
             target_namespace: args.targets.target_namespace.clone(),
         };
-        let batch = FromHelmRelease::read(path, settings)?.batch(args.name.as_deref())?;
-        args.chart.check_number(batch.len())?;
+        let objects = Objects::read(path, &from_helmrelease::CONVERSION, settings)?;
+        let batch = objects.batch(args.name.as_deref())?;
+        args.chart.check_number(batch.len(), batch.kind)?;
         batch
     } else if let Some(release) = &args.from_release.from_release {
         let (name, flags) = (args.name.as_deref(), &args.chart);

@@ -32,7 +32,7 @@ pub struct Position {
     pub column: usize,
 }
 
-/// What a HelmOp lacks, so that it would not do what the HelmRelease does.
+/// What a HelmOp lacks, so that it would not do what the object does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
     /// Nothing.
@@ -56,7 +56,7 @@ pub enum Gap {
     Field(Loss),
 }
 
-/// A field of Flux without an equivalent, whose loss the user can accept.
+/// A field without an equivalent, whose loss the user can accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "camelCase")]
 pub enum Loss {
@@ -96,7 +96,7 @@ impl Gap {
         }
     }
 
-    /// Why a HelmRelease is refused, in a few words.
+    /// Why an object is refused, in a few words.
     pub fn cause(self) -> String {
         match self {
             Self::None => String::new(),

@@ -152,11 +152,14 @@ fn left_out(batch: &Batch) -> Vec<String> {
     [
         (
             &left_out.not_yaml,
-            "no YAML, as templates of other tools are",
+            "no YAML, as templates of other tools are".to_owned(),
         ),
         (
             &left_out.unmatched,
-            "HelmReleases without a chart, as patches of kustomize are; convert what kustomize build prints, to have them applied",
+            format!(
+                "{}s without a chart, as patches of kustomize are; convert what kustomize build prints, to have them applied",
+                batch.kind
+            ),
         ),
     ]
     .into_iter()
@@ -165,7 +168,7 @@ fn left_out(batch: &Batch) -> Vec<String> {
     .collect()
 }
 
-/// What became of several HelmReleases.
+/// What became of several objects.
 fn summary(batch: &Batch, with_warnings: usize) -> Vec<String> {
     let left_out = &batch.left_out;
     let (all, converted) = (batch.len(), batch.drafts.len());
@@ -175,7 +178,7 @@ fn summary(batch: &Batch, with_warnings: usize) -> Vec<String> {
     }
     let mut text = format!(
         "{}: {converted} converted ({with_warnings} with warnings), {} refused",
-        count(all, "HelmRelease"),
+        count(all, batch.kind),
         batch.refused.len()
     );
     if skipped > 0 {
@@ -280,6 +283,7 @@ mod tests {
             draft
         };
         let mut batch = Batch {
+            kind: "HelmRelease",
             drafts: (0..4).map(draft).collect(),
             ..Batch::default()
         };

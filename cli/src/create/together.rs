@@ -1,4 +1,4 @@
-//! What the HelmOps of several HelmReleases have in common: all of them are created in one namespace.
+//! What the HelmOps of several objects have in common: all of them are created in one namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::create::{
     note::{Gap, Note},
 };
 
-/// Notes HelmReleases that would become one HelmOp: none of them is converted, since any of them could be meant.
+/// Notes objects that would become one HelmOp: none of them is converted, since any of them could be meant.
 pub fn check_names(drafts: &mut [Draft]) {
     let mut by_name: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (index, draft) in drafts.iter().enumerate() {
@@ -72,15 +72,15 @@ pub fn share_objects(draft: &mut Draft, known: &mut Vec<Value>) -> Vec<Note> {
     found
 }
 
-/// Notes HelmOps that wait for one that is not created.
-pub fn check_dependencies(drafts: &mut [Draft], refused: &BTreeSet<String>) {
+/// Notes HelmOps that wait for one that is not created. `kind` is that of the objects that they are converted from.
+pub fn check_dependencies(drafts: &mut [Draft], refused: &BTreeSet<String>, kind: &str) {
     for draft in drafts {
         let lifecycle = draft.helmop.spec.bundle.options.lifecycle.as_deref();
         let dependencies = lifecycle.into_iter().flat_map(|lifecycle| &lifecycle.depends_on);
         let lost = dependencies.filter(|dependency| refused.contains(&dependency.name));
         let note = |(origin, dependency): (&Origin, &Dependency)| {
             let text = format!(
-                "it waits for HelmOp {:?}, whose HelmRelease is refused; create that HelmOp too, or remove the dependency",
+                "it waits for HelmOp {:?}, whose {kind} is refused; create that HelmOp too, or remove the dependency",
                 dependency.name
             );
             origin.note("spec.dependsOn", text, Gap::None)

@@ -2,10 +2,10 @@
 
 use helmops_api::lifecycle::{ActionPolicy, RollbackPolicy};
 
-use super::fields::Fields;
 use crate::create::{
     draft::Draft,
     note::{Gap, Loss, Note},
+    objects::fields::Fields,
 };
 
 const ENABLED: &str = "enabled";

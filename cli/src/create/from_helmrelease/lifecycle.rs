@@ -8,34 +8,34 @@ use helmops_api::lifecycle::{
 };
 use serde_json::Value;
 
-use super::{
-    FromHelmRelease, actions,
-    fields::{Fields, of_both},
-    post_render::selector,
-};
+use super::{HELM, actions, post_render::selector};
 use crate::create::{
     draft::Draft,
     note::{Gap, Note},
+    objects::{
+        Objects,
+        fields::{Fields, of_both},
+        pauses::{self, MAX_RETRIES, Pauses, whole_seconds},
+    },
 };
 
-/// As often as a HelmOp can have it.
-const MAX_RETRIES: i64 = 1_000;
 /// That of Flux and of Helm.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 /// What Flux does with the CRDs of a chart, in upgrades too.
 const DEFAULT_CRDS: &str = "Create";
 
-/// The pauses of Flux between attempts: the first one, each is twice that before it, and the longest one.
-const FIRST_PAUSE: Duration = Duration::from_millis(750);
-const LONGEST_PAUSE: Duration = Duration::from_mins(15);
-/// The longest interval that is written: with more retries, Flux begins with shorter pauses.
-const LONGEST_INTERVAL: Duration = Duration::from_mins(1);
+/// The pauses of Flux between attempts.
+const PAUSES: Pauses = Pauses {
+    first: Duration::from_millis(750),
+    factor: 2.0,
+    longest: Duration::from_mins(15),
+};
 
 const SUSPENDED: &str =
     "the HelmOp is suspended too, and deploys nothing until it is resumed: kubectl helmop resume NAME";
 
 /// Converts everything that happens around an installation or upgrade.
-pub fn convert(all: &FromHelmRelease, spec: &mut Fields<'_>, draft: &mut Draft) {
+pub fn convert(all: &Objects, spec: &mut Fields<'_>, draft: &mut Draft) {
     let own = draft.helmop.spec.bundle.options.lifecycle.take();
     let mut lifecycle = own.unwrap_or_default();
     lifecycle.suspend = spec.flag("suspend").filter(|suspend| *suspend);
@@ -102,9 +102,7 @@ fn action(fields: &mut Fields<'_>, is_install: bool, draft: &mut Draft) -> (Acti
     if let Some(retries) = remediation.number("retries")
         && !retries_on_failure
     {
-        is_endless = retries < 0;
-        policy.retries = if is_endless { MAX_RETRIES } else { retries };
-        policy.retry_interval = interval(policy.retries);
+        is_endless = pauses::retry(&mut policy, retries, PAUSES);
     }
     if is_endless {
         let field = if retries_on_failure {
@@ -112,10 +110,7 @@ fn action(fields: &mut Fields<'_>, is_install: bool, draft: &mut Draft) -> (Acti
         } else {
             "remediation.retries"
         };
-        let endless = format!(
-            "Flux retries without end: these are {MAX_RETRIES} retries, and then one attempt an hour"
-        );
-        notes.push(fields.note(field, endless));
+        notes.push(fields.note(field, pauses::endless("Flux")));
     }
     let remediates_last = remediation.flag("remediateLastFailure");
     let strategy = remediation.text("strategy");
@@ -131,24 +126,6 @@ fn action(fields: &mut Fields<'_>, is_install: bool, draft: &mut Draft) -> (Acti
     let ignores_tests = remediation.flag("ignoreTestFailures");
     remediation.finish(notes);
     (policy, ignores_tests)
-}
-
-/// The mean of the pauses after so many failures, in whole seconds: then all retries take as long as in Flux.
-fn interval(retries: i64) -> Option<String> {
-    let count = u32::try_from(retries).ok().filter(|count| *count > 0)?;
-    let (mut pause, mut sum) = (FIRST_PAUSE, Duration::ZERO);
-    for _ in 0..count {
-        sum = sum.saturating_add(pause);
-        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
-    }
-    let mean = (sum / count).min(LONGEST_INTERVAL);
-    Some(format!("{}s", whole_seconds(mean)))
-}
-
-/// Seconds, rounded up.
-fn whole_seconds(duration: Duration) -> u64 {
-    let started = u64::from(duration.subsec_nanos() > 0);
-    duration.as_secs().saturating_add(started)
 }
 
 /// The number of revisions.
@@ -352,13 +329,13 @@ fn expressions(spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Vec<ReadyExpress
     expressions
 }
 
-fn dependencies(all: &FromHelmRelease, spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Vec<Dependency> {
+fn dependencies(all: &Objects, spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Vec<Dependency> {
     let own = spec.document().text("/metadata/namespace");
     let mut dependencies = Vec::new();
     for mut entry in spec.list("dependsOn") {
         let name = entry.text("name").unwrap_or_default();
         let other = entry.text("namespace").filter(|namespace| namespace != own);
-        if other.is_some_and(|namespace| !all.has_release(&namespace, &name)) {
+        if other.is_some_and(|namespace| !all.has((HELM, "HelmRelease"), (&namespace, &name))) {
             let text = format!("HelmOp {name:?} has to be in the namespace of this HelmOp");
             notes.push(entry.note("namespace", text));
         }
@@ -374,25 +351,4 @@ fn dependencies(all: &FromHelmRelease, spec: &mut Fields<'_>, notes: &mut Vec<No
         });
     }
     dependencies
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_retries_take_as_long_as_in_flux() {
-        for (retries, expected) in [
-            (0, None),
-            (1, Some("1s")),
-            (2, Some("2s")),
-            (3, Some("2s")),
-            (5, Some("5s")),
-            (8, Some("24s")),
-            (10, Some("60s")),
-            (MAX_RETRIES, Some("60s")),
-        ] {
-            assert_eq!(interval(retries).as_deref(), expected, "{retries}");
-        }
-    }
 }

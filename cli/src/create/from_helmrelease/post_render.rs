@@ -6,8 +6,7 @@ use helmops_api::lifecycle::{
 };
 use serde_json::Value;
 
-use super::Fields;
-use crate::create::{draft::Draft, note::Note};
+use crate::create::{draft::Draft, note::Note, objects::fields::Fields};
 
 /// Converts them.
 pub fn convert(spec: &mut Fields<'_>, draft: &mut Draft) {

@@ -1,39 +1,34 @@
 //! The names of a HelmRelease, and its metadata.
 
-use std::collections::BTreeMap;
-
 use helmops_api::limits;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use ring::digest::{SHA256, digest};
-use serde_json::Value;
 
-use super::{
-    Document, Fields, FromHelmRelease, Settings, Used, documents::is_of_user, lifecycle, post_render, rest,
-    source, values,
+use super::{lifecycle, post_render, rest, source, values};
+use crate::create::{
+    draft::Draft,
+    objects::{
+        Objects, Settings, Used,
+        documents::Document,
+        fields::Fields,
+        metadata,
+        namespace::{self, Wanted},
+    },
 };
-use crate::create::draft::{Draft, Origin};
 
 /// What Flux keeps of a name that is too long for a release before its hash.
 const KEPT: usize = 40;
 const HASH: usize = 12;
-/// That of kubectl, for an object without one.
-const DEFAULT_NAMESPACE: &str = "default";
+/// Where the labels and annotations of Flux are.
+const DOMAIN: &str = "fluxcd.io";
 
 /// The HelmOp of a HelmRelease.
-pub fn draft(all: &FromHelmRelease, document: &Document, used: &mut Used) -> Draft {
-    let mut draft = Draft::named(document.text("/metadata/name"));
-    draft.origin = Some(Origin {
-        title: document.title(),
-        position: document.position("metadata.name"),
-    });
-    let mut fields = Fields::of(document);
-    for name in ["apiVersion", "kind", "status"] {
-        fields.drop(name);
-    }
-    metadata(&mut fields, &mut draft);
+pub fn draft(all: &Objects, document: &Document, used: &mut Used) -> Draft {
+    let mut draft = metadata::draft(document);
+    let mut fields = metadata::fields(document);
+    requests(&mut fields, &mut draft);
     let own = document.text("/metadata/namespace");
     let mut spec = fields.mapping("spec");
-    names(&fields, &mut spec, &all.settings, &mut draft);
+    names(&fields, &mut spec, all.settings(), &mut draft);
     source::convert(all, &mut spec, own, &mut draft, used);
     values::convert(&mut spec, own, &mut draft);
     lifecycle::convert(all, &mut spec, &mut draft);
@@ -44,30 +39,16 @@ pub fn draft(all: &FromHelmRelease, document: &Document, used: &mut Used) -> Dra
     draft
 }
 
-/// Labels and annotations, without those of Flux and of kubectl.
-fn metadata(fields: &mut Fields<'_>, draft: &mut Draft) {
-    let mut metadata = fields.mapping("metadata");
-    let own: &mut ObjectMeta = &mut draft.helmop.metadata;
-    for (name, into) in [("labels", &mut own.labels), ("annotations", &mut own.annotations)] {
-        let Some(Value::Object(entries)) = metadata.take(name) else {
-            continue;
-        };
-        let kept: BTreeMap<_, _> = entries
-            .iter()
-            .filter(|(key, _)| is_of_user(key))
-            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-            .collect();
-        if !kept.is_empty() {
-            *into = Some(kept);
-        }
-        for request in ["requestedAt", "forceAt", "resetAt"] {
-            let key = format!("reconcile.fluxcd.io/{request}");
-            if entries.contains_key(&key) {
-                let text = format!(
-                    "the request {key} was for Flux; request the same with: kubectl helmop reconcile"
-                );
-                draft.notes.push(metadata.note("annotations", text));
-            }
+/// Labels and annotations. Requests of Flux are noted.
+fn requests(fields: &mut Fields<'_>, draft: &mut Draft) {
+    let mut own = fields.mapping("metadata");
+    let of_flux = metadata::convert(&mut own, DOMAIN, draft);
+    for request in ["requestedAt", "forceAt", "resetAt"] {
+        let key = format!("reconcile.fluxcd.io/{request}");
+        if of_flux.contains_key(&key) {
+            let text =
+                format!("the request {key} was for Flux; request the same with: kubectl helmop reconcile");
+            draft.notes.push(own.note("annotations", text));
         }
     }
 }
@@ -84,24 +65,13 @@ fn names(fields: &Fields<'_>, spec: &mut Fields<'_>, settings: &Settings, draft:
         None => name.to_owned(),
     });
     let of_flux = target.as_deref().or(own);
-    let namespace = settings.target_namespace.as_deref().or(of_flux);
-    match (namespace, of_flux) {
-        (None, _) => {
-            let text = format!(
-                "no namespace, so that of the release is {DEFAULT_NAMESPACE:?}: set --target-namespace, or convert what kustomize build or \
-                 flux build kustomization prints"
-            );
-            draft.notes.push(fields.note("metadata.name", text));
-        }
-        (Some(flag), Some(of_flux)) if flag != of_flux => {
-            let text = format!(
-                "--target-namespace replaces namespace {of_flux:?}, so the release of Flux there is not taken over"
-            );
-            draft.notes.push(fields.note("metadata.namespace", text));
-        }
-        _ => {}
-    }
-    let namespace = namespace.unwrap_or(DEFAULT_NAMESPACE);
+    let wanted = Wanted {
+        namespace: of_flux,
+        field: "metadata.name",
+        build: "kustomize build or flux build kustomization",
+        tool: "Flux",
+    };
+    let namespace = namespace::set(fields, &wanted, settings, draft);
     let records = storage.as_deref().or(own);
     // With a namespace that kustomize sets, the records are there too.
     let is_elsewhere = match records {
@@ -126,7 +96,6 @@ fn names(fields: &Fields<'_>, spec: &mut Fields<'_>, settings: &Settings, draft:
         draft.notes.push(spec.note(field, text));
     }
     let options = &mut draft.helmop.spec.bundle.options;
-    namespace.clone_into(&mut options.default_namespace);
     let helm = options.helm.get_or_insert_default();
     helm.release_name = shortened(&release);
     // The release of Flux belongs to no agent yet.

@@ -1,7 +1,6 @@
 //! All other fields of a HelmRelease.
 
-use super::fields::Fields;
-use crate::create::{draft::Draft, note::Loss};
+use crate::create::{draft::Draft, note::Loss, objects::fields::Fields};
 
 /// Converts fields of the spec that are about neither chart, values nor life cycle.
 pub fn convert(spec: &mut Fields<'_>, draft: &mut Draft) {

@@ -2,16 +2,21 @@
 
 use std::path::Path;
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use helm_index::is_complete_version;
 use helmops_api::HelmOptions;
 use helmops_model::chart::source::is_oci;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
-use super::{Document, Fields, FromHelmRelease, Referent, SOURCE, Used, texts::Texts};
+use super::SOURCE;
 use crate::create::{
     draft::Draft,
-    note::{Gap, Loss, Note},
+    note::{Gap, Loss},
+    objects::{
+        Objects, Referent, Used,
+        documents::Document,
+        fields::Fields,
+        login::{self, Login, Reference, WITHOUT_TLS, host},
+    },
 };
 
 const VERIFY: &str = "signatures are not verified; restrict the repositories with a Policy, or verify charts where they are published";
@@ -21,17 +26,8 @@ const CLOUD: &str = "there is no login with the identity of a cloud provider; cr
 const DEFAULT_VALUES: &str = "values.yaml";
 pub const OVER_DEFAULT: &str = "Flux uses these files in place of the values.yaml of the chart, a HelmOp over it: set in values what must not be as there";
 
-/// The keys of a Secret of Flux that have an equivalent.
-const KEYS: [&str; 5] = ["username", "password", "ca.crt", "caFile", ".dockerconfigjson"];
-
 /// Converts the source of the chart.
-pub fn convert(
-    all: &FromHelmRelease,
-    spec: &mut Fields<'_>,
-    namespace: &str,
-    draft: &mut Draft,
-    used: &mut Used,
-) {
+pub fn convert(all: &Objects, spec: &mut Fields<'_>, namespace: &str, draft: &mut Draft, used: &mut Used) {
     let mut source = Source {
         all,
         namespace: namespace.to_owned(),
@@ -63,7 +59,7 @@ pub fn convert(
 }
 
 struct Source<'s, 'd> {
-    all: &'d FromHelmRelease,
+    all: &'d Objects,
     namespace: String,
     interval: Option<String>,
     draft: &'s mut Draft,
@@ -225,8 +221,7 @@ impl<'d> Source<'_, 'd> {
         }
         self.access(&mut spec, document, &host, is_registry);
         if spec.flag("passCredentials") == Some(true) {
-            let text = "credentials are never sent to another host than that of the repository; mirror the charts if another host needs them";
-            self.draft.notes.push(spec.note("passCredentials", text));
+            login::passed(&spec, "passCredentials", self.draft);
         }
         spec.lost(
             "accessFrom",
@@ -319,149 +314,40 @@ impl<'d> Source<'_, 'd> {
             &mut self.draft.notes,
         );
         let insecure = spec.flag("insecure") == Some(true);
-        let mut names = Vec::new();
-        for field in ["secretRef", "certSecretRef"] {
-            let mut reference = spec.mapping(field);
-            match reference.text("name") {
-                Some(name) => names.push((field, name, reference)),
-                None => reference.finish(&mut self.draft.notes),
+        let mut references = Vec::new();
+        for (field, keys) in [
+            ("secretRef", &["username", "password"][..]),
+            ("certSecretRef", &["cacerts (in place of ca.crt)"]),
+        ] {
+            let mut fields = spec.mapping(field);
+            match fields.text("name") {
+                Some(name) => references.push(Reference {
+                    fields,
+                    kind: "Secret",
+                    name,
+                    keys,
+                }),
+                None => fields.finish(&mut self.draft.notes),
             }
-        }
-        if !insecure && names.is_empty() {
-            return;
         }
         let namespace = match document.text("/metadata/namespace") {
-            "" => self.namespace.clone(),
-            own => own.to_owned(),
+            "" => &*self.namespace,
+            own => own,
         };
-        let mut data = Map::new();
+        let mut login = Login {
+            namespace,
+            host,
+            name: format!("{}-repository", document.text("/metadata/name")),
+            data: Map::new(),
+        };
         if insecure && is_registry {
-            data.insert("basicHTTP".to_owned(), json!("true"));
+            login.data.insert(WITHOUT_TLS.to_owned(), json!("true"));
         }
-        let (mut missing, mut keys, mut secret_name) = (Vec::new(), Vec::new(), None);
-        for (field, name, reference) in names {
-            let found = self.all.find(
-                &reference,
-                ("", "Secret"),
-                (&namespace, &name),
-                &mut self.draft.notes,
-            );
-            let texts = match found {
-                Referent::Found(index, secret) => {
-                    self.used.add(index);
-                    Some((Texts::of(secret), secret))
-                }
-                Referent::Ambiguous | Referent::Missing => None,
-            };
-            match texts {
-                Some((texts, secret)) if !texts.is_encrypted() => {
-                    let notes = texts.notes(secret, |key| KEYS.contains(&key));
-                    self.draft.notes.extend(notes);
-                    for (key, problem) in credentials(texts, host, &mut data) {
-                        let text = format!("the key {key:?} of Secret {name:?} {problem}");
-                        self.draft.notes.push(reference.note("", text));
-                    }
-                }
-                found => {
-                    keys.extend_from_slice(match field {
-                        "secretRef" => &["username", "password"],
-                        _ => &["cacerts (in place of ca.crt)"],
-                    });
-                    let what = if found.is_some() {
-                        "is encrypted"
-                    } else {
-                        "is not in the files"
-                    };
-                    missing.push((reference.note("", ""), format!("Secret {name:?} {what}")));
-                }
-            }
-            reference.finish(&mut self.draft.notes);
-            secret_name.get_or_insert(name);
-        }
-        let own_name = format!("{}-repository", document.text("/metadata/name"));
-        let name = secret_name.unwrap_or(own_name);
-        let texts: Vec<_> = missing.iter().map(|(_, text)| &**text).collect();
-        let texts = texts.join(", ");
-        if let Some((note, _)) = missing.into_iter().next() {
-            // One Secret has all of them; a part of it would only be in the way.
-            keys.extend(data.keys().map(|key| &**key));
-            let keys = keys.join(", ");
-            let text = format!(
-                "{texts}; the namespace of the HelmOp needs a Secret {name:?} with {keys}, and helmSecretName names it"
-            );
-            self.draft.notes.push(Note { text, ..note });
-        } else if data.is_empty() {
-            return;
-        } else {
-            let namespace = self.all.settings.namespace.as_ref();
-            let namespace = namespace.map(|namespace| ("namespace".to_owned(), json!(namespace)));
-            let metadata: Map<_, _> = [("name".to_owned(), json!(name))]
-                .into_iter()
-                .chain(namespace)
-                .collect();
-            let secret =
-                json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data });
-            self.draft.objects.push(secret);
-        }
-        self.draft.helmop.spec.helm_secret_name = name;
+        login.convert(references, self.all, self.draft, self.used);
     }
 }
 
 /// A path without what means nothing in it.
 fn plain(path: &str) -> &str {
     path.trim_start_matches("./").trim_matches('/')
-}
-
-fn host(url: &str) -> String {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.split('/').next().unwrap_or_default().to_owned()
-}
-
-/// Adds the credentials of a Secret of Flux under the keys of a HelmOp. Returns the keys that it does not have, with what is wrong with them.
-fn credentials(texts: Texts, host: &str, into: &mut Map<String, Value>) -> Vec<(String, String)> {
-    const UNKNOWN: &str = "has no equivalent: client certificates and other logins are not supported";
-    let mut unknown = Vec::new();
-    for (key, text) in texts.readable {
-        match &*key {
-            "username" | "password" => {
-                into.insert(key, text.into());
-            }
-            "ca.crt" | "caFile" => {
-                into.insert("cacerts".to_owned(), text.into());
-            }
-            ".dockerconfigjson" => match login(&text, host) {
-                Some((username, password)) => {
-                    into.insert("username".to_owned(), username.into());
-                    into.insert("password".to_owned(), password.into());
-                }
-                None => unknown.push((key, format!("has no login for host {host}"))),
-            },
-            _ => unknown.push((key, UNKNOWN.to_owned())),
-        }
-    }
-    unknown
-}
-
-/// The name of a registry. That of Docker has several.
-fn without_alias(host: &str) -> &str {
-    match host {
-        "index.docker.io" | "registry-1.docker.io" => "docker.io",
-        _ => host,
-    }
-}
-
-/// The login for a host in the configuration of Docker.
-fn login(config: &str, host: &str) -> Option<(String, String)> {
-    let config: Value = serde_json::from_str(config).ok()?;
-    let auths = config.get("auths")?.as_object()?;
-    let (_, login) = auths
-        .iter()
-        .find(|(key, _)| without_alias(&self::host(key)) == without_alias(host))?;
-    let text = |key| login.get(key).and_then(Value::as_str).map(str::to_owned);
-    if let (Some(username), Some(password)) = (text("username"), text("password")) {
-        return Some((username, password));
-    }
-    let auth = String::from_utf8(STANDARD.decode(text("auth")?).ok()?).ok()?;
-    let (username, password) = auth.split_once(':')?;
-    Some((username.to_owned(), password.to_owned()))
 }

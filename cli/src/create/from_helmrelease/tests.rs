@@ -7,8 +7,10 @@ use serde_json::json;
 use super::*;
 use crate::create::{
     ChartFlags,
+    batch::Batch,
     draft::Draft,
-    note::{Loss, Position},
+    note::{Gap, Loss, Note, Position},
+    objects::{Input, Objects, Settings},
     report, text,
 };
 
@@ -21,15 +23,12 @@ fn folder() -> PathBuf {
 fn settings() -> Settings {
     Settings {
         namespace: Some("fleet-default".to_owned()),
-        target_namespace: None,
+        ..Settings::default()
     }
 }
 
 fn input(files: &[(&str, &str)], is_folder: bool) -> Input {
-    let mut input = Input {
-        is_folder,
-        ..Input::default()
-    };
+    let mut input = Input::new(&CONVERSION, is_folder);
     for (name, text) in files {
         input.add(name, (*text).to_owned()).unwrap();
     }
@@ -38,7 +37,7 @@ fn input(files: &[(&str, &str)], is_folder: bool) -> Input {
 
 /// What `create` makes of the input, as far as it needs no cluster.
 fn settled(input: Input, settings: Settings, accepted: &[Loss]) -> Batch {
-    let mut batch = FromHelmRelease::of(input, settings).unwrap().batch(None).unwrap();
+    let mut batch = Objects::of(input, settings).unwrap().batch(None).unwrap();
     for draft in &mut batch.drafts {
         draft.helmop.metadata.namespace = Some("fleet-default".to_owned());
     }
@@ -49,7 +48,7 @@ fn settled(input: Input, settings: Settings, accepted: &[Loss]) -> Batch {
 /// Of one file, before anything is refused.
 fn drafts(text: &str) -> Vec<Draft> {
     let input = input(&[("a.yaml", text)], false);
-    let source = FromHelmRelease::of(input, settings()).unwrap();
+    let source = Objects::of(input, settings()).unwrap();
     source.batch(None).unwrap().drafts
 }
 
@@ -143,7 +142,7 @@ fn several_helmreleases_keep_their_names() {
         .map(|draft| draft.name().to_owned())
         .collect();
     assert_eq!(names, ["a", "b"]);
-    let of = |text: &str| FromHelmRelease::of(input(&[("a.yaml", text)], false), settings());
+    let of = |text: &str| Objects::of(input(&[("a.yaml", text)], false), settings());
     let error = of(&text).unwrap().batch(Some("c")).unwrap_err();
     assert_eq!(
         error.message,
@@ -159,7 +158,9 @@ fn several_helmreleases_keep_their_names() {
 #[test]
 fn an_error_in_a_file_has_its_line() {
     let text = "# comment\napiVersion: v1\nkind: A\n---\nkind: HelmRelease\nspec:\n  chart: [\n";
-    let error = Input::default().add("a.yaml", text.to_owned()).unwrap_err();
+    let error = Input::new(&CONVERSION, false)
+        .add("a.yaml", text.to_owned())
+        .unwrap_err();
     assert!(error.message.starts_with("a.yaml:"), "{}", error.message);
     let line: usize = error.message.split(':').nth(1).unwrap().parse().unwrap();
     assert!((7..=8).contains(&line), "{}", error.message);
@@ -417,7 +418,7 @@ fn the_namespace_of_the_flag_replaces_no_other_one_silently() {
             target_namespace: flag.map(str::to_owned),
             ..settings()
         };
-        let source = FromHelmRelease::of(input(&[("a.yaml", release)], false), settings).unwrap();
+        let source = Objects::of(input(&[("a.yaml", release)], false), settings).unwrap();
         let draft = source.batch(None).unwrap().drafts.remove(0);
         let about = draft.notes.iter().find(|note| note.text.contains("namespace"));
         let namespace = draft.helmop.spec.bundle.options.default_namespace;
@@ -542,7 +543,7 @@ fn a_field_that_changes_what_is_deployed_is_refused() {
 
 /// What `create` makes of a file and of flags about the chart.
 fn flagged(text: &str, flags: &ChartFlags) -> Batch {
-    let source = FromHelmRelease::of(input(&[("a.yaml", text)], false), settings()).unwrap();
+    let source = Objects::of(input(&[("a.yaml", text)], false), settings()).unwrap();
     let mut batch = source.batch(None).unwrap();
     for draft in &mut batch.drafts {
         flags.apply(&mut draft.helmop).unwrap();
@@ -664,7 +665,9 @@ fn no_part_of_a_file_disappears() {
         (format!("{one}{inline}"), "a.yaml:5:1"),
         (twice, "a.yaml:3:40"),
     ] {
-        let error = Input::default().add("a.yaml", text.clone()).unwrap_err();
+        let error = Input::new(&CONVERSION, false)
+            .add("a.yaml", text.clone())
+            .unwrap_err();
         assert!(error.message.starts_with(position), "{} {text}", error.message);
         let fine = repository(", namespace: flux-system", "https://charts.example.com")
             + "---\n"
@@ -1144,7 +1147,7 @@ fn options_and_notes(
     settings: Settings,
     path: &str,
 ) -> (helmops_api::BundleDeploymentOptions, Vec<(Gap, String)>) {
-    let source = FromHelmRelease::of(input(&[("a.yaml", text)], false), settings).unwrap();
+    let source = Objects::of(input(&[("a.yaml", text)], false), settings).unwrap();
     let draft = source.batch(None).unwrap().drafts.remove(0);
     let notes = draft.notes.iter().filter(|note| note.path == path);
     let notes = notes.map(|note| (note.gap, note.text.clone())).collect();

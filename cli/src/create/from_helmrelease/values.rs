@@ -2,42 +2,22 @@
 //!
 //! Its ConfigMaps and Secrets are where Flux reads them, on the cluster. So nothing of their content is in the HelmOp.
 
-use helmops_api::{free_form::FreeForm, lifecycle::ValuesReference};
-use serde_json::{Map, Value};
+use helmops_api::lifecycle::ValuesReference;
 
-use super::Fields;
 use crate::create::{
     draft::Draft,
-    note::{Gap, Note},
+    note::Note,
+    objects::{fields::Fields, values},
 };
 
 /// The key of an entry that names none.
 const DEFAULT_KEY: &str = "values.yaml";
-/// How texts start that Fleet renders as templates.
-const TEMPLATE: &str = "${";
-/// How a text starts that Fleet replaces.
-const CLUSTER_LABELS: &str = "global.fleet.clusterLabels.";
 const ON_CLUSTERS: &str = "its objects are read on each cluster, and are not in the output: create them where Flux has not, or name them in downstreamResources";
 
 /// Converts `values` and `valuesFrom`. The release has its namespace already.
 pub fn convert(spec: &mut Fields<'_>, namespace: &str, draft: &mut Draft) {
-    let inline = match spec.take("values") {
-        Some(Value::Object(values)) => values,
-        Some(_) => {
-            draft
-                .notes
-                .push(spec.refusal("values", Gap::Source, "this is no mapping"));
-            Map::new()
-        }
-        None => Map::new(),
-    };
-    if has_label(&inline) {
-        let text = format!(
-            "a HelmOp replaces a text that starts with {CLUSTER_LABELS} by a label of the cluster; write another text"
-        );
-        draft.notes.push(spec.refusal("values", Gap::Valid, text));
-    }
-    set_values(inline, draft);
+    let inline = values::mapping(spec, "values", draft);
+    values::set(spec, "values", inline.unwrap_or_default(), draft);
     let entries = spec.list("valuesFrom");
     if entries.is_empty() {
         return;
@@ -81,25 +61,4 @@ fn reference(mut entry: Fields<'_>, namespace: &str, notes: &mut Vec<Note>) -> V
     reference.optional = entry.flag("optional") == Some(true);
     entry.finish(notes);
     reference
-}
-
-/// Whether a value would be replaced by a label of the cluster. Nothing disables that.
-fn has_label(values: &Map<String, Value>) -> bool {
-    values.values().any(|value| match value {
-        Value::String(text) => text.starts_with(CLUSTER_LABELS),
-        Value::Object(values) => has_label(values),
-        Value::Array(items) => items.iter().filter_map(Value::as_object).any(has_label),
-        _ => false,
-    })
-}
-
-fn set_values(values: Map<String, Value>, draft: &mut Draft) {
-    if values.is_empty() {
-        return;
-    }
-    let values = FreeForm::from(&Value::Object(values));
-    let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
-    // Flux has no templates in values.
-    helm.disable_pre_process = values.as_str().contains(TEMPLATE);
-    helm.values = Some(values);
 }

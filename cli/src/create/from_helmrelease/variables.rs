@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use go_formats::yaml::place::{Content, Place};
 
-use super::documents::Document;
-use crate::create::note::{Gap, Note};
+use crate::create::{
+    note::{Gap, Note},
+    objects::documents::Document,
+};
 
 /// Where texts are as free as the values of a chart.
 const FREE: [&str; 5] = [
@@ -168,10 +170,11 @@ fn uses(text: &str) -> impl Iterator<Item = (usize, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::documents::documents, *};
+    use super::*;
+    use crate::create::objects::documents::documents;
 
     fn found(text: &str) -> Vec<Note> {
-        let (documents, _) = documents("a.yaml", text.to_owned());
+        let (documents, _) = documents("a.yaml", text.to_owned(), "HelmRelease");
         notes(&documents.iter().collect::<Vec<_>>())
     }
 

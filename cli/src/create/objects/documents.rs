@@ -15,12 +15,6 @@ use crate::{
     },
 };
 
-/// Whether a label or an annotation is neither of Flux nor of kubectl.
-pub fn is_of_user(key: &str) -> bool {
-    let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
-    !prefix.ends_with("fluxcd.io") && prefix != "kubectl.kubernetes.io"
-}
-
 /// An object of a file.
 #[derive(Clone, Debug)]
 pub struct Document {
@@ -53,7 +47,7 @@ pub enum Problem {
     NotYaml,
     /// YAML that is no object, such as the list of a patch.
     NoObject,
-    /// A part of a file with HelmReleases that may be one, and that kubectl rejects or ignores.
+    /// A part of a file with objects that are converted: it may be one, and kubectl rejects or ignores it.
     Lost,
 }
 
@@ -114,12 +108,12 @@ fn position(source: &Source, file: &Arc<str>, at: usize) -> Position {
     }
 }
 
-/// The objects of a file with YAML documents, and what is none.
-pub fn documents(file: &str, text: String) -> (Vec<Document>, Vec<Unreadable>) {
+/// The objects of a file with YAML documents, and what is none. A file with objects that are converted has `mark`.
+pub fn documents(file: &str, text: String, mark: &str) -> (Vec<Document>, Vec<Unreadable>) {
     let source = Arc::new(Source::new(file.to_owned(), text));
     let file: Arc<str> = file.into();
     // Other objects are not converted.
-    let lost = if source.text().contains("HelmRelease") {
+    let lost = if source.text().contains(mark) {
         Problem::Lost
     } else {
         Problem::NotYaml
@@ -162,7 +156,7 @@ mod tests {
     use super::*;
 
     fn objects(text: &str) -> Vec<Document> {
-        let (found, unreadable) = documents("a.yaml", text.to_owned());
+        let (found, unreadable) = documents("a.yaml", text.to_owned(), "HelmRelease");
         assert_eq!(unreadable, []);
         found
     }
@@ -206,7 +200,7 @@ mod tests {
     #[test]
     fn the_lines_of_errors_are_those_of_the_file() {
         let text = "a: 1\n---\n- b\n---\nc: 2\n---\n# comment\nspec:\n  chart: [\n";
-        let (found, unreadable) = documents("a.yaml", text.to_owned());
+        let (found, unreadable) = documents("a.yaml", text.to_owned(), "HelmRelease");
         assert_eq!(found.len(), 2);
         let [list, invalid] = &unreadable[..] else {
             panic!("{unreadable:?}")

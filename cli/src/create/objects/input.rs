@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc};
 
 use super::{
-    HELM, SOURCE,
+    Conversion,
     documents::{Document, Problem, Unreadable, documents},
     kustomize,
 };
@@ -17,9 +17,11 @@ use crate::{
 };
 
 /// The objects of the input.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Input {
-    /// HelmReleases, and objects that they may refer to.
+    /// What they become.
+    pub conversion: &'static Conversion,
+    /// Those that are converted, and objects that they may refer to.
     pub documents: Vec<Document>,
     /// Other objects, by their titles and where they are. Those of a folder are only counted.
     pub others: Vec<Note>,
@@ -27,9 +29,9 @@ pub struct Input {
     pub kustomized: Vec<Note>,
     /// The namespaces that kustomize sets in a folder and below it.
     pub namespaces: BTreeMap<String, Vec<(String, Note)>>,
-    /// HelmReleases without a chart.
+    /// Those that are only a part of another one.
     pub patches: Vec<Document>,
-    /// Parts of files that may be HelmReleases, and cannot be read.
+    /// Parts of files that stand for such objects or may be some, and cannot be converted.
     pub lost: Vec<Note>,
     /// What is no object that can be converted.
     pub left_out: LeftOut,
@@ -38,15 +40,28 @@ pub struct Input {
 }
 
 impl Input {
+    /// No objects yet.
+    pub fn new(conversion: &'static Conversion, is_folder: bool) -> Self {
+        Self {
+            conversion,
+            documents: Vec::new(),
+            others: Vec::new(),
+            kustomized: Vec::new(),
+            namespaces: BTreeMap::new(),
+            patches: Vec::new(),
+            lost: Vec::new(),
+            left_out: LeftOut::default(),
+            is_folder,
+        }
+    }
+
     /// Reads a file or all files of a folder; `-` is standard input.
     ///
     /// # Errors
     /// If it cannot be read, or if a file that was named has a document that is no object.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let mut input = Self {
-            is_folder: fs::metadata(path).is_ok_and(|about| about.is_dir()),
-            ..Self::default()
-        };
+    pub fn read(path: &Path, conversion: &'static Conversion) -> Result<Self, Failure> {
+        let is_folder = fs::metadata(path).is_ok_and(|about| about.is_dir());
+        let mut input = Self::new(conversion, is_folder);
         let how = Walk {
             recursive: true,
             exclude: Vec::new(),
@@ -73,7 +88,7 @@ impl Input {
     /// # Errors
     /// If it was named, and has a document that is no object.
     pub fn add(&mut self, file: &str, text: String) -> Result<(), Failure> {
-        let (documents, unreadable) = documents(file, text);
+        let (documents, unreadable) = documents(file, text, self.conversion.mark);
         for found in unreadable {
             let Unreadable {
                 position,
@@ -106,47 +121,46 @@ impl Input {
                 }
                 self.kustomized.push(note);
             }
-            if self.is_folder && is_patch(&document) {
+            let Conversion {
+                is_own,
+                is_patch,
+                is_referent,
+                refused,
+                ..
+            } = self.conversion;
+            if let Some(text) = refused(&document) {
+                self.lost.push(Note {
+                    text: text.to_owned(),
+                    gap: Gap::Source,
+                    ..unused(&document, self.conversion)
+                });
+            } else if self.is_folder && is_patch(&document) {
                 self.patches.push(document);
-            } else if is_of_interest(&document) {
+            } else if is_own(&document) || is_referent(&document) {
                 self.documents.push(document);
             } else if self.is_folder {
                 self.left_out.others += 1;
             } else {
-                self.others.push(unused(&document));
+                self.others.push(unused(&document, self.conversion));
             }
         }
         Ok(())
     }
 }
 
-/// A note about an object that no HelmRelease uses.
-pub fn unused(document: &Document) -> Note {
+/// A note about an object that none of the converted ones uses.
+pub fn unused(document: &Document, conversion: &Conversion) -> Note {
+    let text = (conversion.unused)(document).map_or_else(
+        || format!("no {} uses this object; it is not in the output", conversion.kind),
+        str::to_owned,
+    );
     Note {
         object: document.title(),
         path: String::new(),
         position: document.position("kind"),
-        text: "no HelmRelease uses this object; it is not in the output".to_owned(),
+        text,
         gap: Gap::None,
     }
-}
-
-/// Whether an object is a HelmRelease.
-pub fn is_release(document: &Document) -> bool {
-    document.group() == HELM && document.text("/kind") == "HelmRelease"
-}
-
-fn is_of_interest(document: &Document) -> bool {
-    is_release(document)
-        || document.group() == SOURCE
-        || (document.group().is_empty() && matches!(document.text("/kind"), "ConfigMap" | "Secret"))
-}
-
-/// Whether a HelmRelease has no chart: so it is a part of another one, which kustomize merges.
-fn is_patch(document: &Document) -> bool {
-    is_release(document)
-        && document.object.pointer("/spec/chartRef").is_none()
-        && document.object.pointer("/spec/chart/spec/chart").is_none()
 }
 
 /// Whether two objects may be in one namespace. That of either may be one that kustomize sets.

@@ -9,7 +9,7 @@ const FLUX: &str = "kustomize.toolkit.fluxcd.io";
 /// The names of files of kustomize, whose content needs no kind.
 const FILES: [&str; 2] = ["kustomization.yaml", "kustomization.yml"];
 
-/// Fields that change HelmReleases or their sources.
+/// Fields that change objects.
 const OF_KUSTOMIZE: [&str; 15] = [
     "namespace",
     "namePrefix",
@@ -78,7 +78,7 @@ mod tests {
     use super::{super::documents::documents, *};
 
     fn paths(file: &str, text: &str) -> Vec<String> {
-        let (documents, _) = documents(file, text.to_owned());
+        let (documents, _) = documents(file, text.to_owned(), "HelmRelease");
         documents.iter().flat_map(notes).map(|note| note.path).collect()
     }
 

@@ -1,0 +1,200 @@
+//! Credentials of a repository, and what is trusted: one Secret of the HelmOp, from Secrets and ConfigMaps of the files.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+
+use super::{Objects, Referent, Used, fields::Fields, texts::Texts};
+use crate::create::{draft::Draft, note::Note};
+
+/// The keys of a Secret that have an equivalent.
+const KEYS: [&str; 5] = ["username", "password", "ca.crt", "caFile", ".dockerconfigjson"];
+/// The key for certificates that are trusted.
+pub const CERTIFICATES: &str = "cacerts";
+/// The key for a registry without TLS.
+pub const WITHOUT_TLS: &str = "basicHTTP";
+
+/// A field that names an object with a part of the login.
+#[derive(Debug)]
+pub struct Reference<'d> {
+    /// The field.
+    pub fields: Fields<'d>,
+    /// `Secret`, or `ConfigMap` for certificates only.
+    pub kind: &'static str,
+    /// The name of the object.
+    pub name: String,
+    /// What a Secret of the user has in its place.
+    pub keys: &'static [&'static str],
+}
+
+/// What the Secret of the HelmOp has.
+#[derive(Debug)]
+pub struct Login<'l> {
+    /// The namespace of the objects.
+    pub namespace: &'l str,
+    /// The host of the repository.
+    pub host: &'l str,
+    /// Its name, unless a Secret has another one.
+    pub name: String,
+    /// What is known without an object.
+    pub data: Map<String, Value>,
+}
+
+impl Login<'_> {
+    /// Adds what the objects have, and the Secret to the HelmOp if there is anything in it.
+    pub fn convert(
+        mut self,
+        references: Vec<Reference<'_>>,
+        objects: &Objects,
+        draft: &mut Draft,
+        used: &mut Used,
+    ) {
+        let (mut missing, mut keys, mut secret_name) = (Vec::new(), Vec::new(), None);
+        for reference in references {
+            let Reference {
+                fields,
+                kind,
+                name,
+                keys: wanted,
+            } = reference;
+            let id = (self.namespace, &*name);
+            let texts = match objects.find(&fields, ("", kind), id, &mut draft.notes) {
+                Referent::Found(index, document) => {
+                    used.add(index);
+                    Some((Texts::of(document), document))
+                }
+                Referent::Ambiguous | Referent::Missing => None,
+            };
+            match texts {
+                Some((texts, document)) if !texts.is_encrypted() => {
+                    let is_used = |key: &str| kind == "ConfigMap" || KEYS.contains(&key);
+                    draft.notes.extend(texts.notes(document, is_used));
+                    if kind == "ConfigMap" {
+                        self.trust(&texts.readable);
+                    } else {
+                        for (key, problem) in credentials(texts, self.host, &mut self.data) {
+                            let text = format!("the key {key:?} of {kind} {name:?} {problem}");
+                            draft.notes.push(fields.note("", text));
+                        }
+                    }
+                }
+                found => {
+                    keys.extend_from_slice(wanted);
+                    let what = if found.is_some() {
+                        "is encrypted"
+                    } else {
+                        "is not in the files"
+                    };
+                    missing.push((fields.note("", ""), format!("{kind} {name:?} {what}")));
+                }
+            }
+            fields.finish(&mut draft.notes);
+            if kind == "Secret" {
+                secret_name.get_or_insert(name);
+            }
+        }
+        let name = secret_name.unwrap_or(self.name);
+        let texts: Vec<_> = missing.iter().map(|(_, text)| &**text).collect();
+        let texts = texts.join(", ");
+        if let Some((note, _)) = missing.into_iter().next() {
+            // One Secret has all of them; a part of it would only be in the way.
+            keys.extend(self.data.keys().map(|key| &**key));
+            let keys = keys.join(", ");
+            let text = format!(
+                "{texts}; the namespace of the HelmOp needs a Secret {name:?} with {keys}, and helmSecretName names it"
+            );
+            draft.notes.push(Note { text, ..note });
+            draft.helmop.spec.helm_secret_name = name;
+        } else if !self.data.is_empty() {
+            add(name, &self.data, objects, draft);
+        }
+    }
+
+    /// Adds certificates to those that are trusted.
+    fn trust(&mut self, certificates: &BTreeMap<String, String>) {
+        let known = self.data.get(CERTIFICATES).and_then(Value::as_str);
+        let mut all = known.unwrap_or_default().to_owned();
+        for certificate in certificates.values() {
+            if !all.is_empty() && !all.ends_with('\n') {
+                all.push('\n');
+            }
+            all.push_str(certificate);
+        }
+        self.data.insert(CERTIFICATES.to_owned(), all.into());
+    }
+}
+
+/// Adds a Secret with a login to a HelmOp.
+pub fn add(name: String, data: &Map<String, Value>, objects: &Objects, draft: &mut Draft) {
+    let namespace = objects.settings().namespace.as_ref();
+    let namespace = namespace.map(|namespace| ("namespace".to_owned(), json!(namespace)));
+    let metadata: Map<_, _> = [("name".to_owned(), json!(name))]
+        .into_iter()
+        .chain(namespace)
+        .collect();
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data });
+    draft.objects.push(secret);
+    draft.helmop.spec.helm_secret_name = name;
+}
+
+/// A note about credentials that are sent to all hosts.
+pub fn passed(fields: &Fields<'_>, name: &str, draft: &mut Draft) {
+    let text = "credentials are never sent to another host than that of the repository; mirror the charts if another host needs them";
+    draft.notes.push(fields.note(name, text));
+}
+
+/// The host of a URL, with its port.
+pub fn host(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or_default().to_owned()
+}
+
+/// Adds the credentials of a Secret under the keys of a HelmOp. Returns the keys that it does not have, with what is wrong with them.
+fn credentials(texts: Texts, host: &str, into: &mut Map<String, Value>) -> Vec<(String, String)> {
+    const UNKNOWN: &str = "has no equivalent: client certificates and other logins are not supported";
+    let mut unknown = Vec::new();
+    for (key, text) in texts.readable {
+        match &*key {
+            "username" | "password" => {
+                into.insert(key, text.into());
+            }
+            "ca.crt" | "caFile" => {
+                into.insert(CERTIFICATES.to_owned(), text.into());
+            }
+            ".dockerconfigjson" => match login(&text, host) {
+                Some((username, password)) => {
+                    into.insert("username".to_owned(), username.into());
+                    into.insert("password".to_owned(), password.into());
+                }
+                None => unknown.push((key, format!("has no login for host {host}"))),
+            },
+            _ => unknown.push((key, UNKNOWN.to_owned())),
+        }
+    }
+    unknown
+}
+
+/// The name of a registry. That of Docker has several.
+fn without_alias(host: &str) -> &str {
+    match host {
+        "index.docker.io" | "registry-1.docker.io" => "docker.io",
+        _ => host,
+    }
+}
+
+/// The login for a host in the configuration of Docker.
+fn login(config: &str, host: &str) -> Option<(String, String)> {
+    let config: Value = serde_json::from_str(config).ok()?;
+    let auths = config.get("auths")?.as_object()?;
+    let (_, login) = auths
+        .iter()
+        .find(|(key, _)| without_alias(&self::host(key)) == without_alias(host))?;
+    let text = |key| login.get(key).and_then(Value::as_str).map(str::to_owned);
+    if let (Some(username), Some(password)) = (text("username"), text("password")) {
+        return Some((username, password));
+    }
+    let auth = String::from_utf8(STANDARD.decode(text("auth")?).ok()?).ok()?;
+    let (username, password) = auth.split_once(':')?;
+    Some((username.to_owned(), password.to_owned()))
+}
