@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         limit!("The name of a HelmOp": limits::LABEL, Number, 48, "a HelmRelease", "it is the value of labels"),
         limit!("`valuesFrom`": limits::SHORT_LIST, Number, 12, ""),
         limit!("`dependsOn`": limits::SHORT_LIST, Number, 5, ""),
-        limit!("A file for `kubectl helmop validate`, or for `create --from-helmrelease`": validate::files::MAX_FILE, MiB, 8_312_613, "the objects of kong-operator 1.4.0"),
+        limit!("A file for `kubectl helmop validate`, or with objects for `create`": validate::files::MAX_FILE, MiB, 8_312_613, "the objects of kong-operator 1.4.0"),
         limit!("Nodes of a document in such a file": manifest::MAX_NODES, Number, 99_668, "kserve-llmisvc-crd 0.20.0"),
         limit!("A file of values for `kubectl helmop create`": create::MAX_VALUES_FILE, MiB, 303_745, "loki 18.11.0"),
     ])?;

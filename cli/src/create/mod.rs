@@ -1,14 +1,16 @@
-//! `create`: a HelmOp from flags, from a release on a cluster, or from a HelmRelease of Flux.
+//! `create`: a HelmOp from flags, from a release on a cluster, or from an object of another tool.
 //!
 //! ```text
-//! flags ─────────────────────────────────┐
-//! record of a release ─► `from_release` ─┼─► Draft (HelmOp, objects, notes) ─► core: validation ─► Batch ─► `send`, or `text`
-//! files of Flux ─► `from_helmrelease` ───┘                                                          └─► `report`
+//! flags ─────────────────────────────────────────────┐
+//! record of a release ─► `from_release` ─────────────┼─► Draft (HelmOp, objects, notes) ─► core: validation ─► Batch ─► `send`, or `text`
+//! files of Flux or of k3s ─► `objects` ──────────────┘                                                          └─► `report`
+//!            (`from_helmrelease`, `from_helmchart`)
 //! ```
 
 mod batch;
 mod draft;
 mod flags;
+mod from_helmchart;
 mod from_helmrelease;
 mod from_release;
 mod note;
@@ -19,7 +21,7 @@ mod set;
 mod text;
 mod together;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
@@ -27,7 +29,7 @@ use self::{
     batch::Batch,
     draft::Draft,
     from_release::FromRelease,
-    objects::{Objects, Settings},
+    objects::{Conversion, Objects, Settings},
     text::documents,
 };
 pub use self::{
@@ -61,10 +63,13 @@ Examples:
   kubectl helmop create --from-helmrelease release.yaml --dry-run=client -o yaml
 
   # Convert all HelmReleases of an overlay
-  kustomize build apps | kubectl helmop create --from-helmrelease - --dry-run=client -o yaml")]
+  kustomize build apps | kubectl helmop create --from-helmrelease - --dry-run=client -o yaml
+
+  # Convert HelmCharts of k3s or RKE2, with their HelmChartConfigs
+  kubectl get helmchart,helmchartconfig -n kube-system -o yaml | kubectl helmop create --from-helmchart - --dry-run=client -o yaml")]
 pub struct CreateArgs {
     /// Name of the HelmOp; by default that of the release
-    #[arg(required_unless_present_any = ["from_release", "from_helmrelease"])]
+    #[arg(required_unless_present_any = ["from_release", "FromObjects"])]
     pub name: Option<String>,
     /// Which chart.
     #[command(flatten)]
@@ -75,21 +80,16 @@ pub struct CreateArgs {
     /// The source of a release.
     #[command(flatten)]
     pub from_release: FromRelease,
-    /// A file or folder with HelmReleases, and their HelmRepositories, OCIRepositories, ConfigMaps and Secrets; `-` for standard input
-    #[arg(
-        long,
-        value_name = "PATH",
-        conflicts_with = "from_release",
-        help_heading = "Source"
-    )]
-    pub from_helmrelease: Option<PathBuf>,
-    /// Convert a HelmRelease although this field is lost and something else is deployed; can be given several times, or with commas
+    /// The source of objects.
+    #[command(flatten)]
+    pub from_objects: FromObjects,
+    /// Convert an object although this field is lost and something else is deployed; can be given several times, or with commas
     #[arg(
         long,
         value_enum,
         value_name = "FIELD",
         value_delimiter = ',',
-        requires = "from_helmrelease",
+        requires = "FromObjects",
         help_heading = "Source"
     )]
     pub accept: Vec<Loss>,
@@ -99,6 +99,31 @@ pub struct CreateArgs {
     /// Output format: yaml, json or name
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     pub output: Option<Format>,
+}
+
+/// Which objects are converted.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[group(multiple = false, conflicts_with = "from_release")]
+#[command(next_help_heading = "Source")]
+pub struct FromObjects {
+    /// A file or folder with HelmReleases, and their HelmRepositories, OCIRepositories, ConfigMaps and Secrets; `-` for standard input
+    #[arg(long, value_name = "PATH")]
+    pub from_helmrelease: Option<PathBuf>,
+    /// A file or folder with HelmCharts of k3s or RKE2, and their HelmChartConfigs, ConfigMaps and Secrets; `-` for standard input
+    #[arg(long, value_name = "PATH")]
+    pub from_helmchart: Option<PathBuf>,
+}
+
+impl FromObjects {
+    /// What is read, and how it is converted.
+    fn selected(&self) -> Option<(&Path, &'static Conversion)> {
+        [
+            (&self.from_helmrelease, &from_helmrelease::CONVERSION),
+            (&self.from_helmchart, &from_helmchart::CONVERSION),
+        ]
+        .into_iter()
+        .find_map(|(path, conversion)| Some((path.as_deref()?, conversion)))
+    }
 }
 
 /// Where a command ends that is only tried.
@@ -160,12 +185,12 @@ async fn batch(
     console: &mut Console<'_>,
 ) -> Result<Batch, Failure> {
     let namespace = args.targets.namespace(cluster.namespace.as_deref());
-    let mut batch = if let Some(path) = &args.from_helmrelease {
+    let mut batch = if let Some((path, conversion)) = args.from_objects.selected() {
         let settings = Settings {
             namespace: namespace.clone(),
             target_namespace: args.targets.target_namespace.clone(),
         };
-        let objects = Objects::read(path, &from_helmrelease::CONVERSION, settings)?;
+        let objects = Objects::read(path, conversion, settings)?;
         let batch = objects.batch(args.name.as_deref())?;
         args.chart.check_number(batch.len(), batch.kind)?;
         batch

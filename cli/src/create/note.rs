@@ -8,6 +8,10 @@ use helmops_model::chart::request::is_floating;
 
 use crate::terminal::table::one_line;
 
+/// What to do about a HelmOp of an object that is suspended.
+pub const SUSPENDED: &str =
+    "the HelmOp is suspended too, and deploys nothing until it is resumed: kubectl helmop resume NAME";
+
 /// Something that has no equivalent in a HelmOp, or another meaning there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
@@ -44,7 +48,7 @@ pub enum Gap {
     Version,
     /// Both: the chart is none of a repository, or its source is not known.
     Unpublished,
-    /// A text that Flux replaces before it reads the object.
+    /// A text that the other tool replaces.
     Variable,
     /// Something that only another file has.
     Source,
@@ -60,12 +64,16 @@ pub enum Gap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "camelCase")]
 pub enum Loss {
+    /// A chart that cluster or network need first is left to an agent that needs both
+    Bootstrap,
     /// The clusters are those of the flags
     KubeConfig,
     /// Values of the revision before are not kept
     PreserveValues,
     /// Versions are selected although the source is suspended
     Suspend,
+    /// Values that a Secret overrides, in place of the other way round
+    ValuesSecrets,
     /// Values files outside of the chart are not used
     ValuesFiles,
     /// Signatures are not verified
@@ -103,7 +111,7 @@ impl Gap {
             Self::Chart => "no repository of the chart".to_owned(),
             Self::Version => "no version of the chart".to_owned(),
             Self::Unpublished => "neither repository nor version of the chart".to_owned(),
-            Self::Variable => "variables of Flux".to_owned(),
+            Self::Variable => "variables".to_owned(),
             Self::Source => "an object that is unusable".to_owned(),
             Self::Name => "several of one name".to_owned(),
             Self::Valid => "invalid fields".to_owned(),

@@ -11,16 +11,15 @@ use serde_json::Value;
 use super::{HELM, actions, post_render::selector};
 use crate::create::{
     draft::Draft,
-    note::{Gap, Note},
+    note::{self, Gap, Note},
     objects::{
         Objects,
         fields::{Fields, of_both},
-        pauses::{self, MAX_RETRIES, Pauses, whole_seconds},
+        pauses::{self, MAX_RETRIES, Pauses},
+        timeout,
     },
 };
 
-/// That of Flux and of Helm.
-const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 /// What Flux does with the CRDs of a chart, in upgrades too.
 const DEFAULT_CRDS: &str = "Create";
 
@@ -31,16 +30,13 @@ const PAUSES: Pauses = Pauses {
     longest: Duration::from_mins(15),
 };
 
-const SUSPENDED: &str =
-    "the HelmOp is suspended too, and deploys nothing until it is resumed: kubectl helmop resume NAME";
-
 /// Converts everything that happens around an installation or upgrade.
 pub fn convert(all: &Objects, spec: &mut Fields<'_>, draft: &mut Draft) {
     let own = draft.helmop.spec.bundle.options.lifecycle.take();
     let mut lifecycle = own.unwrap_or_default();
     lifecycle.suspend = spec.flag("suspend").filter(|suspend| *suspend);
     if lifecycle.suspend == Some(true) {
-        draft.notes.push(spec.note("suspend", SUSPENDED));
+        draft.notes.push(spec.note("suspend", note::SUSPENDED));
     }
     let mut test = test(spec, &mut draft.notes);
     let mut install = spec.mapping("install");
@@ -151,9 +147,9 @@ fn waiting(spec: &mut Fields<'_>, draft: &mut Draft) -> WaitPolicy {
     let timeout = spec.text("timeout");
     // One that does not parse is reported with the HelmOp.
     let parsed = timeout.as_deref().map(go_formats::duration::parse);
-    let hooks = parsed.and_then(Result::ok).unwrap_or(DEFAULT_TIMEOUT);
+    let hooks = parsed.and_then(Result::ok).unwrap_or(timeout::DEFAULT);
     let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
-    helm.timeout_seconds = hook_timeout(hooks);
+    helm.timeout_seconds = timeout::of_hooks(hooks);
     WaitPolicy {
         timeout: Some(timeout.unwrap_or_else(|| "5m".to_owned())),
         expressions: expressions(spec, &mut draft.notes),
@@ -185,14 +181,6 @@ fn waits_for_jobs<'d>(
     };
     let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
     helm.wait_for_jobs = waits_for_jobs;
-}
-
-/// The seconds of `helm.timeoutSeconds`, which is about hooks if there is a `lifecycle.wait.timeout`; 0 for its default.
-fn hook_timeout(timeout: Duration) -> i64 {
-    if timeout == DEFAULT_TIMEOUT {
-        return 0;
-    }
-    i64::try_from(whole_seconds(timeout)).unwrap_or(i64::MAX)
 }
 
 fn test(spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> Option<TestPolicy> {

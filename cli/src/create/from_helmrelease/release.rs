@@ -19,7 +19,7 @@ use crate::create::{
 const KEPT: usize = 40;
 const HASH: usize = 12;
 /// Where the labels and annotations of Flux are.
-const DOMAIN: &str = "fluxcd.io";
+const DOMAINS: [&str; 1] = ["fluxcd.io"];
 
 /// The HelmOp of a HelmRelease.
 pub fn draft(all: &Objects, document: &Document, used: &mut Used) -> Draft {
@@ -42,7 +42,7 @@ pub fn draft(all: &Objects, document: &Document, used: &mut Used) -> Draft {
 /// Labels and annotations. Requests of Flux are noted.
 fn requests(fields: &mut Fields<'_>, draft: &mut Draft) {
     let mut own = fields.mapping("metadata");
-    let of_flux = metadata::convert(&mut own, DOMAIN, draft);
+    let of_flux = metadata::convert(&mut own, &DOMAINS, draft);
     for request in ["requestedAt", "forceAt", "resetAt"] {
         let key = format!("reconcile.fluxcd.io/{request}");
         if of_flux.contains_key(&key) {

@@ -10,7 +10,10 @@ use crate::create::{
     batch::Batch,
     draft::Draft,
     note::{Gap, Loss, Note, Position},
-    objects::{Input, Objects, Settings},
+    objects::{
+        Input, Objects, Settings,
+        testing::{self, refusals, settings, settled},
+    },
     report, text,
 };
 
@@ -20,29 +23,8 @@ fn folder() -> PathBuf {
         .collect()
 }
 
-fn settings() -> Settings {
-    Settings {
-        namespace: Some("fleet-default".to_owned()),
-        ..Settings::default()
-    }
-}
-
 fn input(files: &[(&str, &str)], is_folder: bool) -> Input {
-    let mut input = Input::new(&CONVERSION, is_folder);
-    for (name, text) in files {
-        input.add(name, (*text).to_owned()).unwrap();
-    }
-    input
-}
-
-/// What `create` makes of the input, as far as it needs no cluster.
-fn settled(input: Input, settings: Settings, accepted: &[Loss]) -> Batch {
-    let mut batch = Objects::of(input, settings).unwrap().batch(None).unwrap();
-    for draft in &mut batch.drafts {
-        draft.helmop.metadata.namespace = Some("fleet-default".to_owned());
-    }
-    batch.settle(accepted);
-    batch
+    testing::input(&CONVERSION, files, is_folder)
 }
 
 /// Of one file, before anything is refused.
@@ -54,12 +36,6 @@ fn drafts(text: &str) -> Vec<Draft> {
 
 fn of_folder(files: &[(&str, &str)], accepted: &[Loss]) -> Batch {
     settled(input(files, true), settings(), accepted)
-}
-
-/// Why HelmReleases are refused.
-fn refusals(batch: &Batch) -> Vec<(Gap, String)> {
-    let notes = batch.refused.iter().flatten();
-    notes.map(|note| (note.gap, note.to_string())).collect()
 }
 
 /// Set `UPDATE_GOLDEN=1` to write the expected files again.

@@ -12,7 +12,6 @@ use crate::create::{
 
 /// The key of an entry that names none.
 const DEFAULT_KEY: &str = "values.yaml";
-const ON_CLUSTERS: &str = "its objects are read on each cluster, and are not in the output: create them where Flux has not, or name them in downstreamResources";
 
 /// Converts `values` and `valuesFrom`. The release has its namespace already.
 pub fn convert(spec: &mut Fields<'_>, namespace: &str, draft: &mut Draft) {
@@ -24,7 +23,7 @@ pub fn convert(spec: &mut Fields<'_>, namespace: &str, draft: &mut Draft) {
     }
     let options = &mut draft.helmop.spec.bundle.options;
     let release_namespace = &options.default_namespace;
-    draft.notes.push(spec.note("valuesFrom", ON_CLUSTERS));
+    draft.notes.push(spec.note("valuesFrom", values::ON_CLUSTERS));
     if namespace.is_empty() && !spec.document().text("/spec/targetNamespace").is_empty() {
         let text = format!(
             "a HelmOp reads its objects in the namespace of the release, {release_namespace:?}, Flux in that of the HelmRelease, which is not known: \

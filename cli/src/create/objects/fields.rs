@@ -65,10 +65,28 @@ impl<'d> Fields<'d> {
         read
     }
 
+    /// The names of the fields, in their order.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.left.keys().cloned().collect();
+        names.sort();
+        names
+    }
+
     /// Takes a text; an empty one is missing.
     pub fn text(&mut self, name: &str) -> Option<String> {
-        let text = self.typed(name, TEXT, |value| value.as_str().map(str::to_owned));
-        text.filter(|text| !text.is_empty())
+        self.text_or_empty(name).filter(|text| !text.is_empty())
+    }
+
+    /// Takes a text, which may be empty.
+    pub fn text_or_empty(&mut self, name: &str) -> Option<String> {
+        self.typed(name, TEXT, |value| value.as_str().map(str::to_owned))
+    }
+
+    /// Takes an integer, unless the field has another type.
+    pub fn whole_number(&mut self, name: &str) -> Option<i64> {
+        let number = self.left.get(name)?.as_i64()?;
+        self.left.remove(name);
+        Some(number)
     }
 
     /// Takes a boolean.

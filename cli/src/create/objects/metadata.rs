@@ -30,8 +30,8 @@ pub fn fields(document: &Document) -> Fields<'_> {
     fields
 }
 
-/// Takes labels and annotations, without those of a tool, whose prefixes end with its domain, and of kubectl. Returns the annotations of the tool.
-pub fn convert(metadata: &mut Fields<'_>, domain: &str, draft: &mut Draft) -> Map<String, Value> {
+/// Takes labels and annotations, without those of a tool, whose prefixes end with its domains, and of kubectl. Returns the annotations of the tool.
+pub fn convert(metadata: &mut Fields<'_>, domains: &[&str], draft: &mut Draft) -> Map<String, Value> {
     let own: &mut ObjectMeta = &mut draft.helmop.metadata;
     let mut of_tool = Map::new();
     for (name, into) in [("labels", &mut own.labels), ("annotations", &mut own.annotations)] {
@@ -42,7 +42,7 @@ pub fn convert(metadata: &mut Fields<'_>, domain: &str, draft: &mut Draft) -> Ma
         let (others, entries): (Map<_, _>, Map<_, _>) = entries
             .into_iter()
             .filter(|(key, _)| prefix(key) != KUBECTL)
-            .partition(|(key, _)| prefix(key).ends_with(domain));
+            .partition(|(key, _)| domains.iter().any(|domain| prefix(key).ends_with(domain)));
         if name == "annotations" {
             of_tool = others;
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! files ─► `input` (`documents`: objects, positions) ─► Objects ─► `Conversion::draft`, for each ─► Draft ─► Batch
-//!                                                                   `fields`, `metadata`, `namespace`, `values`, `login`, `pauses`
+//!                                                                   `fields`, `metadata`, `namespace`, `values`, `login`, `pauses`, `timeout`
 //! ```
 //!
 //! Each field is taken from its mapping (`fields`). What has no equivalent, or another meaning, becomes a note with its position. If what is
@@ -16,7 +16,10 @@ pub mod login;
 pub mod metadata;
 pub mod namespace;
 pub mod pauses;
+#[cfg(test)]
+pub mod testing;
 pub mod texts;
+pub mod timeout;
 pub mod values;
 
 use std::{
@@ -333,8 +336,16 @@ fn has_values(document: &Document, drafts: &[Draft]) -> bool {
         .iter()
         .filter_map(|draft| draft.helmop.spec.bundle.options.lifecycle.as_deref());
     let mut references = lifecycles.flat_map(|lifecycle| &lifecycle.values_from);
-    let id = (document.text("/kind"), document.text("/metadata/name"));
-    document.group().is_empty() && references.any(|reference| (&*reference.kind, &*reference.name) == id)
+    let charts = drafts
+        .iter()
+        .filter_map(|draft| draft.helmop.spec.bundle.options.helm.as_ref());
+    let mut secrets = charts
+        .flat_map(|helm| &helm.values_from)
+        .filter_map(|reference| reference.secret_key_ref.as_ref());
+    let id @ (kind, name) = (document.text("/kind"), document.text("/metadata/name"));
+    document.group().is_empty()
+        && (references.any(|reference| (&*reference.kind, &*reference.name) == id)
+            || kind == "Secret" && secrets.any(|reference| reference.name == name))
 }
 
 /// What matters of an object without other rules.

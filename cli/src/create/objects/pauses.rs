@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use helmops_api::lifecycle::ActionPolicy;
 
+use super::timeout::whole_seconds;
+
 /// As often as a HelmOp can have it.
 pub const MAX_RETRIES: i64 = 1_000;
 /// The longest interval that is written: with more retries, the first pauses are shorter.
@@ -31,12 +33,6 @@ impl Pauses {
         let mean = Duration::try_from_secs_f64(sum / f64::from(count)).unwrap_or(LONGEST_INTERVAL);
         Some(format!("{}s", whole_seconds(mean.min(LONGEST_INTERVAL)).max(1)))
     }
-}
-
-/// Seconds, rounded up.
-pub fn whole_seconds(duration: Duration) -> u64 {
-    let started = u64::from(duration.subsec_nanos() > 0);
-    duration.as_secs().saturating_add(started)
 }
 
 /// Sets how often an action is tried again. A negative number is an endless one; returns whether it is.

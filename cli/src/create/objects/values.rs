@@ -1,11 +1,14 @@
 //! Values of an object, as those of a HelmOp.
 
+use go_formats::yaml::{self, Quota};
 use helmops_api::free_form::FreeForm;
 use serde_json::{Map, Value};
 
 use super::fields::Fields;
 use crate::create::{draft::Draft, note::Gap};
 
+/// What to do about references to objects with values.
+pub const ON_CLUSTERS: &str = "its objects are read on each cluster, and are not in the output: create them where they are missing, or name them in downstreamResources";
 /// How texts start that Fleet renders as templates.
 const TEMPLATE: &str = "${";
 /// How a text starts that Fleet replaces.
@@ -22,6 +25,19 @@ pub fn mapping(fields: &mut Fields<'_>, name: &str, draft: &mut Draft) -> Option
         }
         None => None,
     }
+}
+
+/// Takes values that are YAML in a text, as Helm reads a file of them.
+pub fn text(fields: &mut Fields<'_>, name: &str, draft: &mut Draft) -> Option<Map<String, Value>> {
+    let text = fields.text(name)?;
+    let problem = match yaml::read_exact(&text, &mut Quota::default()) {
+        Ok(Value::Object(values)) => return Some(values),
+        Ok(Value::Null) => return Some(Map::new()),
+        Ok(_) => "the text is no mapping of values".to_owned(),
+        Err(error) => format!("the text is no valid YAML: {error}"),
+    };
+    draft.notes.push(fields.refusal(name, Gap::Valid, problem));
+    None
 }
 
 /// Sets the values of the chart. `field` is where they are from.

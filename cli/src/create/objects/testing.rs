@@ -1,0 +1,90 @@
+//! What tests of conversions need.
+
+use serde_json::{Value, json};
+
+use super::{Conversion, Input, Objects, Settings};
+use crate::create::{
+    batch::Batch,
+    note::{Gap, Loss, Note},
+};
+
+/// As with `-n fleet-default`.
+pub fn settings() -> Settings {
+    Settings {
+        namespace: Some("fleet-default".to_owned()),
+        ..Settings::default()
+    }
+}
+
+/// Files with their names.
+pub fn input(conversion: &'static Conversion, files: &[(&str, &str)], is_folder: bool) -> Input {
+    let mut input = Input::new(conversion, is_folder);
+    for (name, text) in files {
+        input.add(name, (*text).to_owned()).unwrap();
+    }
+    input
+}
+
+/// What `create` makes of the input, as far as it needs no cluster.
+pub fn settled(input: Input, settings: Settings, accepted: &[Loss]) -> Batch {
+    let mut batch = Objects::of(input, settings).unwrap().batch(None).unwrap();
+    for draft in &mut batch.drafts {
+        draft.helmop.metadata.namespace = Some("fleet-default".to_owned());
+    }
+    batch.settle(accepted);
+    batch
+}
+
+/// Why objects are refused.
+pub fn refusals(batch: &Batch) -> Vec<(Gap, String)> {
+    let notes = batch.refused.iter().flatten();
+    notes.map(|note| (note.gap, note.to_string())).collect()
+}
+
+/// The only HelmOp of a file, with all losses accepted, and its notes.
+pub fn only(conversion: &'static Conversion, text: &str) -> (Value, Vec<Note>) {
+    let accepted = <Loss as clap::ValueEnum>::value_variants();
+    let batch = settled(
+        input(conversion, &[("a.yaml", text)], false),
+        settings(),
+        accepted,
+    );
+    let [draft] = &batch.drafts[..] else {
+        panic!("{:?}\n{text}", refusals(&batch))
+    };
+    (json!(draft.helmop), draft.notes.clone())
+}
+
+/// Checks a row of a table: what a HelmOp has at a path, and which fields have a note. A refusal that can be accepted is `FIELD!`.
+pub fn check(conversion: &'static Conversion, text: &str, expected: &[(&str, Value)], noted: &[&str]) {
+    let (helmop, written) = only(conversion, text);
+    for (pointer, expected) in expected {
+        let found = helmop.pointer(pointer).cloned().unwrap_or_default();
+        assert_eq!(found, *expected, "{pointer}\n{text}\n{helmop:#}");
+    }
+    let mut found: Vec<_> = written
+        .iter()
+        .map(|note| match note.gap {
+            Gap::Field(_) => format!("{}!", note.path),
+            _ => note.path.clone(),
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    assert_eq!(found, noted, "{text}\n{written:#?}");
+}
+
+/// Checks that a file is refused because of a gap, with a text.
+pub fn check_refusal(conversion: &'static Conversion, text: &str, gap: Gap, part: &str) {
+    let accepted = <Loss as clap::ValueEnum>::value_variants();
+    let batch = settled(
+        input(conversion, &[("a.yaml", text)], false),
+        settings(),
+        accepted,
+    );
+    let found = refusals(&batch);
+    assert!(
+        matches!(&found[..], [(found, text)] if *found == gap && text.contains(part)),
+        "{part}\n{text}\n{found:#?}"
+    );
+}
