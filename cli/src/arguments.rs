@@ -51,7 +51,7 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Create a HelmOp from flags, from a Helm release, or from a HelmRelease of Flux
+    /// Create a HelmOp from flags, from a Helm release, or from objects of Flux, Argo CD or k3s
     Create(Box<CreateArgs>),
     /// Show what a HelmOp would change on each cluster
     Diff(DiffArgs),

@@ -3,13 +3,14 @@
 //! ```text
 //! flags ─────────────────────────────────────────────┐
 //! record of a release ─► `from_release` ─────────────┼─► Draft (HelmOp, objects, notes) ─► core: validation ─► Batch ─► `send`, or `text`
-//! files of Flux or of k3s ─► `objects` ──────────────┘                                                          └─► `report`
-//!            (`from_helmrelease`, `from_helmchart`)
+//! files of Flux, of Argo CD or of k3s ─► `objects` ──┘                                                          └─► `report`
+//!            (`from_helmrelease`, `from_application`, `from_helmchart`)
 //! ```
 
 mod batch;
 mod draft;
 mod flags;
+mod from_application;
 mod from_helmchart;
 mod from_helmrelease;
 mod from_release;
@@ -65,6 +66,9 @@ Examples:
   # Convert all HelmReleases of an overlay
   kustomize build apps | kubectl helmop create --from-helmrelease - --dry-run=client -o yaml
 
+  # Convert Applications of Argo CD that have a chart
+  kubectl get application -n argocd -o yaml | kubectl helmop create --from-application - --dry-run=client -o yaml
+
   # Convert HelmCharts of k3s or RKE2, with their HelmChartConfigs
   kubectl get helmchart,helmchartconfig -n kube-system -o yaml | kubectl helmop create --from-helmchart - --dry-run=client -o yaml")]
 pub struct CreateArgs {
@@ -109,6 +113,9 @@ pub struct FromObjects {
     /// A file or folder with HelmReleases, and their HelmRepositories, OCIRepositories, ConfigMaps and Secrets; `-` for standard input
     #[arg(long, value_name = "PATH")]
     pub from_helmrelease: Option<PathBuf>,
+    /// A file or folder with Applications of Argo CD, and Secrets with logins of their repositories; `-` for standard input
+    #[arg(long, value_name = "PATH")]
+    pub from_application: Option<PathBuf>,
     /// A file or folder with HelmCharts of k3s or RKE2, and their HelmChartConfigs, ConfigMaps and Secrets; `-` for standard input
     #[arg(long, value_name = "PATH")]
     pub from_helmchart: Option<PathBuf>,
@@ -119,6 +126,7 @@ impl FromObjects {
     fn selected(&self) -> Option<(&Path, &'static Conversion)> {
         [
             (&self.from_helmrelease, &from_helmrelease::CONVERSION),
+            (&self.from_application, &from_application::CONVERSION),
             (&self.from_helmchart, &from_helmchart::CONVERSION),
         ]
         .into_iter()
@@ -189,6 +197,7 @@ async fn batch(
         let settings = Settings {
             namespace: namespace.clone(),
             target_namespace: args.targets.target_namespace.clone(),
+            clusters: args.targets.cluster.clone(),
         };
         let objects = Objects::read(path, conversion, settings)?;
         let batch = objects.batch(args.name.as_deref())?;

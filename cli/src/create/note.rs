@@ -64,12 +64,26 @@ pub enum Gap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "camelCase")]
 pub enum Loss {
+    /// The chart is rendered for the cluster
+    ApiVersions,
     /// A chart that cluster or network need first is left to an agent that needs both
     Bootstrap,
+    /// The cluster is that of the flags
+    Destination,
+    /// Values that are the content of a file are not set
+    FileParameters,
+    /// Fields of an expression or of a manager are corrected
+    IgnoreDifferences,
     /// The clusters are those of the flags
     KubeConfig,
+    /// The chart is rendered for the version of the cluster
+    KubeVersion,
+    /// Templates get the namespace of the objects
+    Namespace,
     /// Values of the revision before are not kept
     PreserveValues,
+    /// Other sources than the chart are not deployed
+    Sources,
     /// Versions are selected although the source is suspended
     Suspend,
     /// Values that a Secret overrides, in place of the other way round

@@ -93,10 +93,10 @@ fn a_release_keeps_name_and_namespace() {
 fn labels_of_k3s_are_left_out() {
     let text = chart(SOURCE).replace(
         "namespace: kube-system}",
-        "namespace: kube-system, labels: {team: shop, objectset.rio.cattle.io/hash: a, fleet.cattle.io/x: b}, annotations: \
+        "namespace: kube-system, labels: {team: shop, objectset.rio.cattle.io/hash: a, notrio.cattle.io/x: a, fleet.cattle.io/x: b}, annotations: \
          {helmcharts.cattle.io/managed-by: helm-controller}}",
     );
-    let labels = json!({ "team": "shop", "fleet.cattle.io/x": "b" });
+    let labels = json!({ "team": "shop", "fleet.cattle.io/x": "b", "notrio.cattle.io/x": "a" });
     let expected = [
         ("/metadata/labels", labels),
         ("/metadata/annotations", Value::Null),

@@ -161,6 +161,11 @@ impl<'d> Fields<'d> {
             .collect()
     }
 
+    /// A text that is not taken; an empty one if there is none.
+    pub fn peek(&self, name: &str) -> &str {
+        self.left.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
     /// Whether a field is there.
     pub fn has(&self, name: &str) -> bool {
         self.left.get(name).is_some_and(|value| !value.is_null())

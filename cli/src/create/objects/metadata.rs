@@ -30,7 +30,7 @@ pub fn fields(document: &Document) -> Fields<'_> {
     fields
 }
 
-/// Takes labels and annotations, without those of a tool, whose prefixes end with its domains, and of kubectl. Returns the annotations of the tool.
+/// Takes labels and annotations, without those of a tool, whose prefixes are its domains or subdomains of them, and of kubectl. Returns the annotations of the tool.
 pub fn convert(metadata: &mut Fields<'_>, domains: &[&str], draft: &mut Draft) -> Map<String, Value> {
     let own: &mut ObjectMeta = &mut draft.helmop.metadata;
     let mut of_tool = Map::new();
@@ -42,7 +42,7 @@ pub fn convert(metadata: &mut Fields<'_>, domains: &[&str], draft: &mut Draft) -
         let (others, entries): (Map<_, _>, Map<_, _>) = entries
             .into_iter()
             .filter(|(key, _)| prefix(key) != KUBECTL)
-            .partition(|(key, _)| domains.iter().any(|domain| prefix(key).ends_with(domain)));
+            .partition(|(key, _)| domains.iter().any(|domain| is_in(&prefix(key), domain)));
         if name == "annotations" {
             of_tool = others;
         }
@@ -55,4 +55,10 @@ pub fn convert(metadata: &mut Fields<'_>, domains: &[&str], draft: &mut Draft) -
         }
     }
     of_tool
+}
+
+/// Whether a prefix is a domain or in it.
+fn is_in(prefix: &str, domain: &str) -> bool {
+    let rest = prefix.strip_suffix(domain);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

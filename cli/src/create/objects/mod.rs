@@ -49,6 +49,8 @@ pub struct Settings {
     pub namespace: Option<String>,
     /// The namespace of the releases.
     pub target_namespace: Option<String>,
+    /// The names of the Clusters that are selected by name.
+    pub clusters: Vec<String>,
 }
 
 /// How objects of a kind become HelmOps.
