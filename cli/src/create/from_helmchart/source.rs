@@ -10,7 +10,7 @@ use crate::create::{
     objects::{
         Objects, Used,
         fields::Fields,
-        login::{self, CERTIFICATES, Login, Reference, WITHOUT_TLS, host},
+        login::{self, CERTIFICATES, Login, Part, Reference, WITHOUT_TLS, host},
     },
 };
 
@@ -86,20 +86,20 @@ fn unpublished(spec: &mut Fields<'_>, chart: &str) -> Option<(&'static str, Stri
 /// Credentials and trust.
 fn access(objects: &Objects, spec: &mut Fields<'_>, url: &str, draft: &mut Draft, used: &mut Used) {
     let mut references = Vec::new();
-    for (field, kind, keys) in [
-        ("authSecret", "Secret", &["username", "password"][..]),
+    for (field, part, keys) in [
+        ("authSecret", Part::Login, &["username", "password"][..]),
         (
             "dockerRegistrySecret",
-            "Secret",
+            Part::Login,
             &["username and password (in place of .dockerconfigjson)"],
         ),
-        ("repoCAConfigMap", "ConfigMap", &[CERTIFICATES]),
+        ("repoCAConfigMap", Part::Certificates, &[CERTIFICATES]),
     ] {
         let mut fields = spec.mapping(field);
         match fields.text("name") {
             Some(name) => references.push(Reference {
                 fields,
-                kind,
+                part,
                 name,
                 keys,
             }),

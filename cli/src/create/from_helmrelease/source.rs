@@ -15,7 +15,7 @@ use crate::create::{
         Objects, Referent, Used,
         documents::Document,
         fields::Fields,
-        login::{self, Login, Reference, WITHOUT_TLS, host},
+        login::{self, Login, Part, Reference, WITHOUT_TLS, host},
     },
 };
 
@@ -308,22 +308,22 @@ impl<'d> Source<'_, 'd> {
             let note = spec.note("provider", format!("{provider}: {CLOUD}"));
             self.draft.notes.push(note);
         }
-        spec.lost(
-            "proxySecretRef",
-            "set HTTPS_PROXY in the environment of the controller and of the agents, and list in NO_PROXY what they reach directly, such as the management cluster",
-            &mut self.draft.notes,
-        );
         let insecure = spec.flag("insecure") == Some(true);
         let mut references = Vec::new();
-        for (field, keys) in [
-            ("secretRef", &["username", "password"][..]),
-            ("certSecretRef", &["cacerts (in place of ca.crt)"]),
+        for (field, part, keys) in [
+            ("secretRef", Part::Login, &["username", "password"][..]),
+            ("certSecretRef", Part::Login, &["cacerts (in place of ca.crt)"]),
+            (
+                "proxySecretRef",
+                Part::Proxy,
+                &["proxyAddress (in place of address)"],
+            ),
         ] {
             let mut fields = spec.mapping(field);
             match fields.text("name") {
                 Some(name) => references.push(Reference {
                     fields,
-                    kind: "Secret",
+                    part,
                     name,
                     keys,
                 }),

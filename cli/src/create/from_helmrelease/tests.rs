@@ -1054,6 +1054,38 @@ fn logins_that_are_missing_belong_into_one_secret() {
 }
 
 #[test]
+fn client_certificates_and_proxies_are_in_the_secret_of_the_helmop() {
+    let text = format!(
+        "apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nmetadata: {{name: charts, namespace: shop}}\nspec: {{url: 'https://h', \
+         certSecretRef: {{name: certs}}, proxySecretRef: {{name: proxy}}}}\n---\n{}{}{}",
+        release("shop", "web", ""),
+        secret(
+            "shop",
+            "certs",
+            "stringData: {tls.crt: CERT, tls.key: KEY, other: x}"
+        ),
+        secret(
+            "shop",
+            "proxy",
+            "stringData: {address: 'http://proxy:3128', username: u, password: p}"
+        ),
+    );
+    let draft = of_file(&text).drafts.remove(0);
+    assert_eq!(draft.helmop.spec.helm_secret_name, "certs");
+    let data = json!({
+        "tls.crt": "CERT", "tls.key": "KEY",
+        "proxyAddress": "http://proxy:3128", "proxyUsername": "u", "proxyPassword": "p",
+    });
+    assert_eq!(draft.objects[0]["stringData"], data);
+    let unknown = "the key \"other\" of Secret \"certs\" has no equivalent";
+    assert!(
+        draft.notes.iter().any(|note| note.text == unknown),
+        "{:?}",
+        draft.notes
+    );
+}
+
+#[test]
 fn an_empty_list_is_missing_and_a_thousand_retries_have_an_end() {
     let more = "  postRenderers: []\n  upgrade: {remediation: {retries: 1000}}\n";
     let text = release("shop", "web", more).replace("chart: web,", "chart: web, valuesFiles: [],");

@@ -8,20 +8,66 @@ use serde_json::{Map, Value, json};
 use super::{Objects, Referent, Used, fields::Fields, texts::Texts};
 use crate::create::{draft::Draft, note::Note};
 
-/// The keys of a Secret that have an equivalent.
-const KEYS: [&str; 5] = ["username", "password", "ca.crt", "caFile", ".dockerconfigjson"];
+/// The keys of a Secret with a login that have an equivalent, and that of a HelmOp.
+const KEYS: [(&str, &str); 8] = [
+    ("username", "username"),
+    ("password", "password"),
+    ("ca.crt", CERTIFICATES),
+    ("caFile", CERTIFICATES),
+    ("tls.crt", "tls.crt"),
+    ("certFile", "tls.crt"),
+    ("tls.key", "tls.key"),
+    ("keyFile", "tls.key"),
+];
+/// The keys of a Secret with a proxy.
+const PROXY_KEYS: [(&str, &str); 3] = [
+    ("address", "proxyAddress"),
+    ("username", "proxyUsername"),
+    ("password", "proxyPassword"),
+];
+/// The key of a Secret of kubectl for registries.
+const DOCKER_CONFIG: &str = ".dockerconfigjson";
 /// The key for certificates that are trusted.
 pub const CERTIFICATES: &str = "cacerts";
 /// The key for a registry without TLS.
 pub const WITHOUT_TLS: &str = "basicHTTP";
+
+/// What an object has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A Secret with a login, and what is trusted.
+    Login,
+    /// A Secret with a proxy.
+    Proxy,
+    /// A ConfigMap with certificates.
+    Certificates,
+}
+
+impl Part {
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Login | Self::Proxy => "Secret",
+            Self::Certificates => "ConfigMap",
+        }
+    }
+
+    fn uses(self, key: &str) -> bool {
+        let has = |keys: &[(&str, &str)]| keys.iter().any(|(own, _)| *own == key);
+        match self {
+            Self::Login => key == DOCKER_CONFIG || has(&KEYS),
+            Self::Proxy => has(&PROXY_KEYS),
+            Self::Certificates => true,
+        }
+    }
+}
 
 /// A field that names an object with a part of the login.
 #[derive(Debug)]
 pub struct Reference<'d> {
     /// The field.
     pub fields: Fields<'d>,
-    /// `Secret`, or `ConfigMap` for certificates only.
-    pub kind: &'static str,
+    /// What the object has.
+    pub part: Part,
     /// The name of the object.
     pub name: String,
     /// What a Secret of the user has in its place.
@@ -54,10 +100,11 @@ impl Login<'_> {
         for reference in references {
             let Reference {
                 fields,
-                kind,
+                part,
                 name,
                 keys: wanted,
             } = reference;
+            let kind = part.kind();
             let id = (self.namespace, &*name);
             let texts = match objects.find(&fields, ("", kind), id, &mut draft.notes) {
                 Referent::Found(index, document) => {
@@ -68,15 +115,10 @@ impl Login<'_> {
             };
             match texts {
                 Some((texts, document)) if !texts.is_encrypted() => {
-                    let is_used = |key: &str| kind == "ConfigMap" || KEYS.contains(&key);
-                    draft.notes.extend(texts.notes(document, is_used));
-                    if kind == "ConfigMap" {
-                        self.trust(&texts.readable);
-                    } else {
-                        for (key, problem) in credentials(texts, self.host, &mut self.data) {
-                            let text = format!("the key {key:?} of {kind} {name:?} {problem}");
-                            draft.notes.push(fields.note("", text));
-                        }
+                    draft.notes.extend(texts.notes(document, |key| part.uses(key)));
+                    for (key, problem) in self.take(part, texts) {
+                        let text = format!("the key {key:?} of {kind} {name:?} {problem}");
+                        draft.notes.push(fields.note("", text));
                     }
                 }
                 found => {
@@ -90,7 +132,7 @@ impl Login<'_> {
                 }
             }
             fields.finish(&mut draft.notes);
-            if kind == "Secret" {
+            if part != Part::Certificates {
                 secret_name.get_or_insert(name);
             }
         }
@@ -108,6 +150,18 @@ impl Login<'_> {
             draft.helmop.spec.helm_secret_name = name;
         } else if !self.data.is_empty() {
             add(name, &self.data, objects, draft);
+        }
+    }
+
+    /// Adds what an object has. Returns the keys that have no equivalent, with what is wrong with them.
+    fn take(&mut self, part: Part, texts: Texts) -> Vec<(String, String)> {
+        match part {
+            Part::Login => credentials(texts, self.host, &mut self.data),
+            Part::Proxy => renamed(texts.readable, &PROXY_KEYS, &mut self.data),
+            Part::Certificates => {
+                self.trust(&texts.readable);
+                Vec::new()
+            }
         }
     }
 
@@ -151,25 +205,32 @@ pub fn host(url: &str) -> String {
 }
 
 /// Adds the credentials of a Secret under the keys of a HelmOp. Returns the keys that it does not have, with what is wrong with them.
-fn credentials(texts: Texts, host: &str, into: &mut Map<String, Value>) -> Vec<(String, String)> {
-    const UNKNOWN: &str = "has no equivalent: client certificates and other logins are not supported";
+fn credentials(mut texts: Texts, host: &str, into: &mut Map<String, Value>) -> Vec<(String, String)> {
+    let config = texts.readable.remove(DOCKER_CONFIG);
+    let mut unknown = renamed(texts.readable, &KEYS, into);
+    if let Some(config) = config {
+        match login(&config, host) {
+            Some((username, password)) => {
+                into.insert("username".to_owned(), username.into());
+                into.insert("password".to_owned(), password.into());
+            }
+            None => unknown.push((DOCKER_CONFIG.to_owned(), format!("has no login for host {host}"))),
+        }
+    }
+    unknown
+}
+
+/// Adds texts under other keys. Returns the keys that have none.
+fn renamed(
+    texts: BTreeMap<String, String>,
+    keys: &[(&str, &str)],
+    into: &mut Map<String, Value>,
+) -> Vec<(String, String)> {
     let mut unknown = Vec::new();
-    for (key, text) in texts.readable {
-        match &*key {
-            "username" | "password" => {
-                into.insert(key, text.into());
-            }
-            "ca.crt" | "caFile" => {
-                into.insert(CERTIFICATES.to_owned(), text.into());
-            }
-            ".dockerconfigjson" => match login(&text, host) {
-                Some((username, password)) => {
-                    into.insert("username".to_owned(), username.into());
-                    into.insert("password".to_owned(), password.into());
-                }
-                None => unknown.push((key, format!("has no login for host {host}"))),
-            },
-            _ => unknown.push((key, UNKNOWN.to_owned())),
+    for (key, text) in texts {
+        match keys.iter().find(|(own, _)| *own == key) {
+            Some((_, of_helmop)) => _ = into.insert((*of_helmop).to_owned(), text.into()),
+            None => unknown.push((key, "has no equivalent".to_owned())),
         }
     }
     unknown
