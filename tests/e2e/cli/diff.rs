@@ -92,6 +92,68 @@ async fn a_diff_shows_what_changes_on_which_clusters() {
     }
 }
 
+/// The objects as they are deployed, with the values that they are deployed with, and the values themselves.
+#[tokio::test]
+async fn post_renderers_and_values_of_secrets_are_compared_and_printed() {
+    let environment = Environment::new("cli-rendered").await;
+    let charts = &environment.cluster.charts;
+    for version in ["1.0.0", "1.1.0"] {
+        charts.web(version, &[("config", CONFIG)]).await;
+    }
+    let secret = ["create", "secret", "generic", "own", "--from-literal=msg=geheim"];
+    environment.cluster.kubectl(&secret).await;
+    let patch = "[{op: add, path: /data/patched, value: \"yes\"}]";
+    let helmop = |version: &str, patch: &str| {
+        json!({
+            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp", "metadata": { "name": "web" },
+            "spec": {
+                "defaultNamespace": environment.apps(), "targets": [{ "clusterName": "c0" }],
+                "helm": { "repo": charts.url(), "chart": "web", "version": version, "values": { "own": 1 } },
+                "lifecycle": {
+                    "valuesFrom": [{ "kind": "Secret", "name": "own", "valuesKey": "msg", "targetPath": "msg" }],
+                    "commonMetadata": { "labels": { "team": "a" } },
+                    "postRenderers": [{ "kustomize": { "patches": [{ "target": { "kind": "ConfigMap" }, "patch": patch }] } }],
+                },
+            },
+        })
+        .to_string()
+    };
+    let first = helmop("1.0.0", patch);
+    environment
+        .helmops
+        .namespace
+        .kubectl()
+        .apply(&first)
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    environment.until_revision("web", "web", 1).await;
+    let of_agent = format!("--agent-namespace={}", environment.cluster.system.name());
+    let masked = environment.ok(&["values", "web", &of_agent]).await;
+    assert_eq!(masked, "msg: '*****'\nown: 1\n");
+    let shown = environment
+        .ok(&["values", "web", "--show-secrets", &of_agent])
+        .await;
+    assert_eq!(shown, "msg: geheim\nown: 1\n");
+
+    let diff = async |helmop: String| {
+        let arguments = ["diff", "-f", "-", "--manifests", &of_agent];
+        let output = environment.helmop_with(&arguments, &helmop).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        output.stdout
+    };
+    // Another version of the chart has the same objects, after the same patches.
+    let same = diff(helmop("1.1.0", patch)).await;
+    assert_has(&same, &["+  version: 1.1.0\n"]);
+    assert!(
+        !same.contains("ConfigMap") && !same.contains("configmap"),
+        "{same}"
+    );
+    let other = diff(helmop("1.0.0", &patch.replace("yes", "no"))).await;
+    assert_has(&other, &["-  patched: \"yes\"\n+  patched: \"no\"\n"]);
+}
+
 /// What its author wants to learn from an administrator who looks at it.
 const SPY: &str = r#"apiVersion: v1
 kind: ConfigMap
