@@ -1,6 +1,9 @@
 //! The login of a repository: Argo CD has it in Secrets with a label, and finds it by the URL.
 
-use serde_json::{Map, json};
+use std::collections::BTreeMap;
+
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value, json};
 
 use crate::create::{
     draft::Draft,
@@ -14,78 +17,205 @@ use crate::create::{
 };
 
 const LABEL: &str = "/metadata/labels/argocd.argoproj.io~1secret-type";
+const REPOSITORY: &str = "repository";
+const CREDENTIALS: &str = "repo-creds";
 /// What is converted, and what has no equivalent.
-const KEYS: [&str; 2] = ["username", "password"];
-const UNKNOWN: [&str; 7] = [
+const KEYS: [&str; 5] = [
+    "username",
+    "password",
+    "tlsClientCertData",
+    "tlsClientCertKey",
+    "proxy",
+];
+const UNKNOWN: [&str; 6] = [
     "bearerToken",
     "gcpServiceAccountKey",
     "githubAppPrivateKey",
-    "proxy",
+    "noProxy",
+    "sshPrivateKey",
+    "useAzureWorkloadIdentity",
+];
+/// With one of these, a repository needs no credentials of another Secret.
+const LOGIN: [&str; 7] = [
+    "username",
+    "password",
+    "bearerToken",
+    "githubAppPrivateKey",
     "sshPrivateKey",
     "tlsClientCertData",
     "useAzureWorkloadIdentity",
 ];
 
+/// The texts of Secrets by their keys, each with the title of its Secret.
+type Known = BTreeMap<String, (String, String)>;
+
 /// Adds the login for the URL of a source, if the files have it.
 pub fn convert(objects: &Objects, url: &str, source: &Fields<'_>, draft: &mut Draft, used: &mut Used) {
-    let candidates = objects
-        .documents()
-        .filter_map(|(index, document)| Some((rank(document, url)?, index, document)));
-    let Some((_, index, document)) = candidates.max_by_key(|(rank, ..)| *rank) else {
+    let repository = find(objects, REPOSITORY, url);
+    let is_complete = repository.is_some_and(|(_, document)| has_login(&Texts::of(document)));
+    let credentials = find(objects, CREDENTIALS, url).filter(|_| !is_complete);
+    let Some((_, named)) = repository.or(credentials) else {
         return;
     };
-    used.add(index);
-    let texts = Texts::of(document);
-    let title = document.title();
-    if texts.is_encrypted() {
-        let text = format!(
-            "{title} is encrypted; the namespace of the HelmOp needs a Secret with username and password, and helmSecretName names it"
-        );
-        draft.notes.push(source.note("repoURL", text));
-        return;
-    }
-    draft
-        .notes
-        .extend(texts.notes(document, |key| KEYS.contains(&key)));
-    let mut data = Map::new();
-    for (key, text) in &texts.readable {
-        match &**key {
-            key if KEYS.contains(&key) => {
-                data.insert(key.to_owned(), json!(text));
+    let mut known = Known::new();
+    for (index, document) in repository.into_iter().chain(credentials) {
+        used.add(index);
+        let texts = Texts::of(document);
+        let title = document.title();
+        if texts.is_encrypted() {
+            let text = format!(
+                "{title} is encrypted; the namespace of the HelmOp needs a Secret with username and password, and helmSecretName names it"
+            );
+            draft.notes.push(source.note("repoURL", text));
+            return;
+        }
+        draft
+            .notes
+            .extend(texts.notes(document, |key| KEYS.contains(&key)));
+        let is_repository = document.text(LABEL) == REPOSITORY;
+        for (key, text) in texts.readable {
+            // Argo CD takes it from the repository only.
+            if key == "insecure" && !is_repository {
+                continue;
             }
-            "insecure" => draft.helmop.spec.insecure_skip_tls_verify = text == "true",
-            "insecureOCIForceHttp" if text == "true" => {
-                data.insert(WITHOUT_TLS.to_owned(), json!("true"));
+            let own = known.entry(key).or_default();
+            if own.0.is_empty() {
+                *own = (text, title.clone());
             }
-            key if UNKNOWN.contains(&key) && !text.is_empty() => {
-                let text = format!(
-                    "the key {key:?} of {title} has no equivalent: only a username with a password is supported"
-                );
-                draft.notes.push(source.note("repoURL", text));
-            }
-            _ => {}
         }
     }
+    let mut data = Map::new();
+    let problems = take(&known, &mut data);
+    draft
+        .notes
+        .extend(problems.into_iter().map(|text| source.note("repoURL", text)));
+    draft.helmop.spec.insecure_skip_tls_verify = text(&known, "insecure") == "true";
     if !data.is_empty() {
-        login::add(document.text("/metadata/name").to_owned(), &data, objects, draft);
+        login::add(named.text("/metadata/name").to_owned(), &data, objects, draft);
     }
 }
 
-/// How well a Secret fits: that of the repository best, otherwise the longest URL that the other one starts with.
-fn rank(document: &Document, url: &str) -> Option<(bool, usize)> {
-    let kind = document.text(LABEL);
-    if document.text("/kind") != "Secret" || !matches!(kind, "repository" | "repo-creds") {
+/// Adds what the Secrets have under the keys of a HelmOp. Returns what has no equivalent.
+fn take(known: &Known, data: &mut Map<String, Value>) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut add = |key: &str, text: &str| _ = data.insert(key.to_owned(), json!(text));
+    let of = |key| text(known, key);
+    let title = |key| known.get(key).map_or("", |(_, title)| &**title);
+    let (username, password) = (of("username"), of("password"));
+    if !username.is_empty() || !password.is_empty() {
+        add("username", username);
+        add("password", password);
+    }
+    let (certificate, key) = (of("tlsClientCertData"), of("tlsClientCertKey"));
+    match (certificate.is_empty(), key.is_empty()) {
+        (true, true) => {}
+        (false, false) => {
+            add("tls.crt", certificate);
+            add("tls.key", key);
+        }
+        (is_missing, _) => {
+            let [present, missing] = if is_missing {
+                ["tlsClientCertKey", "tlsClientCertData"]
+            } else {
+                ["tlsClientCertData", "tlsClientCertKey"]
+            };
+            problems.push(format!(
+                "the key {present:?} of {} is not converted, as {missing:?} is missing: add it, or remove both",
+                title(present)
+            ));
+        }
+    }
+    match proxy(of("proxy")) {
+        _ if of("proxy").is_empty() => {}
+        Some(Proxy { address, login }) => {
+            add("proxyAddress", &address);
+            if let Some((username, password)) = login {
+                add("proxyUsername", &username);
+                add("proxyPassword", &password);
+            }
+        }
+        // It may have a password.
+        None => problems.push(format!(
+            "the key \"proxy\" of {} is no URL of an HTTP proxy, such as http://proxy.example.com:3128; other proxies are not supported",
+            title("proxy")
+        )),
+    }
+    if of("insecureOCIForceHttp") == "true" {
+        add(WITHOUT_TLS, "true");
+    }
+    for key in UNKNOWN.into_iter().filter(|key| !of(key).is_empty()) {
+        problems.push(format!(
+            "the key {key:?} of {} has no equivalent: only a username with a password, a client certificate and a proxy are supported",
+            title(key)
+        ));
+    }
+    problems
+}
+
+/// The text of a key; empty if there is none.
+fn text<'k>(known: &'k Known, key: &str) -> &'k str {
+    known.get(key).map_or("", |(text, _)| text)
+}
+
+/// A proxy, whose login is no part of its address.
+struct Proxy {
+    address: String,
+    login: Option<(String, String)>,
+}
+
+/// The proxy of a URL. One without a scheme is of HTTP.
+fn proxy(url: &str) -> Option<Proxy> {
+    let (scheme, rest) = url.trim().split_once("://").unwrap_or(("http", url.trim()));
+    let scheme = scheme.to_ascii_lowercase();
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (login, host) = match authority.rsplit_once('@') {
+        Some((login, host)) => (Some(login), host),
+        None => (None, authority),
+    };
+    let decoded = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let is_http = matches!(&*scheme, "http" | "https") && !host.is_empty();
+    is_http.then(|| Proxy {
+        address: format!("{scheme}://{host}{path}"),
+        login: login.map(|login| {
+            let (username, password) = login.split_once(':').unwrap_or((login, ""));
+            (decoded(username), decoded(password))
+        }),
+    })
+}
+
+/// Whether a Secret has a login of its own. That of one that cannot be read may be there.
+fn has_login(texts: &Texts) -> bool {
+    let has = |key| {
+        texts
+            .readable
+            .get(key)
+            .is_some_and(|text: &String| !text.is_empty())
+    };
+    texts.is_encrypted() || LOGIN.into_iter().any(has)
+}
+
+/// The Secret of a kind for a URL: of a repository with the same one, of credentials with the longest one that the URL starts with.
+fn find<'o>(objects: &'o Objects, kind: &str, url: &str) -> Option<(usize, &'o Document)> {
+    let candidates = objects
+        .documents()
+        .filter_map(|(index, document)| Some((length(document, kind, url)?, (index, document))));
+    let (_, found) = candidates.max_by_key(|(length, _)| *length)?;
+    Some(found)
+}
+
+/// How much of a URL a Secret of a kind has; `None` if it is not for the URL.
+fn length(document: &Document, kind: &str, url: &str) -> Option<usize> {
+    if document.text("/kind") != "Secret" || document.text(LABEL) != kind {
         return None;
     }
     let texts = Texts::of(document);
     let own = plain(texts.readable.get("url")?);
-    let is_own = kind == "repository";
-    let fits = if is_own {
+    let fits = if kind == REPOSITORY {
         plain(url) == own
     } else {
         plain(url).starts_with(own)
     };
-    fits.then_some((is_own, own.len()))
+    fits.then_some(own.len())
 }
 
 /// A URL without what means nothing.

@@ -854,15 +854,19 @@ fn metadata_of_argo_cd_has_notes() {
     testing::check(&CONVERSION, &text, &[], &["operation"]);
 }
 
+const LOGIN: &str = "username: a, password: b";
+
+/// A Secret of Argo CD.
+fn secret(name: &str, kind: &str, url: &str, data: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: argocd, labels: {{argocd.argoproj.io/secret-type: \
+         {kind}}}}}\nstringData: {{url: '{url}', type: helm, {data}}}\n"
+    )
+}
+
 #[test]
 fn a_login_is_found_by_its_url() {
-    let secret = |name: &str, kind: &str, url: &str, data: &str| {
-        format!(
-            "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: argocd, labels: {{argocd.argoproj.io/secret-type: \
-             {kind}}}}}\nstringData: {{url: '{url}', type: helm, {data}}}\n"
-        )
-    };
-    let login = "username: a, password: b";
+    let login = LOGIN;
     for (secrets, expected, noted) in [
         (
             secret("own", "repository", "https://charts.example.com", login),
@@ -940,6 +944,84 @@ fn a_login_is_found_by_its_url() {
     let draft = &batch.drafts[0];
     assert!(draft.helmop.spec.insecure_skip_tls_verify);
     assert_eq!(draft.objects[0]["stringData"], json!({ "basicHTTP": "true" }));
+}
+
+/// The credentials with the longest URL complete it.
+#[test]
+fn a_repository_without_a_login_is_completed() {
+    let login_of_all = json!({ "username": "a", "password": "b" });
+    let with_login = |more: Value| {
+        let mut data = login_of_all.clone();
+        json_patch::merge(&mut data, &more);
+        data
+    };
+    let proxy = |address: &str| json!({ "proxyAddress": address });
+    let lost = "spec.source.repoURL";
+    for (own, expected, noted, skips) in [
+        ("name: x", login_of_all.clone(), "", false),
+        ("username: ''", login_of_all.clone(), "", false),
+        (
+            "username: c",
+            json!({ "username": "c", "password": "" }),
+            "",
+            false,
+        ),
+        ("insecure: 'true'", login_of_all.clone(), "", true),
+        ("bearerToken: c", Value::Null, lost, false),
+        (
+            "tlsClientCertData: c, tlsClientCertKey: d",
+            json!({ "tls.crt": "c", "tls.key": "d" }),
+            "",
+            false,
+        ),
+        ("tlsClientCertKey: d", login_of_all.clone(), lost, false),
+        (
+            "proxy: 'http://p:3128'",
+            with_login(proxy("http://p:3128")),
+            "",
+            false,
+        ),
+        (
+            "proxy: 'https://u:x%40y@p:3128/'",
+            with_login(json!({
+                "proxyAddress": "https://p:3128/", "proxyUsername": "u", "proxyPassword": "x@y",
+            })),
+            "",
+            false,
+        ),
+        (
+            "proxy: u@p",
+            with_login(json!({ "proxyAddress": "http://p", "proxyUsername": "u", "proxyPassword": "" })),
+            "",
+            false,
+        ),
+        ("proxy: 'socks5://p'", login_of_all.clone(), lost, false),
+        ("proxy: p, noProxy: h", with_login(proxy("http://p")), lost, false),
+    ] {
+        let text = app("")
+            + &secret("own", "repository", "https://charts.example.com", own)
+            + &secret(
+                "all",
+                "repo-creds",
+                "https://charts",
+                "username: no, password: no",
+            )
+            + &secret(
+                "near",
+                "repo-creds",
+                "https://charts.example",
+                &format!("{LOGIN}, insecure: 'true'"),
+            );
+        let batch = settled(input(&CONVERSION, &[("a.yaml", &text)], false), settings(), &[]);
+        let draft = &batch.drafts[0];
+        let secret = draft.objects.first();
+        let data = secret.map_or(Value::Null, |secret| secret["stringData"].clone());
+        let paths: Vec<_> = draft.notes.iter().map(|note| &*note.path).collect();
+        assert_eq!((data, paths.join(" ")), (expected, noted.to_owned()), "{own}");
+        assert_eq!(draft.helmop.spec.insecure_skip_tls_verify, skips, "{own}");
+        let name = secret.map_or(Value::Null, |secret| secret["metadata"]["name"].clone());
+        assert!(name.is_null() || name == "own", "{name}");
+    }
 }
 
 #[test]
