@@ -52,7 +52,7 @@ impl ListingArgs {
         let fetcher = Fetcher::new(&self.fetch)?;
         let session = Session {
             client: &subject.client,
-            ca_certificates: &ca_certificates(subject.bundle.as_ref()),
+            ca_certificates: &ca_certificates(subject.bundle.as_ref(), &subject.live_ca_bundle),
             interest: &no_interest,
         };
         let requests = async {

@@ -66,6 +66,8 @@ pub struct Subject {
     pub helmop: HelmOp,
     /// Its Bundle, if it is readable.
     pub bundle: Option<Bundle>,
+    /// `spec.caBundle` of the HelmOp on the cluster, which a file may have changed.
+    pub live_ca_bundle: String,
     /// The Policies of its namespace.
     pub policies: Policies,
     /// Reads its Secret.
@@ -81,7 +83,9 @@ impl SubjectArgs {
         if let Some(name) = &self.name {
             let cluster = args.connect().await?;
             let helmop = cluster.get::<HelmOp>(&cluster.namespace, name).await?;
-            return Subject::on(&cluster, helmop, Origin::Cluster, console).await;
+            let ca_bundle = helmop.spec.ca_bundle.clone();
+            let subject = Subject::on(&cluster, helmop, Origin::Cluster, console).await?;
+            return Ok(subject.with_live(ca_bundle));
         }
         let (mut helmop, origin) = match &self.file {
             Some(path) => (from_file(path)?, Origin::File),
@@ -108,18 +112,21 @@ impl SubjectArgs {
             _ => cluster.namespace.clone(),
         };
         helmop.metadata.namespace = Some(namespace.clone());
+        let mut ca_bundle = String::new();
         if let (Origin::File, Some(name)) = (origin, helmop.metadata.name.clone()) {
             match cluster.find::<HelmOp>(&namespace, &name).await {
                 // As if it were applied.
                 Ok(Some(live)) => {
                     helmop.metadata.uid.clone_from(&live.metadata.uid);
                     helmop.status = live.status;
+                    ca_bundle = live.spec.ca_bundle;
                 }
                 Ok(None) => {}
                 Err(failure) => note(console, "recorded versions are not considered", &failure)?,
             }
         }
-        Subject::on(&cluster, helmop, origin, console).await
+        let subject = Subject::on(&cluster, helmop, origin, console).await?;
+        Ok(subject.with_live(ca_bundle))
     }
 
     fn requested(&self) -> HelmOp {
@@ -163,9 +170,17 @@ impl Subject {
             origin,
             helmop,
             bundle,
+            live_ca_bundle: String::new(),
             policies: Policies::of_watched(&policies),
             client: cluster.client.clone(),
         })
+    }
+
+    fn with_live(self, live_ca_bundle: String) -> Self {
+        Self {
+            live_ca_bundle,
+            ..self
+        }
     }
 
     /// Without a cluster.
@@ -177,6 +192,7 @@ impl Subject {
             origin,
             helmop,
             bundle: None,
+            live_ca_bundle: String::new(),
             policies: Policies::default(),
             client: unused_client()?,
         })
@@ -225,12 +241,19 @@ pub fn own_bundle(found: &Decoded<Bundle>) -> Option<Bundle> {
     Some(bundle.clone())
 }
 
-/// The CAs of Rancher that the controller has written to the Bundle.
-pub fn ca_certificates(bundle: Option<&Bundle>) -> Vec<CaCertificate> {
+/// The CAs of Rancher that the controller has written to the Bundle, as PEM in base64; empty if it has none, or the `spec.caBundle` of the
+/// HelmOp on the cluster in place of them.
+pub fn rancher_ca<'b>(bundle: Option<&'b Bundle>, live_ca_bundle: &str) -> &'b str {
     let options = bundle.and_then(|bundle| bundle.spec.helm_op_options.as_ref());
-    let pem = options.and_then(|options| STANDARD.decode(&options.ca_bundle).ok());
+    let written = options.map_or("", |options| &*options.ca_bundle);
+    if written == live_ca_bundle { "" } else { written }
+}
+
+/// The certificates of [`rancher_ca`].
+pub fn ca_certificates(bundle: Option<&Bundle>, live_ca_bundle: &str) -> Vec<CaCertificate> {
+    let pem = STANDARD.decode(rancher_ca(bundle, live_ca_bundle)).ok();
     pem.filter(|pem| !pem.is_empty())
-        .map(|pem| (pem, "the CA bundle of Rancher in the Bundle"))
+        .map(|pem| (pem, "helmOpCABundle of the Bundle"))
         .into_iter()
         .collect()
 }
@@ -308,4 +331,32 @@ fn unused_client() -> Result<Client, Failure> {
     let address = "https://localhost".parse();
     let config = Config::new(address.map_err(|error| cannot(&error))?);
     helmops_kube::client(config, None).map_err(|error| cannot(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_certificates_of_a_helmop_are_not_those_of_rancher() {
+        for (written, live, expected) in [
+            (Some("cmFuY2hlcg=="), "", Some("rancher")),
+            (Some("cmFuY2hlcg=="), "b3du", Some("rancher")),
+            (Some("b3du"), "b3du", None),
+            (Some(""), "", None),
+            (None, "", None),
+        ] {
+            let bundle = written.map(|written| {
+                let bundle = json!({ "spec": { "helmOpOptions": { "helmOpCABundle": written } } });
+                serde_json::from_str::<Bundle>(&bundle.to_string()).unwrap()
+            });
+            let found = ca_certificates(bundle.as_ref(), live);
+            let found = found
+                .first()
+                .map(|(pem, _)| String::from_utf8_lossy(pem).into_owned());
+            assert_eq!(found.as_deref(), expected, "{written:?} {live}");
+        }
+    }
 }

@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use gotmpl::Budget;
-use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, HelmOp, Lifecycle, PrunedFields};
+use helmops_api::{
+    Bundle, BundleDeployment, BundleDeploymentOptions, HelmOp, Lifecycle, PrunedFields,
+    bundle::BundleHelmOptions,
+};
 use helmops_core::{
     bundle::{self, BundleInputs, Plan, RequestedCharts},
     targeting::{self, Group as ClusterGroups, Member, deployment::SecretValues},
@@ -14,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::read::Workspace;
 use crate::{
+    charts::subject::rancher_ca,
     clusters::agent_namespace,
     create::yaml,
     failure::{Failure, causes},
@@ -153,13 +157,12 @@ impl Workspace {
         }
         // These follow from the cluster and not from the HelmOp.
         let existing = self.bundle.as_ref();
-        let options = existing.and_then(|bundle| bundle.spec.helm_op_options.as_ref());
         let annotations = existing.and_then(|bundle| bundle.metadata.annotations.as_ref());
         let handled = annotations.and_then(|all| all.get(helmops_api::labels::LAST_HANDLED_POLL));
         let inputs = BundleInputs {
             charts: &charts,
             handled_poll: handled.map(String::as_str),
-            ca_bundle: options.map_or("", |options| &*options.ca_bundle),
+            ca_bundle: rancher_ca(existing, &self.live_ca_bundle),
             pruned: &PrunedFields::default(),
             traceparent: None,
         };
@@ -187,6 +190,10 @@ impl Workspace {
         let mut changes = Changes::default();
         let name = bundle.metadata.name.clone().unwrap_or_default();
         let is_wanted = |cluster: &str| only.is_empty() || only.iter().any(|name| name == cluster);
+        let trusted = |options: &Option<BundleHelmOptions>| {
+            let options = options.as_ref();
+            options.map_or_else(String::new, |options| options.ca_bundle.clone())
+        };
         for target in targets.iter().filter(|target| is_wanted(target.member.name())) {
             let cluster = target.member.name().to_owned();
             let desired = match &target.desired {
@@ -204,12 +211,24 @@ impl Workspace {
                 lifecycle: desired.lifecycle.as_deref().cloned().map(Box::new),
                 ..(*desired.options).clone()
             };
+            // Those that stay are no part of the difference.
+            let (ca_before, ca_after) = target
+                .existing
+                .map(|existing| {
+                    (
+                        trusted(&existing.spec.helm_chart_options),
+                        trusted(&bundle.spec.helm_op_options),
+                    )
+                })
+                .filter(|(before, after)| before != after)
+                .unwrap_or_default();
+            let lifecycle = desired.lifecycle.as_deref();
             changes.all.push(Change {
                 before: match target.existing {
-                    Some(existing) => deployed(existing, secret)?,
+                    Some(existing) => deployed(existing, secret, &ca_before)?,
                     None => String::new(),
                 },
-                after: shown(&desired.options, desired.lifecycle.as_deref(), &desired.values)?,
+                after: shown(&desired.options, lifecycle, &desired.values, &ca_after)?,
                 deployment: name.clone(),
                 options: Some(options),
                 values: desired.values.to_string(),
@@ -226,7 +245,7 @@ impl Workspace {
             changes.all.push(Change {
                 cluster: cluster.to_owned(),
                 deployment: name.clone(),
-                before: deployed(orphan, self.values.get(namespace))?,
+                before: deployed(orphan, self.values.get(namespace), "")?,
                 after: String::new(),
                 options: None,
                 values: String::new(),
@@ -239,20 +258,28 @@ impl Workspace {
 }
 
 /// What a BundleDeployment has. Its agent deploys `options`; what is staged waits for the rollout.
-fn deployed(deployment: &BundleDeployment, secret: Option<&SecretValues>) -> Result<String, Failure> {
+fn deployed(
+    deployment: &BundleDeployment,
+    secret: Option<&SecretValues>,
+    ca_bundle: &str,
+) -> Result<String, Failure> {
     let values = secret.map_or("", |secret| &*secret.values);
     let spec = &deployment.spec;
-    shown(&spec.options, spec.lifecycle.as_deref(), values)
+    shown(&spec.options, spec.lifecycle.as_deref(), values, ca_bundle)
 }
 
-/// Options and values as in a HelmOp.
+/// Options, values and certificates as in a HelmOp.
 fn shown(
     options: &BundleDeploymentOptions,
     lifecycle: Option<&Lifecycle>,
     values: &str,
+    ca_bundle: &str,
 ) -> Result<String, Failure> {
     let mut object = json!(options);
     if let Some(fields) = object.as_object_mut() {
+        if !ca_bundle.is_empty() {
+            fields.insert("caBundle".to_owned(), json!(ca_bundle));
+        }
         fields.remove("lifecycle");
         if let Some(lifecycle) = lifecycle {
             fields.insert("lifecycle".to_owned(), json!(lifecycle));
@@ -268,7 +295,10 @@ fn shown(
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+
     use super::*;
+    use crate::charts::subject::{Origin, Subject};
 
     fn workspace(deployed_version: &str) -> Workspace {
         let cluster = |name: &str, tier: &str| {
@@ -350,6 +380,63 @@ mod tests {
         let options = changes.all[0].options.as_ref().unwrap();
         let lifecycle = options.lifecycle.as_ref().unwrap();
         assert_eq!(lifecycle.post_render_strategy, "nohooks");
+    }
+
+    #[tokio::test]
+    async fn certificates_of_a_helmop_that_are_removed_are_a_change() {
+        let pem = |name: &str| STANDARD.encode(format!("-----BEGIN CERTIFICATE-----\n{name}\n"));
+        let (old, new) = (pem("old"), pem("new"));
+        let helm = json!({ "chart": "https://charts.example.com/web-1.1.0.tgz" });
+        let client = Subject::alone(HelmOp::default(), Origin::Flags).unwrap().client;
+        for (live, own, expected) in [
+            (&*old, "", Some((true, ""))),
+            (&old, &*old, None),
+            (&old, &new, Some((true, &*new))),
+            // Those of the Bundle are Rancher's.
+            ("", "", None),
+            ("", &new, Some((true, &new))),
+        ] {
+            let access = json!({ "helmOpCABundle": old });
+            let mut workspace = workspace("1.0.0");
+            workspace.clusters.truncate(1);
+            workspace.deployments.truncate(1);
+            let spec = &mut workspace.deployments[0].spec;
+            spec.options.helm = serde_json::from_str(&helm.to_string()).unwrap();
+            spec.lifecycle = None;
+            spec.helm_chart_options = serde_json::from_str(&access.to_string()).unwrap();
+            workspace.live_ca_bundle = live.to_owned();
+            let mut bundle = bundle();
+            bundle.spec.helm_op_options = serde_json::from_str(&access.to_string()).unwrap();
+            workspace.bundle = Some(bundle);
+            let helmop = json!({
+                "metadata": { "name": "web", "namespace": "fleet-default" },
+                "spec": {
+                    "defaultNamespace": "shop", "helm": { "chart": helm["chart"], "values": { "replicas": 1 } }, "caBundle": own,
+                    "targets": [{ "clusterSelector": {} }],
+                },
+            });
+            let mut helmop: HelmOp = serde_json::from_str(&helmop.to_string()).unwrap();
+            let changes = workspace.changes(&client, &mut helmop, &[]).await.unwrap();
+            let line = |ca_bundle: &str| match ca_bundle {
+                "" => String::new(),
+                text => format!("caBundle: {text}\n"),
+            };
+            let groups = grouped(&changes.all);
+            let found: Vec<_> = groups
+                .iter()
+                .map(|group| {
+                    (
+                        group.before.starts_with(&line(&old)),
+                        group.after.split("defaultNamespace").next().unwrap().to_owned(),
+                    )
+                })
+                .collect();
+            let expected: Vec<_> = expected
+                .into_iter()
+                .map(|(has, text)| (has, line(text)))
+                .collect();
+            assert_eq!(found, expected, "{live} {own}");
+        }
     }
 
     #[test]

@@ -134,7 +134,7 @@ fn title(name: &str, group: &changes::Group<'_>) -> String {
 }
 
 impl Change {
-    /// Whether Helm would run.
+    /// Whether options, values or certificates differ.
     fn is_deployment(&self) -> bool {
         self.before != self.after
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use helmops_api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Policy};
+use helmops_api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, HelmOp, Policy};
 use helmops_core::{
     policy::Policies,
     targeting::{deployment::SecretValues, scope},
@@ -25,6 +25,8 @@ pub struct Workspace {
     pub policies: Policies,
     /// The Bundle of the HelmOp.
     pub bundle: Option<Bundle>,
+    /// `spec.caBundle` of the HelmOp on the cluster, which the Bundle has in place of Rancher's CAs.
+    pub live_ca_bundle: String,
     /// The clusters that it may target.
     pub clusters: Vec<Cluster>,
     pub groups: Vec<ClusterGroup>,
@@ -42,6 +44,7 @@ impl Workspace {
         let own = Scope::Namespace(namespace);
         let policies: Vec<Policy> = cluster.list_known(own, None).await?;
         let bundle = cluster.find::<Bundle>(namespace, name).await?;
+        let live = cluster.find::<HelmOp>(namespace, name).await?;
         let mappings: Vec<BundleNamespaceMapping> = cluster.list_known(own, None).await?;
         let namespaces = match mappings.as_slice() {
             [] => vec![namespace.to_owned()],
@@ -50,6 +53,7 @@ impl Workspace {
         let mut workspace = Self {
             policies: Policies::of(&policies),
             bundle,
+            live_ca_bundle: live.map_or_else(String::new, |live| live.spec.ca_bundle),
             ..Self::default()
         };
         for namespace in &namespaces {

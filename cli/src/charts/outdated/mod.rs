@@ -211,7 +211,7 @@ impl Found {
                     let bundle = self.bundles.get(&key);
                     let session = Session {
                         client: &cluster.client,
-                        ca_certificates: &ca_certificates(bundle),
+                        ca_certificates: &ca_certificates(bundle, &helmop.spec.ca_bundle),
                         interest: &interest,
                     };
                     charts_of(valid, bundle, fetcher, session, now).await
