@@ -5,6 +5,7 @@ mod copies;
 mod namespace;
 mod sources;
 mod values;
+mod watched;
 
 use helmops_runtime::writes::FieldManager;
 
