@@ -111,10 +111,7 @@ fn not_adopted(release: &ReleaseKey, identity: &Identity, error: AdoptError) -> 
     match error {
         AdoptError::Record(error) => error.into(),
         AdoptError::Forbidden { secret, source } => {
-            let account = match identity {
-                Identity::ServiceAccount { namespace, name } => format!("ServiceAccount {namespace}/{name}"),
-                Identity::Agent => "the ServiceAccount of the agent".to_owned(),
-            };
+            let account = identity.to_string();
             let release = release.clone();
             AgentError::from(AdoptionForbidden {
                 release,

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     path::PathBuf,
     time::Duration,
 };
@@ -50,6 +51,16 @@ pub enum Identity {
         /// The name of the ServiceAccount.
         name: String,
     },
+}
+
+/// As messages name it.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ServiceAccount { namespace, name } => write!(f, "ServiceAccount {namespace}/{name}"),
+            Self::Agent => f.write_str("the ServiceAccount of the agent"),
+        }
+    }
 }
 
 /// What Helm does with a release.
