@@ -35,9 +35,10 @@ pub fn find(objects: &[&Checked]) -> BTreeMap<usize, Finding> {
         .iter()
         .enumerate()
         .map(|(index, object)| match &object.decoded {
-            Decoded::HelmOp(helmop) => named(helmop)
-                .filter_map(|(path, name)| {
-                    let other = *names.get(&(&*object.name.0, &*name))?;
+            Decoded::HelmOp(helmop) => named(helmop, &object.name.0)
+                .filter_map(|(path, (namespace, name))| {
+                    let other = *names.get(&(namespace, name))?;
+                    let name = name.to_owned();
                     (other != index).then_some(Dependency { path, name, other })
                 })
                 .collect(),
@@ -57,21 +58,24 @@ pub fn find(objects: &[&Checked]) -> BTreeMap<usize, Finding> {
     search.cycles.into_iter().filter_map(of_cycle).collect()
 }
 
-/// The paths and names of what has to be ready before a HelmOp.
-fn named(helmop: &HelmOp) -> impl Iterator<Item = (String, String)> {
+/// The paths, namespaces and names of the HelmOps that have to be ready before one in a namespace.
+fn named<'h>(helmop: &'h HelmOp, namespace: &'h str) -> impl Iterator<Item = (String, (&'h str, &'h str))> {
     let bundle = &helmop.spec.bundle;
     let of_fleet = bundle.depends_on.iter().enumerate();
     let of_fleet = of_fleet.filter(|(_, dependency)| waits_until_ready(dependency));
-    let of_fleet = of_fleet.map(|(index, one)| (format!("spec.dependsOn[{index}].name"), one.name.clone()));
+    let of_fleet =
+        of_fleet.map(move |(index, one)| (format!("spec.dependsOn[{index}].name"), (namespace, &*one.name)));
     let lifecycle = bundle.options.lifecycle.iter();
     let own = lifecycle.flat_map(|lifecycle| lifecycle.depends_on.iter().enumerate());
-    let own = own.map(|(index, one)| {
+    let own = own.filter(|(_, dependency)| !dependency.is_object());
+    let own = own.map(move |(index, one)| {
+        let [_, _, namespace, name] = one.key(namespace);
         (
             format!("spec.lifecycle.dependsOn[{index}].name"),
-            one.name.clone(),
+            (namespace, name),
         )
     });
-    of_fleet.chain(own).collect::<Vec<_>>().into_iter()
+    of_fleet.chain(own)
 }
 
 fn finding(object: &Checked, entry: &Dependency, cycle: &Cycle, objects: &[&Checked]) -> Finding {

@@ -346,11 +346,24 @@ fn a_cycle_of_dependencies_is_found_in_all_files() {
     let waits = "  dependsOn: [{name: web, acceptedStates: [Ready, NotReady]}]\n";
     let found = cycles(&[("a.yaml", by_fleet("web", "db")), ("b.yaml", helmop("db", waits))]);
     assert_eq!(found, []);
+    for other in [
+        by_fleet("db", "other"),
+        // Another HelmOp, and an object.
+        by_lifecycle("db", "web, namespace: other"),
+        by_lifecycle("db", "web, apiVersion: v1, kind: ConfigMap"),
+    ] {
+        let found = cycles(&[("a.yaml", by_fleet("web", "db")), ("b.yaml", other)]);
+        assert_eq!(found, []);
+    }
+    let across = |name: &str, namespace: &str, other: &str| {
+        let own = format!("{{name: {name}, namespace: {namespace}}}");
+        by_lifecycle(name, other).replace(&format!("{{name: {name}}}"), &own)
+    };
     let found = cycles(&[
-        ("a.yaml", by_fleet("web", "db")),
-        ("b.yaml", by_fleet("db", "other")),
+        ("a.yaml", across("web", "shop", "db, namespace: data")),
+        ("b.yaml", across("db", "data", "web, namespace: shop")),
     ]);
-    assert_eq!(found, []);
+    assert_eq!(found.len(), 1, "{found:?}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ wire! {
         "uninstall" | nullable => uninstall: Option<UninstallPolicy>,
         /// When a release counts as ready.
         "wait" | nullable => wait: Option<WaitPolicy>,
-        /// HelmOps and Bundles on the same cluster that have to be ready first.
+        /// HelmOps, Bundles and objects on the same cluster that have to be ready first.
         "dependsOn" | nullable => depends_on: Vec<Dependency>,
         /// What happens when an object is changed on the cluster. It cannot be combined with `correctDrift`.
         "drift" | nullable => drift: Option<DriftPolicy>,
@@ -187,13 +187,39 @@ wire! {
 }
 
 wire! {
-    /// A HelmOp or Bundle of the same namespace that has to be ready on the cluster before this one is deployed there.
+    /// A HelmOp or Bundle that has to be ready on the cluster before this one is deployed there; with `apiVersion` and `kind`, an object of
+    /// the cluster.
     pub struct Dependency: [unknown: UnknownFields] {
-        /// Name of the HelmOp or Bundle.
+        /// Name of the HelmOp, of the Bundle or of the object.
         "name" => name: String,
-        /// When it is ready: a CEL expression with the variables `dep` and `self`, the BundleDeployments of the dependency and of
-        /// this one. By default, when it is deployed and all its objects are ready.
+        /// Namespace of the HelmOp or Bundle, if it is another one than that of this one; `allowedDependencyNamespaces` of a Policy restricts
+        /// it. For an object, its namespace on the cluster: by default, that of the release.
+        "namespace" | nullable => namespace: String,
+        /// API version of the object, such as `cert-manager.io/v1`.
+        "apiVersion" | nullable => api_version: String,
+        /// Kind of the object.
+        "kind" | nullable => kind: String,
+        /// When it is ready: a CEL expression. For a HelmOp or Bundle, its variables are `dep` and `self`, the BundleDeployments of the
+        /// dependency and of this one; by default, it is ready when it is deployed and all its objects are ready. For an object, its
+        /// variables are the fields of the object; by default, the rules of its kind apply.
         "ready" | nullable => ready: String,
+    }
+}
+
+impl Dependency {
+    /// Whether it is an object of the cluster, and no HelmOp or Bundle.
+    pub const fn is_object(&self) -> bool {
+        !self.api_version.is_empty() || !self.kind.is_empty()
+    }
+
+    /// What it names. `namespace` is that of those without one.
+    pub fn key<'d>(&'d self, namespace: &'d str) -> [&'d str; 4] {
+        let namespace = if self.namespace.is_empty() {
+            namespace
+        } else {
+            &self.namespace
+        };
+        [&self.api_version, &self.kind, namespace, &self.name]
     }
 }
 

@@ -158,6 +158,44 @@ fn lists_and_ranges(table: &mut Table) {
             "same name",
         ),
         (
+            json!({ "dependsOn": [{ "name": "web", "namespace": "fleet-default" }] }),
+            "dependsOn[0].name",
+            "depends on itself",
+        ),
+        (
+            json!({ "dependsOn": [{ "name": "a", "namespace": "fleet-default" }, { "name": "a" }] }),
+            "dependsOn[1].name",
+            "same name",
+        ),
+        (
+            json!({ "dependsOn": [
+                { "name": "a", "apiVersion": "v1", "kind": "Secret", "ready": "true" },
+                { "name": "a", "apiVersion": "v1", "kind": "Secret" },
+            ] }),
+            "dependsOn[1].name",
+            "an earlier entry is about the same object",
+        ),
+        (
+            json!({ "dependsOn": [{ "apiVersion": "v1", "kind": "Secret" }] }),
+            "dependsOn[0].name",
+            "name the object",
+        ),
+        (
+            json!({ "dependsOn": [{ "name": "a", "kind": "Secret" }] }),
+            "dependsOn[0].apiVersion",
+            "give the API version",
+        ),
+        (
+            json!({ "dependsOn": [{ "name": "a", "apiVersion": "v1" }] }),
+            "dependsOn[0].kind",
+            "give the kind",
+        ),
+        (
+            json!({ "dependsOn": [{ "name": "a", "apiVersion": "a/b/c", "kind": "Secret" }] }),
+            "dependsOn[0].apiVersion",
+            "not an API version",
+        ),
+        (
             json!({ "drift": { "ignore": [{}] } }),
             "drift.ignore[0].paths",
             "list the fields to ignore",
@@ -304,6 +342,40 @@ fn dependencies(table: &mut Table) {
         "InvalidName",
         &["not a DNS name"],
     );
+    let secret = |over: Value| {
+        let mut entry = json!({ "apiVersion": "v1", "kind": "Secret", "name": "tls" });
+        json_patch::merge(&mut entry, &over);
+        json!({ "lifecycle": { "dependsOn": [entry] } })
+    };
+    for (over, field, reason, words) in [
+        (
+            json!({ "name": "a/b" }),
+            "name",
+            "InvalidName",
+            "not a name of an object",
+        ),
+        (
+            json!({ "namespace": "a.b" }),
+            "namespace",
+            "InvalidName",
+            "not a DNS label",
+        ),
+        (
+            json!({ "ready": "self.data.a == 'b'" }),
+            "ready",
+            "InvalidExpression",
+            "unknown variable \"self\"; available are the fields of the object",
+        ),
+        (
+            json!({ "ready": "data.a ==" }),
+            "ready",
+            "InvalidExpression",
+            "not a CEL expression",
+        ),
+    ] {
+        let path = format!("spec.lifecycle.dependsOn[0].{field}");
+        table.over(secret(over), &path, reason, &[words]);
+    }
 }
 
 fn drift_selectors(table: &mut Table) {

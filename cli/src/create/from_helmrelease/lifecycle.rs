@@ -324,7 +324,9 @@ fn dependencies(all: &Objects, spec: &mut Fields<'_>, notes: &mut Vec<Note>) -> 
         let name = entry.text("name").unwrap_or_default();
         let other = entry.text("namespace").filter(|namespace| namespace != own);
         if other.is_some_and(|namespace| !all.has((HELM, "HelmRelease"), (&namespace, &name))) {
-            let text = format!("HelmOp {name:?} has to be in the namespace of this HelmOp");
+            let text = format!(
+                "HelmOp {name:?} has to be in the namespace of this HelmOp; if it is in another one, write lifecycle.dependsOn.namespace"
+            );
             notes.push(entry.note("namespace", text));
         }
         entry.lost(

@@ -98,19 +98,20 @@ function names({ clusters, count: number }) {
   return h("details", {}, h("summary", {}, `${count(number, "cluster")}: ${clusters[0]}, …`), h("p", {}, clusters.join(", "), rest > 0 && ` and ${rest} more`));
 }
 
-function relations(title, related) {
+function relations(title, related, namespace) {
+  const label = (one) => (one.namespace === namespace ? one.name : `${one.namespace}/${one.name}`);
   return h("div", { class: "relations" }, h("h3", {}, title), related.length === 0
     ? h("p", { class: "quiet" }, "Nothing")
     : h("ul", {}, related.map((one) => h("li", {},
-      one.exists ? h("a", { href: `/helmops/${one.namespace}/${one.name}` }, one.name) : h("span", {}, one.name), " ",
+      one.exists ? h("a", { href: `/helmops/${one.namespace}/${one.name}` }, label(one)) : h("span", {}, label(one)), " ",
       one.state && badge(one.state, one.tone)))));
 }
 
 function dependencies({ report, tone, dependsOn, neededBy }) {
   const arrow = h("span", { class: "arrow", "aria-hidden": true }, "→");
-  return h("div", { class: "chain" }, relations("It waits for", dependsOn), arrow,
+  return h("div", { class: "chain" }, relations("It waits for", dependsOn, report.namespace), arrow,
     h("div", { class: "relations self" }, h("h3", {}, "This HelmOp"), h("p", {}, report.name, " ", badge(report.state, tone))),
-    arrow.cloneNode(true), relations("These wait for it", neededBy));
+    arrow.cloneNode(true), relations("These wait for it", neededBy, report.namespace));
 }
 
 const WAITS = [

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, mem};
 
-use helmops_api::{Bundle, BundleDeployment, Cluster, Decoded, HelmOp, WithoutObjects, target::BundleRef};
+use helmops_api::{
+    Bundle, BundleDeployment, Cluster, Decoded, HelmOp, ObjectName, WithoutObjects, lifecycle::Dependency,
+    target::BundleRef,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
@@ -100,9 +103,9 @@ pub struct Details {
 pub struct Related {
     /// Its namespace.
     pub namespace: String,
-    /// Its name; for a selector, what it selects.
+    /// Its name; for a selector, what it selects, and for an object of clusters, its kind and name.
     pub name: String,
-    /// Its state; empty for a selector.
+    /// Its state; empty for what is no HelmOp.
     pub state: String,
     /// How good its state is.
     pub tone: Tone,
@@ -288,59 +291,92 @@ impl Attempt {
     }
 }
 
-/// The names in `dependsOn` and `lifecycle.dependsOn`, and the selectors.
-fn dependencies(helmop: &HelmOp) -> (Vec<&str>, Vec<&BundleRef>) {
-    let spec = &helmop.spec.bundle;
-    let (plain, selected): (Vec<_>, Vec<_>) =
-        spec.depends_on.iter().partition(|entry| entry.selector.is_none());
-    let lifecycle = spec
-        .options
-        .lifecycle
-        .iter()
-        .flat_map(|lifecycle| &lifecycle.depends_on);
-    let names = plain
-        .into_iter()
-        .map(|entry| &*entry.name)
-        .chain(lifecycle.map(|entry| &*entry.name));
-    (names.filter(|name| !name.is_empty()).collect(), selected)
+/// What a HelmOp waits for.
+struct Dependencies<'h> {
+    /// The namespaces and names in `dependsOn` and `lifecycle.dependsOn`.
+    named: Vec<(&'h str, &'h str)>,
+    /// The entries with a selector.
+    selected: Vec<&'h BundleRef>,
+    /// The objects of clusters.
+    objects: Vec<ObjectName<'h>>,
+}
+
+impl<'h> Dependencies<'h> {
+    fn of(helmop: &'h HelmOp, namespace: &'h str) -> Self {
+        let spec = &helmop.spec.bundle;
+        let (plain, selected): (Vec<_>, Vec<_>) =
+            spec.depends_on.iter().partition(|entry| entry.selector.is_none());
+        let lifecycle = spec.options.lifecycle.iter();
+        let own = lifecycle.flat_map(|lifecycle| &lifecycle.depends_on);
+        let (objects, own): (Vec<_>, Vec<_>) = own.partition(|entry| entry.is_object());
+        let plain = plain.into_iter().map(|entry| (namespace, &*entry.name));
+        let own = own.into_iter().map(|entry| {
+            let [_, _, namespace, name] = entry.key(namespace);
+            (namespace, name)
+        });
+        let object = |entry: &'h Dependency| ObjectName {
+            api_version: &entry.api_version,
+            kind: &entry.kind,
+            namespace: &entry.namespace,
+            name: &entry.name,
+        };
+        Self {
+            named: plain.chain(own).filter(|(_, name)| !name.is_empty()).collect(),
+            selected,
+            objects: objects.into_iter().map(object).collect(),
+        }
+    }
 }
 
 fn depends_on(helmop: &HelmOp, inputs: &Inputs<'_>) -> Vec<Related> {
-    let (names, selected) = dependencies(helmop);
-    let selector = |entry: &BundleRef| Related {
+    let Dependencies {
+        named,
+        selected,
+        objects,
+    } = Dependencies::of(helmop, inputs.namespace);
+    // What is no HelmOp has no state here.
+    let other = |name: String| Related {
         namespace: inputs.namespace.to_owned(),
-        name: match &*entry.name {
-            "" => "Bundles with certain labels".to_owned(),
-            name => format!("{name}, with certain labels"),
-        },
+        name,
         state: String::new(),
         tone: Tone::Pending,
         exists: false,
     };
-    let others = names.into_iter().map(|name| related(name, inputs));
-    others.chain(selected.into_iter().map(selector)).collect()
+    let selector = |entry: &BundleRef| match &*entry.name {
+        "" => "Bundles with certain labels".to_owned(),
+        name => format!("{name}, with certain labels"),
+    };
+    let helmops = named
+        .into_iter()
+        .map(|(namespace, name)| related(namespace, name, inputs));
+    let selected = selected.into_iter().map(selector);
+    let objects = objects.iter().map(ToString::to_string);
+    helmops.chain(selected.chain(objects).map(other)).collect()
 }
 
 fn needed_by(inputs: &Inputs<'_>) -> Vec<Related> {
     let all = inputs.helmops.objects().filter_map(Decoded::valid);
-    let needs = |other: &&WithoutObjects| {
-        other.namespace().as_deref() == Some(inputs.namespace) && dependencies(other).0.contains(&inputs.name)
-    };
-    all.filter(needs)
-        .map(|other| related(&other.name_any(), inputs))
-        .collect()
+    let mut needed = Vec::new();
+    for other in all {
+        let namespace = other.namespace().unwrap_or_default();
+        let named = Dependencies::of(other, &namespace).named;
+        if named.contains(&(inputs.namespace, inputs.name)) {
+            needed.push(related(&namespace, &other.name_any(), inputs));
+        }
+    }
+    needed
 }
 
-/// A HelmOp of the same namespace.
-fn related(name: &str, inputs: &Inputs<'_>) -> Related {
-    let found = inputs.helmops.get(inputs.namespace, name);
+/// Another HelmOp.
+fn related(namespace: &str, name: &str, inputs: &Inputs<'_>) -> Related {
+    let found = inputs.helmops.get(namespace, name);
     let state = found.map_or_else(
         // A Bundle that is not made from a HelmOp, or none.
         || "Unknown".to_owned(),
         |found| HelmOpSummary::of_listed(found, None, inputs.now).state,
     );
     Related {
-        namespace: inputs.namespace.to_owned(),
+        namespace: namespace.to_owned(),
         name: name.to_owned(),
         tone: Tone::of(&state),
         state,

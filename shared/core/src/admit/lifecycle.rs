@@ -1,9 +1,10 @@
 //! The life cycle of releases: `spec.lifecycle` and that of each target.
 //!
-//! Each block is checked by itself (`policies`, `expressions`, `drift`, `values`, `post_render`). What contradicts the options of Helm or another part is checked on
+//! Each block is checked by itself (`policies`, `expressions`, `dependencies`, `drift`, `values`, `post_render`). What contradicts the options of Helm or another part is checked on
 //! the merged options of each target (`contradictions`), because a target inherits what it does not set.
 
 mod contradictions;
+mod dependencies;
 mod drift;
 mod expressions;
 mod policies;
@@ -11,14 +12,13 @@ mod post_render;
 mod selector;
 mod values;
 
-use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, Lifecycle};
+use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec};
 use helmops_model::{
     reason::Reason,
-    validation::{ErrorType, FieldErrors, Path, names},
+    validation::{ErrorType, FieldErrors, Path},
 };
 
 use self::expressions::Expressions;
-use super::options::check_name;
 
 const REASON: Reason = Reason::InvalidLifecycle;
 
@@ -26,7 +26,7 @@ const REASON: Reason = Reason::InvalidLifecycle;
 pub fn check(errors: &mut FieldErrors, root: &Path<'_>, helmop: &HelmOp) {
     let spec = &helmop.spec.bundle;
     let mut checks = Checks {
-        helmop: helmop.metadata.name.as_deref().unwrap_or_default(),
+        helmop,
         expressions: Expressions::default(),
     };
     checks.run(errors, root, &spec.options);
@@ -40,8 +40,7 @@ pub fn check(errors: &mut FieldErrors, root: &Path<'_>, helmop: &HelmOp) {
 
 /// What the checks of all blocks share.
 struct Checks<'h> {
-    /// Name of the HelmOp.
-    helmop: &'h str,
+    helmop: &'h HelmOp,
     expressions: Expressions<'h>,
 }
 
@@ -57,7 +56,14 @@ impl<'h> Checks<'h> {
             self.expressions
                 .check_wait(errors, &path.field("expressions"), wait);
         }
-        self.check_dependencies(errors, &path.field("dependsOn"), lifecycle);
+        let dependencies = path.field("dependsOn");
+        dependencies::check(
+            errors,
+            &dependencies,
+            self.helmop,
+            lifecycle,
+            &mut self.expressions,
+        );
         if let Some(policy) = &lifecycle.drift {
             drift::check(errors, &path.field("drift"), policy);
         }
@@ -69,45 +75,6 @@ impl<'h> Checks<'h> {
             &lifecycle.on_delete,
             &["Uninstall", "Keep"],
         );
-    }
-
-    fn check_dependencies(&mut self, errors: &mut FieldErrors, path: &Path<'_>, lifecycle: &'h Lifecycle) {
-        for (index, dependency) in lifecycle.depends_on.iter().enumerate() {
-            let path = path.index(index);
-            let (name_path, name) = (path.field("name"), &*dependency.name);
-            let mut earlier = lifecycle.depends_on.iter().take(index);
-            if name.is_empty() {
-                errors.required(
-                    &name_path,
-                    REASON,
-                    "name the HelmOp or Bundle that has to be ready first",
-                );
-            } else if name == self.helmop {
-                errors.invalid(
-                    &name_path,
-                    REASON,
-                    name,
-                    "the HelmOp depends on itself, so it would never be deployed; remove the entry",
-                );
-            } else if earlier.any(|other| other.name == name) {
-                errors.invalid(
-                    &name_path,
-                    REASON,
-                    name,
-                    "an earlier entry has the same name; combine them in one entry",
-                );
-            } else {
-                check_name(errors, &name_path, name, names::subdomain);
-            }
-            if !dependency.ready.is_empty() {
-                self.expressions.check(
-                    errors,
-                    &path.field("ready"),
-                    &dependency.ready,
-                    Some(&["dep", "self"]),
-                );
-            }
-        }
     }
 }
 

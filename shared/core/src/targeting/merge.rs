@@ -7,11 +7,11 @@
 //! | `helm.timeoutSeconds` | the target's if positive; a negative one clears |
 //! | `helm.values` | deep merge; lists are replaced |
 //! | `helm.templateValues` | merged by name |
-//! | `helm.valuesFrom`, `diff.comparePatches`, `downstreamResources` | the target's entry replaces the one for the same object, or is appended |
+//! | `helm.valuesFrom`, `diff.comparePatches`, `downstreamResources`, `lifecycle.dependsOn` | the target's entry replaces the one for the same object, or is appended |
 //! | `yaml.overlays` | the target's are appended |
 //! | `helm.force`, `atomic`, `takeOwnership`, `disablePreProcess`, `waitForJobs`, `disableDNS`, `keepResources` | true if either is true |
 //! | `forceSyncGeneration` | the target's if positive |
-//! | `correctDrift`, each field of `lifecycle` | the target's if set |
+//! | `correctDrift`, each other field of `lifecycle` | the target's if set |
 //! | fields that helmops does not know, also in `helm`, `diff`, `yaml` and `kustomize` | the target's if set |
 //! | all others | the Bundle's; the target's have no effect, as in Fleet |
 
@@ -137,7 +137,7 @@ fn lifecycle(merged: &mut Lifecycle, own: &Lifecycle) {
     list(&mut merged.post_renderers, &own.post_renderers);
     list(&mut merged.values_from, &own.values_from);
     by_key(&mut merged.depends_on, &own.depends_on, |dependency| {
-        Some(dependency.name.clone())
+        Some(dependency.key("").join("|"))
     });
     merged.unknown.add(&own.unknown);
 }

@@ -32,6 +32,17 @@ pub fn namespace(name: &str) -> Result<(), &'static str> {
     }
 }
 
+/// Objects of any kind: what fits into the path of a request. Roles have names such as `system:node`.
+pub fn path_segment(name: &str) -> Result<(), &'static str> {
+    if name.len() > limits::NAME {
+        return Err("longer than 253 characters");
+    }
+    if matches!(name, "." | "..") || name.contains(['/', '%']) {
+        return Err("not a name of an object: it is neither . nor .., and has no '/' and no '%'");
+    }
+    Ok(())
+}
+
 /// Helm's release names: a DNS subdomain of at most 53 characters.
 pub fn release(name: &str) -> Result<(), &'static str> {
     if name.len() > limits::RELEASE_NAME {

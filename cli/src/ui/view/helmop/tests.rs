@@ -29,6 +29,11 @@ fn fixture() -> Fixture {
     let mut web = observed.helmop;
     web.spec.bundle.depends_on =
         serde_json::from_value(json!([{ "name": "crds" }, { "name": "gone" }])).unwrap();
+    let depends_on = json!([
+        { "name": "db", "namespace": "other" },
+        { "name": "tls", "namespace": "apps", "apiVersion": "cert-manager.io/v1", "kind": "Certificate" },
+    ]);
+    web.spec.bundle.options.lifecycle = serde_json::from_value(json!({ "dependsOn": depends_on })).unwrap();
     Fixture {
         helmops: Contents::of([
             listed(web),
@@ -38,6 +43,10 @@ fn fixture() -> Fixture {
             listed(helmop(
                 &json!({ "metadata": { "namespace": "other", "name": "back" }, "spec": { "dependsOn": [{ "name": "web" }] } }),
             )),
+            listed(helmop(&json!({
+                "metadata": { "namespace": "other", "name": "db" },
+                "spec": { "lifecycle": { "dependsOn": [{ "name": "web", "namespace": "shop" }] } },
+            }))),
         ]),
         clusters: Contents::of([
             cluster("c1", &json!({}), fixture::NOW),
@@ -132,15 +141,26 @@ fn dependencies_are_shown_in_both_directions_with_their_state() {
     let shown = |related: &[Related]| -> Vec<_> {
         related
             .iter()
-            .map(|one| (one.name.clone(), one.state.clone(), one.exists))
+            .map(|one| {
+                let name = format!("{}/{}", one.namespace, one.name);
+                (name, one.state.clone(), one.exists)
+            })
             .collect()
     };
     let row = |name: &str, state: &str, exists| (name.to_owned(), state.to_owned(), exists);
     assert_eq!(
         shown(&details.depends_on),
-        [row("crds", "Ready", true), row("gone", "Unknown", false)]
+        [
+            row("shop/crds", "Ready", true),
+            row("shop/gone", "Unknown", false),
+            row("other/db", "Ready", true),
+            row("shop/certificate.cert-manager.io apps/tls", "", false),
+        ]
     );
-    assert_eq!(shown(&details.needed_by), [row("front", "Ready", true)]);
+    assert_eq!(
+        shown(&details.needed_by),
+        [row("other/db", "Ready", true), row("shop/front", "Ready", true)]
+    );
 }
 
 #[test]

@@ -14,6 +14,41 @@ use super::REASON;
 /// Bytes of all different expressions of a HelmOp: a hundred long ones. To parse them takes some milliseconds.
 const MAX_TOTAL: usize = 64 << 10;
 
+/// The variables of dependencies that are HelmOps or Bundles.
+const DEP_AND_SELF: &[&str] = &["dep", "self"];
+
+/// The variables that an expression may use.
+#[derive(Clone, Copy, Debug)]
+pub enum Variables {
+    /// Any: which fields the objects of a kind have is not known.
+    Any,
+    /// Those of a dependency that is a HelmOp or Bundle.
+    DepAndSelf,
+    /// The fields of a dependency that is an object. `dep` and `self` are none, although they are variables of the other ones.
+    OfObject,
+}
+
+impl Variables {
+    fn check(self, expression: &Expression) -> Result<(), ExpressionError> {
+        match self {
+            Self::Any => Ok(()),
+            Self::DepAndSelf => expression.check_variables(DEP_AND_SELF),
+            Self::OfObject => {
+                let used = expression.variables();
+                let of_others = DEP_AND_SELF.iter().find(|variable| used.contains(*variable));
+                of_others.map_or(Ok(()), |variable| {
+                    Err(ExpressionError::UnknownVariable {
+                        variable: (*variable).to_owned(),
+                        available: vec![
+                            "the fields of the object, such as metadata, spec and status".to_owned(),
+                        ],
+                    })
+                })
+            }
+        }
+    }
+}
+
 /// The expressions of a HelmOp. Those of its targets are often the same, and each is parsed once.
 #[derive(Default)]
 pub struct Expressions<'h> {
@@ -46,20 +81,14 @@ impl<'h> Expressions<'h> {
                 ("current", &of.current),
             ] {
                 if !text.is_empty() {
-                    self.check(errors, &path.field(field), text, None);
+                    self.check(errors, &path.field(field), text, Variables::Any);
                 }
             }
         }
     }
 
-    /// Checks an expression that uses only these variables, or any if they are `None`.
-    pub fn check(
-        &mut self,
-        errors: &mut FieldErrors,
-        path: &Path<'_>,
-        text: &'h str,
-        variables: Option<&[&str]>,
-    ) {
+    /// Checks an expression that uses only these variables.
+    pub fn check(&mut self, errors: &mut FieldErrors, path: &Path<'_>, text: &'h str, variables: Variables) {
         if !self.parsed.contains_key(text) {
             self.bytes += text.len();
         }
@@ -68,10 +97,7 @@ impl<'h> Expressions<'h> {
         }
         let parsed = self.parsed.entry(text).or_insert_with(|| Expression::parse(text));
         let checked = parsed.as_ref().map_err(ExpressionError::clone);
-        let checked = checked.and_then(|expression| match variables {
-            Some(variables) => expression.check_variables(variables),
-            None => Ok(()),
-        });
+        let checked = checked.and_then(|expression| variables.check(expression));
         if let Err(error) = checked {
             errors.invalid(path, Reason::InvalidExpression, text, error.to_string());
         }
@@ -89,7 +115,8 @@ impl<'h> Expressions<'h> {
     }
 }
 
-fn check_api_version(errors: &mut FieldErrors, path: &Path<'_>, text: &str) {
+/// Checks the API version of objects.
+pub fn check_api_version(errors: &mut FieldErrors, path: &Path<'_>, text: &str) {
     if text.is_empty() {
         errors.required(
             path,
@@ -105,7 +132,8 @@ fn check_api_version(errors: &mut FieldErrors, path: &Path<'_>, text: &str) {
     }
 }
 
-fn check_kind(errors: &mut FieldErrors, path: &Path<'_>, kind: &str) {
+/// Checks the kind of objects.
+pub fn check_kind(errors: &mut FieldErrors, path: &Path<'_>, kind: &str) {
     if kind.is_empty() {
         errors.required(path, REASON, "give the kind of the objects, such as Deployment");
     } else if !kind.bytes().all(|byte| byte.is_ascii_alphanumeric())

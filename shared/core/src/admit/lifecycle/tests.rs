@@ -53,7 +53,13 @@ fn valid_life_cycles_have_no_errors() {
                 { "apiVersion": "db.example.com/v1beta1", "kind": "Database", "failed": "status.phase == 'Failed'",
                   "inProgress": "status.phase == 'Creating'", "current": "status.phase == 'Ready'" }
             ] },
-            "dependsOn": [{ "name": "db" }, { "name": "cache", "ready": "dep.status.ready && self.metadata.name == 'web'" }],
+            "dependsOn": [{ "name": "db" }, { "name": "cache", "ready": "dep.status.ready && self.metadata.name == 'web'" },
+                // The same name in another namespace, and objects.
+                { "name": "web", "namespace": "other" }, { "name": "db", "namespace": "other" },
+                { "apiVersion": "v1", "kind": "Secret", "name": "web" },
+                { "apiVersion": "v1", "kind": "ConfigMap", "name": "web", "ready": "data.a == 'b'" },
+                { "apiVersion": "v1", "kind": "ConfigMap", "name": "web", "namespace": "data" },
+                { "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "system:node" }],
             "drift": { "mode": "warn", "ignore": [{ "paths": ["/spec/replicas", "", "/metadata/annotations/a~1b"],
                 "target": { "kind": "Deployment", "name": "web-.*", "labelSelector": "app=web,tier in (a, b)" } }] },
             "onDelete": "Keep"

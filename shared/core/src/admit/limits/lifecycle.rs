@@ -39,10 +39,8 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, lifecycle: &Lifecycle) {
     }
     let dependencies = path.field("dependsOn");
     if list(errors, &dependencies, &lifecycle.depends_on, limits::SHORT_LIST) {
-        for (index, Dependency { name, ready, .. }) in lifecycle.depends_on.iter().enumerate() {
-            let path = dependencies.index(index);
-            length(errors, &path.field("name"), name, limits::NAME);
-            length(errors, &path.field("ready"), ready, limits::EXPRESSION);
+        for (index, dependency) in lifecycle.depends_on.iter().enumerate() {
+            check_dependency(errors, &dependencies.index(index), dependency);
         }
     }
     if let Some(drift) = &lifecycle.drift {
@@ -58,6 +56,17 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, lifecycle: &Lifecycle) {
         for (field, map) in [("labels", labels), ("annotations", annotations)] {
             entries(errors, &path.field(field), map.len(), limits::SHORT_LIST);
         }
+    }
+}
+
+fn check_dependency(errors: &mut FieldErrors, path: &Path<'_>, dependency: &Dependency) {
+    for (field, text, max) in [
+        ("name", &dependency.name, limits::NAME),
+        ("apiVersion", &dependency.api_version, limits::NAME),
+        ("kind", &dependency.kind, limits::NAME),
+        ("ready", &dependency.ready, limits::EXPRESSION),
+    ] {
+        length(errors, &path.field(field), text, max);
     }
 }
 

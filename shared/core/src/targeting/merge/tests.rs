@@ -227,3 +227,23 @@ fn unknown_options_of_a_target_override_those_of_the_bundle() {
     };
     assert_eq!(merged(&from("s", 1), &from("s", 2)), from("s", 2));
 }
+
+#[test]
+fn a_target_replaces_the_dependency_on_the_same_object() {
+    let lifecycle = |depends_on: &Value| json!({ "lifecycle": { "dependsOn": depends_on } });
+    let own = json!([
+        { "name": "db", "ready": "true" },
+        { "name": "db", "namespace": "data", "ready": "true" },
+        { "name": "db", "apiVersion": "v1", "kind": "Secret", "ready": "true" },
+        { "name": "new" },
+    ]);
+    let base = json!([
+        { "name": "db" },
+        { "name": "db", "namespace": "data" },
+        { "name": "db", "namespace": "other" },
+        { "name": "db", "apiVersion": "v1", "kind": "Secret" },
+        { "name": "db", "apiVersion": "v1", "kind": "ConfigMap" },
+    ]);
+    let expected = json!([own[0], own[1], base[2], own[2], base[4], own[3]]);
+    assert_eq!(merged(&lifecycle(&base), &lifecycle(&own)), lifecycle(&expected));
+}
