@@ -19,6 +19,9 @@ wire! {
         /// expressions, one of which must match the whole text. Empty allows none if a ServiceAccount is required,
         /// and otherwise all ConfigMaps and the Secrets in `helmOp.allowedHelmSecretNames`.
         "allowedDownstreamResources" | nullable => allowed_downstream_resources: Vec<String>,
+        /// Namespaces of HelmOps and Bundles that `lifecycle.dependsOn` may name, besides their own: regular expressions, one of which must
+        /// match the whole name. Empty allows none if a Policy of the namespace restricts HelmOps in any other way, and otherwise all.
+        "allowedDependencyNamespaces" | nullable => allowed_dependency_namespaces: Vec<String>,
         /// Allow the creation of namespaces although a ServiceAccount is required.
         "allowNamespaceCreation" => allow_namespace_creation: bool,
         /// What GitRepos may use.

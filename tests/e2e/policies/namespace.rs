@@ -93,6 +93,12 @@ async fn each_policy_rule_denies_and_allows() {
             json!({ "helm": { "chart": "nginx", "version": "1.1.0" } }),
             "spec.helm.chart: Forbidden: \"alpine\": disallowed helm chart alpine: alpine not in allowed set [^ngin.$]",
         ),
+        (
+            json!({ "allowedDependencyNamespaces": ["data-.*"] }),
+            json!({ "lifecycle": { "dependsOn": [{ "name": "db", "namespace": "data" }] } }),
+            json!({ "lifecycle": { "dependsOn": [{ "name": "db", "namespace": "data-1" }] } }),
+            "spec.lifecycle.dependsOn[0].namespace: Forbidden: \"data\": disallowed dependency namespace data: data not in allowed set [data-.*]",
+        ),
     ] {
         let (namespace, _) = fixture().await;
         // So that the first resolution needs no Secret.

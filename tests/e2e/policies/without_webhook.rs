@@ -56,6 +56,11 @@ async fn a_late_policy_crd_and_an_invalid_policy_are_enforced() {
             json!({ "serviceAccount": "a", "helmSecretName": "other" }),
             "disallowed helmSecretName other",
         ),
+        (
+            "e17",
+            json!({ "serviceAccount": "a", "lifecycle": { "dependsOn": [{ "name": "db", "namespace": "data" }] } }),
+            "disallowed dependency namespace data: a dependency shows whether another release is ready",
+        ),
     ] {
         fixture.apply(name, &over).await;
         let message = fixture.until(name, "Accepted", "PolicyViolation").await;

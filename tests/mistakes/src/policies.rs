@@ -15,6 +15,7 @@ pub fn add(table: &mut Table) {
         ("required accounts", required_accounts),
         ("all violations", all_violations),
         ("downstream resources", downstream_resources),
+        ("namespaces of dependencies", dependencies),
     ] {
         table.group(group);
         add(table);
@@ -254,4 +255,17 @@ fn downstream_resources(table: &mut Table) {
             &[("spec.targets[1].downstreamResources[0].name", words)],
         );
     }
+}
+
+fn dependencies(table: &mut Table) {
+    let on = |namespace: &str| json!({ "serviceAccount": "a", "lifecycle": { "dependsOn": [{ "name": "db", "namespace": namespace }] } });
+    let path = "spec.lifecycle.dependsOn[0].namespace";
+    let denied = [(path, "disallowed dependency namespace data")];
+    let required = json!({ "requireServiceAccount": true });
+    let allowed = json!({ "requireServiceAccount": true, "allowedDependencyNamespaces": ["data-.*"] });
+    table.denied(json!({}), on("data"), &[]);
+    table.denied(required.clone(), on("data"), &denied);
+    table.denied(required, on("fleet-default"), &[]);
+    table.denied(allowed.clone(), on("data"), &denied);
+    table.denied(allowed, on("data-1"), &[]);
 }

@@ -29,7 +29,8 @@
 //!   be listed literally. A URL with an encoded slash in its path must be allowed both as written and with the slash decoded,
 //!   or be listed literally.
 //! - The `helm` block of a target is checked like `spec.helm`, after inheritance; so is its `serviceAccount`.
-//! - `downstreamResources` of the HelmOp and of each target have their own rules (module `downstream`).
+//! - `downstreamResources` of the HelmOp and of each target have their own rules (module `downstream`), and so have the namespaces in
+//!   `lifecycle.dependsOn` (module `dependencies`).
 //! - A [`ValidHelmOp`] names a source and a chart in one of the three forms, so all of them are checked. An empty name is
 //!   allowed: without a Secret none is used, and a ServiceAccount is required only by `requireServiceAccount`. It is then
 //!   required for the whole HelmOp, even if each of its targets names one, and `-`, by which a target clears it, counts as
@@ -42,6 +43,7 @@
 //! It may forbid anything, so it forbids everything: no HelmOp of its namespace is allowed until it is fixed or deleted.
 
 mod chart;
+mod dependencies;
 mod downstream;
 mod invalid;
 mod list;
@@ -62,7 +64,12 @@ use helmops_model::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use self::{
-    chart::PolicySubject, downstream::Rules, invalid::InvalidPolicy, list::List, names::Names,
+    chart::PolicySubject,
+    dependencies::{Dependencies, restricts},
+    downstream::Rules,
+    invalid::InvalidPolicy,
+    list::List,
+    names::Names,
     patterns::Patterns,
 };
 use crate::admit::ValidHelmOp;
@@ -90,6 +97,7 @@ pub struct Policies {
     repos: Patterns,
     charts: Patterns,
     downstream: Patterns,
+    dependencies: Dependencies,
     invalid: Option<InvalidPolicy>,
 }
 
@@ -112,6 +120,7 @@ impl Policies {
         let mut repos = List::new("helmOp.allowedHelmRepoPatterns");
         let mut charts = List::new("helmOp.allowedChartPatterns");
         let mut downstream = List::new("allowedDownstreamResources");
+        let mut dependencies = List::new("allowedDependencyNamespaces");
         for policy in &policies {
             let name = name(policy);
             if policy.require_service_account {
@@ -121,6 +130,7 @@ impl Policies {
                 .allowed
                 .extend(&policy.allowed_service_accounts, name);
             downstream.extend(&policy.allowed_downstream_resources, name);
+            dependencies.extend(&policy.allowed_dependency_namespaces, name);
             let Some(helm_op) = &policy.helm_op else {
                 continue;
             };
@@ -140,6 +150,14 @@ impl Policies {
             repos: Patterns::new("helm repo", repos),
             charts: Patterns::new("helm chart", charts),
             downstream: Patterns::new("downstream resource", downstream),
+            dependencies: Dependencies {
+                allowed: Patterns::new("dependency namespace", dependencies),
+                restricted_by: policies
+                    .iter()
+                    .copied()
+                    .find(|policy| restricts(policy))
+                    .map(|policy| name(policy).to_owned()),
+            },
             invalid: None,
         }
     }
@@ -199,7 +217,8 @@ impl Policies {
         }
         let spec = &valid.helmop.spec;
         let root = Path::root("spec");
-        self.check_options(&mut errors, &root, &spec.bundle.options, NO_ACCOUNT);
+        let namespace = valid.helmop.metadata.namespace.as_deref().unwrap_or_default();
+        self.check_options(&mut errors, &root, namespace, &spec.bundle.options, NO_ACCOUNT);
         check_name(&mut errors, &root, &self.helm_secrets, &spec.helm_secret_name);
         let main = valid.chart.source();
         self.check_chart(&mut errors, &root.field("helm"), main, None);
@@ -207,7 +226,7 @@ impl Policies {
         for (index, target) in spec.bundle.targets.iter().enumerate() {
             let own = valid.targets.get(index).and_then(Option::as_ref);
             let own = own.map(ChartRequest::source);
-            self.check_target(&mut errors, &targets.index(index), target, main, own);
+            self.check_target(&mut errors, &targets.index(index), namespace, target, main, own);
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
@@ -221,7 +240,8 @@ impl Policies {
         let mut errors = FieldErrors::default();
         self.check_decoded(&mut errors, &bundle.metadata);
         let (root, spec) = (Path::root("spec"), &bundle.spec);
-        self.check_options(&mut errors, &root, &spec.options, NO_ACCOUNT);
+        let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
+        self.check_options(&mut errors, &root, namespace, &spec.options, NO_ACCOUNT);
         if let Some(options) = &spec.helm_op_options
             && let Err(detail) = self.helm_secrets.check(&options.secret_name)
         {
@@ -232,7 +252,7 @@ impl Policies {
         let targets = root.field("targets");
         for (index, target) in spec.targets.iter().enumerate() {
             let path = targets.index(index);
-            self.check_options(&mut errors, &path, &target.options, CLEARED_ACCOUNT);
+            self.check_options(&mut errors, &path, namespace, &target.options, CLEARED_ACCOUNT);
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
@@ -287,12 +307,13 @@ impl Policies {
         errors.required(&spec.field("serviceAccount"), REASON, detail);
     }
 
-    /// Checks the options of a HelmOp, a Bundle or a target, except its chart. `missing` are the values that name no
-    /// ServiceAccount.
+    /// Checks the options of a HelmOp, a Bundle or a target, except its chart. `namespace` is that of the HelmOp or Bundle, and `missing`
+    /// are the values that name no ServiceAccount.
     fn check_options(
         &self,
         errors: &mut FieldErrors,
         path: &Path<'_>,
+        namespace: &str,
         options: &BundleDeploymentOptions,
         missing: &[&str],
     ) {
@@ -314,17 +335,34 @@ impl Policies {
                 errors.forbidden(&path.field("name"), REASON, &resource.name, detail);
             }
         }
+        let lifecycle = path.field("lifecycle");
+        let dependencies = lifecycle.field("dependsOn");
+        let entries = options
+            .lifecycle
+            .iter()
+            .flat_map(|lifecycle| &lifecycle.depends_on);
+        for (index, dependency) in entries.enumerate() {
+            let other = &*dependency.namespace;
+            if dependency.is_object() || other.is_empty() || other == namespace {
+                continue;
+            }
+            if let Err(detail) = self.dependencies.check(other) {
+                let path = dependencies.index(index);
+                errors.forbidden(&path.field("namespace"), REASON, other, detail);
+            }
+        }
     }
 
     fn check_target(
         &self,
         errors: &mut FieldErrors,
         path: &Path<'_>,
+        namespace: &str,
         target: &BundleTarget,
         main: ChartSource<'_>,
         own: Option<ChartSource<'_>>,
     ) {
-        self.check_options(errors, path, &target.options, CLEARED_ACCOUNT);
+        self.check_options(errors, path, namespace, &target.options, CLEARED_ACCOUNT);
         if let Some(own) = own {
             self.check_chart(errors, &path.field("helm"), own, Some(main));
         }

@@ -23,6 +23,10 @@ pub fn pattern_errors(policy: &Policy) -> FieldErrors {
         &Path::root("allowedDownstreamResources"),
         &policy.allowed_downstream_resources,
     );
+    check(
+        &Path::root("allowedDependencyNamespaces"),
+        &policy.allowed_dependency_namespaces,
+    );
     if let Some(helm_op) = &policy.helm_op {
         let root = Path::root("helmOp");
         check(
@@ -48,6 +52,7 @@ mod tests {
         let policy = json!({
             "metadata": { "name": "p" },
             "allowedDownstreamResources": ["Secret/[a"],
+            "allowedDependencyNamespaces": ["team-a", "(b"],
             "helmOp": { "allowedHelmRepoPatterns": ["https://.*"], "allowedChartPatterns": ["web", "(", "["] }
         });
         let policy: Policy = serde_json::from_str(&policy.to_string()).unwrap();
@@ -59,7 +64,11 @@ mod tests {
             .collect();
         assert_eq!(
             paths,
-            ["allowedDownstreamResources[0]", "helmOp.allowedChartPatterns[1]"]
+            [
+                "allowedDownstreamResources[0]",
+                "allowedDependencyNamespaces[1]",
+                "helmOp.allowedChartPatterns[1]"
+            ]
         );
         let text = errors.to_string();
         assert!(

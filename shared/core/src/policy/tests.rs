@@ -585,6 +585,87 @@ fn downstream_resources_are_restricted() {
 }
 
 #[test]
+fn namespaces_of_dependencies_are_restricted() {
+    let lists = |list: &str| json!({ "helmOp": { list: ["https://charts.example.com/stable", "web", "s"] } });
+    let allowed =
+        json!({ "requireServiceAccount": true, "allowedDependencyNamespaces": ["data-.*", "base"] });
+    for (policy, namespace, is_allowed) in [
+        // Nothing restricts HelmOps.
+        (json!({}), "data", true),
+        (
+            json!({ "gitRepo": { "allowedClientSecretNames": ["a"] } }),
+            "data",
+            true,
+        ),
+        (
+            json!({ "helmOp": { "defaultHelmSecretName": "s" } }),
+            "data",
+            true,
+        ),
+        // Also if the installed CRD lacks the field, so that there is never an entry.
+        (json!({ "requireServiceAccount": true }), "data", false),
+        (json!({ "allowedServiceAccounts": ["a"] }), "data", false),
+        (json!({ "allowedDownstreamResources": ["a"] }), "data", false),
+        (lists("allowedHelmSecretNames"), "data", false),
+        (lists("allowedHelmRepoPatterns"), "data", false),
+        (lists("allowedChartPatterns"), "data", false),
+        // The own namespace.
+        (json!({ "requireServiceAccount": true }), "fleet-default", true),
+        (allowed.clone(), "fleet-default", true),
+        (allowed.clone(), "", true),
+        (allowed.clone(), "base", true),
+        (allowed.clone(), "data-1", true),
+        (allowed.clone(), "data", false),
+        (allowed, "my-base", false),
+        (json!({ "allowedDependencyNamespaces": ["base"] }), "data", false),
+        (json!({ "allowedDependencyNamespaces": ["[a"] }), "data", false),
+    ] {
+        let policies = one(policy.clone());
+        let lifecycle = json!({ "dependsOn": [
+            { "name": "tls", "namespace": "anywhere", "apiVersion": "v1", "kind": "Secret" },
+            { "name": "db", "namespace": namespace },
+        ] });
+        let expected = |path: &str| Vec::from_iter((!is_allowed).then(|| path.to_owned()));
+        let for_all = json!({ "serviceAccount": "a", "lifecycle": lifecycle.clone() });
+        let target = json!({ "serviceAccount": "a", "targets": [{}, { "lifecycle": lifecycle }] });
+        for (spec, path) in [
+            (for_all, "spec.lifecycle.dependsOn[1].namespace"),
+            (target, "spec.targets[1].lifecycle.dependsOn[1].namespace"),
+        ] {
+            assert_eq!(
+                rejected_in_bundle(&policies, &spec),
+                expected(path),
+                "{policy} {namespace}"
+            );
+            let errors = policies.validate(&helmop(spec));
+            let fields = rejected(&errors).into_iter();
+            let fields: Vec<_> = fields.map(|(path, _)| path.to_owned()).collect();
+            assert_eq!(fields, expected(path), "{policy} {namespace}");
+        }
+    }
+}
+
+#[test]
+fn messages_about_namespaces_of_dependencies_contain_the_policy_and_the_fix() {
+    let over = json!({ "serviceAccount": "a", "lifecycle": { "dependsOn": [{ "name": "db", "namespace": "data" }] } });
+    for (policy, expected) in [
+        (
+            json!({ "allowedDependencyNamespaces": ["base"] }),
+            "spec.lifecycle.dependsOn[0].namespace: Forbidden: \"data\": disallowed dependency namespace data: data not in allowed set \
+             [base]; use one that is, or have it added to allowedDependencyNamespaces of Policy \"p\"",
+        ),
+        (
+            json!({ "requireServiceAccount": true }),
+            "spec.lifecycle.dependsOn[0].namespace: Forbidden: \"data\": disallowed dependency namespace data: a dependency shows whether \
+             another release is ready, and Policy \"p\" restricts this namespace; name a HelmOp or Bundle of this namespace, or have the \
+             other one added to allowedDependencyNamespaces of a Policy of this namespace",
+        ),
+    ] {
+        assert_eq!(error_text(&one(policy), over.clone()), expected);
+    }
+}
+
+#[test]
 fn messages_about_downstream_resources_contain_the_resource_and_the_fix() {
     let over =
         json!({ "serviceAccount": "a", "downstreamResources": [{ "kind": "secret", "name": "kubeconfig" }] });
