@@ -14,7 +14,7 @@ use crate::{
     deployments::Deployments,
     error::AgentError,
     helm::HelmRuns,
-    inputs::{Accounts, ValuesSources},
+    inputs::{Accounts, ValuesSources, WatchedObjects},
     live::{Kinds, LiveObjects},
     memory::Releases,
     metrics::Metrics,
@@ -63,6 +63,8 @@ pub struct Context {
     pub live: LiveObjects,
     /// The ConfigMaps and Secrets that values come from.
     pub sources: ValuesSources,
+    /// The objects that BundleDeployments wait for.
+    pub awaited: WatchedObjects,
     /// Whether the status of a release shows the end of the log of a container that crashes.
     pub shows_pod_logs: bool,
     /// Knows whether a BundleDeployment was deleted.

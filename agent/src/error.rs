@@ -47,6 +47,14 @@ pub enum AgentError {
     /// Other Bundles have to be deployed first.
     #[error(transparent)]
     Unmet(#[from] Unmet),
+    /// An object has to be ready first.
+    #[error("{unmet}")]
+    AwaitsObject {
+        /// Which one, and why it is not.
+        unmet: Unmet,
+        /// What ends the wait.
+        class: Class,
+    },
     /// The chart cannot be fetched.
     #[error(transparent)]
     Chart(#[from] ChartError),
@@ -203,7 +211,9 @@ impl AgentError {
                     error: lacking.to_string(),
                 },
             },
-            Self::Unmet(unmet) => DeployOutcome::Blocked(Blocked::Dependencies(unmet.clone())),
+            Self::Unmet(unmet) | Self::AwaitsObject { unmet, .. } => {
+                DeployOutcome::Blocked(Blocked::Dependencies(unmet.clone()))
+            }
             Self::Helm(failure) if failure.is_captured() => DeployOutcome::Captured {
                 error: failure.to_string(),
             },
@@ -244,6 +254,7 @@ impl ClassifiedError for AgentError {
             Self::Guard(_) => classified(Reason::RemovalRefused, Class::Absent),
             // A change of a dependency enqueues those that depend on it.
             Self::Unmet(_) => classified(Reason::DeploymentBlocked, Class::Permanent),
+            Self::AwaitsObject { class, .. } => classified(Reason::DeploymentBlocked, *class),
             Self::Chart(error) => error.classify(),
             Self::Helm(failure) if failure.reason == FailureReason::Superseded => {
                 classified(Reason::Progressing, Class::Conflict)

@@ -93,6 +93,7 @@ pub async fn remove(
     context
         .kinds
         .set_groups(deployment, &BTreeSet::new(), BTreeSet::new());
+    context.awaited.set(deployment, Vec::new());
     context.releases.forget(deployment);
     if ends.values().all(|end| *end != End::Refused) {
         context.reports.forget(deployment);

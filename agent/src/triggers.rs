@@ -6,6 +6,7 @@
 //! | a record of a release | the BundleDeployment of the release |
 //! | a live object of a release | the BundleDeployment that its label names |
 //! | a ConfigMap or Secret with values | the BundleDeployments that refer to it |
+//! | an object that has to be ready first | the BundleDeployments that wait for it |
 //! | a CRD | BundleDeployments whose releases have objects of its group |
 //! | nothing: garbage collection | BundleDeployments that do not exist, and have a release |
 
@@ -104,7 +105,7 @@ pub async fn run(
 ) {
     let (orphan_sender, orphans) = mpsc::channel(PENDING_CHANGES);
     let (live_sender, live_changes) = mpsc::channel(PENDING_CHANGES);
-    let (values_sender, values_changes) = mpsc::channel(PENDING_CHANGES);
+    let (input_sender, input_changes) = mpsc::channel(PENDING_CHANGES);
     let live_owners = receive(live_changes).filter_map({
         let context = Arc::clone(&context);
         move |set: String| std::future::ready(context.rules.deployment(&set))
@@ -112,7 +113,7 @@ pub async fn run(
     let named = stream::select_all([
         live_owners.boxed(),
         receive(orphans).boxed(),
-        receive(values_changes).boxed(),
+        receive(input_changes).boxed(),
     ])
     .map({
         let context = Arc::clone(&context);
@@ -150,7 +151,8 @@ pub async fn run(
         // In the same task as the loops, so that it stops if they hang.
         () = signals.beat() => {}
         () = context.live.run(live_sender) => {}
-        () = context.sources.run(values_sender) => {}
+        () = context.sources.run(input_sender.clone()) => {}
+        () = context.awaited.run(input_sender) => {}
         () = context.reports.follow(context.leadership.clone()) => {}
     }
 }

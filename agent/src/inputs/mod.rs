@@ -1,6 +1,8 @@
-//! What a deployment needs besides the chart: values, the account, the namespace, and copies of Secrets and ConfigMaps.
+//! What a deployment needs besides the chart: values, the account, the namespace, objects that have to be ready, and copies of Secrets and
+//! ConfigMaps.
 
 mod accounts;
+mod awaited;
 mod copies;
 mod namespace;
 mod sources;
@@ -11,6 +13,7 @@ use helmops_runtime::writes::FieldManager;
 
 pub use self::{
     accounts::Accounts,
+    awaited::{check_objects, forget_objects},
     copies::{
         Copies, CopyChanges, CopyId, ExistingCopy, agent_copies, delete_copies, has_copies, keep_copies,
         prune_copies, wanted_copies,
@@ -20,6 +23,7 @@ pub use self::{
     },
     sources::{ObservedValues, ValuesSources, sources_of},
     values::{MergedValues, merged, values},
+    watched::WatchedObjects,
 };
 
 /// The field manager of the labels and annotations of namespaces, and of copies. It is not that of releases: a chart may contain its

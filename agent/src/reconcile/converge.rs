@@ -69,7 +69,7 @@ async fn before_helm(session: &ReleaseSession<'_>) -> Result<ControlFlow<Outcome
     let observed = observe::cached(session).await?;
     let deployed = session.desired().deployed(&observed.history);
     if deployed.is_none()
-        && let Some(wait) = observe::delay(session)?
+        && let Some(wait) = observe::delay(session).await?
     {
         return Ok(ControlFlow::Break(Outcome::Postponed(wait)));
     }
@@ -92,7 +92,7 @@ async fn before_helm(session: &ReleaseSession<'_>) -> Result<ControlFlow<Outcome
         return Ok(ControlFlow::Break(Outcome::Deployed(deployed)));
     }
     if deployed.is_some()
-        && let Some(wait) = observe::delay(session)?
+        && let Some(wait) = observe::delay(session).await?
     {
         return Ok(ControlFlow::Break(Outcome::Postponed(wait)));
     }

@@ -35,7 +35,7 @@ use self::outcome::Outcome;
 use crate::{
     context::{Context, Key},
     error::AgentError,
-    inputs::ObservedValues,
+    inputs::{self, ObservedValues},
     memory::ReleaseMemory,
     metrics::BUNDLE_DEPLOYMENTS,
     operations::on_delete,
@@ -110,12 +110,16 @@ impl Reconciler for BundleDeploymentReconciler<'_> {
         );
         if let Some(held) = held {
             tracing::debug!(?held, "held");
+            inputs::forget_objects(&session);
             on_delete::update_label(&session).await?;
             report::held(&session, held).await?;
             return Ok(Done::UNTIL_CHANGE);
         }
         report::suspension(&session, false);
         let outcome = converge::deploy(&session, permit).await?;
+        if !matches!(outcome, Outcome::Failed(AgentError::AwaitsObject { .. })) {
+            inputs::forget_objects(&session);
+        }
         // Also without an attempt: while another replica was the leader, it handled newer ones.
         memory.handled = if outcome.is_attempt() {
             requests(deployment).cloned()

@@ -69,13 +69,17 @@ async fn with_others(session: &ReleaseSession<'_>, history: History) -> Result<O
 /// How long the next attempt is delayed by the failures before it.
 ///
 /// # Errors
-/// If the last runs of Helm ended with the agent, or other Bundles have to be deployed first.
-pub fn delay(session: &ReleaseSession<'_>) -> Result<Option<Duration>, AgentError> {
+/// If the last runs of Helm ended with the agent, or other Bundles or objects have to be ready first.
+pub async fn delay(session: &ReleaseSession<'_>) -> Result<Option<Duration>, AgentError> {
     let backoff = session.backoff()?;
-    if backoff.is_none() && dependencies::has_any(session.deployment) {
+    if backoff.is_some() {
+        return Ok(backoff);
+    }
+    if dependencies::has_any(session.deployment) {
         let all = session.context.deployments.state();
         let all: Vec<_> = all.iter().filter_map(|deployment| deployment.valid()).collect();
         dependencies::check(session.deployment, &all)?;
     }
-    Ok(backoff)
+    inputs::check_objects(session).await?;
+    Ok(None)
 }

@@ -1,4 +1,7 @@
-//! `dependsOn` and `lifecycle.dependsOn`: the Bundles that must be in an accepted state on the cluster first.
+//! `dependsOn` and `lifecycle.dependsOn`: the Bundles that must be in an accepted state on the cluster first, and the objects that must be
+//! ready.
+
+mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +13,8 @@ use helmops_model::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use thiserror::Error;
+
+pub use self::objects::{ObjectDependency, objects};
 
 /// Why a BundleDeployment waits for others.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -39,7 +44,7 @@ pub enum Unmet {
     NotTrue {
         /// The index of the entry.
         index: usize,
-        /// The name of the Bundle.
+        /// The name of the Bundle or object.
         name: String,
         /// The expression, or why it cannot be evaluated.
         cause: String,
@@ -48,10 +53,10 @@ pub enum Unmet {
 
 /// Whether a BundleDeployment depends on others.
 pub fn has_any(deployment: &BundleDeployment) -> bool {
-    !deployment.spec.depends_on.is_empty() || !own(deployment).is_empty()
+    !deployment.spec.depends_on.is_empty() || bundles(deployment).next().is_some()
 }
 
-/// Checks the dependencies of a BundleDeployment. `all` are the BundleDeployments of the cluster.
+/// Checks the dependencies of a BundleDeployment on others. `all` are the BundleDeployments of the cluster.
 ///
 /// # Errors
 /// If one of them does not exist or is not in an accepted state.
@@ -81,14 +86,18 @@ pub fn check(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result
     Err(Unmet::NotReady { names })
 }
 
-/// Checks `lifecycle.dependsOn`.
+/// Checks `lifecycle.dependsOn`, except for objects.
 fn check_own(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result<(), Unmet> {
-    for (index, entry) in own(deployment).iter().enumerate() {
+    for (index, entry) in bundles(deployment) {
         let found = all.iter().find(|other| is_of(entry, deployment, other));
+        let name = match &*entry.namespace {
+            "" => entry.name.clone(),
+            namespace => format!("{namespace}/{}", entry.name),
+        };
         let Some(dependency) = found else {
             return Err(Unmet::NotTrue {
                 index,
-                name: entry.name.clone(),
+                name,
                 cause: "it is not on this cluster; check its name, or deploy it to this cluster".to_owned(),
             });
         };
@@ -99,7 +108,6 @@ fn check_own(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result
             not_true(&entry.ready, deployment, dependency)
         };
         if let Some(cause) = cause {
-            let name = entry.name.clone();
             return Err(Unmet::NotTrue { index, name, cause });
         }
     }
@@ -133,13 +141,16 @@ pub enum DependencyKey {
 
 /// The keys of the entries of a BundleDeployment.
 pub fn keys(deployment: &BundleDeployment) -> BTreeSet<DependencyKey> {
-    let namespace = label(deployment, labels::BUNDLE_NAMESPACE).unwrap_or_default();
-    let bundle = |name: &str| DependencyKey::Bundle(NamespacedName::new(namespace, name));
+    let own_namespace = label(deployment, labels::BUNDLE_NAMESPACE).unwrap_or_default();
+    let bundle = |namespace: &str, name: &str| DependencyKey::Bundle(NamespacedName::new(namespace, name));
     let entries = deployment.spec.depends_on.iter().map(|entry| match &*entry.name {
         "" => DependencyKey::Labels,
-        name => bundle(name),
+        name => bundle(own_namespace, name),
     });
-    let own = own(deployment).iter().map(|entry| bundle(&entry.name));
+    let own = bundles(deployment).map(|(_, entry)| {
+        let [_, _, namespace, name] = entry.key(own_namespace);
+        bundle(namespace, name)
+    });
     entries.chain(own).collect()
 }
 
@@ -163,23 +174,30 @@ fn own(deployment: &BundleDeployment) -> &[Dependency] {
         .unwrap_or_default()
 }
 
-/// Whether an entry names the Bundle of another BundleDeployment. It is in the namespace of the Bundle of this one.
+/// The entries of `lifecycle.dependsOn` that are HelmOps or Bundles, with their indexes.
+fn bundles(deployment: &BundleDeployment) -> impl Iterator<Item = (usize, &Dependency)> {
+    let entries = own(deployment).iter().enumerate();
+    entries.filter(|(_, entry)| !entry.is_object())
+}
+
+/// Whether an entry that is a HelmOp or Bundle names that of another BundleDeployment. By default, it is in the namespace of the Bundle of
+/// this one.
 fn is_of(entry: &Dependency, deployment: &BundleDeployment, other: &BundleDeployment) -> bool {
-    label(other, labels::BUNDLE_NAME) == Some(&*entry.name)
-        && label(other, labels::BUNDLE_NAMESPACE) == label(deployment, labels::BUNDLE_NAMESPACE)
+    let own_namespace = label(deployment, labels::BUNDLE_NAMESPACE).unwrap_or_default();
+    let [namespace, name] =
+        [labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME].map(|key| label(other, key).unwrap_or_default());
+    entry.key(own_namespace) == ["", "", namespace, name]
 }
 
 /// Whether an expression of a BundleDeployment is about another one, so that every change of the other one concerns it.
 pub fn evaluates(deployment: &BundleDeployment, other: &BundleDeployment) -> bool {
-    let mut entries = own(deployment).iter();
-    entries.any(|entry| !entry.ready.is_empty() && is_of(entry, deployment, other))
+    let mut entries = bundles(deployment);
+    entries.any(|(_, entry)| !entry.ready.is_empty() && is_of(entry, deployment, other))
 }
 
 /// Whether a BundleDeployment depends on another one, so that a change of the other one concerns it.
 pub fn depends_on(deployment: &BundleDeployment, other: &BundleDeployment) -> bool {
-    let is_own = own(deployment)
-        .iter()
-        .any(|entry| is_of(entry, deployment, other));
+    let is_own = bundles(deployment).any(|(_, entry)| is_of(entry, deployment, other));
     is_own
         || deployment.spec.depends_on.iter().any(|entry| {
             let Some(selector) = selector(deployment, entry) else {
@@ -392,5 +410,66 @@ mod tests {
         assert!(!depends_on(&plain, &waiting("crds")));
         assert!(evaluates(&expression, &waiting("db")));
         assert!(!evaluates(&plain, &waiting("db")) && !evaluates(&expression, &waiting("crds")));
+    }
+    fn of_namespace(namespace: &str, mut deployment: BundleDeployment) -> BundleDeployment {
+        let labels = deployment.metadata.labels.as_mut().unwrap();
+        labels.insert(labels::BUNDLE_NAMESPACE.to_owned(), namespace.to_owned());
+        deployment
+    }
+
+    #[test]
+    fn a_dependency_is_in_the_namespace_that_its_entry_names() {
+        let all = [
+            ready("db"),
+            of_namespace("data", waiting("db")),
+            of_namespace("data", ready("cache")),
+        ];
+        let not_ready =
+            |name: &str, cause: &str| Some(format!("lifecycle.dependsOn[0]: {name} is not ready: {cause}"));
+        let absent = "it is not on this cluster; check its name, or deploy it to this cluster";
+        for (entry, expected, concerned) in [
+            (json!({ "name": "db" }), None, [true, false, false]),
+            (
+                json!({ "name": "db", "namespace": "fleet" }),
+                None,
+                [true, false, false],
+            ),
+            (
+                json!({ "name": "db", "namespace": "data" }),
+                not_ready("data/db", "its state is WaitApplied"),
+                [false, true, false],
+            ),
+            (
+                json!({ "name": "cache", "namespace": "data", "ready": "dep.status.ready" }),
+                None,
+                [false, false, true],
+            ),
+            (json!({ "name": "cache" }), not_ready("cache", absent), [false; 3]),
+            (
+                json!({ "name": "db", "namespace": "other" }),
+                not_ready("other/db", absent),
+                [false; 3],
+            ),
+            // An object, which is no BundleDeployment.
+            (
+                json!({ "name": "db", "apiVersion": "v1", "kind": "Secret" }),
+                None,
+                [false; 3],
+            ),
+        ] {
+            let web = with_own(&json!([entry]));
+            let unmet = check(&web, &all.iter().collect::<Vec<_>>()).err();
+            assert_eq!(unmet.map(|unmet| unmet.to_string()), expected, "{entry}");
+            assert_eq!(
+                all.each_ref().map(|other| depends_on(&web, other)),
+                concerned,
+                "{entry}"
+            );
+            let of_keys = |other: &BundleDeployment| {
+                let keys = keys(&web);
+                keys_of_dependents(other).iter().any(|key| keys.contains(key))
+            };
+            assert_eq!(all.each_ref().map(of_keys), concerned, "{entry}");
+        }
     }
 }

@@ -203,6 +203,11 @@ impl CallError {
         self.source.is_rejected()
     }
 
+    /// See [`ApiError::is_forbidden`].
+    pub fn is_forbidden(&self) -> bool {
+        self.source.is_forbidden()
+    }
+
     /// See [`ApiError::exists_already`].
     pub fn exists_already(&self) -> bool {
         self.source.exists_already()

@@ -62,6 +62,21 @@ impl ReadyExpressions {
     }
 }
 
+impl Expression {
+    /// The readiness of an object that is ready if this is true of its fields. One that its controller has not observed since it was changed
+    /// is in progress.
+    pub fn readiness(&self, object: &Value) -> Readiness {
+        let of_kind = OfKind {
+            group: String::new(),
+            kind: String::new(),
+            failed: None,
+            in_progress: None,
+            current: self.clone(),
+        };
+        of_kind.readiness(object)
+    }
+}
+
 impl OfKind {
     fn parse(of: &ReadyExpression) -> Result<Self, (String, ExpressionError)> {
         let parse = |field: &str, text: &str| {

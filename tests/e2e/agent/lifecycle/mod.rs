@@ -2,6 +2,7 @@
 
 mod actions;
 pub mod attempts;
+mod dependencies;
 mod events;
 mod examples;
 mod flux;
