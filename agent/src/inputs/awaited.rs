@@ -24,8 +24,17 @@ use crate::{
 /// # Errors
 /// If one of them does not exist, is not ready, or cannot be read.
 pub async fn check_objects(session: &ReleaseSession<'_>) -> Result<(), AgentError> {
-    for mut dependency in dependencies::objects(session.deployment, &session.release.namespace) {
-        let (identity, client) = session.deployer().await?;
+    let mut objects = dependencies::objects(session.deployment, &session.release.namespace).peekable();
+    if objects.peek().is_none() {
+        return Ok(());
+    }
+    let (identity, client) = session.deployer().await?;
+    let reader = Reader {
+        session,
+        identity,
+        client,
+    };
+    for mut dependency in objects {
         let kinds = &session.context.kinds;
         let object = &mut dependency.object;
         let Some(kind) = kinds.get(&object.api_version, &object.kind).await? else {
@@ -40,11 +49,6 @@ pub async fn check_objects(session: &ReleaseSession<'_>) -> Result<(), AgentErro
         if !kind.is_namespaced {
             object.namespace.clear();
         }
-        let reader = Reader {
-            session,
-            identity,
-            client,
-        };
         reader.check(&dependency, &kind).await?;
     }
     Ok(())
