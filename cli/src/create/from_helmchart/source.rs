@@ -10,7 +10,7 @@ use crate::create::{
     objects::{
         Objects, Used,
         fields::Fields,
-        login::{self, CERTIFICATES, Login, Part, Reference, WITHOUT_TLS, host},
+        login::{self, CERTIFICATES, Login, Part, WITHOUT_TLS, host},
     },
 };
 
@@ -85,8 +85,7 @@ fn unpublished(spec: &mut Fields<'_>, chart: &str) -> Option<(&'static str, Stri
 
 /// Credentials and trust.
 fn access(objects: &Objects, spec: &mut Fields<'_>, url: &str, draft: &mut Draft, used: &mut Used) {
-    let mut references = Vec::new();
-    for (field, part, keys) in [
+    let named = [
         ("authSecret", Part::Login, &["username", "password"][..]),
         (
             "dockerRegistrySecret",
@@ -94,18 +93,8 @@ fn access(objects: &Objects, spec: &mut Fields<'_>, url: &str, draft: &mut Draft
             &["username and password (in place of .dockerconfigjson)"],
         ),
         ("repoCAConfigMap", Part::Certificates, &[CERTIFICATES]),
-    ] {
-        let mut fields = spec.mapping(field);
-        match fields.text("name") {
-            Some(name) => references.push(Reference {
-                fields,
-                part,
-                name,
-                keys,
-            }),
-            None => fields.finish(&mut draft.notes),
-        }
-    }
+    ];
+    let references = login::references(spec, &named, &mut draft.notes);
     let mut data = Map::new();
     // The scheme of another URL says it.
     if spec.flag("plainHTTP") == Some(true) && is_oci(url) {

@@ -15,7 +15,7 @@ use crate::create::{
         Objects, Referent, Used,
         documents::Document,
         fields::Fields,
-        login::{self, Login, Part, Reference, WITHOUT_TLS, host},
+        login::{self, Login, Part, WITHOUT_TLS, host},
     },
 };
 
@@ -309,8 +309,7 @@ impl<'d> Source<'_, 'd> {
             self.draft.notes.push(note);
         }
         let insecure = spec.flag("insecure") == Some(true);
-        let mut references = Vec::new();
-        for (field, part, keys) in [
+        let named = [
             ("secretRef", Part::Login, &["username", "password"][..]),
             ("certSecretRef", Part::Login, &["cacerts (in place of ca.crt)"]),
             (
@@ -318,18 +317,8 @@ impl<'d> Source<'_, 'd> {
                 Part::Proxy,
                 &["proxyAddress (in place of address)"],
             ),
-        ] {
-            let mut fields = spec.mapping(field);
-            match fields.text("name") {
-                Some(name) => references.push(Reference {
-                    fields,
-                    part,
-                    name,
-                    keys,
-                }),
-                None => fields.finish(&mut self.draft.notes),
-            }
-        }
+        ];
+        let references = login::references(spec, &named, &mut self.draft.notes);
         let namespace = match document.text("/metadata/namespace") {
             "" => &*self.namespace,
             own => own,

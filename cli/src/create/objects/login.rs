@@ -74,6 +74,28 @@ pub struct Reference<'d> {
     pub keys: &'static [&'static str],
 }
 
+/// The objects that fields of a mapping name, each field with what its object has and what a Secret of the user has in its place.
+pub fn references<'d>(
+    mapping: &mut Fields<'d>,
+    named: &[(&str, Part, &'static [&'static str])],
+    notes: &mut Vec<Note>,
+) -> Vec<Reference<'d>> {
+    let mut references = Vec::new();
+    for (field, part, keys) in named {
+        let mut fields = mapping.mapping(field);
+        match fields.text("name") {
+            Some(name) => references.push(Reference {
+                fields,
+                part: *part,
+                name,
+                keys,
+            }),
+            None => fields.finish(notes),
+        }
+    }
+    references
+}
+
 /// What the Secret of the HelmOp has.
 #[derive(Debug)]
 pub struct Login<'l> {
