@@ -194,15 +194,8 @@ func TestAnnotationsLeaveTheRestOfTheChart(t *testing.T) {
 			Values:   map[string]string{"own/id": "web", "own/version": resolved},
 			Version:  "own/version",
 		}
-		engine, _ := fake(t, request)
-		if _, err := engine.do(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		stored, err := engine.helm.Releases.Last("web")
-		if err != nil {
-			t.Fatal(err)
-		}
-		chart := stored.(*releasev1.Release).Chart.Metadata
+		_, stored := rendered(t, request)
+		chart := stored.Chart.Metadata
 		if !maps.Equal(chart.Annotations, expected) || chart.Version != "1.0.0" || chart.AppVersion != "1.10" {
 			t.Error(chart)
 		}
