@@ -103,12 +103,12 @@ fn urls(table: &mut Table) {
 
 fn tags(table: &mut Table) {
     for (repo, version, words) in [
-        (
-            "oci://h/c:latest",
-            "",
-            "tag \"latest\" in the reference is not a version",
-        ),
         ("oci://h/c:1.2.3", "2.x", "is not in version \"2.x\""),
+        (
+            "oci://h/c:v1.2.3",
+            "1.2.4",
+            "tag \"v1.2.3\" in the reference is not in version",
+        ),
     ] {
         table.spec(
             &with_helm(json!({ "repo": repo, "version": version })),

@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use helmops_model::{chart::registry::manifest::ManifestError, reason::Reason};
+use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classified};
 use thiserror::Error;
 
@@ -43,13 +43,18 @@ pub enum DownloadError {
         /// Why.
         cause: &'static str,
     },
-    /// The manifest in the registry is not that of a chart.
-    #[error("{reference}: {source}")]
-    Manifest {
-        /// The reference.
-        reference: String,
-        /// The cause.
-        source: ManifestError,
+    /// The registry does not have the manifest any more that was recorded when the version was resolved.
+    #[error(
+        "{url}: the registry does not have this manifest any more, which was resolved for version {version:?}: {source}; publish it again, or \
+         another version; if the version was published again with another content, spec.onDigestChange: Follow deploys it"
+    )]
+    Deleted {
+        /// The manifest.
+        url: String,
+        /// The version.
+        version: String,
+        /// The response.
+        source: Box<RegistryError>,
     },
     /// The archive or the manifest has another digest than expected.
     #[error(transparent)]
@@ -68,7 +73,8 @@ pub enum DownloadError {
 /// An archive or a manifest has another digest than expected: it changed after its publication, or on its way.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "{url} has the digest {actual}, but {origin} has {expected}; publish the chart under a new version instead of replacing it"
+    "{url} has the digest {actual}, but {origin} has {expected}; publish the chart under a new version instead of replacing it{}",
+    .origin.remedy()
 )]
 pub struct DigestMismatch {
     /// Its URL, without credentials.
@@ -94,6 +100,15 @@ pub enum Origin {
     Requested,
 }
 
+impl Origin {
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Recorded => ", or set spec.onDigestChange: Follow to deploy it as it is now",
+            Self::Index | Self::Manifest | Self::Requested => "",
+        }
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -114,7 +129,7 @@ impl ClassifiedError for DownloadError {
             Self::Registry(error) => error.classify(),
             Self::Fetch(error) => error.kind.classify(),
             Self::EntryUrl { .. } => classified(Reason::InvalidIndex, Class::Absent),
-            Self::Manifest { .. } => classified(Reason::InvalidChart, Class::Absent),
+            Self::Deleted { .. } => classified(Reason::NoMatchingVersion, Class::Absent),
             // A proxy or a mirror may be behind; nothing is deployed meanwhile.
             Self::Digest(_) => classified(Reason::DigestMismatch, Class::Absent),
             Self::Write(_) => classified(Reason::StorageError, Class::TRANSIENT),

@@ -3,7 +3,7 @@
 //! ```text
 //! repository ─► entry of the version ─┬─► archive (GET) ─────────────────────────────┬─► store: digest, output
 //! archive ────────────────────────────┘                                              │
-//! registry ───► digest of the tag ────► manifest ─► layer ─► blob (GET) ─────────────┘
+//! registry ───► recorded digest, or that of the tag ─► manifest ─► layer ─► blob (GET) ─┘
 //! ```
 //!
 //! Requests follow the rules of resolutions: credentials stay on their host, addresses and redirects are checked, the certificates

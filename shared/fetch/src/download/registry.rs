@@ -12,7 +12,10 @@ use super::{
     error::{DigestMismatch, DownloadError, Origin},
     store::{Required, store},
 };
-use crate::{access::Access, oci::RegistryChart};
+use crate::{
+    access::Access,
+    oci::{RegistryChart, RegistryError},
+};
 
 /// How charts are pulled.
 pub struct Pull<'a> {
@@ -27,7 +30,8 @@ pub struct Pull<'a> {
 }
 
 impl Pull<'_> {
-    /// Pulls a version. `recorded` is the digest of its manifest, if one was recorded.
+    /// Pulls a version. If the digest of its manifest was recorded, that manifest is pulled, whatever its tag points to now: all clusters
+    /// get the same chart.
     pub async fn version<W: Write + Send + 'static>(
         &self,
         repo: &str,
@@ -39,20 +43,38 @@ impl Pull<'_> {
         let chart = registries
             .chart(http, self.access, repo)
             .map_err(DownloadError::Registry)?;
+        if !recorded.is_empty() {
+            return self.recorded(&chart, version.text(), recorded, output).await;
+        }
         let found = registries
             .version_of_chart(&chart, version, self.since)
             .await
             .map_err(DownloadError::Registry)?;
-        if !recorded.is_empty() && recorded != found.digest {
-            return Err(DownloadError::Digest(DigestMismatch {
-                url: found.url,
-                origin: Origin::Recorded,
-                expected: recorded.to_owned(),
-                actual: found.digest,
-            }));
-        }
         self.manifest(&chart, &found.digest, &found.url, &[], output)
             .await
+    }
+
+    async fn recorded<W: Write + Send + 'static>(
+        &self,
+        chart: &RegistryChart<'_>,
+        version: &str,
+        digest: &str,
+        output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        chart
+            .check_digest(version, digest)
+            .map_err(DownloadError::Registry)?;
+        let url = chart.location(&format!("@{digest}"));
+        match self.manifest(chart, digest, &url, &[], output).await {
+            Err(DownloadError::Registry(error)) if error.is_unknown_manifest() => {
+                Err(DownloadError::Deleted {
+                    url,
+                    version: version.to_owned(),
+                    source: Box::new(error),
+                })
+            }
+            other => other,
+        }
     }
 
     /// Pulls what an index names by a reference. A tag or a digest in it decides: the version of the entry may be another one.
@@ -96,9 +118,11 @@ impl Pull<'_> {
             .await
             .map_err(DownloadError::Registry)?;
         check_manifest(digest, &bytes, url)?;
-        let layer = manifest::chart_layer(&bytes).map_err(|source| DownloadError::Manifest {
-            reference: url.to_owned(),
-            source,
+        let layer = manifest::chart_layer(&bytes).map_err(|source| {
+            DownloadError::Registry(RegistryError::Manifest {
+                reference: url.to_owned(),
+                source,
+            })
         })?;
         let response = chart
             .blob(&permit, &layer.digest)

@@ -14,6 +14,7 @@ use helmops_model::chart::{
         digest::Digest,
         endpoint::{Endpoint, MANIFEST_TYPES, Transport},
         link::{self, LinkError},
+        manifest,
         reference::Reference,
         tags_page::{self, MAX_PAGES},
     },
@@ -43,6 +44,8 @@ use crate::{
 
 /// Maximum size of a manifest, in bytes; registries accept no larger ones.
 const MAX_MANIFEST: u64 = 4 << 20;
+/// Maximum size of the configuration of a chart, in bytes: a Chart.yaml is no larger.
+const MAX_CONFIG: u64 = 1 << 20;
 
 /// A chart in a registry, with the access of one HelmOp.
 pub struct RegistryChart<'a> {
@@ -125,6 +128,23 @@ impl RegistryChart<'_> {
         response.map_err(|error| self.own_error(error))
     }
 
+    /// The version of the chart whose manifest has a digest.
+    pub(super) async fn version(
+        &self,
+        permit: &RequestPermit,
+        digest: &str,
+    ) -> Result<String, RegistryError> {
+        let failed = |source| RegistryError::Manifest {
+            reference: self.location(&format!("@{digest}")),
+            source,
+        };
+        let manifest = self.manifest(permit, digest).await?;
+        let config = manifest::config_digest(&manifest).map_err(failed)?;
+        let response = self.blob(permit, &config).await?;
+        let config = response.bytes(MAX_CONFIG).await.map_err(RegistryError::Fetch)?;
+        manifest::chart_version(&config).map_err(failed)
+    }
+
     /// The digest in the reference.
     pub fn pinned_digest(&self) -> Option<&str> {
         self.reference.digest.map(Digest::as_str)
@@ -157,22 +177,35 @@ impl RegistryChart<'_> {
         tagged: &TaggedVersion,
         digest: &str,
     ) -> Result<ChartVersion, RegistryError> {
-        if let Some(expected) = self.reference.digest {
-            expected
-                .check(&tagged.tag, digest)
-                .map_err(|source| RegistryError::Digest {
-                    repo: self.repo.clone(),
-                    source,
-                })?;
-        }
+        self.check_digest(&tagged.tag, digest)?;
         Ok(ChartVersion {
             version: tagged.version.clone(),
             digest: digest.to_owned(),
-            url: format!(
-                "oci://{}/{}:{}",
-                self.reference.registry, self.reference.repository, tagged.tag
-            ),
+            url: self.location(&format!(":{}", tagged.tag)),
         })
+    }
+
+    /// Compares the digest of the manifest of a tag with that of the reference, if it has one.
+    ///
+    /// # Errors
+    /// If they differ.
+    pub fn check_digest(&self, tag: &str, digest: &str) -> Result<(), RegistryError> {
+        let Some(expected) = self.reference.digest else {
+            return Ok(());
+        };
+        let checked = expected.check(tag, digest);
+        checked.map_err(|source| RegistryError::Digest {
+            repo: self.repo.clone(),
+            source,
+        })
+    }
+
+    /// The URL of a manifest, by `:tag` or `@digest`.
+    pub fn location(&self, name: &str) -> String {
+        format!(
+            "oci://{}/{}{name}",
+            self.reference.registry, self.reference.repository
+        )
     }
 
     /// The digest from the headers, without the manifest; not all registries send it.

@@ -4,7 +4,7 @@ use helm_index::{SelectError, tags::TagListError};
 use helmops_model::{
     chart::registry::{
         challenge::ChallengeError, digest::DigestMismatch, error_body::RegistryCode as Code, link::LinkError,
-        query::QueryError, realm::RealmError, reference::ReferenceError,
+        manifest::ManifestError, query::QueryError, realm::RealmError, reference::ReferenceError,
     },
     reason::Reason,
 };
@@ -104,6 +104,27 @@ pub enum RegistryError {
         /// The cause.
         source: SelectError,
     },
+    /// A manifest is not that of a chart.
+    #[error("{reference}: {source}")]
+    Manifest {
+        /// The reference, with its tag or digest.
+        reference: String,
+        /// The cause.
+        source: ManifestError,
+    },
+    /// The chart with the tag or digest of the reference has a version that is not requested.
+    #[error(
+        "{reference} is version {found:?}, which is not in version {requested:?}; change spec.helm.version, or leave it empty to accept \
+         every version"
+    )]
+    OtherVersion {
+        /// The reference, with its tag or digest.
+        reference: String,
+        /// The version of the chart.
+        found: String,
+        /// The version field.
+        requested: String,
+    },
     /// The tag has another digest than the reference.
     #[error("{repo}: {source}")]
     Digest {
@@ -154,7 +175,10 @@ impl ClassifiedError for RegistryError {
                 classified(of_login.unwrap_or_else(of_response), Class::Absent)
             }
             Self::Select { source, .. } => chart_errors::of_selection(source),
-            Self::Digest { .. } => classified(Reason::NoMatchingVersion, Class::Absent),
+            Self::Manifest { .. } => classified(Reason::InvalidChart, Class::Absent),
+            Self::OtherVersion { .. } | Self::Digest { .. } => {
+                classified(Reason::NoMatchingVersion, Class::Absent)
+            }
         }
     }
 }
@@ -216,7 +240,10 @@ mod tests {
             detail: String::new(),
         };
         let scheme = ReferenceError::Scheme { scheme: repo() };
-        let query = QueryError::NotAVersion { tag: repo() };
+        let query = QueryError::Mismatch {
+            tag: repo(),
+            version: String::new(),
+        };
         let challenge = ChallengeError::None;
         let bad_realm = RealmError::BadUrl {
             realm: repo(),
@@ -326,6 +353,23 @@ mod tests {
                 RegistryError::Select {
                     repo: repo(),
                     source: SelectError::NoVersions { chart: repo() },
+                },
+                Reason::NoMatchingVersion,
+                Class::Absent,
+            ),
+            (
+                RegistryError::Manifest {
+                    reference: repo(),
+                    source: ManifestError::Version { found: repo() },
+                },
+                Reason::InvalidChart,
+                Class::Absent,
+            ),
+            (
+                RegistryError::OtherVersion {
+                    reference: repo(),
+                    found: repo(),
+                    requested: repo(),
                 },
                 Reason::NoMatchingVersion,
                 Class::Absent,

@@ -15,7 +15,7 @@ use helm_index::{
 };
 use helmops_fair::ByteBudget;
 use helmops_model::chart::{
-    registry::query::{RegistryQuery, query},
+    registry::query::{RegistryQuery, allows, query},
     resolved::ChartVersion,
 };
 use helmops_runtime::compute::Compute;
@@ -36,7 +36,7 @@ use super::{
 pub struct Registries {
     tokens: Tokens,
     tags: Cache<RegistryKey, TagList, RegistryError>,
-    /// Digests, by tag.
+    /// Digests, by tag, and versions of charts, by digest.
     manifests: Cache<(RegistryKey, String), String, RegistryError>,
     budget: ByteBudget,
     /// The permits for selections from long lists.
@@ -108,12 +108,13 @@ impl Registries {
         tag: &str,
         since: Instant,
     ) -> Result<String, RegistryError> {
-        let tagged = TaggedVersion {
-            tag: tags::of_version(tag),
-            version: tag.to_owned(),
+        let tag = tags::of_version(tag);
+        let checked = async {
+            let digest = self.digest(chart, &tag, since).await?;
+            chart.check_digest(&tag, &digest)?;
+            Ok(String::clone(&digest))
         };
-        let found = self.manifest(chart, &tagged, since).await;
-        Ok(found.map_err(|error| chart.own_error(error))?.digest)
+        checked.await.map_err(|error| chart.own_error(error))
     }
 
     async fn resolve(
@@ -135,7 +136,51 @@ impl Registries {
                 other => other,
             },
             RegistryQuery::List => self.select_from_tags(chart, request, since).await,
+            RegistryQuery::OtherTag(tag) => {
+                let digest = self.digest(chart, &tag, since).await?;
+                chart.check_digest(&tag, &digest)?;
+                self.named(chart, &format!(":{tag}"), &digest, request).await
+            }
+            RegistryQuery::Digest => {
+                let digest = chart.pinned_digest().unwrap_or_default();
+                self.named(chart, &format!("@{digest}"), digest, request).await
+            }
         }
+    }
+
+    /// The chart with a digest, which the reference names by `:tag` or `@digest`: the version is that of the chart.
+    async fn named(
+        &self,
+        chart: &RegistryChart<'_>,
+        name: &str,
+        digest: &str,
+        request: &VersionRequest<'_>,
+    ) -> Result<ChartVersion, RegistryError> {
+        let key = (chart.session.key().clone(), digest.to_owned());
+        let acquire = || chart.session.acquire_permit();
+        // The version behind a digest never changes.
+        let fetch = async |permit, known: Option<Arc<String>>| match known {
+            Some(known) => Ok(known),
+            None => chart.version(&permit, digest).await.map(Arc::new),
+        };
+        let requester = chart.requester(Instant::now());
+        let version = self
+            .manifests
+            .get(&key, requester, |_| true, acquire, fetch)
+            .await?;
+        let url = chart.location(name);
+        if !allows(request, &version) {
+            return Err(RegistryError::OtherVersion {
+                reference: url,
+                found: String::clone(&version),
+                requested: request.text().to_owned(),
+            });
+        }
+        Ok(ChartVersion {
+            version: String::clone(&version),
+            digest: digest.to_owned(),
+            url,
+        })
     }
 
     /// A chart in a registry.
@@ -211,7 +256,10 @@ impl Registries {
         // A tag in the reference is the only version that is accepted.
         let tag = match &query {
             RegistryQuery::Tag(tagged) => VersionRequest::parse(&tagged.version).ok(),
-            RegistryQuery::TagThenList(_) | RegistryQuery::List => None,
+            RegistryQuery::TagThenList(_)
+            | RegistryQuery::List
+            | RegistryQuery::OtherTag(_)
+            | RegistryQuery::Digest => None,
         };
         let request = OwnedVersionRequest::from(tag.as_ref().unwrap_or(request));
         let (len, repository) = (tags.len(), chart.reference.repository.to_owned());
@@ -239,13 +287,22 @@ impl Registries {
         tagged: &TaggedVersion,
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
-        let key = (chart.session.key().clone(), tagged.tag.clone());
-        let acquire = || chart.session.acquire_permit();
-        let fetch = async |permit, _| chart.digest(&permit, &tagged.tag).await.map(Arc::new);
-        let digest = self
-            .manifests
-            .get(&key, chart.requester(since), |_| true, acquire, fetch)
-            .await?;
+        let digest = self.digest(chart, &tagged.tag, since).await?;
         chart.version_of(tagged, &digest)
+    }
+
+    /// The digest of the manifest of a tag, at `since` or later.
+    async fn digest(
+        &self,
+        chart: &RegistryChart<'_>,
+        tag: &str,
+        since: Instant,
+    ) -> Result<Arc<String>, RegistryError> {
+        let key = (chart.session.key().clone(), tag.to_owned());
+        let acquire = || chart.session.acquire_permit();
+        let fetch = async |permit, _| chart.digest(&permit, tag).await.map(Arc::new);
+        self.manifests
+            .get(&key, chart.requester(since), |_| true, acquire, fetch)
+            .await
     }
 }

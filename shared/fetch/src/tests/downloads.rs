@@ -419,7 +419,7 @@ async fn pull(expected: &str, script: fn(&RequestHead) -> Reply) -> (Server, Out
 
 #[tokio::test]
 async fn a_chart_is_pulled_by_the_digest_of_its_tag() {
-    let (server, outcome) = pull(&manifest_digest(), |head| registry(head, manifest(), ARCHIVE)).await;
+    let (server, outcome) = pull("", |head| registry(head, manifest(), ARCHIVE)).await;
     let downloaded = outcome.unwrap();
     assert_eq!(downloaded.output, ARCHIVE);
     assert_eq!(downloaded.sha256, sha256(ARCHIVE));
@@ -433,16 +433,58 @@ async fn a_chart_is_pulled_by_the_digest_of_its_tag() {
 }
 
 #[tokio::test]
-async fn a_tag_that_has_moved_is_refused() {
-    let recorded = format!("sha256:{}", sha256(b"before"));
-    let (server, outcome) = pull(&recorded, |head| registry(head, manifest(), ARCHIVE)).await;
-    let words = [&*recorded, &manifest_digest(), "oci://"];
-    assert_fails(outcome, Reason::DigestMismatch, Class::Absent, &words);
+async fn a_recorded_manifest_is_pulled_wherever_its_tag_points_now() {
+    let (server, outcome) = pull(&manifest_digest(), |head| {
+        if head.method == "HEAD" || head.target.ends_with("/1.0.0") {
+            registry(head, &manifest_of(b"another"), ARCHIVE)
+        } else {
+            registry(head, manifest(), ARCHIVE)
+        }
+    })
+    .await;
+    let downloaded = outcome.unwrap();
+    assert_eq!(downloaded.output, ARCHIVE);
     assert_eq!(
-        server.lines().len(),
-        1,
-        "neither manifest nor archive is requested"
+        downloaded.url,
+        format!("oci://{}/web@{}", server.host(), manifest_digest())
     );
+    let lines = [
+        format!("GET /v2/web/manifests/{}", manifest_digest()),
+        format!("GET /v2/web/blobs/sha256:{}", sha256(ARCHIVE)),
+    ];
+    assert_eq!(server.lines(), lines, "the tag is not requested");
+}
+
+#[tokio::test]
+async fn a_recorded_manifest_that_was_deleted_is_named() {
+    let recorded = format!("sha256:{}", sha256(b"before"));
+    let (_, outcome) = pull(&recorded, |_| response(404, &[], "")).await;
+    let words = [
+        &*recorded,
+        "\"1.0.0\"",
+        "not have this manifest any more",
+        "onDigestChange: Follow",
+    ];
+    assert_fails(outcome, Reason::NoMatchingVersion, Class::Absent, &words);
+}
+
+#[tokio::test]
+async fn a_digest_in_the_reference_holds_for_a_recorded_manifest_too() {
+    let server = Server::http(|head| registry(head, manifest(), ARCHIVE)).await;
+    let repo = format!("{}@{}", reference(&server), manifest_digest());
+    let source = ChartSource::Oci { repo: &repo };
+    let other = format!("sha256:{}", sha256(b"other"));
+    let resolver = TestResolver::new();
+    let outcome = resolver
+        .download(&over_plain_http(anonymous()), source, &other)
+        .await;
+    assert_fails(
+        outcome,
+        Reason::NoMatchingVersion,
+        Class::Absent,
+        &[&manifest_digest(), &other],
+    );
+    assert!(server.lines().is_empty(), "nothing is requested");
 }
 
 #[tokio::test]

@@ -130,6 +130,77 @@ async fn a_digest_in_the_reference_must_match_the_manifest() {
     }
 }
 
+/// A registry whose tag `latest` is a chart of version 1.2.3.
+fn latest(head: &RequestHead) -> Reply {
+    let config = "application/vnd.cncf.helm.config.v1+json";
+    if head.target.contains("/blobs/") {
+        response(200, &[], r#"{ "name": "web", "version": "1.2.3" }"#)
+    } else if head.method == "HEAD" {
+        response(200, &[("Docker-Content-Digest", DIGEST)], "")
+    } else {
+        let body = format!(r#"{{ "config": {{ "mediaType": "{config}", "digest": "{DIGEST}" }} }}"#);
+        response(200, &[], body)
+    }
+}
+
+#[tokio::test]
+async fn the_version_of_another_tag_and_of_a_digest_is_that_of_the_chart() {
+    let server = Server::http(latest).await;
+    let resolver = TestResolver::new();
+    let tagged = format!("{}:latest", reference(&server));
+    let first = resolver.registry(&access(), &tagged, "").await.unwrap();
+    assert_eq!((&*first.version, &*first.digest), ("1.2.3", DIGEST));
+    assert_eq!(first.url, format!("oci://{}/web:latest", server.host()));
+    let manifest = format!("GET /v2/web/manifests/{DIGEST}");
+    let blob = format!("GET /v2/web/blobs/{DIGEST}");
+    let head = "HEAD /v2/web/manifests/latest".to_owned();
+    assert_eq!(server.lines(), [head.clone(), manifest.clone(), blob.clone()]);
+    // A digest has one version: the second poll costs one request.
+    assert_eq!(resolver.registry(&access(), &tagged, "1.x").await.unwrap(), first);
+    assert_eq!(server.lines()[3..], [head]);
+    let outcome = resolver.registry(&access(), &tagged, "2.x").await;
+    let expected = [":latest is version \"1.2.3\"", "\"2.x\"", &server.host()];
+    assert_fails(outcome, Reason::NoMatchingVersion, Class::Absent, &expected);
+
+    let server = Server::http(latest).await;
+    let pinned = format!("{}@{DIGEST}", reference(&server));
+    let found = TestResolver::new()
+        .registry(&access(), &pinned, "")
+        .await
+        .unwrap();
+    assert_eq!((&*found.version, &*found.digest), ("1.2.3", DIGEST));
+    assert_eq!(found.url, format!("oci://{}/web@{DIGEST}", server.host()));
+    assert_eq!(server.lines(), [manifest, blob]);
+}
+
+#[tokio::test]
+async fn another_tag_must_be_that_of_a_chart_and_have_the_digest_of_the_reference() {
+    let server = Server::http(latest).await;
+    let pinned = format!("{}:latest@{}", reference(&server), DIGEST.replace('4', "5"));
+    let outcome = TestResolver::new().registry(&access(), &pinned, "").await;
+    assert_fails(
+        outcome,
+        Reason::NoMatchingVersion,
+        Class::Absent,
+        &["digest mismatch: tag latest", DIGEST],
+    );
+    let (resolver, repo) = (TestResolver::new(), |server: &Server| {
+        format!("{}:latest", reference(server))
+    });
+    let image = Server::http(|head| match head.method.as_str() {
+        "HEAD" => latest(head),
+        _ => response(200, &[], r#"{ "config": { "mediaType": "image" } }"#),
+    });
+    let image = image.await;
+    let outcome = resolver.registry(&access(), &repo(&image), "").await;
+    assert_fails(
+        outcome,
+        Reason::InvalidChart,
+        Class::Absent,
+        &["not a chart", "\"image\"", DIGEST],
+    );
+}
+
 #[tokio::test]
 async fn a_tag_in_the_reference_is_the_version() {
     let server = Server::http(|head| registry(head, &["1.0.0", "1.1.0"])).await;

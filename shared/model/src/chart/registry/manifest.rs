@@ -1,6 +1,7 @@
-//! The manifest of a chart: which layer is its archive.
+//! The manifest of a chart: which layer is its archive, and which version its configuration has.
 
 use bounded_text::cut;
+use masterminds_semver::Version;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -58,6 +59,15 @@ pub enum ManifestError {
         "the digest of the chart in the manifest is {0:?}, but only sha256 is supported; publish the chart with `helm push`"
     )]
     Algorithm(String),
+    /// The configuration has no version, which is needed if the reference has none.
+    #[error(
+        "the configuration of the chart has no valid version ({found:?}), and the reference has none either; publish the chart with \
+         `helm push`"
+    )]
+    Version {
+        /// The version in it; empty for none.
+        found: String,
+    },
 }
 
 #[derive(Deserialize)]
@@ -82,25 +92,20 @@ struct Descriptor {
     size: u64,
 }
 
+/// The metadata of a chart, which are its configuration.
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    version: String,
+}
+
 /// The layer of a manifest that is the archive of its chart.
 ///
 /// # Errors
 /// If it is not the manifest of a chart.
 pub fn chart_layer(manifest: &[u8]) -> Result<ChartLayer, ManifestError> {
-    // The decoder's own message could quote the content.
-    let manifest: Manifest = serde_json::from_slice(manifest).map_err(|error| ManifestError::Malformed {
-        line: error.line(),
-        column: error.column(),
-    })?;
-    let found = manifest
-        .config
-        .map_or(manifest.media_type, |config| config.media_type);
-    if found != CONFIG {
-        return Err(ManifestError::NotAChart {
-            found: cut(found, MAX_QUOTED),
-        });
-    }
-    let layers = manifest.layers.into_iter();
+    let (_, layers) = config_and_layers(manifest)?;
+    let layers = layers.into_iter();
     let mut archives: Vec<_> = layers
         .filter(|layer| ARCHIVES.contains(&&*layer.media_type))
         .collect();
@@ -113,14 +118,60 @@ pub fn chart_layer(manifest: &[u8]) -> Result<ChartLayer, ManifestError> {
             },
         });
     };
-    let digest = cut(archive.digest, MAX_QUOTED);
-    Digest::parse(&digest).map_err(ManifestError::Digest)?;
+    let size = archive.size;
+    let digest = blob_digest(archive)?;
     if !digest.starts_with("sha256:") {
         return Err(ManifestError::Algorithm(digest));
     }
-    Ok(ChartLayer {
-        digest,
-        size: archive.size,
+    Ok(ChartLayer { digest, size })
+}
+
+/// The digest of the configuration of a chart, for [`chart_version`].
+///
+/// # Errors
+/// If it is not the manifest of a chart.
+pub fn config_digest(manifest: &[u8]) -> Result<String, ManifestError> {
+    let (config, _) = config_and_layers(manifest)?;
+    blob_digest(config)
+}
+
+/// The version in the configuration of a chart, which Helm takes from Chart.yaml.
+///
+/// # Errors
+/// If it has none.
+pub fn chart_version(config: &[u8]) -> Result<String, ManifestError> {
+    let Metadata { version } = decoded(config)?;
+    if Version::parse(&version).is_ok() {
+        return Ok(version);
+    }
+    Err(ManifestError::Version {
+        found: cut(version, MAX_QUOTED),
+    })
+}
+
+fn config_and_layers(manifest: &[u8]) -> Result<(Descriptor, Vec<Descriptor>), ManifestError> {
+    let manifest: Manifest = decoded(manifest)?;
+    let not_a_chart = |found| ManifestError::NotAChart {
+        found: cut(found, MAX_QUOTED),
+    };
+    match manifest.config {
+        Some(config) if config.media_type == CONFIG => Ok((config, manifest.layers)),
+        Some(config) => Err(not_a_chart(config.media_type)),
+        None => Err(not_a_chart(manifest.media_type)),
+    }
+}
+
+fn blob_digest(blob: Descriptor) -> Result<String, ManifestError> {
+    let digest = cut(blob.digest, MAX_QUOTED);
+    Digest::parse(&digest).map_err(ManifestError::Digest)?;
+    Ok(digest)
+}
+
+fn decoded<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, ManifestError> {
+    // The decoder's own message could quote the content.
+    serde_json::from_slice(json).map_err(|error| ManifestError::Malformed {
+        line: error.line(),
+        column: error.column(),
     })
 }
 
@@ -154,6 +205,29 @@ mod tests {
                 size: 7,
             };
             assert_eq!(read(&manifest(CONFIG, &layers)), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn the_version_of_a_chart_is_in_its_configuration() {
+        let manifest = manifest(CONFIG, &[]).to_string();
+        assert_eq!(config_digest(manifest.as_bytes()), Ok(DIGEST.to_owned()));
+        let image =
+            json!({ "config": layer("application/vnd.oci.image.config.v1+json", DIGEST) }).to_string();
+        assert!(config_digest(image.as_bytes()).is_err());
+        let version = |config: Value| chart_version(config.to_string().as_bytes());
+        assert_eq!(
+            version(json!({ "name": "web", "version": "1.2.3+b" })),
+            Ok("1.2.3+b".to_owned())
+        );
+        for config in [
+            json!({}),
+            json!({ "version": "latest" }),
+            json!({ "version": "1".repeat(1_000) }),
+        ] {
+            assert!(
+                matches!(version(config), Err(ManifestError::Version { found }) if found.len() <= MAX_QUOTED)
+            );
         }
     }
 

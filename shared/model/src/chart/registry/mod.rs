@@ -13,6 +13,9 @@
 //!   RegistryQuery::List         GET Endpoint::tags_url() ─► tags_page::decode ─► TagList ─► select
 //!                               link::next returns the next page, at most MAX_PAGES of them
 //!                               HEAD Endpoint::manifest_url(tag of the chosen version) ─► digest
+//!   RegistryQuery::OtherTag     HEAD Endpoint::manifest_url(tag) ─► digest, and then as for Digest
+//!   RegistryQuery::Digest       GET Endpoint::manifest_url(digest) ─► manifest::config_digest
+//!                               GET Endpoint::blob_url(configuration) ─► manifest::chart_version
 //!
 //! A download  GET Endpoint::manifest_url(digest) ─► manifest::chart_layer ─► GET Endpoint::blob_url(layer)
 //!

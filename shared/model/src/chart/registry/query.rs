@@ -4,8 +4,8 @@
 //! tags as a download of each, so tags are listed only if necessary. A tag in the reference avoids the list for any version
 //! field that allows it.
 //!
-//! What is rejected here does not work with Fleet either: it does not accept an empty version as a constraint, and its agents
-//! pass the reference and the version to Helm, which rejects a tag that is not the version.
+//! What is rejected here does not work with Fleet either: its agents pass the reference and the version to Helm, which rejects a tag that
+//! is another version.
 
 use helm_index::{
     VersionRequest,
@@ -25,19 +25,16 @@ pub enum RegistryQuery {
     TagThenList(TaggedVersion),
     /// All tags, and then the manifest of the chosen one.
     List,
+    /// The manifest of this tag, which the reference names and which is no version, such as `latest`. The version is that of the chart, and
+    /// the version field must allow it.
+    OtherTag(String),
+    /// The manifest with the digest of the reference. The version is that of the chart.
+    Digest,
 }
 
 /// Why a reference and a version field cannot be combined.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum QueryError {
-    /// The tag is not a version, such as `latest`.
-    #[error(
-        "tag {tag:?} in the reference is not a version; remove it, and name the version in spec.helm.version (empty means the latest release)"
-    )]
-    NotAVersion {
-        /// The tag.
-        tag: String,
-    },
     /// The tag is a version that the version field does not allow.
     #[error(
         "chart reference and version mismatch: tag {tag:?} in the reference is not in version {version:?}; remove the tag, and name the version in spec.helm.version alone"
@@ -48,11 +45,6 @@ pub enum QueryError {
         /// The version field.
         version: String,
     },
-    /// A digest without a version.
-    #[error(
-        "the reference has a digest but no version; name the version in spec.helm.version too, or remove the digest"
-    )]
-    DigestAlone,
 }
 
 /// What to request for a reference and a version field.
@@ -61,26 +53,30 @@ pub enum QueryError {
 /// When the reference and the version field contradict each other.
 pub fn query(reference: &Reference<'_>, request: &VersionRequest<'_>) -> Result<RegistryQuery, QueryError> {
     match reference.tag {
-        Some(tag) => pinned(tag, request).map(RegistryQuery::Tag),
-        None if reference.digest.is_some() && request.text().is_empty() => Err(QueryError::DigestAlone),
+        Some(tag) => of_tag(tag, request),
+        None if reference.digest.is_some() && request.text().is_empty() => Ok(RegistryQuery::Digest),
         None if request.is_exact() => Ok(exact(request.text())),
         None => Ok(RegistryQuery::List),
     }
 }
 
-fn pinned(tag: &str, request: &VersionRequest<'_>) -> Result<TaggedVersion, QueryError> {
+fn of_tag(tag: &str, request: &VersionRequest<'_>) -> Result<RegistryQuery, QueryError> {
     let tag = tags::of_version(tag);
-    let Some(version) = tags::version_of(&tag) else {
-        return Err(QueryError::NotAVersion { tag });
-    };
-    let is_allowed = request.text().is_empty()
-        || request.text() == version
-        || Version::parse(&version).is_ok_and(|version| request.constraint().matches(&version));
-    if !is_allowed {
-        let version = request.text().to_owned();
-        return Err(QueryError::Mismatch { tag, version });
+    match tags::version_of(&tag) {
+        None => Ok(RegistryQuery::OtherTag(tag)),
+        Some(version) if allows(request, &version) => Ok(RegistryQuery::Tag(TaggedVersion { tag, version })),
+        Some(_) => Err(QueryError::Mismatch {
+            tag,
+            version: request.text().to_owned(),
+        }),
     }
-    Ok(TaggedVersion { tag, version })
+}
+
+/// Whether a version field allows the version that a reference names.
+pub fn allows(request: &VersionRequest<'_>, version: &str) -> bool {
+    request.text().is_empty()
+        || request.text() == version
+        || Version::parse(version).is_ok_and(|version| request.constraint().matches(&version))
 }
 
 fn exact(version: &str) -> RegistryQuery {
@@ -179,8 +175,6 @@ mod tests {
     #[test]
     fn contradictions_are_reported() {
         let message = |reference: &str, version: &str| query_for(reference, version).unwrap_err().to_string();
-        assert!(message("oci://h/c:latest", "").contains("tag \"latest\" in the reference is not a version"));
-        assert!(message("oci://h/c:1.2", "1.2.3").contains("\"1.2\""));
         for version in ["1.2.4", "2.x", ">=1.2.4"] {
             let message = message("oci://h/c:1.2.3", version);
             assert!(
@@ -192,9 +186,26 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_requires_a_version() {
+    fn a_tag_that_is_no_version_names_a_manifest() {
+        for (tag, version) in [("latest", ""), ("latest", "1.x"), ("1.2", "1.2.3"), ("v1", "")] {
+            let found = query_for(&format!("oci://h/c:{tag}"), version);
+            assert_eq!(
+                found,
+                Ok(RegistryQuery::OtherTag(tag.to_owned())),
+                "{tag} {version}"
+            );
+        }
+        let reference = format!("oci://h/c:latest@{DIGEST}");
+        assert_eq!(
+            query_for(&reference, ""),
+            Ok(RegistryQuery::OtherTag("latest".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_digest_is_enough() {
         let reference = format!("oci://h/c@{DIGEST}");
-        assert_eq!(query_for(&reference, ""), Err(QueryError::DigestAlone));
+        assert_eq!(query_for(&reference, ""), Ok(RegistryQuery::Digest));
         assert_eq!(query_for(&reference, "1.x"), Ok(RegistryQuery::List));
         assert_eq!(
             query_for(&reference, "1.2.3"),

@@ -9,6 +9,8 @@
 //!
 //! - A tag pins the version. `spec.helm.version` may be empty, or must allow that version; see [`super::query`].
 //! - A digest pins the manifest that the version's tag must have; see [`super::digest::Digest::check`].
+//!
+//! A tag that is no version and a digest without a version work with helmops only: the version is that of the chart.
 
 use std::fmt;
 
