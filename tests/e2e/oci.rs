@@ -1,11 +1,12 @@
 //! Charts in a real OCI registry.
 
+use anyhow::ensure;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::oci_registry::{LOGIN, OciRegistry};
 use serde_json::{Value, json};
 
 use crate::harness::beside_fleet::{apply, secret, suite, until_accepted, until_refused};
-use crate::harness::{helmop, until_version};
+use crate::harness::{helmop, run, until, until_version};
 
 const VERSIONS: [&str; 7] = [
     "0.1.0",
@@ -163,4 +164,87 @@ async fn a_docker_config_is_used() {
     .await;
     apply_web(&namespace, "web", &registry, "0.x").await;
     until_version(&namespace, "web", "0.1.0").await;
+}
+
+/// A tag that moves is followed. A version that is published again is held and reported, until the HelmOp follows it.
+#[tokio::test]
+async fn another_digest_is_followed_or_held() {
+    let suite = suite().await;
+    let namespace = TestNamespace::create(&suite.bed, "registry").await.unwrap();
+    let registry = OciRegistry::open(&suite.bed).await.unwrap();
+    let published = async |version: &str, tag: &str| {
+        let tags = std::iter::once(tag.to_owned());
+        registry.tag("web", version, tags).await.unwrap();
+    };
+    registry.push("web", "1.0.0").await.unwrap();
+    registry.push("web", "2.0.0").await.unwrap();
+    published("1.0.0", "latest").await;
+    published("1.0.0", "1.5.0").await;
+    secret(&namespace, json!({ "basicHTTP": "true" })).await;
+    let apply = async |name: &str, reference: &str, version: &str, policy: &str| {
+        let repo = format!("oci://{}/charts/web{reference}", registry.host);
+        let helm = json!({ "repo": repo, "version": version });
+        let spec = json!({ "helm": helm, "helmSecretName": "access", "onDigestChange": policy });
+        apply(&namespace, name, &spec).await;
+    };
+    apply("latest", ":latest", "", "").await;
+    apply("held", "", "1.5.0", "Hold").await;
+    until_version(&namespace, "latest", "1.0.0").await;
+    until_version(&namespace, "held", "1.5.0").await;
+    let before = until_accepted(&namespace, "held").await;
+    let digest = record(&before)["digest"].clone();
+    let pinned = format!("@{}", digest.as_str().unwrap());
+    apply("pinned", &pinned, "", "").await;
+    until_version(&namespace, "pinned", "1.0.0").await;
+
+    published("2.0.0", "latest").await;
+    published("2.0.0", "1.5.0").await;
+    for name in ["latest", "held"] {
+        let poll = "helmops.fleet.cattle.io/poll-requested-at=1";
+        run(&namespace, &["annotate", &format!("helmop/{name}"), poll]).await;
+    }
+    until_version(&namespace, "latest", "2.0.0").await;
+    let is_held = |helmop: &Value| {
+        let conditions = helmop["status"]["conditions"].as_array();
+        let changed = conditions.and_then(|all| all.iter().find(|one| one["type"] == "DigestChanged"));
+        let record = record(helmop);
+        ensure!(changed.is_some_and(|one| one["status"] == "True"), "{changed:?}");
+        ensure!(
+            record["digest"] == digest && record["changedDigest"] != digest,
+            "{record}"
+        );
+        Ok(())
+    };
+    until(&namespace, "helmop/held", is_held).await;
+
+    apply("held", "", "1.5.0", "Follow").await;
+    run(
+        &namespace,
+        &[
+            "annotate",
+            "--overwrite",
+            "helmop/held",
+            "helmops.fleet.cattle.io/poll-requested-at=2",
+        ],
+    )
+    .await;
+    let is_followed = |helmop: &Value| {
+        let record = record(helmop);
+        ensure!(
+            record["digest"] != digest && record["version"] == "1.5.0",
+            "{record}"
+        );
+        ensure!(
+            record["onDigestChange"] == "Follow" && record["changedDigest"].is_null(),
+            "{record}"
+        );
+        ensure!(
+            !helmop["status"]["conditions"]
+                .to_string()
+                .contains("DigestChanged"),
+            "{helmop}"
+        );
+        Ok(())
+    };
+    until(&namespace, "helmop/held", is_followed).await;
 }

@@ -146,7 +146,9 @@ async fn the_uptake_of_the_selected_version_follows_from_the_polls() {
         status["resolved"][0]["constraint"] = json!(constraint);
         status
     };
-    for (helmop, origin, expected) in [
+    let mut followed = spec("^1.2", "1m");
+    followed["onDigestChange"] = json!("Follow");
+    let cases = vec![
         (
             helmop(&json!({ "spec": spec("^1.2", "0s"), "status": status("1.2.0") })),
             Origin::Cluster,
@@ -163,10 +165,17 @@ async fn the_uptake_of_the_selected_version_follows_from_the_polls() {
             helmop(&json!({ "spec": spec("^1.2", "1m"), "status": other("1.2.9", "^1.2") })),
             Origin::Cluster,
             // Its digest is another one.
+            Some(
+                "never: it was published again with another content, and what is recorded stays; spec.onDigestChange: Follow takes it",
+            ),
+        ),
+        (
+            helmop(&json!({ "spec": followed, "status": other("1.2.9", "^1.2") })),
+            Origin::Cluster,
             Some("by a poll that is due now"),
         ),
         (
-            helmop(&json!({ "spec": spec("1.2.9", "1m"), "status": other("1.2.9", "1.2.9") })),
+            helmop(&json!({ "spec": spec("1.2.8", "1m"), "status": other("1.2.8", "1.2.8") })),
             Origin::Cluster,
             Some(
                 "never: an exact version is not polled, and the recorded one stays until the request changes",
@@ -179,7 +188,8 @@ async fn the_uptake_of_the_selected_version_follows_from_the_polls() {
         ),
         (helmop(&json!({})), Origin::File, Some("when the file is applied")),
         (helmop(&json!({})), Origin::Flags, None),
-    ] {
+    ];
+    for (helmop, origin, expected) in cases {
         let spec = format!("{:?} {origin:?}", helmop.spec.polling_interval);
         let (resolution, _) = resolution(helmop, origin, Some(&explanation(&VERSIONS, "^1.2")), None);
         let uptake = resolution.charts[0].uptake.as_ref();

@@ -61,7 +61,13 @@ impl UptakeInput<'_> {
         if recorded.version == selected.version && !is_republished {
             return Some(message(false, "already: it is the recorded version"));
         }
-        if !chart.request.is_floating() {
+        if chart.holds(recorded, selected) {
+            return Some(message(
+                true,
+                "never: it was published again with another content, and what is recorded stays; spec.onDigestChange: Follow takes it",
+            ));
+        }
+        if !chart.request.is_polled() {
             return Some(message(
                 true,
                 "never: an exact version is not polled, and the recorded one stays until the request changes",

@@ -110,11 +110,11 @@ async fn resolve<'v, 'a>(
         .chart_resolver(resolve_context, valid.helmop, &valid.chart);
     for chart in charts.as_mut_slice() {
         let has_version = chart.version.is_some();
-        if has_version && !(is_poll && chart.request.is_floating()) {
+        if has_version && !(is_poll && chart.request.is_polled()) {
             continue;
         }
         match resolver.resolve(chart.request).await {
-            Ok(version) => chart.version = Some(version),
+            Ok(version) => chart.resolved(version),
             Err(error) if has_version => {
                 failure.get_or_insert(error);
             }

@@ -127,6 +127,12 @@ wire! {
         /// Only versions in which this regular expression (Go, RE2) matches count for a range, such as `-rc\.\d+$`. `+` of build metadata is
         /// `+` in it, also in a registry. It also applies to charts of targets.
         "semverFilter" | nullable => semver_filter: String,
+        /// What happens when a version or a tag of the chart has another digest than the one that is deployed, because it was published
+        /// again: the deployed one stays, and the condition `DigestChanged` names the new one (`Hold`), or the new one is released
+        /// (`Follow`). If it is set, an exact version and a tag are polled too. By default, a tag of `helm.repo` that is no version, such
+        /// as `latest`, is followed, and everything else is held.
+        #[schemars(extend("enum" = ["", "Hold", "Follow"]))]
+        "onDigestChange" | nullable => on_digest_change: String,
         /// Secret in the same namespace with the credentials for the repository or registry: `username` and `password`,
         /// `cacerts` with certificates to trust (PEM), `proxyAddress`, `basicHTTP`. It is copied to the target clusters for the agent.
         "helmSecretName" | nullable => helm_secret_name: String,
@@ -175,6 +181,10 @@ wire! {
         "digest" => digest: String,
         /// URL of the version's archive or manifest, without credentials. Empty if it is not known.
         "url" => url: String,
+        /// `Follow` if another digest of the same version is released, see `spec.onDigestChange`. Otherwise empty.
+        "onDigestChange" | nullable => on_digest_change: String,
+        /// The digest that the version has now, if it is another one than `digest`, which is held. Otherwise empty.
+        "changedDigest" | nullable => changed_digest: String,
     }
 }
 

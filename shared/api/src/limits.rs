@@ -114,6 +114,7 @@ const OF_SPEC: &[Limit] = &[
     ("labels", Measure::Entries, SHORT_LIST),
     ("pollingInterval", Measure::Length, DURATION),
     ("semverFilter", Measure::Length, NAME),
+    ("onDigestChange", Measure::Length, NAME),
     ("helmSecretName", Measure::Length, NAME),
     ("caBundle", Measure::Length, CA_BUNDLE),
     ("targets", Measure::Items, TARGETS),

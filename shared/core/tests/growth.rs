@@ -68,6 +68,7 @@ fn valid(helmop: &HelmOp) -> ValidHelmOp<'_> {
         repo: &helm.repo,
         chart: &helm.chart,
         version: VersionRequest::parse(version).unwrap(),
+        on_digest_change: None,
     };
     let targets = helmop.spec.bundle.targets.iter();
     ValidHelmOp {

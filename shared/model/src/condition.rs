@@ -13,6 +13,8 @@ pub const MAX_MESSAGE: usize = 1024;
 pub enum ConditionType {
     /// The HelmOp is valid, its version is known and its Bundle is written.
     Accepted,
+    /// A version or a tag of the chart has another digest than the one that is deployed, which is held. Present only while it is true.
+    DigestChanged,
     /// The last poll succeeded. Present only if polling is on, or if a requested poll failed.
     Polled,
     /// Everything is deployed and ready on all target clusters.
@@ -29,6 +31,7 @@ impl ConditionType {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "Accepted",
+            Self::DigestChanged => "DigestChanged",
             Self::Polled => "Polled",
             Self::Ready => "Ready",
             Self::Reconciling => "Reconciling",

@@ -253,6 +253,8 @@ reasons! {
         Polled: "",
         /// A newer version of the chart was found and is being deployed. Used in events, under the name that Fleet uses.
         GotNewChartVersion: "",
+        /// A version or a tag of the chart was published again with another content; what is deployed stays.
+        DigestChanged: "Deploy it with `spec.onDigestChange: Follow`, or publish it under a new version. If it should not have changed, find out who replaced it.",
         /// The poll for newer versions failed. Used in events, under the name that Fleet uses.
         FailedToGetNewChartVersion: "See the condition `Polled`.",
         /// Every targeted cluster has the chart and is ready.

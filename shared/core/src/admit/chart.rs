@@ -6,7 +6,7 @@ use helmops_api::HelmOptions;
 use helmops_model::{
     chart::{
         registry::{query::query, reference::Reference},
-        request::{ChartRequest, or_inherited},
+        request::{ChartRequest, OnDigestChange, or_inherited},
         source::{self, ChartSource, SourceError},
         url::{self, Url},
     },
@@ -54,6 +54,16 @@ pub fn check_filter(errors: &mut FieldErrors, path: &Path<'_>, text: &str) -> Op
             None
         }
     }
+}
+
+/// Checks what happens when a version is published again.
+pub fn check_digest_policy(errors: &mut FieldErrors, path: &Path<'_>, text: &str) -> Option<OnDigestChange> {
+    let policy = OnDigestChange::parse(text);
+    if policy.is_none() && !text.is_empty() {
+        let detail = "expected Hold or Follow; Hold keeps the chart that is deployed, Follow releases what was published again";
+        errors.invalid(path, Reason::InvalidVersion, text, detail);
+    }
+    policy
 }
 
 /// Checks the chart of a target's own `helm` block, including what it inherits from `main`.
@@ -149,7 +159,12 @@ impl<'a> ChartFields<'a> {
 
     fn request(self, version: VersionRequest<'a>) -> ChartRequest<'a> {
         let Self { repo, chart, .. } = self;
-        ChartRequest { repo, chart, version }
+        ChartRequest {
+            repo,
+            chart,
+            version,
+            on_digest_change: None,
+        }
     }
 }
 

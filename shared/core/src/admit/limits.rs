@@ -112,6 +112,12 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     );
     length(
         errors,
+        &root.field("onDigestChange"),
+        &spec.on_digest_change,
+        limits::NAME,
+    );
+    length(
+        errors,
         &root.field("caBundle"),
         &spec.ca_bundle,
         limits::CA_BUNDLE,

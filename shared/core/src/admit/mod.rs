@@ -86,10 +86,10 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
         }
         match chart {
             Some((helm, chart, targets)) if errors.is_empty() => {
-                let is_floating = std::iter::once(&chart)
+                let is_polled = std::iter::once(&chart)
                     .chain(targets.iter().flatten())
-                    .any(ChartRequest::is_floating);
-                let polling = interval.filter(|_| is_floating);
+                    .any(ChartRequest::is_polled);
+                let polling = interval.filter(|_| is_polled);
                 Ok(Self {
                     helmop,
                     helm,
@@ -151,17 +151,20 @@ fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmO
     }
     let path = root.field("semverFilter");
     let filter = chart::check_filter(errors, &path, &helmop.spec.semver_filter);
-    let filtered = |mut request: ChartRequest<'a>| {
+    let path = root.field("onDigestChange");
+    let policy = chart::check_digest_policy(errors, &path, &helmop.spec.on_digest_change);
+    let completed = |mut request: ChartRequest<'a>| {
         if request.is_floating() {
             request.version = request.version.filtered(filter.clone());
         }
+        request.on_digest_change = policy;
         request
     };
     let targets = targets.into_iter().map(|target| match target {
         None => Some(None),
-        Some(request) => request.map(|request| Some(filtered(request))),
+        Some(request) => request.map(|request| Some(completed(request))),
     });
-    Some((helm, filtered(main?), targets.collect::<Option<_>>()?))
+    Some((helm, completed(main?), targets.collect::<Option<_>>()?))
 }
 
 /// Targets, restrictions, dependencies and rollout.

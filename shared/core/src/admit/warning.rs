@@ -6,7 +6,7 @@ use bounded_text::cut;
 use helm_index::{is_complete_version, is_strict_version};
 use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, rollout::RolloutStrategy};
 use helmops_model::chart::{
-    request::{is_floating, or_inherited},
+    request::{OnDigestChange, is_floating, is_polled, or_inherited},
     source::{self, is_archive},
     url::{self, Url},
 };
@@ -231,11 +231,24 @@ fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
             spec.semver_filter
         ));
     }
+    let policy = OnDigestChange::parse(&spec.on_digest_change);
+    let is_polled = is_floating_anywhere || is_polled((&helm.repo, &helm.chart, &helm.version), policy);
+    if policy.is_some() && !is_polled {
+        warnings.add(format!(
+            "spec.onDigestChange: {} has no effect, because spec.helm names an archive or a digest; remove it",
+            spec.on_digest_change
+        ));
+    }
     match interval {
         Some(_) if any_target_is_floating(spec, helm) => {}
         Some(_) if is_archive(&helm.chart) => warnings.add(format!(
             "spec.pollingInterval: {text} has no effect, because a chart archive has no versions to choose from"
         )),
+        None if policy.is_some() && is_polled => warnings.add(format!(
+            "spec.onDigestChange: {} counts for requested polls only, because polling is off; set spec.pollingInterval, such as 15m",
+            spec.on_digest_change
+        )),
+        Some(_) if is_polled && !is_floating(&helm.repo, &helm.chart, &helm.version) => {}
         Some(_) if is_strict_version(&helm.version) => warnings.add(format!(
             "spec.pollingInterval: {text} has no effect, because version {:?} is exact; to follow new versions set \
              a range",

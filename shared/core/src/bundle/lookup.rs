@@ -34,8 +34,8 @@ impl Lookup {
         })
     }
 
-    /// Splits a record into the lookup that it is for and the version.
-    pub fn from_record(record: ResolvedChart) -> (Self, ChartVersion) {
+    /// Splits a record into the lookup that it is for, the version, and its new digest if that has changed.
+    pub fn from_record(record: ResolvedChart) -> (Self, ChartVersion, String) {
         let lookup = Self {
             repo: record.repo,
             chart: record.chart,
@@ -47,7 +47,7 @@ impl Lookup {
             digest: record.digest,
             url: record.url,
         };
-        (lookup, version)
+        (lookup, version, record.changed_digest)
     }
 
     /// Whether `record` is for this lookup, although it has the old format, which did not contain the query of the URL.
@@ -69,6 +69,7 @@ impl Lookup {
             version: found.version,
             digest: found.digest,
             url: found.url,
+            ..ResolvedChart::default()
         }
     }
 }

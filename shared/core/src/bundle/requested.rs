@@ -118,6 +118,7 @@ impl<'v, 'a> Collected<'v, 'a> {
             lookup,
             request,
             version: None,
+            changed_digest: String::new(),
         });
         index
     }

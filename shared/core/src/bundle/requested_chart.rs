@@ -1,7 +1,10 @@
 //! A chart of a HelmOp, and its version.
 
 use helmops_api::ResolvedChart;
-use helmops_model::chart::{request::ChartRequest, resolved::ChartVersion};
+use helmops_model::chart::{
+    request::{ChartRequest, OnDigestChange},
+    resolved::ChartVersion,
+};
 
 use super::Lookup;
 
@@ -14,11 +17,42 @@ pub struct RequestedChart<'v, 'a> {
     pub request: &'v ChartRequest<'a>,
     /// The recorded version, until another one is resolved; `None` if there is none yet.
     pub version: Option<ChartVersion>,
+    /// The digest that the recorded version, or the tag, has now, if it is another one and the recorded one is held. Otherwise empty.
+    pub changed_digest: String,
 }
 
 impl RequestedChart<'_, '_> {
+    /// Takes what a resolution has found, unless the recorded digest is held ([`ChartRequest::follows_digest`]).
+    pub fn resolved(&mut self, found: ChartVersion) {
+        let holds = self
+            .version
+            .as_ref()
+            .is_some_and(|recorded| self.holds(recorded, &found));
+        self.changed_digest.clear();
+        if holds {
+            self.changed_digest = found.digest;
+        } else {
+            self.version = Some(found);
+        }
+    }
+
+    /// Whether the recorded version stays although another digest was found: of the same version, or of the same tag.
+    pub fn holds(&self, recorded: &ChartVersion, found: &ChartVersion) -> bool {
+        let is_same = recorded.version == found.version || self.request.names_moving_tag();
+        let is_changed =
+            !recorded.digest.is_empty() && !found.digest.is_empty() && recorded.digest != found.digest;
+        is_same && is_changed && !self.request.follows_digest()
+    }
+
     /// The record of its version, if it has one.
     pub(super) fn record(&self) -> Option<ResolvedChart> {
-        Some(self.lookup.clone().into_record(self.version.clone()?))
+        let record = self.lookup.clone().into_record(self.version.clone()?);
+        let follows = self.request.follows_digest();
+        let policy = follows.then_some(OnDigestChange::Follow);
+        Some(ResolvedChart {
+            on_digest_change: policy.map_or("", OnDigestChange::as_str).to_owned(),
+            changed_digest: self.changed_digest.clone(),
+            ..record
+        })
     }
 }

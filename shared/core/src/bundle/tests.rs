@@ -1,6 +1,7 @@
 //! Tests of the desired Bundle of a HelmOp.
 
 use helmops_api::{Bundle, HelmOp, PrunedFields, ResolvedChart, labels};
+use helmops_model::chart::resolved::ChartVersion;
 use serde_json::{Value, json};
 
 use super::{BundleInputs, Lookup, MissingVersion, Plan, RequestedCharts, check_owner, plan};
@@ -32,8 +33,8 @@ fn charts<'v, 'a>(valid: &'v ValidHelmOp<'a>, resolved: &[ResolvedChart]) -> Req
     let mut charts = RequestedCharts::of(valid, None);
     for chart in charts.as_mut_slice() {
         let mut versions = resolved.iter().cloned().map(Lookup::from_record);
-        let found = versions.find(|(lookup, _)| *lookup == chart.lookup);
-        chart.version = found.map(|(_, version)| version);
+        let found = versions.find(|(lookup, ..)| *lookup == chart.lookup);
+        chart.version = found.map(|(_, version, _)| version);
     }
     charts
 }
@@ -715,4 +716,53 @@ fn a_life_cycle_that_the_api_server_drops_is_written_once() {
     pruned.learn(&sent.spec, &stored.spec);
     assert!(pruned.has_lifecycle());
     assert_eq!(replaced(&helmop, &stored, &pruned), None);
+}
+
+#[test]
+fn a_digest_that_changes_is_held_unless_it_is_followed() {
+    let found = |version: &str, digest: &str| ChartVersion {
+        version: version.to_owned(),
+        digest: digest.to_owned(),
+        url: String::new(),
+    };
+    // What was recorded is version 1.2.0 with the digest a.
+    for (repo, policy, resolved, expected, changed) in [
+        (REPO, "", found("1.2.0", "a"), "1.2.0 a", ""),
+        (REPO, "", found("1.2.0", "b"), "1.2.0 a", "b"),
+        (REPO, "Hold", found("1.2.0", "b"), "1.2.0 a", "b"),
+        (REPO, "Follow", found("1.2.0", "b"), "1.2.0 b", ""),
+        (REPO, "Hold", found("1.3.0", "b"), "1.3.0 b", ""),
+        // Nothing is known about it.
+        (REPO, "", found("1.2.0", ""), "1.2.0 ", ""),
+        ("oci://h/web:latest", "", found("1.3.0", "b"), "1.3.0 b", ""),
+        ("oci://h/web:latest", "Hold", found("1.3.0", "b"), "1.2.0 a", "b"),
+    ] {
+        let chart = if repo == REPO { "web" } else { "" };
+        let helm = json!({ "repo": repo, "chart": chart });
+        let helmop = helmop(&json!({ "helm": helm, "onDigestChange": policy }));
+        let valid = ValidHelmOp::try_from(&helmop).unwrap();
+        let mut charts = RequestedCharts::of(&valid, None);
+        let requested = &mut charts.as_mut_slice()[0];
+        requested.resolved(found("1.2.0", "a"));
+        requested.resolved(resolved);
+        let record = charts.records().remove(0);
+        let case = format!("{repo} {policy} {record:?}");
+        assert_eq!(
+            format!("{} {}", record.version, record.digest),
+            expected,
+            "{case}"
+        );
+        assert_eq!(record.changed_digest, changed, "{case}");
+        let follows = policy == "Follow" || policy.is_empty() && repo != REPO;
+        assert_eq!(record.on_digest_change == "Follow", follows, "{case}");
+        // It is recorded, so that it survives a restart.
+        let (_, version, digest) = Lookup::from_record(record.clone());
+        assert_eq!((version.digest, digest), (record.digest, record.changed_digest));
+    }
+    let invalid = helmop(&json!({ "helm": { "repo": REPO, "chart": "web" }, "onDigestChange": "hold" }));
+    let error = ValidHelmOp::try_from(&invalid).unwrap_err().to_string();
+    assert!(
+        error.contains("spec.onDigestChange: Invalid value: \"hold\"") && error.contains("Follow"),
+        "{error}"
+    );
 }

@@ -1,7 +1,7 @@
 //! Events for changes of a status.
 
 use bounded_text::cut;
-use helmops_api::{Condition, HelmOpStatus, Unusable, bundle::BundleStatus};
+use helmops_api::{Condition, HelmOpStatus, ResolvedChart, Unusable, bundle::BundleStatus};
 use helmops_model::{
     condition::ConditionType,
     event::{Event, MAX_NOTE},
@@ -20,6 +20,8 @@ const RECONCILE: &str = "Reconcile";
 pub fn events(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<Event> {
     [
         new_version(old, new),
+        new_digest(old, new),
+        digest_changed(old, new),
         failed_poll(old, new),
         acceptance(old, new),
         releases(old, new),
@@ -125,6 +127,40 @@ fn new_version(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
     })
 }
 
+/// Another digest of the same version is deployed.
+fn new_digest(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
+    let before = |chart: &ResolvedChart| {
+        let key = |one: &ResolvedChart| (one.repo.clone(), one.chart.clone(), one.version.clone());
+        let own = key(chart);
+        let found = old.resolved.iter().find(|one| key(one) == own)?;
+        let is_new = !found.digest.is_empty() && found.digest != chart.digest;
+        is_new.then(|| found.digest.clone())
+    };
+    let (chart, before) = new
+        .resolved
+        .iter()
+        .find_map(|chart| Some((chart, before(chart)?)))?;
+    Some(Event {
+        is_warning: false,
+        reason: Reason::GotNewChartVersion.to_string(),
+        action: GET_VERSION,
+        note: format!(
+            "{} with the digest {} (before: {before})",
+            chart.version, chart.digest
+        ),
+    })
+}
+
+fn digest_changed(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
+    let condition = changed(old, new, ConditionType::DigestChanged)?;
+    Some(Event {
+        is_warning: true,
+        reason: Reason::DigestChanged.to_string(),
+        action: GET_VERSION,
+        note: condition.message.clone(),
+    })
+}
+
 fn failed_poll(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
     let polled = changed(old, new, ConditionType::Polled)?;
     (polled.status == "False").then(|| Event {
@@ -199,6 +235,36 @@ mod tests {
                 )
             })
             .collect()
+    }
+
+    #[test]
+    fn another_digest_of_a_version_is_reported_once() {
+        let with = |digest: &str, changed: &str| {
+            let record = json!([{ "repo": "oci://h/web", "version": "1.0.0", "digest": digest }]);
+            let conditions = match changed {
+                "" => json!([]),
+                message => {
+                    json!([{ "type": "DigestChanged", "status": "True", "reason": "DigestChanged", "message": message }])
+                }
+            };
+            let status = json!({ "version": "1.0.0", "resolved": record, "conditions": conditions });
+            serde_json::from_str::<HelmOpStatus>(&status.to_string()).unwrap()
+        };
+        let deployed = "GotNewChartVersion: 1.0.0 with the digest b (before: a)".to_owned();
+        let held = "DigestChanged: b is held".to_owned();
+        for (old, new, expected) in [
+            (with("a", ""), with("b", ""), vec![(false, deployed, GET_VERSION)]),
+            (
+                with("a", ""),
+                with("a", "b is held"),
+                vec![(true, held, GET_VERSION)],
+            ),
+            (with("a", "b is held"), with("a", "b is held"), vec![]),
+            (with("a", "b is held"), with("a", ""), vec![]),
+            (with("", ""), with("b", ""), vec![]),
+        ] {
+            assert_eq!(summarized(&old, &new), expected);
+        }
     }
 
     #[test]

@@ -47,6 +47,27 @@ struct Conditions {
     stalled: Stalled,
 }
 
+/// The charts that have another digest now than the one that is held; `None` if there are none.
+fn digest_changed(resolved: &[ResolvedChart]) -> Option<ConditionState> {
+    let mut changed = resolved.iter().filter(|chart| !chart.changed_digest.is_empty());
+    let first = changed.next()?;
+    let more = match changed.count() {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    };
+    let name = if first.url.is_empty() {
+        &first.repo
+    } else {
+        &first.url
+    };
+    let message = format!(
+        "{name}, version {}, was published again with the digest {}, but {} stays deployed; set spec.onDigestChange: Follow to deploy it, or \
+         publish it under a new version{more}",
+        first.version, first.changed_digest, first.digest
+    );
+    Some(ConditionState::TrueWithMessage(Reason::DigestChanged, message))
+}
+
 /// The new status. `observed` is the HelmOp's Bundle with its deployments (the Bundle alone is sufficient), even if the HelmOp is
 /// not accepted, and `now` is a time in RFC 3339.
 ///
@@ -78,6 +99,12 @@ pub fn next<'a>(
         (ConditionType::Ready, new.ready),
     ] {
         condition::set(conditions, r#type, &state, generation, now);
+    }
+    if matches!(outcome, ReconcileOutcome::Accepted { .. }) {
+        match digest_changed(&status.resolved) {
+            Some(state) => condition::set(conditions, ConditionType::DigestChanged, &state, generation, now),
+            None => condition::clear(conditions, ConditionType::DigestChanged),
+        }
     }
     match new.reconciling {
         Some(state) => condition::set(conditions, ConditionType::Reconciling, &state, generation, now),

@@ -7,6 +7,7 @@
 use helm_index::is_complete_version;
 use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, ResolvedChart, labels};
 use helmops_model::chart::{
+    request::OnDigestChange,
     source::{ChartSource, is_oci},
     url,
 };
@@ -22,16 +23,43 @@ impl ChartRecords {
         Self(recorded_in(bundle).unwrap_or_default())
     }
 
-    /// The annotation of a deployment with these options: the record of the Bundle, or else the previous one of the deployment, as
-    /// long as the rollout has not reached it. `None` if its agent needs none: its digest is not known, and its version cannot be
-    /// mistaken for a range.
+    /// Whether they have one of the chart in these options, see [`is_resolved`].
+    pub(super) fn has(&self, options: &BundleDeploymentOptions) -> bool {
+        Chart::of(options).is_some_and(|chart| self.0.iter().any(|record| chart.is_of(record)))
+    }
+
+    /// The content that the ID of deployments with these options begins with, so that another digest is released: the digest of the
+    /// chart if it is followed, and otherwise empty.
+    pub(super) fn followed(&self, options: impl FnOnce() -> Option<BundleDeploymentOptions>) -> String {
+        let is_followed =
+            |record: &&ResolvedChart| record.on_digest_change == OnDigestChange::Follow.as_str();
+        let followed: Vec<_> = self.0.iter().filter(is_followed).collect();
+        // The options are not computed without need: that may take long.
+        let options = if followed.is_empty() { None } else { options() };
+        let chart = options.as_ref().and_then(Chart::of);
+        let record = chart.and_then(|chart| followed.into_iter().find(|record| chart.is_of(record)));
+        // A colon ends the content.
+        record.map_or_else(String::new, |record| record.digest.replace(':', "-"))
+    }
+
+    /// The annotation of a deployment with these options: the record of the Bundle, or the previous one of the deployment as long as the
+    /// rollout has not reached it, so that it does not have the desired ID. `None` if its agent needs none: its digest is not known, and its
+    /// version cannot be mistaken for a range.
     pub(super) fn annotation(
         &self,
         options: &BundleDeploymentOptions,
         existing: Option<&BundleDeployment>,
+        is_reached: bool,
     ) -> Option<String> {
         let chart = Chart::of(options)?;
-        let mut all = self.0.iter().filter(|record| chart.is_of(record));
+        let kept = existing.and_then(|existing| record_of(&existing.metadata));
+        let kept = kept.filter(|record| chart.is_of(record));
+        let of_bundle = if is_reached || kept.is_none() {
+            &*self.0
+        } else {
+            &[]
+        };
+        let mut all = of_bundle.iter().filter(|record| chart.is_of(record));
         let is_needed =
             |record: &&ResolvedChart| !record.digest.is_empty() || !is_complete_version(&record.version);
         let record = match all.find(is_needed) {
@@ -39,9 +67,11 @@ impl ChartRecords {
             Some(record) => ResolvedChart {
                 constraint: String::new(),
                 semver_filter: String::new(),
+                on_digest_change: String::new(),
+                changed_digest: String::new(),
                 ..record.clone()
             },
-            None => record_of(&existing?.metadata).filter(|record| chart.is_of(record))?,
+            None => kept?,
         };
         // A record contains only strings, which always serialize.
         serde_json::to_string(&record).ok()
@@ -57,11 +87,7 @@ pub fn recorded_in(bundle: &Bundle) -> Option<Vec<ResolvedChart>> {
 /// Whether the version in the options of a Bundle is one that was resolved. It may have fewer than three numbers, such as `1.2`: only
 /// the record distinguishes it from a range then.
 pub fn is_resolved(bundle: &Bundle, options: &BundleDeploymentOptions) -> bool {
-    let Some(chart) = Chart::of(options) else {
-        return false;
-    };
-    let records = recorded_in(bundle).unwrap_or_default();
-    records.iter().any(|record| chart.is_of(record))
+    ChartRecords::of(bundle).has(options)
 }
 
 /// What was resolved for the chart of a deployment; `None` if that is not known, as on a deployment that Fleet's controller has
@@ -166,7 +192,7 @@ mod tests {
             (options("", "https://h/web-1.0.0.tgz", ""), None),
             (BundleDeploymentOptions::default(), None),
         ] {
-            let annotation = all.annotation(&options, None);
+            let annotation = all.annotation(&options, None, true);
             assert!(
                 !annotation.as_ref().is_some_and(|text| text.contains("1.x")),
                 "{annotation:?}"
@@ -181,14 +207,17 @@ mod tests {
         let before = records(&[record("https://h", "web", "1.0.0", "a")]);
         let after = records(&[record("https://h", "web", "2.0.0", "b")]);
         let old = options("https://h", "web", "1.0.0");
-        let existing = deployed(old.clone(), before.annotation(&old, None));
-        let kept = after.annotation(&old, Some(&existing));
+        let existing = deployed(old.clone(), before.annotation(&old, None, true));
+        let kept = after.annotation(&old, Some(&existing), true);
         assert!(kept.is_some());
-        assert_eq!(kept, before.annotation(&old, None));
+        assert_eq!(kept, before.annotation(&old, None, true));
         let promoted = options("https://h", "web", "2.0.0");
-        let new = deployed(promoted.clone(), after.annotation(&promoted, Some(&existing)));
+        let new = deployed(
+            promoted.clone(),
+            after.annotation(&promoted, Some(&existing), true),
+        );
         assert_eq!(expected_digest(&new).as_deref(), Some("b"));
-        let unknown = records(&[]).annotation(&promoted, Some(&existing));
+        let unknown = records(&[]).annotation(&promoted, Some(&existing), true);
         assert_eq!(unknown, None, "it is of another version");
     }
 
@@ -202,7 +231,8 @@ mod tests {
             ("v1.2.3", "", false),
         ] {
             let own = options("https://h", "web", version);
-            let annotation = records(&[record("https://h", "web", version, digest)]).annotation(&own, None);
+            let annotation =
+                records(&[record("https://h", "web", version, digest)]).annotation(&own, None, true);
             let deployment = deployed(own, annotation);
             assert_eq!(
                 resolved_chart(&deployment).is_some(),
@@ -232,7 +262,7 @@ mod tests {
     #[test]
     fn a_record_of_other_options_is_ignored() {
         let of_before = records(&[record("https://h", "web", "1.0.0", "a")]);
-        let annotation = of_before.annotation(&options("https://h", "web", "1.0.0"), None);
+        let annotation = of_before.annotation(&options("https://h", "web", "1.0.0"), None, true);
         // Fleet's controller has changed the version.
         let changed = deployed(options("https://h", "web", "2.0.0"), annotation);
         assert_eq!(expected_digest(&changed), None);

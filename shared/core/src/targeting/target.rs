@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::{
     batch::ClusterBatch,
     blocked::Blocked,
-    chart_record::is_resolved,
+    chart_record::ChartRecords,
     cluster_namespace::NamespaceRefused,
     criteria::Member,
     desired::DesiredTarget,
@@ -137,6 +137,7 @@ pub fn targets<'a>(
         .map(|deployment| (namespace(deployment), *deployment))
         .collect();
     let release_namespace = Arc::new(NamespaceMetadata::of(bundle));
+    let charts = ChartRecords::of(bundle);
     let mut interner = Interner::new(budget);
     let mut targets = Vec::new();
     for members in batches(&matcher, members) {
@@ -150,10 +151,15 @@ pub fn targets<'a>(
         };
         let inexact = first.as_ref().and_then(|first| {
             let inexact = matcher.inexact_version(first)?;
-            let is_resolved = is_resolved(bundle, &matcher.options(first)?);
+            let is_resolved = charts.has(&matcher.options(first)?);
             (!is_resolved).then_some(inexact)
         });
-        let mut batch = ClusterBatch::new(&bundle.spec.contents_id, &options);
+        // A chart has no content in the Bundle.
+        let contents = match &*bundle.spec.contents_id {
+            "" => charts.followed(options),
+            contents => contents.to_owned(),
+        };
+        let mut batch = ClusterBatch::new(&contents, &options);
         for member in members {
             let result = match (member.refused(), &inexact) {
                 (Some(refused), _) => Err(refused.clone().into()),

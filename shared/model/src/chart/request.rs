@@ -1,6 +1,6 @@
 //! What a HelmOp requests: a chart, and a version or a range of versions.
 
-use helm_index::{VersionRequest, is_strict_version};
+use helm_index::{VersionRequest, is_strict_version, tags};
 
 use super::{registry::reference::Reference, source::ChartSource};
 
@@ -18,6 +18,34 @@ pub struct ChartRequest<'a> {
     pub chart: &'a str,
     /// Which versions satisfy the request.
     pub version: VersionRequest<'a>,
+    /// What happens when the version or the tag is published again; `None` for the default.
+    pub on_digest_change: Option<OnDigestChange>,
+}
+
+/// What happens when a version or a tag has another digest than the one that is recorded: `spec.onDigestChange`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDigestChange {
+    /// The recorded one stays deployed, and the other one is reported.
+    Hold,
+    /// The other one is released.
+    Follow,
+}
+
+impl OnDigestChange {
+    /// The text in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hold => "Hold",
+            Self::Follow => "Follow",
+        }
+    }
+
+    /// Parses the text in the API; `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Hold, Self::Follow]
+            .into_iter()
+            .find(|one| one.as_str() == text)
+    }
 }
 
 impl<'a> ChartRequest<'a> {
@@ -30,6 +58,47 @@ impl<'a> ChartRequest<'a> {
     pub fn is_floating(&self) -> bool {
         is_floating(self.repo, self.chart, self.version.text())
     }
+
+    /// Whether a poll can find something else than what is recorded; see [`is_polled`].
+    pub fn is_polled(&self) -> bool {
+        let names = (self.repo, self.chart, self.version.text());
+        is_polled(names, self.on_digest_change)
+    }
+
+    /// Whether another digest of the same version, or of the same tag, is released.
+    pub fn follows_digest(&self) -> bool {
+        match self.on_digest_change {
+            Some(policy) => policy == OnDigestChange::Follow,
+            None => self.names_moving_tag(),
+        }
+    }
+
+    /// Whether the reference names a tag that is no version, such as `latest`, and no digest.
+    pub fn names_moving_tag(&self) -> bool {
+        names_moving_tag(self.source())
+    }
+}
+
+/// Whether a poll can find something else than what is recorded: a newer version, or another digest of a tag or, with a policy for it, of
+/// the version. A digest in the reference never changes, and an archive is not polled.
+pub fn is_polled((repo, chart, version): (&str, &str, &str), policy: Option<OnDigestChange>) -> bool {
+    let source = ChartSource::of(repo, chart);
+    let can_move = match source {
+        ChartSource::Archive { .. } => false,
+        ChartSource::Repository { .. } => true,
+        ChartSource::Oci { repo } => Reference::parse(repo).is_ok_and(|reference| reference.digest.is_none()),
+    };
+    is_floating(repo, chart, version) || can_move && (policy.is_some() || names_moving_tag(source))
+}
+
+fn names_moving_tag(source: ChartSource<'_>) -> bool {
+    let ChartSource::Oci { repo } = source else {
+        return false;
+    };
+    Reference::parse(repo).is_ok_and(|reference| {
+        let tag = reference.tag.map(tags::of_version);
+        reference.digest.is_none() && tag.is_some_and(|tag| tags::version_of(&tag).is_none())
+    })
 }
 
 /// Whether a newer version can appear later: not for an archive, which has no versions, nor for an exact version, nor if
@@ -42,4 +111,47 @@ pub fn is_floating(repo: &str, chart: &str, version: &str) -> bool {
             .is_ok_and(|reference| reference.tag.is_none() && reference.digest.is_none()),
     };
     has_versions && !is_strict_version(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn a_request_is_polled_if_it_can_have_another_result() {
+        let pinned = format!("oci://h/web@{DIGEST}");
+        let both = format!("oci://h/web:latest@{DIGEST}");
+        // Whether it is polled without a policy and with one, and whether it is followed by default.
+        for (repo, chart, version, polled, follows) in [
+            ("https://h", "web", "1.x", [true, true], false),
+            ("https://h", "web", "1.2.3", [false, true], false),
+            ("", "https://h/web-1.2.3.tgz", "", [false, false], false),
+            ("oci://h/web", "", "", [true, true], false),
+            ("oci://h/web", "", "1.2.3", [false, true], false),
+            ("oci://h/web:1.2.3", "", "", [false, true], false),
+            ("oci://h/web:latest", "", "", [true, true], true),
+            ("oci://h/web:1.2", "", "1.2.3", [true, true], true),
+            (&pinned, "", "1.x", [false, false], false),
+            (&both, "", "", [false, false], false),
+        ] {
+            let request = |on_digest_change| ChartRequest {
+                repo,
+                chart,
+                version: VersionRequest::parse(version).unwrap(),
+                on_digest_change,
+            };
+            let policies = [None, Some(OnDigestChange::Hold)];
+            let found = policies.map(|policy| request(policy).is_polled());
+            assert_eq!(found, polled, "{repo} {chart} {version}");
+            assert_eq!(
+                request(None).follows_digest(),
+                follows,
+                "{repo} {chart} {version}"
+            );
+            assert!(request(Some(OnDigestChange::Follow)).follows_digest());
+            assert!(!request(Some(OnDigestChange::Hold)).follows_digest());
+        }
+    }
 }

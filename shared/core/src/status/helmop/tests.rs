@@ -72,6 +72,35 @@ fn accepted_is_not_yet_ready() {
 }
 
 #[test]
+fn a_digest_that_is_held_is_a_condition_until_it_is_deployed() {
+    let with = |changed: &str| ReconcileOutcome::Accepted {
+        version: "1.0.0".to_owned(),
+        resolved: vec![ResolvedChart {
+            version: "1.0.0".to_owned(),
+            digest: "sha256:a".to_owned(),
+            url: "oci://h/web:1.0.0".to_owned(),
+            changed_digest: changed.to_owned(),
+            ..ResolvedChart::default()
+        }],
+    };
+    let mut helmop = helmop();
+    let status = next(&helmop, None, &with("sha256:b"), &Polling::Off, "1");
+    let (state, reason, message) = condition(&status, "DigestChanged");
+    assert_eq!((state, reason), ("True", "DigestChanged"));
+    let expected = "oci://h/web:1.0.0, version 1.0.0, was published again with the digest sha256:b, but sha256:a stays deployed";
+    assert!(message.starts_with(expected), "{message}");
+    helmop.status = Some(status);
+    let deployed = next(&helmop, None, &with(""), &Polling::Off, "2");
+    assert!(
+        deployed
+            .base
+            .conditions
+            .iter()
+            .all(|one| one.r#type != "DigestChanged")
+    );
+}
+
+#[test]
 fn a_refused_helmop_keeps_its_version_and_is_never_ready() {
     let outcome = ReconcileOutcome::Refused {
         reason: Reason::ChartNotFound,

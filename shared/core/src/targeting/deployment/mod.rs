@@ -198,7 +198,7 @@ pub fn deployment<'a>(
             namespace,
             [
                 record(observed.downstream),
-                charts.annotation(&spec.options, target.existing),
+                charts.annotation(&spec.options, target.existing, spec.deployment_id == desired.id),
                 traceparent(bundle, &spec, target.existing),
             ],
         ),

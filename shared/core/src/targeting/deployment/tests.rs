@@ -143,6 +143,37 @@ fn the_digest_of_the_chart_reaches_the_deployment_and_is_no_part_of_its_id() {
 }
 
 #[test]
+fn a_followed_digest_is_a_part_of_the_id_and_reaches_a_deployment_with_it() {
+    let resolved = |digest: &str| {
+        let mut bundle = bundle(&json!({ "helm": { "repo": "oci://h/web:latest", "version": "1.0.0" } }));
+        let record = json!([{
+            "repo": "oci://h/web:latest", "version": "1.0.0", "digest": digest, "onDigestChange": "Follow",
+        }]);
+        let annotations = [(labels::RESOLVED.to_owned(), record.to_string())];
+        bundle.metadata.annotations = Some(annotations.into());
+        bundle
+    };
+    let one = first(&resolved("sha256:a"), RolloutStep::Promote).deployment;
+    assert!(
+        one.spec.deployment_id.starts_with("sha256-a:"),
+        "{}",
+        one.spec.deployment_id
+    );
+    let cluster = cluster(&json!({}), &json!({}));
+    let next = |step| {
+        let next = desired(&resolved("sha256:b"), &cluster, Some(&one), step, None);
+        next.unwrap().deployment
+    };
+    let staged = next(RolloutStep::Stage);
+    assert_eq!(expected_digest(&staged).as_deref(), Some("sha256:a"));
+    assert_eq!(staged.spec.deployment_id, one.spec.deployment_id);
+    assert!(staged.spec.staged_deployment_id.starts_with("sha256-b:"));
+    let promoted = next(RolloutStep::Promote);
+    assert_eq!(expected_digest(&promoted).as_deref(), Some("sha256:b"));
+    assert!(promoted.spec.deployment_id.starts_with("sha256-b:"));
+}
+
+#[test]
 fn the_trace_of_a_rollout_reaches_what_it_changes_and_is_no_reason_for_a_write() {
     let traced = |version: &str, trace: &str| {
         let mut bundle = bundle(&json!({ "helm": { "chart": "web", "version": version } }));
