@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use clap::ValueEnum;
 use helmops_api::HelmOptions;
-use helmops_model::chart::request::is_floating;
+use helmops_model::chart::request::{is_floating, is_polled};
 
 use crate::terminal::table::one_line;
 
@@ -113,7 +113,7 @@ impl Gap {
             Self::Chart => has_chart,
             Self::Version => has_version,
             Self::Unpublished => has_chart && (has_version || !is_floating()),
-            Self::Field(Loss::Suspend) => !is_floating(),
+            Self::Field(Loss::Suspend) => !is_polled((&helm.repo, &helm.chart, &helm.version), None),
             _ => false,
         }
     }
@@ -210,6 +210,7 @@ mod tests {
             (Gap::Unpublished, "oci://h/web:1.2.3", "", true),
             (Gap::Field(Loss::Suspend), "https://h", "1.x", false),
             (Gap::Field(Loss::Suspend), "https://h", "1.2.3", true),
+            (Gap::Field(Loss::Suspend), "oci://h/web:latest", "", false),
             (Gap::Source, "https://h", "1.2.3", false),
             (Gap::Field(Loss::Verify), "https://h", "1.2.3", false),
         ] {

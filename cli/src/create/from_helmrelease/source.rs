@@ -252,44 +252,32 @@ impl<'d> Source<'_, 'd> {
         spec.finish(&mut self.draft.notes);
     }
 
-    /// The version of an OCIRepository: Flux prefers a digest to a range, and that to a tag.
+    /// The version of an OCIRepository: Flux prefers a digest to a range, and that to a tag, which is `latest` by default.
     fn version(&mut self, reference: &mut Fields<'_>) {
         let [tag, range, digest] = ["tag", "semver", "digest"].map(|name| reference.text(name));
-        // A registry has no + in tags.
-        let version = tag.as_deref().map(|tag| tag.replace('_', "+"));
-        let version = version.filter(|version| is_complete_version(version));
         // It has no effect with a digest or a tag.
         let filter = reference.text("semverFilter");
         if digest.is_none() && range.is_some() {
             self.draft.helmop.spec.semver_filter = filter.unwrap_or_default();
         }
-        let unknown = match (&digest, &range, &tag) {
-            (Some(digest), ..) => {
-                let helm = self.helm();
+        let tag = tag.unwrap_or_else(|| "latest".to_owned());
+        // A registry has no + in tags.
+        let version = Some(tag.replace('_', "+")).filter(|version| is_complete_version(version));
+        let helm = self.helm();
+        match (digest, range, version) {
+            (Some(digest), _, version) => {
                 helm.repo = format!("{}@{digest}", helm.repo);
-                (
-                    "digest",
-                    "a digest is required together with its version: set --version",
-                )
+                helm.version = version.unwrap_or_default();
             }
-            (None, Some(range), _) => {
-                self.helm().version.clone_from(range);
-                return;
+            (None, Some(range), _) => helm.version = range,
+            (None, None, Some(version)) => helm.version = version,
+            (None, None, None) if tag.contains("${") => {
+                let text =
+                    "the tag is a variable of Flux, which no file defines: set --version, or define it";
+                let note = reference.refusal("tag", Gap::Version, text);
+                self.draft.notes.push(note);
             }
-            (None, None, Some(_)) => (
-                "tag",
-                "this tag is no version, and a HelmOp selects a chart by its version: set --version",
-            ),
-            (None, None, None) => (
-                "",
-                "Flux uses the tag latest, and a HelmOp selects a chart by its version: set --version",
-            ),
-        };
-        if let Some(version) = version {
-            self.helm().version = version;
-        } else {
-            let note = reference.refusal(unknown.0, Gap::Version, unknown.1);
-            self.draft.notes.push(note);
+            (None, None, None) => helm.repo = format!("{}:{tag}", helm.repo),
         }
     }
 

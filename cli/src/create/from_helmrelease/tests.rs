@@ -471,15 +471,20 @@ fn a_version_of_a_registry_stays_pinned() {
             "",
             format!("oci://h/web@{digest} 1.2.3 "),
         ),
-        (&*format!("digest: '{digest}'"), "", "Version".to_owned()),
+        (
+            &*format!("digest: '{digest}'"),
+            "",
+            format!("oci://h/web@{digest}  "),
+        ),
         (
             &*format!("digest: '{digest}', semver: 1.x"),
             "",
-            "Version".to_owned(),
+            format!("oci://h/web@{digest}  "),
         ),
-        ("tag: latest", "", "Version".to_owned()),
-        ("tag: main", "", "Version".to_owned()),
-        ("", "", "Version".to_owned()),
+        ("tag: main", "", "oci://h/web:main  1m".to_owned()),
+        ("tag: main", ", suspend: true", "Field(Suspend)".to_owned()),
+        ("tag: '${TAG}'", "", "Version".to_owned()),
+        ("", "", "oci://h/web:latest  1m".to_owned()),
         (
             "semver: 1.x, semverFilter: '.*-rc.*'",
             "",
@@ -571,11 +576,9 @@ fn a_flag_fills_a_gap_without_a_trace() {
              namespace: shop}}\nspec: {{chartRef: {{kind: OCIRepository, name: web}}}}\n"
         )
     };
-    let digest = format!("digest: 'sha256:{}'", "0123456789abcdef".repeat(4));
     let variable = REPOSITORY.to_owned() + &release("shop", "web", "").replace("1.2.3", "'${VERSION}'");
     let secret = secret("shop", "login", "stringData: {username: a, password: b}");
     for (text, gap) in [
-        (oci(&digest, ""), Gap::Version),
         (oci("tag: '${TAG}'", ""), Gap::Version),
         (oci("semver: 1.x", ", suspend: true"), Gap::Field(Loss::Suspend)),
         (variable + &secret, Gap::Version),
