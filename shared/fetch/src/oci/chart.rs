@@ -7,7 +7,7 @@ use std::{
 };
 
 use bounded_text::hex;
-use helm_index::tags::{TagList, TaggedVersion};
+use helm_index::tags::TagList;
 use helmops_fair::ByteBudget;
 use helmops_model::chart::{
     registry::{
@@ -18,7 +18,6 @@ use helmops_model::chart::{
         reference::Reference,
         tags_page::{self, MAX_PAGES},
     },
-    resolved::ChartVersion,
     url::redacted,
 };
 use reqwest::{
@@ -169,20 +168,6 @@ impl RegistryChart<'_> {
             Some(digest) => Ok(digest),
             None => self.computed_digest(permit, &url).await,
         }
-    }
-
-    /// The resolved version, after its digest was compared with that of the reference.
-    pub(super) fn version_of(
-        &self,
-        tagged: &TaggedVersion,
-        digest: &str,
-    ) -> Result<ChartVersion, RegistryError> {
-        self.check_digest(&tagged.tag, digest)?;
-        Ok(ChartVersion {
-            version: tagged.version.clone(),
-            digest: digest.to_owned(),
-            url: self.location(&format!(":{}", tagged.tag)),
-        })
     }
 
     /// Compares the digest of the manifest of a tag with that of the reference, if it has one.

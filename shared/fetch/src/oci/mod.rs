@@ -109,12 +109,10 @@ impl Registries {
         since: Instant,
     ) -> Result<String, RegistryError> {
         let tag = tags::of_version(tag);
-        let checked = async {
-            let digest = self.digest(chart, &tag, since).await?;
-            chart.check_digest(&tag, &digest)?;
-            Ok(String::clone(&digest))
-        };
-        checked.await.map_err(|error| chart.own_error(error))
+        let digest = self.digest(chart, &tag, since).await;
+        digest
+            .map(|digest| String::clone(&digest))
+            .map_err(|error| chart.own_error(error))
     }
 
     async fn resolve(
@@ -138,7 +136,6 @@ impl Registries {
             RegistryQuery::List => self.select_from_tags(chart, request, since).await,
             RegistryQuery::OtherTag(tag) => {
                 let digest = self.digest(chart, &tag, since).await?;
-                chart.check_digest(&tag, &digest)?;
                 self.named(chart, &format!(":{tag}"), &digest, request).await
             }
             RegistryQuery::Digest => {
@@ -288,10 +285,14 @@ impl Registries {
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
         let digest = self.digest(chart, &tagged.tag, since).await?;
-        chart.version_of(tagged, &digest)
+        Ok(ChartVersion {
+            version: tagged.version.clone(),
+            digest: String::clone(&digest),
+            url: chart.location(&format!(":{}", tagged.tag)),
+        })
     }
 
-    /// The digest of the manifest of a tag, at `since` or later.
+    /// The digest of the manifest of a tag, at `since` or later: that of the reference, if it has one.
     async fn digest(
         &self,
         chart: &RegistryChart<'_>,
@@ -301,8 +302,11 @@ impl Registries {
         let key = (chart.session.key().clone(), tag.to_owned());
         let acquire = || chart.session.acquire_permit();
         let fetch = async |permit, _| chart.digest(&permit, tag).await.map(Arc::new);
-        self.manifests
+        let digest = self
+            .manifests
             .get(&key, chart.requester(since), |_| true, acquire, fetch)
-            .await
+            .await?;
+        chart.check_digest(tag, &digest)?;
+        Ok(digest)
     }
 }
