@@ -103,25 +103,14 @@ fn check_lists(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
 fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     let bundle = &spec.bundle;
     let interval = spec.polling_interval.as_deref().unwrap_or_default();
-    length(errors, &root.field("pollingInterval"), interval, limits::DURATION);
-    length(
-        errors,
-        &root.field("semverFilter"),
-        &spec.semver_filter,
-        limits::NAME,
-    );
-    length(
-        errors,
-        &root.field("onDigestChange"),
-        &spec.on_digest_change,
-        limits::NAME,
-    );
-    length(
-        errors,
-        &root.field("caBundle"),
-        &spec.ca_bundle,
-        limits::CA_BUNDLE,
-    );
+    for (field, text, limit) in [
+        ("pollingInterval", interval, limits::DURATION),
+        ("semverFilter", &spec.semver_filter, limits::NAME),
+        ("onDigestChange", &spec.on_digest_change, limits::NAME),
+        ("caBundle", &spec.ca_bundle, limits::CA_BUNDLE),
+    ] {
+        length(errors, &root.field(field), text, limit);
+    }
     entries(
         errors,
         &root.field("labels"),
