@@ -35,7 +35,7 @@ func newEngine(request *Request) (*engine, error) {
 	settings.QPS = qps
 	settings.SetNamespace(request.Namespace)
 	helm := action.NewConfiguration()
-	if err := helm.Init(newCluster(settings.RESTClientGetter()), request.Namespace, "secret"); err != nil {
+	if err := helm.Init(newCluster(settings.RESTClientGetter()), request.StorageNamespace, "secret"); err != nil {
 		return nil, err
 	}
 	return over(request, helm), nil

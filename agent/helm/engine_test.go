@@ -311,6 +311,38 @@ func TestAKindThatIsNotKnownIsLookedForAgain(t *testing.T) {
 	}
 }
 
+func TestRecordsMayBeInAnotherNamespace(t *testing.T) {
+	var paths []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		paths = append(paths, request.URL.Path)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"SecretList","metadata":{},"items":[]}`)
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a","cluster":{"server":%q}}],`+
+		`"contexts":[{"name":"a","context":{"cluster":"a"}}]}`, server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	request := &Request{
+		Release: "web", Namespace: "shop", StorageNamespace: "flux", Kubeconfig: kubeconfig, Chart: &ChartRequest{},
+	}
+	engine, err := newEngine(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.helm.Releases.Last("web"); !errors.Is(err, driver.ErrReleaseNotFound) {
+		t.Fatal(err)
+	}
+	if !slices.Equal(paths, []string{"/api/v1/namespaces/flux/secrets"}) {
+		t.Error(paths)
+	}
+	if release := engine.installation().Namespace; release != "shop" {
+		t.Error(release)
+	}
+}
+
 func TestAnUpgradeMarksOnlyWhatIsNew(t *testing.T) {
 	rendered := "---\n# Source: web/templates/config.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {msg: \"two\"}\n\n"
 	// Of a person's Helm, with the same chart and values.

@@ -12,6 +12,8 @@ type Request struct {
 	Action    string `json:"action"`
 	Release   string `json:"release"`
 	Namespace string `json:"namespace"`
+	// StorageNamespace is the namespace of the records, which may be another one than that of the release.
+	StorageNamespace string `json:"storageNamespace"`
 	// Kubeconfig is the path of a file. CRDs are printed without a cluster.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// User is impersonated, if there is one.

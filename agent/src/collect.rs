@@ -7,7 +7,7 @@ use helmops_api::BundleDeployment;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     gate::Held,
-    names::{ReleaseKey, name_of},
+    names::{RecordsKey, name_of},
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -142,10 +142,10 @@ async fn prune_copies(context: &Context) -> Result<Pass, AgentError> {
 }
 
 /// The releases that this agent has deployed.
-fn of_this_agent(remembered: &Entries, name: &str, releases: &[ReleaseKey]) -> Vec<OwnedRelease> {
-    let mut own = Vec::with_capacity(releases.len());
-    for release in releases {
-        match remembered.get(name, release) {
+fn of_this_agent(remembered: &Entries, name: &str, records: &[RecordsKey]) -> Vec<OwnedRelease> {
+    let mut own = Vec::with_capacity(records.len());
+    for release in records {
+        match remembered.with_records(name, release) {
             Some(owned) => own.push(owned.clone()),
             None => {
                 tracing::warn!(bundledeployment = name, %release, "its record names the BundleDeployment, but this agent has not deployed it");
@@ -160,14 +160,14 @@ fn of_this_agent(remembered: &Entries, name: &str, releases: &[ReleaseKey]) -> V
 fn unremembered(
     remembered: &Entries,
     deployment: &BundleDeployment,
-    releases: &[ReleaseKey],
+    records: &[RecordsKey],
 ) -> Option<OwnedRelease> {
     let owned = OwnedRelease::of(deployment);
     let name = name_of(deployment);
     let is_outdated = match remembered.get(name, &owned.release) {
         // What is wanted may not be deployed yet, with another account.
         Some(known) => *known != owned && reconcile::is_ready(deployment),
-        None => releases.contains(&owned.release),
+        None => records.contains(&owned.release.records()),
     };
     is_outdated.then_some(owned)
 }
@@ -176,21 +176,21 @@ fn unremembered(
 mod tests {
     use std::collections::BTreeMap;
 
+    use helmops_release::names::ReleaseKey;
+
     use super::*;
 
     #[test]
     fn only_the_present_release_of_a_bundledeployment_is_remembered_and_once() {
-        let release = |name: &str| ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-        };
+        let release = |name: &str| ReleaseKey::new("shop", name);
+        let records = |name: &str| release(name).records();
         let deployment = serde_json::json!({
             "metadata": { "name": "web", "namespace": "cluster-a", "labels": { "fleet.cattle.io/bundle-namespace": "team-a" } },
             "spec": { "options": { "defaultNamespace": "shop", "serviceAccount": "deployer" } },
         });
         let deployment: BundleDeployment = serde_json::from_value(deployment).unwrap();
         let none = Entries::default();
-        let found = unremembered(&none, &deployment, &[release("other"), release("web")]).unwrap();
+        let found = unremembered(&none, &deployment, &[records("other"), records("web")]).unwrap();
         let expected = OwnedRelease {
             release: release("web"),
             service_account: "deployer".to_owned(),
@@ -199,17 +199,17 @@ mod tests {
         };
         assert_eq!(found, expected);
         // A record alone makes no release one of the BundleDeployment.
-        assert_eq!(unremembered(&none, &deployment, &[release("other")]), None);
+        assert_eq!(unremembered(&none, &deployment, &[records("other")]), None);
         let data = [("web".to_owned(), r#"[{"release":"shop/web"}]"#.to_owned())];
         let known = Entries::of(&BTreeMap::from(data));
         // An attempt changes the account.
-        assert_eq!(unremembered(&known, &deployment, &[release("web")]), None);
+        assert_eq!(unremembered(&known, &deployment, &[records("web")]), None);
         let ready = serde_json::json!({
             "metadata": deployment.metadata,
             "spec": deployment.spec,
             "status": { "ready": true, "appliedDeploymentID": deployment.spec.deployment_id },
         });
         let ready: BundleDeployment = serde_json::from_value(ready).unwrap();
-        assert_eq!(unremembered(&known, &ready, &[release("web")]), Some(expected));
+        assert_eq!(unremembered(&known, &ready, &[records("web")]), Some(expected));
     }
 }

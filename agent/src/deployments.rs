@@ -6,23 +6,23 @@ use helmops_api::{BundleDeployment, Decoded, NamespacedName};
 use helmops_kube::{Change, Fold, Index, ObjectCache};
 use helmops_release::{
     dependencies::{self, DependencyKey},
-    names::ReleaseKey,
+    names::{RecordsKey, ReleaseKey},
 };
 
 pub type Deployments = ObjectCache<Decoded<BundleDeployment>, Related>;
 
-/// The BundleDeployments by their release, and by what they depend on: thousands of records and statuses change at a start, and none of
+/// The BundleDeployments by the records of their release, and by what they depend on: thousands of records and statuses change at a start, and none of
 /// these changes looks at all BundleDeployments.
 #[derive(Debug, Default)]
 pub struct Related {
-    by_release: Index<ReleaseKey>,
+    by_records: Index<RecordsKey>,
     by_dependency: Index<DependencyKey>,
 }
 
 impl Related {
-    /// The BundleDeployments that have this release.
-    pub fn of_release(&self, release: &ReleaseKey) -> impl Iterator<Item = &NamespacedName> {
-        self.by_release.get(release)
+    /// The BundleDeployments whose release has these records.
+    pub fn of_records(&self, records: &RecordsKey) -> impl Iterator<Item = &NamespacedName> {
+        self.by_records.get(records)
     }
 
     /// Those that may depend on a BundleDeployment: its labels decide.
@@ -37,9 +37,10 @@ impl Fold<Arc<Decoded<BundleDeployment>>> for Related {
         let [before, after] =
             [&change.before, &change.after].map(|deployment| deployment.as_deref()?.valid());
         let name = &change.name;
-        let release = |deployment: &BundleDeployment| ReleaseKey::of(&name.name, &deployment.spec.options);
-        self.by_release
-            .change(name, before.map(release), after.map(release));
+        let records =
+            |deployment: &BundleDeployment| ReleaseKey::of(&name.name, &deployment.spec.options).records();
+        self.by_records
+            .change(name, before.map(records), after.map(records));
         let dependencies = |deployment| dependencies::keys(deployment);
         let [before, after] = [before, after].map(|one| one.map(dependencies).unwrap_or_default());
         self.by_dependency.change(name, before, after);
@@ -61,12 +62,10 @@ mod tests {
     }
 
     fn of_release(cache: &Deployments, name: &str) -> Vec<String> {
-        let release = ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-        };
+        let release = ReleaseKey::new("shop", name);
         cache.read(|_, related| {
-            let found = related.of_release(&release);
+            let records = release.records();
+            let found = related.of_records(&records);
             found.map(|name| name.name.clone()).collect()
         })
     }

@@ -64,7 +64,7 @@ pub enum AgentError {
     /// Another client is changing the release.
     #[error(
         "release {release} is in status {} since revision {}: another Helm is changing it; if none is, delete Secret {}/{}",
-        pending.status, pending.revision, release.namespace, helmops_release::record::secret_name(&release.name, pending.revision)
+        pending.status, pending.revision, release.storage, helmops_release::record::secret_name(&release.name, pending.revision)
     )]
     Busy {
         /// The release.
@@ -85,7 +85,7 @@ pub enum AgentError {
         "release {release} was made for BundleDeployment {deployment}, which does not exist, and is not among those that this agent has \
          deployed (ConfigMap {agent_namespace}/{OWNED}): it is not uninstalled; if nothing needs it, run: helm uninstall {} \
          --namespace {}",
-        release.name, release.namespace
+        release.name, release.storage
     )]
     NotOwned {
         /// The release.
@@ -136,7 +136,7 @@ pub enum AgentError {
     "release {release} exists and was not made by this agent, and {account} may not take it over: it lacks the permission to update \
      Secret {secret}, the record of the release; grant it the verb update for secrets in namespace {}, or choose another \
      helm.releaseName: {source}",
-    .release.namespace
+    .release.storage
 )]
 pub struct AdoptionForbidden {
     /// The release.

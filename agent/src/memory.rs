@@ -151,10 +151,7 @@ mod tests {
     #[test]
     fn tests_of_a_revision_are_no_result_of_the_next_one_with_its_number() {
         let revision = |number, made_at| RevisionId {
-            release: ReleaseKey {
-                namespace: "shop".to_owned(),
-                name: "web".to_owned(),
-            },
+            release: ReleaseKey::new("shop", "web"),
             number,
             made_at: Timestamp::from_second(made_at).ok(),
         };

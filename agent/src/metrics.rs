@@ -288,12 +288,9 @@ mod tests {
 
     #[test]
     fn the_reasons_of_failures_are_exactly_those_of_the_errors_without_duplicates() {
-        let release = || ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-        };
+        let release = || ReleaseKey::new("shop", "web");
         let damaged = RecordStoreError::Damaged {
-            release: release(),
+            release: release().records(),
             revision: 1,
             secret: String::new(),
             source: std::sync::Arc::new(RecordError::TooLarge),

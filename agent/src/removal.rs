@@ -7,7 +7,7 @@ use helmops_model::reason::Reason;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     action::{self, Action},
-    names::ReleaseKey,
+    names::{RecordsKey, ReleaseKey},
     record::OnDeletePolicy,
     state::{ReleaseState, Wanted},
 };
@@ -108,8 +108,11 @@ async fn remove_releases(
     owned: &[OwnedRelease],
 ) -> Result<BTreeMap<ReleaseKey, End>, AgentError> {
     // The cache of the records may be behind, and what is forgotten is never removed.
-    let mut releases = BTreeSet::from_iter(context.records.of_deployment(deployment).await?);
-    releases.extend(owned.iter().map(|owned| owned.release.clone()));
+    let recorded = context.records.of_deployment(deployment).await?;
+    let mut releases: BTreeSet<ReleaseKey> = owned.iter().map(|owned| owned.release.clone()).collect();
+    let known: BTreeSet<RecordsKey> = releases.iter().map(ReleaseKey::records).collect();
+    let unknown = recorded.iter().filter(|records| !known.contains(records));
+    releases.extend(unknown.map(RecordsKey::release));
     let (mut ends, mut failed) = (BTreeMap::new(), None);
     for release in releases {
         let owned = owned.iter().find(|owned| owned.release == release);
@@ -296,7 +299,15 @@ impl Removal<'_> {
         if deletes_namespace {
             // As the account: who may deploy in a namespace may not always delete it.
             let (_, deployer) = context.accounts.deployer(account).await?;
-            inputs::delete_namespace(&context.downstream, &deployer, release, &context.namespace).await?;
+            let is_shared = context.owned.all().await?.has_other_in(deployment, release);
+            inputs::delete_namespace(
+                &context.downstream,
+                &deployer,
+                release,
+                &context.namespace,
+                is_shared,
+            )
+            .await?;
         }
         if !keeps_history {
             let history = context.records.current_history(release).await?;

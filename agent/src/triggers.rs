@@ -26,7 +26,7 @@ use helmops_kube::{Change, identity, watch};
 use helmops_model::deployment_state::DeploymentState;
 use helmops_release::{
     dependencies,
-    names::ReleaseKey,
+    names::RecordsKey,
     record::{SECRET_SELECTOR, SECRET_TYPE},
 };
 use helmops_runtime::{
@@ -256,7 +256,7 @@ fn records(context: &Arc<Context>) -> impl Stream<Item = Key> + Send + use<> {
         .map(|(namespace, api)| (namespace, watch(api, config.clone())));
     let changes = context.records.follow(watches.collect());
     let context = Arc::clone(context);
-    changes.flat_map(move |release| stream::iter(of_release(&context, &release)))
+    changes.flat_map(move |records| stream::iter(of_records(&context, &records)))
 }
 
 /// The BundleDeployments whose releases have objects of the groups of CRDs that change. An agent with permissions in some namespaces only does
@@ -289,9 +289,9 @@ fn of_crd(context: &Context, crd: &ObjectMeta) -> Vec<Key> {
     keys.collect()
 }
 
-fn of_release(context: &Context, release: &ReleaseKey) -> Vec<Key> {
+fn of_records(context: &Context, records: &RecordsKey) -> Vec<Key> {
     context.deployments.read(|_, related| {
-        let names = related.of_release(release);
+        let names = related.of_records(records);
         names.map(|name| context.key(&name.name)).collect()
     })
 }

@@ -58,7 +58,7 @@ pub async fn create_namespace(agent: &Client, deployer: &Client, name: &str) -> 
 }
 
 /// Deletes the namespace of a removed release as the account that has deployed it, unless it has other releases or belongs to the cluster
-/// or the agent.
+/// or the agent. `is_shared`: it has objects of other releases, whose records may be elsewhere.
 ///
 /// # Errors
 /// If it cannot be read or deleted.
@@ -67,12 +67,13 @@ pub async fn delete_namespace(
     deployer: &Client,
     release: &ReleaseKey,
     agent_namespace: &str,
+    is_shared: bool,
 ) -> Result<(), CallError> {
     let name = &*release.namespace;
-    let is_kept = name == agent_namespace || is_of_cluster(name);
+    let is_kept = is_shared || name == agent_namespace || is_of_cluster(name);
     let records = Api::<Secret>::namespaced(client.clone(), &path_segment(name));
     let params = ListParams::default()
-        .labels(&format!("{SECRET_SELECTOR},name!={}", release.name))
+        .labels(&others(release))
         .fields(&format!("type={SECRET_TYPE}"))
         .limit(1);
     let listed = bounded(records.list_metadata(&params)).await;
@@ -93,6 +94,14 @@ pub async fn delete_namespace(
         Err(error) if ApiError::is_not_found(&error) => Ok(()),
         Err(error) => Err(CallError::of("delete", format_args!("Namespace {name}"))(error)),
     }
+}
+
+/// The selector of the records of other releases in the namespace of a release.
+fn others(release: &ReleaseKey) -> String {
+    if release.has_records_elsewhere() {
+        return SECRET_SELECTOR.to_owned();
+    }
+    format!("{SECRET_SELECTOR},name!={}", release.name)
 }
 
 /// Whether a namespace belongs to the cluster itself.

@@ -142,10 +142,7 @@ mod tests {
 
     #[test]
     fn a_missing_permission_is_reported_with_the_account_and_the_secret() {
-        let release = ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-        };
+        let release = ReleaseKey::new("shop", "web");
         let account = Identity::ServiceAccount {
             namespace: "fleet".to_owned(),
             name: "tenant".to_owned(),

@@ -9,8 +9,18 @@ use crate::{error::AgentError, owned::OwnedRelease, session::ReleaseSession};
 /// # Errors
 /// If it cannot be remembered.
 pub async fn remember(session: &ReleaseSession<'_>) -> Result<(), AgentError> {
-    let owned = (session.name().to_owned(), OwnedRelease::of(session.deployment));
-    Ok(session.context.owned.remember([owned]).await?)
+    let (name, release, all) = (session.name(), &session.release, &session.context.owned);
+    let owned = (name.to_owned(), OwnedRelease::of(session.deployment));
+    all.remember([owned]).await?;
+    // Its objects are gone: the namespace of a release that is not uninstalled does not change while its records stay where they are.
+    let replaced = all.of_deployment(name).await?.into_iter();
+    let replaced = replaced.map(|owned| owned.release);
+    let replaced = replaced.filter(|other| other != release && other.records() == release.records());
+    let replaced: Vec<_> = replaced.collect();
+    if !replaced.is_empty() {
+        all.forget(name, replaced).await?;
+    }
+    Ok(())
 }
 
 /// What the label of a record says, if that is not the default. `keeps_objects`: the record itself says that the objects stay.

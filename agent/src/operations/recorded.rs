@@ -250,6 +250,7 @@ fn decision(role: Role, found: &Found) -> (Option<Edit>, Option<LeftOut>) {
 
 #[cfg(test)]
 mod tests {
+    use helmops_api::NamespacedName;
     use kube::core::ApiResource;
 
     use super::*;
@@ -270,10 +271,7 @@ mod tests {
 
     #[test]
     fn helm_gets_what_exists_and_belongs_to_the_release() {
-        let base = OtherOwner::Release(ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: "base".to_owned(),
-        });
+        let base = OtherOwner::Release(NamespacedName::new("shop", "base"));
         let (same, moved) = (Served::Same(kind("v1")), Served::Moved(kind("v2")));
         let version = || Some(Edit::ApiVersion("example.com/v2".to_owned()));
         let out = || Some(Edit::LeaveOut);

@@ -1,4 +1,4 @@
-//! Releases that a BundleDeployment had under other names: its `releaseName`, or its namespace, has changed.
+//! Releases that a BundleDeployment had under other names: its `releaseName`, its namespace, or that of its records, has changed.
 //!
 //! The release of the new name takes over what both have. The one of the old name stays until the new one is settled: deployed, ready
 //! and tested. Until then nothing is uninstalled, since objects may be those of both.
@@ -57,14 +57,19 @@ pub async fn own_releases(context: &Context, deployment: &str) -> Result<Vec<Own
         return Ok(Vec::new());
     }
     let mut owned = context.owned.of_deployment(deployment).await?;
-    owned.retain(|owned| recorded.contains(&owned.release));
+    owned.retain(|owned| recorded.contains(&owned.release.records()));
     Ok(owned)
 }
 
 /// Whether a BundleDeployment has a release of another name.
 pub fn is_renamed(deployment: &BundleDeployment, releases: &[OwnedRelease]) -> bool {
     let present = ReleaseKey::of(name_of(deployment), &deployment.spec.options);
-    releases.iter().any(|owned| owned.release != present)
+    releases.iter().any(|owned| is_other(owned, &present))
+}
+
+/// Whether a release is not the present one. With the same records it is, also if its objects were in another namespace.
+fn is_other(owned: &OwnedRelease, present: &ReleaseKey) -> bool {
+    owned.release.records() != present.records()
 }
 
 /// Removes the releases that a BundleDeployment has under other names, once the present one is settled.
@@ -73,7 +78,7 @@ pub fn is_renamed(deployment: &BundleDeployment, releases: &[OwnedRelease]) -> b
 /// concern the present release.
 pub async fn remove_renamed(context: &Context, deployment: &BundleDeployment, releases: &[OwnedRelease]) {
     let present = ReleaseKey::of(name_of(deployment), &deployment.spec.options);
-    let others = releases.iter().filter(|owned| owned.release != present);
+    let others = releases.iter().filter(|owned| is_other(owned, &present));
     if Held::of(&deployment.spec).is_some() {
         return;
     }
@@ -199,5 +204,12 @@ mod tests {
         assert!(is_renamed(&deployment, &[release("shop"), release("other")]));
         assert!(is_renamed(&deployment, &[release("other")]));
         assert!(!is_renamed(&deployment, &[]));
+        let stored = |release: OwnedRelease, storage: &str| OwnedRelease {
+            release: release.release.stored_in(storage),
+            ..release
+        };
+        assert!(is_renamed(&deployment, &[stored(release("shop"), "flux")]));
+        // The present records are not those of a renamed release, whatever namespace its objects were in.
+        assert!(!is_renamed(&deployment, &[stored(release("other"), "shop")]));
     }
 }

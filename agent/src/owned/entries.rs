@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use helmops_api::{BundleDeployment, labels};
-use helmops_release::names::{ReleaseKey, name_of};
+use helmops_release::names::{RecordsKey, ReleaseKey, name_of};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of all entries: a ConfigMap has at most 1 MiB. An entry takes about 150, so that is enough for thousands of releases.
@@ -36,6 +36,9 @@ pub type EntryPatch = BTreeMap<String, Option<String>>;
 #[serde(rename_all = "camelCase")]
 struct Stored {
     release: String,
+    /// The namespace of its records, if that is another one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    storage_namespace: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     service_account: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -80,6 +83,20 @@ impl Entries {
     pub fn has(&self, deployment: &str, owned: &OwnedRelease) -> bool {
         let known = self.get(deployment, &owned.release);
         known.is_some_and(|known| known.service_account == owned.service_account)
+    }
+
+    /// Whether the namespace of a release has objects of others. Their records may be elsewhere.
+    pub fn has_other_in(&self, deployment: &str, release: &ReleaseKey) -> bool {
+        let others = self.0.iter().filter(|(name, _)| *name != deployment);
+        others
+            .flat_map(|(_, all)| all)
+            .any(|other| other.release.namespace == release.namespace)
+    }
+
+    /// The release of a BundleDeployment that has these records.
+    pub fn with_records(&self, deployment: &str, records: &RecordsKey) -> Option<&OwnedRelease> {
+        let mut all = self.of_deployment(deployment).iter();
+        all.find(|owned| owned.release.records() == *records)
     }
 
     /// A release of a BundleDeployment.
@@ -137,8 +154,14 @@ fn size(key: &str, value: Option<&String>) -> usize {
 
 impl Stored {
     fn owned(self) -> Option<OwnedRelease> {
+        let beside = ReleaseKey::parse(&self.release)?;
+        let release = if self.storage_namespace.is_empty() {
+            beside
+        } else {
+            beside.stored_in(&self.storage_namespace)
+        };
         Some(OwnedRelease {
-            release: ReleaseKey::parse(&self.release)?,
+            release,
             service_account: self.service_account,
             bundle_namespace: self.bundle_namespace,
             deletes_namespace: self.deletes_namespace,
@@ -148,8 +171,15 @@ impl Stored {
 
 impl From<OwnedRelease> for Stored {
     fn from(owned: OwnedRelease) -> Self {
+        let release = owned.release;
+        let is_elsewhere = release.has_records_elsewhere();
         Self {
-            release: owned.release.to_string(),
+            release: release.to_string(),
+            storage_namespace: if is_elsewhere {
+                release.storage
+            } else {
+                String::new()
+            },
             service_account: owned.service_account,
             bundle_namespace: owned.bundle_namespace,
             deletes_namespace: owned.deletes_namespace,
@@ -162,10 +192,7 @@ mod tests {
     use super::*;
 
     fn release(name: &str) -> ReleaseKey {
-        ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-        }
+        ReleaseKey::new("shop", name)
     }
 
     fn changes(all: &[(&str, &str, Option<&str>)]) -> Changes {
@@ -241,11 +268,28 @@ mod tests {
         // Neither a release of another BundleDeployment, nor one in another namespace.
         assert_eq!(account("b", "new"), None);
         assert_eq!(account("c", "web"), None);
-        let elsewhere = ReleaseKey {
-            namespace: "other".to_owned(),
-            ..release("web")
+        assert!(
+            entries.has_other_in("a", &release("any"))
+                && !entries.has_other_in("a", &ReleaseKey::new("other", "web"))
+        );
+        assert_eq!(entries.get("a", &ReleaseKey::new("other", "web")), None);
+        assert_eq!(entries.get("a", &release("web").stored_in("flux")), None);
+    }
+
+    #[test]
+    fn the_namespace_of_records_is_written_if_it_is_another_one() {
+        let elsewhere = OwnedRelease {
+            release: release("web").stored_in("flux"),
+            service_account: String::new(),
+            bundle_namespace: String::new(),
+            deletes_namespace: false,
         };
-        assert_eq!(entries.get("a", &elsewhere), None);
+        let text = r#"[{"release":"shop/web","storageNamespace":"flux"}]"#;
+        let key = ("a".to_owned(), elsewhere.release.clone());
+        let changes = Changes::from([(key, Some(elsewhere.clone()))]);
+        let expected = [("a".to_owned(), Some(text.to_owned()))];
+        assert_eq!(patch_of(&data(&[]), &changes), expected.into());
+        assert_eq!(read(text), [elsewhere]);
     }
 
     #[test]

@@ -87,10 +87,7 @@ fn owned(leadership: Leadership) -> (OwnedReleases, Arc<Server>) {
 
 fn release(name: &str) -> OwnedRelease {
     OwnedRelease {
-        release: ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-        },
+        release: ReleaseKey::new("shop", name),
         service_account: String::new(),
         bundle_namespace: String::new(),
         deletes_namespace: false,

@@ -55,7 +55,7 @@ async fn with_others(session: &ReleaseSession<'_>, history: History) -> Result<O
     let context = session.context;
     let mut others = Vec::new();
     for other in context.owned.of_deployment(session.name()).await? {
-        if other.release != session.release {
+        if other.release.records() != session.release.records() {
             others.push(context.records.cached_history(&other.release).await?);
         }
     }

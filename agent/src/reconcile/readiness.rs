@@ -173,10 +173,7 @@ mod tests {
 
     fn revision() -> RevisionId {
         RevisionId {
-            release: ReleaseKey {
-                namespace: "shop".to_owned(),
-                name: "web".to_owned(),
-            },
+            release: ReleaseKey::new("shop", "web"),
             number: 1,
             made_at: Some(at(0)),
         }

@@ -196,10 +196,7 @@ mod tests {
         };
         let deployed = |is_rollback| Deployed {
             id: RevisionId {
-                release: ReleaseKey {
-                    namespace: "shop".to_owned(),
-                    name: "web".to_owned(),
-                },
+                release: ReleaseKey::new("shop", "web"),
                 number: 3,
                 made_at: None,
             },

@@ -16,7 +16,7 @@ use helmops_release::{
     history::{History, Owner, Revision},
     manifest::{self, Edit},
     marks,
-    names::ReleaseKey,
+    names::{RecordsKey, ReleaseKey},
     object::ObjectId,
     record::{
         self, Acceptance, DATA_KEY, Failure, Hook, OnDelete, Record, RecordError, RecordHead,
@@ -82,12 +82,12 @@ pub enum RecordStoreError {
     #[error(
         "the record of revision {revision} of release {release} is not read now: other large records take the memory; it is tried again"
     )]
-    NoMemory { release: ReleaseKey, revision: u64 },
+    NoMemory { release: RecordsKey, revision: u64 },
     #[error(
         "the record of revision {revision} of release {release} cannot be read: {source}; restore Secret {secret}, or delete it"
     )]
     Damaged {
-        release: ReleaseKey,
+        release: RecordsKey,
         revision: u64,
         secret: String,
         /// The error of the decoder.
@@ -123,11 +123,11 @@ impl Records {
         }
     }
 
-    /// Follows the watches of the metadata of all records, each with its namespace. The stream has the releases that change.
+    /// Follows the watches of the metadata of all records, each with its namespace. The stream has those that change.
     pub fn follow<S>(
         &self,
         watches: Vec<(Option<String>, S)>,
-    ) -> impl Stream<Item = ReleaseKey> + Send + use<S>
+    ) -> impl Stream<Item = RecordsKey> + Send + use<S>
     where
         S: Stream<Item = Event<MetadataOnly<Secret>>> + Send + 'static,
     {
@@ -152,12 +152,12 @@ impl Records {
     /// # Errors
     /// If a record cannot be read.
     pub async fn cached_history(&self, release: &ReleaseKey) -> Result<History, RecordStoreError> {
-        self.history(self.cached(release)).await
+        self.history(self.cached(&release.records())).await
     }
 
-    fn cached(&self, release: &ReleaseKey) -> Vec<StoredRecord> {
+    fn cached(&self, records: &RecordsKey) -> Vec<StoredRecord> {
         self.stored.read(|all, by_release| {
-            let names = by_release.index().get(release);
+            let names = by_release.index().get(records);
             names.filter_map(|name| all.get(name)).cloned().collect()
         })
     }
@@ -186,7 +186,7 @@ impl Records {
 
     async fn current(&self, release: &ReleaseKey) -> Result<Vec<StoredRecord>, RecordStoreError> {
         let api =
-            Api::<MetadataOnly<Secret>>::namespaced(self.client.clone(), &path_segment(&release.namespace));
+            Api::<MetadataOnly<Secret>>::namespaced(self.client.clone(), &path_segment(&release.storage));
         // The type as well, as in the watch: labels alone are not enough to be a record.
         let params = ListParams::default()
             .labels(&format!("{SECRET_SELECTOR},name={}", release.name))
@@ -200,27 +200,27 @@ impl Records {
         Ok(pages.iter().flatten().filter_map(StoredRecord::of).collect())
     }
 
-    /// The releases of each BundleDeployment of this agent. Damaged records have no owner.
+    /// The records of each BundleDeployment of this agent. Damaged ones have no owner.
     ///
     /// # Errors
     /// If a record cannot be read.
-    pub async fn by_owner(&self) -> Result<BTreeMap<String, Vec<ReleaseKey>>, RecordStoreError> {
+    pub async fn by_owner(&self) -> Result<BTreeMap<String, Vec<RecordsKey>>, RecordStoreError> {
         self.owners(self.stored.state()).await
     }
 
     async fn owners(
         &self,
         records: Vec<StoredRecord>,
-    ) -> Result<BTreeMap<String, Vec<ReleaseKey>>, RecordStoreError> {
-        let mut newest = BTreeMap::<ReleaseKey, StoredRecord>::new();
+    ) -> Result<BTreeMap<String, Vec<RecordsKey>>, RecordStoreError> {
+        let mut newest = BTreeMap::<RecordsKey, StoredRecord>::new();
         for record in records {
             let known = newest.entry(record.key.clone()).or_insert_with(|| record.clone());
             if known.revision < record.revision {
                 *known = record;
             }
         }
-        let mut owners = BTreeMap::<String, Vec<ReleaseKey>>::new();
-        for (release, record) in newest {
+        let mut owners = BTreeMap::<String, Vec<RecordsKey>>::new();
+        for (key, record) in newest {
             let revision = match self.revision(&record).await {
                 Ok(revision) => revision,
                 // Reported when it was read.
@@ -228,17 +228,17 @@ impl Records {
                 Err(error) => return Err(error),
             };
             if let Some(Owner::BundleDeployment(name)) = revision.map(|revision| revision.origin.owner) {
-                owners.entry(name).or_default().push(release);
+                owners.entry(name).or_default().push(key);
             }
         }
         Ok(owners)
     }
 
-    /// The releases of a BundleDeployment of this agent.
+    /// The records of a BundleDeployment of this agent.
     ///
     /// # Errors
-    /// If a record cannot be read.
-    pub async fn of_deployment(&self, deployment: &str) -> Result<Vec<ReleaseKey>, RecordStoreError> {
+    /// If one cannot be read.
+    pub async fn of_deployment(&self, deployment: &str) -> Result<Vec<RecordsKey>, RecordStoreError> {
         // Most releases are known to belong to others. Without that, a deployment would cost more with each other release.
         let records = {
             let decoded = lock(&self.decoded);
@@ -274,7 +274,7 @@ impl Records {
     /// Reads a record, and remembers what it shows; `None` if it does not exist any more.
     async fn read_content(&self, stored: &StoredRecord) -> Result<Option<Content>, RecordStoreError> {
         let (release, secret) = (&stored.key, &stored.secret);
-        let Some(found) = self.get_secret(release, secret).await? else {
+        let Some(found) = self.get_secret(&release.namespace, secret).await? else {
             return Ok(None);
         };
         let content = match self.shown_by(&found, stored.revision) {
@@ -319,7 +319,7 @@ impl Records {
         revision: u64,
     ) -> Result<Option<Reserved<Record>>, RecordStoreError> {
         let name = record::secret_name(&release.name, revision);
-        let Some(secret) = self.get_secret(release, &name).await? else {
+        let Some(secret) = self.get_secret(&release.storage, &name).await? else {
             return Ok(None);
         };
         self.decoded(release, revision, &name, &secret).map(Some)
@@ -343,7 +343,7 @@ impl Records {
 
     /// A Secret as the last history has it, if it is kept.
     fn recent(&self, release: &ReleaseKey, name: &str) -> Option<Arc<Secret>> {
-        let name = NamespacedName::new(&*release.namespace, name);
+        let name = NamespacedName::new(&*release.storage, name);
         let version = lock(&self.decoded).get(&name)?.resource_version.clone();
         self.recent.get(&name, &version)
     }
@@ -355,11 +355,11 @@ impl Records {
         name: &str,
         secret: &Secret,
     ) -> Result<Reserved<Record>, RecordStoreError> {
-        let damaged = |source| damaged(release, revision, name, Arc::new(source));
+        let damaged = |source| damaged(&release.records(), revision, name, Arc::new(source));
         let unpacked = UnpackedRecord::of(data_of(secret)).map_err(damaged)?;
-        let memory = self.memory.reserve(&release.namespace, unpacked.bytes());
+        let memory = self.memory.reserve(&release.storage, unpacked.bytes());
         let memory = memory.map_err(|OverBudget| RecordStoreError::NoMemory {
-            release: release.clone(),
+            release: release.records(),
             revision,
         })?;
         memory.try_map(|()| unpacked.decode()).map_err(damaged)
@@ -372,22 +372,22 @@ impl Records {
         revision: u64,
         name: &str,
     ) -> Result<Option<(Secret, Reserved<Record>)>, RecordStoreError> {
-        let Some(secret) = self.get_secret(release, name).await? else {
+        let Some(secret) = self.get_secret(&release.storage, name).await? else {
             return Ok(None);
         };
         // It is about to change.
-        self.recent
-            .remove(&NamespacedName::new(&*release.namespace, name));
+        self.recent.remove(&NamespacedName::new(&*release.storage, name));
         let record = self.decoded(release, revision, name, &secret)?;
         Ok(Some((Arc::unwrap_or_clone(secret), record)))
     }
 
-    async fn get_secret(&self, release: &ReleaseKey, name: &str) -> Result<Option<Arc<Secret>>, CallError> {
-        let found = bounded(self.secrets(release).get_opt(&path_segment(name))).await;
-        let found = found.map_err(CallError::of("read", secret_of(release, name)))?;
+    async fn get_secret(&self, namespace: &str, name: &str) -> Result<Option<Arc<Secret>>, CallError> {
+        let secrets = secrets_of(&self.client, namespace);
+        let found = bounded(secrets.get_opt(&path_segment(name))).await;
+        let found = found.map_err(CallError::of("read", secret_of(namespace, name)))?;
         let found = found.map(Arc::new);
         if let Some(secret) = &found {
-            let name = NamespacedName::new(&*release.namespace, name);
+            let name = NamespacedName::new(namespace, name);
             self.recent.insert(name, secret);
         }
         Ok(found)
@@ -515,15 +515,15 @@ impl Records {
             dry_run,
             ..PostParams::default()
         };
-        let (name, secrets) = (secret.name_any(), secrets_of(deployer, release));
+        let (name, secrets) = (secret.name_any(), secrets_of(deployer, &release.storage));
         match bounded(secrets.replace(&name, &params, &secret)).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_forbidden() => Err(AdoptError::Forbidden {
-                secret: format!("{}/{name}", release.namespace),
+                secret: format!("{}/{name}", release.storage),
                 source: error,
             }),
             Err(error) => {
-                let error = CallError::of("adopt", secret_of(release, &name))(error);
+                let error = CallError::of("adopt", secret_of(&release.storage, &name))(error);
                 Err(RecordStoreError::from(error).into())
             }
         }
@@ -595,8 +595,8 @@ impl Records {
             return Ok(false);
         };
         let (name, params) = (secret.name_any(), PostParams::default());
-        let written = bounded(secrets_of(writer, release).replace(&name, &params, &secret)).await;
-        written.map_err(CallError::of(operation, secret_of(release, &name)))?;
+        let written = bounded(secrets_of(writer, &release.storage).replace(&name, &params, &secret)).await;
+        written.map_err(CallError::of(operation, secret_of(&release.storage, &name)))?;
         Ok(true)
     }
 
@@ -617,7 +617,7 @@ impl Records {
         };
         secret.metadata.labels = Some(record.labels(secret.labels(), Timestamp::now().as_second()));
         let data = record.encode();
-        let data = data.map_err(|source| damaged(release, revision, &name, Arc::new(source)))?;
+        let data = data.map_err(|source| damaged(&release.records(), revision, &name, Arc::new(source)))?;
         secret
             .data
             .get_or_insert_default()
@@ -663,13 +663,13 @@ impl Records {
         match bounded(secrets.patch_metadata(&name, &params, &patch)).await {
             Ok(_) => Ok(()),
             Err(error) if ApiError::is_not_found(&error) => Ok(()),
-            Err(error) => Err(CallError::of("label", secret_of(release, &name))(error).into()),
+            Err(error) => Err(CallError::of("label", secret_of(&release.storage, &name))(error).into()),
         }
     }
 
     /// What happens with a release when its BundleDeployment is gone, as the cache shows it: what its newest record says.
     pub fn on_delete(&self, release: &ReleaseKey) -> Option<OnDelete> {
-        newest(&self.cached(release)).and_then(|record| record.on_delete)
+        newest(&self.cached(&release.records())).and_then(|record| record.on_delete)
     }
 
     /// Deletes the records of a history, the oldest first: until the last one is deleted, the newest one decides what is done with the
@@ -709,17 +709,17 @@ impl Records {
         match bounded(self.secrets(release).delete(&name, &params)).await {
             Ok(_) => Ok(()),
             Err(error) if ApiError::is_not_found(&error) => Ok(()),
-            Err(error) => Err(CallError::of("delete", secret_of(release, &name))(error).into()),
+            Err(error) => Err(CallError::of("delete", secret_of(&release.storage, &name))(error).into()),
         }
     }
 
     fn secrets(&self, release: &ReleaseKey) -> Api<Secret> {
-        secrets_of(&self.client, release)
+        secrets_of(&self.client, &release.storage)
     }
 }
 
-fn secrets_of(client: &Client, release: &ReleaseKey) -> Api<Secret> {
-    Api::namespaced(client.clone(), &path_segment(&release.namespace))
+fn secrets_of(client: &Client, namespace: &str) -> Api<Secret> {
+    Api::namespaced(client.clone(), &path_segment(namespace))
 }
 
 /// The content of a record; empty if the Secret has none.
@@ -728,7 +728,7 @@ pub(super) fn data_of(secret: &Secret) -> &[u8] {
     data.map_or(&[], |data| &data.0)
 }
 
-fn damaged(release: &ReleaseKey, revision: u64, secret: &str, source: Arc<RecordError>) -> RecordStoreError {
+fn damaged(release: &RecordsKey, revision: u64, secret: &str, source: Arc<RecordError>) -> RecordStoreError {
     RecordStoreError::Damaged {
         release: release.clone(),
         revision,
@@ -752,8 +752,8 @@ fn acceptance_of(secret: &Secret) -> Option<Acceptance> {
     Acceptance::parse(secret.labels().get(marks::ACCEPTANCE)?)
 }
 
-fn secret_of(release: &ReleaseKey, name: &str) -> String {
-    format!("Secret {}/{name}", release.namespace)
+fn secret_of(namespace: &str, name: &str) -> String {
+    format!("Secret {namespace}/{name}")
 }
 
 /// All records of the releases that may belong to a BundleDeployment: it has made one of their records, or one is not decoded. Of
@@ -774,7 +774,7 @@ fn candidates(
             Ok(Owner::Other) | Err(_) => false,
         })
     };
-    let releases: BTreeSet<&ReleaseKey> = all
+    let releases: BTreeSet<&RecordsKey> = all
         .iter()
         .filter(|(name, record)| is_candidate(name, record))
         .map(|(_, record)| &record.key)
@@ -789,7 +789,7 @@ fn candidates(
 fn affected(
     change: Change<StoredRecord>,
     decoded: &Mutex<HashMap<NamespacedName, Decoded>>,
-) -> Option<ReleaseKey> {
+) -> Option<RecordsKey> {
     if change.before == change.after {
         return None;
     }
@@ -814,10 +814,7 @@ mod tests {
 
     fn record(release: &str, revision: u64, version: &str) -> (NamespacedName, StoredRecord) {
         let secret = record::secret_name(release, revision);
-        let key = ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: release.to_owned(),
-        };
+        let key = key(release).records();
         let stored = StoredRecord {
             key,
             secret: secret.clone(),
@@ -830,10 +827,7 @@ mod tests {
     }
 
     fn key(release: &str) -> ReleaseKey {
-        ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: release.to_owned(),
-        }
+        ReleaseKey::new("shop", release)
     }
 
     /// The record of a deployed revision, of a BundleDeployment or of a user's Helm.
@@ -955,7 +949,10 @@ mod tests {
         records.stored.apply(0, Event::InitDone);
         let reads = async |expected: usize| {
             for _ in 0..3 {
-                assert_eq!(records.of_deployment("web").await.unwrap(), [key("web")]);
+                assert_eq!(
+                    records.of_deployment("web").await.unwrap(),
+                    [key("web").records()]
+                );
                 assert_eq!(lock(&requests).len(), expected);
             }
         };
@@ -980,7 +977,7 @@ mod tests {
             .into_iter()
             .filter_map(|change| affected(change, &records.decoded))
             .collect();
-        assert_eq!(affected, [key("damaged")]);
+        assert_eq!(affected, [key("damaged").records()]);
         assert!(!lock(&records.decoded).contains_key(&name));
     }
 

@@ -4,7 +4,7 @@ use helmops_api::MetadataOnly;
 use helmops_kube::{Change, Fold, Index};
 use helmops_release::{
     marks,
-    names::ReleaseKey,
+    names::RecordsKey,
     record::{OnDelete, Status},
 };
 use k8s_openapi::api::core::v1::Secret;
@@ -13,7 +13,7 @@ use kube::core::ObjectMeta;
 /// The metadata of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
-    pub key: ReleaseKey,
+    pub key: RecordsKey,
     /// The name of its Secret.
     pub secret: String,
     pub revision: u64,
@@ -35,7 +35,7 @@ impl StoredRecord {
     pub fn of_metadata(metadata: &ObjectMeta) -> Option<Self> {
         let label = |key| metadata.labels.as_ref()?.get(key);
         Some(Self {
-            key: ReleaseKey {
+            key: RecordsKey {
                 namespace: metadata.namespace.clone()?,
                 name: label("name")?.clone(),
             },
@@ -50,11 +50,11 @@ impl StoredRecord {
 
 /// The Secrets of each release.
 #[derive(Debug, Default)]
-pub struct ByRelease(Index<ReleaseKey>);
+pub struct ByRelease(Index<RecordsKey>);
 
 impl ByRelease {
     /// The names of the Secrets of a release.
-    pub const fn index(&self) -> &Index<ReleaseKey> {
+    pub const fn index(&self) -> &Index<RecordsKey> {
         &self.0
     }
 }
@@ -84,7 +84,7 @@ mod tests {
         });
         let secret: MetadataOnly<Secret> = serde_json::from_value(secret).unwrap();
         let expected = StoredRecord {
-            key: ReleaseKey {
+            key: RecordsKey {
                 namespace: "shop".to_owned(),
                 name: "web".to_owned(),
             },

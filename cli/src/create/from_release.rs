@@ -186,7 +186,8 @@ impl FromRelease {
             .with_hint("list releases with: helm list --all-namespaces"));
         };
         let cluster = self.release_cluster(cluster).connect().await?;
-        let reading = records::newest(&cluster.client, &key.namespace, &key.name);
+        let records = key.records();
+        let reading = records::newest(&cluster.client, &records);
         let record = during(console, "Reading the record of the release", reading).await?;
         let Some(record) = record else {
             return Err(Failure::negative(format!(

@@ -76,7 +76,7 @@ impl Manifests {
         };
         let key = ReleaseKey::of(&change.deployment, options);
         let downstream = args.connect().await?;
-        let record = records::newest(&downstream.client, &key.namespace, &key.name).await?;
+        let record = records::newest(&downstream.client, &key.records()).await?;
         let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
         let access = ChartAccess::of(helmop, namespace);
         let fetching = render::fetch(&upstream.client, helm, access);

@@ -97,12 +97,8 @@ impl Unlisted {
             return None;
         }
         let (release, revision) = status.release.rsplit_once(':')?;
-        let (namespace, name) = release.split_once('/')?;
         Some(Self {
-            key: ReleaseKey {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-            },
+            key: ReleaseKey::parse(release)?,
             deployment: deployment.metadata.name.clone()?,
             revision: revision.parse().ok()?,
         })
@@ -111,7 +107,7 @@ impl Unlisted {
     /// The revisions; `None` if the context is that of another cluster.
     async fn read(&self, context: &ClusterArgs) -> Result<Option<Vec<ReleaseAttempt>>, Failure> {
         let client = context.connect().await?.client;
-        let records = records::all(&client, &self.key.namespace, &self.key.name).await?;
+        let records = records::all(&client, &self.key.records()).await?;
         Ok(self.attempts(&records))
     }
 

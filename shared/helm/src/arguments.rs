@@ -131,10 +131,7 @@ mod tests {
             capabilities,
         };
         let request = Request {
-            release: ReleaseKey {
-                namespace: "shop".to_owned(),
-                name: "web".to_owned(),
-            },
+            release: ReleaseKey::new("shop", "web"),
             identity: Identity::ServiceAccount {
                 namespace: "agent".to_owned(),
                 name: "deployer".to_owned(),

@@ -26,6 +26,8 @@ struct EngineRequest<'r> {
     action: &'static str,
     release: &'r str,
     namespace: &'r str,
+    /// The namespace of the records.
+    storage_namespace: &'r str,
     kubeconfig: Option<&'r Path>,
     user: Option<String>,
     /// Milliseconds.
@@ -129,6 +131,7 @@ pub fn encoded(request: &Request, kubeconfig: &Path, post_renderer: &Path) -> Re
         action: request.action.name(),
         release: &request.release.name,
         namespace: &request.release.namespace,
+        storage_namespace: &request.release.storage,
         kubeconfig: uses_cluster.then_some(kubeconfig),
         user: request.identity.user(),
         hook_timeout: u64::try_from(request.hook_timeout.as_millis()).unwrap_or(u64::MAX),
@@ -314,10 +317,7 @@ mod tests {
 
     fn of(identity: Identity, action: Action) -> Value {
         let request = Request {
-            release: ReleaseKey {
-                namespace: "shop".to_owned(),
-                name: "web".to_owned(),
-            },
+            release: ReleaseKey::new("shop", "web"),
             identity,
             action,
             hook_timeout: Duration::from_millis(1500),
@@ -474,6 +474,24 @@ mod tests {
         };
         let encoded = of(identity, Action::Test(Test::default()));
         assert_eq!(encoded["user"], "system:serviceaccount:agent:deployer");
+    }
+
+    #[test]
+    fn records_may_be_in_another_namespace() {
+        let namespaces = |release: ReleaseKey| {
+            let request = Request {
+                release,
+                identity: Identity::Agent,
+                action: Action::Test(Test::default()),
+                hook_timeout: Duration::default(),
+            };
+            let encoded = encoded(&request, Path::new("/run/kubeconfig"), Path::new("/agent"));
+            let encoded: Value = serde_json::from_slice(&encoded.unwrap()).unwrap();
+            ["namespace", "storageNamespace"].map(|field| encoded[field].clone())
+        };
+        let beside = ReleaseKey::new("shop", "web");
+        assert_eq!(namespaces(beside.clone()), ["shop", "shop"]);
+        assert_eq!(namespaces(beside.stored_in("flux")), ["shop", "flux"]);
     }
 
     #[test]

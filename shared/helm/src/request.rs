@@ -299,10 +299,7 @@ mod tests {
     fn each_test_may_take_its_whole_timeout() {
         let deadline = |count, minutes| {
             let request = Request {
-                release: ReleaseKey {
-                    namespace: "shop".to_owned(),
-                    name: "web".to_owned(),
-                },
+                release: ReleaseKey::new("shop", "web"),
                 identity: Identity::Agent,
                 action: Action::Test(Test {
                     count,
@@ -321,10 +318,7 @@ mod tests {
     fn a_run_has_a_deadline_whatever_the_timeout_is() {
         let deadline = |seconds, action| {
             let request = Request {
-                release: ReleaseKey {
-                    namespace: "shop".to_owned(),
-                    name: "web".to_owned(),
-                },
+                release: ReleaseKey::new("shop", "web"),
                 identity: Identity::Agent,
                 action,
                 hook_timeout: Duration::from_secs(seconds),

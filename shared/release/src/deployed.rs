@@ -71,10 +71,7 @@ mod tests {
 
     fn revision(name: &str, number: u64, made_at: i64) -> RevisionId {
         RevisionId {
-            release: ReleaseKey {
-                namespace: "shop".to_owned(),
-                name: name.to_owned(),
-            },
+            release: ReleaseKey::new("shop", name),
             number,
             made_at: Timestamp::from_second(made_at).ok(),
         }

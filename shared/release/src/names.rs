@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use helmops_api::{BundleDeployment, limits, options::BundleDeploymentOptions};
+use helmops_api::{BundleDeployment, NamespacedName, limits, options::BundleDeploymentOptions};
 use helmops_model::names::safe_concat;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
@@ -12,16 +12,38 @@ use crate::marks;
 /// The length of the hash at the end of a truncated name.
 const TRUNCATED_HASH: usize = 5;
 
-/// The key of a release: Helm stores it in its namespace under its name.
+/// The key of a release: where its objects and its records are, and its name.
+///
+/// Objects carry the namespace and the name only ([`ReleaseKey::has_made`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReleaseKey {
-    /// The namespace of the release.
+    /// The namespace of the release: where its objects are that name none.
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// The namespace of its records.
+    pub storage: String,
 }
 
 impl ReleaseKey {
+    /// A release whose records are in its namespace, as of Helm itself.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            storage: namespace.to_owned(),
+        }
+    }
+
+    /// The same release with its records in this namespace.
+    #[must_use]
+    pub fn stored_in(self, storage: &str) -> Self {
+        Self {
+            storage: storage.to_owned(),
+            ..self
+        }
+    }
+
     /// The key of the release of a BundleDeployment.
     pub fn of(bundle_deployment: &str, options: &BundleDeploymentOptions) -> Self {
         let named = options.helm.as_ref().map(|helm| helm.release_name.as_str());
@@ -29,38 +51,73 @@ impl ReleaseKey {
             Some(name) if !name.is_empty() => name.to_owned(),
             _ => release_name(bundle_deployment),
         };
-        Self {
-            namespace: release_namespace(options).to_owned(),
-            name,
-        }
+        Self::new(release_namespace(options), &name)
     }
 
-    /// Reads what [`fmt::Display`] writes.
+    /// Reads what [`fmt::Display`] writes, of a release whose records are in its namespace.
     pub fn parse(text: &str) -> Option<Self> {
         let (namespace, name) = text.split_once('/')?;
         let is_valid = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
-        is_valid.then(|| Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
+        is_valid.then(|| Self::new(namespace, name))
     }
 
-    /// The release for which Helm has made an object with these annotations, or has taken it over; `None` if Helm has not.
-    pub fn that_has_made(annotations: &BTreeMap<String, String>) -> Option<Self> {
-        Some(Self {
-            namespace: annotations.get(marks::RELEASE_NAMESPACE)?.clone(),
-            name: annotations.get(marks::RELEASE_NAME)?.clone(),
-        })
+    /// Where its records are.
+    pub fn records(&self) -> RecordsKey {
+        RecordsKey {
+            namespace: self.storage.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    /// Whether its records are in another namespace than its own.
+    pub fn has_records_elsewhere(&self) -> bool {
+        self.storage != self.namespace
+    }
+
+    /// Whether Helm takes the objects of both for those of one release: only the records differ.
+    pub fn has_objects_of(&self, other: &Self) -> bool {
+        (&self.namespace, &self.name) == (&other.namespace, &other.name)
+    }
+
+    /// Namespace and name of the release for which Helm has made an object with these annotations, or has taken it over; `None` if Helm has
+    /// not.
+    pub fn that_has_made(annotations: &BTreeMap<String, String>) -> Option<NamespacedName> {
+        let [namespace, name] =
+            [marks::RELEASE_NAMESPACE, marks::RELEASE_NAME].map(|key| annotations.get(key));
+        Some(NamespacedName::new(namespace?, name?))
     }
 
     /// Whether Helm has made an object with these annotations for this release.
     pub fn has_made(&self, annotations: &BTreeMap<String, String>) -> bool {
-        Self::that_has_made(annotations).as_ref() == Some(self)
+        Self::that_has_made(annotations)
+            .is_some_and(|made| (&made.namespace, &made.name) == (&self.namespace, &self.name))
     }
 }
 
 /// As in the status of a BundleDeployment: `shop/web`.
 impl fmt::Display for ReleaseKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Where the records of a release are. Their metadata does not say which namespace its objects are in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RecordsKey {
+    /// The namespace of the records.
+    pub namespace: String,
+    /// The name of the release.
+    pub name: String,
+}
+
+impl RecordsKey {
+    /// The release that has these records, if nothing says that its objects are in another namespace.
+    pub fn release(&self) -> ReleaseKey {
+        ReleaseKey::new(&self.namespace, &self.name)
+    }
+}
+
+impl fmt::Display for RecordsKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }

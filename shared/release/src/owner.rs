@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use helmops_api::NamespacedName;
+
 use crate::{
     marks,
     names::{ReleaseKey, SetId},
@@ -13,8 +15,8 @@ use crate::{
 /// Another owner of a live object than a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OtherOwner {
-    /// Another release.
-    Release(ReleaseKey),
+    /// Another release, by its namespace and name.
+    Release(NamespacedName),
     /// The release of another BundleDeployment, by the identity of its objects.
     Set(String),
     /// No release: neither Helm nor an agent has made it.
@@ -27,7 +29,8 @@ impl OtherOwner {
     /// the others.
     pub fn of(annotations: &BTreeMap<String, String>, releases: &[&ReleaseKey], set: &SetId) -> Option<Self> {
         if let Some(release) = ReleaseKey::that_has_made(annotations) {
-            return (!releases.contains(&&release)).then_some(Self::Release(release));
+            let is_one = releases.iter().any(|own| own.has_made(annotations));
+            return (!is_one).then_some(Self::Release(release));
         }
         match annotations.get(marks::SET_ID) {
             Some(id) if id == set.as_str() => None,
@@ -58,10 +61,7 @@ mod tests {
     use super::*;
 
     fn release(name: &str) -> ReleaseKey {
-        ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-        }
+        ReleaseKey::new("shop", name)
     }
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
         let base = by("base");
         let set = |id| [(marks::SET_ID, id)];
         let (own, other) = (set("default-web"), set("default-base"));
-        let of_base = || Some(OtherOwner::Release(release("base")));
+        let of_base = || Some(OtherOwner::Release(NamespacedName::new("shop", "base")));
         for (annotations, expected) in [
             (HELM.to_vec(), None),
             // It was renamed.
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn another_owner_is_named() {
-        let text = OtherOwner::Release(release("base")).to_string();
+        let text = OtherOwner::Release(NamespacedName::new("shop", "base")).to_string();
         assert_eq!(text, "belongs to release shop/base now");
     }
 }

@@ -31,7 +31,7 @@ use crate::{
 /// A release that is wanted.
 #[derive(Clone, Debug)]
 pub struct DesiredRelease<'t> {
-    /// Its name and namespace.
+    /// Its name and namespaces.
     pub release: &'t ReleaseKey,
     /// Its BundleDeployment.
     pub deployment: &'t BundleDeployment,
@@ -222,7 +222,7 @@ impl DesiredRelease<'_> {
     fn wanted(&self) -> Wanted<'_> {
         let (spec, status) = (&self.deployment.spec, &self.deployment.status);
         let applied = status.release.rsplit_once(':').and_then(|(release, revision)| {
-            let is_this = ReleaseKey::parse(release).as_ref() == Some(self.release);
+            let is_this = release == self.release.to_string();
             let revision = revision.parse().ok().filter(|_| is_this)?;
             Some(Applied {
                 deployment_id: &status.applied_deployment_id,

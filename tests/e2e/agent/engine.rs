@@ -86,10 +86,7 @@ impl Engine {
     }
 
     pub fn release(&self) -> ReleaseKey {
-        ReleaseKey {
-            namespace: self.namespace.name().to_owned(),
-            name: "web".to_owned(),
-        }
+        ReleaseKey::new(self.namespace.name(), "web")
     }
 
     /// Runs kubectl, which must succeed.

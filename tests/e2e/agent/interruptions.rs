@@ -122,7 +122,7 @@ async fn helm_ends_with_the_agent() {
         .chart("1.0.0", &[("templates/hook.yaml", ENDLESS_HOOK)])
         .await;
     let request = json!({
-        "action": "install", "release": "web", "namespace": engine.namespace.name(), "kubeconfig": engine.kubeconfig,
+        "action": "install", "release": "web", "namespace": engine.namespace.name(), "storageNamespace": engine.namespace.name(), "kubeconfig": engine.kubeconfig,
         "hookTimeout": 600_000, "endsWithInput": true, "apply": "server", "chart": { "archive": chart, "values": [] },
     });
     let mut child = Command::new(engine.helm.helm.program.path())

@@ -74,10 +74,7 @@ fn no_stop() -> RunScope {
 
 fn request() -> Request {
     Request {
-        release: ReleaseKey {
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-        },
+        release: ReleaseKey::new("shop", "web"),
         identity: Identity::Agent,
         action: Action::Uninstall(Uninstall {
             keeps_history: false,

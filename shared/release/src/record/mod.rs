@@ -216,12 +216,9 @@ impl Record {
         Ok(STANDARD.encode(packed.finish()?).into_bytes())
     }
 
-    /// The key of its release.
+    /// The key of its release, if the record is in the namespace of the release.
     pub fn key(&self) -> ReleaseKey {
-        ReleaseKey {
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-        }
+        ReleaseKey::new(&self.namespace, &self.name)
     }
 
     /// The name of its Secret.

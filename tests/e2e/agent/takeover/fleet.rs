@@ -73,7 +73,7 @@ impl Fleet<'_> {
             _ => "as-before",
         };
         let request = json!({
-            "action": action, "release": release, "namespace": self.0.apps.name(), "kubeconfig": self.0.bed.kubeconfig,
+            "action": action, "release": release, "namespace": self.0.apps.name(), "storageNamespace": self.0.apps.name(), "kubeconfig": self.0.bed.kubeconfig,
             "hookTimeout": 60_000, "apply": apply, "chart": { "archive": folder, "values": [] },
         });
         self.apply(&request).await;
