@@ -80,6 +80,32 @@ pub enum AgentError {
         /// Its owner.
         owner: ForeignOwner,
     },
+    /// The records are those of a release in another namespace, which may be an earlier one of the same BundleDeployment.
+    #[error(
+        "the records {} are those of release {namespace}/{}, and Helm cannot move it to namespace {}: change helm.releaseName or \
+         lifecycle.storageNamespace as well, or set the namespace of the release to {namespace}",
+        release.records(), release.name, release.namespace
+    )]
+    OtherNamespace {
+        /// The release that is wanted.
+        release: ReleaseKey,
+        /// The namespace of the release that has the records.
+        namespace: String,
+    },
+    /// The objects are those of a release whose records are elsewhere. Helm does not see that, and both would own them.
+    #[error(
+        "release {release} exists with its records in namespace {}, not in {storage}, and {}: the same objects would belong to two \
+         releases; choose another helm.releaseName, or uninstall the other release",
+        release.storage, owned_by(owner)
+    )]
+    OtherRecords {
+        /// The release that exists.
+        release: ReleaseKey,
+        /// Its owner.
+        owner: ForeignOwner,
+        /// The namespace of the records that are wanted.
+        storage: String,
+    },
     /// The BundleDeployment of the release does not exist, and this agent has not deployed it.
     #[error(
         "release {release} was made for BundleDeployment {deployment}, which does not exist, and is not among those that this agent has \
@@ -176,7 +202,7 @@ pub enum Lacking {
     Content,
     /// A namespace of the release that can exist.
     #[error(
-        "namespace {namespace:?} of the release is {invalid}; correct namespace or defaultNamespace of the Bundle"
+        "namespace {namespace:?} of the release is {invalid}; correct namespace, defaultNamespace or lifecycle.storageNamespace of the Bundle"
     )]
     NamespaceName {
         /// The namespace.
@@ -184,13 +210,35 @@ pub enum Lacking {
         /// What is wrong.
         invalid: &'static str,
     },
+    /// The namespace of the records.
+    #[error(
+        "namespace {namespace:?} (lifecycle.storageNamespace) does not exist, and the records of the release are kept there; create it, or \
+         remove storageNamespace to keep them in the namespace of the release"
+    )]
+    StorageNamespace {
+        /// Its name.
+        namespace: String,
+    },
     /// Room to remember the release, without which it would never be uninstalled.
     #[error("{0}")]
     Room(String),
 }
 
+/// What follows a release in a sentence.
+fn owned_by(owner: &ForeignOwner) -> String {
+    match owner {
+        ForeignOwner::Unmanaged => "was not made by this agent".to_owned(),
+        ForeignOwner::BundleDeployment(name) => format!("belongs to BundleDeployment {name}"),
+    }
+}
+
 fn refused(release: &ReleaseKey, owner: &ForeignOwner) -> String {
     match owner {
+        ForeignOwner::BundleDeployment(name) if release.has_records_elsewhere() => format!(
+            "the records {} belong to BundleDeployment {name}, so release {release} would overwrite them; choose another helm.releaseName \
+             or lifecycle.storageNamespace for one of them",
+            release.records()
+        ),
         ForeignOwner::Unmanaged => format!(
             "release {release} exists and was not made by this agent; set helm.takeOwnership to take it over, or choose another \
              helm.releaseName"
@@ -262,9 +310,11 @@ impl ClassifiedError for AgentError {
             Self::Helm(failure) => classified(Reason::HelmFailed, class_of(failure.class())),
             Self::AttemptFailed(_) => classified(Reason::HelmFailed, Class::Absent),
             Self::Busy { .. } => classified(Reason::ReleaseBusy, Class::Absent),
-            Self::Foreign { .. } | Self::NotOwned { .. } | Self::AdoptionForbidden(_) => {
-                classified(Reason::ForeignRelease, Class::Absent)
-            }
+            Self::Foreign { .. }
+            | Self::OtherNamespace { .. }
+            | Self::OtherRecords { .. }
+            | Self::NotOwned { .. }
+            | Self::AdoptionForbidden(_) => classified(Reason::ForeignRelease, Class::Absent),
             Self::NamespaceForbidden { .. } | Self::Client(_) => classified(Reason::APIError, Class::Absent),
             Self::Monitor(error) => monitor_class(error),
             Self::Interrupted(interrupted) => interrupted.classify(),

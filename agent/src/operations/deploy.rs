@@ -25,6 +25,7 @@ use super::{
     prepare::{Prepared, prepare},
     recorded::{self, Role},
     renamed::{is_renamed, own_releases, remove_renamed},
+    storage,
 };
 use crate::{
     crds::ChartCrds, error::AgentError, events::Done, inputs, live, owned::OwnedRelease,
@@ -42,6 +43,9 @@ pub async fn install(
     attempt: Attempt,
 ) -> Result<Option<Deployed>, AgentError> {
     let (context, release) = (session.context, &session.release);
+    if !replaces {
+        storage::check_objects(session).await?;
+    }
     let mut prepared = prepare(session, attempt).await?;
     let has_records = replaces.then_some(history);
     existing::look_for_older_objects(session, has_records, &mut prepared).await?;
@@ -55,6 +59,7 @@ pub async fn install(
     if prepared.settings.creates_namespace {
         inputs::create_namespace(&context.downstream, &prepared.deployer, &release.namespace).await?;
     }
+    storage::check_exists(session).await?;
     if replaces && history.newest_of(session.name()).is_some() {
         history::make_room(session, history).await?;
     }

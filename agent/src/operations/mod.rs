@@ -18,6 +18,7 @@ mod prune;
 mod recorded;
 mod remediate;
 pub mod renamed;
+mod storage;
 pub mod test;
 pub mod uninstall;
 
@@ -63,6 +64,7 @@ pub async fn execute(
     history: &History,
     operation: Operation,
 ) -> Result<Effect, AgentError> {
+    storage::check_namespace(session, history).await?;
     match operation {
         Operation::Install { replaces, attempt } => {
             let deployed = deploy::install(session, history, replaces, attempt).await;

@@ -95,7 +95,20 @@ impl OwnedReleases {
         Ok(entries)
     }
 
-    /// Those of a BundleDeployment, as this agent has written them in the present term, or read them.
+    /// All of them, as this agent has written them in the present term, or read them.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub async fn known(&self) -> Result<Entries, CallError> {
+        let mut known = self.known.lock().await;
+        let term = self.leadership.term();
+        let content = self.known_or_read(&mut known, term).await?;
+        let entries = Entries::of(content.iter().flatten());
+        *known = term.map(|term| (term, content));
+        Ok(entries)
+    }
+
+    /// Those of a BundleDeployment, as [`Self::known`].
     ///
     /// # Errors
     /// If they cannot be read.

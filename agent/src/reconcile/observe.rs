@@ -1,9 +1,9 @@
 //! Reads what the plan of a release follows from.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use helmops_model::validation::names;
-use helmops_release::{dependencies, history::History, plan::ObservedRelease};
+use helmops_release::{dependencies, history::History, names::ReleaseKey, plan::ObservedRelease};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::{
@@ -21,15 +21,21 @@ pub async fn check_prerequisites(session: &ReleaseSession<'_>) -> Result<(), Age
     if spec.helm_chart_options.is_none() {
         return Err(Lacking::Content.into());
     }
-    let namespace = &session.release.namespace;
-    if let Err(invalid) = names::namespace(namespace) {
-        return Err(Lacking::NamespaceName {
-            namespace: namespace.clone(),
-            invalid,
+    let ReleaseKey {
+        namespace, storage, ..
+    } = &session.release;
+    for namespace in BTreeSet::from([namespace, storage]) {
+        if let Err(invalid) = names::namespace(namespace) {
+            return Err(Lacking::NamespaceName {
+                namespace: namespace.clone(),
+                invalid,
+            }
+            .into());
         }
-        .into());
+        // An account that may not deploy to a namespace may not write Secrets there either.
+        inputs::check_selector(&session.context.downstream, &spec.options, namespace).await?;
     }
-    inputs::check_selector(&session.context.downstream, &spec.options, namespace).await
+    Ok(())
 }
 
 /// What the cache shows. It may be behind: it only proves that nothing is to be done.

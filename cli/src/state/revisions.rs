@@ -97,8 +97,13 @@ impl Unlisted {
             return None;
         }
         let (release, revision) = status.release.rsplit_once(':')?;
+        let key = ReleaseKey::parse(release)?;
+        let options = &deployment.spec.options;
         Some(Self {
-            key: ReleaseKey::parse(release)?,
+            key: match options.storage_namespace() {
+                Some(storage) => key.stored_in(storage),
+                None => key,
+            },
             deployment: deployment.metadata.name.clone()?,
             revision: revision.parse().ok()?,
         })
@@ -177,6 +182,11 @@ mod tests {
             (&*release.key.namespace, &*release.key.name, release.revision),
             ("shop", "web", 2)
         );
+        let mut elsewhere = deployment(&json!({ "release": "shop/web:2" }));
+        elsewhere.spec.options =
+            serde_json::from_value(json!({ "lifecycle": { "storageNamespace": "flux" } })).unwrap();
+        let records = Unlisted::of(&elsewhere).unwrap().key.records();
+        assert_eq!(records.to_string(), "flux/web");
         let listed = json!({ "release": "shop/web:2", "lifecycle": { "history": [{ "revision": 2 }] } });
         for status in [listed, json!({ "release": "" }), json!({ "release": "shop/web" })] {
             assert_eq!(Unlisted::of(&deployment(&status)), None, "{status}");

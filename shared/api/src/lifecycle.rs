@@ -9,7 +9,7 @@ use super::{unknown_fields::UnknownFields, wire_struct::wire};
 
 wire! {
     /// The life cycle of the release on each cluster. Without it releases behave as in Fleet. A change of it alone deploys nothing, except for
-    /// `valuesFrom`, `ignoreMissingValuesFiles`, `postRenderers`, `postRenderStrategy` and `commonMetadata`.
+    /// `storageNamespace`, `valuesFrom`, `ignoreMissingValuesFiles`, `postRenderers`, `postRenderStrategy` and `commonMetadata`.
     pub struct Lifecycle: [unknown: UnknownFields] {
         /// How the chart is installed, and what happens when that fails.
         "install" | nullable => install: Option<ActionPolicy>,
@@ -33,6 +33,9 @@ wire! {
         /// kept as it is, with its records (`Keep`).
         #[schemars(extend("enum" = ["", "Uninstall", "Keep"]))]
         "onDelete" | nullable => on_delete: String,
+        /// Namespace of the records of the release (Secrets `sh.helm.release.v1.*`), as `storageNamespace` of a HelmRelease: 1 to 63 characters.
+        /// By default that of the release. It must exist. A change installs the release again, as a change of its name does.
+        "storageNamespace" | nullable => storage_namespace: String,
         /// ConfigMaps and Secrets on the target cluster with values, as `valuesFrom` of a HelmRelease: `helm.values` overrides them, and
         /// entries with a `targetPath` override both. Those of `helm.valuesFrom` override `helm.values` as well.
         "valuesFrom" | nullable => values_from: Vec<ValuesReference>,
@@ -415,6 +418,7 @@ impl Lifecycle {
             ""
         };
         let deployed = Self {
+            storage_namespace: self.storage_namespace.clone(),
             values_from: self.values_from.clone(),
             ignore_missing_values_files: self.ignore_missing_values_files && has_values_files,
             post_renderers: self.post_renderers.clone(),
@@ -423,5 +427,15 @@ impl Lifecycle {
             ..Self::default()
         };
         (deployed != Self::default()).then_some(deployed)
+    }
+
+    /// What of it is a part of the key of the release, as its name is: `None` if nothing is. It stays in the options of a BundleDeployment,
+    /// which a rollout stages.
+    pub fn key_part(&self) -> Option<Self> {
+        let key = Self {
+            storage_namespace: self.storage_namespace.clone(),
+            ..Self::default()
+        };
+        (key != Self::default()).then_some(key)
     }
 }

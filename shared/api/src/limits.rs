@@ -193,6 +193,7 @@ const OF_LIFECYCLE: &[Limit] = &[
     ("drift.ignore", Measure::Items, SHORT_LIST),
     ("drift.ignore[].paths", Measure::Items, SHORT_LIST),
     ("drift.ignore[].paths[]", Measure::Length, PATH),
+    ("storageNamespace", Measure::Length, LABEL),
     ("valuesFrom", Measure::Items, SHORT_LIST),
     ("valuesFrom[].name", Measure::Length, NAME),
     ("valuesFrom[].namespace", Measure::Length, LABEL),

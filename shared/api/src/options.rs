@@ -19,7 +19,7 @@ wire! {
         "yaml" | nullable => yaml: Option<YamlOptions>,
         /// A kustomization of the chart.
         "kustomize" | nullable => kustomize: Option<KustomizeOptions>,
-        /// Namespace for objects that name none. The release is recorded in it.
+        /// Namespace for objects that name none. The release is recorded in it, unless `lifecycle.storageNamespace` names another.
         "defaultNamespace" | nullable => default_namespace: String,
         /// Namespace that every object is deployed to, regardless of the namespace that it names. A chart with cluster-scoped objects
         /// cannot be deployed with it.
@@ -58,6 +58,14 @@ wire! {
         "overwrites" => overwrites: Vec<OverwrittenResource>,
         /// The release's namespace must exist and have these labels.
         "allowedTargetNamespaceSelector" | nullable => allowed_target_namespace_selector: Option<LabelSelector>,
+    }
+}
+
+impl BundleDeploymentOptions {
+    /// The namespace of the records of the release, if `lifecycle.storageNamespace` names one.
+    pub fn storage_namespace(&self) -> Option<&str> {
+        let lifecycle = self.lifecycle.as_deref()?;
+        Some(&*lifecycle.storage_namespace).filter(|namespace| !namespace.is_empty())
     }
 }
 

@@ -51,7 +51,11 @@ impl ReleaseKey {
             Some(name) if !name.is_empty() => name.to_owned(),
             _ => release_name(bundle_deployment),
         };
-        Self::new(release_namespace(options), &name)
+        let key = Self::new(release_namespace(options), &name);
+        match options.storage_namespace() {
+            Some(storage) => key.stored_in(storage),
+            None => key,
+        }
     }
 
     /// Reads what [`fmt::Display`] writes, of a release whose records are in its namespace.
@@ -207,7 +211,7 @@ pub fn name_of(deployment: &BundleDeployment) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use helmops_api::helm::HelmOptions;
+    use helmops_api::{Lifecycle, helm::HelmOptions};
 
     use super::*;
 
@@ -260,6 +264,40 @@ mod tests {
         assert_eq!(of("shop", "other"), "shop/web");
         assert_eq!(of("", "other"), "other/web");
         assert_eq!(of("", ""), "default/web");
+    }
+
+    #[test]
+    fn records_are_in_the_namespace_of_the_release_or_elsewhere() {
+        let of = |storage: &str| {
+            let lifecycle = Lifecycle {
+                storage_namespace: storage.to_owned(),
+                ..Lifecycle::default()
+            };
+            let options = BundleDeploymentOptions {
+                default_namespace: "shop".to_owned(),
+                lifecycle: Some(Box::new(lifecycle)),
+                ..BundleDeploymentOptions::default()
+            };
+            ReleaseKey::of("web", &options)
+        };
+        let (beside, elsewhere) = (of(""), of("flux"));
+        assert_eq!(beside, ReleaseKey::new("shop", "web"));
+        assert_eq!(of("shop"), beside);
+        assert!(elsewhere.has_records_elsewhere() && !beside.has_records_elsewhere());
+        assert_eq!(elsewhere.to_string(), "shop/web");
+        assert_eq!(elsewhere.records().to_string(), "flux/web");
+        assert_ne!(elsewhere, beside);
+        // Objects do not show where the records are.
+        let annotations = [(marks::RELEASE_NAMESPACE, "shop"), (marks::RELEASE_NAME, "web")];
+        let annotations = annotations
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into();
+        for release in [&elsewhere, &beside] {
+            assert!(release.has_made(&annotations) && release.has_objects_of(&elsewhere));
+        }
+        let other = ReleaseKey::new("flux", "web");
+        assert!(!other.has_made(&annotations) && !other.has_objects_of(&elsewhere));
+        assert_eq!(other.records(), elsewhere.records());
     }
 
     #[test]

@@ -336,6 +336,17 @@ fn dependencies(table: &mut Table) {
             &[words],
         );
     }
+    for (namespace, words) in [
+        ("Shop".to_owned(), "not a DNS label: lower-case letters"),
+        ("flux.system".to_owned(), "not a DNS label: lower-case letters"),
+    ] {
+        table.over(
+            json!({ "lifecycle": { "storageNamespace": namespace } }),
+            "spec.lifecycle.storageNamespace",
+            "InvalidName",
+            &[words],
+        );
+    }
     table.over(
         json!({ "lifecycle": { "dependsOn": [{ "name": "Db" }] } }),
         "spec.lifecycle.dependsOn[0].name",

@@ -23,6 +23,7 @@ const MAX_RECORD: usize = 192 << 10;
 /// A release of Helm.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release {
+    /// The namespace of its records.
     pub namespace: String,
     pub name: String,
     /// Whether the agent leaves it as it is when its BundleDeployment is deleted.
@@ -35,7 +36,12 @@ impl Release {
         let (release, _revision) = deployment.status.release.rsplit_once(':')?;
         let lifecycle = deployment.spec.lifecycle.as_ref();
         let policy = lifecycle.map(|lifecycle| OnDelete::parse(&lifecycle.on_delete).policy);
-        Self::named(release, policy == Some(OnDeletePolicy::Keep))
+        let release = Self::named(release, policy == Some(OnDeletePolicy::Keep))?;
+        let namespace = deployment.spec.options.storage_namespace();
+        Some(Self {
+            namespace: namespace.map_or(release.namespace, str::to_owned),
+            ..release
+        })
     }
 
     /// That of `namespace/name`.
@@ -193,6 +199,16 @@ async fn is_deployed(client: &Client, release: &Release) -> Result<bool, Failure
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_release_is_looked_for_where_its_records_are() {
+        let deployment: BundleDeployment = serde_json::from_value(json!({
+            "metadata": {}, "status": { "release": "shop/web:3" },
+            "spec": { "options": { "lifecycle": { "storageNamespace": "flux" } } },
+        }))
+        .unwrap();
+        assert_eq!(Release::of(&deployment).unwrap().qualified(), "flux/web");
+    }
 
     #[test]
     fn the_release_of_a_bundle_deployment_is_in_its_status() {

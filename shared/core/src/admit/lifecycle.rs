@@ -15,10 +15,11 @@ mod values;
 use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec};
 use helmops_model::{
     reason::Reason,
-    validation::{ErrorType, FieldErrors, Path},
+    validation::{ErrorType, FieldErrors, Path, names},
 };
 
 use self::expressions::Expressions;
+use super::options::check_name;
 
 const REASON: Reason = Reason::InvalidLifecycle;
 
@@ -69,6 +70,12 @@ impl<'h> Checks<'h> {
         }
         values::check(errors, &path, lifecycle);
         post_render::check(errors, &path, lifecycle);
+        check_name(
+            errors,
+            &path.field("storageNamespace"),
+            &lifecycle.storage_namespace,
+            names::namespace,
+        );
         one_of(
             errors,
             &path.field("onDelete"),

@@ -97,10 +97,9 @@ impl<'g> ClusterBatch<'g> {
 fn source(options: Options<'_>, interner: &mut Interner<'_>) -> Result<Source, ValuesError> {
     let mut options = options().unwrap_or_default();
     let values = options.helm.as_mut().and_then(|helm| helm.values.take());
-    let lifecycle = options
-        .lifecycle
-        .take()
-        .map(|lifecycle| interner.lifecycle(*lifecycle));
+    let lifecycle = options.lifecycle.take();
+    options.lifecycle = lifecycle.as_ref().and_then(|own| own.key_part()).map(Box::new);
+    let lifecycle = lifecycle.map(|lifecycle| interner.lifecycle(*lifecycle));
     let options = interner.options(options).map_err(exceeded("targets"))?;
     Ok(Source {
         values: ValuesSource::new(options, values)?,

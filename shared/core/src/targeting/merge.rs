@@ -131,6 +131,7 @@ fn lifecycle(merged: &mut Lifecycle, own: &Lifecycle) {
     part(&mut merged.requests, own.requests.as_ref());
     part(&mut merged.common_metadata, own.common_metadata.as_ref());
     text(&mut merged.on_delete, &own.on_delete);
+    text(&mut merged.storage_namespace, &own.storage_namespace);
     text(&mut merged.values_from_policy, &own.values_from_policy);
     text(&mut merged.post_render_strategy, &own.post_render_strategy);
     merged.ignore_missing_values_files |= own.ignore_missing_values_files;

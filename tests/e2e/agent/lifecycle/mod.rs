@@ -9,6 +9,7 @@ mod flux;
 mod options;
 mod restored;
 mod rollout;
+mod storage_namespace;
 mod testing;
 
 use anyhow::ensure;

@@ -46,6 +46,12 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, lifecycle: &Lifecycle) {
     if let Some(drift) = &lifecycle.drift {
         check_drift(errors, &path.field("drift"), drift);
     }
+    length(
+        errors,
+        &path.field("storageNamespace"),
+        &lifecycle.storage_namespace,
+        limits::LABEL,
+    );
     check_values(errors, &path.field("valuesFrom"), &lifecycle.values_from);
     check_post_renderers(errors, &path.field("postRenderers"), &lifecycle.post_renderers);
     if let Some(CommonMetadata {

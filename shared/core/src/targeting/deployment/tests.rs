@@ -658,6 +658,29 @@ fn unknown_fields_reach_a_deployment_and_its_own_ones_stay() {
     assert_ne!(updated["deploymentID"], object["spec"]["deploymentID"]);
 }
 
+/// The agent would move the release before its turn.
+#[test]
+fn the_namespace_of_records_changes_with_a_rollout_step() {
+    let cluster = cluster(&json!({}), &json!({}));
+    let stored =
+        |namespace| bundle(&json!({ "lifecycle": { "storageNamespace": namespace, "suspend": true } }));
+    let before = first(&stored("flux"), RolloutStep::Promote).deployment;
+    assert_eq!(before.spec.options.storage_namespace(), Some("flux"));
+    // The rest is not staged.
+    let staged = before.spec.options.lifecycle.as_ref().unwrap();
+    assert_eq!(staged.suspend, None);
+    for (step, expected) in [
+        (RolloutStep::Hold, ["flux", "flux"]),
+        (RolloutStep::Stage, ["flux", "records"]),
+        (RolloutStep::Promote, ["records", "records"]),
+    ] {
+        let after = desired(&stored("records"), &cluster, Some(&before), step, None);
+        let spec = after.unwrap().deployment.spec;
+        let found = [&spec.options, &spec.staged_options].map(|options| options.storage_namespace().unwrap());
+        assert_eq!(found, expected, "{step:?}");
+    }
+}
+
 /// A life cycle is how a cluster is deployed to, not what is deployed.
 #[test]
 fn a_changed_life_cycle_reaches_each_deployment_without_a_rollout_step() {

@@ -60,6 +60,7 @@ fn what_changes_objects_or_values_is_a_part_of_an_id() {
         json!({ "postRenderers": [{ "kustomize": { "images": [{ "name": "a", "newTag": "1" }] } }] }),
         json!({ "commonMetadata": { "labels": { "a": "b" } } }),
         json!({ "valuesFrom": [{ "kind": "Secret", "name": "a" }] }),
+        json!({ "storageNamespace": "records" }),
     ] {
         let id = id_of("", &options(&json!({ "lifecycle": lifecycle })));
         assert_ne!(id, none, "{lifecycle}");

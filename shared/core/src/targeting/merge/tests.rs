@@ -229,6 +229,16 @@ fn unknown_options_of_a_target_override_those_of_the_bundle() {
 }
 
 #[test]
+fn a_target_may_keep_its_records_elsewhere() {
+    let stored = |namespace: &str| json!({ "lifecycle": { "storageNamespace": namespace } });
+    assert_eq!(merged(&stored("flux"), &stored("records")), stored("records"));
+    assert_eq!(
+        merged(&stored("flux"), &json!({ "lifecycle": {} })),
+        stored("flux")
+    );
+}
+
+#[test]
 fn a_target_replaces_the_dependency_on_the_same_object() {
     let lifecycle = |depends_on: &Value| json!({ "lifecycle": { "dependsOn": depends_on } });
     let own = json!([
