@@ -62,14 +62,14 @@ impl FromRelease {
         cluster: &ClusterArgs,
         console: &mut Console<'_>,
     ) -> Result<Draft, Failure> {
-        let record = self.record(release, cluster, console).await?;
+        let (record, key) = self.record(release, cluster, console).await?;
         if flags.repo.is_none() && !flags.chart.as_deref().is_some_and(|chart| chart.contains("://")) {
             return Err(
                 Failure::unable("Helm does not record the repository of a release: set --repo")
                     .with_hint(hint(&record)),
             );
         }
-        Ok(draft(&record, name, flags))
+        Ok(draft(&record, &key, name, flags))
     }
 
     /// Checks that the agent takes the release over without a change.
@@ -89,12 +89,11 @@ impl FromRelease {
         let Some(helm) = &bundle.options.helm else {
             return Ok(());
         };
-        let record = self.record(release, cluster, console).await?;
+        let (record, recorded) = self.record(release, cluster, console).await?;
         let key = ReleaseKey::of(draft.name(), &bundle.options);
-        if key != record.key() {
+        if key != recorded {
             return Err(Failure::unable(format!(
-                "the HelmOp would deploy release {key}, and not {}; omit --release-name and --target-namespace",
-                record.key()
+                "the HelmOp would deploy release {key}, and not {recorded}; omit --release-name and --target-namespace"
             )));
         }
         let Some(program) = self.render.program() else {
@@ -178,28 +177,28 @@ impl FromRelease {
         release: &str,
         cluster: &ClusterArgs,
         console: &mut Console<'_>,
-    ) -> Result<Record, Failure> {
-        let Some(key) = ReleaseKey::parse(release) else {
+    ) -> Result<(Record, ReleaseKey), Failure> {
+        let Some(records) = ReleaseKey::parse(release).map(|key| key.records()) else {
             return Err(Failure::unable(format!(
                 "--from-release {release:?} is no release; write NAMESPACE/NAME"
             ))
             .with_hint("list releases with: helm list --all-namespaces"));
         };
         let cluster = self.release_cluster(cluster).connect().await?;
-        let records = key.records();
         let reading = records::newest(&cluster.client, &records);
         let record = during(console, "Reading the record of the release", reading).await?;
         let Some(record) = record else {
             return Err(Failure::negative(format!(
                 "there is no release {:?} in namespace {:?} of {}",
-                key.name, key.namespace, cluster.server
+                records.name, records.namespace, cluster.server
             ))
             .with_hint(
-                "list releases with: helm list --all-namespaces; the cluster is that of --release-context",
+                "list releases with: helm list --all-namespaces; the cluster is that of --release-context, and NAMESPACE that of the records",
             ));
         };
         check(&record)?;
-        Ok(record)
+        let key = record.key().stored_in(&records.namespace);
+        Ok((record, key))
     }
 
     fn release_cluster(&self, cluster: &ClusterArgs) -> ClusterArgs {
@@ -234,8 +233,8 @@ fn check(record: &Record) -> Result<(), Failure> {
     )))
 }
 
-/// The HelmOp of a record.
-fn draft(record: &Record, name: Option<&str>, flags: &ChartFlags) -> Draft {
+/// The HelmOp of a record of a release.
+fn draft(record: &Record, key: &ReleaseKey, name: Option<&str>, flags: &ChartFlags) -> Draft {
     let mut draft = Draft::named(name.unwrap_or(&record.name));
     let text = |key| record.chart_metadata().get(key).and_then(Value::as_str);
     let repo = flags.repo.as_deref().unwrap_or_default();
@@ -246,6 +245,10 @@ fn draft(record: &Record, name: Option<&str>, flags: &ChartFlags) -> Draft {
         .any(|template| record.config.to_string().contains(template));
     let options = &mut draft.helmop.spec.bundle.options;
     options.default_namespace.clone_from(&record.namespace);
+    if key.has_records_elsewhere() {
+        let lifecycle = options.lifecycle.get_or_insert_default();
+        lifecycle.storage_namespace.clone_from(&key.storage);
+    }
     options.helm = Some(HelmOptions {
         // A registry names the chart in its URL.
         chart: if is_index {
@@ -333,7 +336,7 @@ mod tests {
 
     fn helmop(record: &Record, repo: &str) -> String {
         let flags = flags(repo);
-        let mut draft = draft(record, None, &flags);
+        let mut draft = draft(record, &record.key(), None, &flags);
         flags.apply(&mut draft.helmop).unwrap();
         draft.check().unwrap();
         yaml(&draft.helmop).unwrap()
@@ -367,10 +370,24 @@ spec:
     }
 
     #[test]
+    fn records_elsewhere_stay_there() {
+        let (record, flags) = (record(), flags("https://charts.example.com"));
+        let options = |storage: &str| {
+            let draft = draft(&record, &record.key().stored_in(storage), None, &flags);
+            draft.helmop.spec.bundle.options
+        };
+        let elsewhere = options("flux");
+        assert_eq!(elsewhere.default_namespace, "shop");
+        assert_eq!(elsewhere.storage_namespace(), Some("flux"));
+        assert_eq!(options("shop").lifecycle, None);
+    }
+
+    #[test]
     fn values_that_look_like_templates_are_left_as_they_are() {
         let mut record = record();
         record.config = json!({ "script": "echo ${HOME}" });
-        let draft = draft(&record, Some("other"), &flags("https://charts.example.com"));
+        let flags = flags("https://charts.example.com");
+        let draft = draft(&record, &record.key(), Some("other"), &flags);
         assert_eq!(draft.name(), "other");
         assert!(
             draft

@@ -72,30 +72,23 @@ fn names(fields: &Fields<'_>, spec: &mut Fields<'_>, settings: &Settings, draft:
         tool: "Flux",
     };
     let namespace = namespace::set(fields, &wanted, settings, draft);
-    let records = storage.as_deref().or(own);
-    // With a namespace that kustomize sets, the records are there too.
-    let is_elsewhere = match records {
-        Some(records) => of_flux != Some(records),
-        None => target.is_some(),
-    };
-    if is_elsewhere {
-        let field = if storage.is_some() {
-            "storageNamespace"
-        } else {
-            "targetNamespace"
-        };
-        let place = records.map_or_else(
-            || "the namespace of the HelmRelease".to_owned(),
-            |records| format!("namespace {records:?}"),
-        );
-        let (namespace_of_records, release) = (records.unwrap_or("NAMESPACE"), shortened(&release));
-        let text = format!(
-            "Flux keeps the records of the release in {place}, helmops in that of the release, {namespace:?}: the agent installs the release \
-             there, and takes its objects over; then delete the old records (kubectl delete secret -n {namespace_of_records} -l owner=helm,name={release})"
-        );
-        draft.notes.push(spec.note(field, text));
-    }
     let options = &mut draft.helmop.spec.bundle.options;
+    // Otherwise it is not the release of Flux.
+    let is_of_flux = of_flux.is_none_or(|of_flux| of_flux == namespace);
+    // With a namespace that kustomize sets, the records are there too.
+    match storage.as_deref().or(own) {
+        Some(records) if is_of_flux && records != namespace => {
+            let lifecycle = options.lifecycle.get_or_insert_default();
+            records.clone_into(&mut lifecycle.storage_namespace);
+        }
+        None if target.is_some() => {
+            let text = "Flux keeps the records of the release in the namespace of the HelmRelease, which is not known: set \
+                        lifecycle.storageNamespace to it, or the agent installs the release again and the old records stay; the namespace is in \
+                        the output of kustomize build or flux build kustomization";
+            draft.notes.push(spec.note("targetNamespace", text.to_owned()));
+        }
+        _ => {}
+    }
     let helm = options.helm.get_or_insert_default();
     helm.release_name = shortened(&release);
     // The release of Flux belongs to no agent yet.

@@ -1145,11 +1145,40 @@ fn a_refusal_of_a_common_source_names_each_helmrelease() {
 }
 
 #[test]
-fn records_elsewhere_are_deleted_with_their_names() {
-    let text = release("flux", "web", "  targetNamespace: shop\n");
-    let notes = drafts(&text).remove(0).notes;
-    let command = "kubectl delete secret -n flux -l owner=helm,name=shop-web";
-    assert!(notes.iter().any(|note| note.text.contains(command)), "{notes:?}");
+fn records_stay_where_flux_keeps_them() {
+    for (own, target, storage, flag, expected) in [
+        ("shop", "", "", None, Some("")),
+        ("flux", "shop", "", None, Some("flux")),
+        ("flux", "shop", "shop", None, Some("")),
+        ("flux", "shop", "records", None, Some("records")),
+        ("flux", "", "records", None, Some("records")),
+        ("", "shop", "records", None, Some("records")),
+        // kustomize sets the namespace, and they are there too.
+        ("", "", "", Some("shop"), Some("")),
+        // It is not known.
+        ("", "shop", "", None, None),
+        // The release is another one than that of Flux.
+        ("shop", "", "", Some("web"), Some("")),
+        ("flux", "shop", "records", Some("web"), Some("")),
+    ] {
+        let fields = [("targetNamespace", target), ("storageNamespace", storage)];
+        let fields = fields.iter().filter(|(_, value)| !value.is_empty());
+        let lines: Vec<_> = fields.map(|(key, value)| format!("  {key}: {value}\n")).collect();
+        let more = lines.concat();
+        let text = release("OWN", "web", &more).replacen("OWN", own, 1);
+        let settings = Settings {
+            target_namespace: flag.map(str::to_owned),
+            ..settings()
+        };
+        let (options, notes) = options_and_notes(&text, settings, "spec.targetNamespace");
+        let case = format!("{own} {target} {storage} {flag:?}");
+        let found = options.storage_namespace();
+        assert_eq!(found.unwrap_or_default(), expected.unwrap_or_default(), "{case}");
+        let is_noted = notes
+            .iter()
+            .any(|(_, text)| text.contains("lifecycle.storageNamespace"));
+        assert_eq!(is_noted, expected.is_none(), "{case}: {notes:?}");
+    }
 }
 
 /// The options of the HelmOp of a HelmRelease, and its notes about a field.
