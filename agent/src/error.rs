@@ -250,6 +250,11 @@ fn refused(release: &ReleaseKey, owner: &ForeignOwner) -> String {
 }
 
 impl AgentError {
+    /// Whether an API server is away, or too busy, for a while.
+    pub fn is_interruption(&self) -> bool {
+        self.reason() == Reason::APIError && self.class().is_transient()
+    }
+
     /// What the status shows of it.
     pub fn reported(&self) -> DeployOutcome {
         match self {

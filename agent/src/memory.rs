@@ -31,7 +31,7 @@ pub type Release = Arc<AsyncMutex<ReleaseMemory>>;
 pub struct ReleaseMemory {
     /// The installed revision.
     pub installed: Option<Installed>,
-    /// Since when the state of its objects is not known.
+    /// Since when it cannot be observed.
     pub unknown_since: Option<Instant>,
     /// The requests that were handled last: the cache may not show the status with them yet.
     pub handled: Option<Requests>,

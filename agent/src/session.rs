@@ -1,6 +1,9 @@
 //! What one reconciliation of a release works with.
 
-use std::{sync::Mutex, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use helmops_api::{BundleDeployment, lifecycle::Requests};
 use helmops_helm::{request::Identity, settings::HelmSettings};
@@ -36,6 +39,8 @@ pub struct ReleaseSession<'s> {
     pub requested: Requested,
     /// What ends the work for it early.
     pub work: &'s Work,
+    /// The BundleDeployment with the status that this reconciliation has written; `None` before that.
+    written: Mutex<Option<Arc<BundleDeployment>>>,
 }
 
 impl<'s> ReleaseSession<'s> {
@@ -59,7 +64,18 @@ impl<'s> ReleaseSession<'s> {
             policy: Policy::of(options, deployment.spec.lifecycle.as_deref()),
             requested: Requested::of(lifecycle::requests(deployment), handled),
             work,
+            written: Mutex::default(),
         }
+    }
+
+    /// The BundleDeployment with the status that this reconciliation has written; `None` if it has written none.
+    pub fn written(&self) -> Option<Arc<BundleDeployment>> {
+        lock(&self.written).clone()
+    }
+
+    /// This was written.
+    pub fn has_written(&self, deployment: BundleDeployment) {
+        *lock(&self.written) = Some(Arc::new(deployment));
     }
 
     /// What is wanted, for the plan.

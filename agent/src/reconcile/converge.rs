@@ -6,7 +6,7 @@
 //!    └──────────────────────────┘
 //! ```
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, time::Duration};
 
 use helmops_release::{
     names::ReleaseKey,
@@ -15,7 +15,7 @@ use helmops_release::{
 };
 use helmops_runtime::workers::WorkerPermit;
 
-use super::{observe, outcome::Outcome};
+use super::{observe, outcome::Outcome, report};
 use crate::{
     error::AgentError,
     operations::{self, Effect, copies, namespace},
@@ -171,6 +171,9 @@ fn remediated(
     ))
 }
 
+/// How long a release is deployed before that is reported. Most take less time, and need no more than one write of their status.
+const REPORTED_AFTER: Duration = Duration::from_secs(3);
+
 /// Does something that runs Helm for a release, when its turn comes.
 async fn with_helm<W: Future<Output = Result<Outcome, AgentError>>>(
     session: &ReleaseSession<'_>,
@@ -179,6 +182,7 @@ async fn with_helm<W: Future<Output = Result<Outcome, AgentError>>>(
 ) -> Result<Outcome, AgentError> {
     let helm = &session.context.helm;
     let is_slow = helm.is_slow(&session.release, &session.deployment.spec.deployment_id);
+    let run = || report::while_deploying(session, REPORTED_AFTER, run());
     let turn = operations::with_helm_permit(helm, &session.work.deployment, is_slow, permit, run);
     Ok(Outcome::from(turn.await?))
 }

@@ -7,6 +7,8 @@
 //!      ─► objects: the live ones, drift ─► settle: wait, test, accept or remediate ─► report: the status, Events
 //! ```
 //!
+//! A deployment that takes longer is reported meanwhile.
+//!
 //! Every decision follows from the BundleDeployment, the records of Helm and the live objects. The status is a report.
 
 mod converge;

@@ -3,18 +3,22 @@
 use std::{
     collections::BTreeSet,
     mem::take,
+    pin::pin,
     time::{Duration, Instant},
 };
 
+use helmops_api::timestamp::timestamp;
 use helmops_release::{
     gate::Held,
     history::History,
-    record::{self, Failure},
+    lifecycle::Requested,
+    record::Failure,
     report::{self, DeployOutcome, Inputs, Observation, Progress, TestResult},
 };
 use helmops_runtime::{retry_state::Done, writes::FieldManager};
 use helmops_trace::set_attribute;
 use k8s_openapi::jiff::Timestamp;
+use tokio::{join, time::timeout};
 
 use super::{objects, outcome::Outcome, settle::SettledRelease};
 use crate::{
@@ -27,7 +31,7 @@ use crate::{
 /// The field manager of the status: that of Fleet's agent.
 const MANAGER: FieldManager = FieldManager(FIELD_MANAGER);
 
-/// How long objects may be unreadable before their release is not ready: an API server that is restarted is back then.
+/// How long a cluster may be unreadable before its releases are not ready: an API server that is restarted is back then.
 const INTERRUPTION: Duration = Duration::from_secs(5);
 
 /// When objects are read again that no watch has: those of a release that was taken over as it is do not have the label. The next
@@ -52,6 +56,44 @@ pub fn suspension(session: &ReleaseSession<'_>, is_suspended: bool) {
     reports.suspended(session.name(), &session.release, is_suspended, was);
 }
 
+/// Does something that deploys the release. If that takes longer than `least`, then the status shows that it is being deployed, instead of
+/// the result of an earlier deployment: hooks may take minutes.
+pub async fn while_deploying<T>(
+    session: &ReleaseSession<'_>,
+    least: Duration,
+    deploy: impl Future<Output = T>,
+) -> T {
+    let since = Timestamp::now();
+    let mut deploy = pin!(deploy);
+    if let Ok(done) = timeout(least, &mut deploy).await {
+        return done;
+    }
+    // Also if it ends meanwhile: the status after it is based on what is written.
+    let (done, reported) = join!(deploy, deploying(session, since));
+    if let Err(error) = reported {
+        tracing::debug!(%error, "cannot report that the release is being deployed");
+    }
+    done
+}
+
+/// Reports that the release is being deployed. The result of an attempt stays while the next one is made without a change.
+async fn deploying(session: &ReleaseSession<'_>, since: Timestamp) -> Result<(), AgentError> {
+    let history = session.records.history().await?;
+    let input = session.input();
+    if history.failed_attempt(&input).is_some() && session.requested == Requested::default() {
+        return Ok(());
+    }
+    let has_lifecycle = session.deployment.spec.lifecycle.is_some();
+    let progress = Progress {
+        input: Some(&input),
+        history: Some(&history).filter(|_| has_lifecycle),
+        waiting: Some(format!("Helm has been deploying it since {}", timestamp(since))),
+        tests: tests_of(session, None, Some(&history)),
+        ..Progress::default()
+    };
+    write(session, &DeployOutcome::Unchanged, &Observation::None, &progress).await
+}
+
 /// Corrects drift if that is wanted, reports the release, and returns when it is reconciled again.
 ///
 /// # Errors
@@ -68,7 +110,13 @@ pub async fn release(
         uncleared,
     } = settled;
     events(session, &outcome);
-    let (observation, next_correction) = observed(session, memory, objects).await;
+    let mut reported = outcome.reported();
+    let is_interrupted = matches!(&outcome, Outcome::Failed(error) if error.is_interruption());
+    let is_lasting = is_lasting(memory, is_interrupted || objects.is_err());
+    if is_interrupted && !is_lasting {
+        reported = DeployOutcome::Unchanged;
+    }
+    let (observation, next_correction) = observed(session, memory, objects, is_lasting).await;
     let history = history(session, &outcome).await?;
     let input = session.input();
     let progress = Progress {
@@ -85,7 +133,7 @@ pub async fn release(
         tests: tests_of(session, tests, history.as_ref()),
         handled: memory.handled.as_ref(),
     };
-    write(session, &outcome.reported(), &observation, &progress).await?;
+    write(session, &reported, &observation, &progress).await?;
     let mut recheck = None;
     if matches!(outcome, Outcome::Retry(_)) {
         recheck = memory.causes.next();
@@ -108,24 +156,30 @@ fn events(session: &ReleaseSession<'_>, outcome: &Outcome) {
     reports.failed(name, id, &session.release, outcome.failure());
 }
 
+/// Whether the release could not be observed for longer than an interruption.
+fn is_lasting(memory: &mut ReleaseMemory, is_unknown: bool) -> bool {
+    let since = is_unknown.then(|| memory.unknown_since.unwrap_or_else(Instant::now));
+    memory.unknown_since = since;
+    since.is_some_and(|since| since.elapsed() >= INTERRUPTION)
+}
+
 /// What was observed of the objects after their drift was corrected, and when more of it is to be corrected.
 async fn observed(
     session: &ReleaseSession<'_>,
     memory: &mut ReleaseMemory,
     objects: Result<Option<Monitored>, AgentError>,
+    is_lasting: bool,
 ) -> (Observation, Result<Option<Timestamp>, AgentError>) {
     let mut objects = match objects {
         Ok(objects) => objects,
         Err(error) => {
-            let since = memory.unknown_since.get_or_insert_with(Instant::now);
             let observation = Observation::Failed {
                 error: error.to_string(),
-                is_lasting: since.elapsed() >= INTERRUPTION,
+                is_lasting,
             };
             return (observation, Err(error));
         }
     };
-    memory.unknown_since = None;
     let Some(Monitored { objects, .. }) = &mut objects else {
         return (Observation::None, Ok(None));
     };
@@ -158,15 +212,13 @@ fn next_change(
         .min()
 }
 
-/// The records of a release with a life cycle, or of one whose status does not show what runs; `None` for others. After an attempt, the cache
-/// may be behind.
+/// The records of a release with a life cycle, or of one whose status does not show what runs; `None` for others. After an attempt, the
+/// cache may be behind.
 async fn history(session: &ReleaseSession<'_>, outcome: &Outcome) -> Result<Option<History>, AgentError> {
     let (spec, status) = (&session.deployment.spec, &session.deployment.status);
     let is_captured = matches!(outcome, Outcome::Failed(AgentError::Helm(failure)) if failure.is_captured())
         || status.lifecycle.is_some();
-    // What runs may have other values of the same deployment ID.
-    let has_other_values = record::has_values(&session.input()) && outcome.failure().is_some();
-    if spec.lifecycle.is_none() && !is_captured && !has_other_values {
+    if spec.lifecycle.is_none() && !is_captured {
         return Ok(None);
     }
     let is_reported = outcome
@@ -203,7 +255,9 @@ async fn write(
     observation: &Observation,
     progress: &Progress<'_>,
 ) -> Result<(), AgentError> {
-    let (context, deployment) = (session.context, session.deployment);
+    let context = session.context;
+    let written = session.written();
+    let deployment = written.as_deref().unwrap_or(session.deployment);
     let inputs = Inputs {
         previous: &deployment.status,
         spec: &deployment.spec,
@@ -213,15 +267,16 @@ async fn write(
     };
     let status = report::next(inputs, Timestamp::now());
     let pending_writes = &context.retries.pending_writes;
-    MANAGER
-        .write_status(
-            &context.upstream,
-            pending_writes,
-            deployment,
-            &deployment.status,
-            &status,
-        )
-        .await?;
+    let write = MANAGER.write_status(
+        &context.upstream,
+        pending_writes,
+        deployment,
+        &deployment.status,
+        &status,
+    );
+    if let Some(written) = write.await? {
+        session.has_written(written);
+    }
     Ok(())
 }
 

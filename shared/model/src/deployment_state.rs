@@ -48,18 +48,19 @@ impl DeploymentState {
     }
 
     /// The state of an existing deployment.
+    ///
+    /// `Deployed` counts also if the deployment ID is applied, unlike in Fleet: the values of references and requests to deploy again are no
+    /// part of that ID, so that another attempt may be awaited or have failed.
     pub fn of(deployment: &BundleDeployment) -> Self {
         let (spec, status) = (&deployment.spec, &deployment.status);
+        let deployed = find(deployment, "Deployed").map_or("", |deployed| &deployed.status);
         if spec.deployment_id.is_empty() && !spec.staged_deployment_id.is_empty() {
             // It is staged, but not promoted yet. Fleet reports `WaitApplied`, as if its agent were deploying.
             Self::Pending
-        } else if status.applied_deployment_id != spec.deployment_id {
-            let deployed = find(deployment, "Deployed").map(|deployed| &*deployed.status);
-            if deployed == Some("False") {
-                Self::ErrApplied
-            } else {
-                Self::WaitApplied
-            }
+        } else if deployed == "False" {
+            Self::ErrApplied
+        } else if status.applied_deployment_id != spec.deployment_id || deployed == "Unknown" {
+            Self::WaitApplied
         } else if !status.ready {
             Self::NotReady
         } else if spec.deployment_id != spec.staged_deployment_id {

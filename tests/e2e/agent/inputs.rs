@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use helmops_bed::namespace::TestNamespace;
+use helmops_model::deployment_state::DeploymentState;
 use serde_json::{Value, json};
 
 use crate::harness::agent::Fixture;
@@ -209,11 +210,8 @@ async fn changed_values_are_deployed() {
     fixture.until_error("web", "Deployed", &[error]).await;
     let failed = fixture
         .until("web", |object| {
-            let (applied, wanted) = (
-                &object["status"]["appliedDeploymentID"],
-                &object["spec"]["deploymentID"],
-            );
-            ensure!(applied != wanted, "{applied} is applied");
+            let state = DeploymentState::of(&serde_json::from_str(&object.to_string())?);
+            ensure!(state == DeploymentState::ErrApplied, "it is {state:?}");
             Ok(())
         })
         .await;

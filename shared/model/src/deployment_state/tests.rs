@@ -28,11 +28,18 @@ fn the_first_problem_determines_the_state() {
             json!({ "conditions": deployed("Unknown") }),
         ),
         (ErrApplied, "b", "b", json!({ "conditions": deployed("False") })),
+        // Other values of the same deployment.
         (
-            NotReady,
+            ErrApplied,
             "b",
             "b",
-            json!({ "appliedDeploymentID": "b", "conditions": deployed("False") }),
+            json!({ "appliedDeploymentID": "b", "conditions": deployed("False"), "ready": true, "nonModified": true }),
+        ),
+        (
+            WaitApplied,
+            "b",
+            "b",
+            json!({ "appliedDeploymentID": "b", "conditions": deployed("Unknown"), "ready": true, "nonModified": true }),
         ),
         (NotReady, "b", "c", json!({ "appliedDeploymentID": "b" })),
         // A new deployment has no IDs.

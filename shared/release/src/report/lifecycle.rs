@@ -114,18 +114,9 @@ pub fn apply(
     let own = status.lifecycle.get_or_insert_default();
     counts(own, spec, history, progress);
     let mut conditions = Conditions::new(&mut status.conditions, now);
-    awaited(&mut conditions, outcome, progress);
     let is_released = released(&mut conditions, spec, outcome, history, progress);
     remediated(&mut conditions, progress.input(spec), history, is_released);
     tested(&mut conditions, progress);
-}
-
-/// What is awaited, in place of the failure of an earlier attempt. Before the other conditions: `kubectl get` shows the first one that is
-/// not true.
-fn awaited(conditions: &mut Conditions<'_>, outcome: &DeployOutcome, progress: &Progress<'_>) {
-    if let (Some(waiting), DeployOutcome::Unchanged) = (&progress.waiting, outcome) {
-        progressing(conditions, ConditionType::Deployed, format!("waiting: {waiting}"));
-    }
 }
 
 fn counts(
@@ -204,7 +195,10 @@ fn released(
     progress: &Progress<'_>,
 ) -> bool {
     let Some(last) = history.last_attempt(progress.input(spec)) else {
-        without_attempt(conditions, outcome, history);
+        match &progress.waiting {
+            Some(waiting) => progressing(conditions, ConditionType::Released, format!("waiting: {waiting}")),
+            None => without_attempt(conditions, outcome, history),
+        }
         return matches!(outcome, DeployOutcome::Deployed { .. });
     };
     let action = last.origin.attempt.as_ref().map(|attempt| attempt.action);

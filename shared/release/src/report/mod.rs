@@ -63,8 +63,9 @@ pub fn next(inputs: Inputs<'_>, now: Timestamp) -> BundleDeploymentStatus {
     }
     let history = inputs.progress.history;
     outcome::apply(&mut status, inputs.spec, inputs.outcome, history, &now);
-    let input = inputs.progress.input(inputs.spec);
-    outcome::keep_other_values_apart(&mut status, inputs.spec, inputs.outcome, input, history);
+    if let (DeployOutcome::Unchanged, Some(waiting)) = (inputs.outcome, &inputs.progress.waiting) {
+        outcome::awaited(&mut status, waiting, &now);
+    }
     let is_restored = matches!(inputs.outcome, DeployOutcome::RolledBack { .. });
     if is_restored || is_monitored(&status, inputs.spec) {
         monitored::apply(&mut status, inputs.spec, inputs.observation, &now);

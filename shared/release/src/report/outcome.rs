@@ -2,9 +2,12 @@
 
 use std::{borrow::Cow, fmt};
 
+use bounded_text::excerpt;
 use helmops_api::bundle_deployment::{BundleDeploymentSpec, BundleDeploymentStatus};
+use helmops_model::reason::Reason;
 
 use super::{
+    MAX_MESSAGE,
     blocked::Blocked,
     conditions::{ConditionType, Conditions},
     set_false,
@@ -131,30 +134,17 @@ pub fn apply(
     }
 }
 
-/// A failed attempt to deploy other values of the same deployment ID: what runs has another ID in the status, as after any failed attempt. Otherwise the
-/// state of the BundleDeployment would be ready.
-pub fn keep_other_values_apart(
-    status: &mut BundleDeploymentStatus,
-    spec: &BundleDeploymentSpec,
-    outcome: &DeployOutcome,
-    input: &str,
-    history: Option<&History>,
-) {
-    let has_failed = matches!(
-        outcome,
-        DeployOutcome::Blocked(_)
-            | DeployOutcome::Conflict(_)
-            | DeployOutcome::Failed { .. }
-            | DeployOutcome::RolledBack { .. }
+/// What is awaited, in place of the result of an earlier attempt. Before the other conditions: `kubectl get` shows the first one that is
+/// not true.
+pub fn awaited(status: &mut BundleDeploymentStatus, waiting: &str, now: &str) {
+    let message = excerpt(&format!("waiting: {waiting}"), MAX_MESSAGE);
+    let mut conditions = Conditions::new(&mut status.conditions, now);
+    conditions.write(
+        ConditionType::Deployed,
+        "Unknown",
+        Reason::Progressing.as_str(),
+        message,
     );
-    let running = history.and_then(History::deployed).map(|running| &running.origin);
-    let Some(running) = running.filter(|_| has_failed && status.applied_deployment_id == spec.deployment_id)
-    else {
-        return;
-    };
-    if let Some(other) = running.input().filter(|_| !running.has_input(input)) {
-        other.clone_into(&mut status.applied_deployment_id);
-    }
 }
 
 fn applied(status: &mut BundleDeploymentStatus, spec: &BundleDeploymentSpec, release: &str) {

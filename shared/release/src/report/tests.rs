@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use helmops_api::BundleDeployment;
-use helmops_model::deployment_state::DeploymentState;
+use helmops_model::deployment_state::{self, DeploymentState};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -977,6 +977,40 @@ mod the_state_that_the_controller_derives {
                     "{outcome:?}"
                 );
             }
+        }
+    }
+
+    /// Such as with other values of references, or because of a request.
+    #[test]
+    fn follows_from_another_attempt_to_deploy_what_is_applied() {
+        for (outcome, expected) in [
+            (deployed(), Ready),
+            (failed("e"), ErrApplied),
+            (DeployOutcome::Held(Held::Suspended), Ready),
+        ] {
+            assert_eq!(state(&good(), ":a", &outcome, &ready()), expected, "{outcome:?}");
+        }
+        let failed = step(&good(), &spec(), &failed("e"), &ready(), T1);
+        for previous in [good(), failed] {
+            let progress = Progress {
+                waiting: Some("Deployment web".to_owned()),
+                ..Progress::default()
+            };
+            let inputs = Inputs {
+                previous: &previous,
+                spec: &spec(),
+                outcome: &DeployOutcome::Unchanged,
+                observation: &Observation::None,
+                progress: &progress,
+            };
+            let waiting = BundleDeployment {
+                status: next(inputs, T2.parse().unwrap()),
+                spec: spec(),
+                ..BundleDeployment::default()
+            };
+            assert_eq!(DeploymentState::of(&waiting), WaitApplied);
+            assert_eq!(deployment_state::message(&waiting), "waiting: Deployment web");
+            assert_eq!(state(&waiting.status, ":a", &deployed(), &ready()), Ready);
         }
     }
 }

@@ -5,8 +5,11 @@ use std::collections::BTreeSet;
 use helmops_release::record::ApplyMethod;
 use serde_json::{Value, json};
 
-use super::{spec, until_state};
-use crate::harness::agent::{CONFIG, DEPLOYMENT, Fixture};
+use super::{spec, state, until_state};
+use crate::harness::{
+    agent::{CONFIG, DEPLOYMENT, Fixture},
+    condition,
+};
 
 /// A hook of each of these events, which stays.
 fn hooks(events: &[&'static str]) -> Vec<(&'static str, String)> {
@@ -220,4 +223,36 @@ async fn hooks_have_the_timeout_of_their_action() {
     fixture.until_ready("web").await;
     fixture.deploy("web", "1.0.0", &spec("b", &policy)).await;
     fixture.until_error("web", "Deployed", &["pre-upgrade"]).await;
+}
+
+/// A user who reads the status after a fix must not take the fix for failed.
+#[tokio::test]
+async fn a_deployment_that_takes_long_is_reported_meanwhile() {
+    const HOOK: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}-hook\n  annotations: {helm.sh/hook: pre-upgrade}\nspec: {restartPolicy: Never, containers: [{name: a, image: a}]}\n";
+    let fixture = Fixture::new("actions-long").await;
+    let templates = [("config", CONFIG), ("hook", HOOK)];
+    fixture.charts.web("1.0.0", &templates).await;
+    let _agent = fixture.start().await;
+    let policy = |timeout: &str| json!({ "upgrade": { "timeout": timeout } });
+    fixture.deploy("web", "1.0.0", &spec("a", &policy("2s"))).await;
+    fixture.until_ready("web").await;
+    fixture.deploy("web", "1.0.0", &spec("b", &policy("2s"))).await;
+    until_state(&fixture, "web", "Released", "False UpgradeFailed").await;
+
+    fixture.deploy("web", "1.0.0", &spec("c", &policy("1h"))).await;
+    let found = until_state(&fixture, "web", "Deployed", "Unknown Progressing").await;
+    let deployed = condition(&found, "Deployed").unwrap()["message"].to_string();
+    assert!(
+        deployed.contains("waiting: Helm has been deploying it since "),
+        "{deployed}"
+    );
+    assert_eq!(state(&found, "Released"), "Unknown Progressing");
+    assert_eq!(found["status"]["lifecycle"]["nextAttempt"], Value::Null);
+    let pod = format!("pod/{}-hook", fixture.name("web"));
+    let succeeded = r#"--patch={"status":{"phase":"Succeeded"}}"#;
+    let patch = ["patch", &pod, "--subresource=status", "--type=merge", succeeded];
+    fixture.kubectl(&patch).await;
+    let found = fixture.until_ready("web").await;
+    assert_eq!(state(&found, "Released"), "True UpgradeSucceeded");
+    assert_eq!(state(&found, "Deployed"), "True ");
 }

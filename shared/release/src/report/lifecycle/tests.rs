@@ -126,10 +126,14 @@ fn every_outcome_of_the_last_attempt_is_a_condition() {
             vec![revision(2, Status::Deployed, ID), before()],
             DeployOutcome::Unchanged,
             &waiting,
-            vec![
-                ("Deployed", "Unknown Progressing"),
-                ("Released", "Unknown Progressing"),
-            ],
+            vec![("Released", "Unknown Progressing")],
+        ),
+        // Helm has made no record yet.
+        (
+            vec![before()],
+            DeployOutcome::Unchanged,
+            &waiting,
+            vec![("Released", "Unknown Progressing")],
         ),
         (
             vec![revision(2, Status::PendingUpgrade, ID), before()],
