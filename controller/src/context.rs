@@ -8,7 +8,7 @@ use helmops_trace::Tracer;
 use kube::Client;
 
 use crate::{
-    helmop::Interest,
+    helmop::{Interest, UnrecordedPolls},
     metrics::Metrics,
     own_status::OwnStatus,
     pruned::Pruned,
@@ -27,6 +27,8 @@ pub struct Context {
     pub resolver: Resolver,
     /// Which charts HelmOps need from which repository.
     pub interest: Interest,
+    /// Polls that no status shows.
+    pub unrecorded_polls: UnrecordedPolls,
     /// Permits for reconciliations.
     pub workers: Workers,
     /// Permits and threads for long computations.

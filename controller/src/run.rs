@@ -22,7 +22,7 @@ use crate::{
     args::Args,
     context::{Context, Retries},
     fleet_metrics,
-    helmop::Interest,
+    helmop::{Interest, UnrecordedPolls},
     loops,
     metrics::Metrics,
     own_status::OwnStatus,
@@ -92,6 +92,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         .context("cannot create the HTTP client for chart repositories")?
         .computing_with(&compute),
         interest: Interest::default(),
+        unrecorded_polls: UnrecordedPolls::default(),
         workers: Workers::new(args.workers, leadership, supervisor.stop_token()),
         compute,
         events,

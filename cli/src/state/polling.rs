@@ -92,7 +92,7 @@ impl Polling {
 fn next(valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>, min_interval: Duration, now: Timestamp) -> Due {
     let charts = RequestedCharts::of(valid, bundle);
     let schedule = Schedule::of_helmop(valid.polling, min_interval, charts.first_repo());
-    let history = PollHistory::of(valid.helmop.status.as_ref());
+    let history = PollHistory::of(valid.helmop.status.as_ref()).seen_since(now, valid.polling);
     let request = PollRequest::of(valid.helmop, bundle);
     due(schedule, history, request.is_pending(), now)
 }

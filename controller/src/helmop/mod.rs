@@ -11,6 +11,7 @@ mod error;
 mod interest;
 mod observe;
 mod poll_plan;
+mod polls;
 mod reconcile;
 mod trace;
 mod versions;
@@ -33,7 +34,7 @@ use kube::core::ObjectMeta;
 use tracing::{Span, field::Empty};
 
 use self::reconcile::HelmOpReconciliation;
-pub use self::{error::ReconcileError, interest::Interest};
+pub use self::{error::ReconcileError, interest::Interest, polls::UnrecordedPolls};
 use crate::{context::Context, metrics, work::HelmOpKey};
 
 /// The annotation whose change requests a poll.
@@ -79,6 +80,7 @@ impl Reconciler for HelmOps<'_> {
 
     fn forget(&self, key: &HelmOpKey) {
         self.context.interest.forget(key);
+        self.context.unrecorded_polls.forget(key);
     }
 
     async fn finalize(

@@ -89,6 +89,8 @@ pub struct PollInput<'p> {
     /// The rest of the backoff after a failure.
     pub backoff: Option<Duration>,
     pub min_interval: Duration,
+    /// The polls so far.
+    pub history: PollHistory,
 }
 
 impl PollPlan {
@@ -99,8 +101,7 @@ impl PollPlan {
         } = *input;
         let schedule = Schedule::of_helmop(valid.polling, min_interval, input.repo);
         let request = PollRequest::of(valid.helmop, input.bundle);
-        let history = PollHistory::of(valid.helmop.status.as_ref());
-        let due = due(schedule, history, request.is_pending(), now);
+        let due = due(schedule, input.history, request.is_pending(), now);
         Self {
             decision: PollDecision::of(due, input.backoff),
             now,
@@ -196,8 +197,10 @@ impl PollPlan {
 
     fn attempt(&self, result: Result<String, PollFailure>) -> Polling {
         Polling::Attempted(PollAttempt {
-            start: timestamp(self.now),
+            start: self.now,
             is_scheduled: self.schedule.is_some(),
+            is_requested: self.request.is_pending(),
+            next: self.schedule.map(|schedule| schedule.next_after_poll(self.now)),
             result,
         })
     }
@@ -254,6 +257,7 @@ mod tests {
             repo: Some("https://charts.example.com"),
             backoff,
             min_interval: MIN_INTERVAL,
+            history: PollHistory::of(helmop.status.as_ref()),
         };
         PollPlan::new(&input, now())
     }

@@ -121,7 +121,7 @@ impl HelmOpReconciliation<'_> {
     }
 
     fn poll_plan(&self, valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>, repo: Option<&str>) -> PollPlan {
-        let retries = &self.context.retries.helmops;
+        let (retries, now) = (&self.context.retries.helmops, Timestamp::now());
         let input = PollInput {
             valid,
             bundle,
@@ -131,8 +131,12 @@ impl HelmOpReconciliation<'_> {
                 &RetryKey::of(&self.helmop.metadata, REQUEST_ANNOTATIONS),
             ),
             min_interval: self.context.min_polling_interval,
+            history: self
+                .context
+                .unrecorded_polls
+                .history(self.key, self.helmop, valid.polling, now),
         };
-        PollPlan::new(&input, Timestamp::now())
+        PollPlan::new(&input, now)
     }
 
     /// Determines the versions, and writes the Bundle if it differs.
@@ -243,6 +247,13 @@ impl HelmOpReconciliation<'_> {
         };
         let now = status::timestamp(Timestamp::now());
         let next = status::next(self.helmop, state, outcome, polling, &now);
+        let polls = &self.context.unrecorded_polls;
+        if let (Some(next_poll), Some(stored)) = (polling.recordable_later(), &self.helmop.status)
+            && status::is_recorded_later(stored, &next, next_poll)
+        {
+            polls.add(self.key, &next);
+            return Ok(());
+        }
         Box::pin(apply::status(self.context, self.key, self.helmop, next)).await
     }
 }

@@ -1,7 +1,9 @@
 //! When the next poll is due.
 
+use std::time::Duration;
+
 use helmops_api::{Condition, HelmOpStatus};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::Schedule;
 
@@ -48,6 +50,36 @@ impl PollHistory {
             is_known: condition("Accepted").is_some(),
         }
     }
+
+    /// For who knows no polls that the status may hide, and sees them from `since` on: there were some until then, if the `interval` is
+    /// short enough for that.
+    #[must_use]
+    pub fn seen_since(self, since: Timestamp, interval: Option<Duration>) -> Self {
+        let last = self.last.filter(|last| may_hide_polls(*last, since));
+        let hides_polls = last.zip(interval).is_some_and(|(last, interval)| {
+            let next = last.checked_add(interval);
+            next.is_ok_and(|next| may_hide_polls(last, next))
+        });
+        self.with(hides_polls.then_some(since))
+    }
+
+    /// With the start of a poll that the status does not show, if there was one.
+    #[must_use]
+    pub fn with(self, unrecorded: Option<Timestamp>) -> Self {
+        Self {
+            last: self.last.max(unrecorded),
+            ..self
+        }
+    }
+}
+
+/// How old the time of the last poll in a status may become while nothing else of the status changes. Writes of that time alone would
+/// cost the API server more than the polls cost.
+const MAX_UNRECORDED: SignedDuration = SignedDuration::from_mins(5);
+
+/// Whether a status that shows a poll at `last` may not show those between then and `now`.
+pub fn may_hide_polls(last: Timestamp, now: Timestamp) -> bool {
+    (SignedDuration::ZERO..MAX_UNRECORDED).contains(&now.duration_since(last))
 }
 
 /// When to poll.
@@ -141,6 +173,36 @@ mod tests {
         assert_eq!(next(history, point(59)), Due::At(point(60)));
         assert_eq!(next(history, point(60)), Due::Now { since: point(60) });
         assert_eq!(next(history, point(61)), Due::Now { since: point(60) });
+    }
+
+    /// Its time alone is not written each time.
+    #[test]
+    fn polls_that_the_status_does_not_show_count() {
+        let history = |last| history(Some(point(last)), &polled("True", point(-6000)));
+        let start = |seconds| Some(point(seconds));
+        assert_eq!(next(history(1).with(start(121)), point(150)), Due::At(point(180)));
+        assert_eq!(next(history(121).with(start(1)), point(150)), Due::At(point(180)));
+        assert_eq!(next(history(1), point(150)), Due::Now { since: point(120) });
+        let short = Some(Duration::from_mins(1));
+        // Another process may have polled until this one began.
+        assert_eq!(
+            next(history(1).seen_since(point(130), short), point(150)),
+            Due::At(point(180))
+        );
+        let due = Due::Now { since: point(180) };
+        assert_eq!(next(history(1).seen_since(point(130), short), point(180)), due);
+        // Without a poll for longer than a status may hide.
+        let due = Due::Now { since: point(360) };
+        assert_eq!(next(history(1).seen_since(point(370), short), point(380)), due);
+        // A longer interval hides none.
+        let long = Some(Duration::from_mins(10));
+        let due = Due::Now { since: point(120) };
+        assert_eq!(next(history(1).seen_since(point(130), long), point(150)), due);
+        // A poll by another process since then.
+        assert_eq!(
+            next(history(200).seen_since(point(130), short), point(210)),
+            Due::At(point(240))
+        );
     }
 
     #[test]

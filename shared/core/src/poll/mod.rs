@@ -15,7 +15,7 @@ mod request;
 mod schedule;
 
 pub use self::{
-    due::{Due, PollHistory, due},
+    due::{Due, PollHistory, due, may_hide_polls},
     interval::{MIN_INTERVAL, SHORT_INTERVAL, interval},
     request::PollRequest,
     schedule::Schedule,

@@ -36,6 +36,6 @@ pub use self::{
     deployments::{Deployment, DeploymentName, ObservedDeployment, by_cluster, helmop_of},
     events::{bundle_events, events, lifecycle_unsupported, unusable},
     helmop::{ReconcileOutcome, next, without_extras},
-    polling::{PollAttempt, PollFailure, Polling},
+    polling::{PollAttempt, PollFailure, Polling, is_recorded_later},
     rollup::BundleState,
 };

@@ -1,10 +1,13 @@
 //! Polling in the status of a HelmOp.
 
-use helmops_api::{Condition, HelmOpStatus};
+use helmops_api::{Condition, HelmOpStatus, timestamp::timestamp};
 use helmops_model::{
     condition::{self, ConditionState, ConditionType},
     reason::Reason,
 };
+use k8s_openapi::jiff::Timestamp;
+
+use crate::poll::may_hide_polls;
 
 /// What the status reports about polling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,13 +25,27 @@ pub enum Polling {
     Attempted(PollAttempt),
 }
 
+impl Polling {
+    /// When the poll after this one is due, whose time may be recorded in place of this one: no user waits for the result.
+    pub fn recordable_later(&self) -> Option<Timestamp> {
+        match self {
+            Self::Attempted(attempt) if !attempt.is_requested => attempt.next,
+            _ => None,
+        }
+    }
+}
+
 /// A finished attempt to find a newer version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PollAttempt {
-    /// When it started, in RFC 3339.
-    pub start: String,
+    /// When it started.
+    pub start: Timestamp,
     /// Whether polling is on, so that the next attempt is scheduled.
     pub is_scheduled: bool,
+    /// Whether a user or a Receiver has requested it, and may wait for its result.
+    pub is_requested: bool,
+    /// When the next one is due, if polling is on.
+    pub next: Option<Timestamp>,
     /// The message for `Polled`, which may be empty, or the failure.
     pub result: Result<String, PollFailure>,
 }
@@ -44,6 +61,19 @@ pub struct PollFailure {
     pub is_transient: bool,
 }
 
+/// Whether a status differs from the `stored` one in nothing but the time of a poll, and the stored time is recent enough until the poll
+/// after it, which is due at `next_poll`.
+pub fn is_recorded_later(stored: &HelmOpStatus, next: &HelmOpStatus, next_poll: Timestamp) -> bool {
+    let Ok(last) = stored.last_polling_triggered.parse() else {
+        return false;
+    };
+    let with_stored_time = || HelmOpStatus {
+        last_polling_triggered: stored.last_polling_triggered.clone(),
+        ..next.clone()
+    };
+    may_hide_polls(last, next_poll) && with_stored_time() == *stored
+}
+
 /// Sets `Polled` and the time of the last poll.
 pub fn fill(status: &mut HelmOpStatus, polling: &Polling, generation: Option<i64>, now: &str) {
     let state = match polling {
@@ -54,7 +84,7 @@ pub fn fill(status: &mut HelmOpStatus, polling: &Polling, generation: Option<i64
             Some(ConditionState::Unknown(Reason::Progressing, message))
         }
         Polling::Attempted(attempt) => {
-            status.last_polling_triggered.clone_from(&attempt.start);
+            status.last_polling_triggered = timestamp(attempt.start);
             match &attempt.result {
                 Ok(_) if !attempt.is_scheduled => None,
                 Ok(note) => Some(ConditionState::TrueWithMessage(Reason::Polled, note.clone())),

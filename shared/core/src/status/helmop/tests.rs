@@ -1,10 +1,11 @@
 //! Tests of the status of a HelmOp.
 
 use helmops_api::{Bundle, BundleDeployment, Decoded};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    super::polling::{PollAttempt, PollFailure},
+    super::polling::{PollAttempt, PollFailure, is_recorded_later},
     *,
 };
 
@@ -276,10 +277,50 @@ fn without_extras_has_only_the_fields_of_fleets_crd() {
 
 fn attempted(result: Result<&str, PollFailure>) -> Polling {
     Polling::Attempted(PollAttempt {
-        start: "2026-11-21T10:00:00Z".to_owned(),
+        start: "2026-11-21T10:00:00Z".parse().unwrap(),
         is_scheduled: true,
+        is_requested: false,
+        next: Timestamp::from_second(1_800_000_000).ok(),
         result: result.map(str::to_owned),
     })
+}
+
+#[test]
+fn the_time_of_a_poll_alone_is_written_in_intervals() {
+    let at = |seconds: i64| helmops_api::timestamp::timestamp(Timestamp::from_second(seconds).unwrap());
+    let with = |time: String, version: &str| HelmOpStatus {
+        last_polling_triggered: time,
+        version: version.to_owned(),
+        ..HelmOpStatus::default()
+    };
+    for (stored, next, next_poll, expected) in [
+        (with(at(100), "1"), with(at(130), "1"), 160, true),
+        (with(at(100), "1"), with(at(369), "1"), 399, true),
+        // The next one is too late.
+        (with(at(100), "1"), with(at(370), "1"), 400, false),
+        (with(at(100), "1"), with(at(130), "1"), 40_000, false),
+        (with(at(100), "1"), with(at(130), "2"), 160, false),
+        // A wrong clock, and the first poll.
+        (with(at(200), "1"), with(at(130), "1"), 160, false),
+        (with(String::new(), "1"), with(at(130), "1"), 160, false),
+    ] {
+        let next_poll = Timestamp::from_second(next_poll).unwrap();
+        assert_eq!(
+            is_recorded_later(&stored, &next, next_poll),
+            expected,
+            "{stored:?} {next:?}"
+        );
+    }
+    let Polling::Attempted(mut attempt) = attempted(Ok("")) else {
+        panic!("it is none")
+    };
+    assert_eq!(
+        Polling::Attempted(attempt.clone()).recordable_later(),
+        attempt.next
+    );
+    // A user or a Receiver waits for it.
+    attempt.is_requested = true;
+    assert_eq!(Polling::Attempted(attempt).recordable_later(), None);
 }
 
 fn failure(is_transient: bool) -> PollFailure {
