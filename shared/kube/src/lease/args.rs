@@ -124,14 +124,20 @@ impl Timing {
         Ok(Self { lease, renew, retry })
     }
 
-    /// The timeout of one request: two must fit into the deadline, so that one that hangs is not the last.
+    /// The timeout of one request: one that hangs is not the last before the deadline.
     pub fn request_timeout(&self) -> Duration {
-        self.renew / 2
+        self.renew / 3
     }
 
     /// The time until the next attempt. `random` is between 0 and 1.
     pub fn retry_after(&self, random: f64) -> Duration {
         self.retry + (self.retry / JITTER).mul_f64(random)
+    }
+
+    /// The time until the next renewal after one that succeeded. That leaves time for the attempts after one that fails, and costs the API
+    /// server fewer writes than a renewal in each `--retry-period`. `random` is between 0 and 1.
+    pub fn renew_after(&self, random: f64) -> Duration {
+        self.retry_after(random).max(self.renew / 3)
     }
 
     /// The timeout of the heartbeat of the election: there is a beat before each request and each wait.

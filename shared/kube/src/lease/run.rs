@@ -133,12 +133,16 @@ impl Election {
         }
         self.has_tried = true;
         let now = Instant::now();
-        let delay = self.timing.retry_after(fastrand::f64());
+        let random = fastrand::f64();
+        let delay = self.timing.retry_after(random);
         match result {
-            Ok(wait) => {
+            Ok(None) => {
                 self.error = None;
-                let until = wait.map(|until| until.saturating_duration_since(now));
-                until.map_or(delay, |until| until.min(delay))
+                self.timing.renew_after(random)
+            }
+            Ok(Some(until)) => {
+                self.error = None;
+                until.saturating_duration_since(now).min(delay)
             }
             Err(error) => {
                 self.error = Some(error);
