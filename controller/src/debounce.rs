@@ -2,17 +2,18 @@
 //!
 //! Each reconciliation after a change of a deployment writes a status, and each status is a change for the next controller. What
 //! a user waits for, a new spec or a result, is reconciled immediately. What will change again by itself, because an agent is at
-//! work, is reported twice a second.
+//! work, is reported twice a second, and that of many clusters less often.
 
 use std::time::Duration;
 
-use helmops_api::{Bundle, BundleDeployment};
+use helmops_api::{Bundle, BundleDeployment, Cluster, Decoded};
+use helmops_kube::ObjectCache;
 use helmops_model::deployment_state::DeploymentState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{
     watch::{Stores, same_name_as},
-    work::{BundleKey, HelmOpKey, Work},
+    work::{BundleKey, ClusterKey, HelmOpKey, Work},
 };
 
 /// The minimum: several writes of one client are one change.
@@ -22,15 +23,20 @@ const MIN: Duration = Duration::from_millis(20);
 const PER_DEPLOYMENT: Duration = Duration::from_millis(1);
 /// The maximum.
 const MAX: Duration = Duration::from_secs(2);
-/// The debounce while agents are at work. Also that of a Cluster, whose status counts everything that is deployed on it.
+/// The debounce while agents are at work, and the minimum for a Cluster, whose status counts everything that is deployed on it.
 const PROGRESS: Duration = Duration::from_millis(500);
+/// The debounce of a Cluster per Cluster: a rollout of several Bundles changes each of them several times, and takes longer with their
+/// number. Nothing waits for these counts.
+const PER_CLUSTER: Duration = Duration::from_micros(2500);
+/// The maximum for a Cluster.
+const MAX_CLUSTER: Duration = Duration::from_secs(5);
 
 /// The debounce of a change of an object.
 pub fn of(work: &Work, stores: &Stores) -> Duration {
     let bundle = match work {
         Work::HelmOp(key) => same_name_as(key),
         Work::Bundle(key) => key.clone(),
-        Work::Cluster(_) => return PROGRESS,
+        Work::Cluster(key) => return of_cluster(key, stores),
     };
     let count = stores.deployments.count(&bundle);
     let is_in_progress = || match work {
@@ -43,6 +49,22 @@ pub fn of(work: &Work, stores: &Stores) -> Duration {
         MIN
     };
     by_count(count).clamp(min, MAX)
+}
+
+/// A Cluster without a namespace is new, and its agent waits.
+fn of_cluster(key: &ClusterKey, stores: &Stores) -> Duration {
+    let clusters = stores.delivery.as_ref().map(|delivery| &delivery.clusters.all);
+    let is_new = |cluster: &Decoded<Cluster>| {
+        let cluster = cluster.valid();
+        cluster.is_none_or(|cluster| cluster.status.namespace.is_empty())
+    };
+    let known = clusters.filter(|all| all.get(key).is_some_and(|cluster| !is_new(&cluster)));
+    by_clusters(known.map_or(0, ObjectCache::len))
+}
+
+fn by_clusters(count: usize) -> Duration {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    PER_CLUSTER.saturating_mul(count).clamp(PROGRESS, MAX_CLUSTER)
 }
 
 fn by_count(count: usize) -> Duration {
@@ -174,6 +196,13 @@ mod tests {
                 .as_ref()
                 .and_then(|status| status.observed_generation);
             assert_eq!(is_observed(&bundle.metadata, observed), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn the_counts_of_clusters_wait_longer_the_more_clusters_there_are() {
+        for (clusters, expected) in [(0, 500), (200, 500), (1_000, 2_500), (10_000, 5_000)] {
+            assert_eq!(by_clusters(clusters).as_millis(), expected, "{clusters}");
         }
     }
 
