@@ -46,15 +46,18 @@ pub struct Cluster {
     pub server: String,
 }
 
-impl ClusterArgs {
-    /// Creates the client. It sends no request yet.
-    pub async fn connect(&self) -> Result<Cluster, Failure> {
-        let mut config = self.config().await?;
-        set_user_agent(&mut config, "kubectl-helmop");
-        let namespace = match &self.namespace {
-            Some(namespace) => namespace.clone(),
-            None => config.default_namespace.clone(),
-        };
+/// The selected context, before there is a client for it.
+struct Selected {
+    config: Config,
+    /// The namespace of the flag.
+    namespace: Option<String>,
+}
+
+impl Selected {
+    /// Creates the client. It sends no request, but blocks the thread as long as a program for logins of the kubeconfig runs.
+    fn connect(self) -> Result<Cluster, Failure> {
+        let Self { config, namespace } = self;
+        let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
         let server = config.cluster_url.to_string();
         let client = helmops_kube::client(config, None)
             .map_err(|error| Failure::because("cannot create a client for the API server", &error))?;
@@ -62,6 +65,23 @@ impl ClusterArgs {
             client,
             namespace,
             server,
+        })
+    }
+}
+
+impl ClusterArgs {
+    /// Creates the client. It sends no request yet.
+    pub async fn connect(&self) -> Result<Cluster, Failure> {
+        self.select().await?.connect()
+    }
+
+    /// Reads what [`Selected::connect`] needs.
+    async fn select(&self) -> Result<Selected, Failure> {
+        let mut config = self.config().await?;
+        set_user_agent(&mut config, "kubectl-helmop");
+        Ok(Selected {
+            namespace: self.namespace.clone(),
+            config,
         })
     }
 

@@ -20,7 +20,6 @@ use crate::{
 };
 
 /// How objects are rendered and read.
-#[derive(Debug)]
 pub struct Manifests {
     program: PathBuf,
     render: RenderArgs,

@@ -1,10 +1,18 @@
 //! Objects for tests.
 
+use std::convert::Infallible;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp};
+use helmops_release::record::Record;
+use http::{Request, Response, Uri};
 use jiff::Timestamp;
+use kube::client::Body;
 use serde_json::{Value, json};
+use tower::service_fn;
 
 use super::read::Observed;
+use crate::cluster::Cluster;
 
 /// The time in tests.
 pub const NOW: &str = "2026-03-01T12:00:00Z";
@@ -112,6 +120,62 @@ pub fn not_ready() -> Value {
         "kind": "Deployment", "apiVersion": "apps/v1", "namespace": "apps", "name": "web",
         "summary": { "state": "in-progress", "transitioning": true, "message": ["Available: 0/1"] }
     }] } })
+}
+
+/// A BundleDeployment whose status names revision 1 and no attempts.
+pub fn unlisted(cluster: &str) -> Decoded<BundleDeployment> {
+    deployment(cluster, &json!({ "status": { "release": "shop/web:1" } }))
+}
+
+/// A record of the release `web`.
+pub fn record(revision: u64, status: &str, description: &str, bundle: &str) -> Record {
+    let annotations = json!({ "fleet.cattle.io/bundle-id": bundle });
+    let chart = json!({ "metadata": { "name": "web", "version": format!("1.{revision}.0"), "annotations": annotations } });
+    let info = json!({ "status": status, "description": description, "last_deployed": "2026-11-23T10:00:00.5+01:00" });
+    serde_json::from_value(
+        json!({ "name": "web", "namespace": "shop", "version": revision, "info": info, "chart": chart }),
+    )
+    .unwrap()
+}
+
+/// A cluster with one record of a BundleDeployment. Its API server answers a request after `answer`.
+pub fn recorded<A: Future<Output = ()> + Send + 'static>(
+    bundle: &str,
+    answer: impl Fn() -> A + Clone + Send + 'static,
+) -> Cluster {
+    let record = record(1, "deployed", "Install complete", bundle)
+        .encode()
+        .unwrap();
+    let secret = json!({
+        "metadata": { "name": "sh.helm.release.v1.web.v1", "labels": { "version": "1" } },
+        "type": "helm.sh/release.v1", "data": { "release": STANDARD.encode(record) },
+    });
+    let list = json!({ "metadata": {}, "items": [secret] });
+    answering(move |_| {
+        let (answer, list) = (answer(), list.clone());
+        async move {
+            answer.await;
+            list
+        }
+    })
+}
+
+/// A cluster whose API server answers the URI of each request with JSON.
+pub fn answering<A: Future<Output = Value> + Send + 'static>(
+    answer: impl Fn(Uri) -> A + Send + 'static,
+) -> Cluster {
+    let service = service_fn(move |request: Request<Body>| {
+        let answer = answer(request.uri().clone());
+        async move {
+            let body = answer.await.to_string().into_bytes();
+            Ok::<_, Infallible>(Response::new(Body::from(body)))
+        }
+    });
+    Cluster {
+        client: helmops_kube::client_of(service, "shop"),
+        namespace: "shop".to_owned(),
+        server: "https://api.example.com".to_owned(),
+    }
 }
 
 /// A HelmOp in the middle of a roll-out: one cluster is ready, one rolled back, one not ready, one pending without a BundleDeployment.

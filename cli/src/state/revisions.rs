@@ -1,8 +1,9 @@
 //! Helm's revisions of releases whose statuses list none, as without a life cycle: the records on their clusters have them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use bounded_text::listed;
+use futures::{StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, lifecycle::ReleaseAttempt};
 use helmops_core::targeting::cluster_of;
 use helmops_release::{
@@ -12,6 +13,7 @@ use helmops_release::{
     record::{AttemptAction, Failure as Failed, Record, Status},
 };
 use jiff::Timestamp;
+use tokio::time::timeout;
 
 use super::history::matches;
 use crate::{
@@ -19,11 +21,19 @@ use crate::{
     failure::Failure,
 };
 
-/// Clusters that a note names.
+/// Clusters that are read at the same time, each with all records of a release.
+const CONCURRENT: usize = 8;
+/// Clusters that are read at most.
+const MAX_READ: usize = 100;
+/// How long the records of a cluster may take.
+const RECORDS: Duration = Duration::from_secs(10);
+/// How long the login to a cluster may take: a person may have to confirm it.
+const LOGIN: Duration = Duration::from_mins(1);
+/// Clusters that a note names, and notes about one cluster each.
 const MAX_NAMED: usize = 5;
 
 /// The revisions that were read.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Revisions {
     /// By the cluster, as `namespace/name`.
     pub by_cluster: BTreeMap<String, Vec<ReleaseAttempt>>,
@@ -31,8 +41,13 @@ pub struct Revisions {
     pub notes: Vec<String>,
 }
 
+/// The revisions on a cluster; `None` if the context is that of another cluster.
+type Found = Result<Option<Vec<ReleaseAttempt>>, Failure>;
+
 impl Revisions {
     /// Reads them, of all clusters or of one. Without any named context, the current one counts for a cluster that is alone.
+    ///
+    /// Several clusters are read at the same time, and one that does not answer is given up.
     pub async fn read(
         deployments: &[Decoded<BundleDeployment>],
         cluster: Option<&str>,
@@ -44,24 +59,52 @@ impl Revisions {
             .filter(|(title, _)| cluster.is_none_or(|wanted| matches(title, wanted)))
             .collect();
         let is_alone = selected.len() == 1;
-        let (mut read, mut unreachable) = (Self::default(), Vec::new());
+        let (mut reachable, mut unreachable) = (Vec::new(), Vec::new());
         for (title, deployment) in selected {
             let Some(release) = Unlisted::of(deployment) else {
                 continue;
             };
             let name = title.split_once('/').map_or(&*title, |(_, name)| name);
-            let context = contexts.of(name).filter(|_| is_alone || contexts.are_named());
-            let found = match context {
-                None => Ok(None),
-                Some(context) => release.read(&context).await,
-            };
+            match contexts.of(name).filter(|_| is_alone || contexts.are_named()) {
+                Some(context) => reachable.push((title, release, context)),
+                None => unreachable.push(title),
+            }
+        }
+        let left_out = reachable.split_off(MAX_READ.min(reachable.len()));
+        let found = stream::iter(reachable)
+            .map(|(title, release, context)| async move { (title, release.read(&context, contexts).await) })
+            .buffer_unordered(CONCURRENT)
+            .collect()
+            .await;
+        let left_out: Vec<_> = left_out.into_iter().map(|(title, ..)| title).collect();
+        Self::of(found, unreachable, &left_out)
+    }
+
+    fn of(found: BTreeMap<String, Found>, mut unreachable: Vec<String>, left_out: &[String]) -> Self {
+        let (mut read, mut failed) = (Self::default(), Vec::new());
+        for (title, found) in found {
             match found {
                 Ok(Some(attempts)) => {
                     read.by_cluster.insert(title, attempts);
                 }
                 Ok(None) => unreachable.push(title),
-                Err(failure) => read.notes.push(format!("{title}: {}", failure.message)),
+                Err(failure) => failed.push((title, failure)),
             }
+        }
+        let one = |(title, failure): &(String, Failure)| format!("{title}: {}", failure.message);
+        read.notes.extend(failed.iter().take(MAX_NAMED).map(one));
+        let titles: Vec<_> = failed.iter().skip(MAX_NAMED).map(|(title, _)| title).collect();
+        if !titles.is_empty() {
+            read.notes.push(format!(
+                "Helm's records cannot be read on more clusters: {}",
+                listed(&titles, MAX_NAMED)
+            ));
+        }
+        if !left_out.is_empty() {
+            read.notes.push(format!(
+                "Helm's records are read on {MAX_READ} clusters at most: see kubectl helmop history with --cluster for {}",
+                listed(left_out, MAX_NAMED)
+            ));
         }
         if !unreachable.is_empty() {
             read.notes.push(format!(
@@ -109,10 +152,11 @@ impl Unlisted {
         })
     }
 
-    /// The revisions; `None` if the context is that of another cluster.
-    async fn read(&self, context: &ClusterArgs) -> Result<Option<Vec<ReleaseAttempt>>, Failure> {
-        let client = context.connect().await?.client;
-        let records = records::all(&client, &self.key.records()).await?;
+    async fn read(&self, context: &ClusterArgs, contexts: &Contexts) -> Found {
+        let connected = within(LOGIN, "the login", contexts.connect(context)).await?;
+        let records = self.key.records();
+        let read = records::all(&connected.client, &records);
+        let records = within(RECORDS, "the API server", read).await?;
         Ok(self.attempts(&records))
     }
 
@@ -124,6 +168,16 @@ impl Unlisted {
         let is_it = records.iter().any(is_known);
         is_it.then(|| records.iter().map(attempt).collect())
     }
+}
+
+/// What a future returns, or that it took too long.
+async fn within<T>(
+    limit: Duration,
+    what: &str,
+    future: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let late = || Failure::unable(format!("{what} has not responded within {} s", limit.as_secs()));
+    timeout(limit, future).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// A revision, as the agent lists it in a status.
@@ -156,23 +210,75 @@ fn attempt(record: &Record) -> ReleaseAttempt {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
     use serde_json::{Value, json};
+    use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::state::fixture::{self, record};
 
     fn deployment(status: &Value) -> BundleDeployment {
         let object = json!({ "metadata": { "name": "web" }, "status": status });
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
-    fn record(revision: u64, status: &str, description: &str, bundle: &str) -> Record {
-        let annotations = json!({ "fleet.cattle.io/bundle-id": bundle });
-        let chart = json!({ "metadata": { "name": "web", "version": format!("1.{revision}.0"), "annotations": annotations } });
-        let info = json!({ "status": status, "description": description, "last_deployed": "2026-11-23T10:00:00.5+01:00" });
-        serde_json::from_value(
-            json!({ "name": "web", "namespace": "shop", "version": revision, "info": info, "chart": chart }),
-        )
-        .unwrap()
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_that_is_away_delays_no_other_and_is_given_up() {
+        let contexts = Contexts::connected([
+            ("c1", fixture::recorded("web", || ready(()))),
+            ("c2", fixture::recorded("web", pending)),
+            ("c3", fixture::recorded("other", || ready(()))),
+        ]);
+        let deployments = ["c1", "c2", "c3", "c4"].map(fixture::unlisted);
+        let started = Instant::now();
+        let revisions = Revisions::read(&deployments, None, &contexts).await;
+        assert_eq!(started.elapsed(), RECORDS);
+        assert_eq!(revisions.by_cluster["shop/c1"][0].revision, 1);
+        assert_eq!(revisions.by_cluster.len(), 1);
+        assert_eq!(
+            revisions.notes,
+            [
+                "shop/c2: the API server has not responded within 10 s",
+                "Without a life cycle, the revisions are in Helm's records on the cluster: name its context with --cluster-context \
+                 CLUSTER=CONTEXT for shop/c4, shop/c3",
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_clusters_are_read_some_at_a_time_and_not_all() {
+        const SOME: Duration = Duration::from_secs(1);
+        let names: Vec<&'static str> = (0..MAX_READ + 2)
+            .map(|number| &*format!("c{number:03}").leak())
+            .collect();
+        let slow = |name: &&'static str| (*name, fixture::recorded("web", || sleep(SOME)));
+        let contexts = Contexts::connected(names.iter().map(slow));
+        let deployments: Vec<_> = names.iter().map(|name| fixture::unlisted(name)).collect();
+        let started = Instant::now();
+        let revisions = Revisions::read(&deployments, None, &contexts).await;
+        let rounds = u32::try_from(MAX_READ.div_ceil(CONCURRENT)).unwrap();
+        assert_eq!(started.elapsed(), SOME * rounds);
+        assert_eq!(revisions.by_cluster.len(), MAX_READ);
+        assert_eq!(
+            revisions.notes,
+            [
+                "Helm's records are read on 100 clusters at most: see kubectl helmop history with --cluster for shop/c100, shop/c101"
+            ]
+        );
+    }
+
+    #[test]
+    fn notes_about_many_clusters_are_few() {
+        let failed = (0..20).map(|number| (format!("shop/c{number:02}"), Err(Failure::unable("it is away"))));
+        let revisions = Revisions::of(failed.collect(), Vec::new(), &[]);
+        assert_eq!(revisions.notes[0], "shop/c00: it is away");
+        assert_eq!(
+            revisions.notes[MAX_NAMED..],
+            [
+                "Helm's records cannot be read on more clusters: shop/c05, shop/c06, shop/c07, shop/c08, shop/c09 and 10 more"
+            ]
+        );
     }
 
     #[test]
