@@ -26,10 +26,11 @@ use super::{
 use crate::{
     cluster::{
         Cluster,
+        contexts::Contexts,
         selection::{Scope, deployments_of},
     },
     failure::causes,
-    state::read,
+    state::{read, revisions::Revisions},
 };
 
 /// What depends on the time alone, such as a silent agent, is computed again this often.
@@ -39,6 +40,10 @@ const EVENTS: Duration = Duration::from_secs(10);
 /// How often the API server is probed, while a page is open.
 const PROBE: Duration = Duration::from_secs(5);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(4);
+/// The records of Helm are read again after a change of a deployment, but not before this time is over: a roll-out has many changes.
+const RECORDS_PAUSE: Duration = Duration::from_secs(15);
+/// How often they are read without a change: a cluster may be back. Each try may need a login of a person.
+const RECORDS: Duration = Duration::from_mins(5);
 
 /// The cluster, as the pages need it.
 #[derive(Clone)]
@@ -46,6 +51,8 @@ pub struct Live(Arc<Inner>);
 
 struct Inner {
     cluster: Cluster,
+    /// Those of clusters with records of Helm.
+    contexts: Contexts,
     helmops: Table<WithoutObjects>,
     clusters: Table<FleetCluster>,
     server: watch::Sender<Bytes>,
@@ -65,7 +72,7 @@ struct ServerView<'s> {
 
 impl Live {
     /// Nothing is read before [`Self::follow`].
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: Cluster, contexts: Contexts) -> Self {
         let server = ServerView {
             address: &cluster.server,
             version: String::new(),
@@ -76,6 +83,7 @@ impl Live {
             helmops: Table::default(),
             clusters: Table::default(),
             cluster,
+            contexts,
         }))
     }
 
@@ -111,11 +119,7 @@ impl Live {
                     version,
                     error,
                 });
-                server.send_if_modified(|before| {
-                    let differs = *before != view;
-                    *before = view;
-                    differs
-                });
+                replace(server, view);
             }
             sleep(PROBE).await;
         }
@@ -146,6 +150,7 @@ impl Live {
         };
         let (bundle, deployments) = (Table::<Bundle>::default(), Table::<BundleDeployment>::default());
         let events = watch::Sender::new(Ok(Vec::new()));
+        let revisions = watch::Sender::new(Revisions::default());
         let own = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let on_clusters = watcher::Config::default().labels(&deployments_of(&namespace, &name));
         let computed = async {
@@ -155,6 +160,7 @@ impl Live {
                 bundle.subscribe(),
                 deployments.subscribe(),
                 events.subscribe(),
+                revisions.subscribe(),
             );
             loop {
                 let view = HelmOpView::of(&Inputs {
@@ -165,6 +171,7 @@ impl Live {
                     bundle: &sources.2.borrow_and_update(),
                     deployments: &sources.3.borrow_and_update(),
                     events: &sources.4.borrow_and_update(),
+                    revisions: &sources.5.borrow_and_update(),
                     now: Timestamp::now(),
                 });
                 views.publish(&view);
@@ -174,6 +181,7 @@ impl Live {
                     () = changed(&mut sources.2, TICK) => {}
                     () = changed(&mut sources.3, TICK) => {}
                     Ok(()) = sources.4.changed() => {}
+                    Ok(()) = sources.5.changed() => {}
                 }
             }
         };
@@ -182,6 +190,7 @@ impl Live {
             bundle.follow(&cluster, &bundle_scope, &own),
             deployments.follow(&cluster, &[Scope::All], &on_clusters),
             follow_events(&cluster, &name, &events),
+            follow_revisions(&deployments, &self.0.contexts, &revisions),
             computed,
         );
     }
@@ -192,13 +201,35 @@ async fn follow_events(cluster: &Cluster, name: &str, events: &watch::Sender<Eve
         let read = read::events(cluster, name)
             .await
             .map_err(|failure| failure.message);
-        events.send_if_modified(|before| {
-            let differs = *before != read;
-            *before = read;
-            differs
-        });
+        replace(events, read);
         sleep(EVENTS).await;
     }
+}
+
+/// Reads the records of Helm on the clusters, one time after the other.
+async fn follow_revisions(
+    deployments: &Table<BundleDeployment>,
+    contexts: &Contexts,
+    revisions: &watch::Sender<Revisions>,
+) {
+    let mut deployments = deployments.subscribe();
+    loop {
+        // The table lives as long as the feed.
+        let _ = deployments.wait_for(|contents| contents.is_known).await;
+        let observed: Vec<_> = deployments.borrow().objects().cloned().collect();
+        replace(revisions, Revisions::read(&observed, None, contexts).await);
+        sleep(RECORDS_PAUSE).await;
+        changed(&mut deployments, RECORDS).await;
+    }
+}
+
+/// Sends a value, if it differs from the one before.
+fn replace<T: PartialEq>(sender: &watch::Sender<T>, value: T) {
+    sender.send_if_modified(|before| {
+        let differs = *before != value;
+        *before = value;
+        differs
+    });
 }
 
 impl Source for Live {
@@ -215,3 +246,6 @@ impl Source for Live {
         self.0.server.subscribe()
     }
 }
+
+#[cfg(test)]
+mod tests;

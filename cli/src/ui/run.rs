@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{browser, feed::Live, hub::Hub, server, session::Session};
 use crate::{
-    cluster::ClusterArgs,
+    cluster::{ClusterArgs, contexts::Contexts},
     failure::Failure,
     terminal::{Console, style::Style},
 };
@@ -24,6 +24,9 @@ Examples:
 
   # Print the address only, and use a port of your choice
   kubectl helmop ui --port 8090 --open=false
+
+  # With Helm's revisions of releases without spec.lifecycle, on the cluster of another context
+  kubectl helmop ui --cluster-context edge-1=edge
 
 The page is read-only, and only this computer can reach it. It shows what the kubeconfig may read.")]
 pub struct UiArgs {
@@ -41,6 +44,9 @@ pub struct UiArgs {
         action = clap::ArgAction::Set
     )]
     pub open: bool,
+    /// Context of a Cluster, to read the records of Helm there; by default the current context, for HelmOps on one cluster
+    #[arg(long, value_name = "CLUSTER=CONTEXT")]
+    pub cluster_context: Vec<String>,
 }
 
 /// Serves the pages until it is interrupted.
@@ -48,6 +54,7 @@ pub struct UiArgs {
 /// # Errors
 /// If no client can be created, or the port is in use.
 pub async fn run(args: &UiArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let contexts = Contexts::parse(&args.cluster_context, cluster)?;
     let cluster = cluster.connect().await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let listener = listen(address).await.map_err(|error| {
@@ -58,7 +65,7 @@ pub async fn run(args: &UiArgs, cluster: &ClusterArgs, console: &mut Console<'_>
     let session = Arc::new(Session::new(address)?);
     let mut signals = OsSignals::install()?;
     let stop = CancellationToken::new();
-    let live = Live::new(cluster);
+    let live = Live::new(cluster, contexts);
     let hub = Hub::new(live.clone());
     report(&session, console)?;
     if args.open && !browser::open(&session.link_for_browser()) {

@@ -123,6 +123,14 @@ pub async fn changed<K>(contents: &mut watch::Receiver<Contents<K>>, limit: Dura
 }
 
 #[cfg(test)]
+impl<K> Table<K> {
+    /// Replaces what is known.
+    pub fn set(&self, contents: Contents<K>) {
+        self.0.send_replace(contents);
+    }
+}
+
+#[cfg(test)]
 impl<K: Resource<DynamicType = ()> + Clone> Contents<K> {
     /// The contents after a list.
     pub fn of(objects: impl IntoIterator<Item = Decoded<K>>) -> Self {

@@ -114,6 +114,11 @@ function dependencies({ report, tone, dependsOn, neededBy }) {
     arrow.cloneNode(true), relations("These wait for it", neededBy, report.namespace));
 }
 
+/** What is missing, and why. */
+function noteList(notes) {
+  return notes.map((one) => h("p", { class: "note" }, one));
+}
+
 const WAITS = [
   { title: "Waits for", class: "name", cell: (one) => [h("span", { class: `tone-${one.tone}` }, shape("", one.tone)), " ", one.cause] },
   { title: "Clusters", cell: names },
@@ -145,6 +150,7 @@ const ATTEMPTS = [
   { title: "Action", cell: (one) => text(one.action) },
   { title: "Version", class: "together", cell: (one) => text(`${one.chart} ${one.version}`.trim()) },
   { title: "Revision", cell: (one) => text(one.revision) },
+  { title: "From", cell: (one) => text(one.from) },
   { title: "Message", class: "message", cell: (one) => text(one.message) },
 ];
 
@@ -163,6 +169,7 @@ export function helmop(namespace, name) {
   const chain = h("div");
   const resolved = h("div", { class: "resolved" });
   const older = h("p", { class: "quiet" });
+  const historyNotes = h("div");
   const waits = table("Table of what clusters wait for", WAITS);
   const conditions = table("Table of conditions", CONDITIONS);
   const clusters = pagedTable("Table of clusters", CLUSTERS);
@@ -177,7 +184,7 @@ export function helmop(namespace, name) {
     section("dependencies", "Dependencies", chain),
     section("conditions", "Conditions", conditions.element),
     section("clusters", "Clusters", h("p", { class: "tools" }, h("span", {}, onlyNotReady, h("label", { for: "only-not-ready" }, "Only those that are not ready")), clusterCount), nothing.clusters, clusters.element),
-    section("history", "History of attempts", resolved, nothing.attempts, attempts.element, older),
+    section("history", "History of attempts", resolved, nothing.attempts, attempts.element, older, historyNotes),
     section("events", "Events", nothing.events, events.element),
   ];
   const dependencySection = parts[2];
@@ -201,7 +208,7 @@ export function helmop(namespace, name) {
   }
 
   function render() {
-    update(notes, view.notes, (texts) => texts.map((one) => h("p", { class: "note" }, one)));
+    update(notes, view.notes, noteList);
     const details = view.helmop;
     body.hidden = !details;
     update(top, details ? [details.report, details.tone] : null, () => details ? heading(details) : h("p", {}, `There is no HelmOp ${name} in namespace ${namespace}, or it cannot be read.`));
@@ -216,6 +223,7 @@ export function helmop(namespace, name) {
     update(resolved, details.resolved, (all) => all.map((one) => h("p", {}, "Resolved: ", h("strong", { class: "version" }, one.version), one.range && ` for ${one.range}`, h("span", { class: "quiet" }, ` ${one.chart}`, one.digest && h("span", { class: "digest" }, ` digest ${one.digest}`)))));
     rows(nothing.attempts, attempts, details.attempts, (one) => `${one.cluster} ${one.revision} ${one.time}`, "No attempts are recorded.");
     older.textContent = details.olderAttempts > 0 ? `${details.olderAttempts} older attempts: kubectl helmop history ${name} -n ${namespace}` : "";
+    update(historyNotes, details.historyNotes, noteList);
     rows(nothing.events, events, [...report.events].reverse(), (one) => `${one.object} ${one.type} ${one.reason} ${one.message}`, "No Events: they are kept for an hour.");
   }
 

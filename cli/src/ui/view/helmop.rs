@@ -52,6 +52,8 @@ pub struct Inputs<'a> {
     pub deployments: &'a Contents<BundleDeployment>,
     /// Its Events.
     pub events: &'a Events,
+    /// Helm's revisions on its clusters, as far as they have been read.
+    pub revisions: &'a Revisions,
     /// The time.
     pub now: Timestamp,
 }
@@ -95,6 +97,8 @@ pub struct Details {
     pub attempts: Vec<Attempt>,
     /// The number of attempts that are left out.
     pub older_attempts: usize,
+    /// Which attempts are missing, and why.
+    pub history_notes: Vec<String>,
 }
 
 /// Another HelmOp.
@@ -212,7 +216,7 @@ impl Details {
             .iter()
             .map(|report| on_cluster(report, &deployments, inputs))
             .collect();
-        let history = HistoryReport::of(&observed, None, &Revisions::default()).unwrap_or_default();
+        let history = HistoryReport::of(&observed, None, inputs.revisions).unwrap_or_default();
         Self {
             tone: Tone::of(&report.summary.state),
             condition_tones: report
@@ -225,6 +229,7 @@ impl Details {
             needed_by: needed_by(inputs),
             clusters: on_clusters.into_iter().map(OnClusterRow::of).collect(),
             resolved: history.resolved,
+            history_notes: history.notes,
             older_attempts: history.attempts.len().saturating_sub(MAX_ATTEMPTS),
             attempts: history
                 .attempts

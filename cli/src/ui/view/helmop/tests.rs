@@ -1,3 +1,5 @@
+use bounded_text::is_control;
+use helmops_api::lifecycle::ReleaseAttempt;
 use serde_json::{Value, json};
 
 use super::*;
@@ -9,6 +11,7 @@ struct Fixture {
     bundle: Contents<Bundle>,
     deployments: Contents<BundleDeployment>,
     events: Events,
+    revisions: Revisions,
 }
 
 fn listed(helmop: HelmOp) -> Decoded<WithoutObjects> {
@@ -61,6 +64,7 @@ fn fixture() -> Fixture {
         ),
         deployments: Contents::of(observed.deployments),
         events: Ok(observed.events),
+        revisions: Revisions::default(),
     }
 }
 
@@ -74,6 +78,7 @@ impl Fixture {
             bundle: &self.bundle,
             deployments: &self.deployments,
             events: &self.events,
+            revisions: &self.revisions,
             now: now(),
         })
     }
@@ -185,6 +190,55 @@ fn the_json_has_what_the_page_reads() {
         json!({ "state": "Ready", "tone": "good", "count": 1 })
     );
     assert_eq!(view["isKnown"], true);
+}
+
+#[test]
+fn the_history_has_the_revisions_that_were_read_and_what_is_missing() {
+    let mut fixture = fixture();
+    let revision = |revision, outcome: &str, message: &str| ReleaseAttempt {
+        revision,
+        action: "upgrade".to_owned(),
+        chart: "web\u{202e}bew\u{1b}[2J".to_owned(),
+        version: "1.2.0".to_owned(),
+        outcome: outcome.to_owned(),
+        time: format!("2026-03-01T09:0{revision}:00Z"),
+        message: message.to_owned(),
+        ..ReleaseAttempt::default()
+    };
+    let all = vec![
+        revision(2, "failed", "<b>boom</b>\u{2066}"),
+        revision(3, "deployed", ""),
+    ];
+    fixture.revisions = Revisions {
+        by_cluster: [("shop/c1".to_owned(), all)].into(),
+        notes: vec!["shop/c3: it is away".to_owned()],
+    };
+    // As a page gets it.
+    let json = crate::ui::hub::json(&fixture.view());
+    assert!(!std::str::from_utf8(&json).unwrap().contains(is_control));
+    let view: Value = serde_json::from_slice(&json).unwrap();
+    let attempts = view["helmop"]["attempts"].as_array().unwrap();
+    let of_cluster: Vec<_> = attempts
+        .iter()
+        .filter(|attempt| attempt["cluster"] == "shop/c1")
+        .collect();
+    let expected = |revision: &str, outcome: &str, tone: &str, message: &str| {
+        json!({
+            "cluster": "shop/c1", "revision": revision, "action": "upgrade", "chart": "webbew\u{1b}[2J", "version": "1.2.0",
+            "outcome": outcome, "tone": tone, "time": format!("2026-03-01T09:0{revision}:00Z"), "from": "records", "message": message,
+        })
+    };
+    assert_eq!(
+        of_cluster,
+        [
+            &expected("3", "deployed", "good", ""),
+            &expected("2", "failed", "bad", "<b>boom</b>"),
+        ]
+    );
+    let others = |from: &str| attempts.iter().filter(|attempt| attempt["from"] == from).count();
+    assert_eq!((others("records"), others("status")), (2, 6));
+    assert_eq!(view["helmop"]["historyNotes"], json!(["shop/c3: it is away"]));
+    assert_eq!(view["notes"], json!([]), "the rest of the page is complete");
 }
 
 #[test]
