@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_api::Cluster;
+use helmops_api::{Cluster, Decoded};
 use helmops_process::build_info::VERSION;
 use jiff::Timestamp;
 use kube::{Api, Client, api::ListParams};
@@ -15,7 +15,7 @@ const NAMED: usize = 20;
 
 /// Checks the agents of all clusters. `limit` is --agent-timeout of the controller.
 pub async fn check(client: &Client, limit: Duration, now: Timestamp) -> Vec<Finding> {
-    match Api::<Cluster>::all(client.clone())
+    match Api::<Decoded<Cluster>>::all(client.clone())
         .list(&ListParams::default())
         .await
     {
@@ -23,7 +23,7 @@ pub async fn check(client: &Client, limit: Duration, now: Timestamp) -> Vec<Find
             found
                 .items
                 .iter()
-                .map(|cluster| ClusterRow::of(cluster, limit, now)),
+                .map(|cluster| ClusterRow::of_listed(cluster, limit, now)),
             now,
         ),
         Err(error) if api_error::is_forbidden(&error) => {
@@ -70,6 +70,14 @@ fn judge_all(rows: impl Iterator<Item = ClusterRow>, now: Timestamp) -> Vec<Find
 fn judge(row: &ClusterRow, now: Timestamp) -> Option<Finding> {
     let name = format!("Cluster {}/{}", row.namespace, row.name);
     let logs = "on that cluster: kubectl helmop logs agent --context CONTEXT; if its token has expired, join it again";
+    if !row.is_valid() {
+        let fix = "check that its CRD and this program are of the same release: kubectl helmop version";
+        return Some(Finding::warning(
+            Group::Agents,
+            format!("{name} does not decode: {}", row.message),
+            fix,
+        ));
+    }
     if row.is_silent {
         let since = row
             .last_seen
@@ -110,13 +118,20 @@ fn judge(row: &ClusterRow, now: Timestamp) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::check::finding::Level;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn row(name: &str, seen: &str, version: &str) -> ClusterRow {
-        let cluster = serde_json::from_value(json!({
-            "metadata": { "name": name, "namespace": "a" }, "status": { "agent": { "lastSeen": seen, "version": version } },
-        }));
-        ClusterRow::of(&cluster.unwrap(), Duration::from_mins(45), now())
+        listed(
+            name,
+            &json!({ "agent": { "lastSeen": seen, "version": version } }),
+        )
+    }
+
+    fn listed(name: &str, status: &Value) -> ClusterRow {
+        let cluster = serde_json::from_value(
+            json!({ "metadata": { "name": name, "namespace": "a" }, "status": status }),
+        );
+        ClusterRow::of_listed(&cluster.unwrap(), Duration::from_mins(45), now())
     }
 
     fn now() -> Timestamp {
@@ -132,14 +147,20 @@ mod tests {
             row("c", "2026-01-01T09:00:00Z", VERSION),
             row("d", "", ""),
             row("e", recent, "0.0.1"),
+            listed("f", &json!({ "readyHelmOps": "many" })),
         ];
         let findings = judge_all(rows.into_iter(), now());
         let texts: Vec<_> = findings.iter().map(|finding| &*finding.message).collect();
-        assert_eq!(texts.len(), 4, "{texts:?}");
-        assert!(texts[0].starts_with("2 of 5 agents report"));
+        assert_eq!(texts.len(), 5, "{texts:?}");
+        assert!(texts[0].starts_with("2 of 6 agents report"));
         assert_eq!(texts[1], "Cluster a/c: its agent is silent for 3h");
         assert_eq!(texts[2], "Cluster a/d: no agent has reported yet");
         assert!(texts[3].contains("is version 0.0.1"));
+        assert!(
+            texts[4].starts_with("Cluster a/f does not decode: "),
+            "{}",
+            texts[4]
+        );
         assert!(
             findings[1..]
                 .iter()

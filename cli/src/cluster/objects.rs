@@ -143,16 +143,27 @@ impl Cluster {
 /// # Errors
 /// If one does not decode.
 pub fn all_valid<K: Object>(objects: Vec<Decoded<K>>) -> Result<Vec<K>, Failure> {
+    if let Some(note) = undecoded(&objects).next() {
+        return Err(Failure::unable(note));
+    }
     let valid = |object| match object {
-        Decoded::Valid(object) => Ok(Arc::unwrap_or_clone(object)),
+        Decoded::Valid(object) => Some(Arc::unwrap_or_clone(object)),
+        Decoded::Invalid { .. } => None,
+    };
+    Ok(objects.into_iter().filter_map(valid).collect())
+}
+
+/// The objects of a list that do not decode, each with its name and why.
+pub fn undecoded<K: Resource<DynamicType = ()>>(objects: &[Decoded<K>]) -> impl Iterator<Item = String> {
+    objects.iter().filter_map(|object| match object {
+        Decoded::Valid(_) => None,
         Decoded::Invalid { metadata, error } => {
             let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
             let scope = namespace.map_or(Scope::All, Scope::Namespace);
             let request = Request::of::<K>("get", scope).named(name.unwrap_or_default());
-            Err(Failure::unable(format!("{request} does not decode: {error}")))
+            Some(format!("{request} {}", error.predicate()))
         }
-    };
-    objects.into_iter().map(valid).collect()
+    })
 }
 
 /// Reads all pages of a list. If they expire before the last one is read, the whole list is read without pages, as kubectl does.

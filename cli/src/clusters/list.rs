@@ -2,24 +2,23 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use helmops_api::Cluster;
+use helmops_api::{Cluster, Decoded};
 use helmops_core::{
     agents::{AGENT_TIMEOUT, Contact, Patience},
     status::{is_silent, last_seen},
 };
 use helmops_model::reason::Reason;
 use jiff::Timestamp;
-use kube::{Api, api::ListParams};
 use serde::Serialize;
 
 use crate::{
-    cluster::{ClusterArgs, api_error, duration::duration},
+    cluster::{ClusterArgs, duration::duration, objects::undecoded, selection::Scope},
     failure::Failure,
     output::{self, Format, OutputArgs},
     terminal::{
         Console, age,
         style::Style,
-        table::{Cell, Table},
+        table::{Cell, Table, one_line},
     },
 };
 
@@ -47,6 +46,9 @@ pub struct ListArgs {
     pub output: OutputArgs,
 }
 
+/// The status of a Cluster that does not decode.
+pub const INVALID: &str = "Invalid";
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterRow {
@@ -65,9 +67,9 @@ pub struct ClusterRow {
     pub helm_ops: Counts,
     /// BundleDeployments that are ready on it, and all that it has.
     pub bundle_deployments: Counts,
-    /// The reason of the condition `Ready`, or that the agent is silent.
+    /// The reason of the condition `Ready`, that the agent is silent, or [`INVALID`].
     pub status: String,
-    /// The message of the condition `Ready`.
+    /// The message of the condition `Ready`, or why it does not decode.
     pub message: String,
     /// The namespace of its BundleDeployments.
     pub deployment_namespace: String,
@@ -123,6 +125,29 @@ impl ClusterRow {
         }
     }
 
+    /// A cluster of a list. Of one that does not decode there is only the name, and in the message why.
+    pub fn of_listed(cluster: &Decoded<Cluster>, limit: Duration, now: Timestamp) -> Self {
+        match cluster {
+            Decoded::Valid(cluster) => Self::of(cluster, limit, now),
+            Decoded::Invalid { metadata, error } => {
+                let nothing = Cluster {
+                    metadata: (**metadata).clone(),
+                    ..Cluster::default()
+                };
+                Self {
+                    status: INVALID.to_owned(),
+                    message: error.to_string(),
+                    ..Self::of(&nothing, limit, now)
+                }
+            }
+        }
+    }
+
+    /// Whether it decodes.
+    pub fn is_valid(&self) -> bool {
+        self.status != INVALID
+    }
+
     /// Whether its agent has reported at all.
     pub fn is_joined(&self) -> bool {
         !self.last_seen.is_empty()
@@ -135,22 +160,16 @@ impl ClusterRow {
 /// If they cannot be read.
 pub async fn run(args: &ListArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
     let connected = cluster.connect().await?;
-    let api = if args.all_namespaces {
-        Api::<Cluster>::all(connected.client.clone())
+    let scope = if args.all_namespaces {
+        Scope::All
     } else {
-        Api::namespaced(connected.client.clone(), &connected.namespace)
+        Scope::Namespace(&connected.namespace)
     };
-    let mut list = ListParams::default();
-    if let Some(selector) = &args.selector {
-        list = list.labels(selector);
-    }
-    let found = api.list(&list).await;
-    let found = found.map_err(|error| api_error::failed("cannot list Clusters", &error))?;
+    let found = connected.list::<Cluster>(scope, args.selector.as_deref()).await?;
     let now = Timestamp::now();
     let rows: Vec<_> = found
-        .items
         .iter()
-        .map(|cluster| ClusterRow::of(cluster, args.agent_timeout, now))
+        .map(|cluster| ClusterRow::of_listed(cluster, args.agent_timeout, now))
         .collect();
     if rows.is_empty() && matches!(args.output.output, Format::Table | Format::Wide) {
         let within = if args.all_namespaces {
@@ -164,7 +183,14 @@ pub async fn run(args: &ListArgs, cluster: &ClusterArgs, console: &mut Console<'
         )?;
         return Ok(());
     }
-    render(&rows, args, now, console)
+    render(&rows, args, now, console)?;
+    if args.output.output == Format::Table {
+        // -o wide has the messages, and the other formats are for programs.
+        for note in undecoded(&found) {
+            writeln!(console.err, "{}", one_line(&note))?;
+        }
+    }
+    Ok(())
 }
 
 fn render(
@@ -211,8 +237,8 @@ fn table(rows: &[ClusterRow], has_namespaces: bool, is_wide: bool, now: Timestam
             row.name.as_str().into(),
             agent(row),
             seen(row, now),
-            row.helm_ops.cell(),
-            row.bundle_deployments.cell(),
+            counts(row, row.helm_ops),
+            counts(row, row.bundle_deployments),
             status(row),
             labels(&row.labels).into(),
         ];
@@ -230,10 +256,15 @@ fn table(rows: &[ClusterRow], has_namespaces: bool, is_wide: bool, now: Timestam
     table
 }
 
+fn unknown() -> Cell {
+    Cell::styled(Style::Faint, "unknown")
+}
+
 fn agent(row: &ClusterRow) -> Cell {
-    if row.is_joined() && row.agent_version.is_empty() {
-        // Fleet's agent, or one from before it reported its version.
-        return Cell::styled(Style::Faint, "unknown");
+    // Fleet's agent, or one from before it reported its version.
+    let has_no_version = row.is_joined() && row.agent_version.is_empty();
+    if has_no_version || !row.is_valid() {
+        return unknown();
     }
     row.agent_version.as_str().into()
 }
@@ -242,14 +273,20 @@ fn seen(row: &ClusterRow, now: Timestamp) -> Cell {
     match row.last_seen.parse::<Timestamp>() {
         Ok(last) if row.is_silent => Cell::styled(Style::Bad, age::age(last, now)),
         Ok(last) => age::age(last, now).into(),
+        Err(_) if !row.is_valid() => unknown(),
         Err(_) => Cell::styled(Style::Pending, "never"),
     }
+}
+
+fn counts(row: &ClusterRow, counts: Counts) -> Cell {
+    if row.is_valid() { counts.cell() } else { unknown() }
 }
 
 fn status(row: &ClusterRow) -> Cell {
     let style = match row.status.as_str() {
         "Ready" => Style::Good,
         "" => return "".into(),
+        INVALID => Style::Bad,
         _ if row.is_silent => Style::Bad,
         _ => Style::Pending,
     };
@@ -331,6 +368,32 @@ edge-2   unknown   3h          1/2       1/2           AgentSilent   env=prod,zo
 new      <none>    never       0/0       0/0           Progressing   env=prod,zone=eu
 "
         );
+    }
+
+    #[test]
+    fn a_cluster_that_does_not_decode_hides_no_other() {
+        let cluster = |name: &str, status: &Value| -> Decoded<Cluster> {
+            let metadata = json!({ "name": name, "namespace": "fleet-default" });
+            serde_json::from_value(json!({ "metadata": metadata, "status": status })).unwrap()
+        };
+        let listed = [
+            cluster(
+                "edge-1",
+                &json!({ "agent": { "lastSeen": "2026-01-01T11:56:00Z" } }),
+            ),
+            cluster("edge-2", &json!({ "readyHelmOps": "many" })),
+        ];
+        let now = NOW.parse().unwrap();
+        let rows = listed.map(|cluster| ClusterRow::of_listed(&cluster, Duration::from_mins(45), now));
+        assert_eq!(
+            printed(&table(&rows, false, false, now)),
+            "\
+NAME     AGENT     LAST-SEEN   HELMOPS   DEPLOYMENTS   STATUS    LABELS
+edge-1   unknown   4m          0/0       0/0           <none>    <none>
+edge-2   unknown   unknown     unknown   unknown       Invalid   <none>
+"
+        );
+        assert!(rows[1].message.contains("readyHelmOps"), "{}", rows[1].message);
     }
 
     #[test]

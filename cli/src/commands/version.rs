@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use helmops_api::Cluster as ClusterObject;
+use bounded_text::listed;
+use helmops_api::{Cluster as ClusterObject, Decoded};
 use helmops_process::build_info::VERSION;
 use kube::{Api, Client, api::ListParams};
 use serde::Serialize;
 
 use crate::{
     check::installed::{self, Installed},
-    cluster::{ClusterArgs, api_error},
+    cluster::{ClusterArgs, api_error, objects::undecoded},
     failure::Failure,
     output::{self, Format, OutputArgs},
     terminal::Console,
 };
+
+/// Clusters that do not decode are named, up to this number.
+const MAX_NAMED: usize = 3;
 
 /// The arguments of `version`.
 #[derive(Debug, clap::Args)]
@@ -90,7 +94,7 @@ pub async fn run(
 
 impl Versions {
     async fn read(&mut self, client: &Client) {
-        let clusters = Api::<ClusterObject>::all(client.clone());
+        let clusters = Api::<Decoded<ClusterObject>>::all(client.clone());
         let list = ListParams::default();
         let (installed, clusters) = tokio::join!(installed::find(client), clusters.list(&list));
         match installed {
@@ -100,10 +104,19 @@ impl Versions {
                 .push(format!("processes: {}", api_error::text(&error))),
         }
         match clusters {
-            Ok(found) => self.agents = agents(&found.items),
+            Ok(found) => self.add_agents(&found.items),
             // Beside Fleet, or in one namespace.
             Err(error) if api_error::is_not_found(&error) => {}
             Err(error) => self.unknown.push(format!("agents: {}", api_error::text(&error))),
+        }
+    }
+
+    fn add_agents(&mut self, clusters: &[Decoded<ClusterObject>]) {
+        self.agents = agents(clusters);
+        let undecoded: Vec<_> = undecoded(clusters).collect();
+        if !undecoded.is_empty() {
+            self.unknown
+                .push(format!("agents: {}", listed(&undecoded, MAX_NAMED)));
         }
     }
 
@@ -147,12 +160,10 @@ impl ProcessVersion {
 }
 
 /// Clusters by the version of their agents; those without an agent are left out.
-fn agents(clusters: &[ClusterObject]) -> BTreeMap<String, usize> {
+fn agents(clusters: &[Decoded<ClusterObject>]) -> BTreeMap<String, usize> {
     let mut versions = BTreeMap::new();
-    for agent in clusters
-        .iter()
-        .filter_map(|cluster| cluster.status.agent.as_ref())
-    {
+    let clusters = clusters.iter().filter_map(Decoded::valid);
+    for agent in clusters.filter_map(|cluster| cluster.status.agent.as_ref()) {
         *versions.entry(agent.version.clone()).or_default() += 1;
     }
     versions
@@ -171,23 +182,25 @@ mod tests {
             deployment: format!("helmops-system/helmops-{process}"),
             version: version.to_owned(),
         };
-        let cluster = |agent| -> ClusterObject {
-            serde_json::from_value(json!({ "metadata": {}, "status": { "agent": agent } })).unwrap()
+        let cluster = |agent| -> Decoded<ClusterObject> {
+            let metadata = json!({ "namespace": "fleet-default", "name": "edge" });
+            serde_json::from_value(json!({ "metadata": metadata, "status": { "agent": agent } })).unwrap()
         };
         let clusters = [
             json!({ "version": "0.1.0" }),
             json!({ "version": "0.1.0" }),
             json!({}),
             json!(null),
+            json!("one"),
         ]
         .map(cluster);
-        let versions = Versions {
+        let mut versions = Versions {
             client: "0.1.0 (commit a)".to_owned(),
             kubernetes: Some("v1.36.0".to_owned()),
             processes: vec![process("controller", VERSION), process("webhook", "0.0.1")],
-            agents: agents(&clusters),
-            unknown: Vec::new(),
+            ..Versions::default()
         };
+        versions.add_agents(&clusters);
         let mut buffers = Buffers::default();
         let mut console = buffers.console();
         versions.print(&mut console).unwrap();
@@ -199,5 +212,8 @@ mod tests {
                  agent unknown on clusters: 1\nagent 0.1.0 on clusters: 2\n"
             )
         );
+        let err = buffers.err();
+        let expected = "unknown: agents: Cluster \"edge\" in namespace \"fleet-default\" does not decode: ";
+        assert!(err.starts_with(expected), "{err}");
     }
 }

@@ -118,6 +118,8 @@ struct Known {
     found: Workload,
     /// What the agent keeps on the cluster.
     releases: Vec<releases::Release>,
+    /// The BundleDeployments that do not decode, with the error: their releases are not known.
+    undecoded: Vec<String>,
 }
 
 impl Leave<'_> {
@@ -136,6 +138,9 @@ impl Leave<'_> {
             .await?;
         let fate = self.fate(&known);
         if let Some(text) = plan::warning(&self.name, known.cluster.as_ref(), fate) {
+            self.steps.warn(console, &text)?;
+        }
+        if let Some(text) = plan::unknown_releases(&known.undecoded, fate) {
             self.steps.warn(console, &text)?;
         }
         if !self.args.yes {
@@ -222,12 +227,13 @@ impl Leave<'_> {
         };
         let context = self.args.workload.shown();
         plan::admit(&self.name, cluster.as_ref(), &context, found.as_ref())?;
-        let releases = match &cluster {
+        let (releases, undecoded) = match &cluster {
             Some(cluster) => {
-                let current = releases::of(&self.management.client, &cluster.status.namespace).await?;
-                releases::merged(releases::recorded(cluster)?, current)
+                let found = releases::of(&self.management.client, &cluster.status.namespace);
+                let (current, undecoded) = found.await?;
+                (releases::merged(releases::recorded(cluster)?, current), undecoded)
             }
-            None => Vec::new(),
+            None => (Vec::new(), Vec::new()),
         };
         let done = format!("Cluster {}, releases on it: {}", self.name, releases.len());
         let known = Known {
@@ -235,6 +241,7 @@ impl Leave<'_> {
             agent_namespace,
             found: found.unwrap_or_default(),
             releases,
+            undecoded,
         };
         Ok((known, done))
     }

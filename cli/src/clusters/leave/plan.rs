@@ -1,5 +1,6 @@
 //! What leaving needs, when it is refused, and what the user confirms: pure.
 
+use bounded_text::listed;
 use helmops_api::{Cluster, NamespacedName};
 use helmops_core::status::{is_silent, last_seen};
 use kube::api::DynamicObject;
@@ -17,6 +18,9 @@ use crate::{
     },
     failure::Failure,
 };
+
+/// BundleDeployments that a warning names.
+const MAX_NAMED: usize = 3;
 
 /// Whether this is the cluster that is to leave. `context` selects the workload cluster, on which `found` is; without an agent, there
 /// is none.
@@ -174,6 +178,17 @@ pub fn warning(name: &NamespacedName, cluster: Option<&Cluster>, fate: Fate) -> 
     })
 }
 
+/// A warning if releases are to be uninstalled that cannot be waited for: those of BundleDeployments that do not decode.
+pub fn unknown_releases(undecoded: &[String], fate: Fate) -> Option<String> {
+    (fate == Fate::Uninstalled && !undecoded.is_empty()).then(|| {
+        format!(
+            "not all releases are known: {}. That the agent uninstalls theirs is not waited for: afterwards, helm list \
+             --all-namespaces on the workload cluster shows what is left",
+            listed(undecoded, MAX_NAMED)
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use helmops_api::labels::LEAVE_FINALIZER;
@@ -200,6 +215,16 @@ mod tests {
 
     fn texts(permissions: &[Permission]) -> Vec<String> {
         permissions.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn releases_that_cannot_be_waited_for_are_a_warning_before_they_are_uninstalled() {
+        let undecoded =
+            ["BundleDeployment \"odd\" in namespace \"c1\" does not decode: it is odd".to_owned()];
+        let warning = unknown_releases(&undecoded, Fate::Uninstalled).unwrap();
+        assert!(warning.contains(&undecoded[0]), "{warning}");
+        assert_eq!(unknown_releases(&undecoded, Fate::Kept), None);
+        assert_eq!(unknown_releases(&[], Fate::Uninstalled), None);
     }
 
     #[test]

@@ -6,14 +6,14 @@ use std::{
 };
 
 use futures::future::try_join_all;
-use helmops_api::{BundleDeployment, Cluster, labels::LEAVE_RELEASES};
+use helmops_api::{BundleDeployment, Cluster, Decoded, labels::LEAVE_RELEASES};
 use helmops_release::record::{OnDelete, OnDeletePolicy};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cluster::{api_error, until::until},
+    cluster::{api_error, objects::undecoded, until::until},
     failure::Failure,
 };
 
@@ -67,15 +67,15 @@ struct Record {
     keep: Vec<String>,
 }
 
-/// The releases of a cluster, from the BundleDeployments in its namespace.
+/// The releases of a cluster, from the BundleDeployments in its namespace; and those of these that do not decode, with the error.
 ///
 /// # Errors
 /// If they cannot be listed.
-pub async fn of(client: &Client, namespace: &str) -> Result<Vec<Release>, Failure> {
+pub async fn of(client: &Client, namespace: &str) -> Result<(Vec<Release>, Vec<String>), Failure> {
     if namespace.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
-    let deployments = Api::<BundleDeployment>::namespaced(client.clone(), namespace);
+    let deployments = Api::<Decoded<BundleDeployment>>::namespaced(client.clone(), namespace);
     let found = deployments.list(&ListParams::default()).await;
     let found = found.map_err(|error| {
         api_error::failed(
@@ -83,8 +83,9 @@ pub async fn of(client: &Client, namespace: &str) -> Result<Vec<Release>, Failur
             &error,
         )
     })?;
-    let releases: BTreeSet<_> = found.items.iter().filter_map(Release::of).collect();
-    Ok(releases.into_iter().collect())
+    let deployments = found.items.iter().filter_map(Decoded::valid);
+    let releases: BTreeSet<_> = deployments.filter_map(Release::of).collect();
+    Ok((releases.into_iter().collect(), undecoded(&found.items).collect()))
 }
 
 /// The releases as text for an annotation of the Cluster: when their BundleDeployments are deleted, nothing else names them.
@@ -198,6 +199,7 @@ async fn is_deployed(client: &Client, release: &Release) -> Result<bool, Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::fixture::answering;
     use serde_json::json;
 
     #[test]
@@ -228,6 +230,25 @@ mod tests {
                 .map(|found| (&*found.namespace, &*found.name, found.is_kept));
             assert_eq!(found, expected, "{release} {policy}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_bundle_deployment_that_does_not_decode_hides_no_release() {
+        let management = answering(|_| {
+            let deployment = |name: &str, release| json!({ "metadata": { "namespace": "c1", "name": name }, "status": { "release": release } });
+            let items = [
+                deployment("web", json!("shop/web:3")),
+                deployment("odd", json!(3)),
+            ];
+            std::future::ready(json!({ "metadata": {}, "items": items }))
+        });
+        let (releases, undecoded) = of(&management.client, "c1").await.unwrap();
+        assert_eq!(releases, [release("shop/web", false)]);
+        let expected = "BundleDeployment \"odd\" in namespace \"c1\" does not decode: ";
+        assert!(
+            undecoded.len() == 1 && undecoded[0].starts_with(expected),
+            "{undecoded:?}"
+        );
     }
 
     fn release(name: &str, is_kept: bool) -> Release {

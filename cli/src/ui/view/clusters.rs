@@ -1,5 +1,7 @@
 //! The list of clusters.
 
+use std::time::Duration;
+
 use helmops_api::{Cluster, Decoded};
 use helmops_core::{agents::AGENT_TIMEOUT, status::is_silent};
 use helmops_model::reason::Reason;
@@ -7,7 +9,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::parts::{Part, Tone, parts};
-use crate::{cluster::duration::duration, clusters::list::ClusterRow, ui::tables::Contents};
+use crate::{
+    cluster::duration::duration,
+    clusters::list::{ClusterRow, INVALID},
+    ui::tables::Contents,
+};
 
 /// What the page shows.
 #[derive(Clone, Debug, Serialize)]
@@ -65,21 +71,13 @@ impl ClusterView {
     fn of(cluster: &Decoded<Cluster>, now: Timestamp) -> Self {
         match cluster {
             Decoded::Valid(cluster) => Self::valid(cluster, now),
-            Decoded::Invalid { metadata, error } => {
-                let nothing = Cluster {
-                    metadata: (**metadata).clone(),
-                    ..Cluster::default()
-                };
-                Self {
-                    row: ClusterRow {
-                        message: error.to_string(),
-                        ..row(&nothing, now)
-                    },
-                    state: "Invalid".to_owned(),
-                    tone: Tone::Bad,
-                    parts: Vec::new(),
-                }
-            }
+            Decoded::Invalid { .. } => Self {
+                // No agent is silent that is not known.
+                row: ClusterRow::of_listed(cluster, Duration::MAX, now),
+                state: INVALID.to_owned(),
+                tone: Tone::Bad,
+                parts: Vec::new(),
+            },
         }
     }
 
