@@ -169,6 +169,14 @@ fn questionable_settings_get_one_warning() {
             json!({ "helm": { "version": "1.x" }, "pollingInterval": "5s" }),
             "5s is short",
         ),
+        (
+            json!({ "helm": { "repo": "oci://h/web:latest", "chart": "", "version": "" } }),
+            "oci://h/web:latest names a tag that may be pushed again, and is resolved once",
+        ),
+        (
+            json!({ "helm": { "repo": "", "chart": "https://h/web-1.tgz", "version": "" }, "onDigestChange": "Hold" }),
+            "Hold has no effect, because spec.helm names an archive",
+        ),
         (json!({ "insecureSkipTLSVerify": true }), "not verified"),
         (
             json!({ "helmSecretName": "s", "helm": { "repo": "http://h" } }),
@@ -284,6 +292,12 @@ fn common_settings_get_no_warning() {
         json!({ "helm": { "timeoutSeconds": 21_600 } }),
         json!({ "helm": { "version": "1.x" }, "pollingInterval": "15s" }),
         json!({ "helm": { "version": "1.2.3-rc.1" }, "helmSecretName": "s" }),
+        json!({ "helm": { "repo": "oci://h/web:latest", "chart": "", "version": "" }, "pollingInterval": "15m" }),
+        // Another digest of the version of a target.
+        json!({
+            "helm": { "repo": "", "chart": "https://h/web-1.tgz", "version": "" }, "pollingInterval": "15m", "onDigestChange": "Hold",
+            "targets": [{ "clusterSelector": {}, "helm": { "repo": "https://h", "chart": "web", "version": "1.2.3" } }],
+        }),
         json!({ "targets": [{ "clusterSelector": {}, "helm": { "timeoutSeconds": -1 } }] }),
         json!({ "rolloutStrategy": { "maxUnavailable": "100%" }, "dependsOn": [{ "name": "a" }] }),
     ] {

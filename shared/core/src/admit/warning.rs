@@ -222,8 +222,10 @@ fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
         return;
     };
     let text = spec.polling_interval.as_deref().unwrap_or_default();
-    let is_floating_anywhere =
-        is_floating(&helm.repo, &helm.chart, &helm.version) || any_target_is_floating(spec, helm);
+    let main = (&*helm.repo, &*helm.chart, &*helm.version);
+    let (repo, chart, version) = main;
+    let is_floating_anywhere = is_floating(repo, chart, version)
+        || of_targets(spec, helm).any(|(repo, chart, version)| is_floating(repo, chart, version));
     if !spec.semver_filter.is_empty() && !is_floating_anywhere {
         warnings.add(format!(
             "spec.semverFilter: {:?} has no effect, because no range of versions is requested; set a range in spec.helm.version, or \
@@ -232,7 +234,9 @@ fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
         ));
     }
     let policy = OnDigestChange::parse(&spec.on_digest_change);
-    let is_polled = is_floating_anywhere || is_polled((&helm.repo, &helm.chart, &helm.version), policy);
+    let is_target_polled = of_targets(spec, helm).any(|request| is_polled(request, policy));
+    let is_main_polled = is_polled(main, policy);
+    let is_polled = is_main_polled || is_target_polled;
     if policy.is_some() && !is_polled {
         warnings.add(format!(
             "spec.onDigestChange: {} has no effect, because spec.helm names an archive or a digest; remove it",
@@ -240,7 +244,7 @@ fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
         ));
     }
     match interval {
-        Some(_) if any_target_is_floating(spec, helm) => {}
+        Some(_) if is_target_polled => {}
         Some(_) if is_archive(&helm.chart) => warnings.add(format!(
             "spec.pollingInterval: {text} has no effect, because a chart archive has no versions to choose from"
         )),
@@ -248,13 +252,13 @@ fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
             "spec.onDigestChange: {} counts for requested polls only, because polling is off; set spec.pollingInterval, such as 15m",
             spec.on_digest_change
         )),
-        Some(_) if is_polled && !is_floating(&helm.repo, &helm.chart, &helm.version) => {}
+        Some(_) if is_main_polled && !is_floating(repo, chart, version) => {}
         Some(_) if is_strict_version(&helm.version) => warnings.add(format!(
             "spec.pollingInterval: {text} has no effect, because version {:?} is exact; to follow new versions set \
              a range",
             helm.version
         )),
-        Some(_) if !is_floating(&helm.repo, &helm.chart, &helm.version) => warnings.add(format!(
+        Some(_) if !is_floating(repo, chart, version) => warnings.add(format!(
             "spec.pollingInterval: {text} has no effect, because spec.helm.repo names a tag or digest; to follow new \
              versions remove it and set a range in spec.helm.version"
         )),
@@ -266,24 +270,29 @@ fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
              spec.pollingInterval, such as 15m, to follow new versions",
             helm.version
         )),
+        None if is_main_polled && !is_floating(repo, chart, version) => warnings.add(format!(
+            "spec.helm.repo: {repo} names a tag that may be pushed again, and is resolved once and then kept, because polling is off; set \
+             spec.pollingInterval, such as 15m, to follow it"
+        )),
         Some(_) | None => {}
     }
 }
 
-/// Whether the request of any target is floating: newer versions may appear for it.
-fn any_target_is_floating(spec: &HelmOpSpec, main: &HelmOptions) -> bool {
-    let mut targets = spec
-        .bundle
-        .targets
-        .iter()
-        .filter_map(|target| target.options.helm.as_ref());
-    targets.any(|own| {
-        is_floating(
-            or_inherited(&own.repo, &main.repo),
-            or_inherited(&own.chart, &main.chart),
-            or_inherited(&own.version, &main.version),
-        )
-    })
+/// Repository, chart and version that targets request.
+fn of_targets<'s>(
+    spec: &'s HelmOpSpec,
+    main: &'s HelmOptions,
+) -> impl Iterator<Item = (&'s str, &'s str, &'s str)> {
+    let targets = spec.bundle.targets.iter();
+    targets
+        .filter_map(|target| target.options.helm.as_ref())
+        .map(|own| {
+            (
+                or_inherited(&own.repo, &main.repo),
+                or_inherited(&own.chart, &main.chart),
+                or_inherited(&own.version, &main.version),
+            )
+        })
 }
 
 /// Whether the version is an explicit range. An empty version is the common case and gets no warning, and a complete version
