@@ -11,6 +11,8 @@ use crate::create::{
 
 /// How often Argo CD looks for a newer version.
 const INTERVAL: &str = "3m";
+const REPOSITORY: &str = "the URL of the repository with the chart; add it, or set --repo; in a patch of kustomize another file has it: convert what kustomize \
+                          build prints";
 
 /// What a source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +65,11 @@ pub fn convert(
             draft.notes.push(other.refusal("", gap, text));
         }
         chart(&mut source, is_automated, draft);
-        let url = source.text("repoURL").unwrap_or_default();
+        let url = source.text("repoURL");
+        if url.is_none() {
+            source.required("repoURL", Gap::Chart, REPOSITORY, &mut draft.notes);
+        }
+        let url = url.unwrap_or_default();
         login::convert(objects, &url, &source, draft, used);
         values::convert(objects, &mut source, &references, draft, used);
         source.finish(&mut draft.notes);
@@ -106,7 +112,9 @@ fn kind(source: &Fields<'_>) -> Kind {
     // The path in an artifact that is a chart is its root.
     let is_artifact =
         is_oci(source.peek("repoURL")) && matches!(source.peek("path").trim_end_matches('/'), "" | ".");
-    if !source.peek("chart").is_empty() || is_artifact && !is_other {
+    // One of another type is refused later.
+    let has_chart = source.has("chart") && !source.is_empty_text("chart");
+    if has_chart || is_artifact && !is_other {
         Kind::Chart
     } else if is_other {
         Kind::Other
@@ -135,7 +143,7 @@ fn chart(source: &mut Fields<'_>, is_automated: bool, draft: &mut Draft) {
             let text = "Argo CD ignores chart after oci://, and older versions append it, as is done here; set --repo if the URL names the chart already";
             draft.notes.push(source.note("chart", text));
         }
-    } else if url.contains("://") {
+    } else if url.contains("://") || url.is_empty() {
         helm.repo = url;
         helm.chart = chart;
     } else {
@@ -168,8 +176,12 @@ fn folder(source: &mut Fields<'_>, draft: &mut Draft) {
         "a HelmOp deploys {origin}: if {path:?} is a chart, publish it (helm package, helm push), and set --repo, --version, and --chart if \
          its name is not {base:?}; leave manifests and kustomizations to Argo CD"
     );
-    draft.notes.push(source.refusal("path", Gap::Unpublished, text));
-    for field in ["repoURL", "targetRevision", "tagPrefix", "name", "ref"] {
+    if source.text("repoURL").is_some() {
+        draft.notes.push(source.refusal("path", Gap::Unpublished, text));
+    } else {
+        source.required("repoURL", Gap::Unpublished, REPOSITORY, &mut draft.notes);
+    }
+    for field in ["targetRevision", "tagPrefix", "name", "ref"] {
         source.drop(field);
     }
 }

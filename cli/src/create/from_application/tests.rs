@@ -202,6 +202,26 @@ fn what_is_no_chart_is_refused() {
             Gap::Valid,
             "1.10 is a number; write it in quotes",
         ),
+        (
+            "  source: {repoURL: 'https://h', chart: 5, targetRevision: 1.2.3}\n".to_owned(),
+            Gap::Valid,
+            "spec.source.chart: 5 is a number; write it in quotes",
+        ),
+        (
+            "  source: {repoURL: 5, chart: web, targetRevision: 1.2.3}\n".to_owned(),
+            Gap::Valid,
+            "spec.source.repoURL: 5 is a number; write it in quotes",
+        ),
+        (
+            "  source: {chart: web, targetRevision: 1.2.3}\n".to_owned(),
+            Gap::Chart,
+            "spec.source.repoURL: Required value: the URL of the repository",
+        ),
+        (
+            "  source: {targetRevision: 1.2.3, helm: {values: 'a: 1'}}\n".to_owned(),
+            Gap::Unpublished,
+            "spec.source.repoURL: Required value: the URL of the repository",
+        ),
         (SOURCE.replace("1.2.3", "main"), Gap::Valid, "spec.helm.version"),
     ] {
         refuse(&spec, gap, part);

@@ -43,7 +43,7 @@ pub fn convert(objects: &Objects, spec: &mut Fields<'_>, draft: &mut Draft, used
                 repo.clone_into(&mut helm.repo);
                 helm.chart.clone_from(&chart);
             }
-            if repo.is_empty() {
+            if repo.is_empty() && !spec.is_wrong("repo") && !spec.is_wrong("chart") {
                 let text = format!(
                     "{chart:?} has no repository; set --repo, and --chart if its name is another one"
                 );
@@ -76,7 +76,7 @@ fn unpublished(spec: &mut Fields<'_>, chart: &str) -> Option<(&'static str, Stri
         );
         return Some(("chart", text));
     }
-    if chart.is_empty() {
+    if chart.is_empty() && !spec.is_wrong("chart") {
         let text = "a HelmChart has a chart; set --repo, --chart and --version";
         return Some(("chart", text.to_owned()));
     }

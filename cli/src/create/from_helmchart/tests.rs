@@ -181,6 +181,16 @@ fn a_chart_that_no_one_else_can_read_is_refused() {
             "1.10 is a number; write it in quotes",
         ),
         (
+            "  repo: https://h\n  chart: 5\n",
+            Gap::Valid,
+            "spec.chart: 5 is a number; write it in quotes",
+        ),
+        (
+            "  repo: 5\n  chart: web\n",
+            Gap::Valid,
+            "spec.repo: 5 is a number; write it in quotes",
+        ),
+        (
             "  repo: https://h\n  chart: web\n  helmVersion: v2\n",
             Gap::Valid,
             "spec.helmVersion: k3s does not deploy a chart for Helm v2",

@@ -21,6 +21,11 @@ use crate::create::{
 
 const VERIFY: &str = "signatures are not verified; restrict the repositories with a Policy, or verify charts where they are published";
 const CLOUD: &str = "there is no login with the identity of a cloud provider; create a Secret with username and password, and set helmSecretName";
+const CHART_NAME: &str =
+    "the name of the chart; in a patch of kustomize another file has it: convert what kustomize build prints";
+const REPOSITORY_NAME: &str = "the HelmRepository with the chart; add it, or set --repo; in a patch of kustomize another file has it: convert what kustomize build prints";
+const SOURCE_NAME: &str = "a chartRef has kind and name of an OCIRepository or HelmChart; add both, or set --repo and --version; in a patch of kustomize another file has them: convert \
+                           what kustomize build prints";
 
 /// The values of a chart, unless a HelmRelease selects others.
 const DEFAULT_VALUES: &str = "values.yaml";
@@ -73,7 +78,11 @@ impl<'d> Source<'_, 'd> {
 
     /// `chart.spec`, or the spec of a HelmChart.
     fn chart(&mut self, mut spec: Fields<'_>) {
-        let chart = spec.text("chart").unwrap_or_default();
+        let chart = spec.text("chart");
+        if chart.is_none() {
+            spec.required("chart", Gap::Valid, CHART_NAME, &mut self.draft.notes);
+        }
+        let chart = chart.unwrap_or_default();
         self.helm().version = spec
             .text("version")
             .filter(|version| version != "*")
@@ -88,21 +97,29 @@ impl<'d> Source<'_, 'd> {
         let kind = reference
             .text("kind")
             .unwrap_or_else(|| "HelmRepository".to_owned());
-        let name = reference.text("name").unwrap_or_default();
+        let name = reference.text("name");
         let namespace = reference
             .text("namespace")
             .unwrap_or_else(|| self.namespace.clone());
         let root = if kind == "HelmRepository" { "" } else { &*chart };
         self.values_files(&mut spec, root);
-        let found = self.find(&reference, (&kind, &namespace, &name));
+        let found = self.find(&reference, (&kind, &namespace, name.as_deref()));
         match (&*kind, found) {
+            _ if reference.is_wrong("kind") => {}
             ("HelmRepository", Referent::Found(_, document)) => self.repository(document, &chart),
             ("HelmRepository", found) => {
                 self.helm().chart = chart;
-                if matches!(found, Referent::Missing) {
-                    let text = format!("HelmRepository {name:?} is not in the files; add it, or set --repo");
-                    let note = reference.refusal("", Gap::Chart, text);
-                    self.draft.notes.push(note);
+                match (found, name) {
+                    (Referent::Missing, Some(name)) => {
+                        let text =
+                            format!("HelmRepository {name:?} is not in the files; add it, or set --repo");
+                        let note = reference.refusal("", Gap::Chart, text);
+                        self.draft.notes.push(note);
+                    }
+                    (Referent::Missing, None) => {
+                        reference.required("name", Gap::Chart, REPOSITORY_NAME, &mut self.draft.notes);
+                    }
+                    _ => {}
                 }
             }
             _ => {
@@ -153,12 +170,16 @@ impl<'d> Source<'_, 'd> {
     fn reference(&mut self, spec: &mut Fields<'_>) {
         let mut reference = spec.mapping("chartRef");
         reference.drop("apiVersion");
-        let kind = reference.text("kind").unwrap_or_default();
-        let name = reference.text("name").unwrap_or_default();
+        let [kind, name] = ["kind", "name"].map(|field| reference.text(field));
         let namespace = reference
             .text("namespace")
             .unwrap_or_else(|| self.namespace.clone());
-        match (&*kind, self.find(&reference, (&kind, &namespace, &name))) {
+        let (Some(kind), Some(name)) = (&kind, &name) else {
+            let missing = if kind.is_none() { "kind" } else { "name" };
+            reference.required(missing, Gap::Unpublished, SOURCE_NAME, &mut self.draft.notes);
+            return reference.finish(&mut self.draft.notes);
+        };
+        match (&**kind, self.find(&reference, (kind, &namespace, Some(name)))) {
             ("OCIRepository", Referent::Found(_, document)) => self.oci(document),
             ("HelmChart", Referent::Found(_, document)) => {
                 let mut fields = Fields::of(document);
@@ -187,7 +208,14 @@ impl<'d> Source<'_, 'd> {
     }
 
     /// An object of Flux's sources. It is used then, also if it is one that a HelmOp cannot use.
-    fn find(&mut self, reference: &Fields<'_>, (kind, namespace, name): (&str, &str, &str)) -> Referent<'d> {
+    fn find(
+        &mut self,
+        reference: &Fields<'_>,
+        (kind, namespace, name): (&str, &str, Option<&str>),
+    ) -> Referent<'d> {
+        let Some(name) = name else {
+            return Referent::Missing;
+        };
         let found = self.all.find(
             reference,
             (SOURCE, kind),
@@ -254,11 +282,15 @@ impl<'d> Source<'_, 'd> {
 
     /// The version of an OCIRepository: Flux prefers a digest to a range, and that to a tag, which is `latest` by default.
     fn version(&mut self, reference: &mut Fields<'_>) {
-        let [tag, range, digest] = ["tag", "semver", "digest"].map(|name| reference.text(name));
+        let names = ["tag", "semver", "digest"];
+        let [tag, range, digest] = names.map(|name| reference.text(name));
         // It has no effect with a digest or a tag.
         let filter = reference.text("semverFilter");
         if digest.is_none() && range.is_some() {
             self.draft.helmop.spec.semver_filter = filter.unwrap_or_default();
+        }
+        if names.into_iter().any(|name| reference.is_wrong(name)) {
+            return;
         }
         let tag = tag.unwrap_or_else(|| "latest".to_owned());
         // A registry has no + in tags.

@@ -969,6 +969,76 @@ fn a_field_of_another_type_is_refused() {
     }
 }
 
+/// One mistake is one refusal, of the field that has it.
+#[test]
+fn a_reference_that_is_incomplete_is_refused_at_its_field() {
+    let chart = |spec: &str| format!("chart: {{spec: {{{spec}}}}}");
+    let oci = |reference: &str| {
+        format!(
+            "chartRef: {{kind: OCIRepository, name: web}}}}\n---\napiVersion: source.toolkit.fluxcd.io/v1\nkind: OCIRepository\nmetadata: {{name: \
+             web}}\nspec: {{url: 'oci://h/web', ref: {{{reference}}}"
+        )
+    };
+    for (spec, gap, part) in [
+        (
+            chart("chart: web"),
+            Gap::Chart,
+            "spec.chart.spec.sourceRef.name: Required value: the HelmRepository with the chart",
+        ),
+        (
+            chart("chart: web, sourceRef: {kind: HelmRepository}"),
+            Gap::Chart,
+            "a.yaml:4:35: HelmRelease web: spec.chart.spec.sourceRef.name: Required value",
+        ),
+        (
+            chart("chart: web, sourceRef: {kind: HelmRepository, name: 5}"),
+            Gap::Valid,
+            "spec.chart.spec.sourceRef.name: 5 is a number; write it in quotes",
+        ),
+        (
+            chart("chart: web, sourceRef: {kind: 5, name: charts}"),
+            Gap::Valid,
+            "spec.chart.spec.sourceRef.kind: 5 is a number; write it in quotes",
+        ),
+        (
+            chart("chart: 5, sourceRef: {kind: HelmRepository, name: charts}"),
+            Gap::Valid,
+            "spec.chart.spec.chart: 5 is a number; write it in quotes",
+        ),
+        (
+            chart("sourceRef: {kind: HelmRepository, name: charts}"),
+            Gap::Valid,
+            "spec.chart.spec.chart: Required value: the name of the chart",
+        ),
+        (
+            "chartRef: {kind: OCIRepository}".to_owned(),
+            Gap::Unpublished,
+            "a.yaml:4:8: HelmRelease web: spec.chartRef.name: Required value: a chartRef has kind and name",
+        ),
+        (
+            "chartRef: {}".to_owned(),
+            Gap::Unpublished,
+            "spec.chartRef.kind: Required value",
+        ),
+        (
+            oci("tag: 1.2"),
+            Gap::Valid,
+            "spec.ref.tag: 1.2 is a number; write it in quotes",
+        ),
+        (
+            oci("semver: 1.0"),
+            Gap::Valid,
+            "spec.ref.semver: 1.0 is a number; write it in quotes",
+        ),
+    ] {
+        let text = format!(
+            "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: web}}\nspec: {{{spec}}}\n---\n{}",
+            repository("", "https://charts.example.com")
+        );
+        testing::check_refusal(&CONVERSION, &text, gap, part);
+    }
+}
+
 #[test]
 fn an_encrypted_helmrelease_is_refused() {
     let of = |text: &str| {

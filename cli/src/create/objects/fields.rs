@@ -65,6 +65,11 @@ impl<'d> Fields<'d> {
         read
     }
 
+    /// Whether a field was read, and has another type: it is refused at the end, so nothing else is said of what it leaves out.
+    pub fn is_wrong(&self, name: &str) -> bool {
+        self.wrong.contains_key(name)
+    }
+
     /// The names of the fields, in their order.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.left.keys().cloned().collect();
@@ -166,6 +171,11 @@ impl<'d> Fields<'d> {
         self.left.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// Whether a field is an empty text.
+    pub fn is_empty_text(&self, name: &str) -> bool {
+        self.left.get(name).is_some_and(|value| value == "")
+    }
+
     /// Whether a field is there.
     pub fn has(&self, name: &str) -> bool {
         self.left.get(name).is_some_and(|value| !value.is_null())
@@ -217,6 +227,13 @@ impl<'d> Fields<'d> {
         Note {
             gap,
             ..self.note(name, text)
+        }
+    }
+
+    /// Notes that a field is missing without which nothing is deployed, with what it is for and what to do.
+    pub fn required(&self, name: &str, gap: Gap, text: &str, notes: &mut Vec<Note>) {
+        if !self.is_wrong(name) {
+            notes.push(self.refusal(name, gap, format!("Required value: {text}")));
         }
     }
 
