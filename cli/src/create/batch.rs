@@ -29,7 +29,7 @@ pub struct Batch {
 pub struct LeftOut {
     /// Documents that are no YAML, such as templates of other tools.
     pub not_yaml: Vec<Position>,
-    /// The number of such objects without a chart, which are patches of kustomize.
+    /// The number of such objects that are incomplete, which are patches of kustomize.
     pub patches: usize,
     /// Those that are patches of none of the objects.
     pub unmatched: Vec<Position>,

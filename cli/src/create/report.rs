@@ -157,7 +157,7 @@ fn left_out(batch: &Batch) -> Vec<String> {
         (
             &left_out.unmatched,
             format!(
-                "{}s without a chart, as patches of kustomize are; convert what kustomize build prints, to have them applied",
+                "incomplete {}s, as patches of kustomize are; convert what kustomize build prints, to have them applied",
                 batch.kind
             ),
         ),
@@ -183,7 +183,7 @@ fn summary(batch: &Batch, with_warnings: usize) -> Vec<String> {
     );
     if skipped > 0 {
         text = format!(
-            "{text}; left out: {} without a chart, {}, {} without YAML",
+            "{text}; left out: {} incomplete, {}, {} without YAML",
             left_out.patches,
             count(left_out.others, "other object"),
             count(left_out.not_yaml.len(), "document")

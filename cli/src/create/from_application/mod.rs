@@ -16,7 +16,9 @@ mod source;
 mod sync;
 mod values;
 
-use super::objects::{Conversion, content, documents::Document};
+use serde_json::Value;
+
+use super::objects::{Conversion, Extent, content, documents::Document};
 
 const GROUP: &str = "argoproj.io";
 const MANY: &str = "it makes Applications: convert these (kubectl get applications -n argocd -o yaml); one HelmOp with targets can replace those that differ in their cluster only";
@@ -30,7 +32,7 @@ pub const CONVERSION: Conversion = Conversion {
         "print one with: kubectl get application NAME -n argocd -o yaml",
     ),
     is_own: |document| is(document, "Application"),
-    is_patch,
+    extent,
     is_referent,
     refused: |document| is(document, "ApplicationSet").then_some(MANY),
     unused: |_| None,
@@ -53,10 +55,23 @@ fn is_values(document: &Document) -> bool {
     document.object.get("apiVersion").is_none()
 }
 
-/// Whether an Application has no source: so it is a part of another one, which kustomize merges.
-fn is_patch(document: &Document) -> bool {
-    let has = |field: &str| document.object.pointer(&format!("/spec/{field}")).is_some();
-    is(document, "Application") && !["source", "sources", "sourceHydrator"].into_iter().any(has)
+/// Argo CD requires the URL of each source.
+fn extent(document: &Document) -> Extent {
+    let has = |field: &str| document.has(&format!("/spec/{field}"));
+    let several = document.object.pointer("/spec/sources").and_then(Value::as_array);
+    let several = several.filter(|sources| !sources.is_empty());
+    let is_whole = has("sourceHydrator")
+        || match several {
+            Some(sources) => sources.iter().all(|source| source.get("repoURL").is_some()),
+            None => has("source/repoURL"),
+        };
+    if is_whole {
+        Extent::Whole
+    } else if has("source") || has("sources") {
+        Extent::Partial
+    } else {
+        Extent::Patch
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::{
     draft::Draft,
     note,
     objects::{
-        Conversion, Objects, Referent, Used, content,
+        Conversion, Extent, Objects, Referent, Used, content,
         documents::Document,
         fields::Fields,
         metadata,
@@ -40,7 +40,7 @@ pub const CONVERSION: Conversion = Conversion {
         "print one with: kubectl get helmchart NAME -n kube-system -o yaml; a HelmChartConfig alone is about a component of k3s or RKE2",
     ),
     is_own: is_chart,
-    is_patch,
+    extent,
     is_referent,
     refused: |_| None,
     unused,
@@ -62,10 +62,15 @@ fn is_referent(document: &Document) -> bool {
         || (document.group().is_empty() && matches!(document.text("/kind"), "ConfigMap" | "Secret"))
 }
 
-/// Whether a HelmChart has no chart: so it is a part of another one, which kustomize merges.
-fn is_patch(document: &Document) -> bool {
-    let has = |pointer: &str| document.object.pointer(pointer).is_some();
-    is_chart(document) && !has("/spec/chart") && !has("/spec/chartContent")
+/// k3s finds a chart by its URL, or by its repository and name.
+fn extent(document: &Document) -> Extent {
+    let is_found = document.text("/spec/chart").contains("://") || document.has("/spec/repo");
+    match document.has("/spec/chart") {
+        _ if document.has("/spec/chartContent") => Extent::Whole,
+        true if is_found => Extent::Whole,
+        true => Extent::Partial,
+        false => Extent::Patch,
+    }
 }
 
 fn unused(document: &Document) -> Option<&'static str> {

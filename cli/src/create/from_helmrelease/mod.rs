@@ -19,7 +19,7 @@ mod variables;
 
 use serde_json::Value;
 
-use super::objects::{Conversion, content, documents::Document};
+use super::objects::{Conversion, Extent, content, documents::Document};
 
 /// The API groups of Flux that a file may have.
 const HELM: &str = "helm.toolkit.fluxcd.io";
@@ -34,7 +34,7 @@ pub const CONVERSION: Conversion = Conversion {
         "print one with: kubectl get helmrelease NAME -o yaml",
     ),
     is_own: is_release,
-    is_patch,
+    extent,
     is_referent,
     refused: |_| None,
     unused: |_| None,
@@ -52,11 +52,18 @@ fn is_referent(document: &Document) -> bool {
         || (document.group().is_empty() && matches!(document.text("/kind"), "ConfigMap" | "Secret"))
 }
 
-/// Whether a HelmRelease has no chart: so it is a part of another one, which kustomize merges.
-fn is_patch(document: &Document) -> bool {
-    is_release(document)
-        && document.object.pointer("/spec/chartRef").is_none()
-        && document.object.pointer("/spec/chart/spec/chart").is_none()
+/// Flux requires the names of a chart and of its source, or those of a `chartRef`.
+fn extent(document: &Document) -> Extent {
+    let has = |field: &str| document.has(&format!("/spec/{field}"));
+    let [chart, source] = ["chart/spec/chart", "chart/spec/sourceRef"].map(has);
+    let has_names = chart && has("chart/spec/sourceRef/name");
+    if has_names || has("chartRef/kind") && has("chartRef/name") {
+        Extent::Whole
+    } else if chart || source || has("chartRef") {
+        Extent::Partial
+    } else {
+        Extent::Patch
+    }
 }
 
 /// The parts of an object that matter here to what refers to it.

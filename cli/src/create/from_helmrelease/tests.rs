@@ -378,10 +378,10 @@ fn a_folder_has_more_than_helmreleases() {
     assert_eq!(batch.outcome().map_err(|failure| failure.message), Ok(()));
     let text = report::plain(&batch);
     for part in [
-        "warning: patch.yaml:2:1: HelmRelease shop/web: a HelmRelease of this name without a chart is a patch, which is not applied",
+        "warning: patch.yaml:2:1: HelmRelease shop/web: an incomplete HelmRelease of this name is a patch, which is not applied",
         "warning: kustomization.yaml:3:1: Kustomization: namespace: this is not applied",
         "warning: kustomization.yaml:4:1: Kustomization: patches: this is not applied",
-        "1 HelmRelease: 1 converted (1 with warnings), 0 refused; left out: 1 without a chart, 3 other objects, 1 document without YAML",
+        "1 HelmRelease: 1 converted (1 with warnings), 0 refused; left out: 1 incomplete, 3 other objects, 1 document without YAML",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
@@ -1077,7 +1077,61 @@ fn a_patch_is_reported_once() {
     for file in ["own.yaml", "other.yaml"] {
         assert_eq!(text.matches(file).count(), 1, "{text}");
     }
-    assert!(text.contains("left out: 2 without a chart"), "{text}");
+    assert!(text.contains("left out: 2 incomplete"), "{text}");
+}
+
+/// What kustomize merges must not keep its base from being converted; a mistake must not be taken for a patch.
+#[test]
+fn an_incomplete_helmrelease_is_a_patch_of_a_whole_one_only() {
+    let exact = repository(", namespace: flux-system", "https://charts.example.com");
+    let other = RELEASE.replace("namespace: shop", "namespace: other");
+    for (spec, is_always_patch) in [
+        ("chart: {spec: {chart: web, version: 1.2.3}}", false),
+        (
+            "chart: {spec: {chart: web, sourceRef: {kind: HelmRepository}}}",
+            false,
+        ),
+        (
+            "chart: {spec: {sourceRef: {kind: HelmRepository, name: x}}}",
+            false,
+        ),
+        ("chartRef: {kind: OCIRepository}", false),
+        ("chart: {spec: {version: 1.2.3}}", true),
+        ("chart: null", true),
+        ("values: {a: 1}", true),
+    ] {
+        let incomplete = |name: &str| {
+            format!(
+                "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: {name}, namespace: shop}}\nspec: {{{spec}}}\n"
+            )
+        };
+        let of = |base: &str, name: &str| {
+            let files = [
+                ("base/web.yaml", base),
+                ("repo.yaml", &exact),
+                ("prod/web.yaml", &incomplete(name)),
+            ];
+            let batch = of_folder(&files, &[]);
+            let found = (batch.drafts.len(), batch.left_out.patches, batch.refused.len());
+            (found, report::plain(&batch))
+        };
+        let (found, text) = of(RELEASE, "web");
+        assert_eq!(found, (1, 1, 0), "{spec}: {text}");
+        assert!(
+            text.contains(
+                "prod/web.yaml:2:1: HelmRelease shop/web: an incomplete HelmRelease of this name is a patch"
+            ),
+            "{text}"
+        );
+        for (base, name) in [(RELEASE, "web2"), (&other, "web")] {
+            let (found, text) = of(base, name);
+            assert_eq!(found.1, usize::from(is_always_patch), "{spec}: {text}");
+            assert_eq!(found.2 > 0, !is_always_patch, "{spec}: {text}");
+            let is_exact = text.contains(&format!("HelmRelease shop/{name}: spec.chart"))
+                && text.contains("Required value");
+            assert_eq!(is_exact, !is_always_patch, "{spec}: {text}");
+        }
+    }
 }
 
 #[test]

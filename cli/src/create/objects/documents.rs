@@ -60,6 +60,11 @@ impl Document {
             .unwrap_or_default()
     }
 
+    /// Whether there is a field at a path of names, and not null.
+    pub fn has(&self, pointer: &str) -> bool {
+        self.object.pointer(pointer).is_some_and(|value| !value.is_null())
+    }
+
     /// Kind, namespace and name, such as `HelmRelease shop/web`.
     pub fn title(&self) -> String {
         let (kind, name) = (self.text("/kind"), self.text("/metadata/name"));

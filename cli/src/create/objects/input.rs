@@ -29,7 +29,7 @@ pub struct Input {
     pub kustomized: Vec<Note>,
     /// The namespaces that kustomize sets in a folder and below it.
     pub namespaces: BTreeMap<String, Vec<(String, Note)>>,
-    /// Those that are only a part of another one.
+    /// Those that are only a part of another one; sorted out of the others when all are known.
     pub patches: Vec<Document>,
     /// Parts of files that stand for such objects or may be some, and cannot be converted.
     pub lost: Vec<Note>,
@@ -123,7 +123,6 @@ impl Input {
             }
             let Conversion {
                 is_own,
-                is_patch,
                 is_referent,
                 refused,
                 ..
@@ -134,8 +133,6 @@ impl Input {
                     gap: Gap::Source,
                     ..unused(&document, self.conversion)
                 });
-            } else if self.is_folder && is_patch(&document) {
-                self.patches.push(document);
             } else if is_own(&document) || is_referent(&document) {
                 self.documents.push(document);
             } else if self.is_folder {

@@ -1,8 +1,8 @@
 //! Objects of other tools, as HelmOps: what every conversion needs.
 //!
 //! ```text
-//! files ─► `input` (`documents`: objects, positions) ─► Objects ─► `Conversion::draft`, for each ─► Draft ─► Batch
-//!                                                                   `fields`, `metadata`, `namespace`, `values`, `login`, `pauses`, `timeout`
+//! files ─► `input` (`documents`: objects, positions), `patches` ─► Objects ─► `Conversion::draft`, for each ─► Draft ─► Batch
+//!                                                                              `fields`, `metadata`, `namespace`, `values`, `login`, `pauses`, `timeout`
 //! ```
 //!
 //! Each field is taken from its mapping (`fields`). What has no equivalent, or another meaning, becomes a note with its position. If what is
@@ -15,6 +15,7 @@ mod kustomize;
 pub mod login;
 pub mod metadata;
 pub mod namespace;
+mod patches;
 pub mod pauses;
 #[cfg(test)]
 pub mod testing;
@@ -29,12 +30,12 @@ use std::{
 
 use serde_json::Value;
 
-pub use self::input::Input;
 use self::{
     documents::Document,
     fields::Fields,
     input::{folder, is_same_file, may_share_namespace, unused},
 };
+pub use self::{input::Input, patches::Extent};
 use super::{
     batch::{Batch, LeftOut},
     draft::Draft,
@@ -64,8 +65,8 @@ pub struct Conversion {
     pub none: (&'static str, &'static str),
     /// Whether an object is one of them.
     pub is_own: fn(&Document) -> bool,
-    /// Whether one of them is only a part of another one, which kustomize merges.
-    pub is_patch: fn(&Document) -> bool,
+    /// How much there is of one of them.
+    pub extent: fn(&Document) -> Extent,
     /// Whether they may refer to an object.
     pub is_referent: fn(&Document) -> bool,
     /// Why an object that stands for some of them is not converted, and what to do.
@@ -116,7 +117,8 @@ impl Objects {
     ///
     /// # Errors
     /// If no object is converted.
-    pub fn of(input: Input, settings: Settings) -> Result<Self, Failure> {
+    pub fn of(mut input: Input, settings: Settings) -> Result<Self, Failure> {
+        patches::sort_out(&mut input);
         let mut names: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (index, document) in input.documents.iter().enumerate() {
             let text = |pointer| document.text(pointer).to_owned();
@@ -208,7 +210,7 @@ impl Objects {
                     draft.notes.push(Note {
                         object: own.title(),
                         text: format!(
-                            "a {} of this name without a chart is a patch, which is not applied: convert what kustomize build prints",
+                            "an incomplete {} of this name is a patch, which is not applied: convert what kustomize build prints",
                             conversion.kind
                         ),
                         ..unused(patch, conversion)
