@@ -26,7 +26,7 @@ const MANY: &str = "it makes Applications: convert these (kubectl get applicatio
 /// How an Application becomes a HelmOp.
 pub const CONVERSION: Conversion = Conversion {
     kind: "Application",
-    mark: GROUP,
+    marks: &[GROUP, "Application"],
     none: (
         "there is no Application of argoproj.io with a source",
         "print one with: kubectl get application NAME -n argocd -o yaml",

@@ -34,7 +34,7 @@ const UNMANAGED: &str = "helmcharts.helm.cattle.io/unmanaged";
 /// How a HelmChart becomes a HelmOp.
 pub const CONVERSION: Conversion = Conversion {
     kind: "HelmChart",
-    mark: GROUP,
+    marks: &[GROUP, "HelmChart"],
     none: (
         "there is no HelmChart of helm.cattle.io with a chart",
         "print one with: kubectl get helmchart NAME -n kube-system -o yaml; a HelmChartConfig alone is about a component of k3s or RKE2",

@@ -28,7 +28,7 @@ const SOURCE: &str = "source.toolkit.fluxcd.io";
 /// How a HelmRelease becomes a HelmOp.
 pub const CONVERSION: Conversion = Conversion {
     kind: "HelmRelease",
-    mark: "HelmRelease",
+    marks: &["HelmRelease"],
     none: (
         "there is no HelmRelease of helm.toolkit.fluxcd.io with a chart",
         "print one with: kubectl get helmrelease NAME -o yaml",

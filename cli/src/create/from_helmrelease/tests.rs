@@ -659,9 +659,26 @@ fn no_part_of_a_file_disappears() {
         assert!(batch.drafts.iter().any(|draft| draft.name() == "db"), "{text}");
         assert!(batch.outcome().is_err());
     }
-    // What is of no HelmRelease is only counted.
-    let batch = of_folder(&[("a.yaml", "a: 1\na: 2\n"), ("b.yaml", RELEASE)], &[]);
+    // What is of no HelmRelease is only counted; settings of an editor are none.
+    let settings = ("settings.json", "{ // comment\n\"a\": [}\n");
+    let batch = of_folder(&[("a.yaml", "a: 1\na: 2\n"), ("b.yaml", RELEASE), settings], &[]);
     assert_eq!(batch.left_out.not_yaml.len(), 1);
+    assert!(!report::plain(&batch).contains("settings.json"));
+}
+
+#[test]
+fn a_helmrelease_that_is_no_yaml_is_refused() {
+    let fine = repository(", namespace: flux-system", "https://charts.example.com") + "---\n" + RELEASE;
+    let broken = "kind: HelmRelease\nmetadata: {name: api}\nspec:\n  values: *undefined\n";
+    let batch = of_folder(&[("a.yaml", &fine), ("b.yaml", broken)], &[]);
+    let refused = refusals(&batch);
+    assert!(
+        matches!(&refused[..], [(Gap::Source, text)] if text.starts_with("b.yaml:4:11: not valid YAML: ")),
+        "{refused:?}"
+    );
+    assert_eq!(batch.drafts.len(), 1);
+    let outcome = batch.outcome().map_err(|failure| failure.message);
+    assert_eq!(outcome, Err("1 of 2 HelmReleases are not converted".to_owned()));
 }
 
 #[test]

@@ -174,7 +174,7 @@ mod tests {
     use crate::create::objects::documents::documents;
 
     fn found(text: &str) -> Vec<Note> {
-        let (documents, _) = documents("a.yaml", text.to_owned(), "HelmRelease");
+        let (documents, _) = documents("a.yaml", text.to_owned(), &["HelmRelease"]);
         notes(&documents.iter().collect::<Vec<_>>())
     }
 

@@ -49,6 +49,34 @@ pub enum Problem {
     NoObject,
     /// A part of a file with objects that are converted: it may be one, and kubectl rejects or ignores it.
     Lost,
+    /// No objects, such as settings of an editor.
+    Foreign,
+}
+
+/// How a part starts that a template has in place of YAML.
+const TEMPLATES: [&str; 2] = ["{{", "{%"];
+
+/// What the parts of a file are that cannot be read: those that are no YAML, and those that kubectl rejects for another reason. A file with
+/// objects that are converted has all `marks`; other objects are not converted.
+fn problems(file: &str, text: &str, marks: &[&str]) -> [Problem; 2] {
+    let is_json = file.to_ascii_lowercase().ends_with(".json");
+    let has_marks = marks.iter().all(|mark| text.contains(mark));
+    match (is_json, has_marks) {
+        (true, _) if !has_marks || !text.contains("\"kind\"") => [Problem::Foreign; 2],
+        (_, true) if is_template(text) => [Problem::NotYaml, Problem::Lost],
+        (_, true) => [Problem::Lost; 2],
+        (_, false) => [Problem::NotYaml; 2],
+    }
+}
+
+/// Whether a text is filled in before it is YAML. What is in quotes may be a template in a value, which a chart fills in.
+fn is_template(text: &str) -> bool {
+    let starts = |line: &str| {
+        let starts = TEMPLATES.iter().filter_map(|start| line.find(start));
+        let first = starts.min().and_then(|at| line.get(..at));
+        first.is_some_and(|before| !before.contains(['"', '\'', '`']))
+    };
+    text.lines().any(starts)
 }
 
 impl Document {
@@ -113,16 +141,11 @@ fn position(source: &Source, file: &Arc<str>, at: usize) -> Position {
     }
 }
 
-/// The objects of a file with YAML documents, and what is none. A file with objects that are converted has `mark`.
-pub fn documents(file: &str, text: String, mark: &str) -> (Vec<Document>, Vec<Unreadable>) {
+/// The objects of a file with YAML documents, and what is none. A file with objects that are converted has all `marks`.
+pub fn documents(file: &str, text: String, marks: &[&str]) -> (Vec<Document>, Vec<Unreadable>) {
     let source = Arc::new(Source::new(file.to_owned(), text));
     let file: Arc<str> = file.into();
-    // Other objects are not converted.
-    let lost = if source.text().contains(mark) {
-        Problem::Lost
-    } else {
-        Problem::NotYaml
-    };
+    let [invalid, rejected] = problems(&file, source.text(), marks);
     let unreadable = |finding: Finding, problem| Unreadable {
         position: position(&source, &file, finding.span.start),
         message: finding.message,
@@ -131,7 +154,7 @@ pub fn documents(file: &str, text: String, mark: &str) -> (Vec<Document>, Vec<Un
     };
     let (mut found, mut others) = (Vec::new(), Vec::new());
     let findings = object::each(&source, &mut |item| match item {
-        Err(finding) => others.push(unreadable(finding, Problem::NotYaml)),
+        Err(finding) => others.push(unreadable(finding, invalid)),
         Ok((Value::Null, _)) => {}
         Ok((object @ Value::Object(_), place)) => {
             let repeated = object::repeated_keys(&place);
@@ -143,7 +166,7 @@ pub fn documents(file: &str, text: String, mark: &str) -> (Vec<Document>, Vec<Un
                     file: Arc::clone(&file),
                 });
             }
-            others.extend(repeated.into_iter().map(|finding| unreadable(finding, lost)));
+            others.extend(repeated.into_iter().map(|finding| unreadable(finding, rejected)));
         }
         Ok((_, place)) => others.push(Unreadable {
             position: position(&source, &file, place.span.start),
@@ -152,7 +175,7 @@ pub fn documents(file: &str, text: String, mark: &str) -> (Vec<Document>, Vec<Un
             problem: Problem::NoObject,
         }),
     });
-    others.extend(findings.into_iter().map(|finding| unreadable(finding, lost)));
+    others.extend(findings.into_iter().map(|finding| unreadable(finding, rejected)));
     (found, others)
 }
 
@@ -160,8 +183,10 @@ pub fn documents(file: &str, text: String, mark: &str) -> (Vec<Document>, Vec<Un
 mod tests {
     use super::*;
 
+    const MARKS: &[&str] = &["HelmRelease"];
+
     fn objects(text: &str) -> Vec<Document> {
-        let (found, unreadable) = documents("a.yaml", text.to_owned(), "HelmRelease");
+        let (found, unreadable) = documents("a.yaml", text.to_owned(), MARKS);
         assert_eq!(unreadable, []);
         found
     }
@@ -202,10 +227,44 @@ mod tests {
         assert_eq!(position_of(&found[1], "spec.x"), Some((10, 7)));
     }
 
+    /// An object that kubectl would reject must not be left out as if it were none.
+    #[test]
+    fn what_cannot_be_read_may_be_an_object() {
+        let broken = "kind: HelmRelease\nspec:\n  a: *undefined\n";
+        let with = |line: &str| format!("{broken}{line}\n");
+        for (file, text, expected) in [
+            ("a.yaml", broken.to_owned(), Problem::Lost),
+            ("a.yaml", with("  b: \"{{ .Release.Name }}\""), Problem::Lost),
+            ("a.yaml", with("  b: {{ .Values.b }}"), Problem::NotYaml),
+            ("a.yaml", with("{{- if .Values.c }}"), Problem::NotYaml),
+            ("a.yaml", with("  b: {% c %}"), Problem::NotYaml),
+            ("a.yaml", broken.replace("HelmRelease", "Other"), Problem::NotYaml),
+            (
+                "a.json",
+                "{\"kind\": \"HelmRelease\", // comment\n\"a\": [}".to_owned(),
+                Problem::Lost,
+            ),
+            (
+                "a.json",
+                "{\"HelmRelease\": 1, // comment\n\"a\": [}".to_owned(),
+                Problem::Foreign,
+            ),
+            (
+                ".vscode/settings.json",
+                "{ // comment\n\"a\": [}".to_owned(),
+                Problem::Foreign,
+            ),
+        ] {
+            let (_, unreadable) = documents(file, text.clone(), MARKS);
+            let found: Vec<_> = unreadable.iter().map(|part| part.problem).collect();
+            assert_eq!(found.first(), Some(&expected), "{text} {unreadable:?}");
+        }
+    }
+
     #[test]
     fn the_lines_of_errors_are_those_of_the_file() {
         let text = "a: 1\n---\n- b\n---\nc: 2\n---\n# comment\nspec:\n  chart: [\n";
-        let (found, unreadable) = documents("a.yaml", text.to_owned(), "HelmRelease");
+        let (found, unreadable) = documents("a.yaml", text.to_owned(), MARKS);
         assert_eq!(found.len(), 2);
         let [list, invalid] = &unreadable[..] else {
             panic!("{unreadable:?}")

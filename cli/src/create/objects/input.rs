@@ -88,7 +88,7 @@ impl Input {
     /// # Errors
     /// If it was named, and has a document that is no object.
     pub fn add(&mut self, file: &str, text: String) -> Result<(), Failure> {
-        let (documents, unreadable) = documents(file, text, self.conversion.mark);
+        let (documents, unreadable) = documents(file, text, self.conversion.marks);
         for found in unreadable {
             let Unreadable {
                 position,
@@ -100,6 +100,7 @@ impl Input {
                 return Err(Failure::unable(format!("{position}: {message}")).with_hint(fix));
             }
             match problem {
+                Problem::Foreign => {}
                 Problem::NoObject => self.left_out.others += 1,
                 Problem::NotYaml => self.left_out.not_yaml.push(position),
                 Problem::Lost => self.lost.push(Note {

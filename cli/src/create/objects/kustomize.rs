@@ -78,7 +78,7 @@ mod tests {
     use super::{super::documents::documents, *};
 
     fn paths(file: &str, text: &str) -> Vec<String> {
-        let (documents, _) = documents(file, text.to_owned(), "HelmRelease");
+        let (documents, _) = documents(file, text.to_owned(), &["HelmRelease"]);
         documents.iter().flat_map(notes).map(|note| note.path).collect()
     }
 

@@ -59,8 +59,8 @@ pub struct Settings {
 pub struct Conversion {
     /// Their kind.
     pub kind: &'static str,
-    /// What each file with one of them has.
-    pub mark: &'static str,
+    /// The texts that each file with one of them has.
+    pub marks: &'static [&'static str],
     /// What is said if there is none, and what to do.
     pub none: (&'static str, &'static str),
     /// Whether an object is one of them.

@@ -95,7 +95,7 @@ mod tests {
     use super::{super::documents::documents, *};
 
     fn texts(text: &str) -> (Document, Texts) {
-        let (mut documents, _) = documents("a.yaml", text.to_owned(), "HelmRelease");
+        let (mut documents, _) = documents("a.yaml", text.to_owned(), &["HelmRelease"]);
         let document = documents.remove(0);
         let texts = Texts::of(&document);
         (document, texts)
