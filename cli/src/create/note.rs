@@ -78,6 +78,8 @@ pub enum Loss {
     KubeConfig,
     /// The chart is rendered for the version of the cluster
     KubeVersion,
+    /// The layer of the artifact is that which Helm pulls
+    LayerSelector,
     /// Templates get the namespace of the objects
     Namespace,
     /// Values of the revision before are not kept

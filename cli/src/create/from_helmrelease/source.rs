@@ -4,7 +4,10 @@ use std::path::Path;
 
 use helm_index::is_complete_version;
 use helmops_api::HelmOptions;
-use helmops_model::chart::source::is_oci;
+use helmops_model::chart::{
+    registry::manifest::{ARCHIVES, is_archive},
+    source::is_oci,
+};
 use serde_json::{Map, json};
 
 use super::SOURCE;
@@ -273,11 +276,28 @@ impl<'d> Source<'_, 'd> {
         self.access(&mut spec, document, &host, true);
         spec.refused("verify", Loss::Verify, VERIFY, &mut self.draft.notes);
         spec.lost("serviceAccountName", CLOUD, &mut self.draft.notes);
-        // A chart has one layer with a fixed media type.
-        spec.drop("layerSelector");
+        self.layer(spec.mapping("layerSelector"));
         spec.drop("timeout");
         self.suspended(&mut spec);
         spec.finish(&mut self.draft.notes);
+    }
+
+    /// Which layer of the artifact is the chart.
+    fn layer(&mut self, mut selector: Fields<'_>) {
+        // The chart is the same whether Flux packs its files again or not.
+        selector.drop("operation");
+        let other = selector
+            .text("mediaType")
+            .filter(|media_type| !is_archive(media_type));
+        if let Some(media_type) = other {
+            let text = format!(
+                "Flux deploys the layer {media_type}, a HelmOp the one that helm pull takes, {}: publish the chart with helm push",
+                ARCHIVES[0]
+            );
+            let note = selector.refusal("mediaType", Gap::Field(Loss::LayerSelector), text);
+            self.draft.notes.push(note);
+        }
+        selector.finish(&mut self.draft.notes);
     }
 
     /// The version of an OCIRepository: Flux prefers a digest to a range, and that to a tag, which is `latest` by default.

@@ -522,6 +522,40 @@ fn a_field_that_changes_what_is_deployed_is_refused() {
     }
 }
 
+/// Helm pulls the layer of one media type, whatever Flux does with it.
+#[test]
+fn another_layer_than_that_of_helm_is_refused() {
+    let of = |selector: &str| {
+        let text = format!(
+            "apiVersion: source.toolkit.fluxcd.io/v1\nkind: OCIRepository\nmetadata: {{name: web, namespace: shop}}\nspec: {{url: 'oci://h/web', \
+             ref: {{tag: 1.2.3}}, layerSelector: {{{selector}}}}}\n---\napiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: \
+             {{name: web, namespace: shop}}\nspec: {{chartRef: {{kind: OCIRepository, name: web}}}}\n"
+        );
+        let accepted = settled(
+            input(&[("a.yaml", &text)], false),
+            settings(),
+            &[Loss::LayerSelector],
+        );
+        assert_eq!(accepted.drafts.len(), 1, "{selector}");
+        refusals(&of_file(&text))
+    };
+    for selector in [
+        "mediaType: application/vnd.cncf.helm.chart.content.v1.tar+gzip, operation: copy",
+        "mediaType: application/vnd.cncf.helm.chart.content.v1.tar+gzip, operation: extract",
+        "mediaType: application/tar+gzip",
+        "operation: copy",
+    ] {
+        assert_eq!(of(selector), [], "{selector}");
+    }
+    let refused = of("mediaType: application/x, operation: extract");
+    let expected = "HelmRelease shop/web: OCIRepository shop/web: spec.layerSelector.mediaType: Flux deploys the layer application/x, a HelmOp the one \
+                    that helm pull takes";
+    assert!(
+        matches!(&refused[..], [(Gap::Field(Loss::LayerSelector), text)] if text.contains(expected)),
+        "{refused:?}"
+    );
+}
+
 /// What `create` makes of a file and of flags about the chart.
 fn flagged(text: &str, flags: &ChartFlags) -> Batch {
     let source = Objects::of(input(&[("a.yaml", text)], false), settings()).unwrap();

@@ -10,12 +10,17 @@ use super::digest::{Digest, DigestError};
 /// The media type of the configuration of a chart.
 const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
 /// The media types of the archive of a chart: the second one is of Helm before 3.0.
-const ARCHIVES: [&str; 2] = [
+pub const ARCHIVES: [&str; 2] = [
     "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
     "application/tar+gzip",
 ];
 /// Maximum length of a quoted text in bytes.
 const MAX_QUOTED: usize = 200;
+
+/// Whether a layer of this media type is the archive of a chart.
+pub fn is_archive(media_type: &str) -> bool {
+    ARCHIVES.contains(&media_type)
+}
 
 /// The layer of a manifest that is the archive of the chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,9 +111,7 @@ struct Metadata {
 pub fn chart_layer(manifest: &[u8]) -> Result<ChartLayer, ManifestError> {
     let (_, layers) = config_and_layers(manifest)?;
     let layers = layers.into_iter();
-    let mut archives: Vec<_> = layers
-        .filter(|layer| ARCHIVES.contains(&&*layer.media_type))
-        .collect();
+    let mut archives: Vec<_> = layers.filter(|layer| is_archive(&layer.media_type)).collect();
     let (Some(archive), 0) = (archives.pop(), archives.len()) else {
         return Err(ManifestError::Layers {
             number: if archives.is_empty() {
