@@ -53,14 +53,12 @@ pub fn convert(all: &Objects, spec: &mut Fields<'_>, draft: &mut Draft) {
     {
         let own = test.ignore_failures;
         let ignores = [install_ignores, upgrade_ignores].map(|of_action| of_action.unwrap_or(own));
+        let of_action = "remediation.ignoreTestFailures";
+        // An action without the field has that of the tests.
+        let places = [(install_ignores, &install), (upgrade_ignores, &upgrade)]
+            .map(|(own, action)| own.map_or((&*spec, "test.ignoreFailures"), |_| (action, of_action)));
         let message = "lifecycle.test.ignoreFailures counts for installations and upgrades alike; it is not set, so a failed test fails both";
-        test.ignore_failures = of_both(
-            ignores,
-            [&install, &upgrade],
-            "remediation",
-            message,
-            &mut draft.notes,
-        );
+        test.ignore_failures = of_both(ignores, places, message, &mut draft.notes);
     }
     history(spec, &of_upgrade, draft);
     waits_for_jobs((&mut install, &of_install), (&mut upgrade, &of_upgrade), draft);
@@ -169,8 +167,7 @@ fn waits_for_jobs<'d>(
     let waits_for_jobs = match (of_install.disable_wait, of_upgrade.disable_wait) {
         (false, false) => !of_both(
             [no_install, no_upgrade],
-            [&*install, &*upgrade],
-            field,
+            [(&*install, field), (&*upgrade, field)],
             one,
             &mut draft.notes,
         ),

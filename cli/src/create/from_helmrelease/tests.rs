@@ -815,6 +815,33 @@ fn what_only_one_action_has_is_not_set_for_both() {
     }
 }
 
+#[test]
+fn a_setting_of_one_action_is_noted_at_the_field_that_has_it() {
+    for (more, position, path) in [
+        (
+            "  test: {enable: true, ignoreFailures: true}\n  upgrade: {remediation: {ignoreTestFailures: false}}\n",
+            "6:24",
+            "spec.test.ignoreFailures",
+        ),
+        (
+            "  test: {enable: true}\n  install: {remediation: {ignoreTestFailures: true}}\n",
+            "7:27",
+            "spec.install.remediation.ignoreTestFailures",
+        ),
+        (
+            "  upgrade: {disableWaitForJobs: true}\n",
+            "6:13",
+            "spec.upgrade.disableWaitForJobs",
+        ),
+    ] {
+        let notes = drafts(&release("shop", "web", more)).remove(0).notes;
+        let found = notes.iter().find(|note| note.text.contains("alike"));
+        let found = found.map(ToString::to_string).unwrap_or_default();
+        let expected = format!("a.yaml:{position}: HelmRelease shop/web: {path}: ");
+        assert!(found.starts_with(&expected), "{found}");
+    }
+}
+
 /// The part of the life cycle as in the HelmRelease, but for the defaults of Flux.
 #[test]
 fn options_of_each_action_keep_their_names() {

@@ -275,18 +275,12 @@ impl<'d> Fields<'d> {
     }
 }
 
-/// A setting that a HelmOp has for both actions: set if both have it, with a note if only one has.
-pub fn of_both(
-    set: [bool; 2],
-    actions: [&Fields<'_>; 2],
-    field: &str,
-    text: &str,
-    notes: &mut Vec<Note>,
-) -> bool {
-    if let Some((action, _)) = actions.into_iter().zip(set).find(|(_, is_set)| *is_set)
+/// A setting that a HelmOp has for both actions: set if both have it, with a note if only one has. `places` are the fields that set it.
+pub fn of_both(set: [bool; 2], places: [(&Fields<'_>, &str); 2], text: &str, notes: &mut Vec<Note>) -> bool {
+    if let Some(((fields, field), _)) = places.into_iter().zip(set).find(|(_, is_set)| *is_set)
         && set.contains(&false)
     {
-        notes.push(action.note(field, text));
+        notes.push(fields.note(field, text));
     }
     set == [true, true]
 }
