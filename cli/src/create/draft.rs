@@ -1,15 +1,21 @@
 //! A HelmOp that is to be created, the objects that it needs, and what the user has to know about both.
 
+use std::collections::BTreeMap;
+
+use go_formats::strvals::Kind;
 use helmops_api::HelmOp;
-use helmops_core::admit::{ValidHelmOp, nulls::nulls, warnings};
+use helmops_core::admit::{ValidHelmOp, nulls, warnings};
 use helmops_model::reason::Reason;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::note::{Gap, Loss, Note, Position};
 use crate::{
     failure::Failure,
     validate::{IN_FILES, metadata},
 };
+
+/// The field of a HelmOp with its values.
+const VALUES: &str = "spec.helm.values";
 
 /// A HelmOp before it is created.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +29,8 @@ pub struct Draft {
     pub interval: Option<(String, Note)>,
     /// The object that it was converted from.
     pub origin: Option<Origin>,
+    /// Where the nulls of its values are, by their paths, such as `.limits.cpu`.
+    nulls: BTreeMap<String, Position>,
 }
 
 /// An object of a file.
@@ -83,20 +91,38 @@ impl Draft {
         found
     }
 
+    /// Remembers where the nulls of values are that become values of the HelmOp. `place` finds a path such as `.limits.cpu`. Later values
+    /// override earlier ones.
+    pub fn locate_nulls(&mut self, values: &Map<String, Value>, place: impl Fn(&str) -> Option<Position>) {
+        let found = nulls::of_values(values).into_iter();
+        self.nulls
+            .extend(found.filter_map(|path| place(&path).map(|position| (path, position))));
+    }
+
+    /// The same for a value that is set as by `--set`.
+    pub fn locate_null(&mut self, (name, text, kind): (&str, &str, Kind), position: Option<Position>) {
+        if kind == Kind::Typed && text.eq_ignore_ascii_case("null") {
+            self.nulls
+                .extend(position.map(|position| (format!(".{name}"), position)));
+        }
+    }
+
     /// Notes what `kubectl apply` would drop of the HelmOp if it is applied as it is printed.
     pub fn note_nulls(&mut self) {
         let object = match &self.origin {
             Some(origin) => origin.title.clone(),
             None => format!("HelmOp {}", self.name()),
         };
-        self.notes
-            .extend(nulls(&self.helmop).into_iter().map(|path| Note {
+        for path in nulls::nulls(&self.helmop) {
+            let place = path.strip_prefix(VALUES);
+            self.notes.push(Note {
                 object: object.clone(),
+                position: place.and_then(|place| self.nulls.get(place).cloned()),
                 path,
-                position: None,
                 text: IN_FILES.to_owned(),
                 gap: Gap::None,
-            }));
+            });
+        }
     }
 
     /// The notes, and the warnings that the webhook returns too. `is_one` says that no other HelmOp is created.

@@ -453,6 +453,32 @@ fn no_field_is_lost_without_a_note() {
 
 /// The values of another source are in Git, and a folder that is converted may have them.
 #[test]
+fn a_null_has_the_position_of_its_value() {
+    let with = |helm: &str| {
+        app(&format!(
+            "  sources:\n  - {{repoURL: 'https://git.example.com/a', ref: values}}\n  - repoURL: https://h\n    chart: web\n    targetRevision: 1.2.3\n    \
+             helm:\n      {helm}\n"
+        ))
+    };
+    for (helm, expected) in [
+        (
+            "valuesObject: {a: {b: null}}",
+            "a.yaml:12:26 spec.helm.values.a.b",
+        ),
+        ("values: 'a: {b: null}'", "a.yaml:12:7 spec.helm.values.a.b"),
+        (
+            "parameters: [{name: a.b, value: 'null'}]",
+            "a.yaml:12:32 spec.helm.values.a.b",
+        ),
+        ("valueFiles: [$values/b.yaml]", "b.yaml:2:3 spec.helm.values.a.b"),
+    ] {
+        let text = with(helm);
+        let files = [("a.yaml", &*text), ("b.yaml", "a:\n  b:\n")];
+        testing::check_nulls(&CONVERSION, &files, &[expected]);
+    }
+}
+
+#[test]
 fn files_of_values_are_found_in_the_folder() {
     let values = |files: &str, more: &[(&str, &str)]| {
         let sources = format!(

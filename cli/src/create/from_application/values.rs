@@ -138,8 +138,9 @@ fn files(
         let text = match in_files(objects, file, references) {
             Ok((index, document)) => {
                 used.add(index);
-                let own = document.object.as_object().cloned();
-                strvals::merge(found.get_or_insert_default(), own.unwrap_or_default());
+                let own = document.object.as_object().cloned().unwrap_or_default();
+                draft.locate_nulls(&own, |null| document.position(null.trim_start_matches('.')));
+                strvals::merge(found.get_or_insert_default(), own);
                 let text = format!(
                     "{file:?} is {} of the files, whose values are in helm.values now: later changes of it are not followed",
                     document.file()
@@ -239,7 +240,9 @@ fn parameters(helm: &mut Fields<'_>, into: &mut Map<String, Value>, draft: &mut 
     for (name, value, kind, entry) in all {
         match without_variables(&value) {
             Ok(value) => {
-                if let Err(error) = strvals::set(into, &name, &with_escaped_commas(&value), kind) {
+                let value = with_escaped_commas(&value);
+                draft.locate_null((&name, &value, kind), entry.position("value"));
+                if let Err(error) = strvals::set(into, &name, &value, kind) {
                     let text = format!("Helm cannot set {name:?}: {error}");
                     draft.notes.push(entry.refusal("name", Gap::Valid, text));
                 }

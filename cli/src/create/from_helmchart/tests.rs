@@ -565,6 +565,21 @@ fn a_failure_is_treated_as_by_k3s() {
     check(&overridden, &[], &[]);
 }
 
+#[test]
+fn a_null_has_the_position_of_its_value() {
+    for (more, expected) in [
+        ("  values: {a: {b: null}}\n", "a.yaml:8:16 spec.helm.values.a.b"),
+        (
+            "  valuesContent: 'a: {b: null}'\n",
+            "a.yaml:8:3 spec.helm.values.a.b",
+        ),
+        ("  set: {a.b: 'null'}\n", "a.yaml:8:9 spec.helm.values.a.b"),
+    ] {
+        let text = chart(&format!("{SOURCE}{more}"));
+        testing::check_nulls(&CONVERSION, &[("a.yaml", &text)], &[expected]);
+    }
+}
+
 /// Every field of a HelmChart that is not converted has a note.
 #[test]
 fn no_field_is_lost_without_a_note() {

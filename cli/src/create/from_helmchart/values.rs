@@ -156,6 +156,7 @@ fn set(spec: &mut Fields<'_>, into: &mut Map<String, Value>, draft: &mut Draft) 
         }
     }
     for (name, text, kind) in typed.into_iter().chain(texts) {
+        draft.locate_null((&name, &text, kind), fields.position(&name));
         if let Err(error) = strvals::set(into, &name, &text, kind) {
             let text = format!("Helm cannot set it: {error}");
             draft.notes.push(fields.refusal(&name, Gap::Valid, text));

@@ -991,6 +991,17 @@ fn a_value_that_fleet_replaces_is_refused() {
 }
 
 #[test]
+fn a_null_has_the_position_of_its_value() {
+    let more = "  values:\n    a: {b: null}\n    c.d:\n      - e:\n";
+    let text = REPOSITORY.replace(", secretRef: {name: login}", "") + &release("shop", "web", more);
+    let expected = [
+        "a.yaml:12:9 spec.helm.values.a.b",
+        "a.yaml:14:9 spec.helm.values.c.d[0].e",
+    ];
+    testing::check_nulls(&CONVERSION, &[("a.yaml", &text)], &expected);
+}
+
+#[test]
 fn a_field_of_another_type_is_refused() {
     for (from, to, expected) in [
         (

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, mem};
 use serde_json::{Map, Value};
 
 use super::documents::Document;
-use crate::create::note::{Gap, Loss, Note};
+use crate::create::note::{Gap, Loss, Note, Position};
 
 const TEXT: &str = "a text";
 const MAPPING: &str = "a mapping";
@@ -195,13 +195,17 @@ impl<'d> Fields<'d> {
         }
     }
 
+    /// Where a field is, or the nearest one around it.
+    pub fn position(&self, name: &str) -> Option<Position> {
+        self.document.position(&self.path_of(name))
+    }
+
     /// A note about a field.
     pub fn note(&self, name: &str, text: impl Into<String>) -> Note {
-        let path = self.path_of(name);
         Note {
             object: self.document.title(),
-            position: self.document.position(&path),
-            path,
+            position: self.position(name),
+            path: self.path_of(name),
             text: text.into(),
             gap: Gap::None,
         }

@@ -74,6 +74,22 @@ pub fn check(conversion: &'static Conversion, text: &str, expected: &[(&str, Val
     assert_eq!(found, noted, "{text}\n{written:#?}");
 }
 
+/// Checks the notes about nulls: the position, and the path in the values of the HelmOp.
+pub fn check_nulls(conversion: &'static Conversion, files: &[(&str, &str)], expected: &[&str]) {
+    let mut batch = settled(input(conversion, files, true), settings(), &[]);
+    let [draft] = &mut batch.drafts[..] else {
+        panic!("{:?}", refusals(&batch))
+    };
+    draft.notes.clear();
+    draft.note_nulls();
+    let of = |note: &Note| {
+        let position = note.position.as_ref().map(ToString::to_string);
+        format!("{} {}", position.unwrap_or_default(), note.path)
+    };
+    let found: Vec<_> = draft.notes.iter().map(of).collect();
+    assert_eq!(found, expected, "{files:?}");
+}
+
 /// Checks that a file is refused because of a gap, with a text.
 pub fn check_refusal(conversion: &'static Conversion, text: &str, gap: Gap, part: &str) {
     let accepted = <Loss as clap::ValueEnum>::value_variants();

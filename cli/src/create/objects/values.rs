@@ -17,7 +17,10 @@ const CLUSTER_LABELS: &str = "global.fleet.clusterLabels.";
 /// Takes values that are a mapping, with no entries if they are missing.
 pub fn mapping(fields: &mut Fields<'_>, name: &str, draft: &mut Draft) -> Option<Map<String, Value>> {
     match fields.take(name) {
-        Some(Value::Object(values)) => Some(values),
+        Some(Value::Object(values)) => {
+            draft.locate_nulls(&values, |null| fields.position(&format!("{name}{null}")));
+            Some(values)
+        }
         Some(_) => {
             let note = fields.refusal(name, Gap::Source, "this is no mapping");
             draft.notes.push(note);
@@ -31,7 +34,11 @@ pub fn mapping(fields: &mut Fields<'_>, name: &str, draft: &mut Draft) -> Option
 pub fn text(fields: &mut Fields<'_>, name: &str, draft: &mut Draft) -> Option<Map<String, Value>> {
     let text = fields.text(name)?;
     let problem = match yaml::read_exact(&text, &mut Quota::default()) {
-        Ok(Value::Object(values)) => return Some(values),
+        Ok(Value::Object(values)) => {
+            let position = fields.position(name);
+            draft.locate_nulls(&values, |_| position.clone());
+            return Some(values);
+        }
         Ok(Value::Null) => return Some(Map::new()),
         Ok(_) => "the text is no mapping of values".to_owned(),
         Err(error) => format!("the text is no valid YAML: {error}"),

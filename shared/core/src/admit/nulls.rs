@@ -1,7 +1,7 @@
 //! Values that are null. They remove defaults of the chart; `kubectl apply` drops them, unless it runs with `--server-side`.
 
 use helmops_api::{HelmOp, HelmOptions, labels::LAST_APPLIED};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// How many of them are reported.
 const MAX_NULLS: usize = 20;
@@ -18,6 +18,13 @@ pub fn nulls(helmop: &HelmOp) -> Vec<String> {
     }
     found.truncate(MAX_NULLS);
     found
+}
+
+/// The paths of nulls in values, such as `.limits.cpu`; not all of very many.
+pub fn of_values(values: &Map<String, Value>) -> Vec<String> {
+    let mut found = Dropped::default();
+    found.compare_entries("", values, &Value::Null);
+    found.0
 }
 
 /// The paths of nulls that were applied, and that the HelmOp does not have.
@@ -74,16 +81,7 @@ impl Dropped {
             return;
         }
         match value {
-            Value::Object(entries) => {
-                for (name, value) in entries {
-                    let path = format!("{path}.{name}");
-                    match (value, other.get(name)) {
-                        (Value::Null, Some(_)) => {}
-                        (Value::Null, None) => self.0.push(path),
-                        (_, other) => self.compare(&path, value, other.unwrap_or(&Value::Null)),
-                    }
-                }
-            }
+            Value::Object(entries) => self.compare_entries(path, entries, other),
             // An item that is null stays.
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
@@ -92,6 +90,17 @@ impl Dropped {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn compare_entries(&mut self, path: &str, entries: &Map<String, Value>, other: &Value) {
+        for (name, value) in entries {
+            let path = format!("{path}.{name}");
+            match (value, other.get(name)) {
+                (Value::Null, Some(_)) => {}
+                (Value::Null, None) => self.0.push(path),
+                (_, other) => self.compare(&path, value, other.unwrap_or(&Value::Null)),
+            }
         }
     }
 }
@@ -124,7 +133,7 @@ mod tests {
                 "spec.targets[0].helm.values.b"
             ]
         );
-        let many: serde_json::Map<_, _> = (0..100).map(|index| (index.to_string(), Value::Null)).collect();
+        let many: Map<_, _> = (0..100).map(|index| (index.to_string(), Value::Null)).collect();
         assert_eq!(nulls(&helmop(&many.into(), &json!({}), None)).len(), MAX_NULLS);
     }
 
