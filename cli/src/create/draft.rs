@@ -8,7 +8,7 @@ use helmops_core::admit::{ValidHelmOp, nulls, warnings};
 use helmops_model::reason::Reason;
 use serde_json::{Map, Value, json};
 
-use super::note::{Gap, Loss, Note, Position};
+use super::note::{Gap, Loss, Note, Position, is_followed};
 use crate::{
     failure::Failure,
     validate::{IN_FILES, metadata},
@@ -62,6 +62,10 @@ impl Draft {
         let Some((interval, note)) = self.interval.take() else {
             return;
         };
+        let helm = self.helmop.spec.bundle.options.helm.as_ref();
+        if !helm.is_some_and(is_followed) {
+            return;
+        }
         let mut polled = self.helmop.clone();
         polled.spec.polling_interval.get_or_insert(interval);
         match ValidHelmOp::try_from(&polled) {

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use clap::ValueEnum;
+use helm_index::is_complete_version;
 use helmops_api::HelmOptions;
 use helmops_model::chart::request::{is_floating, is_polled};
 
@@ -115,7 +116,7 @@ impl Gap {
             Self::Chart => has_chart,
             Self::Version => has_version,
             Self::Unpublished => has_chart && (has_version || !is_floating()),
-            Self::Field(Loss::Suspend) => !is_polled((&helm.repo, &helm.chart, &helm.version), None),
+            Self::Field(Loss::Suspend) => !is_followed(helm),
             _ => false,
         }
     }
@@ -134,6 +135,17 @@ impl Gap {
             Self::Field(loss) => loss.name(),
         }
     }
+}
+
+/// Whether a later version or digest is deployed, as by the tools that HelmOps are converted from. Unlike [`is_polled`], `v1.2.3` is one
+/// version: these tools take it by its text. So does a HelmOp, which would be polled for `1.2.3` and its builds only as long as there is no
+/// `v1.2.3`.
+pub fn is_followed(helm: &HelmOptions) -> bool {
+    let version = match helm.version.strip_prefix('v') {
+        Some(version) if is_complete_version(version) => version,
+        _ => &helm.version,
+    };
+    is_polled((&helm.repo, &helm.chart, version), None)
 }
 
 impl Note {
@@ -212,6 +224,8 @@ mod tests {
             (Gap::Unpublished, "oci://h/web:1.2.3", "", true),
             (Gap::Field(Loss::Suspend), "https://h", "1.x", false),
             (Gap::Field(Loss::Suspend), "https://h", "1.2.3", true),
+            (Gap::Field(Loss::Suspend), "https://h", "v1.2.3", true),
+            (Gap::Field(Loss::Suspend), "https://h", "v1.2", false),
             (Gap::Field(Loss::Suspend), "oci://h/web:latest", "", false),
             (Gap::Source, "https://h", "1.2.3", false),
             (Gap::Field(Loss::Verify), "https://h", "1.2.3", false),

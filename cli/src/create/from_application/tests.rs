@@ -478,6 +478,20 @@ fn a_null_has_the_position_of_its_value() {
     }
 }
 
+/// Argo CD takes a version by its text, also with a `v`.
+#[test]
+fn only_what_can_change_is_polled() {
+    for (version, expected) in [
+        ("1.x", json!("3m")),
+        ("1.2.3", Value::Null),
+        ("v1.2.3", Value::Null),
+        ("v1.2", json!("3m")),
+    ] {
+        let spec = SOURCE.replace("1.2.3", version);
+        check(&spec, &[("/spec/pollingInterval", expected)], &[]);
+    }
+}
+
 #[test]
 fn files_of_values_are_found_in_the_folder() {
     let values = |files: &str, more: &[(&str, &str)]| {

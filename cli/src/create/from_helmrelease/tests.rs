@@ -463,7 +463,7 @@ fn a_version_of_a_registry_stays_pinned() {
         (
             "tag: v1.2.3_build.1",
             "",
-            "oci://h/web v1.2.3+build.1 1m".to_owned(),
+            "oci://h/web v1.2.3+build.1 ".to_owned(),
         ),
         ("semver: 1.x, tag: 2.0.0", "", "oci://h/web 1.x 1m".to_owned()),
         (
@@ -497,6 +497,7 @@ fn a_version_of_a_registry_stays_pinned() {
         ),
         ("semver: 1.x", ", suspend: true", "Field(Suspend)".to_owned()),
         ("tag: 1.2.3", ", suspend: true", "oci://h/web 1.2.3 ".to_owned()),
+        ("tag: v1.2.3", ", suspend: true", "oci://h/web v1.2.3 ".to_owned()),
     ] {
         assert_eq!(of(reference, more), expected, "{reference}{more}");
     }
