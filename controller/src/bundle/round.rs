@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream::FuturesOrdered};
 use gotmpl::{Budget, Exceeded};
 use helmops_api::{Bundle, BundleDeployment, Decoded};
 use helmops_core::{
@@ -252,9 +252,16 @@ fn targets<'a>(
 
 /// Applies the next step of the rollout to each cluster.
 async fn deliver(delivery: &Delivery<'_>, targets: &[Target<'_>], rollout: &Rollout) -> Vec<Delivered> {
-    let steps = targets.iter().zip(&rollout.steps);
-    let deliveries: Vec<_> = steps
-        .map(|(target, step)| delivery.deliver_to(target, *step).boxed())
-        .collect();
-    stream::iter(deliveries).buffered(CONCURRENCY).collect().await
+    let (mut running, mut done) = (FuturesOrdered::new(), Vec::with_capacity(targets.len()));
+    for (target, step) in targets.iter().zip(&rollout.steps) {
+        // No more than these are in memory, of thousands.
+        if running.len() == CONCURRENCY {
+            done.extend(running.next().await);
+        }
+        running.push_back(delivery.deliver_to(target, *step).boxed());
+    }
+    while let Some(delivered) = running.next().await {
+        done.push(delivered);
+    }
+    done
 }
