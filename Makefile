@@ -68,9 +68,10 @@ manifests: build ## Generate the CRDs in manifests from the types, and the refer
 	$(TARGET)/debug/examples/crds manifests
 	tests/lint/generate $(TARGET)/debug/examples docs
 
-truth: ## Generate the truth tables of shared/semver, shared/index, shared/go and shared/gotmpl from the Go modules that they are about
+truth: ## Generate the truth tables of shared/semver, shared/index, shared/go, shared/gotmpl and shared/core from the Go modules that they are about
 	cd tests/truth && go run . semver ../../shared/semver/tests/truth && go run . index ../../shared/index/tests/truth && \
-	go run . tags ../../shared/index/tests/truth && go run . go ../../shared/go/tests/truth && go run . gotmpl ../../shared/gotmpl/tests/truth
+	go run . tags ../../shared/index/tests/truth && go run . go ../../shared/go/tests/truth && go run . gotmpl ../../shared/gotmpl/tests/truth && \
+	go run . quartz ../../shared/core/tests/truth
 
 parity: build tools ## Deploy each chart archive of the folder CHARTS= with Helm and with helmops, and compare; or convert the HelmReleases of HELMRELEASES= (docs/parity.md)
 	$(TARGET)/debug/parity $(or $(CHARTS),$(addprefix --helmreleases=,$(HELMRELEASES)),$(error CHARTS=FOLDER has the archives, or HELMRELEASES=FOLDER the HelmReleases)) $(PARITY_FLAGS)

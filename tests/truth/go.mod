@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/Masterminds/semver/v3 v3.5.0
 	github.com/Masterminds/sprig/v3 v3.3.0
+	github.com/reugn/go-quartz v0.15.2
 	golang.org/x/sys v0.48.0
 	helm.sh/helm/v4 v4.2.4
 	k8s.io/apimachinery v0.36.3

@@ -15,7 +15,7 @@ import (
 
 // The inputs: templates and expressions one per line, where "⏎" is a line end, and JSON.
 //
-//go:embed gotmpl go
+//go:embed gotmpl go quartz.txt
 var inputFiles embed.FS
 
 // How often each template is executed, so that one whose output changes is found.

@@ -5,6 +5,7 @@
 //	go run . tags DIR       # which tag of a registry is chosen
 //	go run . go DIR         # what regular expressions match, how YAML is read and written, and what --set does
 //	go run . gotmpl DIR     # what templates render to
+//	go run . quartz DIR     # when cron expressions of Schedules start
 //
 // The tables depend on nothing but this program and the module versions in go.mod: same input, same bytes.
 package main
@@ -28,6 +29,7 @@ var families = map[string]func() []table{
 	"semver": semverTables,
 	"go":     goTables,
 	"gotmpl": gotmplTables,
+	"quartz": quartzTables,
 	"index":  indexTables,
 	"tags":   tagsTables,
 }

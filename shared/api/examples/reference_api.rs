@@ -22,12 +22,13 @@ a list, and `*` is any key of a map.
 ";
 
 /// Kinds that users write.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
     "HelmOp",
     "Policy",
     "Cluster",
     "ClusterGroup",
     "BundleNamespaceMapping",
+    "Schedule",
     "AlertProvider",
     "Alert",
     "Receiver",

@@ -5,6 +5,7 @@ use super::{
     free_form::FreeForm,
     kind::{TypeMeta, kind},
     metadata::Metadata,
+    schedule::ClusterWindow,
     status::{BundleSummary, ResourceCounts},
     wire_struct::wire,
 };
@@ -119,6 +120,8 @@ wire! {
         "scheduled" => scheduled: bool,
         /// The Schedule allows deployments now.
         "activeSchedule" => active_schedule: bool,
+        /// The Schedules that select the cluster, and until when they allow deployments or do not. Fleet's CRD has no such field.
+        "window" => window: Option<ClusterWindow>,
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
     lifecycle_rules, limits,
     notifications::{Alert, AlertProvider, Receiver, limits as notification_limits},
     policy::Policy,
+    schedule::{self, Schedule},
     schema::structural,
 };
 
@@ -86,6 +87,7 @@ pub fn of_clusters() -> Result<Vec<(&'static str, CustomResourceDefinition)>, se
         ("bundlenamespacemappings.yaml", serde_json::from_value(mapping())?),
         ("clustergroups.yaml", serde_json::from_value(cluster_group())?),
         ("clusters.yaml", serde_json::from_value(cluster())?),
+        ("schedules.yaml", serde_json::from_value(schedule())?),
     ])
 }
 
@@ -164,6 +166,22 @@ fn cluster_group() -> Value {
         MESSAGE,
     ];
     crd::<ClusterGroup>(structural::<ClusterGroup>(), Some("fleet"), &columns, true)
+}
+
+fn schedule() -> Value {
+    let mut schema = structural::<Schedule>();
+    schedule::add_limits(&mut schema);
+    let columns = [
+        text("Schedule", ".spec.schedule"),
+        text("Duration", ".spec.duration"),
+        text("Active", ".status.active"),
+        text("NextStart", ".status.nextStartTime"),
+        STATUS,
+        AGE,
+        wide("Location", ".spec.location"),
+        MESSAGE,
+    ];
+    crd::<Schedule>(schema, None, &columns, true)
 }
 
 fn mapping() -> Value {

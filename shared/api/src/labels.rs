@@ -127,6 +127,8 @@ keys! {
     LEAVE_RELEASES: Annotation on "Cluster" = "helmops.fleet.cattle.io/leave-releases";
     /// Left by Fleet's own controller; helmops removes it from deleted HelmOps.
     HELMOP_FINALIZER: Finalizer on "HelmOp" = "fleet.cattle.io/helmop-finalizer";
+    /// Left by Fleet's own controller; helmops removes it from deleted Schedules.
+    SCHEDULE_FINALIZER: Finalizer on "Schedule" = "fleet.cattle.io/schedule-finalizer";
 }
 
 /// The value of a label, if it is not empty.

@@ -36,6 +36,7 @@ pub mod pruned_fields;
 pub mod rollout;
 #[doc(hidden)]
 pub mod same_resource;
+pub mod schedule;
 pub mod schema;
 pub mod status;
 mod status_text;
@@ -65,6 +66,7 @@ pub use options::BundleDeploymentOptions;
 pub use permission_object::PermissionObject;
 pub use policy::Policy;
 pub use pruned_fields::PrunedFields;
+pub use schedule::Schedule;
 pub use status_text::ObjectName;
 pub use target::BundleTarget;
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`poll`] | when a poll for a newer version is due |
 //! | [`targeting`] | from a Bundle to the BundleDeployments and copies for each cluster |
+//! | [`schedule`] | when the clusters that Schedules select may be changed |
 //! | [`agents`] | the accounts of the agents of clusters, and whether they still report |
 //! | [`admit`] | whether a HelmOp is valid |
 //! | [`policy`] | whether the Policies of its namespace allow it |
@@ -18,6 +19,7 @@
 
 pub mod poll;
 pub mod targeting;
+pub mod schedule;
 pub mod agents;
 pub mod admit;
 pub mod policy;

@@ -91,6 +91,8 @@ reasons! {
         LimitExceeded: "Shorten it as the message says, or make several HelmOps of it; the limits are in [fields.md](fields.md).",
         /// Helm values, or where they come from, cannot be used.
         InvalidValues: "Do what the message says: name the object of `valuesFrom`, or make the values flatter (100 levels are allowed).",
+        /// A field of a Schedule is missing or invalid, or its windows overlap.
+        InvalidSchedule: "Do what the message says: it names the field, its value and the fix; [schedules.md](schedules.md) has examples.",
         /// The object does not decode.
         DecodeError: "The message names the field and its value; `kubectl explain helmop.spec` shows what is expected.",
     }

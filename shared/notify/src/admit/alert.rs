@@ -5,7 +5,7 @@ use std::time::Duration;
 use helmops_api::notifications::{AlertSpec, EventSource, Grouping, limits};
 use helmops_model::{
     reason::Reason,
-    validation::{ErrorType, FieldErrors, Path, names, selector},
+    validation::{ErrorType, FieldErrors, Path, limits::check as check_limits, names, selector},
 };
 
 use super::check_reference;
@@ -23,7 +23,7 @@ const MAX_MESSAGES: i64 = 1_000;
 /// The errors of an Alert.
 pub fn errors(spec: &AlertSpec) -> FieldErrors {
     let mut errors = FieldErrors::default();
-    super::limits::check(&mut errors, spec, limits::OF_ALERT);
+    check_limits(&mut errors, spec, limits::OF_ALERT);
     if !errors.is_empty() {
         return errors;
     }

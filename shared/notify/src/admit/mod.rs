@@ -1,7 +1,6 @@
 //! Validation of Alerts, AlertProviders and Receivers: one rule for each kind, used at admission and before they take effect.
 
 mod alert;
-mod limits;
 mod provider;
 mod receiver;
 

@@ -6,7 +6,7 @@ use helmops_api::notifications::{AlertProviderSpec, limits};
 use helmops_model::{
     chart::url::{Url, UrlError},
     reason::Reason,
-    validation::{ErrorType, FieldErrors, Path},
+    validation::{ErrorType, FieldErrors, Path, limits::check as check_limits},
 };
 
 use super::check_reference;
@@ -18,7 +18,7 @@ const TIMEOUTS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_m
 /// The errors of an AlertProvider.
 pub fn errors(spec: &AlertProviderSpec) -> FieldErrors {
     let mut errors = FieldErrors::default();
-    super::limits::check(&mut errors, spec, limits::OF_ALERT_PROVIDER);
+    check_limits(&mut errors, spec, limits::OF_ALERT_PROVIDER);
     if !errors.is_empty() {
         return errors;
     }

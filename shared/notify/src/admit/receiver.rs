@@ -3,7 +3,7 @@
 use helmops_api::notifications::{ReceiverResource, ReceiverSpec, limits};
 use helmops_model::{
     reason::Reason,
-    validation::{ErrorType, FieldErrors, Path, names, selector},
+    validation::{ErrorType, FieldErrors, Path, limits::check as check_limits, names, selector},
 };
 
 use super::check_reference;
@@ -17,7 +17,7 @@ const REASON: Reason = Reason::InvalidNotification;
 /// The errors of a Receiver.
 pub fn errors(spec: &ReceiverSpec) -> FieldErrors {
     let mut errors = FieldErrors::default();
-    super::limits::check(&mut errors, spec, limits::OF_RECEIVER);
+    check_limits(&mut errors, spec, limits::OF_RECEIVER);
     if !errors.is_empty() {
         return errors;
     }

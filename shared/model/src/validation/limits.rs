@@ -1,12 +1,11 @@
 //! The limits of the CRDs at admission, for API servers whose CRD lacks them and for files.
 
 use helmops_api::limits::{Limit, Measure};
-use helmops_model::{
-    reason::Reason,
-    validation::{ErrorType, FieldErrors, Path},
-};
 use serde::Serialize;
 use serde_json::Value;
+
+use super::{ErrorType, FieldErrors, Path};
+use crate::reason::Reason;
 
 /// Checks the limits of a spec.
 pub fn check(errors: &mut FieldErrors, spec: &impl Serialize, limits: &[Limit]) {
