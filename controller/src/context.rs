@@ -13,7 +13,7 @@ use crate::{
     own_status::OwnStatus,
     pruned::Pruned,
     watch::{Scope, Stores},
-    work::{BundleKey, ClusterKey, HelmOpKey},
+    work::{BundleKey, ClusterKey, HelmOpKey, ScheduleKey},
 };
 
 /// What the loops share.
@@ -55,4 +55,5 @@ pub struct Retries {
     pub helmops: RetryState<HelmOpKey>,
     pub bundles: RetryState<BundleKey>,
     pub clusters: RetryState<ClusterKey>,
+    pub schedules: RetryState<ScheduleKey>,
 }

@@ -23,7 +23,8 @@ const MIN: Duration = Duration::from_millis(20);
 const PER_DEPLOYMENT: Duration = Duration::from_millis(1);
 /// The maximum.
 const MAX: Duration = Duration::from_secs(2);
-/// The debounce while agents are at work, and the minimum for a Cluster, whose status counts everything that is deployed on it.
+/// The debounce while agents are at work. Also the minimum for a Cluster, whose status counts everything that is deployed on it, and that
+/// of a Schedule, whose status lists all Clusters that it selects.
 const PROGRESS: Duration = Duration::from_millis(500);
 /// The debounce of a Cluster per Cluster: a rollout of several Bundles changes each of them several times, and takes longer with their
 /// number. Nothing waits for these counts.
@@ -37,11 +38,12 @@ pub fn of(work: &Work, stores: &Stores) -> Duration {
         Work::HelmOp(key) => same_name_as(key),
         Work::Bundle(key) => key.clone(),
         Work::Cluster(key) => return of_cluster(key, stores),
+        Work::Schedule(_) => return PROGRESS,
     };
     let count = stores.deployments.count(&bundle);
     let is_in_progress = || match work {
         Work::HelmOp(key) => is_helmop_in_progress(key, &bundle, stores),
-        Work::Bundle(_) | Work::Cluster(_) => is_bundle_in_progress(&bundle, stores),
+        Work::Bundle(_) | Work::Cluster(_) | Work::Schedule(_) => is_bundle_in_progress(&bundle, stores),
     };
     let min = if depends_on_states(count) && is_in_progress() {
         PROGRESS

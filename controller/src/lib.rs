@@ -11,6 +11,8 @@
 //!            │                       apply, for each │
 //!            │                       cluster         │
 //!            └───────────────────────────────────────┘
+//! Clusters ─► namespace and account of each, its status: counts, and whether its Schedules let it be changed now
+//! Schedules ─► their status
 //! ```
 //!
 //! It watches these resources and all that they depend on. Of several replicas, only the leader reconciles: it holds a Lease. The
@@ -29,6 +31,7 @@ mod own_status;
 mod pruned;
 mod reference;
 mod run;
+mod schedule;
 mod watch;
 mod work;
 mod writes;

@@ -17,6 +17,7 @@ use crate::{
     context::Context,
     debounce,
     helmop::{self, HelmOps},
+    schedule::Schedules,
     watch,
     work::Work,
 };
@@ -74,6 +75,7 @@ fn forget_failures(work: &Work, context: &Context) {
         Work::HelmOp(key) => context.retries.helmops.forget(key),
         Work::Bundle(key) => context.retries.bundles.forget(key),
         Work::Cluster(key) => context.retries.clusters.forget(key),
+        Work::Schedule(key) => context.retries.schedules.forget(key),
     }
 }
 
@@ -88,6 +90,9 @@ async fn reconcile(work: Work, permit: WorkerPermit, context: Arc<Context>) -> R
         (Work::Cluster(key), Some(stores)) => {
             reconciler::reconcile(&Clusters { context, stores }, &key, permit).await
         }
-        (Work::Bundle(_) | Work::Cluster(_), None) => None,
+        (Work::Schedule(key), Some(stores)) => {
+            reconciler::reconcile(&Schedules { context, stores }, &key, permit).await
+        }
+        (Work::Bundle(_) | Work::Cluster(_) | Work::Schedule(_), None) => None,
     }
 }

@@ -32,6 +32,12 @@ pub const CLUSTERS: Controller = Controller {
     failures: || vec![Reason::APIError],
 };
 
+/// The loop of Schedules, which writes their status.
+pub const SCHEDULES: Controller = Controller {
+    label: "schedule",
+    failures: || vec![Reason::APIError],
+};
+
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// The metrics of the reconciliations of all loops.
@@ -53,7 +59,7 @@ impl Metrics {
             "Delay between the time at which a poll is due and its start.",
         );
         Ok(Self {
-            reconciles: ReconcileMetrics::register(registry, &[HELMOPS, BUNDLES, CLUSTERS])?,
+            reconciles: ReconcileMetrics::register(registry, &[HELMOPS, BUNDLES, CLUSTERS, SCHEDULES])?,
             resolutions: ResolutionMetrics::register(registry)?,
             polls: result_counter(
                 registry,

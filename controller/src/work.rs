@@ -1,6 +1,6 @@
-//! The items of the workqueue: keys of HelmOps, Bundles and Clusters.
+//! The items of the workqueue: keys of HelmOps, Bundles, Clusters and Schedules.
 
-use helmops_api::{Bundle, Cluster, Decoded, HelmOp};
+use helmops_api::{Bundle, Cluster, Decoded, HelmOp, Schedule};
 use helmops_runtime::queue;
 use kube::runtime::reflector::ObjectRef;
 
@@ -10,6 +10,8 @@ pub type HelmOpKey = ObjectRef<Decoded<HelmOp>>;
 pub type BundleKey = ObjectRef<Decoded<Bundle>>;
 /// Namespace and name of a Cluster.
 pub type ClusterKey = ObjectRef<Decoded<Cluster>>;
+/// Namespace and name of a Schedule.
+pub type ScheduleKey = ObjectRef<Decoded<Schedule>>;
 
 /// An object to reconcile, by the loop of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,8 +20,10 @@ pub enum Work {
     HelmOp(HelmOpKey),
     /// Deploy it to its clusters.
     Bundle(BundleKey),
-    /// Create its namespace, and update the counts in its status.
+    /// Create its namespace, and update the counts and windows in its status.
     Cluster(ClusterKey),
+    /// Update its status.
+    Schedule(ScheduleKey),
 }
 
 impl queue::QueueKey for Work {
@@ -28,6 +32,7 @@ impl queue::QueueKey for Work {
             Self::HelmOp(key) => &key.namespace,
             Self::Bundle(key) => &key.namespace,
             Self::Cluster(key) => &key.namespace,
+            Self::Schedule(key) => &key.namespace,
         };
         namespace.as_deref().unwrap_or_default()
     }

@@ -1,7 +1,8 @@
 //! The cluster loop: creates the namespace of each Cluster and the account of its agent, and updates its status.
 //!
 //! A user or Rancher registers a cluster by creating the Cluster. This loop creates the namespace for its BundleDeployments, and
-//! the account that its agent uses to read them. The status counts them, and reports an agent that is silent.
+//! the account that its agent uses to read them. The status counts them, reports an agent that is silent, and says whether the Schedules of
+//! the Cluster let it be changed now.
 
 mod account;
 
@@ -25,7 +26,7 @@ use thiserror::Error;
 use tracing::Span;
 
 use self::account::AccountWriter;
-use crate::{context::Context, metrics, watch::DeliveryStores, work::ClusterKey, writes::MANAGER};
+use crate::{context::Context, metrics, schedule, watch::DeliveryStores, work::ClusterKey, writes::MANAGER};
 
 /// The reconciler of Clusters.
 pub struct Clusters<'c> {
@@ -85,8 +86,9 @@ impl Reconciler for Clusters<'_> {
         let time = Timestamp::now();
         let now = status::timestamp(time);
         let contact = self.contact(cluster, time);
+        let windows = schedule::windows_of(&self.stores.clusters, cluster, time);
         let namespace = self.stores.clusters.namespace_of(cluster);
-        let next = match &namespace {
+        let mut next = match &namespace {
             Ok(namespace) => {
                 self.ensure_namespace(&name, namespace).await?;
                 let deployments = self.context.stores.deployments.in_namespace(namespace);
@@ -98,6 +100,14 @@ impl Reconciler for Clusters<'_> {
                 status::refused_cluster(cluster, refused, &now)
             }
         };
+        match &windows {
+            Some(windows) => windows.fill(&mut next),
+            // It is not known which Schedules select a cluster that is new: nothing may be deployed there before that.
+            None if cluster.status.namespace.is_empty() => {
+                (next.scheduled, next.active_schedule) = (true, false);
+            }
+            None => {}
+        }
         let (client, pending_writes) = (
             &self.context.client,
             &self.context.retries.clusters.pending_writes,
@@ -111,12 +121,13 @@ impl Reconciler for Clusters<'_> {
         {
             accounts.ensure(cluster, &namespace).await?;
         }
-        let requeue_after = match contact {
+        let silence = match contact {
             Contact::Reporting(remaining) => Some(remaining),
             Contact::Unknown | Contact::Silent(_) => None,
         };
+        let window = schedule::wait(windows.and_then(|windows| windows.next), time);
         Ok(Done {
-            requeue_after,
+            requeue_after: silence.into_iter().chain(window).min(),
             ..Done::UNTIL_CHANGE
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helmops_api::{
-    Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, HelmOp, MetadataOnly, labels,
+    Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, HelmOp, MetadataOnly, Schedule, labels,
 };
 use helmops_core::status::{is_refused, is_silent, last_seen};
 use helmops_kube::Change;
@@ -85,6 +85,8 @@ impl Relevant for Decoded<Cluster> {
             let status = &cluster.status;
             (
                 (&status.namespace, status.scheduled, status.active_schedule),
+                // HelmOps report when the next window begins.
+                &status.window,
                 // Whether its agent has ever registered.
                 !last_seen(status).is_empty(),
                 status.conditions.is_empty(),
@@ -105,6 +107,13 @@ impl Relevant for Decoded<Cluster> {
 impl Relevant for Decoded<ClusterGroup> {
     fn relevant(&self) -> impl PartialEq {
         (identity(self.meta()), &self.meta().labels)
+    }
+}
+
+impl Relevant for Decoded<Schedule> {
+    fn relevant(&self) -> impl PartialEq {
+        let is_unreported = self.valid().map(|schedule| schedule.status.conditions.is_empty());
+        (identity(self.meta()), is_unreported)
     }
 }
 
@@ -221,6 +230,29 @@ mod tests {
                 after: Some(Arc::new(cluster(reason, "2026-01-01T00:15:00Z"))),
             };
             assert_eq!(is_relevant(&change), expected, "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_status_that_the_controller_writes_into_schedules_and_clusters_causes_no_loop() {
+        let schedule = |generation: i64, status: Value| -> Arc<Decoded<Schedule>> {
+            let object =
+                json!({ "metadata": { "name": "night", "generation": generation }, "status": status });
+            Arc::new(serde_json::from_str(&object.to_string()).unwrap())
+        };
+        let reported =
+            |active: bool| json!({ "active": active, "conditions": [{ "type": "Ready", "status": "True" }] });
+        for (before, after, expected) in [
+            (schedule(1, reported(false)), schedule(1, reported(true)), false),
+            (schedule(1, reported(true)), schedule(2, reported(true)), true),
+            (schedule(1, reported(true)), schedule(1, json!({})), true),
+        ] {
+            let change = Change {
+                name: NamespacedName::new("fleet", "night"),
+                before: Some(before),
+                after: Some(after),
+            };
+            assert_eq!(is_relevant(&change), expected, "{change:?}");
         }
     }
 

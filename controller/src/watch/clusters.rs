@@ -7,22 +7,30 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_api::{
-    Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly, NamespacedName,
+    Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly, NamespacedName, Schedule,
 };
-use helmops_core::targeting::{
-    NamespaceRefused,
-    cluster_namespace::{NamespaceOwner, Namespaces, namespace_of},
+use helmops_core::{
+    status::helmop_of,
+    targeting::{
+        NamespaceRefused,
+        cluster_namespace::{NamespaceOwner, Namespaces, namespace_of},
+    },
 };
-use helmops_kube::{Fold, ObjectCache, key};
+use helmops_kube::{Fold, ObjectCache, empty_if_absent, key, without_errors};
 use helmops_model::names;
 use helmops_process::own_namespace;
+use helmops_runtime::store_budget::{budgeted, shorten};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource,
-    runtime::{reflector::Lookup, watcher},
+    runtime::{
+        reflector::{Lookup, ObjectRef},
+        watcher,
+    },
 };
 
 use super::{
+    Deployments, Stores,
     change_filter::{Relevant, is_relevant},
     claims::Claims,
 };
@@ -35,6 +43,8 @@ pub struct Clusters {
     pub all: ObjectCache<Decoded<Cluster>, Claims>,
     /// All ClusterGroups.
     pub groups: ObjectCache<Decoded<ClusterGroup>>,
+    /// All Schedules.
+    pub schedules: ObjectCache<Decoded<Schedule>>,
     /// All `BundleNamespaceMapping`s: other namespaces in which Bundles may target clusters.
     pub mappings: ObjectCache<Decoded<BundleNamespaceMapping>>,
     /// All namespaces: mappings select some of them, others belong to Clusters.
@@ -48,6 +58,7 @@ impl Clusters {
         Self {
             all: ObjectCache::new(),
             groups: ObjectCache::new(),
+            schedules: ObjectCache::new(),
             mappings: ObjectCache::new(),
             namespaces: ObjectCache::new(),
             own_namespace: own_namespace(),
@@ -58,6 +69,7 @@ impl Clusters {
     pub async fn wait_until_synced(&self) {
         self.all.wait_until_synced().await;
         self.groups.wait_until_synced().await;
+        self.schedules.wait_until_synced().await;
         self.mappings.wait_until_synced().await;
         self.namespaces.wait_until_synced().await;
     }
@@ -86,6 +98,20 @@ impl Clusters {
         self.all.read(|_, claims| claims.rivals(&namespace, cluster))
     }
 
+    /// The Schedules of a namespace and, if there are any, its Clusters.
+    fn scheduled(&self, namespace: &str) -> Vec<Work> {
+        let schedules = keys(&self.schedules, namespace);
+        if schedules.is_empty() {
+            return Vec::new();
+        }
+        let clusters = keys(&self.all, namespace).into_iter().map(Work::Cluster);
+        schedules
+            .into_iter()
+            .map(Work::Schedule)
+            .chain(clusters)
+            .collect()
+    }
+
     /// The Bundles that may target the clusters in a namespace: those in the namespace, and those with a mapping.
     fn affected_bundles(&self, bundles: &ObjectCache<Decoded<Bundle>>, namespace: Option<&str>) -> Vec<Work> {
         let mappings = self.mappings.state();
@@ -103,6 +129,32 @@ impl Clusters {
             .map(Work::Bundle)
             .collect()
     }
+}
+
+/// The keys of the objects of a namespace.
+fn keys<K, F>(cache: &ObjectCache<Decoded<K>, F>, namespace: &str) -> Vec<ObjectRef<Decoded<K>>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+    F: Fold<Arc<Decoded<K>>>,
+{
+    cache.read(|objects, _| {
+        let found = objects.in_namespace(namespace);
+        found.map(|(name, _)| key(&name.namespace, &name.name)).collect()
+    })
+}
+
+/// The HelmOps whose deployments on a cluster are held by its Schedules: they report when its next window begins.
+fn held_helmops(deployments: &Deployments, clusters: &Clusters, cluster: &NamespacedName) -> Vec<Work> {
+    let found = clusters.all.value(cluster);
+    let Some(cluster) = found.as_ref().and_then(|cluster| cluster.valid()) else {
+        return Vec::new();
+    };
+    let deployments = deployments.in_namespace(&cluster.status.namespace);
+    let held = deployments.iter().filter_map(|deployment| deployment.valid());
+    let held = held.filter(|deployment| deployment.spec.off_schedule);
+    held.filter_map(|deployment| helmop_of(&deployment.metadata))
+        .map(|(namespace, name)| Work::HelmOp(key(namespace, name)))
+        .collect()
 }
 
 impl Namespaces for Clusters {
@@ -129,20 +181,38 @@ fn work(clusters: Vec<NamespacedName>) -> impl Iterator<Item = Work> {
 }
 
 /// Starts the watches, and returns the objects that each change affects.
-pub fn watch(
-    client: &Client,
-    clusters: &Clusters,
-    bundles: &ObjectCache<Decoded<Bundle>>,
-) -> BoxStream<'static, Work> {
+pub fn watch(client: &Client, all_stores: &Stores, clusters: &Clusters) -> BoxStream<'static, Work> {
+    let bundles = &all_stores.bundles;
     let (stores, all_bundles) = (clusters.clone(), bundles.clone());
+    let deployments = all_stores.deployments.clone();
     let of_clusters = changed(all(client), &clusters.all).flat_map(move |cluster| {
         let affected = stores.affected_bundles(&all_bundles, Some(&cluster.namespace));
+        let schedules = keys(&stores.schedules, &cluster.namespace);
+        let helmops = held_helmops(&deployments, &stores, &cluster);
         let rivals = stores.rivals(&cluster);
-        stream::iter(work(vec![cluster]).chain(work(rivals)).chain(affected))
+        let others = schedules.into_iter().map(Work::Schedule).chain(helmops);
+        stream::iter(
+            work(vec![cluster])
+                .chain(work(rivals))
+                .chain(affected)
+                .chain(others),
+        )
     });
     let (stores, all_bundles) = (clusters.clone(), bundles.clone());
-    let of_groups = changed(all(client), &clusters.groups)
-        .flat_map(move |group| stream::iter(stores.affected_bundles(&all_bundles, Some(&group.namespace))));
+    let of_groups = changed(all(client), &clusters.groups).flat_map(move |group| {
+        let affected = stores.affected_bundles(&all_bundles, Some(&group.namespace));
+        stream::iter(affected.into_iter().chain(stores.scheduled(&group.namespace)))
+    });
+    let stores = clusters.clone();
+    let of_schedules = schedules(client, all_stores, clusters).flat_map(move |schedule| {
+        let itself = Work::Schedule(key(&schedule.namespace, &schedule.name));
+        let clusters = keys(&stores.all, &schedule.namespace);
+        stream::iter(
+            [itself]
+                .into_iter()
+                .chain(clusters.into_iter().map(Work::Cluster)),
+        )
+    });
     let all_bundles = bundles.clone();
     let of_mappings = changed(all(client), &clusters.mappings).flat_map(move |mapping| {
         let affected =
@@ -159,10 +229,24 @@ pub fn watch(
     stream::select_all([
         of_clusters.boxed(),
         of_groups.boxed(),
+        of_schedules.boxed(),
         of_mappings.boxed(),
         of_namespaces.boxed(),
     ])
     .boxed()
+}
+
+/// Fills the cache of Schedules, and returns the names of those with relevant changes.
+fn schedules(
+    client: &Client,
+    stores: &Stores,
+    clusters: &Clusters,
+) -> impl Stream<Item = NamespacedName> + Send + use<> {
+    let kind = <Schedule as Resource>::kind(&());
+    let events = budgeted(all(client), watcher::Config::default(), &stores.budget, shorten);
+    let consequence = "clusters can be changed at any time";
+    let events = without_errors(&kind, empty_if_absent(&kind, consequence, events));
+    relevant(&clusters.schedules, events)
 }
 
 fn all<K>(client: &Client) -> Api<Decoded<K>>
@@ -189,7 +273,19 @@ where
         + 'static,
     F: Fold<Arc<K>> + Send + 'static,
 {
-    let events = helmops_kube::watch(api, watcher::Config::default());
+    relevant(cache, helmops_kube::watch(api, watcher::Config::default()))
+}
+
+/// Fills a cache, and returns the names of the objects with relevant changes.
+fn relevant<K, F, S>(
+    cache: &ObjectCache<K, F>,
+    events: S,
+) -> impl Stream<Item = NamespacedName> + Send + use<K, F, S>
+where
+    S: Stream<Item = watcher::Event<K>> + Send + 'static,
+    K: Lookup<DynamicType = ()> + Resource<DynamicType = ()> + Relevant + Clone + Send + Sync + 'static,
+    F: Fold<Arc<K>> + Send + 'static,
+{
     let changes = cache.follow(vec![(None, events)], |object| Some(Arc::new(object)));
     changes.flat_map(|changes| {
         let relevant = changes.into_iter().filter(is_relevant);

@@ -15,7 +15,8 @@
 //! |---|---|---|
 //! | Bundles | all | the Bundle, unless only its status has changed |
 //! | BundleDeployments | all, complete | their Bundle and their Cluster |
-//! | Clusters, ClusterGroups, mappings, namespaces | all, metadata only for namespaces | Bundles that may target the Cluster, and the Cluster itself |
+//! | Clusters, ClusterGroups, mappings, namespaces | all, metadata only for namespaces | Bundles that may target the Cluster, the Cluster itself, and Schedules in its namespace |
+//! | Schedules | all | the Schedule, the Clusters in its namespace |
 //! | Secrets and ConfigMaps | nothing | the Bundles that copy them to clusters |
 //! | copies of these in the namespaces of clusters | the content of their metadata | the Bundles that they belong to |
 //! | Policies | | the Bundles in their namespace |
@@ -218,10 +219,12 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
         secret_changes.push(sources::of_secrets(api, synced(), helmops, policies, bundles).boxed());
     }
     if let Some(delivery) = &stores.delivery {
-        let of_clusters = clusters::watch(client, &delivery.clusters, &stores.bundles);
-        // Clusters are not sharded: the default shard reconciles all of them.
+        let of_clusters = clusters::watch(client, stores, &delivery.clusters);
+        // Clusters and Schedules are not sharded: the default shard reconciles all of them.
         let is_default_shard = scope.shard.is_empty();
-        let is_ours = move |work: &Work| ready(is_default_shard || !matches!(work, Work::Cluster(_)));
+        let is_ours = move |work: &Work| {
+            ready(is_default_shard || !matches!(work, Work::Cluster(_) | Work::Schedule(_)))
+        };
         changes.push(of_clusters.filter(is_ours).boxed());
         changes.push(copies::<Secret>(client, stores, delivery, CopyKind::Secret));
         changes.push(copies::<ConfigMap>(client, stores, delivery, CopyKind::ConfigMap));

@@ -20,7 +20,7 @@ use serde::{
 
 use super::{
     Alert, AlertProvider, Bundle, BundleDeployment, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp,
-    Metadata, Receiver, labels, unknown_fields::UNKNOWN_FIELD,
+    Metadata, Receiver, Schedule, labels, unknown_fields::UNKNOWN_FIELD,
 };
 
 /// The overhead of an allocation.
@@ -107,7 +107,7 @@ macro_rules! plain_kinds {
     };
 }
 
-plain_kinds!(Alert, AlertProvider, Receiver);
+plain_kinds!(Alert, AlertProvider, Receiver, Schedule);
 
 impl<K: Weight> Weight for Decoded<K> {
     fn bytes(&self) -> Bytes {

@@ -36,19 +36,12 @@ async fn nothing_is_removed_outside_the_schedule() {
     fixture.bundle("web", &json!({})).await;
     fixture.deployment(0, "web").await;
     fixture.deployment(1, "web").await;
-    let schedule = async |is_active: bool| {
-        let status = json!({ "status": { "scheduled": true, "activeSchedule": is_active } }).to_string();
-        let patch = [
-            "patch",
-            "cluster/c0",
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            &status,
-        ];
-        fixture.kubectl(&patch).await;
-    };
-    schedule(false).await;
+    let schedule = json!({
+        "kind": "Schedule",
+        "metadata": { "name": "later" },
+        "spec": { "schedule": "0 0 2 1 1 ? 2099", "duration": "1h", "targets": { "clusters": [{ "clusterName": "c0" }] } },
+    });
+    fixture.apply(&schedule).await;
     fixture
         .until_on(0, "bundledeployment/web", |found| {
             ensure!(found["spec"]["offSchedule"] == true, "it is {}", found["spec"]);
@@ -59,7 +52,7 @@ async fn nothing_is_removed_outside_the_schedule() {
         .patch("bundle/web", &json!({ "spec": { "targets": [] } }))
         .await;
     fixture.until_clusters_are("web", &[0]).await;
-    schedule(true).await;
+    fixture.kubectl(&["delete", "schedule/later"]).await;
     fixture.until_clusters_are("web", &[]).await;
 }
 
