@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use helmops_api::{Bundle, Decoded, HelmOp, NamespacedName};
-use helmops_core::{bundle, policy::Policies};
+use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp, NamespacedName, labels};
+use helmops_core::{bundle, policy::Policies, schedule::Waiting};
 use helmops_runtime::client::{CallError, bounded};
 use kube::{Api, Resource};
 
@@ -49,6 +49,20 @@ pub fn own_bundle(found: Option<&Decoded<Bundle>>) -> Result<Option<&Bundle>, Re
             error: error.clone(),
         }),
     }
+}
+
+/// The clusters that wait for a window. When that begins is known if this process reads Clusters.
+pub fn waiting(context: &Context, deployments: &[&Decoded<BundleDeployment>]) -> Waiting {
+    Waiting::of(deployments, |metadata| {
+        let clusters = &context.stores.delivery.as_ref()?.clusters;
+        let namespace = labels::of(metadata, labels::CLUSTER_NAMESPACE)?;
+        let cluster = clusters.all.value(&NamespacedName::new(
+            namespace,
+            labels::of(metadata, labels::CLUSTER)?,
+        ))?;
+        let window = cluster.valid()?.status.window.as_ref()?;
+        Some(window.until.clone())
+    })
 }
 
 /// Whether the spec of a HelmOp is unchanged since the reconciliation started.

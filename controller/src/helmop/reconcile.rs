@@ -241,9 +241,13 @@ impl HelmOpReconciliation<'_> {
         let deployments: Option<Vec<_>> = deployments
             .as_ref()
             .map(|deployments| deployments.iter().map(|deployment| &**deployment).collect());
+        let waiting = deployments
+            .as_ref()
+            .map(|deployments| observe::waiting(self.context, deployments));
         let state = BundleState {
             bundle,
             deployments: deployments.as_deref(),
+            waiting: waiting.as_ref(),
         };
         let now = status::timestamp(Timestamp::now());
         let next = status::next(self.helmop, state, outcome, polling, &now);

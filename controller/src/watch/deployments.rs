@@ -137,6 +137,7 @@ pub fn slim(deployment: &mut Decoded<BundleDeployment>) {
         let spec = std::mem::take(&mut deployment.spec);
         deployment.spec.deployment_id = spec.deployment_id;
         deployment.spec.staged_deployment_id = spec.staged_deployment_id;
+        deployment.spec.off_schedule = spec.off_schedule;
     }
 }
 

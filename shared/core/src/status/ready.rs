@@ -8,6 +8,7 @@ use super::{
     ready_message::{is_ready_message, ready_message},
     rollup::BundleState,
 };
+use crate::schedule::Waiting;
 
 /// The condition `Ready`, and whether it is expected to change without action of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,15 @@ impl Readiness {
             is_progressing: reason == Reason::Progressing,
         }
     }
+
+    /// With the text before the message.
+    fn after(self, text: &str) -> Self {
+        let message = format!("{text}; {}", self.state.message());
+        Self {
+            state: ConditionState::False(self.state.reason(), message),
+            ..self
+        }
+    }
 }
 
 /// The readiness of an accepted HelmOp. `summary` is the summary of its deployments.
@@ -33,7 +43,7 @@ impl Readiness {
 /// the deployments and the Bundle report that all are ready: they are watched separately, and a stale one must not make the
 /// HelmOp ready.
 ///
-/// On so many clusters the release is `suspended`.
+/// On so many clusters the release is `suspended`. A cluster that waits for a window needs no action of a user, so it is in progress.
 pub fn ready(
     helmop: &HelmOp,
     observed: BundleState<'_>,
@@ -62,7 +72,12 @@ pub fn ready(
     }
     let summary = summary.unwrap_or(counted);
     if !all_ready(summary) {
-        return not_all_ready(helmop, status, summary, suspended);
+        let readiness = not_all_ready(helmop, status, summary, suspended);
+        let waiting = observed.waiting.and_then(Waiting::message);
+        return match waiting {
+            Some(waiting) => readiness.after(&waiting),
+            None => readiness,
+        };
     }
     if counted.err_applied > 0 {
         // All deployments are ready, but the desired state cannot be delivered to some clusters.

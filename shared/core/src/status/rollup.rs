@@ -6,6 +6,7 @@ use helmops_api::{
 };
 
 use super::{deployments, lifecycle, resources, summary};
+use crate::schedule::Waiting;
 
 /// The observed state of a HelmOp's Bundle.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,13 +16,15 @@ pub struct BundleState<'a> {
     /// Its BundleDeployments, in any order; `None` if they are not watched, as in a controller that may read only some
     /// namespaces. One that does not decode does not hide the others: it is reported.
     pub deployments: Option<&'a [&'a Decoded<BundleDeployment>]>,
+    /// The clusters that wait for a window of their Schedules.
+    pub waiting: Option<&'a Waiting>,
 }
 
 impl<'a> From<Option<&'a Bundle>> for BundleState<'a> {
     fn from(bundle: Option<&'a Bundle>) -> Self {
         Self {
             bundle,
-            deployments: None,
+            ..Self::default()
         }
     }
 }

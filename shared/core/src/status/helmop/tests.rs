@@ -231,6 +231,7 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
     let observed = BundleState {
         bundle: Some(&bundle),
         deployments: Some(&[&deployment]),
+        ..BundleState::default()
     };
     let refused = ReconcileOutcome::Refused {
         reason: Reason::ChartNotFound,
@@ -249,6 +250,7 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
     let gone = BundleState {
         bundle: None,
         deployments: Some(&[]),
+        ..BundleState::default()
     };
     let status = next(&helmop(), gone, &accepted(), &Polling::Unchanged, "t");
     assert_eq!(
@@ -446,6 +448,7 @@ fn the_life_cycle_is_counted_while_the_helmop_has_one() {
         let state = BundleState {
             bundle: Some(&bundle),
             deployments,
+            ..BundleState::default()
         };
         let status = next(of, state, &accepted(), &Polling::Unchanged, "t");
         status.lifecycle.map(|summary| summary.failed)

@@ -127,6 +127,48 @@ fn suspended_clusters_are_named_and_are_no_progress() {
     assert_eq!(of(2), (false, expected.to_owned()));
 }
 
+/// A user has nothing to do, as for clusters that the rollout has not reached.
+#[test]
+fn clusters_that_wait_for_a_window_are_named_and_are_in_progress() {
+    let bundle = bundle(&bundle_status(json!({ "ready": 1, "desiredReady": 4 }), ""));
+    let waiting = Waiting {
+        clusters: 3,
+        next: "2026-12-01T02:00:00Z".to_owned(),
+    };
+    let of = |waiting, counts: Value| {
+        let observed = BundleState {
+            bundle: Some(&bundle),
+            waiting,
+            ..BundleState::default()
+        };
+        let readiness = ready(&helmop(false), observed, Some(&summary(counts)), 0);
+        let state = &readiness.state;
+        (
+            state.reason().as_str(),
+            readiness.is_progressing,
+            state.message().to_owned(),
+        )
+    };
+    let held = || json!({ "ready": 1, "desiredReady": 4, "waitApplied": 3 });
+    let expected = "3 clusters wait for a window of their Schedules; the next one begins at 2026-12-01T02:00:00Z; WaitApplied(3)";
+    assert_eq!(
+        of(Some(&waiting), held()),
+        ("Progressing", true, expected.to_owned())
+    );
+    let none = Waiting::default();
+    assert_eq!(
+        of(Some(&none), held()),
+        ("Progressing", true, "WaitApplied(3)".to_owned())
+    );
+    let failed = json!({ "ready": 0, "desiredReady": 4, "waitApplied": 3, "errApplied": 1 });
+    assert_eq!(of(Some(&waiting), failed).0, "NotReady");
+    let whole = json!({ "ready": 4, "desiredReady": 4 });
+    assert!(
+        !of(Some(&waiting), whole).2.contains("window"),
+        "nothing is to be done"
+    );
+}
+
 #[test]
 fn a_limit_that_clusters_wait_for_is_named() {
     let one = |max: i64, unavailable: i64| json!([{ "name": "first", "count": 2, "maxUnavailable": max, "unavailable": unavailable }]);
