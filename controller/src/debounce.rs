@@ -129,9 +129,11 @@ fn states(bundle: &BundleKey, stores: &Stores) -> Vec<DeploymentState> {
 
 /// Whether no agent is at work on a deployment. One that is pending or out of sync waits for the controller itself.
 fn is_settled(states: &[DeploymentState]) -> bool {
-    use DeploymentState::{ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied};
+    use DeploymentState::{
+        ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied, WaitingForDependency,
+    };
     states.iter().all(|state| match state {
-        Ready | ErrApplied | Modified | OutOfSync | Pending => true,
+        Ready | ErrApplied | WaitingForDependency | Modified | OutOfSync | Pending => true,
         NotReady | WaitApplied => false,
     })
 }

@@ -55,6 +55,8 @@ wire! {
         "waitApplied" => wait_applied: i64,
         /// Could not be deployed.
         "errApplied" => err_applied: i64,
+        /// Not deployed until what they depend on is in an accepted state.
+        "waitingForDependency" => waiting_for_dependency: i64,
         /// Delayed by the rollout.
         "outOfSync" => out_of_sync: i64,
         /// Deployed and changed on the cluster since.

@@ -58,7 +58,7 @@ wire! {
         /// Selects bundles by their labels.
         "selector" | nullable => selector: Option<LabelSelector>,
         /// States that count as done: `Ready` (the default), `NotReady`, `Pending`, `OutOfSync`, `Modified`,
-        /// `WaitApplied`, `ErrApplied`.
+        /// `WaitApplied`, `ErrApplied`. Not `WaitingForDependency`: this one would no longer wait as soon as the other one waits itself.
         "acceptedStates" | nullable => accepted_states: Vec<String>,
     }
 }

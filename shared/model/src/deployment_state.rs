@@ -1,6 +1,9 @@
 //! The state of a deployment: one Bundle on one cluster.
 
-use helmops_api::{BundleDeployment, Condition, status::BundleSummary};
+use helmops_api::{
+    BundleDeployment, Condition,
+    status::{BundleSummary, NonReadyResource, number},
+};
 
 /// The state of a deployment, from best to worst. The order is Fleet's rank: the worst state of any deployment is shown for
 /// all.
@@ -18,19 +21,22 @@ pub enum DeploymentState {
     Modified,
     /// Waiting to be deployed by the agent.
     WaitApplied,
+    /// Not deployed until what it depends on is in an accepted state. Fleet has it since 0.16.2 (fleet#5549).
+    WaitingForDependency,
     /// The deployment failed.
     ErrApplied,
 }
 
 impl DeploymentState {
     /// Every state, from best to worst.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Ready,
         Self::NotReady,
         Self::Pending,
         Self::OutOfSync,
         Self::Modified,
         Self::WaitApplied,
+        Self::WaitingForDependency,
         Self::ErrApplied,
     ];
 
@@ -43,6 +49,7 @@ impl DeploymentState {
             Self::OutOfSync => "OutOfSync",
             Self::Modified => "Modified",
             Self::WaitApplied => "WaitApplied",
+            Self::WaitingForDependency => "WaitingForDependency",
             Self::ErrApplied => "ErrApplied",
         }
     }
@@ -51,12 +58,19 @@ impl DeploymentState {
     ///
     /// `Deployed` counts also if the deployment ID is applied, unlike in Fleet: the values of references and requests to deploy again are no
     /// part of that ID, so that another attempt may be awaited or have failed.
+    ///
+    /// The reason of `Deployed` tells a wait from a failure: an agent of an older Fleet has another one for both, and a controller of an
+    /// older Fleet does not read it. Then both are `ErrApplied`, as they were before.
     pub fn of(deployment: &BundleDeployment) -> Self {
         let (spec, status) = (&deployment.spec, &deployment.status);
-        let deployed = find(deployment, "Deployed").map_or("", |deployed| &deployed.status);
+        let deployed = find(deployment, "Deployed");
+        let reason = deployed.map_or("", |deployed| &deployed.reason);
+        let deployed = deployed.map_or("", |deployed| &deployed.status);
         if spec.deployment_id.is_empty() && !spec.staged_deployment_id.is_empty() {
             // It is staged, but not promoted yet. Fleet reports `WaitApplied`, as if its agent were deploying.
             Self::Pending
+        } else if deployed == "False" && reason == Self::WaitingForDependency.as_str() {
+            Self::WaitingForDependency
         } else if deployed == "False" {
             Self::ErrApplied
         } else if status.applied_deployment_id != spec.deployment_id || deployed == "Unknown" {
@@ -74,6 +88,8 @@ impl DeploymentState {
 }
 
 /// Number of deployments in a state.
+///
+/// CRDs of a Fleet before 0.16.2 drop the number of those that wait for dependencies. The examples show at least one of them.
 pub fn count(summary: &BundleSummary, state: DeploymentState) -> i64 {
     match state {
         DeploymentState::Ready => summary.ready.unwrap_or_default(),
@@ -82,6 +98,12 @@ pub fn count(summary: &BundleSummary, state: DeploymentState) -> i64 {
         DeploymentState::OutOfSync => summary.out_of_sync,
         DeploymentState::Modified => summary.modified,
         DeploymentState::WaitApplied => summary.wait_applied,
+        DeploymentState::WaitingForDependency => {
+            let examples = &summary.non_ready_resources;
+            let is_one = |one: &&NonReadyResource| one.bundle_state == state.as_str();
+            let shown = number(examples.iter().filter(is_one).count());
+            summary.waiting_for_dependency.max(shown)
+        }
         DeploymentState::ErrApplied => summary.err_applied,
     }
 }

@@ -31,10 +31,13 @@ pub enum Unmet {
         entry: String,
     },
     /// Some are not in an accepted state.
-    #[error("dependent bundle(s) are not ready: [{}]", names.join(" "))]
+    #[error(
+        "waiting for dependent bundle(s) to reach an accepted state: {}",
+        joined(pending)
+    )]
     NotReady {
-        /// The names of their BundleDeployments, sorted.
-        names: Vec<String>,
+        /// They, sorted by name.
+        pending: Vec<PendingDependency>,
     },
     /// A selector is invalid.
     #[error(transparent)]
@@ -51,6 +54,40 @@ pub enum Unmet {
     },
 }
 
+/// A BundleDeployment that is in no accepted state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PendingDependency {
+    /// Its name.
+    pub name: String,
+    /// Its state.
+    pub state: DeploymentState,
+    /// The states that are accepted.
+    pub accepted: Vec<String>,
+}
+
+/// As in the message of Fleet's agent.
+fn joined(pending: &[PendingDependency]) -> String {
+    let texts: Vec<_> = pending
+        .iter()
+        .map(|one| {
+            let (name, state) = (&one.name, one.state.as_str());
+            format!("{name} (state: {state}, accepted: {})", one.accepted.join(", "))
+        })
+        .collect();
+    texts.join("; ")
+}
+
+impl Unmet {
+    /// Whether it is a wait, which ends by itself when others become ready. Otherwise nothing may ever match, which is an error: as in
+    /// Fleet.
+    pub const fn is_wait(&self) -> bool {
+        match self {
+            Self::NotReady { .. } | Self::NotTrue { .. } => true,
+            Self::NoMatch { .. } | Self::InvalidSelector(_) => false,
+        }
+    }
+}
+
 /// Whether a BundleDeployment depends on others.
 pub fn has_any(deployment: &BundleDeployment) -> bool {
     !deployment.spec.depends_on.is_empty() || bundles(deployment).next().is_some()
@@ -61,7 +98,7 @@ pub fn has_any(deployment: &BundleDeployment) -> bool {
 /// # Errors
 /// If one of them does not exist or is not in an accepted state.
 pub fn check(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result<(), Unmet> {
-    let mut names = Vec::new();
+    let mut pending = Vec::new();
     for (index, entry) in deployment.spec.depends_on.iter().enumerate() {
         let Some(selector) = selector(deployment, entry) else {
             continue;
@@ -75,15 +112,23 @@ pub fn check(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result
                 entry: described(entry),
             });
         }
-        let unready = found.filter(|other| !is_accepted(entry, DeploymentState::of(other)));
-        names.extend(unready.filter_map(|other| other.metadata.name.clone()));
+        let accepted = accepted(entry);
+        pending.extend(found.filter_map(|other| {
+            let state = DeploymentState::of(other);
+            let is_accepted = accepted.contains(&state.as_str());
+            (!is_accepted).then(|| PendingDependency {
+                name: other.metadata.name.clone().unwrap_or_default(),
+                state,
+                accepted: accepted.iter().map(|&state| state.to_owned()).collect(),
+            })
+        }));
     }
-    if names.is_empty() {
+    if pending.is_empty() {
         return check_own(deployment, all);
     }
-    names.sort();
-    names.dedup();
-    Err(Unmet::NotReady { names })
+    pending.sort();
+    pending.dedup();
+    Err(Unmet::NotReady { pending })
 }
 
 /// Checks `lifecycle.dependsOn`, except for objects.
@@ -225,14 +270,12 @@ fn selector(deployment: &BundleDeployment, entry: &BundleRef) -> Option<LabelSel
     Some(selector)
 }
 
-fn is_accepted(entry: &BundleRef, state: DeploymentState) -> bool {
+/// The states in which a dependency does not delay.
+fn accepted(entry: &BundleRef) -> Vec<&str> {
     if entry.accepted_states.is_empty() {
-        return state == DeploymentState::Ready;
+        return vec![DeploymentState::Ready.as_str()];
     }
-    entry
-        .accepted_states
-        .iter()
-        .any(|accepted| accepted == state.as_str())
+    entry.accepted_states.iter().map(String::as_str).collect()
 }
 
 fn described(entry: &BundleRef) -> String {
@@ -281,15 +324,21 @@ mod tests {
 
     #[test]
     fn every_dependency_must_exist_in_an_accepted_state() {
-        let not_ready = |names: &str| Some(format!("dependent bundle(s) are not ready: [{names}]"));
+        let not_ready = |pending: &str| {
+            Some(format!(
+                "waiting for dependent bundle(s) to reach an accepted state: {pending}"
+            ))
+        };
+        let [db, cache] = ["db", "cache"].map(|name| format!("{name} (state: WaitApplied, accepted: Ready)"));
+        let both = format!("{cache}; {db}");
         for (depends_on, expected) in [
             (json!([]), None),
             (json!([{}]), None),
             (json!([{ "name": "crds" }]), None),
-            (json!([{ "name": "db" }]), not_ready("db")),
+            (json!([{ "name": "db" }]), not_ready(&db)),
             (
                 json!([{ "name": "db" }, { "name": "crds" }, { "name": "cache" }]),
-                not_ready("cache db"),
+                not_ready(&both),
             ),
             (
                 json!([{ "name": "db", "acceptedStates": ["Ready", "WaitApplied"] }]),
@@ -297,19 +346,39 @@ mod tests {
             ),
             (
                 json!([{ "name": "crds", "acceptedStates": ["WaitApplied"] }]),
-                not_ready("crds"),
+                not_ready("crds (state: Ready, accepted: WaitApplied)"),
             ),
             (
                 json!([{ "selector": { "matchLabels": { "app": "db" } } }]),
-                not_ready("db"),
+                not_ready(&db),
             ),
             (
                 json!([{ "selector": { "matchExpressions": [{ "key": "app", "operator": "Exists" }] } }]),
-                not_ready("cache db"),
+                not_ready(&both),
             ),
         ] {
             assert_eq!(unmet(&depends_on), expected, "{depends_on}");
         }
+    }
+
+    #[test]
+    fn only_what_becomes_ready_by_itself_is_a_wait() {
+        let check = |depends_on: &Value| {
+            let all = [waiting("db")];
+            check(&web(depends_on), &all.iter().collect::<Vec<_>>())
+                .unwrap_err()
+                .is_wait()
+        };
+        assert!(check(&json!([{ "name": "db" }])));
+        assert!(!check(&json!([{ "name": "queue" }])));
+        let invalid = json!({ "matchExpressions": [{ "key": "app", "operator": "Above" }] });
+        assert!(!check(&json!([{ "selector": invalid }])));
+        let object = Unmet::NotTrue {
+            index: 0,
+            name: "db".to_owned(),
+            cause: "its state is WaitApplied".to_owned(),
+        };
+        assert!(object.is_wait());
     }
 
     #[test]

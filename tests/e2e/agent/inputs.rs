@@ -535,8 +535,16 @@ async fn a_deployment_waits_for_its_dependencies_and_no_longer() {
 
     // Its values are missing.
     fixture.deploy("db", "1.0.0", &json!({ "valuesHash": "a" })).await;
-    let not_ready = format!("dependent bundle(s) are not ready: [{database}]");
+    let not_ready =
+        format!("waiting for dependent bundle(s) to reach an accepted state: {database} (state: ErrApplied");
     fixture.until_error("web", "Deployed", &[&not_ready]).await;
+    fixture
+        .until("web", |object| {
+            let state = DeploymentState::of(&serde_json::from_str(&object.to_string())?);
+            ensure!(state == DeploymentState::WaitingForDependency, "it is {state:?}");
+            Ok(())
+        })
+        .await;
     assert!(fixture.helm_runs_of(&fixture.name("web")).is_empty());
 
     fixture.deploy("db", "1.0.0", &json!({})).await;

@@ -503,4 +503,10 @@ fn dependency_on_itself(table: &mut Table) {
             &["depends on itself", "remove the entry"],
         );
     }
+    table.over(
+        json!({ "dependsOn": [{ "name": "db", "acceptedStates": ["Ready", "WaitingForDependency"] }] }),
+        "spec.dependsOn[0].acceptedStates[1]",
+        "InvalidDependency",
+        &["WaitingForDependency", "remove the state"],
+    );
 }

@@ -3,7 +3,7 @@
 import { h, s } from "./dom.js";
 import { count, meaning } from "./words.js";
 
-const SHAPES = new Set(["Ready", "NotReady", "Pending", "OutOfSync", "WaitApplied", "Modified", "ErrApplied", "Suspended"]);
+const SHAPES = new Set(["Ready", "NotReady", "Pending", "OutOfSync", "WaitApplied", "WaitingForDependency", "Modified", "ErrApplied", "Suspended"]);
 const BY_TONE = { good: "Ready", pending: "NotReady", bad: "ErrApplied", off: "Suspended" };
 const PATTERNS = { pending: "stripes", bad: "checks", off: "dots" };
 

@@ -9,6 +9,7 @@ const MEANINGS = {
   OutOfSync: "ready with the previous version, until it is its turn",
   Modified: "objects were changed on the cluster",
   WaitApplied: "waits for the agent of the cluster",
+  WaitingForDependency: "waits until what it depends on is ready",
   ErrApplied: "the deployment failed",
   Suspended: "nothing is done until it is resumed",
   Stalled: "cannot go on without a change of the HelmOp",

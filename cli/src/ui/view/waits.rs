@@ -76,6 +76,9 @@ pub fn waits<'a>(
     waits
 }
 
+/// What the agent of a Fleet before 0.16.2 reports in place of the state, and the agent of helmops if no bundle matches.
+const NOT_READY_IN_OLDER_FLEET: &str = "dependent bundle(s) are not ready";
+
 /// What a cluster waits for; `None` if it does not.
 fn cause(on: OnCluster<'_>, rollout: &Rollout, is_suspended: bool) -> Option<(String, Tone)> {
     let report = on.report;
@@ -108,8 +111,8 @@ fn cause(on: OnCluster<'_>, rollout: &Rollout, is_suspended: bool) -> Option<(St
             Tone::Pending,
         );
     }
-    if report.message.contains("dependent bundle(s) are not ready")
-        || report.message.starts_with("lifecycle.dependsOn")
+    if report.state == DeploymentState::WaitingForDependency.as_str()
+        || report.message.contains(NOT_READY_IN_OLDER_FLEET)
     {
         return Some((
             format!("others on the cluster: {}", report.message),
@@ -329,6 +332,13 @@ mod tests {
                 Some("values"),
             ),
             (report("ErrApplied", unmet), None, false, false, Some("[crds]")),
+            (
+                report("WaitingForDependency", "crds is not ready"),
+                None,
+                false,
+                false,
+                Some("others on the cluster: crds is not ready"),
+            ),
             (
                 report("ErrApplied", "x"),
                 None,

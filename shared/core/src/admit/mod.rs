@@ -21,6 +21,7 @@ use std::time::Duration;
 use helmops_api::{HelmOp, HelmOptions, target::BundleRef};
 use helmops_model::{
     chart::request::ChartRequest,
+    deployment_state::DeploymentState,
     reason::Reason,
     validation::{ErrorType, FieldErrors, Path, names, selector},
 };
@@ -193,6 +194,16 @@ fn check_placement(errors: &mut FieldErrors, root: &Path<'_>, helmop: &HelmOp) {
 /// The Bundle has the name of the HelmOp. In another state than `Ready` it may be before it is deployed, so that one is no mistake.
 fn check_dependency(errors: &mut FieldErrors, path: &Path<'_>, helmop: &HelmOp, dependency: &BundleRef) {
     selector::check(errors, &path.field("selector"), dependency.selector.as_ref());
+    let rejected = DeploymentState::WaitingForDependency.as_str();
+    let mut states = dependency.accepted_states.iter();
+    if let Some(index) = states.position(|state| state == rejected) {
+        errors.invalid(
+            &path.field("acceptedStates").index(index),
+            Reason::InvalidDependency,
+            rejected,
+            "the HelmOp would be deployed just when the other one itself waits for others; remove the state",
+        );
+    }
     let name = &*dependency.name;
     if !name.is_empty() && helmop.metadata.name.as_deref() == Some(name) && waits_until_ready(dependency) {
         errors.invalid(

@@ -106,10 +106,12 @@ impl Waiting {
 
 /// Whether a deployment is held by a Schedule, and something is to be done.
 fn waits(deployment: &BundleDeployment) -> bool {
-    use DeploymentState::{ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied};
+    use DeploymentState::{
+        ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied, WaitingForDependency,
+    };
     deployment.spec.off_schedule
         && match DeploymentState::of(deployment) {
-            WaitApplied | ErrApplied | OutOfSync | Pending => true,
+            WaitApplied | WaitingForDependency | ErrApplied | OutOfSync | Pending => true,
             Ready | NotReady | Modified => false,
         }
 }

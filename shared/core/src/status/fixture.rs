@@ -15,6 +15,12 @@ pub fn deployment(cluster: &str, state: DeploymentState, more: &Value) -> Decode
         DeploymentState::OutOfSync => ("b", json!({ "ready": true })),
         DeploymentState::Modified => ("a", json!({ "ready": true })),
         DeploymentState::WaitApplied => ("a", json!({ "appliedDeploymentID": "old" })),
+        DeploymentState::WaitingForDependency => (
+            "a",
+            json!({ "appliedDeploymentID": "old", "conditions": [
+                { "type": "Deployed", "status": "False", "reason": "WaitingForDependency" },
+            ] }),
+        ),
         DeploymentState::ErrApplied => (
             "a",
             json!({ "appliedDeploymentID": "old", "conditions": [{ "type": "Deployed", "status": "False" }] }),

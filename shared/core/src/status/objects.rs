@@ -142,6 +142,7 @@ fn default_state(state: DeploymentState, is_incomplete: bool) -> &'static str {
         | DeploymentState::Pending
         | DeploymentState::OutOfSync
         | DeploymentState::WaitApplied
+        | DeploymentState::WaitingForDependency
         | DeploymentState::ErrApplied => state.as_str(),
     }
 }

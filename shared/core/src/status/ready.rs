@@ -1,7 +1,11 @@
 //! Whether a HelmOp is deployed and ready on all target clusters.
 
 use helmops_api::{Condition, HelmOp, bundle::BundleStatus, status::BundleSummary};
-use helmops_model::{condition::ConditionState, reason::Reason};
+use helmops_model::{
+    condition::ConditionState,
+    deployment_state::{DeploymentState, count},
+    reason::Reason,
+};
 
 use super::{
     no_clusters,
@@ -158,7 +162,9 @@ fn not_all_ready(
         message = format!("spec.lifecycle.suspend is set for {suspended} {clusters}; {message}");
     }
     let is_stopped = is_paused || limit.is_some_and(|limit| limit.is_final);
-    let is_progressing = summary.wait_applied > suspended || (held_back > 0 && !is_stopped);
+    // What waits for others goes on by itself, as soon as they are in an accepted state.
+    let waiting = count(summary, DeploymentState::WaitingForDependency).saturating_add(summary.wait_applied);
+    let is_progressing = waiting > suspended || (held_back > 0 && !is_stopped);
     let reason = if is_progressing && summary.err_applied == 0 {
         Reason::Progressing
     } else {

@@ -69,6 +69,7 @@ fn add(summary: &mut BundleSummary, state: DeploymentState, more: i64) {
         DeploymentState::OutOfSync => &mut summary.out_of_sync,
         DeploymentState::Modified => &mut summary.modified,
         DeploymentState::WaitApplied => &mut summary.wait_applied,
+        DeploymentState::WaitingForDependency => &mut summary.waiting_for_dependency,
         DeploymentState::ErrApplied => &mut summary.err_applied,
     };
     *number = number.saturating_add(more);

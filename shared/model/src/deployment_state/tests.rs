@@ -10,9 +10,13 @@ fn deployment(object: &Value) -> BundleDeployment {
 
 #[test]
 fn the_first_problem_determines_the_state() {
-    use DeploymentState::{ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied};
+    use DeploymentState::{
+        ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied, WaitingForDependency,
+    };
 
     let deployed = |status: &str| json!([{ "type": "Deployed", "status": status }]);
+    let because =
+        |status: &str, reason: &str| json!([{ "type": "Deployed", "status": status, "reason": reason }]);
     for (state, id, staged, status) in [
         (WaitApplied, "b", "b", json!({ "appliedDeploymentID": "a" })),
         (
@@ -28,6 +32,25 @@ fn the_first_problem_determines_the_state() {
             json!({ "conditions": deployed("Unknown") }),
         ),
         (ErrApplied, "b", "b", json!({ "conditions": deployed("False") })),
+        (
+            ErrApplied,
+            "b",
+            "b",
+            json!({ "conditions": because("False", "Error") }),
+        ),
+        (
+            WaitingForDependency,
+            "b",
+            "b",
+            json!({ "appliedDeploymentID": "a", "conditions": because("False", "WaitingForDependency") }),
+        ),
+        // A reason that is left of an earlier attempt.
+        (
+            WaitApplied,
+            "b",
+            "b",
+            json!({ "appliedDeploymentID": "a", "conditions": because("True", "WaitingForDependency") }),
+        ),
         // Other values of the same deployment.
         (
             ErrApplied,
@@ -80,10 +103,29 @@ fn the_rank_is_the_same_as_in_fleet() {
         "OutOfSync",
         "Modified",
         "WaitApplied",
+        "WaitingForDependency",
         "ErrApplied",
     ];
     assert_eq!(states, by_rank);
     assert!(DeploymentState::ALL.is_sorted());
+}
+
+#[test]
+fn a_count_that_a_crd_of_fleet_drops_follows_from_the_examples() {
+    let of = |summary: Value| {
+        let summary: BundleSummary = serde_json::from_str(&summary.to_string()).unwrap();
+        count(&summary, DeploymentState::WaitingForDependency)
+    };
+    let examples = json!([
+        { "name": "f/a", "bundleState": "WaitingForDependency" },
+        { "name": "f/b", "bundleState": "ErrApplied" },
+    ]);
+    assert_eq!(
+        of(json!({ "nonReadyResources": examples, "waitingForDependency": 5 })),
+        5
+    );
+    assert_eq!(of(json!({ "nonReadyResources": examples })), 1);
+    assert_eq!(of(json!({})), 0);
 }
 
 #[test]

@@ -302,6 +302,7 @@ fn of_condition(
     }
     let is_waiting = [
         DeploymentState::WaitApplied,
+        DeploymentState::WaitingForDependency,
         DeploymentState::Pending,
         DeploymentState::OutOfSync,
     ]

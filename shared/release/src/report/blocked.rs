@@ -2,6 +2,9 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use helmops_model::deployment_state::DeploymentState;
+
+use super::conditions::ERROR;
 use crate::{
     dependencies::Unmet,
     state::{ForeignOwner, Pending},
@@ -77,6 +80,14 @@ impl From<Unmet> for Blocked {
 }
 
 impl Blocked {
+    /// The reason of the condition `Deployed`. As in Fleet, only a wait for others has its own.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Dependencies(unmet) if unmet.is_wait() => DeploymentState::WaitingForDependency.as_str(),
+            _ => ERROR,
+        }
+    }
+
     /// The text for an account that may not `verb` (`get` or `patch`) the namespace.
     pub fn namespace_forbidden(verb: &str, namespace: &str, error: &str) -> String {
         format!(

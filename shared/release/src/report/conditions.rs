@@ -2,6 +2,9 @@
 
 use helmops_api::Condition;
 
+/// The reason of a condition that is `False`: as in Fleet.
+pub const ERROR: &str = "Error";
+
 /// A condition that the agent writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionType {
@@ -59,7 +62,7 @@ impl<'c> Conditions<'c> {
     /// Sets a condition to `True`, or to `False` because of an error. As in Fleet, the reason is `Error` or none.
     pub fn set(&mut self, r#type: ConditionType, error: Option<String>) {
         match error {
-            Some(error) => self.write(r#type, "False", "Error", error),
+            Some(error) => self.write(r#type, "False", ERROR, error),
             None => self.write(r#type, "True", "", String::new()),
         }
     }

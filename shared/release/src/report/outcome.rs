@@ -9,7 +9,7 @@ use helmops_model::reason::Reason;
 use super::{
     MAX_MESSAGE,
     blocked::Blocked,
-    conditions::{ConditionType, Conditions},
+    conditions::{ConditionType, Conditions, ERROR},
     set_false,
 };
 use crate::{gate::Held, history::History};
@@ -125,11 +125,13 @@ pub fn apply(
             if let Some(id) = deployment_id {
                 status.applied_deployment_id.clone_from(id);
             }
-            not_deployed(status, error.clone(), now);
+            not_deployed(status, error, now);
         }
-        DeployOutcome::Blocked(blocked) => not_deployed(status, blocked.to_string(), now),
-        DeployOutcome::Conflict(conflict) => not_deployed(status, conflict.to_string(), now),
-        DeployOutcome::Failed { error } => not_deployed(status, error.clone(), now),
+        DeployOutcome::Blocked(blocked) => {
+            not_deployed_because(status, blocked.reason(), &blocked.to_string(), now);
+        }
+        DeployOutcome::Conflict(conflict) => not_deployed(status, &conflict.to_string(), now),
+        DeployOutcome::Failed { error } => not_deployed(status, error, now),
         DeployOutcome::Unchanged | DeployOutcome::Held(_) => {}
     }
 }
@@ -187,7 +189,12 @@ fn not_installed(status: &mut BundleDeploymentStatus, error: &str, now: &str) {
 }
 
 /// The previous deployment stays in place, with its state.
-fn not_deployed(status: &mut BundleDeploymentStatus, error: String, now: &str) {
+fn not_deployed(status: &mut BundleDeploymentStatus, error: &str, now: &str) {
+    not_deployed_because(status, ERROR, error, now);
+}
+
+fn not_deployed_because(status: &mut BundleDeploymentStatus, reason: &str, error: &str, now: &str) {
     let mut conditions = Conditions::new(&mut status.conditions, now);
-    set_false(&mut conditions, ConditionType::Deployed, error);
+    let message = excerpt(error, MAX_MESSAGE);
+    conditions.write(ConditionType::Deployed, "False", reason, message);
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    dependencies::Unmet,
+    dependencies::{PendingDependency, Unmet},
     drift::{Change, Drift, ObjectDrift},
     fixture,
     gate::Held,
@@ -139,7 +139,11 @@ fn conditions(status: &BundleDeploymentStatus) -> Vec<String> {
         .conditions
         .iter()
         .map(|condition| {
-            let reason = if condition.status == "False" { "Error" } else { "" };
+            let reason = match &*condition.status {
+                "False" if condition.message.starts_with("waiting for dependent") => "WaitingForDependency",
+                "False" => "Error",
+                _ => "",
+            };
             assert_eq!(condition.reason, reason, "{condition:?}");
             assert_eq!(condition.last_transition_time, "", "{condition:?}");
             format!("{} {} {}", condition.r#type, condition.status, condition.message)
@@ -325,6 +329,17 @@ fn a_correction_that_failed_is_the_reason() {
     assert_eq!((next.ready, next.non_modified), (true, false));
 }
 
+fn waiting_for(names: &[&str]) -> Blocked {
+    let pending = names.iter().map(|name| PendingDependency {
+        name: (*name).to_owned(),
+        state: DeploymentState::NotReady,
+        accepted: vec!["Ready".to_owned()],
+    });
+    Blocked::from(Unmet::NotReady {
+        pending: pending.collect(),
+    })
+}
+
 #[test]
 fn each_outcome_has_its_conditions() {
     let first = ["Installed True", "Deployed True", "Ready True", "Monitored True"];
@@ -399,10 +414,9 @@ fn what_a_deployment_lacks_is_reported_in_the_words_of_fleet() {
     let namespace = || "shop".to_owned();
     for (blocked, expected) in [
         (
-            Blocked::from(Unmet::NotReady {
-                names: vec!["a".to_owned(), "b".to_owned()],
-            }),
-            "dependent bundle(s) are not ready: [a b]",
+            waiting_for(&["a", "b"]),
+            "waiting for dependent bundle(s) to reach an accepted state: a (state: NotReady, accepted: Ready); \
+             b (state: NotReady, accepted: Ready)",
         ),
         (
             Blocked::Busy(Pending {
@@ -559,9 +573,7 @@ fn a_failed_upgrade_keeps_the_state_of_the_previous_release() {
     };
     for outcome in [
         failed("template error"),
-        DeployOutcome::Blocked(Blocked::from(Unmet::NotReady {
-            names: vec!["a".to_owned()],
-        })),
+        DeployOutcome::Blocked(waiting_for(&["a"])),
     ] {
         let next = step(
             &good(),
@@ -901,7 +913,7 @@ fn messages_are_bounded() {
 }
 
 mod the_state_that_the_controller_derives {
-    use DeploymentState::{ErrApplied, Modified, NotReady, Ready, WaitApplied};
+    use DeploymentState::{ErrApplied, Modified, NotReady, Ready, WaitApplied, WaitingForDependency};
 
     use super::*;
 
@@ -954,9 +966,11 @@ mod the_state_that_the_controller_derives {
             fields: vec![],
             error: "e".to_owned(),
         });
-        let blocked = DeployOutcome::Blocked(Blocked::from(Unmet::NotReady {
-            names: vec!["d".to_owned()],
-        }));
+        let blocked = |blocked| DeployOutcome::Blocked(blocked);
+        let missing = Blocked::from(Unmet::NoMatch {
+            index: 0,
+            entry: "name d".to_owned(),
+        });
         let forbidden = DeployOutcome::NamespaceForbidden {
             release: "shop/web:1".to_owned(),
             error: "e".to_owned(),
@@ -965,7 +979,8 @@ mod the_state_that_the_controller_derives {
             (deployed(), Ready),
             (failed("e"), ErrApplied),
             (conflict, ErrApplied),
-            (blocked, ErrApplied),
+            (blocked(waiting_for(&["d"])), WaitingForDependency),
+            (blocked(missing), ErrApplied),
             (captured("e"), NotReady),
             (forbidden, NotReady),
             (DeployOutcome::Held(Held::Paused), WaitApplied),

@@ -20,13 +20,14 @@ const REFERENCE: [&str; 6] = [
 const REASONS: &str = "docs/reasons.md";
 
 /// Names in backticks that are not reasons: a header, and states that Fleet's agent reports.
-const NOT_REASONS: [&str; 6] = [
+const NOT_REASONS: [&str; 7] = [
     "CreateReplace",
     "ETag",
     "ErrApplied",
     "OutOfSync",
     "TestSuccess",
     "WaitApplied",
+    "WaitingForDependency",
 ];
 
 /// Which labels, annotations and finalizers there are.

@@ -296,6 +296,25 @@ fn readiness_depends_on_the_deployments() {
             "ErrApplied(1); WaitApplied(1)",
         ),
         (
+            json!({ "desiredReady": 2, "waitingForDependency": 2 }),
+            false,
+            ("Progressing", true),
+            "WaitingForDependency(2)",
+        ),
+        // Fleet's CRD before 0.16.2 drops the count.
+        (
+            json!({ "desiredReady": 2, "nonReadyResources": [{ "name": "f/a", "bundleState": "WaitingForDependency", "message": "db" }] }),
+            false,
+            ("Progressing", true),
+            "WaitingForDependency(1) [Cluster f/a: db]",
+        ),
+        (
+            json!({ "desiredReady": 2, "errApplied": 1, "waitingForDependency": 1 }),
+            false,
+            ("NotReady", true),
+            "ErrApplied(1); WaitingForDependency(1)",
+        ),
+        (
             json!({ "desiredReady": 2, "waitApplied": 2 }),
             true,
             ("Progressing", true),

@@ -1,7 +1,7 @@
 //! Tests of counts, examples and display.
 
 use helmops_model::deployment_state::DeploymentState::{
-    ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied,
+    ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied, WaitingForDependency,
 };
 use serde_json::{Value, json};
 
@@ -38,6 +38,7 @@ fn every_state_is_counted() {
     let none = json!({});
     let deployments: Vec<_> = [
         ErrApplied,
+        WaitingForDependency,
         WaitApplied,
         Modified,
         OutOfSync,
@@ -55,14 +56,40 @@ fn every_state_is_counted() {
     assert_eq!(
         written,
         json!({
-            "errApplied": 1, "waitApplied": 1, "modified": 1, "outOfSync": 1, "notReady": 1, "ready": 2, "desiredReady": 7
+            "errApplied": 1, "waitingForDependency": 1, "waitApplied": 1, "modified": 1, "outOfSync": 1, "notReady": 1, "ready": 2,
+            "desiredReady": 8
         })
     );
     assert_eq!(
         (base.ready_clusters, base.desired_ready_clusters),
-        (Some(2), Some(7))
+        (Some(2), Some(8))
     );
-    assert_eq!(base.display.unwrap().ready_bundle_deployments, "2/7");
+    assert_eq!(base.display.unwrap().ready_bundle_deployments, "2/8");
+}
+
+#[test]
+fn a_wait_for_others_is_shown_before_the_usual_one_and_after_a_failure() {
+    let why = |reason: &str| {
+        let deployed = json!({ "type": "Deployed", "status": "False", "reason": reason, "message": "db" });
+        json!({ "conditions": [deployed] })
+    };
+    let [usual, waiting, failed] = [
+        deployment("a", WaitApplied, &json!({})),
+        deployment("b", WaitingForDependency, &why("WaitingForDependency")),
+        deployment("c", ErrApplied, &why("Error")),
+    ];
+    let shown = |deployments: &[_]| filled(deployments, None).display.unwrap().state;
+    assert_eq!(shown(&[usual.clone(), waiting.clone()]), "WaitingForDependency");
+    let base = filled(&[usual, waiting, failed], None);
+    assert_eq!(
+        listed(&base),
+        [
+            "ErrApplied f/c db",
+            "WaitingForDependency f/b db",
+            "WaitApplied f/a"
+        ]
+    );
+    assert_eq!(base.display.unwrap().state, "ErrApplied");
 }
 
 #[test]

@@ -85,6 +85,17 @@ fn a_failed_poll_is_a_failure_of_a_ready_helmop() {
 }
 
 #[test]
+fn a_wait_for_others_is_no_failure() {
+    let summary = json!({ "desiredReady": 2, "waitingForDependency": 2, "nonReadyResources": [
+        example("fleet/c-1", "WaitingForDependency", "db"),
+    ] });
+    for reason in ["Progressing", "NotReady"] {
+        let state = counted(reason, &summary);
+        assert!(matches!(state, State::Progressing), "{state:?}");
+    }
+}
+
+#[test]
 fn failed_clusters_count_while_others_progress() {
     let summary = json!({ "desiredReady": 200, "ready": 50, "errApplied": 4, "waitApplied": 1, "outOfSync": 145, "nonReadyResources": [
         example("fleet/c-1", "ErrApplied", "no space"), example("fleet/c-2", "ErrApplied", "timeout"),
