@@ -10,7 +10,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 COMMIT = $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test node-test node parity ui-test chaos soak lint fmt up down manifests truth bench image fuzz tools monitoring build
+.PHONY: help demo test node-test node parity fleet-fields ui-test chaos soak lint fmt up down manifests truth bench image fuzz tools monitoring build
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,10 @@ truth: ## Generate the truth tables of shared/semver, shared/index, shared/go, s
 	cd tests/truth && go run . semver ../../shared/semver/tests/truth && go run . index ../../shared/index/tests/truth && \
 	go run . tags ../../shared/index/tests/truth && go run . go ../../shared/go/tests/truth && go run . gotmpl ../../shared/gotmpl/tests/truth && \
 	go run . quartz ../../shared/core/tests/truth
+
+fleet-fields: build ## Record the fields of the CRDs of another version of Fleet, CRDS= its charts/fleet-crd/templates/crds.yaml
+	$(TARGET)/debug/examples/fleet_fields <$(CRDS) >$(TARGET)/fleet-fields.txt
+	cp $(TARGET)/fleet-fields.txt shared/api/tests/fleet/fields.txt
 
 parity: build tools ## Deploy each chart archive of the folder CHARTS= with Helm and with helmops, and compare; or convert the HelmReleases of HELMRELEASES= (docs/parity.md)
 	$(TARGET)/debug/parity $(or $(CHARTS),$(addprefix --helmreleases=,$(HELMRELEASES)),$(error CHARTS=FOLDER has the archives, or HELMRELEASES=FOLDER the HelmReleases)) $(PARITY_FLAGS)

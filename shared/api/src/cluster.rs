@@ -46,6 +46,8 @@ wire! {
         "agentNamespace" | nullable => agent_namespace: String,
         /// Registry of the agent's image.
         "privateRepoURL" | nullable => private_repo_url: String,
+        /// Secrets to pull the agent's image with.
+        "agentPullSecrets" | nullable => agent_pull_secrets: Vec<FreeForm>,
         /// Values that templates in Helm values can use as `.ClusterValues`.
         "templateValues" | nullable => template_values: Option<FreeForm>,
         /// Tolerations of the agent's pod.

@@ -1,0 +1,92 @@
+//! What differs from Fleet's CRDs, and why. An entry that is no difference any more fails the test.
+
+/// Kinds of Fleet that helmops does not serve.
+pub const NOT_SERVED: &[(&str, &str)] = &[
+    ("ClusterRegistration", JOINED),
+    ("ClusterRegistrationToken", JOINED),
+    ("Content", "it has the files of a Bundle, which are left to Fleet"),
+    (
+        "GitRepo",
+        "it makes Bundles of files in Git, which are left to Fleet",
+    ),
+    (
+        "GitRepoRestriction",
+        "it is about GitRepos; Policies are what is newer",
+    ),
+    ("ImageScan", "it writes into the repositories of GitRepos"),
+];
+
+const JOINED: &str = "clusters are joined by `kubectl helmop`, which needs no object";
+const LIFECYCLE: &str = "what helmops adds: the life cycle of releases";
+const OBSERVED: &str = "tools that follow kstatus need the generation of a condition";
+const RESOLUTION: &str = "what helmops adds: how the chart of a HelmOp is resolved";
+const PASSED_ON: &str =
+    "passed on to the pods of the agent as it is, and checked by the API server of its cluster";
+
+/// The kind, the path, and the types in Fleet and here; then the reason. `*` is any kind, or any beginning of a path.
+pub const DIFFERENCES: &[(&str, &str)] = &[
+    ("* *lifecycle: - object", LIFECYCLE),
+    ("* *.conditions[].observedGeneration: - integer", OBSERVED),
+    (
+        "Cluster status.window: - object",
+        "the status shows which Schedules hold a cluster, and until when",
+    ),
+    (
+        "Schedule spec.kind: - string",
+        "windows in which nothing is changed",
+    ),
+    (
+        "Bundle status.maxNew: - integer",
+        "the status shows why no cluster gets a chart for the first time",
+    ),
+    ("Cluster spec.agentAffinity.nodeAffinity: object -", PASSED_ON),
+    ("Cluster spec.agentAffinity.podAffinity: object -", PASSED_ON),
+    ("Cluster spec.agentAffinity.podAntiAffinity: object -", PASSED_ON),
+    ("Cluster spec.agentEnvVars[].name: string -", PASSED_ON),
+    ("Cluster spec.agentEnvVars[].value: string -", PASSED_ON),
+    ("Cluster spec.agentEnvVars[].valueFrom: object -", PASSED_ON),
+    ("Cluster spec.agentPullSecrets[].name: string -", PASSED_ON),
+    ("Cluster spec.agentResources.claims: []object -", PASSED_ON),
+    ("Cluster spec.agentResources.limits: {}int-or-string -", PASSED_ON),
+    (
+        "Cluster spec.agentResources.requests: {}int-or-string -",
+        PASSED_ON,
+    ),
+    (
+        "Cluster spec.agentSchedulingCustomization.podDisruptionBudget: object -",
+        PASSED_ON,
+    ),
+    (
+        "Cluster spec.agentSchedulingCustomization.priorityClass: object -",
+        PASSED_ON,
+    ),
+    ("Cluster spec.agentTolerations[].effect: string -", PASSED_ON),
+    ("Cluster spec.agentTolerations[].key: string -", PASSED_ON),
+    ("Cluster spec.agentTolerations[].operator: string -", PASSED_ON),
+    (
+        "Cluster spec.agentTolerations[].tolerationSeconds: integer -",
+        PASSED_ON,
+    ),
+    ("Cluster spec.agentTolerations[].value: string -", PASSED_ON),
+    (
+        "Cluster status.agent.version: - string",
+        "the version of the agent of helmops",
+    ),
+    ("HelmOp spec.caBundle: - string", "the CA needs no Secret"),
+    ("HelmOp spec.onDigestChange: - string", RESOLUTION),
+    ("HelmOp spec.semverFilter: - string", RESOLUTION),
+    ("HelmOp status.observedGeneration: - integer", OBSERVED),
+    (
+        "HelmOp status.omitted: - object",
+        "the status of many clusters is bounded, and says what it omits",
+    ),
+    ("HelmOp status.resolved: - []object", RESOLUTION),
+    (
+        "Policy allowedDependencyNamespaces: - []string",
+        "what helmops adds: dependencies on other namespaces",
+    ),
+    (
+        "Policy allowedDownstreamResources: - []string",
+        "what helmops adds: limits of what is copied",
+    ),
+];
