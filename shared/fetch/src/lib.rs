@@ -21,6 +21,7 @@ mod login;
 mod metrics;
 mod oci;
 mod permits;
+mod poll;
 mod repository;
 mod secret;
 mod selection;
@@ -44,6 +45,7 @@ use self::{
     http::{HttpClient, Timeouts},
     oci::Registries,
     permits::ResolvePermit,
+    poll::PollQuery,
     repository::{ChartRef, LIMITS, Repositories},
 };
 pub use self::{
@@ -57,6 +59,7 @@ pub use self::{
         Addresses, CaCertificate, Cidr, CidrError, PostError, PostRequest, Poster, ProxyConfig, TlsConfig,
     },
     metrics::{FetchMetrics, ResolutionMetrics, resolution_failures},
+    poll::Polled,
     repository::{ChartInterest, LIMITS as INDEX_LIMITS, normalized_index_url},
     secret::{AccessSource, SecretError, ca_bundle},
 };
@@ -235,6 +238,18 @@ impl ChartResolver<'_> {
         result
     }
 
+    /// Resolves a chart request as [`Self::resolve`] does, with what the same response says about the deployed version, which is empty if
+    /// there is none.
+    pub async fn poll(&mut self, request: &ChartRequest<'_>, deployed: &str) -> Polled {
+        let (started, deadline) = (Instant::now(), self.deadline.clone());
+        let polled = Box::pin(deadline.run(self.poll_unlimited(request, deployed))).await;
+        let polled = polled.unwrap_or(Err(ResolveError::Deadline { limit: TIME_LIMIT }));
+        let polled = polled.unwrap_or_else(|error| Polled::from(Err(error)));
+        let failure = polled.version.as_ref().err().map(ClassifiedError::reason);
+        self.context.metrics.resolved(failure, started.elapsed());
+        polled
+    }
+
     /// Selects a version as [`Self::resolve`] does, and explains the selection from the same response.
     ///
     /// # Errors
@@ -313,6 +328,49 @@ impl ChartResolver<'_> {
             none => none.insert(read_access(resolver, context, helmop, chart).await?),
         };
         Ok(access)
+    }
+
+    async fn poll_unlimited(
+        &mut self,
+        request: &ChartRequest<'_>,
+        deployed: &str,
+    ) -> Result<Polled, ResolveError> {
+        let Self {
+            resolver, context, ..
+        } = *self;
+        let access = self.access().await?;
+        let query = PollQuery {
+            request: &request.version,
+            deployed,
+        };
+        Ok(match request.source() {
+            ChartSource::Archive { .. } => Polled::from(Ok(ChartVersion::default())),
+            ChartSource::Oci { repo } => {
+                let registries = &resolver.registries;
+                let polled = registries.poll(&resolver.http, access, repo, query, context.since);
+                let (version, outlook) = polled.await.map_err(ResolveError::Registry)?;
+                Polled {
+                    version: version.map_err(ResolveError::Registry),
+                    outlook,
+                }
+            }
+            ChartSource::Repository { repo, chart } => {
+                let (repositories, chart) = (&resolver.repositories, ChartRef { repo, chart });
+                let polled = repositories.poll(
+                    &resolver.http,
+                    access,
+                    context.interest,
+                    chart,
+                    query,
+                    context.since,
+                );
+                let (version, outlook) = polled.await.map_err(ResolveError::Repository)?;
+                Polled {
+                    version: version.map_err(ResolveError::Repository),
+                    outlook: Some(outlook),
+                }
+            }
+        })
     }
 
     async fn resolve_unlimited(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {

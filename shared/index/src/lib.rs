@@ -60,7 +60,9 @@ pub use self::{
     error::{DocumentKind, IndexError},
     meter::{Meter, OverBudget, Unmetered},
     request::{OwnedVersionRequest, VersionFilter, VersionRequest, is_complete_version, is_strict_version},
-    select::{Candidate, Explained, Explanation, Nearest, SelectError, Verdict, explain, select},
+    select::{
+        Candidate, Explained, Explanation, Nearest, Outlook, SelectError, Verdict, explain, outlook, select,
+    },
 };
 
 /// How much of the requested charts is kept, in bytes: some 60,000 versions, more than large repositories list in total.

@@ -10,7 +10,7 @@ mod tokens;
 use std::{sync::Arc, time::Instant};
 
 use helm_index::{
-    OwnedVersionRequest, VersionRequest, explain, select,
+    Outlook, OwnedVersionRequest, VersionRequest, explain, outlook, select,
     tags::{self, TagList, TaggedVersion},
 };
 use helmops_fair::ByteBudget;
@@ -28,6 +28,7 @@ use super::{
     explain::{ChartExplanation, Listed, ListedVersion, Listing},
     http::HttpClient,
     metrics::FetchMetrics,
+    poll::PollQuery,
     selection::select_from,
 };
 
@@ -115,6 +116,39 @@ impl Registries {
             .map_err(|error| chart.own_error(error))
     }
 
+    /// As [`Self::version`], with what the same list of tags says about the deployed version; `None` if the tags are not needed.
+    ///
+    /// # Errors
+    /// If the tags cannot be read. That no version matches is a result.
+    pub async fn poll(
+        &self,
+        http: &HttpClient,
+        access: &Access,
+        repo: &str,
+        PollQuery { request, deployed }: PollQuery<'_>,
+        since: Instant,
+    ) -> Result<(Result<ChartVersion, RegistryError>, Option<Outlook>), RegistryError> {
+        let chart = self.chart(http, access, repo)?;
+        if !matches!(query(&chart.reference, request), Ok(RegistryQuery::List)) {
+            return Ok((self.version_of_chart(&chart, request, since).await, None));
+        }
+        let tags = self.tags(&chart, since).await;
+        let tags = tags.map_err(|error| chart.own_error(error))?;
+        let selected = self.select_tag(&chart, Arc::clone(&tags), request).await;
+        let version = selected.as_ref().ok().map(|tagged| tagged.version.clone());
+        let (owned, deployed) = (OwnedVersionRequest::from(request), deployed.to_owned());
+        let work = {
+            let tags = Arc::clone(&tags);
+            move || outlook(tags.versions(), &owned.borrowed(), &deployed, version.as_deref())
+        };
+        let outlook = select_from(&self.compute, &access.namespace, tags.len(), work).await;
+        let version = match selected {
+            Ok(tagged) => self.manifest(&chart, &tagged, since).await,
+            Err(error) => Err(error),
+        };
+        Ok((version.map_err(|error| chart.own_error(error)), Some(outlook)))
+    }
+
     async fn resolve(
         &self,
         chart: &RegistryChart<'_>,
@@ -200,6 +234,16 @@ impl Registries {
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
         let tags = self.tags(chart, since).await?;
+        let selected = self.select_tag(chart, tags, request).await?;
+        self.manifest(chart, &selected, since).await
+    }
+
+    async fn select_tag(
+        &self,
+        chart: &RegistryChart<'_>,
+        tags: Arc<TagList>,
+        request: &VersionRequest<'_>,
+    ) -> Result<TaggedVersion, RegistryError> {
         let (len, repository, request) = (
             tags.len(),
             chart.reference.repository.to_owned(),
@@ -207,11 +251,10 @@ impl Registries {
         );
         let work = move || select(&repository, tags.versions(), &request.borrowed()).map(TaggedVersion::from);
         let selected = select_from(&self.compute, &chart.access.namespace, len, work).await;
-        let selected = selected.map_err(|source| RegistryError::Select {
+        selected.map_err(|source| RegistryError::Select {
             repo: chart.repo.clone(),
             source,
-        })?;
-        self.manifest(chart, &selected, since).await
+        })
     }
 
     /// The tags at `since` or later.

@@ -12,8 +12,8 @@ use std::{
 };
 
 use helm_index::{
-    self as index, ChartFilter, Detail, IndexEntry, IndexError, Layout, OwnedVersionRequest, SelectError,
-    VersionRequest, explain, select,
+    self as index, ChartFilter, Detail, IndexEntry, IndexError, Layout, Outlook, OwnedVersionRequest,
+    SelectError, VersionRequest, explain, outlook, select,
 };
 use helmops_fair::ByteBudget;
 use helmops_model::chart::resolved::ChartVersion;
@@ -37,6 +37,7 @@ use super::{
     http::{FetchError, FetchErrorKind, HttpClient, HttpResponse, Limits, read_error},
     metrics::FetchMetrics,
     permits::RequestPermit,
+    poll::PollQuery,
     selection::select_from,
 };
 
@@ -117,12 +118,44 @@ impl Repositories {
     ) -> Result<ChartVersion, RepositoryError> {
         let entry = self.entry(http, access, interest, chart, request, since);
         let entry = Box::pin(entry).await?;
-        let base = index_url(chart.repo).map_err(RepositoryError::Fetch)?;
-        Ok(ChartVersion {
-            digest: digest(&entry.digest).to_owned(),
-            url: recorded_url(&base, &entry.url),
-            version: entry.version,
-        })
+        chart_version(chart.repo, entry)
+    }
+
+    /// As [`Self::version`], with what the same index says about the deployed version, which is empty if there is none.
+    ///
+    /// # Errors
+    /// If the index cannot be read. That no version matches is a result.
+    pub async fn poll(
+        &self,
+        http: &HttpClient,
+        access: &Access,
+        interest: &ChartInterest<'_>,
+        chart: ChartRef<'_>,
+        PollQuery { request, deployed }: PollQuery<'_>,
+        since: Instant,
+    ) -> Result<(Result<ChartVersion, RepositoryError>, Outlook), RepositoryError> {
+        let (source, index) = self.own_index(http, access, interest, chart, since).await?;
+        let entry = self
+            .select_entry(access, Arc::clone(&index), chart.chart, request)
+            .await;
+        let versions = index.index.versions(chart.chart);
+        let len = versions.map_err(|error| source.index_error(error))?.len();
+        let name = chart.chart.to_owned();
+        let request = OwnedVersionRequest::from(request);
+        let (deployed, selected) = (
+            deployed.to_owned(),
+            entry.as_ref().ok().map(|entry| entry.version.clone()),
+        );
+        let work = move || {
+            let entries = index.index.versions(&name).unwrap_or_default();
+            outlook(entries, &request.borrowed(), &deployed, selected.as_deref())
+        };
+        let outlook = select_from(&self.compute, &access.namespace, len, work).await;
+        let version = entry.map_err(|error| source.selection_error(error));
+        Ok((
+            version.and_then(|entry| chart_version(chart.repo, entry)),
+            outlook,
+        ))
     }
 
     /// The versions of the chart in the index at `since` or later, and why each is selected or not.
@@ -186,13 +219,7 @@ impl Repositories {
         let (source, index) = self.own_index(http, access, interest, chart, since).await?;
         self.select_entry(access, index, chart.chart, request)
             .await
-            .map_err(|error| match error {
-                SelectionError::Index(error) => source.index_error(error),
-                SelectionError::Select(error) => RepositoryError::Select {
-                    url: source.display_url(),
-                    source: error,
-                },
-            })
+            .map_err(|error| source.selection_error(error))
     }
 
     /// The repository of a chart with the access of a HelmOp, and its index at `since` or later.
@@ -368,6 +395,16 @@ impl Repositories {
             validators,
         })
     }
+}
+
+/// The version of an entry of the index of a repository.
+fn chart_version(repo: &str, entry: IndexEntry) -> Result<ChartVersion, RepositoryError> {
+    let base = index_url(repo).map_err(RepositoryError::Fetch)?;
+    Ok(ChartVersion {
+        digest: digest(&entry.digest).to_owned(),
+        url: recorded_url(&base, &entry.url),
+        version: entry.version,
+    })
 }
 
 /// Why no entry of an index is selected.

@@ -16,6 +16,7 @@ use reqwest::{
 };
 
 use super::{
+    SelectionError,
     cached::{CachedIndex, ChartScope, IndexKey},
     error::RepositoryError,
 };
@@ -99,6 +100,16 @@ impl<'a> IndexSource<'a> {
         RepositoryError::Index {
             url: self.display_url(),
             source: Arc::new(error),
+        }
+    }
+
+    pub fn selection_error(&self, error: SelectionError) -> RepositoryError {
+        match error {
+            SelectionError::Index(error) => self.index_error(error),
+            SelectionError::Select(error) => RepositoryError::Select {
+                url: self.display_url(),
+                source: error,
+            },
         }
     }
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helm_index::{ChartFilter, VersionRequest};
+use helm_index::{ChartFilter, Outlook, VersionRequest};
 use helmops_model::{
     chart::{resolved::ChartVersion, source::ChartSource},
     reason::Reason,
@@ -33,6 +33,7 @@ use crate::{
     login::Login,
     metrics::FetchMetrics,
     oci::{Registries, RegistryError},
+    poll::PollQuery,
     repository::{ChartRef, LIMITS, Repositories, RepositoryError},
 };
 
@@ -168,6 +169,45 @@ impl TestResolver {
         let explained = repositories.explain(&self.http, &access, &interest, chart, &request, since);
         let explained = within_deadline(explained).await.map_err(ResolveError::Repository);
         (selected, explained)
+    }
+
+    /// Polls for a chart in a repository.
+    pub async fn polled_repository(
+        &self,
+        repo: &str,
+        version: &str,
+        deployed: &str,
+    ) -> Result<(ResolveResult, Outlook), ResolveError> {
+        let (since, request) = (Instant::now(), VersionRequest::parse(version).unwrap());
+        let query = PollQuery {
+            request: &request,
+            deployed,
+        };
+        let chart = ChartRef { repo, chart: CHART };
+        let (interest, access) = (|_: &str, _: Option<&str>| ChartFilter::new(), Access::default());
+        let polled = self
+            .repositories
+            .poll(&self.http, &access, &interest, chart, query, since);
+        let (version, outlook) = within_deadline(polled).await.map_err(ResolveError::Repository)?;
+        Ok((version.map_err(ResolveError::Repository), outlook))
+    }
+
+    /// The same in a registry.
+    pub async fn polled_registry(
+        &self,
+        access: &Access,
+        repo: &str,
+        version: &str,
+        deployed: &str,
+    ) -> Result<(ResolveResult, Option<Outlook>), ResolveError> {
+        let (since, request) = (Instant::now(), VersionRequest::parse(version).unwrap());
+        let query = PollQuery {
+            request: &request,
+            deployed,
+        };
+        let polled = self.registries.poll(&self.http, access, repo, query, since);
+        let (version, outlook) = within_deadline(polled).await.map_err(ResolveError::Registry)?;
+        Ok((version.map_err(ResolveError::Registry), outlook))
     }
 
     /// The same in a registry.

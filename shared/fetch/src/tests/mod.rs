@@ -15,6 +15,7 @@ mod explanations;
 mod interest;
 mod memory;
 mod paging;
+mod polls;
 mod posts;
 mod proxies;
 mod rate_limits;

@@ -16,6 +16,11 @@ pub trait Candidate {
         Default::default()
     }
 
+    /// Whether it is marked as deprecated.
+    fn is_deprecated(&self) -> bool {
+        false
+    }
+
     /// URL of its archive; empty if the index should have one but does not. `None` for tags, which need no URL.
     fn url(&self) -> Option<&str> {
         None
@@ -31,6 +36,10 @@ impl<C: Candidate> Candidate for &C {
         (*self).created()
     }
 
+    fn is_deprecated(&self) -> bool {
+        (*self).is_deprecated()
+    }
+
     fn url(&self) -> Option<&str> {
         (*self).url()
     }
@@ -43,6 +52,10 @@ impl Candidate for IndexEntry {
 
     fn created(&self) -> &str {
         &self.created
+    }
+
+    fn is_deprecated(&self) -> bool {
+        self.deprecated
     }
 
     fn url(&self) -> Option<&str> {

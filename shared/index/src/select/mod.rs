@@ -17,6 +17,7 @@ mod candidate;
 mod error;
 mod explain;
 mod nearest;
+mod outlook;
 mod prerelease;
 
 use masterminds_semver::Constraint;
@@ -26,6 +27,7 @@ pub use self::error::{Nearest, SelectError};
 pub use self::{
     candidate::Candidate,
     explain::{Explained, Explanation, Verdict, explain},
+    outlook::{Outlook, outlook},
 };
 use crate::VersionRequest;
 

@@ -45,6 +45,87 @@ fn filtered(versions: &[&str], requested: &str, filter: &str) -> Result<String, 
     chosen.map_err(|error| error.to_string())
 }
 
+fn seen(listed: &[IndexEntry], requested: &str, deployed: &str) -> Outlook {
+    let request = VersionRequest::parse(requested).unwrap();
+    let selected = select("web", listed, &request).ok();
+    outlook(listed, &request, deployed, selected.map(|entry| &*entry.version))
+}
+
+#[test]
+fn the_newest_release_outside_of_the_range_is_found() {
+    let listed = entries(&["1.0.0", "2.1.0", "1.2.0", "2.0.0", "3.0.0-rc.1", "none", "0.9.0"]);
+    for (requested, deployed, expected) in [
+        ("1.x", "1.0.0", Some("2.1.0")),
+        ("1.x", "", Some("2.1.0")),
+        ("~2.0", "2.0.0", Some("2.1.0")),
+        ("", "2.1.0", None),
+        (">=1", "1.0.0", None),
+        // The newest one is in the range.
+        ("1.x || 2.1.x", "1.2.0", None),
+        (">=2.0.0-0", "2.1.0", None),
+        // Nothing is in the range any more.
+        ("1.5.x", "1.5.3", Some("2.1.0")),
+        ("4.x", "4.0.0", None),
+        ("1.2.0", "1.2.0", Some("2.1.0")),
+        ("2.1.0", "2.1.0", None),
+    ] {
+        let found = seen(&listed, requested, deployed).newer;
+        assert_eq!(found.as_deref(), expected, "{requested} {deployed}");
+    }
+    assert_eq!(
+        seen(&entries(&["1.0.0", "2.0.0-rc.1"]), "1.x", "1.0.0"),
+        Outlook::default()
+    );
+}
+
+#[test]
+fn a_release_that_the_filter_leaves_out_is_not_newer() {
+    let filter = VersionFilter {
+        text: "^v".into(),
+        expression: regex::Regex::new("^v").unwrap(),
+    };
+    let request = VersionRequest::parse("1.x").unwrap().filtered(Some(filter));
+    let newer = |listed: &[&str]| outlook(entries(listed), &request, "v1.0.0", None).newer;
+    assert_eq!(newer(&["v1.0.0", "2.0.0"]), None);
+    assert_eq!(newer(&["v1.0.0", "v2.0.0"]).as_deref(), Some("v2.0.0"));
+}
+
+#[test]
+fn a_withdrawn_version_is_not_listed_in_any_form() {
+    let listed = entries(&["1.0.0", "v1.2.0", "1.3.0+b"]);
+    for (deployed, expected) in [
+        ("", false),
+        ("1.0.0", false),
+        ("1.2.0", false),
+        ("1.3.0+b", false),
+        ("1.3.0", true),
+        ("1.4.0", true),
+        ("none", true),
+    ] {
+        assert_eq!(seen(&listed, "*", deployed).is_withdrawn, expected, "{deployed}");
+    }
+}
+
+#[test]
+fn a_deprecated_version_is_the_one_that_the_selection_leads_to() {
+    let mut listed = entries(&["1.0.0", "1.1.0", "1.1.0"]);
+    listed[0].deprecated = true;
+    assert!(!seen(&listed, "1.x", "1.0.0").is_deprecated, "1.1.0 replaces it");
+    assert!(seen(&listed, "1.0.x", "").is_deprecated);
+    assert!(
+        seen(&listed, "1.5.x", "1.0.0").is_deprecated,
+        "nothing replaces it"
+    );
+    assert!(!seen(&listed, "1.5.x", "1.4.0").is_deprecated, "it is not listed");
+    listed[1].deprecated = true;
+    assert!(
+        !seen(&listed, "1.x", "1.0.0").is_deprecated,
+        "published again without the mark"
+    );
+    listed[2].deprecated = true;
+    assert!(seen(&listed, "1.x", "1.0.0").is_deprecated);
+}
+
 #[test]
 fn a_filter_leaves_versions_out_of_a_range() {
     let versions = [
