@@ -27,6 +27,7 @@ mod fleet_metrics;
 mod helmop;
 mod loops;
 mod metrics;
+mod notice_metrics;
 mod own_status;
 mod pruned;
 mod reference;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use clap::CommandFactory;
-use helmops_api::{Decoded, HelmOp};
+use helmops_api::{Condition, Decoded, HelmOp};
 use helmops_fetch::FetchMetrics;
 use helmops_kube::lease::LeaseMetrics;
+use helmops_model::condition::ConditionType;
 use helmops_process::reference::page;
 use helmops_trace::TraceMetrics;
 
-use crate::{Args, fleet_metrics, metrics::Metrics};
+use crate::{Args, fleet_metrics, metrics::Metrics, notice_metrics};
 
 /// Flags and metrics of the controller in Markdown.
 ///
@@ -23,15 +24,22 @@ pub fn reference() -> prometheus::Result<String> {
         TraceMetrics::register(registry)?;
         Ok(())
     };
-    page(&Args::command(), register, &fleet_metrics())
+    page(&Args::command(), register, &metrics_of_helmops())
 }
 
-/// Fleet's metrics of an example HelmOp: without any HelmOp there are none.
-fn fleet_metrics() -> String {
+/// The metrics of an example HelmOp: without any HelmOp there are none.
+fn metrics_of_helmops() -> String {
     let mut helmop = HelmOp::default();
     helmop.metadata.name = Some("web".to_owned());
+    let status = helmop.status.get_or_insert_default();
+    status.base.conditions.push(Condition {
+        r#type: ConditionType::NewVersionOutsideRange.as_str().to_owned(),
+        status: "True".to_owned(),
+        ..Condition::default()
+    });
     let store = [Decoded::Valid(Arc::new(helmop))].into_iter().collect();
     let mut text = String::new();
     fleet_metrics::expose(&store, &mut text);
+    notice_metrics::expose(&store, &mut text);
     text
 }

@@ -25,6 +25,7 @@ use crate::{
     helmop::{Interest, UnrecordedPolls},
     loops,
     metrics::Metrics,
+    notice_metrics,
     own_status::OwnStatus,
     pruned::Pruned,
     watch::Stores,
@@ -48,6 +49,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let agents = args.agents(Timestamp::now())?;
     let stores = Stores::new(agents, StoreBudget::new("controller", memory_limit.bytes() / 2));
     let mut exposers = Vec::<Arc<MetricsWriter>>::new();
+    let helmops = stores.helmops.clone();
+    exposers.push(Arc::new(move |text| notice_metrics::expose(&helmops, text)));
     if args.fleet_metrics {
         let helmops = stores.helmops.clone();
         exposers.push(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));

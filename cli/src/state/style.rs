@@ -24,7 +24,8 @@ pub fn state(name: &str) -> Cell {
 pub fn condition(r#type: &str, status: &str) -> Cell {
     let style = match (r#type, status) {
         ("Stalled", "True") => Style::Bad,
-        ("Reconciling", "True") | (_, "Unknown") => Style::Pending,
+        ("Reconciling" | "NewVersionOutsideRange" | "ChartDeprecated" | "ChartWithdrawn", "True")
+        | (_, "Unknown") => Style::Pending,
         (_, "True") => Style::Good,
         (_, _) => Style::Bad,
     };

@@ -6,7 +6,7 @@ use helmops_api::{Bundle, timestamp::until};
 use helmops_core::{
     admit::ValidHelmOp,
     poll::{Due, PollHistory, PollRequest, Schedule, due},
-    status::{PollAttempt, PollFailure, Polling, timestamp},
+    status::{Notices, PollAttempt, PollFailure, Polling, timestamp},
 };
 use helmops_fetch::ResolveError;
 use helmops_model::reason::Reason;
@@ -117,10 +117,12 @@ impl PollPlan {
     }
 
     /// The condition of a HelmOp whose versions are known.
-    pub fn condition(&self, outcome: &PollOutcome) -> Polling {
+    ///
+    /// `notices` are what the poll has found about the charts besides their versions.
+    pub fn condition(&self, outcome: &PollOutcome, notices: Option<Notices>) -> Polling {
         match (outcome, self.decision) {
-            (PollOutcome::Succeeded, _) => self.attempt(Ok(self.note.clone())),
-            (PollOutcome::Failed(error), _) => self.attempt(Err(failure(error))),
+            (PollOutcome::Succeeded, _) => self.attempt(Ok(self.note.clone()), notices),
+            (PollOutcome::Failed(error), _) => self.attempt(Err(failure(error)), notices),
             (PollOutcome::NotPolled, PollDecision::Off) => Polling::Off,
             (PollOutcome::NotPolled, PollDecision::First(next)) => Polling::Scheduled {
                 next: timestamp(next),
@@ -134,7 +136,9 @@ impl PollPlan {
 
     pub fn condition_after(&self, error: &ReconcileError) -> Polling {
         match error {
-            ReconcileError::Resolve(error) if self.schedule.is_some() => self.attempt(Err(failure(error))),
+            ReconcileError::Resolve(error) if self.schedule.is_some() => {
+                self.attempt(Err(failure(error)), None)
+            }
             ReconcileError::Resolve(_) => Polling::Off,
             _ => Polling::Unchanged,
         }
@@ -195,13 +199,14 @@ impl PollPlan {
         })
     }
 
-    fn attempt(&self, result: Result<String, PollFailure>) -> Polling {
+    fn attempt(&self, result: Result<String, PollFailure>, notices: Option<Notices>) -> Polling {
         Polling::Attempted(PollAttempt {
             start: self.now,
             is_scheduled: self.schedule.is_some(),
             is_requested: self.request.is_pending(),
             next: self.schedule.map(|schedule| schedule.next_after_poll(self.now)),
             result,
+            notices,
         })
     }
 }
@@ -284,7 +289,7 @@ mod tests {
             "{:?}",
             plan.decision
         );
-        assert_eq!(plan.condition(&PollOutcome::NotPolled), Polling::Unchanged);
+        assert_eq!(plan.condition(&PollOutcome::NotPolled, None), Polling::Unchanged);
         let done = plan.done(&PollOutcome::NotPolled);
         let next = done.requeue_after.unwrap();
         assert!(
@@ -299,7 +304,7 @@ mod tests {
         let plan = plan(&helmop("0s", &polled("True")), None);
         assert_eq!(plan.decision, PollDecision::Off);
         assert_eq!(plan.done(&PollOutcome::NotPolled), Done::UNTIL_CHANGE);
-        assert_eq!(plan.condition(&PollOutcome::NotPolled), Polling::Off);
+        assert_eq!(plan.condition(&PollOutcome::NotPolled, None), Polling::Off);
     }
 
     #[test]
@@ -308,7 +313,7 @@ mod tests {
         let PollDecision::First(next) = plan.decision else {
             panic!("{:?}", plan.decision)
         };
-        let condition = plan.condition(&PollOutcome::NotPolled);
+        let condition = plan.condition(&PollOutcome::NotPolled, None);
         assert_eq!(
             condition,
             Polling::Scheduled {
@@ -383,7 +388,7 @@ mod tests {
     fn a_raised_interval_is_reported() {
         let message = |interval| {
             let plan = plan(&helmop(interval, &json!({})), None);
-            match plan.condition(&PollOutcome::Succeeded) {
+            match plan.condition(&PollOutcome::Succeeded, None) {
                 Polling::Attempted(attempt) => attempt.result.unwrap(),
                 other => panic!("{other:?}"),
             }

@@ -220,7 +220,8 @@ impl HelmOpReconciliation<'_> {
             version: helm.map(|helm| helm.version.clone()).unwrap_or_default(),
             resolved: versions.charts.records(),
         };
-        let polling = polls.condition(&versions.poll);
+        let notices = status::notices(versions.charts.as_slice());
+        let polling = polls.condition(&versions.poll, notices);
         self.update_status(Some(&bundle), &outcome, &polling).await?;
         Ok(polls.done(&versions.poll))
     }

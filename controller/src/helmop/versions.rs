@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use helmops_core::{admit::ValidHelmOp, bundle::RequestedCharts};
+use helm_index::Outlook;
+use helmops_core::{
+    admit::ValidHelmOp,
+    bundle::{PolledChart, RequestedCharts},
+};
 use helmops_fetch::{ResolveContext, ResolveError};
 use helmops_runtime::workers::{Namespace, WorkerPermit};
 use k8s_openapi::jiff::Timestamp;
@@ -113,7 +117,19 @@ async fn resolve<'v, 'a>(
         if has_version && !(is_poll && chart.request.is_polled()) {
             continue;
         }
-        match resolver.resolve(chart.request).await {
+        let version = if is_poll && chart.request.is_polled() {
+            let before = chart.version.as_ref().map(|version| version.version.clone());
+            let before = before.unwrap_or_default();
+            let polled = resolver.poll(chart.request, &before).await;
+            // Where no list is needed, there is nothing to be found.
+            let is_known = polled.version.is_ok();
+            let outlook = polled.outlook.or_else(|| is_known.then(Outlook::default));
+            chart.polled = Some(PolledChart { before, outlook });
+            polled.version
+        } else {
+            resolver.resolve(chart.request).await
+        };
+        match version {
             Ok(version) => chart.resolved(version),
             Err(error) if has_version => {
                 failure.get_or_insert(error);

@@ -13,8 +13,14 @@ pub const MAX_MESSAGE: usize = 1024;
 pub enum ConditionType {
     /// The HelmOp is valid, its version is known and its Bundle is written.
     Accepted,
+    /// The deployed version is marked as deprecated in its repository. Present only while it is true.
+    ChartDeprecated,
+    /// The version that was deployed before the last poll is not in its repository any more. Present only while it is true.
+    ChartWithdrawn,
     /// A version or a tag of the chart has another digest than the one that is deployed, which is held. Present only while it is true.
     DigestChanged,
+    /// The repository has a newer release than the requested range allows. Present only while it is true.
+    NewVersionOutsideRange,
     /// The last poll succeeded. Present only if polling is on, or if a requested poll failed.
     Polled,
     /// Everything is deployed and ready on all target clusters.
@@ -27,11 +33,21 @@ pub enum ConditionType {
 }
 
 impl ConditionType {
+    /// What polls report about charts: nothing that fails.
+    pub const NOTICES: [Self; 3] = [
+        Self::NewVersionOutsideRange,
+        Self::ChartDeprecated,
+        Self::ChartWithdrawn,
+    ];
+
     /// The type as in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "Accepted",
+            Self::ChartDeprecated => "ChartDeprecated",
+            Self::ChartWithdrawn => "ChartWithdrawn",
             Self::DigestChanged => "DigestChanged",
+            Self::NewVersionOutsideRange => "NewVersionOutsideRange",
             Self::Polled => "Polled",
             Self::Ready => "Ready",
             Self::Reconciling => "Reconciling",

@@ -257,6 +257,12 @@ reasons! {
         GotNewChartVersion: "",
         /// A version or a tag of the chart was published again with another content; what is deployed stays.
         DigestChanged: "Deploy it with `spec.onDigestChange: Follow`, or publish it under a new version. If it should not have changed, find out who replaced it.",
+        /// The repository has a newer release, which the range of the HelmOp does not allow.
+        NewVersionOutsideRange: "Read the notes of the chart, and allow the version in `spec.helm.version`.",
+        /// The repository marks the deployed version as deprecated.
+        ChartDeprecated: "Look in the notes of the chart for what replaces it.",
+        /// The version that was deployed is not in the repository any more: its publisher has withdrawn it.
+        ChartWithdrawn: "Find out why, such as a security problem. The message says what is deployed in place of it.",
         /// The poll for newer versions failed. Used in events, under the name that Fleet uses.
         FailedToGetNewChartVersion: "See the condition `Polled`.",
         /// Every targeted cluster has the chart and is ready.

@@ -120,6 +120,62 @@ async fn a_newer_version_is_deployed_and_each_poll_is_reported() {
 }
 
 #[tokio::test]
+async fn a_newer_version_outside_of_the_range_is_reported_once() {
+    let fixture = Fixture::new().await;
+    let over = json!({ "helm": { "version": "0.x" }, "pollingInterval": "1s" });
+    fixture.apply(&over).await;
+    fixture.until_status_version("0.1.0").await;
+    let events = async || {
+        let list = ["get", "events.events.k8s.io", "--output=json"];
+        let list = fixture
+            .namespace
+            .kubectl()
+            .run(&list)
+            .await
+            .unwrap()
+            .ok()
+            .unwrap();
+        let list: Value = serde_json::from_str(&list).unwrap();
+        let events = list["items"].as_array().unwrap().iter();
+        let found = events.filter(|event| event["reason"] == "NewVersionOutsideRange");
+        found
+            .map(|event| event["note"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    for version in ["1.0.0", "2.0.0"] {
+        fixture.charts.add_version("web", version).await.unwrap();
+        let part = format!("web {version} is newer than");
+        fixture
+            .until_helmop(|helmop| {
+                let found = condition(helmop, "NewVersionOutsideRange").context("no condition")?;
+                ensure!(
+                    found["message"]
+                        .as_str()
+                        .is_some_and(|text| text.starts_with(&part)),
+                    "{found}"
+                );
+                Ok(())
+            })
+            .await;
+        fixture.until_polled_again().await;
+        eventually("one event", SOON, async || {
+            let events = events().await;
+            let number = events.iter().filter(|note| note.starts_with(&part)).count();
+            ensure!(number == 1, "{events:?}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+    fixture
+        .apply(&json!({ "helm": { "version": "*" }, "pollingInterval": "1s" }))
+        .await;
+    let newest = fixture.until_status_version("2.0.0").await;
+    assert!(condition(&newest, "NewVersionOutsideRange").is_none(), "{newest}");
+    assert_eq!(events().await.len(), 2);
+}
+
+#[tokio::test]
 async fn target_versions_are_polled_too() {
     let fixture = Fixture::new().await;
     let over = json!({

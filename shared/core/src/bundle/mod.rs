@@ -15,7 +15,7 @@ pub use self::{
     owner::{OwnershipConflict, check_owner},
     plan::{BundleInputs, Plan, plan},
     requested::RequestedCharts,
-    requested_chart::RequestedChart,
+    requested_chart::{PolledChart, RequestedChart},
 };
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A chart of a HelmOp, and its version.
 
+use helm_index::Outlook;
 use helmops_api::ResolvedChart;
 use helmops_model::chart::{
     request::{ChartRequest, OnDigestChange},
@@ -19,6 +20,17 @@ pub struct RequestedChart<'v, 'a> {
     pub version: Option<ChartVersion>,
     /// The digest that the recorded version, or the tag, has now, if it is another one and the recorded one is held. Otherwise empty.
     pub changed_digest: String,
+    /// What a poll in this reconciliation has found out, besides the version.
+    pub polled: Option<PolledChart>,
+}
+
+/// What a poll has found out about a chart, besides its version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolledChart {
+    /// The version that was recorded before; empty if there was none.
+    pub before: String,
+    /// What the list of versions says; `None` if none was read because of an error.
+    pub outlook: Option<Outlook>,
 }
 
 impl RequestedChart<'_, '_> {

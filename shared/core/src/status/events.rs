@@ -28,7 +28,23 @@ pub fn events(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<Event> {
     ]
     .into_iter()
     .flatten()
+    .chain(
+        ConditionType::NOTICES
+            .into_iter()
+            .filter_map(|notice| noticed(old, new, notice)),
+    )
     .collect()
+}
+
+/// What a poll has found about a chart, once for each version: the condition is the memory.
+fn noticed(old: &HelmOpStatus, new: &HelmOpStatus, r#type: ConditionType) -> Option<Event> {
+    let condition = changed(old, new, r#type)?;
+    Some(Event {
+        is_warning: r#type == ConditionType::ChartWithdrawn,
+        reason: condition.reason.clone(),
+        action: GET_VERSION,
+        note: cut(condition.message.clone(), MAX_NOTE),
+    })
 }
 
 /// With a life cycle: the release has failed on more clusters than before, or is ready on all clusters. While it is tried again it has

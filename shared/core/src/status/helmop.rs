@@ -7,6 +7,7 @@ use helmops_model::{
 };
 
 use super::{
+    notices,
     polling::{self, Polling, Stalled},
     ready::ready,
     rollup::{self, BundleState},
@@ -101,6 +102,7 @@ pub fn next<'a>(
         condition::set(conditions, r#type, &state, generation, now);
     }
     if matches!(outcome, ReconcileOutcome::Accepted { .. }) {
+        notices::fill(conditions, polling, generation, now);
         match digest_changed(&status.resolved) {
             Some(state) => condition::set(conditions, ConditionType::DigestChanged, &state, generation, now),
             None => condition::clear(conditions, ConditionType::DigestChanged),

@@ -20,6 +20,7 @@ mod helmop;
 mod lifecycle;
 mod no_clusters;
 mod non_ready;
+mod notices;
 pub mod objects;
 mod polling;
 mod ready;
@@ -36,6 +37,7 @@ pub use self::{
     deployments::{Deployment, DeploymentName, ObservedDeployment, by_cluster, helmop_of},
     events::{bundle_events, events, lifecycle_unsupported, unusable},
     helmop::{ReconcileOutcome, next, without_extras},
+    notices::{Notices, notices},
     polling::{PollAttempt, PollFailure, Polling, is_recorded_later},
     rollup::BundleState,
 };

@@ -7,6 +7,7 @@ use helmops_model::{
 };
 use k8s_openapi::jiff::Timestamp;
 
+use super::notices::Notices;
 use crate::poll::may_hide_polls;
 
 /// What the status reports about polling.
@@ -48,6 +49,8 @@ pub struct PollAttempt {
     pub next: Option<Timestamp>,
     /// The message for `Polled`, which may be empty, or the failure.
     pub result: Result<String, PollFailure>,
+    /// What it has found about the charts besides their versions; `None` if that is not known.
+    pub notices: Option<Notices>,
 }
 
 /// Why a poll failed.

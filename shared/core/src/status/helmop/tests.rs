@@ -284,6 +284,7 @@ fn attempted(result: Result<&str, PollFailure>) -> Polling {
         is_requested: false,
         next: Timestamp::from_second(1_800_000_000).ok(),
         result: result.map(str::to_owned),
+        notices: None,
     })
 }
 
