@@ -59,7 +59,7 @@ impl DeploymentState {
     /// `Deployed` counts also if the deployment ID is applied, unlike in Fleet: the values of references and requests to deploy again are no
     /// part of that ID, so that another attempt may be awaited or have failed.
     ///
-    /// The reason of `Deployed` tells a wait from a failure: an agent of an older Fleet has another one for both, and a controller of an
+    /// The reason of `Deployed` shows whether it is a wait or a failure: an agent of an older Fleet has another one for both, and a controller of an
     /// older Fleet does not read it. Then both are `ErrApplied`, as they were before.
     pub fn of(deployment: &BundleDeployment) -> Self {
         let (spec, status) = (&deployment.spec, &deployment.status);

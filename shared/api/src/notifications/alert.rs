@@ -123,5 +123,8 @@ wire! {
         /// Since when it fails, or is ready.
         #[schemars(extend("format" = "date-time"))]
         "since" => since: String,
+        /// What was reported about its chart, such as a newer version outside of the range: the reason, and the beginning of a hash of the
+        /// message.
+        "notices" => notices: Vec<String>,
     }
 }

@@ -95,7 +95,6 @@ fn version(text: &str) -> String {
 pub(super) fn fill(conditions: &mut Vec<Condition>, polling: &Polling, generation: Option<i64>, now: &str) {
     let none = Notices::default();
     let notices = match polling {
-        Polling::Unchanged | Polling::Scheduled { .. } => return,
         Polling::Off
         | Polling::Attempted(PollAttempt {
             is_scheduled: false, ..
@@ -104,7 +103,7 @@ pub(super) fn fill(conditions: &mut Vec<Condition>, polling: &Polling, generatio
             notices: Some(notices),
             ..
         }) => notices,
-        Polling::Attempted(_) => return,
+        Polling::Unchanged | Polling::Scheduled { .. } | Polling::Attempted(_) => return,
     };
     for (r#type, reason, message) in [
         (

@@ -21,6 +21,8 @@ pub enum Event {
     Resolution,
     /// A version is ready.
     Ready,
+    /// A poll has found something about a chart, such as a newer version outside of the range.
+    Notice,
 }
 
 impl Event {
@@ -28,7 +30,7 @@ impl Event {
     pub const fn severity(self) -> &'static str {
         match self {
             Self::Failure => "error",
-            Self::Resolution | Self::Ready => "info",
+            Self::Resolution | Self::Ready | Self::Notice => "info",
         }
     }
 }
@@ -140,6 +142,7 @@ impl Message {
             }
             Event::Resolution => "are ready again".to_owned(),
             Event::Ready => "are ready".to_owned(),
+            Event::Notice => format!("have a notice: {}", self.reason),
         };
         let names = self.subjects.iter().take(MAX_NAMES);
         let names: Vec<_> = names.map(|subject| subject.id.name.to_string()).collect();

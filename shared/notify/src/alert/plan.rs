@@ -20,7 +20,7 @@ use super::{
     message::{After, Event, Message, Subject},
     rejected::{Rejected, Split, Subjects},
     reported::{self, MAX_BYTES, MAX_REASONS, Reported},
-    state::{Failing, Observed, State},
+    state::{Failing, Notice, Observed, State},
 };
 use crate::{message_format::Format, severity::Severity, source::ObjectId};
 
@@ -40,6 +40,8 @@ const BATCH: usize = 100;
 #[derive(Clone, Debug)]
 pub struct Rules {
     severity: Severity,
+    /// Whether notices are sent.
+    notices: bool,
     filter: Filter,
     wait: SignedDuration,
     grouping: Grouping,
@@ -72,6 +74,7 @@ impl Rules {
         };
         Self {
             severity,
+            notices: severity == Severity::Info && format != Format::CdEvents,
             filter: Filter::new(&spec.inclusion_list, &spec.exclusion_list),
             wait: wait
                 .and_then(|wait| SignedDuration::try_from(wait).ok())
@@ -197,7 +200,11 @@ impl Planner<'_> {
     fn compare(&mut self, id: &ObjectId, observed: &Observed, record: Option<&ReportedObject>) {
         match &observed.state {
             State::Unknown | State::NotStored | State::Progressing => {}
-            State::Ready { version } => self.ready(id, observed, version, record),
+            State::Ready { version, notices } => {
+                if !self.ready(id, observed, version, record) && self.rules.notices {
+                    self.notice(id, observed, (version, notices), record);
+                }
+            }
             State::Failing(failing) => match failing.from.filter(|from| *from > self.now) {
                 Some(from) => due_at(&mut self.plan.due, from),
                 None => self.failing(id, observed, failing, record),
@@ -239,6 +246,7 @@ impl Planner<'_> {
             reasons,
             version: failing.version.to_string(),
             since: since.clone(),
+            notices: before.map(|before| before.notices.clone()).unwrap_or_default(),
         };
         let subject = Subject {
             version: failing.version.to_string(),
@@ -250,13 +258,20 @@ impl Planner<'_> {
         self.record((Event::Failure, &failing.reason), subject, before, after);
     }
 
-    fn ready(&mut self, id: &ObjectId, observed: &Observed, version: &str, record: Option<&ReportedObject>) {
+    /// Whether there is something to report.
+    fn ready(
+        &mut self,
+        id: &ObjectId,
+        observed: &Observed,
+        version: &str,
+        record: Option<&ReportedObject>,
+    ) -> bool {
         let ended = record.map(|record| record.reasons.clone()).unwrap_or_default();
         let has_failed = !ended.is_empty();
         let is_info = self.rules.severity == Severity::Info;
         let is_new = record.is_none_or(|record| record.version != version);
         if !(has_failed || is_info && is_new) {
-            return;
+            return false;
         }
         let what = if has_failed { "ready again" } else { "ready" };
         let text = if version.is_empty() {
@@ -266,7 +281,7 @@ impl Planner<'_> {
         };
         // The end of a failure is reported if its start was.
         if !has_failed && !self.rules.filter.passes(&text) {
-            return;
+            return false;
         }
         let since = record.filter(|_| has_failed).map(|record| record.since.clone());
         let subject = Subject {
@@ -288,11 +303,47 @@ impl Planner<'_> {
                 reasons: Vec::new(),
                 version: version.to_owned(),
                 since: self.time.clone(),
+                notices: record.map(|record| record.notices.clone()).unwrap_or_default(),
             };
             self.record((event, Reason::Ready.as_str()), subject, record, after);
         } else {
             self.add(event, Reason::Ready.as_str(), subject);
         }
+        true
+    }
+
+    /// One message for each notice, one after the other: each has its own record, as it may be filtered or rejected alone.
+    fn notice(
+        &mut self,
+        id: &ObjectId,
+        observed: &Observed,
+        (version, notices): (&str, &[Notice]),
+        record: Option<&ReportedObject>,
+    ) {
+        let known = record.map(|record| &*record.notices).unwrap_or_default();
+        let is_new =
+            |notice: &&Notice| !known.contains(&notice.key()) && self.rules.filter.passes(&notice.message);
+        let Some(new) = notices.iter().find(is_new) else {
+            return;
+        };
+        let current: Vec<_> = notices.iter().map(Notice::key).collect();
+        let kept = known.iter().filter(|key| current.contains(key)).cloned();
+        let after = ReportedObject {
+            notices: kept.chain([new.key()]).collect(),
+            ..record.cloned().unwrap_or_else(|| ReportedObject {
+                object: id.to_string(),
+                version: version.to_owned(),
+                since: self.time.clone(),
+                ..ReportedObject::default()
+            })
+        };
+        let subject = Subject {
+            version: version.to_owned(),
+            text: new.message.to_string(),
+            since: self.time.clone(),
+            ..subject(id, Some(observed))
+        };
+        self.record((Event::Notice, new.reason), subject, record, after);
     }
 
     fn gone(&mut self, id: &ObjectId, record: &ReportedObject) {

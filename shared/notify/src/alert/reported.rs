@@ -83,7 +83,8 @@ impl Reported {
 
 /// The size of a record in a status, in bytes.
 pub fn bytes(record: &ReportedObject) -> usize {
-    let reasons: usize = record.reasons.iter().map(|reason| reason.len() + 3).sum();
+    let texts = record.reasons.iter().chain(&record.notices);
+    let reasons: usize = texts.map(|text| text.len() + 3).sum();
     FRAME + record.object.len() + record.version.len() + record.since.len() + reasons
 }
 

@@ -1,6 +1,6 @@
 //! The state of an object, from its status: what Alerts compare and report.
 
-use bounded_text::{cut, excerpt, printable};
+use bounded_text::{cut, excerpt, hex, printable};
 use helmops_api::{
     Bundle, Cluster, Condition, HelmOp, Metadata, ObjectName, Unusable,
     status::{BundleSummary, ModifiedStatus, NonReadyResource, NonReadyStatus},
@@ -8,10 +8,12 @@ use helmops_api::{
 };
 use helmops_model::{
     chart::url::redacted_urls,
+    condition::ConditionType,
     deployment_state::{DeploymentState, count},
     reason::Reason,
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use ring::digest::{SHA256, digest};
 
 use crate::source::Labels;
 
@@ -28,6 +30,8 @@ const MAX_EXAMPLES_TEXT: usize = 900;
 const MAX_MESSAGE: usize = 1_024;
 /// Maximum length of a version, in bytes.
 const MAX_VERSION: usize = 64;
+/// Digits of the hash of a reported notice: enough to distinguish the versions of one chart.
+const HASH_DIGITS: usize = 8;
 /// Maximum length of a reason, in bytes: another controller can write any.
 const MAX_REASON: usize = 64;
 
@@ -63,9 +67,29 @@ pub enum State {
     Ready {
         /// The version of its chart; empty for a Cluster.
         version: Box<str>,
+        /// What polls have found about its chart.
+        notices: Box<[Notice]>,
     },
     /// The object fails.
     Failing(Box<Failing>),
+}
+
+/// What a poll has found about a chart: no failure, and reported once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The reason.
+    pub reason: &'static str,
+    /// The message.
+    pub message: Box<str>,
+}
+
+impl Notice {
+    /// What is recorded once it is reported: another version has another message.
+    pub fn key(&self) -> String {
+        let mut hash = hex(digest(&SHA256, self.message.as_bytes()).as_ref());
+        hash.truncate(HASH_DIGITS);
+        format!("{} {hash}", self.reason)
+    }
 }
 
 /// A failure.
@@ -152,7 +176,10 @@ impl Weight for Observed {
             .sum();
         let state = match &self.state {
             State::Unknown | State::NotStored | State::Progressing => 0,
-            State::Ready { version } => version.len(),
+            State::Ready { version, notices } => {
+                let bytes = |notice: &Notice| size_of_val(notice) + notice.message.len();
+                version.len() + notices.iter().map(bytes).sum::<usize>()
+            }
             State::Failing(failing) => {
                 let Failing {
                     reason,
@@ -215,6 +242,7 @@ fn of_helmop(helmop: &HelmOp) -> State {
             }
             None => State::Ready {
                 version: excerpt(version, MAX_VERSION).into(),
+                notices: notices(conditions),
             },
         };
     }
@@ -234,6 +262,7 @@ fn of_bundle(bundle: &Bundle) -> State {
         None => State::Unknown,
         Some(ready) if ready.status == "True" => State::Ready {
             version: excerpt(version, MAX_VERSION).into(),
+            notices: Box::default(),
         },
         Some(ready) => of_condition(ready, status.summary.as_ref(), version, Counted::Clusters),
     }
@@ -243,9 +272,29 @@ fn of_cluster(cluster: &Cluster) -> State {
     let status = &cluster.status;
     match find(&status.conditions, "Ready") {
         None => State::Unknown,
-        Some(ready) if ready.status == "True" => State::Ready { version: "".into() },
+        Some(ready) if ready.status == "True" => State::Ready {
+            version: "".into(),
+            notices: Box::default(),
+        },
         Some(ready) => of_condition(ready, status.summary.as_ref(), "", Counted::Bundles),
     }
+}
+
+fn notices(conditions: &[Condition]) -> Box<[Notice]> {
+    let types = ConditionType::NOTICES.into_iter().map(ConditionType::as_str);
+    let present = types.filter_map(|r#type| {
+        let condition = find(conditions, r#type).filter(|condition| condition.status == "True")?;
+        Some(Notice {
+            reason: r#type,
+            message: public(&condition.message),
+        })
+    });
+    present.collect()
+}
+
+/// A message as it may leave the cluster.
+fn public(message: &str) -> Box<str> {
+    cut(redacted_urls(&printable(message)).into_owned(), MAX_MESSAGE).into()
 }
 
 fn is_stale(generation: Option<i64>, observed: Option<i64>) -> bool {
@@ -261,7 +310,7 @@ fn failing(reason: &str, version: &str, message: &str, since: &str) -> State {
         since: since.parse().ok(),
         reason: excerpt(reason, MAX_REASON).into(),
         version: excerpt(version, MAX_VERSION).into(),
-        message: cut(redacted_urls(&printable(message)).into_owned(), MAX_MESSAGE).into(),
+        message: public(message),
         from: None,
     }))
 }

@@ -41,19 +41,19 @@ fn found(targets: &Value, polls: &[(&str, &str, Option<Outlook>)]) -> Option<Not
     notices(charts.as_slice())
 }
 
-fn outlook(newer: Option<&str>, is_deprecated: bool, is_withdrawn: bool) -> Option<Outlook> {
-    Some(Outlook {
+fn outlook(newer: Option<&str>, is_deprecated: bool, is_withdrawn: bool) -> Outlook {
+    Outlook {
         newer: newer.map(str::to_owned),
         is_deprecated,
         is_withdrawn,
-    })
+    }
 }
 
 #[test]
 fn messages_name_the_chart_and_the_version() {
     let all = found(
         &json!([]),
-        &[("1.2.0", "1.1.0", outlook(Some("2.0.0"), true, true))],
+        &[("1.2.0", "1.1.0", Some(outlook(Some("2.0.0"), true, true)))],
     )
     .unwrap();
     let expected = [
@@ -65,7 +65,11 @@ fn messages_name_the_chart_and_the_version() {
         [all.newer, all.deprecated, all.withdrawn],
         expected.map(|text| Some(text.to_owned()))
     );
-    let kept = found(&json!([]), &[("1.2.0", "1.2.0", outlook(None, false, true))]).unwrap();
+    let kept = found(
+        &json!([]),
+        &[("1.2.0", "1.2.0", Some(outlook(None, false, true)))],
+    )
+    .unwrap();
     let expected =
         "web 1.2.0 is not in its repository any more; it stays deployed, since no other version matches";
     assert_eq!(kept.withdrawn.as_deref(), Some(expected));
@@ -76,7 +80,11 @@ fn messages_name_the_chart_and_the_version() {
 #[test]
 fn a_message_is_short_whatever_a_repository_lists() {
     let long = format!("1.0.0-{}", "a".repeat(8_000));
-    let all = found(&json!([]), &[(&long, &long, outlook(Some(&long), true, true))]).unwrap();
+    let all = found(
+        &json!([]),
+        &[(&long, &long, Some(outlook(Some(&long), true, true)))],
+    )
+    .unwrap();
     for text in [all.newer, all.deprecated, all.withdrawn] {
         assert!(text.unwrap().len() < 400);
     }
@@ -85,7 +93,7 @@ fn a_message_is_short_whatever_a_repository_lists() {
 #[test]
 fn charts_of_targets_count_and_an_error_hides_all() {
     let targets = json!([{ "helm": { "chart": "db" } }]);
-    let newer = || outlook(Some("2.0.0"), false, false);
+    let newer = || Some(outlook(Some("2.0.0"), false, false));
     let both = found(
         &targets,
         &[("1.0.0", "1.0.0", newer()), ("1.1.0", "1.1.0", newer())],
@@ -99,7 +107,7 @@ fn charts_of_targets_count_and_an_error_hides_all() {
     let of_target = found(
         &targets,
         &[
-            ("1.0.0", "1.0.0", outlook(None, false, false)),
+            ("1.0.0", "1.0.0", Some(outlook(None, false, false))),
             ("1.1.0", "1.1.0", newer()),
         ],
     );
@@ -111,7 +119,7 @@ fn charts_of_targets_count_and_an_error_hides_all() {
 }
 
 /// A status after a step, and the reasons of the events that follow from it.
-fn step(status: HelmOpStatus, polling: &Polling) -> (HelmOpStatus, Vec<String>) {
+fn step(status: &HelmOpStatus, polling: &Polling) -> (HelmOpStatus, Vec<String>) {
     let helmop = HelmOp {
         status: Some(status.clone()),
         ..helmop(&json!([]))
@@ -121,7 +129,7 @@ fn step(status: HelmOpStatus, polling: &Polling) -> (HelmOpStatus, Vec<String>) 
         resolved: Vec::new(),
     };
     let new = next(&helmop, BundleState::default(), &outcome, polling, NOW);
-    let reasons = events(&status, &new).into_iter().map(|event| {
+    let reasons = events(status, &new).into_iter().map(|event| {
         let kind = if event.is_warning { "Warning" } else { "Normal" };
         format!("{kind} {}", event.reason)
     });
@@ -153,10 +161,10 @@ fn each_version_is_an_event_once_and_the_status_is_the_memory() {
         ..Notices::default()
     };
     let two = polled(true, Some(newer("2.0.0")));
-    let (status, reasons) = step(HelmOpStatus::default(), &two);
+    let (status, reasons) = step(&HelmOpStatus::default(), &two);
     assert_eq!(reasons, ["Normal NewVersionOutsideRange"]);
     // Another process has nothing but the status.
-    let (same, reasons) = step(status.clone(), &two);
+    let (same, reasons) = step(&status, &two);
     assert_eq!((same == status, reasons.len()), (true, 0));
     let failed = Polling::Attempted(PollAttempt {
         start: NOW.parse().unwrap(),
@@ -170,19 +178,19 @@ fn each_version_is_an_event_once_and_the_status_is_the_memory() {
         }),
         notices: None,
     });
-    let (failed, reasons) = step(status, &failed);
+    let (failed, reasons) = step(&status, &failed);
     assert_eq!(reasons, ["Warning FailedToGetNewChartVersion"]);
     assert_eq!(
         present(&failed),
         ["NewVersionOutsideRange"],
         "an error hides nothing"
     );
-    assert!(step(failed.clone(), &two).1.is_empty());
-    assert_eq!(step(failed.clone(), &Polling::Unchanged).0, failed);
+    assert!(step(&failed, &two).1.is_empty());
+    assert_eq!(step(&failed, &Polling::Unchanged).0, failed);
 
-    let (status, reasons) = step(failed, &polled(true, Some(newer("2.1.0"))));
+    let (status, reasons) = step(&failed, &polled(true, Some(newer("2.1.0"))));
     assert_eq!(reasons, ["Normal NewVersionOutsideRange"]);
-    let (status, reasons) = step(status, &polled(true, Some(Notices::default())));
+    let (status, reasons) = step(&status, &polled(true, Some(Notices::default())));
     assert_eq!((present(&status).len(), reasons.len()), (0, 0));
 }
 
@@ -193,7 +201,7 @@ fn a_withdrawal_is_a_warning_and_nothing_is_known_without_polling() {
         deprecated: Some("d".to_owned()),
         withdrawn: Some("w".to_owned()),
     };
-    let (status, reasons) = step(HelmOpStatus::default(), &polled(true, Some(all.clone())));
+    let (status, reasons) = step(&HelmOpStatus::default(), &polled(true, Some(all.clone())));
     assert_eq!(
         reasons,
         [
@@ -203,7 +211,7 @@ fn a_withdrawal_is_a_warning_and_nothing_is_known_without_polling() {
         ]
     );
     for off in [Polling::Off, polled(false, Some(all))] {
-        let (status, reasons) = step(status.clone(), &off);
+        let (status, reasons) = step(&status, &off);
         assert_eq!((present(&status).len(), reasons.len()), (0, 0), "{off:?}");
     }
 }

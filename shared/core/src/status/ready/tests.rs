@@ -238,6 +238,33 @@ fn a_limit_that_clusters_wait_for_is_named() {
 }
 
 #[test]
+fn a_wait_for_others_is_progress_unless_something_has_failed() {
+    let example = json!([{ "name": "f/a", "bundleState": "WaitingForDependency", "message": "db" }]);
+    for (deployments, expected, message) in [
+        (
+            json!({ "desiredReady": 2, "waitingForDependency": 2 }),
+            ("Progressing", true),
+            "WaitingForDependency(2)",
+        ),
+        // Fleet's CRD before 0.16.2 drops the count.
+        (
+            json!({ "desiredReady": 2, "nonReadyResources": example }),
+            ("Progressing", true),
+            "WaitingForDependency(1) [Cluster f/a: db]",
+        ),
+        (
+            json!({ "desiredReady": 2, "errApplied": 1, "waitingForDependency": 1 }),
+            ("NotReady", true),
+            "ErrApplied(1); WaitingForDependency(1)",
+        ),
+    ] {
+        let counted = bundle_status(json!({ "ready": 2, "desiredReady": 2 }), "");
+        let (reason, is_progressing, text) = readiness(&counted, Some(deployments), false);
+        assert_eq!(((reason, is_progressing), &*text), (expected, message));
+    }
+}
+
+#[test]
 fn readiness_depends_on_the_deployments() {
     let paused = "spec.paused is set, so the rollout is paused; ";
     for (deployments, is_paused, expected, message) in [
@@ -294,25 +321,6 @@ fn readiness_depends_on_the_deployments() {
             false,
             ("NotReady", true),
             "ErrApplied(1); WaitApplied(1)",
-        ),
-        (
-            json!({ "desiredReady": 2, "waitingForDependency": 2 }),
-            false,
-            ("Progressing", true),
-            "WaitingForDependency(2)",
-        ),
-        // Fleet's CRD before 0.16.2 drops the count.
-        (
-            json!({ "desiredReady": 2, "nonReadyResources": [{ "name": "f/a", "bundleState": "WaitingForDependency", "message": "db" }] }),
-            false,
-            ("Progressing", true),
-            "WaitingForDependency(1) [Cluster f/a: db]",
-        ),
-        (
-            json!({ "desiredReady": 2, "errApplied": 1, "waitingForDependency": 1 }),
-            false,
-            ("NotReady", true),
-            "ErrApplied(1); WaitingForDependency(1)",
         ),
         (
             json!({ "desiredReady": 2, "waitApplied": 2 }),

@@ -142,7 +142,8 @@ impl What {
         match (event, subject.id.kind) {
             (Event::Failure, _) => Self::Detected,
             (Event::Resolution, _) => Self::Resolved,
-            (Event::Ready, Kind::Cluster) => Self::Modified,
+            // There is no type for a notice, so that none is planned.
+            (Event::Ready, Kind::Cluster) | (Event::Notice, _) => Self::Modified,
             (Event::Ready, Kind::HelmOp | Kind::Bundle) if subject.is_upgrade => Self::Upgraded,
             (Event::Ready, Kind::HelmOp | Kind::Bundle) => Self::Deployed,
         }

@@ -173,7 +173,7 @@ fn message_card(message: &Message, envelope: &Envelope<'_>) -> Result<Vec<u8>, s
         context: "http://schema.org/extensions",
         theme_color: match message.event {
             Event::Failure => "FF0000",
-            Event::Resolution | Event::Ready => "0076D7",
+            Event::Resolution | Event::Ready | Event::Notice => "0076D7",
         },
         summary: title.clone(),
         sections: [Section {

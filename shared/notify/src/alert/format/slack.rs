@@ -106,7 +106,7 @@ pub(super) fn of(message: &Message, envelope: &Envelope<'_>, style: &Style) -> B
             fallback: if style.is_slack { fallback } else { String::new() },
             color: match message.event {
                 Event::Failure => "danger",
-                Event::Resolution | Event::Ready => "good",
+                Event::Resolution | Event::Ready | Event::Notice => "good",
             },
             author_name: title,
             text,

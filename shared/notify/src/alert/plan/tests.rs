@@ -34,8 +34,17 @@ fn failing(reason: &str, version: &str) -> State {
 }
 
 fn ready(version: &str) -> State {
+    noticed(version, &[])
+}
+
+fn noticed(version: &str, notices: &[(&'static str, &str)]) -> State {
+    let notices = notices.iter().map(|(reason, message)| Notice {
+        reason,
+        message: (*message).into(),
+    });
     State::Ready {
         version: version.into(),
+        notices: notices.collect(),
     }
 }
 
@@ -125,6 +134,85 @@ fn a_failure_is_reported_once_and_resolved_once() {
     assert_eq!(alert.deliver(), ["Resolution Ready: ready again in version 1"]);
     assert_eq!(alert.reported.to_status(), [], "nothing is kept of what works");
     assert_eq!(alert.deliver(), [""; 0]);
+}
+
+#[test]
+fn a_notice_is_sent_once_for_each_version_to_who_wants_information() {
+    const NEWER: &str = "NewVersionOutsideRange";
+    let mut alert = Alert::new(immediate("info", Format::Slack));
+    let both = [(NEWER, "2.0.0 is newer"), ("ChartDeprecated", "1 is deprecated")];
+    alert.set("web", noticed("1", &both));
+    let expected = [
+        "Ready Ready: ready in version 1",
+        "Notice NewVersionOutsideRange: 2.0.0 is newer",
+        "Notice ChartDeprecated: 1 is deprecated",
+    ];
+    assert_eq!(alert.deliver(), expected);
+    assert_eq!(alert.deliver(), [""; 0]);
+    // A failure, and what is ready again, change nothing about it.
+    for (state, number) in [
+        (failing("A", "1"), 1),
+        (noticed("1", &both), 1),
+        (noticed("2", &both), 1),
+        (noticed("2", &[]), 0),
+        (noticed("2", &both), 0),
+    ] {
+        alert.set("web", state);
+        assert_eq!(alert.deliver().len(), number);
+    }
+    alert.set("web", noticed("2", &[(NEWER, "2.1.0 is newer")]));
+    assert_eq!(alert.deliver(), ["Notice NewVersionOutsideRange: 2.1.0 is newer"]);
+    assert_eq!(
+        alert.reported.to_status()[0].notices.len(),
+        1,
+        "what is gone is not kept"
+    );
+    assert_eq!(alert.reported.failing(), 0);
+}
+
+#[test]
+fn a_notice_passes_the_filter_by_its_own_text() {
+    let spec =
+        json!({ "eventSeverity": "info", "grouping": { "wait": "0s" }, "inclusionList": ["is newer"] });
+    let mut alert = Alert::new(rules(&spec, Format::Generic));
+    let notices = [
+        ("ChartDeprecated", "1 is deprecated"),
+        ("NewVersionOutsideRange", "2 is newer"),
+    ];
+    alert.set("web", noticed("1", &notices));
+    assert_eq!(alert.deliver(), ["Notice NewVersionOutsideRange: 2 is newer"]);
+}
+
+#[test]
+fn a_notice_is_no_failure() {
+    for (severity, format) in [
+        ("error", Format::Generic),
+        ("info", Format::Alertmanager),
+        ("info", Format::CdEvents),
+    ] {
+        let mut alert = Alert::new(immediate(severity, format));
+        alert.set("web", noticed("1", &[("ChartWithdrawn", "1 is gone")]));
+        let sent = alert.deliver();
+        assert!(
+            sent.iter().all(|text| !text.starts_with("Notice")),
+            "{severity} {format:?}: {sent:?}"
+        );
+    }
+}
+
+#[test]
+fn notices_of_many_objects_are_one_message() {
+    let mut alert = Alert::new(immediate("info", Format::Generic));
+    for number in 0..12 {
+        alert.set(
+            &format!("web-{number:02}"),
+            noticed("1", &[("ChartDeprecated", "1 is deprecated")]),
+        );
+    }
+    let sent = alert.deliver();
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    let start = "Notice ChartDeprecated: 12 HelmOps have a notice: ChartDeprecated: a/web-00, a/web-01";
+    assert!(sent[1].starts_with(start), "{sent:?}");
 }
 
 #[test]
@@ -507,7 +595,7 @@ proptest! {
                             delivered.retain(|(id, _, _), _| *id != subject.id);
                             repeated += usize::from(before == delivered.len());
                         }
-                        Event::Ready => prop_assert!(false, "severity is error"),
+                        Event::Ready | Event::Notice => prop_assert!(false, "severity is error"),
                     }
                 }
                 if std::mem::take(&mut crashes_next) {

@@ -46,9 +46,37 @@ fn a_ready_helmop_has_its_version() {
     assert_eq!(
         helmop(&status),
         State::Ready {
-            version: "1.2.3".into()
+            version: "1.2.3".into(),
+            notices: Box::default(),
         }
     );
+}
+
+#[test]
+fn a_ready_helmop_has_the_notices_of_its_conditions() {
+    let notice = |r#type: &str, status: &str, message: &str| json!({ "type": r#type, "status": status, "reason": r#type, "message": message });
+    let state = helmop(&json!({ "version": "1", "conditions": [
+        notice("ChartDeprecated", "True", "https://me:secret@h/web 1 is deprecated"),
+        notice("DigestChanged", "True", "x"),
+        ready("True", "Ready", ""),
+        notice("NewVersionOutsideRange", "True", "2 is newer"),
+        notice("ChartWithdrawn", "False", "y"),
+    ] }));
+    let State::Ready { notices, .. } = state else {
+        panic!("{state:?}")
+    };
+    let texts: Vec<_> = notices
+        .iter()
+        .map(|notice| format!("{}: {}", notice.reason, notice.message))
+        .collect();
+    assert_eq!(texts.len(), 2);
+    assert_eq!(texts[0], "NewVersionOutsideRange: 2 is newer");
+    assert!(
+        texts[1].starts_with("ChartDeprecated: ") && !texts[1].contains("secret"),
+        "{texts:?}"
+    );
+    assert_ne!(notices[0].key(), notices[1].key());
+    assert!(notices[0].key().starts_with("NewVersionOutsideRange "));
 }
 
 #[test]
@@ -206,7 +234,8 @@ fn bundles_and_clusters_have_states_too() {
     assert_eq!(
         bundle(json!([ready("True", "", "")])),
         State::Ready {
-            version: "2.0.0".into()
+            version: "2.0.0".into(),
+            notices: Box::default(),
         }
     );
     let failed = failing(bundle(json!([ready("False", "NotReady", "")])));
@@ -226,7 +255,10 @@ fn bundles_and_clusters_have_states_too() {
     assert_eq!(&*failed.message, "2 of 3 Bundles fail: ErrApplied");
     assert_eq!(
         cluster(ready("True", "Ready", "")).state,
-        State::Ready { version: "".into() }
+        State::Ready {
+            version: "".into(),
+            notices: Box::default(),
+        }
     );
 }
 
