@@ -1,11 +1,18 @@
-//! From an admission request to the response. All rules are in [`helmops_core::admit`], [`helmops_core::policy`] and
-//! [`helmops_notify::admit`].
+//! From an admission request to the response. All rules are in [`helmops_core::admit`], [`helmops_core::policy`],
+//! [`helmops_core::schedule`] and [`helmops_notify::admit`].
 
 use bounded_text::cut;
-use helmops_api::{Alert, AlertProvider, Receiver, WithoutStatus, kind::OWN_GROUP, limits, wire::FieldSet};
-use helmops_core::{admit::default::DefaultingInput, policy::Policies};
+use helmops_api::{
+    Alert, AlertProvider, Receiver, Schedule, WithoutStatus,
+    kind::{GROUP, OWN_GROUP},
+    limits,
+    wire::FieldSet,
+};
+use helmops_core::{admit::default::DefaultingInput, policy::Policies, schedule};
 use helmops_model::{reason::Reason, validation::FieldErrors};
-use helmops_notify::admit::{self, Validate};
+use helmops_notify::admit::{self, Decision};
+use k8s_openapi::{NamespaceResourceScope, jiff::Timestamp};
+use kube::Resource;
 use serde_json::value::RawValue;
 
 use crate::bounded_json;
@@ -66,26 +73,39 @@ pub fn validate(
     (response, reason)
 }
 
-/// Decides whether an Alert, an AlertProvider or a Receiver is valid. Returns the reason of a denial too.
+/// Decides whether an Alert, an AlertProvider, a Receiver or a Schedule is valid. No Policy restricts these. Returns the reason of a denial
+/// too.
 pub fn validate_notification(
     request: &AdmissionRequest<'_, &RawValue>,
+    now: Timestamp,
 ) -> (AdmissionResponse, Option<Reason>) {
     let info = &request.info;
-    let is_checked = info.resource.group == OWN_GROUP
-        && info.sub_resource.is_empty()
-        && info.operation != Operation::Other;
-    match &*info.resource.resource {
+    let is_checked = info.sub_resource.is_empty() && info.operation != Operation::Other;
+    match (&*info.resource.group, &*info.resource.resource) {
         _ if !is_checked => Default::default(),
-        "alerts" => validate_as::<Alert>(request),
-        "alertproviders" => validate_as::<AlertProvider>(request),
-        "receivers" => validate_as::<Receiver>(request),
+        (OWN_GROUP, "alerts") => validate_as::<Alert>(request, |new, stored| admit::review(new, stored)),
+        (OWN_GROUP, "alertproviders") => {
+            validate_as::<AlertProvider>(request, |new, stored| admit::review(new, stored))
+        }
+        (OWN_GROUP, "receivers") => {
+            validate_as::<Receiver>(request, |new, stored| admit::review(new, stored))
+        }
+        (GROUP, "schedules") => validate_as::<Schedule>(request, |new, stored| {
+            let errors = |schedule: &Schedule| schedule::errors(&schedule.spec, now);
+            admit::review_with(new, stored, errors, |one, other| one.spec == other.spec)
+        }),
         _ => Default::default(),
     }
 }
 
-fn validate_as<K: Validate + FieldSet>(
+/// Decides with `review`, which gets the object and the stored one, as far as that decodes.
+fn validate_as<K>(
     request: &AdmissionRequest<'_, &RawValue>,
-) -> (AdmissionResponse, Option<Reason>) {
+    review: impl FnOnce(&K, &dyn Fn() -> Option<K>) -> Decision,
+) -> (AdmissionResponse, Option<Reason>)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + FieldSet,
+{
     let decode = |text: &RawValue| -> Result<K, _> {
         let decoded = bounded_json::from_slice(text.get().as_bytes());
         decoded.map(|WithoutStatus(object)| object)
@@ -107,11 +127,11 @@ fn validate_as<K: Validate + FieldSet>(
         (Operation::Update, Some(stored)) => Some(stored),
         _ => None,
     };
-    let review = admit::review(&object, || decode(stored?).ok());
+    let review = review(&object, &|| decode(stored?).ok());
     let reason = review.errors.reason();
     let denial = reason.map(|_| {
         let name = object_name(&request.info, object.meta().generate_name.as_ref());
-        invalid((OWN_GROUP, &K::kind(&())), &name, &review.errors)
+        invalid((&K::group(&()), &K::kind(&())), &name, &review.errors)
     });
     let response = AdmissionResponse {
         denial,
@@ -131,7 +151,7 @@ fn object_name(info: &RequestInfo<'_>, generate_name: Option<&String>) -> String
 }
 
 /// The Status of an invalid object, in the form that the API server uses.
-fn invalid((group, kind): (&'static str, &str), name: &str, errors: &FieldErrors) -> Status {
+fn invalid((group, kind): (&str, &str), name: &str, errors: &FieldErrors) -> Status {
     let mut causes: Vec<Cause> = errors
         .reported()
         .iter()
@@ -164,7 +184,7 @@ fn invalid((group, kind): (&'static str, &str), name: &str, errors: &FieldErrors
         code: 422,
         details: Some(Details {
             name: name.to_owned(),
-            group,
+            group: group.to_owned(),
             kind: kind.to_owned(),
             causes,
         }),

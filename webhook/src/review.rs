@@ -253,7 +253,7 @@ pub struct Details {
     /// Name of the object.
     pub name: String,
     /// API group of the object.
-    pub group: &'static str,
+    pub group: String,
     /// Kind of the object.
     pub kind: String,
     /// One for each field.

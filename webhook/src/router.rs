@@ -19,6 +19,7 @@ use helmops_model::reason::Reason;
 use helmops_policies::PolicyCache;
 use helmops_process::{Bodies, Health, RequestBody, Throttle, close_on_shutdown};
 use helmops_trace::Tracer;
+use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -114,7 +115,8 @@ async fn validate_notifications(
     let body = state.read(request).await?;
     Ok(
         state.respond(Webhook::ValidateNotifications, body.as_ref(), |request| {
-            decided(&state.metrics, request, decide::validate_notification(request))
+            let decision = decide::validate_notification(request, Timestamp::now());
+            decided(&state.metrics, request, decision)
         }),
     )
 }

@@ -10,6 +10,7 @@ pub enum Kind {
     AlertProvider,
     Alert,
     Receiver,
+    Schedule,
 }
 
 /// What is known about a kind.
@@ -22,12 +23,13 @@ struct Facts {
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::HelmOp,
         Self::Policy,
         Self::AlertProvider,
         Self::Alert,
         Self::Receiver,
+        Self::Schedule,
     ];
 
     const fn facts(self) -> Facts {
@@ -37,6 +39,7 @@ impl Kind {
             Self::AlertProvider => ("AlertProvider", "AlertProviders", OWN_GROUP, true),
             Self::Alert => ("Alert", "Alerts", OWN_GROUP, true),
             Self::Receiver => ("Receiver", "Receivers", OWN_GROUP, true),
+            Self::Schedule => ("Schedule", "Schedules", GROUP, true),
         };
         Facts {
             name,
@@ -91,7 +94,7 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
-    use helmops_api::{Alert, AlertProvider, HelmOp, Policy, Receiver};
+    use helmops_api::{Alert, AlertProvider, HelmOp, Policy, Receiver, Schedule};
     use kube::Resource;
 
     use super::*;
@@ -108,6 +111,7 @@ mod tests {
             identity::<AlertProvider>(),
             identity::<Alert>(),
             identity::<Receiver>(),
+            identity::<Schedule>(),
         ];
         let kinds = Kind::ALL.map(|kind| (kind.api_version(), kind.as_str().to_owned()));
         assert_eq!(kinds, types);

@@ -26,6 +26,7 @@ pub mod source;
 mod syntax;
 
 use clap::ValueEnum;
+use jiff::Timestamp;
 
 pub use self::{
     explained::explained,
@@ -47,7 +48,7 @@ pub const IN_FILES: &str = "kubectl apply drops a null, and the default of the c
 /// The arguments of `validate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-HelmOps, Policies, AlertProviders, Alerts and Receivers are validated, other objects are skipped. Nothing is sent to a
+HelmOps, Policies, AlertProviders, Alerts, Receivers and Schedules are validated, other objects are skipped. Nothing is sent to a
 cluster. What kubectl, the CRDs and admission would deny is an error, with its line and column. HelmOps are also compared with the
 Policies of their namespace that are in the same files.
 
@@ -126,6 +127,7 @@ pub fn run(args: &ValidateArgs, cluster: &ClusterArgs, console: &mut Console<'_>
     let options = Options {
         namespace: cluster.namespace.as_deref(),
         warnings_as_errors: args.warnings_as_errors,
+        now: Timestamp::now(),
     };
     let report = validate(&inputs, options);
     match args.output {

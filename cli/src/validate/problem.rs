@@ -86,8 +86,8 @@ pub mod rule {
         rule(
             KIND,
             "The API server has no such kind or version.",
-            "Write apiVersion: fleet.cattle.io/v1alpha1 for a HelmOp or Policy, helmops.fleet.cattle.io/v1alpha1 for an AlertProvider, \
-             Alert or Receiver.",
+            "Write apiVersion: fleet.cattle.io/v1alpha1 for a HelmOp, Policy or Schedule, helmops.fleet.cattle.io/v1alpha1 for an \
+             AlertProvider, Alert or Receiver.",
         ),
         rule(
             TYPE,

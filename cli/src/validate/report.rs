@@ -6,6 +6,7 @@ use std::{
 };
 
 use helmops_core::policy::Policies;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
@@ -37,6 +38,8 @@ pub struct Report {
     pub alert_providers: Count,
     pub alerts: Count,
     pub receivers: Count,
+    /// Schedules.
+    pub schedules: Count,
     /// How many other objects are in them.
     pub skipped: usize,
     /// How many problems are errors.
@@ -75,6 +78,7 @@ impl Report {
             (Kind::AlertProvider, self.alert_providers),
             (Kind::Alert, self.alerts),
             (Kind::Receiver, self.receivers),
+            (Kind::Schedule, self.schedules),
         ]
         .into_iter()
         .filter(|(_, count)| count.total > 0)
@@ -119,6 +123,8 @@ pub struct Options<'a> {
     pub namespace: Option<&'a str>,
     /// Whether warnings count as errors.
     pub warnings_as_errors: bool,
+    /// The time: a Schedule without another window is an error.
+    pub now: Timestamp,
 }
 
 pub fn validate(inputs: &[Input], options: Options<'_>) -> Report {
@@ -133,7 +139,7 @@ pub fn validate(inputs: &[Input], options: Options<'_>) -> Report {
         .collect();
     let findings = parallel::map(&objects, |(_, object)| {
         let policies = policies.get(&*object.name.0).unwrap_or(&without);
-        review::review(object, policies)
+        review::review(object, policies, options.now)
             .iter()
             .map(|finding| problem(&object.object.source, finding, &shown(object)))
             .collect::<Vec<_>>()
@@ -199,6 +205,7 @@ pub fn validate(inputs: &[Input], options: Options<'_>) -> Report {
         alert_providers: of_kind(Kind::AlertProvider),
         alerts: of_kind(Kind::Alert),
         receivers: of_kind(Kind::Receiver),
+        schedules: of_kind(Kind::Schedule),
         skipped: files.iter().map(|file| file.skipped).sum(),
         errors: of_severity(Severity::Error),
         warnings: of_severity(Severity::Warning),

@@ -2,16 +2,18 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use helmops_api::{Alert, AlertProvider, HelmOp, Policy, Receiver, WithoutStatus};
+use helmops_api::{Alert, AlertProvider, HelmOp, Policy, Receiver, Schedule, WithoutStatus};
 use helmops_core::{
     admit::{default::DefaultingInput, nulls::nulls},
     policy::{Policies, pattern_errors},
+    schedule,
 };
 use helmops_model::{
     reason::Reason,
     validation::{FieldError, FieldErrors},
 };
 use helmops_notify::admit::Validate;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -36,6 +38,7 @@ pub enum Decoded {
     Policy(Box<Policy>),
     /// An object of helmops' own group.
     Notification(Box<dyn Notification>),
+    Schedule(Box<Schedule>),
     /// None of these: a field has the wrong type.
     None,
 }
@@ -187,6 +190,7 @@ fn decode(object: &mut Object) -> Result<Decoded, serde_json::Error> {
         Kind::AlertProvider => notification::<AlertProvider>(object),
         Kind::Alert => notification::<Alert>(object),
         Kind::Receiver => notification::<Receiver>(object),
+        Kind::Schedule => Ok(Decoded::Schedule(Box::new(without_status(object)?))),
     }
 }
 
@@ -194,12 +198,15 @@ fn notification<K>(object: &mut Object) -> Result<Decoded, serde_json::Error>
 where
     K: Validate + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
 {
-    // The API server drops it before it decodes anything.
+    Ok(Decoded::Notification(Box::new(without_status::<K>(object)?)))
+}
+
+/// The API server drops the status before it decodes anything.
+fn without_status<K: DeserializeOwned>(object: &mut Object) -> Result<K, serde_json::Error> {
     if let Some(fields) = object.value.as_object_mut() {
         fields.remove("status");
     }
-    let decoded: K = serde_json::from_str(&object.value.to_string())?;
-    Ok(Decoded::Notification(Box::new(decoded)))
+    serde_json::from_str(&object.value.to_string())
 }
 
 /// The Policies of each namespace. One that the API server would reject is none.
@@ -220,8 +227,8 @@ pub fn policies<'c>(objects: impl Iterator<Item = &'c Checked>) -> BTreeMap<&'c 
         .collect()
 }
 
-/// Everything about an object, with the Policies of its namespace.
-pub fn review(checked: &Checked, policies: &Policies) -> Vec<Finding> {
+/// Everything about an object at a time, with the Policies of its namespace.
+pub fn review(checked: &Checked, policies: &Policies, now: Timestamp) -> Vec<Finding> {
     let object = &checked.object;
     match &checked.decoded {
         Decoded::HelmOp(helmop) => {
@@ -261,6 +268,11 @@ pub fn review(checked: &Checked, policies: &Policies) -> Vec<Finding> {
         Decoded::Notification(notification) => {
             let mut errors = of_errors(object, &metadata::check(notification.metadata()));
             errors.extend(of_errors(object, &notification.errors()));
+            combined(checked, errors)
+        }
+        Decoded::Schedule(schedule) => {
+            let mut errors = of_errors(object, &metadata::check(&schedule.metadata));
+            errors.extend(of_errors(object, &schedule::errors(&schedule.spec, now)));
             combined(checked, errors)
         }
         Decoded::None => checked.findings.clone(),

@@ -12,6 +12,7 @@ use super::*;
 use crate::terminal::buffers::Buffers;
 
 mod notifications;
+mod schedules;
 mod texts;
 
 fn golden(name: &str) -> PathBuf {

@@ -369,3 +369,45 @@ async fn a_response_is_short_even_for_requests_with_long_texts() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(body.len() < 10_000, "{} bytes", body.len());
 }
+
+#[tokio::test]
+async fn an_invalid_schedule_is_denied_and_a_stored_one_stays_editable() {
+    let schedule = |schedule: &str, name: &str| {
+        let targets = json!({ "clusters": [{ "name": name, "clusterSelector": {} }] });
+        let spec = json!({ "schedule": schedule, "duration": "2h", "targets": targets });
+        json!({ "metadata": { "name": "night", "namespace": "fleet" }, "spec": spec })
+    };
+    let (valid, invalid) = ("0 0 2 * * ?", "0 0 25 * * ?");
+    for (operation, new, stored, expected) in [
+        ("CREATE", schedule(valid, "a"), Value::Null, None),
+        (
+            "CREATE",
+            schedule(invalid, "a"),
+            Value::Null,
+            Some("hour is 0 to 23"),
+        ),
+        (
+            "UPDATE",
+            schedule(invalid, "a"),
+            schedule(valid, "a"),
+            Some("hour is 0 to 23"),
+        ),
+        ("UPDATE", schedule(invalid, "b"), schedule(invalid, "a"), None),
+        ("DELETE", Value::Null, schedule(invalid, "a"), None),
+    ] {
+        let mut request = review(operation, &new, &stored);
+        request["request"]["resource"] =
+            json!({ "group": "fleet.cattle.io", "version": "v1alpha1", "resource": "schedules" });
+        let response = respond("/validate-notifications", &request).await;
+        assert_eq!(response["allowed"], expected.is_none(), "{response}");
+        if let Some(words) = expected {
+            let status = &response["status"];
+            let message = status["message"].as_str().unwrap();
+            assert!(
+                message.starts_with("Schedule.fleet.cattle.io \"") && message.contains(words),
+                "{message}"
+            );
+            assert_eq!(status["details"]["causes"][0]["field"], "spec.schedule");
+        }
+    }
+}

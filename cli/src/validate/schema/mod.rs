@@ -60,7 +60,7 @@ pub static SCHEMAS: LazyLock<BTreeMap<Kind, Schema>> = LazyLock::new(|| {
 
 /// The schemas of all kinds, in their order, for objects as users write them.
 fn of_kinds() -> [Value; Kind::ALL.len()] {
-    let crds: Vec<_> = [crds::all(), crds::of_notifications()]
+    let crds: Vec<_> = [crds::all(), crds::of_notifications(), crds::of_clusters()]
         .into_iter()
         .flat_map(Result::unwrap_or_default)
         .map(|(_, crd)| crd.spec)

@@ -68,10 +68,20 @@ pub struct Decision {
 /// Decides on a new object, or on the change from `stored` to it. A stored object stays editable, whichever rules were added since: a
 /// change is denied only for errors that the stored one does not have.
 pub fn review<K: Validate>(object: &K, stored: impl FnOnce() -> Option<K>) -> Decision {
+    review_with(object, stored, K::errors, K::has_spec_of)
+}
+
+/// The same for a kind whose rules are elsewhere: its errors, and whether two versions have the same spec.
+pub fn review_with<K: Resource<DynamicType = ()>>(
+    object: &K,
+    stored: impl FnOnce() -> Option<K>,
+    errors_of: impl Fn(&K) -> FieldErrors,
+    have_same_spec: impl Fn(&K, &K) -> bool,
+) -> Decision {
     if object.meta().deletion_timestamp.is_some() {
         return Decision::default();
     }
-    let errors = object.errors();
+    let errors = errors_of(object);
     if errors.is_empty() {
         return Decision::default();
     }
@@ -81,10 +91,10 @@ pub fn review<K: Validate>(object: &K, stored: impl FnOnce() -> Option<K>) -> De
             warnings: Vec::new(),
         };
     };
-    if stored.has_spec_of(object) {
+    if have_same_spec(&stored, object) {
         return Decision::default();
     }
-    let (errors, old) = errors.split_stored(&stored.errors());
+    let (errors, old) = errors.split_stored(&errors_of(&stored));
     let warnings = old.reported().iter();
     let warnings = warnings.map(|error| format!("not new, but still wrong: {error}"));
     Decision {
