@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use helmops_api::{Cluster, Decoded};
+use helmops_api::{Cluster, Decoded, cluster::ClusterStatus};
 use helmops_core::{
     agents::{AGENT_TIMEOUT, Contact, Patience},
     status::{is_silent, last_seen},
@@ -73,6 +73,8 @@ pub struct ClusterRow {
     pub message: String,
     /// The namespace of its BundleDeployments.
     pub deployment_namespace: String,
+    /// Its Schedules, and until when they let it be changed or not; empty if it has none.
+    pub window: String,
 }
 
 /// How many are ready.
@@ -122,6 +124,7 @@ impl ClusterRow {
             },
             message: ready.map(|ready| ready.message.clone()).unwrap_or_default(),
             deployment_namespace: status.namespace.clone(),
+            window: window(status),
         }
     }
 
@@ -152,6 +155,22 @@ impl ClusterRow {
     pub fn is_joined(&self) -> bool {
         !self.last_seen.is_empty()
     }
+}
+
+/// Its Schedules, and until when they let it be changed or not. Without the fields of helmops, only whether.
+fn window(status: &ClusterStatus) -> String {
+    if !status.scheduled {
+        return String::new();
+    }
+    let state = if status.active_schedule { "open" } else { "closed" };
+    let Some(window) = &status.window else {
+        return state.to_owned();
+    };
+    let until = match &*window.until {
+        "" => String::new(),
+        until => format!(" until {until}"),
+    };
+    format!("{state}{until} ({})", window.schedules.join(", "))
 }
 
 /// Lists the clusters.
@@ -229,7 +248,7 @@ fn table(rows: &[ClusterRow], has_namespaces: bool, is_wide: bool, now: Timestam
         headings.insert(0, "NAMESPACE");
     }
     if is_wide {
-        headings.extend(["CLUSTER-NAMESPACE", "AGENT-NAMESPACE", "MESSAGE"]);
+        headings.extend(["CLUSTER-NAMESPACE", "AGENT-NAMESPACE", "WINDOW", "MESSAGE"]);
     }
     let mut table = Table::new(&headings);
     for row in rows {
@@ -247,8 +266,13 @@ fn table(rows: &[ClusterRow], has_namespaces: bool, is_wide: bool, now: Timestam
         }
         if is_wide {
             cells.extend(
-                [&row.deployment_namespace, &row.agent_namespace, &row.message]
-                    .map(|text| Cell::from(text.as_str())),
+                [
+                    &row.deployment_namespace,
+                    &row.agent_namespace,
+                    &row.window,
+                    &row.message,
+                ]
+                .map(|text| Cell::from(text.as_str())),
             );
         }
         table.row(cells);
@@ -404,13 +428,37 @@ edge-2   unknown   unknown     unknown   unknown       Invalid   <none>
             lines
                 .next()
                 .unwrap()
-                .ends_with("CLUSTER-NAMESPACE   AGENT-NAMESPACE       MESSAGE"),
+                .ends_with("CLUSTER-NAMESPACE   AGENT-NAMESPACE       WINDOW   MESSAGE"),
             "{printed}"
         );
         assert!(
             lines.next().unwrap().starts_with("fleet-default   edge-1"),
             "{printed}"
         );
+    }
+
+    #[test]
+    fn a_cluster_with_schedules_has_its_window() {
+        let night = json!({ "schedules": ["night", "noon"], "until": "2026-12-01T02:00:00Z" });
+        for (status, expected) in [
+            (json!({}), ""),
+            (json!({ "scheduled": true }), "closed"),
+            (
+                json!({ "scheduled": true, "window": night }),
+                "closed until 2026-12-01T02:00:00Z (night, noon)",
+            ),
+            (
+                json!({ "scheduled": true, "activeSchedule": true, "window": night }),
+                "open until 2026-12-01T02:00:00Z (night, noon)",
+            ),
+            (
+                json!({ "scheduled": true, "window": { "schedules": ["last"] } }),
+                "closed (last)",
+            ),
+        ] {
+            let status: ClusterStatus = serde_json::from_value(status).unwrap();
+            assert_eq!(window(&status), expected);
+        }
     }
 
     #[test]

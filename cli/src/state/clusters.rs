@@ -108,6 +108,12 @@ pub fn name(object: &impl Resource) -> String {
 
 /// The objects that are late, or what the release waits for.
 fn waiting(object: &BundleDeployment) -> Option<String> {
+    if is_held_by_schedule(object) {
+        return Some(
+            "it waits for a window of its Schedules: kubectl helmop cluster list -o wide shows when"
+                .to_owned(),
+        );
+    }
     let status = &object.status;
     let released = status
         .conditions
@@ -118,6 +124,11 @@ fn waiting(object: &BundleDeployment) -> Option<String> {
     }
     let first = status.non_ready_status.first().map(ToString::to_string);
     first.or_else(|| status.modified_status.first().map(ToString::to_string))
+}
+
+/// Whether something is to be deployed, and the Schedules of the cluster do not allow it now.
+fn is_held_by_schedule(object: &BundleDeployment) -> bool {
+    object.spec.off_schedule && object.status.applied_deployment_id != object.spec.deployment_id
 }
 
 /// What runs on a cluster.

@@ -17,7 +17,7 @@ function labels(one) {
 
 const COLUMNS = [
   { title: "Cluster", class: "name", cell: (one) => [h("span", { class: "quiet" }, `${one.namespace}/`), one.name] },
-  { title: "State", cell: (one) => badge(one.state, one.tone) },
+  { title: "State", cell: (one) => [badge(one.state, one.tone), one.window && h("span", { class: "quiet next" }, one.window)] },
   {
     title: "Agent last seen",
     cell: (one) => one.lastSeen

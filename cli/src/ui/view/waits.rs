@@ -100,10 +100,7 @@ fn cause(on: OnCluster<'_>, rollout: &Rollout, is_suspended: bool) -> Option<(St
     }
     let spec = on.deployment.map(|deployment| &deployment.spec);
     if spec.is_some_and(|spec| spec.off_schedule) {
-        return text(
-            "the Schedule of the cluster, which allows no deployment now",
-            Tone::Off,
-        );
+        return Some((window(on.cluster), Tone::Off));
     }
     if spec.is_some_and(|spec| spec.waiting_for_values) {
         return text(
@@ -130,6 +127,18 @@ fn cause(on: OnCluster<'_>, rollout: &Rollout, is_suspended: bool) -> Option<(St
     }
 }
 
+/// The window that a cluster waits for, as far as its status has it.
+fn window(cluster: Option<&Cluster>) -> String {
+    let Some(window) = cluster.and_then(|cluster| cluster.status.window.as_ref()) else {
+        return "the Schedule of the cluster, which allows no deployment now".to_owned();
+    };
+    let names = window.schedules.join(", ");
+    match &*window.until {
+        "" => format!("a window of Schedule {names}: none begins any more, or it is invalid"),
+        until => format!("a window of Schedule {names}: the next one begins at {until}"),
+    }
+}
+
 /// Whether the roll-out has not reached a cluster.
 fn is_held(state: &str) -> bool {
     [DeploymentState::Pending, DeploymentState::OutOfSync]
@@ -149,7 +158,7 @@ fn held(on: OnCluster<'_>, rollout: &Rollout) -> String {
         .cluster
         .is_some_and(|cluster| cluster.status.is_out_of_schedule())
     {
-        return "the Schedule of the cluster, which allows no deployment now".to_owned();
+        return window(on.cluster);
     }
     if let Some(partition) = rollout.blocking() {
         return format!("partition {partition:?}, whose clusters have to become available first");
@@ -283,6 +292,40 @@ mod tests {
                 .0
                 .contains("spec.paused of the Cluster")
         );
+    }
+
+    #[test]
+    fn a_window_is_named_with_its_schedule_and_its_start() {
+        let off: BundleDeployment =
+            serde_json::from_value(json!({ "metadata": {}, "spec": { "offSchedule": true } })).unwrap();
+        let waiting = report("WaitApplied", "");
+        let held = report("OutOfSync", "");
+        for (window, expected) in [
+            (
+                Value::Null,
+                "the Schedule of the cluster, which allows no deployment now",
+            ),
+            (
+                json!({ "schedules": ["night", "noon"], "until": "2026-12-01T02:00:00Z" }),
+                "a window of Schedule night, noon: the next one begins at 2026-12-01T02:00:00Z",
+            ),
+            (
+                json!({ "schedules": ["last"] }),
+                "a window of Schedule last: none begins any more, or it is invalid",
+            ),
+        ] {
+            let cluster = json!({ "metadata": {}, "status": { "scheduled": true, "window": window } });
+            let cluster: Cluster = serde_json::from_str(&cluster.to_string()).unwrap();
+            for (report, deployment) in [(&waiting, Some(&off)), (&held, None)] {
+                let on = OnCluster {
+                    deployment,
+                    cluster: Some(&cluster),
+                    ..of(report)
+                };
+                let (cause, _) = cause(on, &Rollout::default(), false).unwrap();
+                assert_eq!(cause, expected, "{}", report.state);
+            }
+        }
     }
 
     #[test]
