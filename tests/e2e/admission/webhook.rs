@@ -281,7 +281,7 @@ async fn the_shipped_examples_are_accepted() {
         let namespaces = ["fleet-default", "fleet-local", "helmops-system"];
         let example = namespaces.into_iter().fold(example, in_namespace);
         // Its CRD is part of a standalone installation, whose tests apply it, or of the Gateway API.
-        if ["Cluster", "HTTPRoute"]
+        if ["Cluster", "Schedule", "HTTPRoute"]
             .iter()
             .any(|kind| example.contains(&format!("\nkind: {kind}\n")))
         {

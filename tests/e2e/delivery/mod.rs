@@ -3,5 +3,6 @@
 mod clusters;
 mod behind;
 mod rollout;
+mod schedules;
 mod secrets;
 mod targets;
