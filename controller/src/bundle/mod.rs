@@ -26,6 +26,7 @@ use helmops_process::exit::with_causes;
 use helmops_runtime::{
     error_class::ClassifiedError,
     metrics::{Controller, ReconcileMetrics},
+    queue::RequeueAfter,
     reconciler::Reconciler,
     retry_state::{Done, RetryState},
     workers::WorkerPermit,
@@ -35,7 +36,10 @@ use kube::core::ObjectMeta;
 use tracing::{Span, field::Empty};
 
 pub use self::error::DeliveryError;
-use self::{error::BundleBlocked, round::BundleReconciliation};
+use self::{
+    error::BundleBlocked,
+    round::{BundleReconciliation, Round},
+};
 use crate::{context::Context, metrics, watch::DeliveryStores, work::BundleKey};
 
 /// Maximum number of clusters of a Bundle that are processed concurrently.
@@ -111,8 +115,8 @@ impl Reconciler for Bundles<'_> {
             stores: self.stores,
             context: self.context,
         };
-        let errors = match reconciliation.roll_out(permit).await? {
-            Ok(errors) => errors,
+        let Round { errors, next } = match reconciliation.roll_out(permit).await? {
+            Ok(round) => round,
             Err(BundleBlocked { reason, message }) => {
                 tracing::info!(reason = reason.as_str(), message, "not deployed");
                 let round = RolloutRound::Refused(reason, &message);
@@ -120,7 +124,32 @@ impl Reconciler for Bundles<'_> {
                 return Ok(Done::UNTIL_CHANGE);
             }
         };
-        select_error(errors).map_or(Ok(Done::UNTIL_CHANGE), Err)
+        done(select_error(errors), next)
+    }
+}
+
+/// How a round ends, with the error that determines the backoff, and when the rollout goes on by itself.
+///
+/// An error that is not retried must not keep the rollout from that.
+fn done(error: Option<DeliveryError>, next: RequeueAfter) -> Result<Done, DeliveryError> {
+    match error {
+        Some(error) if next.is_none() || error.class().backoff_policy().is_some() => Err(error),
+        Some(error) => {
+            tracing::warn!(
+                reason = error.reason().as_str(),
+                error = with_causes(&error),
+                "deployment to a cluster failed; not retried before the next partition begins"
+            );
+            Ok(Done {
+                requeue_after: next,
+                counts_as: Some(error.reason()),
+                ..Done::UNTIL_CHANGE
+            })
+        }
+        None => Ok(Done {
+            requeue_after: next,
+            ..Done::UNTIL_CHANGE
+        }),
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use futures::{FutureExt, StreamExt, stream::FuturesOrdered};
 use gotmpl::{Budget, Exceeded};
-use helmops_api::{Bundle, BundleDeployment, Decoded};
+use helmops_api::{Bundle, BundleDeployment, Decoded, timestamp::until};
 use helmops_core::{
     policy::Policies,
     status::{RolloutRound, TargetStatus},
@@ -15,7 +15,8 @@ use helmops_core::{
 };
 use helmops_kube::key;
 use helmops_model::reason::Reason;
-use helmops_runtime::{compute, workers};
+use helmops_runtime::{compute, queue::RequeueAfter, workers};
+use k8s_openapi::jiff::Timestamp;
 
 use super::{
     CONCURRENCY, DeliveryError, apply,
@@ -42,12 +43,19 @@ pub struct BundleReconciliation<'r> {
     pub context: &'r Context,
 }
 
-/// The errors of single clusters, or why nothing was deployed.
-type RoundResult = Result<Vec<DeliveryError>, BundleBlocked>;
+/// A round that was done.
+pub struct Round {
+    /// The errors of single clusters.
+    pub errors: Vec<DeliveryError>,
+    /// When the next one is due, although nothing may have changed.
+    pub next: RequeueAfter,
+}
+
+/// The round, or why nothing was deployed.
+type RoundResult = Result<Round, BundleBlocked>;
 
 impl BundleReconciliation<'_> {
-    /// Applies the next step of the rollout to each cluster, and updates the status. Returns the errors of single clusters, or
-    /// why nothing was deployed.
+    /// Applies the next step of the rollout to each cluster, and updates the status.
     pub async fn roll_out(&self, permit: &mut workers::WorkerPermit) -> Result<RoundResult, DeliveryError> {
         loop {
             // First, because it may wait: the caches are read after that.
@@ -120,7 +128,7 @@ impl BundleReconciliation<'_> {
             })
             .collect();
         errors.extend(targets.iter().filter_map(retried));
-        let rollout = match targeting::plan(&self.bundle.spec, &targets) {
+        let rollout = match targeting::plan(self.bundle, &targets, Timestamp::now()) {
             Ok(rollout) => rollout,
             Err(error) => {
                 return first_error_or(BundleBlocked::new(Reason::InvalidRollout, &error), errors);
@@ -132,7 +140,8 @@ impl BundleReconciliation<'_> {
         self.update_status(&targets, &rollout, &delivered, &strays)
             .await?;
         errors.extend(delivered.into_iter().filter_map(|delivered| delivered.error));
-        Ok(Ok(errors))
+        let next = rollout.next_round.map(|at| until(Timestamp::now(), at));
+        Ok(Ok(Round { errors, next }))
     }
 
     /// Deletes the deployments of clusters that are not targets any more, and the copies of deployments that do not exist.

@@ -113,6 +113,25 @@ wire! {
         "resourcesSha256Sum" => resources_sha256_sum: String,
         /// The life cycle of the releases, if `spec.lifecycle` is set.
         "lifecycle" => lifecycle: Option<LifecycleSummary>,
+        /// What is rolled out and what it waits for, if a partition of `spec.rolloutStrategy` has to wait for something.
+        "rollout" => rollout: Option<RolloutStatus>,
+    }
+}
+
+wire! {
+    /// What is rolled out, and what it waits for.
+    pub struct RolloutStatus {
+        /// Identifies what is rolled out: the chart, its version and options, and the targets.
+        "id" => id: String,
+        /// What it waits for; empty if it waits for nothing.
+        #[schemars(extend("enum" = ["", "Soak"]))]
+        "waitsFor" => waits_for: String,
+        /// The partition that waits.
+        "partition" => partition: String,
+        /// When it goes on by itself.
+        "until" => until: String,
+        /// What it waits for, and what ends that.
+        "message" => message: String,
     }
 }
 
@@ -129,6 +148,8 @@ wire! {
         "unavailable" => unavailable: i64,
         /// Number of its clusters by state.
         "summary" => summary: Option<BundleSummary>,
+        /// Since when it is complete, if a partition after it has to wait for that.
+        "completedAt" => completed_at: String,
     }
 }
 

@@ -125,8 +125,10 @@ const OF_SPEC: &[Limit] = &[
     ("dependsOn[].name", Measure::Length, NAME),
     ("dependsOn[].acceptedStates", Measure::Items, ACCEPTED_STATES),
     ("dependsOn[].acceptedStates[]", Measure::Length, NAME),
+    ("rolloutStrategy.soak", Measure::Length, DURATION),
     ("rolloutStrategy.partitions", Measure::Items, PARTITIONS),
     ("rolloutStrategy.partitions[].name", Measure::Length, NAME),
+    ("rolloutStrategy.partitions[].soak", Measure::Length, DURATION),
 ];
 
 /// Limits of the options in `spec` and in each target.

@@ -17,6 +17,9 @@ wire! {
         "autoPartitionThreshold" | nullable => auto_partition_threshold: Option<i64>,
         /// How many clusters get the bundle for the first time in one rollout step. 50 by default.
         "maxNew" | nullable => max_new: Option<i64>,
+        /// How long a partition has to be complete before the next one begins, as a duration such as `1h`: every cluster is up to date and
+        /// ready, apart from as many as `maxUnavailable` allows. Not at all by default. Partitions may have their own.
+        "soak" | nullable => soak: Option<String>,
         /// Explicit partitions, in the order in which they are updated. Clusters that belong to none are not updated.
         "partitions" | nullable => partitions: Vec<Partition>,
     }
@@ -30,5 +33,7 @@ wire! {
         /// How many of the partition's clusters may be unavailable, as a number or a percentage. By default as for the
         /// whole rollout.
         "maxUnavailable" | nullable => max_unavailable: Option<IntOrString>,
+        /// How long the partition has to be complete before the next one begins, as a duration. By default as for the whole rollout.
+        "soak" | nullable => soak: Option<String>,
     }
 }

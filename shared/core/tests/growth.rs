@@ -19,6 +19,7 @@ use helmops_core::{
     },
 };
 use helmops_model::chart::request::ChartRequest;
+use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -185,7 +186,7 @@ fn a_target_for_each_cluster_is_found_in_linear_time() {
         let members = fleet.clusters.iter().map(|cluster| Member::new(cluster, &groups));
         let targets = targets(&fleet.bundle, members, &[], false, &Budget::default()).unwrap();
         assert_eq!(targets.len(), fleet.clusters.len());
-        let rollout = helmops_core::targeting::plan(&fleet.bundle.spec, &targets).unwrap();
+        let rollout = helmops_core::targeting::plan(&fleet.bundle, &targets, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(rollout.unassigned, Vec::<usize>::new());
         let charts = ChartRecords::of(&fleet.bundle);
         for target in &targets {

@@ -79,7 +79,7 @@ fn measure(clusters: usize) -> Result<Planning> {
     let targeted = started.elapsed();
 
     let started = Instant::now();
-    let rollout = plan(&bundle.spec, &targets)?;
+    let rollout = plan(&bundle, &targets, "2026-01-01T00:00:00Z".parse()?)?;
     let planned = started.elapsed();
 
     let started = Instant::now();

@@ -181,3 +181,47 @@ async fn a_cluster_with_a_missing_secret_delays_no_other() {
     assert!(message.contains("/missing does not exist"), "{message}");
     assert_eq!(fixture.versions().await, ["1.0.0", "2.0.0", "2.0.0"]);
 }
+
+/// The controller goes on by itself when the time is over.
+#[tokio::test]
+async fn a_partition_soaks_before_the_next_one_begins() {
+    let fixture = Fixture::new("rollout", 2).await;
+    let partition = |name: &str| json!({ "name": name, "clusterName": name });
+    let strategy =
+        json!({ "rolloutStrategy": { "soak": "4s", "partitions": [partition("c0"), partition("c1")] } });
+    let mut first = strategy.clone();
+    first["helm"] = json!({ "version": "1.0.0" });
+    fixture.bundle("web", &first).await;
+    fixture.agent_deploys(0, "web").await;
+    let message = fixture.until_ready_is("bundle/web", "NotReady").await;
+    assert!(message.contains("Pending(1)"), "{message}");
+    let bundle = fixture
+        .until("bundle/web", |bundle| {
+            let rollout = &bundle["status"]["rollout"];
+            ensure!(rollout["until"].is_string(), "it is {rollout}");
+            Ok(())
+        })
+        .await;
+    let until = bundle["status"]["rollout"]["until"].as_str().unwrap();
+    let expected = format!("partition \"c1\" waits until {until} (soak of \"c0\")");
+    assert_eq!(bundle["status"]["rollout"]["message"], expected);
+    assert!(
+        bundle["status"]["partitions"][0]["completedAt"].is_string(),
+        "{bundle}"
+    );
+    fixture.agent_deploys(1, "web").await;
+    let bundle = fixture
+        .until("bundle/web", |bundle| {
+            let rollout = &bundle["status"]["rollout"];
+            ensure!(rollout["waitsFor"].is_null(), "it is {rollout}");
+            Ok(())
+        })
+        .await;
+    let created = fixture.on(1, "bundledeployment/web").await.unwrap().unwrap();
+    let created = created["metadata"]["creationTimestamp"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(*created >= *until, "{created}: {bundle}");
+    fixture.until_ready_is("bundle/web", "Ready").await;
+}

@@ -365,6 +365,21 @@ fn selectors_and_amounts(table: &mut Table) {
             &["percentage"],
         );
     }
+    for (soak, words) in [
+        ("1d", "24h for a day"),
+        ("30", "unit"),
+        ("", "Go duration"),
+        ("721h", "at most 720h"),
+    ] {
+        for (strategy, field) in [
+            (json!({ "soak": soak }), "soak"),
+            (json!({ "partitions": [{ "soak": soak }] }), "partitions[0].soak"),
+        ] {
+            let over = json!({ "rolloutStrategy": strategy });
+            let path = format!("spec.rolloutStrategy.{field}");
+            table.spec(&valid_spec(over), &path, "InvalidRollout", &[words]);
+        }
+    }
 }
 
 fn charts(table: &mut Table) {

@@ -19,6 +19,7 @@ pub const NOT_SERVED: &[(&str, &str)] = &[
 const JOINED: &str = "clusters are joined by `kubectl helmop`, which needs no object";
 const LIFECYCLE: &str = "what helmops adds: the life cycle of releases";
 const OBSERVED: &str = "tools that follow kstatus need the generation of a condition";
+const ROLLOUT: &str = "what helmops adds: rollouts that wait between partitions, and stop after failures";
 const RESOLUTION: &str = "what helmops adds: how the chart of a HelmOp is resolved";
 const PASSED_ON: &str =
     "passed on to the pods of the agent as it is, and checked by the API server of its cluster";
@@ -27,6 +28,10 @@ const PASSED_ON: &str =
 pub const DIFFERENCES: &[(&str, &str)] = &[
     ("* *lifecycle: - object", LIFECYCLE),
     ("* *.conditions[].observedGeneration: - integer", OBSERVED),
+    ("* *rolloutStrategy.partitions[].soak: - string", ROLLOUT),
+    ("* *rolloutStrategy.soak: - string", ROLLOUT),
+    ("Bundle status.partitions[].completedAt: - string", ROLLOUT),
+    ("Bundle status.rollout: - object", ROLLOUT),
     (
         "Cluster status.window: - object",
         "the status shows which Schedules hold a cluster, and until when",

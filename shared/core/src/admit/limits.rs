@@ -136,6 +136,9 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
         check_dependency(errors, &path.index(index), dependency);
     }
     let path = root.field("rolloutStrategy");
+    if let Some(rollout) = &bundle.rollout_strategy {
+        duration(errors, &path.field("soak"), rollout.soak.as_deref());
+    }
     let path = path.field("partitions");
     let partitions = bundle
         .rollout_strategy
@@ -144,6 +147,7 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     for (index, partition) in partitions.enumerate() {
         let path = path.index(index);
         length(errors, &path.field("name"), &partition.name, limits::NAME);
+        duration(errors, &path.field("soak"), partition.soak.as_deref());
         check_criteria(errors, &path, &partition.criteria);
     }
 }

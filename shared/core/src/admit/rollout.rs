@@ -1,4 +1,6 @@
-//! Numbers and percentages of the rollout.
+//! Numbers, percentages and durations of the rollout.
+
+use std::time::Duration;
 
 use helmops_api::rollout::{Partition, RolloutStrategy};
 use helmops_model::{
@@ -6,6 +8,9 @@ use helmops_model::{
     validation::{FieldErrors, Path, selector},
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// The longest time between two partitions: a month, as a longer one is more likely a mistake.
+const MAX_SOAK: Duration = Duration::from_hours(720);
 
 /// Checks a rollout strategy.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, rollout: &RolloutStrategy) {
@@ -24,6 +29,7 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, rollout: &RolloutStrateg
         &path.field("autoPartitionSize"),
         rollout.auto_partition_size.as_ref(),
     );
+    check_soak(errors, &path.field("soak"), rollout.soak.as_deref());
     let path = path.field("partitions");
     for (index, partition) in rollout.partitions.iter().enumerate() {
         check_partition(errors, &path.index(index), partition);
@@ -36,7 +42,19 @@ fn check_partition(errors: &mut FieldErrors, path: &Path<'_>, partition: &Partit
         &path.field("maxUnavailable"),
         partition.max_unavailable.as_ref(),
     );
+    check_soak(errors, &path.field("soak"), partition.soak.as_deref());
     selector::check_criteria(errors, path, &partition.criteria);
+}
+
+fn check_soak(errors: &mut FieldErrors, path: &Path<'_>, text: Option<&str>) {
+    let Some(text) = text else { return };
+    let problem = match go_formats::duration::parse(text) {
+        Err(error) => error.to_string(),
+        Ok(duration) if duration > MAX_SOAK => "must be at most 720h".to_owned(),
+        Ok(_) => return,
+    };
+    let detail = format!("{problem}; use a Go duration such as 30m, 4h or 24h");
+    errors.invalid(path, Reason::InvalidRollout, text, detail);
 }
 
 /// The forms that Fleet's rollout accepts: a number, also in quotes, or a whole number of percent.

@@ -247,6 +247,14 @@ fn limits_that_let_nothing_be_updated_get_a_warning() {
             "spec.rolloutStrategy.maxUnavailable: 0 lets no ready cluster be updated",
         ),
         (
+            json!({ "rolloutStrategy": { "partitions": [{ "soak": "1h" }, { "name": "last", "soak": "2h" }] } }),
+            "spec.rolloutStrategy.partitions[1].soak: has no effect, because no partition follows",
+        ),
+        (
+            json!({ "rolloutStrategy": { "soak": "1h", "autoPartitionSize": 0 } }),
+            "spec.rolloutStrategy.soak: has no effect, because there is one partition only",
+        ),
+        (
             json!({ "rolloutStrategy": { "maxNew": 0 } }),
             "spec.rolloutStrategy.maxNew: 0 lets no cluster get the chart for the first time",
         ),

@@ -54,6 +54,7 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
     dependencies(&mut warnings, spec);
     if let Some(rollout) = &spec.bundle.rollout_strategy {
         amounts(&mut warnings, rollout);
+        soaks(&mut warnings, rollout);
     }
     warnings.0
 }
@@ -398,6 +399,33 @@ fn amounts(warnings: &mut Warnings, rollout: &RolloutStrategy) {
     if let Some(number @ ..=0) = rollout.max_new {
         let text = "lets no cluster get the chart for the first time; set at least 1, or remove it";
         add("maxNew", format!("{number} {text}"));
+    }
+}
+
+/// Partitions that no other one waits for.
+fn soaks(warnings: &mut Warnings, rollout: &RolloutStrategy) {
+    let last = rollout.partitions.len().saturating_sub(1);
+    if let Some(partition) = rollout.partitions.last()
+        && partition.soak.is_some()
+    {
+        warnings.add(format!(
+            "spec.rolloutStrategy.partitions[{last}].soak: has no effect, because no partition follows; remove it"
+        ));
+    }
+    let is_single = match &*rollout.partitions {
+        [] => {
+            matches!(rollout.auto_partition_size, Some(IntOrString::Int(..=0)))
+                || rollout
+                    .auto_partition_threshold
+                    .is_some_and(|threshold| threshold <= 0)
+        }
+        partitions => partitions.len() == 1,
+    };
+    if is_single && rollout.soak.is_some() {
+        warnings.add(
+            "spec.rolloutStrategy.soak: has no effect, because there is one partition only; add partitions, or remove it"
+                .to_owned(),
+        );
     }
 }
 

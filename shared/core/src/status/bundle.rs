@@ -10,7 +10,9 @@ use helmops_model::{
     reason::Reason,
 };
 
-use super::{deployments::Deployment, lifecycle, no_clusters, ready_message::of_summary, summary};
+use super::{
+    deployments::Deployment, lifecycle, no_clusters, ready_message::of_summary, summary, wait::Wait,
+};
 use crate::targeting::{Rollout, Target};
 
 /// A target of a Bundle after a round of its rollout.
@@ -44,7 +46,7 @@ pub fn bundle(bundle: &Bundle, round: RolloutRound<'_>, now: &str) -> BundleStat
     let ready = match round {
         RolloutRound::Done(rollout, targets) => {
             fill(&mut status, bundle, rollout, targets);
-            ready(status.summary.as_ref(), bundle)
+            ready(&status, bundle)
         }
         RolloutRound::Refused(reason, message) => ConditionState::False(reason, message.to_owned()),
     };
@@ -71,6 +73,7 @@ fn fill(status: &mut BundleStatus, bundle: &Bundle, rollout: &Rollout, targets: 
     status.max_unavailable = count(rollout.max_unavailable);
     status.max_unavailable_partitions = count(rollout.max_unavailable_partitions);
     status.max_new = count(rollout.max_new);
+    status.rollout.clone_from(&rollout.status);
     status.partitions = rollout
         .partitions
         .iter()
@@ -97,18 +100,21 @@ fn fill(status: &mut BundleStatus, bundle: &Bundle, rollout: &Rollout, targets: 
     status.lifecycle = lifecycle::summary(&bundle.spec, &deployments);
 }
 
-fn ready(summary: Option<&BundleSummary>, bundle: &Bundle) -> ConditionState {
-    let desired = summary
-        .and_then(|summary| summary.desired_ready)
-        .unwrap_or_default();
-    if desired == 0 {
+fn ready(status: &BundleStatus, bundle: &Bundle) -> ConditionState {
+    let none = BundleSummary::default();
+    let summary = status.summary.as_ref().unwrap_or(&none);
+    if summary.desired_ready.unwrap_or_default() == 0 {
         let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
         let message = no_clusters::message(&bundle.spec.targets, "", namespace);
         return ConditionState::False(Reason::NoClusters, message);
     }
-    summary.map_or(ConditionState::True(Reason::Ready), |summary| {
-        of_summary(summary, "Cluster")
-    })
+    let counted = of_summary(summary, "Cluster");
+    let Some(wait) = Wait::of(status) else {
+        return counted;
+    };
+    // A cluster that waits may be ready, with what it has.
+    let message = wait.before(counted.message());
+    ConditionState::False(wait.reason, message)
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod ready_message;
 mod resources;
 mod rollup;
 mod summary;
+mod wait;
 
 pub use helmops_api::{merge_patch::change, timestamp::timestamp};
 

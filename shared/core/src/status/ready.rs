@@ -11,6 +11,7 @@ use super::{
     no_clusters,
     ready_message::{is_ready_message, ready_message},
     rollup::BundleState,
+    wait::Wait,
 };
 use crate::schedule::Waiting;
 
@@ -75,7 +76,7 @@ pub fn ready(
         return Readiness::not_ready(Reason::NoClusters, message);
     }
     let summary = summary.unwrap_or(counted);
-    if !all_ready(summary) {
+    if !all_ready(summary) || Wait::of(status).is_some() {
         let readiness = not_all_ready(helmop, status, summary, suspended);
         let waiting = observed.waiting.and_then(Waiting::message);
         return match waiting {
@@ -153,18 +154,24 @@ fn not_all_ready(
     if is_paused {
         message = format!("spec.paused is set, so the rollout is paused; {message}");
     }
-    let limit = reached_limit(status, summary).filter(|_| !is_paused);
+    let wait = Wait::of(status);
+    let limit = reached_limit(status, summary).filter(|_| !is_paused && wait.is_none());
     if let Some(limit) = &limit {
         message = format!("{}; {message}", limit.text);
+    }
+    if let Some(wait) = wait {
+        message = wait.before(&message);
     }
     if suspended > 0 {
         let clusters = if suspended == 1 { "cluster" } else { "clusters" };
         message = format!("spec.lifecycle.suspend is set for {suspended} {clusters}; {message}");
     }
-    let is_stopped = is_paused || limit.is_some_and(|limit| limit.is_final);
+    let is_stopped =
+        is_paused || limit.is_some_and(|limit| limit.is_final) || wait.is_some_and(|wait| wait.is_final);
+    let is_held_back = held_back > 0 || wait.is_some();
     // What waits for others goes on by itself, as soon as they are in an accepted state.
     let waiting = count(summary, DeploymentState::WaitingForDependency).saturating_add(summary.wait_applied);
-    let is_progressing = waiting > suspended || (held_back > 0 && !is_stopped);
+    let is_progressing = waiting > suspended || (is_held_back && !is_stopped);
     let reason = if is_progressing && summary.err_applied == 0 {
         Reason::Progressing
     } else {

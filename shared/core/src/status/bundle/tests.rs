@@ -1,5 +1,6 @@
 use gotmpl::Budget;
 use helmops_api::Cluster;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
@@ -36,7 +37,7 @@ fn deployment(name: &str, status: &Value) -> BundleDeployment {
 fn status(bundle: &Bundle, clusters: &[(Cluster, Option<BundleDeployment>, Option<&str>)]) -> BundleStatus {
     let members = clusters.iter().map(|(cluster, ..)| Member::new(cluster, []));
     let found = targets(bundle, members, &[], false, &Budget::default()).unwrap();
-    let rollout = plan(&bundle.spec, &found).unwrap();
+    let rollout = plan(bundle, &found, Timestamp::UNIX_EPOCH).unwrap();
     let statuses: Vec<_> = found
         .iter()
         .map(|target| {

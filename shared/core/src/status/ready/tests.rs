@@ -169,6 +169,23 @@ fn clusters_that_wait_for_a_window_are_named_and_are_in_progress() {
     );
 }
 
+/// Clusters that wait are ready, with what they have.
+#[test]
+fn a_rollout_that_waits_is_not_ready() {
+    let wait = |summary: Value| {
+        let rollout = json!({ "id": "a", "waitsFor": "Soak", "message": "it waits" });
+        let status = json!({ "observedGeneration": 2, "summary": summary, "rollout": rollout });
+        readiness(&status, Some(summary), false)
+    };
+    let (reason, is_progressing, message) = wait(json!({ "ready": 2, "desiredReady": 2 }));
+    assert_eq!(
+        (reason, is_progressing, &*message),
+        ("Progressing", true, "it waits; 2 of 2 clusters are ready")
+    );
+    let (.., message) = wait(json!({ "ready": 1, "desiredReady": 2, "pending": 1 }));
+    assert_eq!(message, "it waits; Pending(1)");
+}
+
 #[test]
 fn a_limit_that_clusters_wait_for_is_named() {
     let one = |max: i64, unavailable: i64| json!([{ "name": "first", "count": 2, "maxUnavailable": max, "unavailable": unavailable }]);

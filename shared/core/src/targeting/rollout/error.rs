@@ -1,5 +1,6 @@
 //! Why a rollout cannot be planned.
 
+use go_formats::duration::DurationError;
 use helmops_model::selector::InvalidSelector;
 use thiserror::Error;
 
@@ -14,4 +15,17 @@ pub enum PlanError {
     /// The selector of a partition is invalid.
     #[error(transparent)]
     Selector(#[from] InvalidSelector),
+    /// A soak is not a duration.
+    #[error("rolloutStrategy: {0}")]
+    Soak(#[from] InvalidSoak),
+}
+
+/// A soak that is not a duration.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("soak {text:?}: {error}; write a duration such as 30m or 24h")]
+pub struct InvalidSoak {
+    /// The text.
+    pub text: String,
+    /// Why it is none.
+    pub error: DurationError,
 }

@@ -1,6 +1,8 @@
 //! The order in which clusters are updated, and how many at a time.
 
 mod error;
+mod gate;
+mod id;
 mod limit;
 mod partition;
 mod plan;

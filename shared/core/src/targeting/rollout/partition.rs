@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{
     error::PlanError,
+    gate::Soak,
     limit::{InvalidAmount, limit},
 };
 use crate::targeting::{criteria::Criteria, index::Index, target::Target};
@@ -23,12 +24,14 @@ pub struct Partition {
     pub name: String,
     pub members: Vec<usize>,
     pub max_unavailable: usize,
+    /// How long it has to be complete before the next one begins.
+    pub soak: Option<Soak>,
 }
 
 /// Divides the targets of a Bundle into partitions.
 pub fn partitions(strategy: &RolloutStrategy, targets: &[Target<'_>]) -> Result<Vec<Partition>, PlanError> {
     if strategy.partitions.is_empty() {
-        return Ok(automatic(strategy, targets.len())?);
+        return automatic(strategy, targets.len());
     }
     let criteria: Index<'_> = strategy
         .partitions
@@ -57,13 +60,15 @@ pub fn partitions(strategy: &RolloutStrategy, targets: &[Target<'_>]) -> Result<
             Ok(Partition {
                 name: partition.name.clone(),
                 max_unavailable: amount_of(members.len(), amount, MAX_UNAVAILABLE)?,
+                soak: Soak::parse(partition.soak.as_deref().or(strategy.soak.as_deref()))?,
                 members,
             })
         })
         .collect()
 }
 
-fn automatic(strategy: &RolloutStrategy, count: usize) -> Result<Vec<Partition>, InvalidAmount> {
+fn automatic(strategy: &RolloutStrategy, count: usize) -> Result<Vec<Partition>, PlanError> {
+    let soak = Soak::parse(strategy.soak.as_deref())?;
     let threshold = strategy.auto_partition_threshold.unwrap_or(AUTO_THRESHOLD);
     let is_off = matches!(strategy.auto_partition_size, Some(IntOrString::Int(..=0))) || threshold <= 0;
     let is_small = usize::try_from(threshold).is_ok_and(|threshold| count < threshold);
@@ -71,6 +76,7 @@ fn automatic(strategy: &RolloutStrategy, count: usize) -> Result<Vec<Partition>,
         Ok(Partition {
             name,
             max_unavailable: amount_of(members.len(), strategy.max_unavailable.as_ref(), MAX_UNAVAILABLE)?,
+            soak: soak.clone(),
             members,
         })
     };

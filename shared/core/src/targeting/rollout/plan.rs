@@ -3,11 +3,16 @@
 use std::collections::HashSet;
 
 use helmops_api::{
-    BundleDeployment, BundleSpec, bundle::PartitionStatus, rollout::RolloutStrategy, status::number,
+    Bundle, BundleDeployment,
+    bundle::{PartitionStatus, RolloutStatus},
+    rollout::RolloutStrategy,
+    status::number,
 };
+use k8s_openapi::jiff::Timestamp;
 
 use super::{
     error::PlanError,
+    gate::Gates,
     is_unavailable,
     limit::InvalidAmount,
     partition::{Partition, amount_of, partitions},
@@ -51,6 +56,10 @@ pub struct Rollout {
     pub newly_created: usize,
     /// How many may be new in one round.
     pub max_new: usize,
+    /// What is rolled out and what it waits for; `None` if the strategy makes no partition wait.
+    pub status: Option<RolloutStatus>,
+    /// When the next round is due, although nothing may have changed.
+    pub next_round: Option<Timestamp>,
 }
 
 /// A partition after a round.
@@ -67,14 +76,17 @@ pub struct PartitionRound {
 /// Partitions are processed in order. In each, clusters without a deployment get one until `maxNew` is reached, and the desired
 /// state is staged for all clusters. Then each cluster is promoted unless it is paused, or unless it is available and the
 /// maximum of unavailable clusters is reached in the Bundle or in the partition. If too many partitions have too many clusters
-/// that are not up to date and available, later partitions wait.
+/// that are not up to date and available, later partitions wait. They also wait for the gates of the strategy.
+///
+/// All that a round has to know of earlier ones is in the status of the Bundle, which must get [`Rollout::status`] and the partitions.
 ///
 /// A cluster whose values cannot be computed does not block the others: it counts as unavailable only if its deployment is.
 ///
 /// # Errors
-/// If the strategy has an amount that is neither a number nor a percentage, or an invalid selector.
-pub fn plan(spec: &BundleSpec, targets: &[Target<'_>]) -> Result<Rollout, PlanError> {
+/// If the strategy has an amount that is neither a number nor a percentage, a soak that is no duration, or an invalid selector.
+pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<Rollout, PlanError> {
     let default = RolloutStrategy::default();
+    let spec = &bundle.spec;
     let strategy = spec.rollout_strategy.as_ref().unwrap_or(&default);
     let partitions = partitions(strategy, targets)?;
     let assigned: HashSet<usize> = partitions
@@ -97,12 +109,18 @@ pub fn plan(spec: &BundleSpec, targets: &[Target<'_>]) -> Result<Rollout, PlanEr
             max_unavailable_partitions: max_unavailable_partitions(strategy, partitions.len())?,
             newly_created: 0,
             max_new: usize::try_from(strategy.max_new.unwrap_or(MAX_NEW)).unwrap_or_default(),
+            status: None,
+            next_round: None,
         },
     };
+    let mut gates = Gates::of(bundle, strategy, now);
     let mut proceeds = true;
-    for partition in &partitions {
+    for (index, partition) in partitions.iter().enumerate() {
         let mut unavailable = count_unavailable(planner.members(partition));
-        if proceeds {
+        let is_admitted = gates
+            .as_mut()
+            .is_none_or(|gates| gates.admit(partition, planner.has_changes(partition)));
+        if proceeds && is_admitted {
             planner.stage(partition);
             planner.promote(partition, &mut unavailable);
             unavailable = planner.count_incomplete(partition);
@@ -111,10 +129,21 @@ pub fn plan(spec: &BundleSpec, targets: &[Target<'_>]) -> Result<Rollout, PlanEr
             }
             proceeds = planner.rollout.unavailable_partitions <= planner.rollout.max_unavailable_partitions;
         }
+        let mut status = status(partition, unavailable);
+        if let Some(gates) = &mut gates {
+            let unfinished = planner.count_unfinished(partition);
+            let is_complete = !planner.has_waiting(partition) && unfinished <= tolerated(partition);
+            status.completed_at = gates.finish(index, partition, unfinished, is_complete);
+        }
         planner.rollout.partitions.push(PartitionRound {
-            status: status(partition, unavailable),
+            status,
             members: partition.members.clone(),
         });
+    }
+    if let Some(gates) = gates {
+        let (status, next_round) = gates.status();
+        planner.rollout.status = Some(status);
+        planner.rollout.next_round = next_round;
     }
     Ok(planner.rollout)
 }
@@ -146,7 +175,18 @@ fn status(partition: &Partition, unavailable: usize) -> PartitionStatus {
         max_unavailable: number(partition.max_unavailable),
         unavailable: number(unavailable),
         summary: None,
+        completed_at: String::new(),
     }
+}
+
+/// Whether a cluster has another deployment than the desired one, or none.
+fn needs_promotion(target: &Target<'_>) -> bool {
+    let Ok(desired) = &target.desired else {
+        return false;
+    };
+    target
+        .existing
+        .is_none_or(|existing| existing.spec.deployment_id != desired.id)
 }
 
 struct Planner<'r, 'a> {
@@ -214,6 +254,37 @@ impl<'r, 'a> Planner<'r, 'a> {
         }
     }
 
+    /// Whether any cluster of a partition gets something else than it has.
+    fn has_changes(&self, partition: &Partition) -> bool {
+        self.members(partition)
+            .any(|target| target.namespace().is_some() && needs_promotion(target))
+    }
+
+    /// Whether any cluster of a partition still has its turn to come. A paused one has none, nor has one without a namespace.
+    fn has_waiting(&self, partition: &Partition) -> bool {
+        let steps = partition
+            .members
+            .iter()
+            .filter_map(|index| self.rollout.steps.get(*index));
+        self.members(partition).zip(steps).any(|(target, step)| {
+            let has_turn = target.namespace().is_some() && !target.member.cluster.spec.paused;
+            *step != RolloutStep::Promote && has_turn && needs_promotion(target)
+        })
+    }
+
+    /// Number of clusters of a partition that are not up to date and ready, those included whose desired state is unknown: nothing shows
+    /// that it works there.
+    fn count_unfinished(&self, partition: &Partition) -> usize {
+        let is_finished = |target: &&Target<'_>| {
+            let desired = target.desired.as_ref().ok().zip(target.existing);
+            desired.is_some_and(|(desired, existing)| is_complete(desired, existing, RolloutStep::Hold))
+        };
+        partition
+            .members
+            .len()
+            .saturating_sub(self.members(partition).filter(is_finished).count())
+    }
+
     /// Number of clusters of a partition that are not up to date or not available.
     fn count_incomplete(&self, partition: &Partition) -> usize {
         let steps = partition
@@ -231,10 +302,22 @@ impl<'r, 'a> Planner<'r, 'a> {
     }
 }
 
+/// How many clusters of a complete partition may be unfinished: as many as may be unavailable, unless that is all of them. Then the
+/// partition would be complete whatever happens in it.
+fn tolerated(partition: &Partition) -> usize {
+    if partition.max_unavailable < partition.members.len() {
+        partition.max_unavailable
+    } else {
+        0
+    }
+}
+
 fn is_complete(desired: &DesiredTarget, existing: &BundleDeployment, step: RolloutStep) -> bool {
     let is_promoted = step == RolloutStep::Promote || existing.spec.deployment_id == desired.id;
     is_promoted && existing.status.applied_deployment_id == desired.id && existing.status.ready
 }
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;

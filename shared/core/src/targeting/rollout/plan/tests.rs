@@ -106,8 +106,9 @@ fn planned(strategy: &Value, paused: bool, states: &[ClusterState]) -> Result<Ro
         .collect();
     let existing: Vec<_> = existing.iter().collect();
     plan(
-        &bundle.spec,
+        &bundle,
         &targets(&bundle, members(), &existing, false, &Budget::default()).unwrap(),
+        Timestamp::UNIX_EPOCH,
     )
 }
 
@@ -285,6 +286,73 @@ fn partitions_wait_for_earlier_partitions() {
     }
 }
 
+/// What the partition after one with these clusters waits for, and whether that one is complete.
+fn wait_after(first: &[ClusterState], max_unavailable: &Value) -> (String, bool) {
+    let size = first.len();
+    let strategy = json!({ "autoPartitionThreshold": 1, "autoPartitionSize": size, "soak": "1h", "maxUnavailable": max_unavailable });
+    let states: Vec<_> = first.iter().chain(&vec![Old; size]).copied().collect();
+    let rollout = planned(&strategy, false, &states).unwrap();
+    assert_eq!(rollout.steps[size..], vec![Hold; size]);
+    let until = rollout.next_round.map(|until| until.to_string());
+    let waits = rollout.status.unwrap();
+    assert_eq!(until.unwrap_or_default(), waits.until);
+    (
+        waits.message,
+        !rollout.partitions[0].status.completed_at.is_empty(),
+    )
+}
+
+#[test]
+fn a_partition_waits_until_the_one_before_it_was_complete_for_a_while() {
+    let complete =
+        r#"partition "Partition 2 - 4" waits until 1970-01-01T01:00:00Z (soak of "Partition 0 - 2")"#;
+    let incomplete = |count: usize| {
+        format!(
+            "partition \"Partition 2 - 4\" waits until partition \"Partition 0 - 2\" was complete for 1h: {count} of its 2 clusters are not up \
+             to date and ready"
+        )
+    };
+    for (first, max, expected) in [
+        ([Done, Done], json!(null), complete.to_owned()),
+        ([Done, Working], json!(null), incomplete(1)),
+        ([Done, Working], json!(1), complete.to_owned()),
+        ([Working, Working], json!(1), incomplete(2)),
+        // All of them may be unavailable: then that is no limit.
+        ([Done, Working], json!(2), incomplete(1)),
+        // One has not had its turn.
+        ([Old, Old], json!(1), incomplete(2)),
+        ([Done, Old], json!(0), incomplete(1)),
+        // Nothing shows that it works there.
+        ([Done, Invalid], json!(null), incomplete(1)),
+        ([Done, OldPaused], json!(null), incomplete(1)),
+        ([Done, OldPaused], json!(1), complete.to_owned()),
+    ] {
+        let is_complete = expected == complete;
+        assert_eq!(
+            wait_after(&first, &max),
+            (expected, is_complete),
+            "{first:?} {max}"
+        );
+    }
+}
+
+#[test]
+fn nothing_waits_for_a_soak_if_nothing_changes() {
+    let strategy = json!({ "autoPartitionThreshold": 1, "autoPartitionSize": 1, "soak": "1h" });
+    let rollout = planned(&strategy, false, &[Working, Done, NoNamespace]).unwrap();
+    assert_eq!(rollout.status.unwrap().waits_for, "");
+    // A partition of its own can be without one, and one without clusters has none.
+    let own = |soak: &str| {
+        let first =
+            json!({ "name": "a", "clusterSelector": { "matchLabels": { "index": "0" } }, "soak": soak });
+        let none = json!({ "name": "b", "clusterName": "none" });
+        let last = json!({ "name": "c", "clusterSelector": {} });
+        let strategy = json!({ "soak": "1h", "partitions": [first, none, last] });
+        planned(&strategy, false, &[Done, Old]).unwrap().steps[1]
+    };
+    assert_eq!((own("0s"), own("1s")), (Promote, Hold));
+}
+
 #[test]
 fn configured_partitions_are_used() {
     let only = |index: &str| json!({ "matchLabels": { "index": index } });
@@ -324,7 +392,7 @@ fn a_cluster_whose_target_has_a_range_is_blocked_alone() {
     let existing = deployment(&clusters[2], ":new", Old).unwrap();
     let members = clusters.iter().map(|cluster| Member::new(cluster, []));
     let targets = targets(&bundle, members, &[&existing], false, &Budget::default()).unwrap();
-    let rollout = plan(&bundle.spec, &targets).unwrap();
+    let rollout = plan(&bundle, &targets, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(rollout.steps, [Wait, Promote, Hold]);
     assert_eq!(
         rollout.newly_created, 1,
@@ -361,6 +429,10 @@ fn an_invalid_strategy_is_reported_with_its_path() {
         (
             json!({ "partitions": [{ "clusterSelector": {}, "maxUnavailable": "?" }] }),
             "rolloutStrategy: \"?\"",
+        ),
+        (
+            json!({ "soak": "1d" }),
+            "rolloutStrategy: soak \"1d\": unknown unit: use ns, us, µs, ms, s, m or h",
         ),
         (
             json!({ "partitions": [{ "clusterSelector": selector }] }),

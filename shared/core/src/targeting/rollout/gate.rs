@@ -1,0 +1,198 @@
+//! What a partition waits for before it begins.
+
+use std::time::Duration;
+
+use helmops_api::{
+    Bundle,
+    bundle::{PartitionStatus, RolloutStatus},
+    rollout::RolloutStrategy,
+    timestamp::timestamp,
+};
+use k8s_openapi::jiff::Timestamp;
+
+use super::{
+    error::{InvalidSoak, PlanError},
+    id::rollout_id,
+    partition::Partition,
+};
+
+/// What later partitions wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Closed {
+    /// An earlier partition is not complete.
+    Incomplete {
+        name: String,
+        soak: String,
+        unfinished: usize,
+        count: usize,
+    },
+    /// An earlier partition is complete, but not for long enough.
+    Soaks { name: String, until: Timestamp },
+}
+
+impl Closed {
+    fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Soaks { until, .. } => Some(*until),
+            Self::Incomplete { .. } => None,
+        }
+    }
+
+    fn message(&self, waiting: &str) -> String {
+        match self {
+            Self::Incomplete {
+                name,
+                soak,
+                unfinished,
+                count,
+            } => format!(
+                "partition {waiting:?} waits until partition {name:?} was complete for {soak}: {unfinished} of its {count} clusters are not up \
+                 to date and ready"
+            ),
+            Self::Soaks { name, until } => {
+                format!(
+                    "partition {waiting:?} waits until {} (soak of {name:?})",
+                    timestamp(*until)
+                )
+            }
+        }
+    }
+}
+
+/// The gates of a rollout: all that one round knows of them. What they need from earlier rounds is in the status of the Bundle.
+#[derive(Debug)]
+pub struct Gates<'b> {
+    id: String,
+    /// The partitions as they were when the same was rolled out.
+    previous: &'b [PartitionStatus],
+    now: Timestamp,
+    closed: Option<Closed>,
+    /// The first partition that waits, and what for.
+    waiting: Option<(String, Closed)>,
+}
+
+impl<'b> Gates<'b> {
+    /// The gates; `None` if the strategy has none.
+    pub fn of(bundle: &'b Bundle, strategy: &RolloutStrategy, now: Timestamp) -> Option<Self> {
+        let has_gates = strategy.soak.is_some()
+            || strategy
+                .partitions
+                .iter()
+                .any(|partition| partition.soak.is_some());
+        if !has_gates {
+            return None;
+        }
+        let id = rollout_id(bundle);
+        // What was complete with something else does not count. Its status may be all that is left of that: the controller may have been
+        // killed before it wrote another one.
+        let status = bundle.status.as_deref().filter(|status| {
+            let known = status.rollout.as_ref();
+            known.is_some_and(|rollout| rollout.id == id)
+        });
+        Some(Self {
+            previous: status.map_or(&[], |status| &status.partitions),
+            id,
+            now,
+            closed: None,
+            waiting: None,
+        })
+    }
+
+    /// Whether the next partition may begin. `has_changes` is whether it has anything to do.
+    pub fn admit(&mut self, partition: &Partition, has_changes: bool) -> bool {
+        let Some(closed) = &self.closed else { return true };
+        if has_changes && self.waiting.is_none() {
+            self.waiting = Some((partition.name.clone(), closed.clone()));
+        }
+        false
+    }
+
+    /// Learns the state of a partition after it has had its turn: `unfinished` of its clusters are not up to date and ready, and more than
+    /// allowed if it is not `is_complete`. Returns since when it is complete, if later ones have to wait for that.
+    pub fn finish(
+        &mut self,
+        index: usize,
+        partition: &Partition,
+        unfinished: usize,
+        is_complete: bool,
+    ) -> String {
+        let Some(soak) = &partition.soak else {
+            return String::new();
+        };
+        if partition.members.is_empty() {
+            return String::new();
+        }
+        let since = is_complete.then(|| self.completed_at(index, &partition.name));
+        let closed = match since {
+            None => Some(Closed::Incomplete {
+                name: partition.name.clone(),
+                soak: soak.text.clone(),
+                unfinished,
+                count: partition.members.len(),
+            }),
+            Some(since) => Some(since.saturating_add(soak.duration).unwrap_or(Timestamp::MAX))
+                .filter(|until| *until > self.now)
+                .map(|until| Closed::Soaks {
+                    name: partition.name.clone(),
+                    until,
+                }),
+        };
+        self.closed = self.closed.take().or(closed);
+        since.map(timestamp).unwrap_or_default()
+    }
+
+    /// Since when a partition is complete that is complete now. Automatic partitions have the name that their number gives them.
+    fn completed_at(&self, index: usize, name: &str) -> Timestamp {
+        let known = self
+            .previous
+            .get(index)
+            .filter(|known| known.name == name)
+            .and_then(|known| known.completed_at.parse().ok());
+        // A time in the future is one of another clock.
+        known.unwrap_or(self.now).min(self.now)
+    }
+
+    /// The status, and when the next round is due by itself.
+    pub fn status(self) -> (RolloutStatus, Option<Timestamp>) {
+        let Self { id, waiting, .. } = self;
+        let Some((partition, closed)) = waiting else {
+            let status = RolloutStatus {
+                id,
+                ..RolloutStatus::default()
+            };
+            return (status, None);
+        };
+        let until = closed.until();
+        let status = RolloutStatus {
+            id,
+            waits_for: "Soak".to_owned(),
+            message: closed.message(&partition),
+            partition,
+            until: until.map(timestamp).unwrap_or_default(),
+        };
+        (status, until)
+    }
+}
+
+/// How long a partition soaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Soak {
+    /// As the user has written it.
+    text: String,
+    duration: Duration,
+}
+
+impl Soak {
+    /// Parses a soak; `None` if it is missing or zero.
+    pub fn parse(text: Option<&str>) -> Result<Option<Self>, PlanError> {
+        let Some(text) = text else { return Ok(None) };
+        let duration = go_formats::duration::parse(text).map_err(|error| InvalidSoak {
+            text: text.to_owned(),
+            error,
+        })?;
+        Ok((!duration.is_zero()).then(|| Self {
+            text: text.to_owned(),
+            duration,
+        }))
+    }
+}

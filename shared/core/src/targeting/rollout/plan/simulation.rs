@@ -1,0 +1,330 @@
+//! Rollouts from beginning to end, with agents that are slow or fail, and a controller that is killed at any time: a round knows the
+//! objects that are stored, and nothing else.
+
+use std::collections::HashMap;
+
+use gotmpl::Budget;
+use helmops_api::{Bundle, BundleDeployment, Cluster};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    status::{RolloutRound, TargetStatus},
+    targeting::{
+        criteria::Member,
+        target::{Target, targets},
+    },
+};
+
+/// The time between two rounds.
+const TICK: i64 = 120;
+/// The soak of each partition.
+const SOAK: i64 = 600;
+/// A rollout takes less than this many rounds, or stands still.
+const MAX_ROUNDS: usize = 1_000;
+
+/// Random numbers that a seed repeats.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, count: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % count.max(1)
+    }
+
+    fn happens(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// What the API server stores, and the state of the clusters.
+struct Fleet {
+    bundle: Bundle,
+    clusters: Vec<Cluster>,
+    /// The partition of each cluster.
+    partition_of: Vec<usize>,
+    deployments: Vec<Option<BundleDeployment>>,
+    now: i64,
+    /// When every cluster of a partition was up to date and ready for the first time, as the clusters know it.
+    finished: HashMap<usize, i64>,
+    /// How often each cluster was promoted.
+    promotions: Vec<usize>,
+    random: Random,
+}
+
+impl Fleet {
+    /// A fleet with partitions of this many clusters.
+    fn new(sizes: &[usize], strategy: &Value, seed: u64) -> Self {
+        let partition_of: Vec<_> = sizes
+            .iter()
+            .enumerate()
+            .flat_map(|(partition, size)| vec![partition; *size])
+            .collect();
+        let clusters: Vec<Cluster> = partition_of
+            .iter()
+            .enumerate()
+            .map(|(index, partition)| {
+                decoded(&json!({
+                    "metadata": { "name": format!("c{index:04}"), "namespace": "fleet", "labels": { "partition": partition.to_string() } },
+                    "status": { "namespace": format!("cluster-{index}") },
+                }))
+            })
+            .collect();
+        let mut strategy = strategy.clone();
+        strategy["partitions"] = (0..sizes.len())
+            .map(|partition| {
+                let labels = json!({ "partition": partition.to_string() });
+                json!({ "name": format!("p{partition}"), "clusterSelector": { "matchLabels": labels } })
+            })
+            .collect();
+        let bundle = decoded(&json!({
+            "metadata": { "name": "web", "namespace": "fleet" },
+            "spec": {
+                "rolloutStrategy": strategy, "helm": { "chart": "web", "version": "1.0.0" }, "targets": [{ "clusterSelector": {} }],
+            },
+        }));
+        Self {
+            deployments: vec![None; clusters.len()],
+            promotions: vec![0; clusters.len()],
+            bundle,
+            clusters,
+            partition_of,
+            now: 1_800_000_000,
+            finished: HashMap::new(),
+            random: Random(seed.wrapping_mul(2).wrapping_add(0x9E37_79B9_7F4A_7C15)),
+        }
+    }
+
+    fn set_version(&mut self, version: &str) {
+        let helm = self.bundle.spec.options.helm.as_mut().unwrap();
+        version.clone_into(&mut helm.version);
+        self.finished.clear();
+        self.promotions.fill(0);
+    }
+
+    /// Every cluster has what is desired.
+    fn install(&mut self) {
+        let clusters = self.clusters.clone();
+        let members = clusters.iter().map(|cluster| Member::new(cluster, []));
+        let found = targets(&self.bundle, members, &[], false, &Budget::default()).unwrap();
+        for (index, target) in found.iter().enumerate() {
+            self.promote(index, &target.desired.as_ref().unwrap().id);
+        }
+        for deployment in self.deployments.iter_mut().flatten() {
+            let id = &deployment.spec.deployment_id;
+            deployment.status.applied_deployment_id.clone_from(id);
+            deployment.status.ready = true;
+        }
+    }
+
+    /// One round of the controller. If it is killed, only some clusters get their step, and the status is not written.
+    fn round(&mut self, is_killed: bool) {
+        let deployments = self.deployments.clone();
+        let existing: Vec<_> = deployments.iter().flatten().collect();
+        let clusters = std::mem::take(&mut self.clusters);
+        let members = clusters.iter().map(|cluster| Member::new(cluster, []));
+        let found = targets(&self.bundle, members, &existing, false, &Budget::default()).unwrap();
+        let now = Timestamp::from_second(self.now).unwrap();
+        let rollout = plan(&self.bundle, &found, now).unwrap();
+        self.learn_finished(&found, &rollout);
+        let reached = if is_killed {
+            usize::try_from(self.random.below(found.len() as u64)).unwrap()
+        } else {
+            found.len()
+        };
+        let mut updated = Vec::new();
+        for (index, (target, step)) in found.iter().zip(&rollout.steps).enumerate().take(reached) {
+            if *step == RolloutStep::Promote {
+                self.assert_admitted(&rollout, index);
+                if target.existing.is_some_and(|one| !is_unavailable(one)) {
+                    updated.push(index);
+                }
+                let id = &target.desired.as_ref().unwrap().id;
+                self.promote(index, id);
+            }
+        }
+        self.assert_limits(&rollout, &updated);
+        if !is_killed {
+            let statuses: Vec<_> = found
+                .iter()
+                .zip(&self.deployments)
+                .map(|(target, deployment)| TargetStatus {
+                    target,
+                    deployment: deployment.as_ref(),
+                    problem: None,
+                })
+                .collect();
+            let round = RolloutRound::Done(&rollout, &statuses);
+            let status = crate::status::bundle(&self.bundle, round, &now.to_string());
+            self.bundle.status = Some(Box::new(status));
+        }
+        self.clusters = clusters;
+    }
+
+    fn promote(&mut self, index: usize, id: &str) {
+        let namespace = format!("cluster-{index}");
+        let deployment = self.deployments[index].get_or_insert_with(|| {
+            decoded(&json!({ "metadata": { "name": "web", "namespace": namespace } }))
+        });
+        id.clone_into(&mut deployment.spec.deployment_id);
+        id.clone_into(&mut deployment.spec.staged_deployment_id);
+        self.promotions[index] += 1;
+    }
+
+    fn learn_finished(&mut self, found: &[Target<'_>], rollout: &Rollout) {
+        for (number, partition) in rollout.partitions.iter().enumerate() {
+            let unfinished = partition.members.iter().filter(|index| {
+                let (target, deployment) = (&found[**index], &self.deployments[**index]);
+                let id = &target.desired.as_ref().unwrap().id;
+                deployment
+                    .as_ref()
+                    .is_none_or(|one| one.spec.deployment_id != *id || is_unavailable(one))
+            });
+            let max = usize::try_from(partition.status.max_unavailable).unwrap();
+            let tolerated = if max < partition.members.len() { max } else { 0 };
+            if unfinished.count() <= tolerated {
+                self.finished.entry(number).or_insert(self.now);
+            }
+        }
+    }
+
+    /// A cluster is promoted only after the earlier partitions were complete for the time of the soak.
+    fn assert_admitted(&self, rollout: &Rollout, index: usize) {
+        for earlier in 0..self.partition_of[index] {
+            if rollout.partitions[earlier].members.is_empty() {
+                continue;
+            }
+            let since = self.finished.get(&earlier);
+            let since =
+                since.unwrap_or_else(|| panic!("cluster {index} before partition {earlier} is complete"));
+            assert!(
+                self.now - since >= SOAK,
+                "cluster {index}, {} s after partition {earlier}",
+                self.now - since
+            );
+        }
+    }
+
+    /// No partition with a cluster that was available and is `updated` has more unavailable ones than allowed.
+    fn assert_limits(&self, rollout: &Rollout, updated: &[usize]) {
+        for (number, partition) in rollout.partitions.iter().enumerate() {
+            if !updated.iter().any(|index| self.partition_of[*index] == number) {
+                continue;
+            }
+            let deployments = partition
+                .members
+                .iter()
+                .filter_map(|index| self.deployments[*index].as_ref());
+            let unavailable = deployments.filter(|one| is_unavailable(one)).count();
+            let max = usize::try_from(partition.status.max_unavailable).unwrap();
+            assert!(unavailable <= max, "{unavailable}: {:?}", partition.status);
+        }
+    }
+
+    /// Agents deploy after some time.
+    fn agents(&mut self) {
+        for deployment in self.deployments.iter_mut().flatten() {
+            if is_unavailable(deployment) && self.random.happens(60) {
+                deployment
+                    .status
+                    .applied_deployment_id
+                    .clone_from(&deployment.spec.deployment_id);
+                // Not always ready immediately.
+                deployment.status.ready = self.random.happens(80);
+                deployment.status.non_modified = true;
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.promotions.iter().all(|count| *count > 0)
+            && self
+                .deployments
+                .iter()
+                .all(|one| one.as_ref().is_some_and(|one| !is_unavailable(one)))
+    }
+
+    /// Rolls out until every cluster is up to date and ready. `kills` is the share of rounds that are not completed, in percent.
+    fn roll_out(&mut self, version: &str, kills: u64) {
+        self.set_version(version);
+        for _ in 0..MAX_ROUNDS {
+            let is_killed = self.random.happens(kills);
+            self.round(is_killed);
+            if self.is_done() {
+                assert!(
+                    self.promotions.iter().all(|count| *count == 1),
+                    "a cluster was promoted twice"
+                );
+                return;
+            }
+            self.agents();
+            self.now += TICK;
+        }
+        let rollout = self.bundle.status.as_ref().unwrap().rollout.clone();
+        panic!("version {version} stands still: {rollout:?}");
+    }
+}
+
+fn decoded<T: serde::de::DeserializeOwned>(object: &Value) -> T {
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn strategy(max_unavailable: &Value) -> Value {
+    json!({ "maxUnavailable": max_unavailable, "soak": format!("{SOAK}s"), "maxNew": 100 })
+}
+
+/// A new version on 2,000 clusters.
+#[test]
+fn two_thousand_clusters_are_updated_within_the_limits_and_after_each_soak() {
+    let mut fleet = Fleet::new(&[20, 180, 600, 1200], &strategy(&json!("10%")), 7);
+    fleet.install();
+    fleet.roll_out("1.1.0", 10);
+}
+
+/// The status that is left of an earlier version must not open a gate of the next one: the controller is killed between the promotion
+/// and the status, and the agents are faster than its successor.
+#[test]
+fn a_soak_is_not_over_because_an_earlier_version_has_soaked() {
+    let mut fleet = Fleet::new(&[1, 1], &strategy(&Value::Null), 1);
+    fleet.roll_out("1.0.0", 0);
+    fleet.now += SignedDuration::from_hours(24).as_secs();
+    fleet.set_version("1.1.0");
+    let status = fleet.bundle.status.clone();
+    fleet.round(false);
+    fleet.bundle.status = status;
+    let first = fleet.deployments[0].as_mut().unwrap();
+    first
+        .status
+        .applied_deployment_id
+        .clone_from(&first.spec.deployment_id);
+    fleet.round(false);
+    assert_eq!(fleet.promotions, [1, 0]);
+    let status = fleet.bundle.status.as_ref().unwrap();
+    let rollout = status.rollout.as_ref().unwrap();
+    let until = Timestamp::from_second(fleet.now + SOAK).unwrap().to_string();
+    assert_eq!(
+        (&*rollout.waits_for, &*rollout.partition, &*rollout.until),
+        ("Soak", "p1", &*until)
+    );
+    assert_eq!(
+        rollout.message,
+        format!("partition \"p1\" waits until {until} (soak of \"p0\")")
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn kills_break_no_soak_and_no_limit(
+        sizes in prop::collection::vec(0..6_usize, 1..5), max in 1..4, seed in any::<u64>(), kills in 0..60_u64,
+    ) {
+        let mut fleet = Fleet::new(&sizes, &strategy(&json!(max)), seed);
+        for version in ["1.0.0", "1.1.0", "1.2.0"] {
+            fleet.roll_out(version, kills);
+        }
+    }
+}
