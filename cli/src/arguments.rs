@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    changes::{poll, reconcile, rollback, suspend, wait},
+    changes::{approve, poll, reconcile, rollback, rollout, suspend, wait},
     charts::{outdated, resolve, versions},
     check::CheckArgs,
     cluster::ClusterArgs,
@@ -93,6 +93,10 @@ pub enum Command {
     Resume(suspend::SuspendArgs),
     /// Go back to an earlier version of the chart
     Rollback(rollback::RollbackArgs),
+    /// Show a rollout as a plan, pause it, or let it go on
+    Rollout(rollout::RolloutArgs),
+    /// Let a partition of a rollout begin that waits for approval
+    Approve(approve::ApproveArgs),
     /// Wait until HelmOps are ready, or have a version or a condition
     Wait(wait::WaitForArgs),
     /// Show HelmOps, clusters and roll-outs in the browser, live

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::{
     arguments::{Arguments, Command},
-    changes::{poll, reconcile, rollback, suspend, wait},
+    changes::{approve, poll, reconcile, rollback, rollout, suspend, wait},
     charts::{outdated, resolve, versions},
     check, clusters,
     commands::{completion, explain, export, logs, values, version},
@@ -69,6 +69,8 @@ pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failur
         Command::Suspend(args) => block_on(suspend::run(&args, true, cluster, console)),
         Command::Resume(args) => block_on(suspend::run(&args, false, cluster, console)),
         Command::Rollback(args) => block_on(rollback::run(&args, cluster, console)),
+        Command::Rollout(args) => block_on(rollout::run(&args, cluster, console)),
+        Command::Approve(args) => block_on(approve::run(&args, cluster, console)),
         Command::Wait(args) => block_on(wait::run(&args, cluster, console)),
         Command::Ui(args) => block_on(ui::run(&args, cluster, console)),
         Command::Version(args) => block_on(version::run(&args, cluster, console)),

@@ -20,11 +20,12 @@ use crate::{
 };
 
 /// Requests have their effect once, and would have it again on another cluster.
-const REQUESTS: [&str; 4] = [
+const REQUESTS: [&str; 5] = [
     labels::POLL_REQUESTED_AT,
     labels::RECONCILE_REQUESTED_AT,
     labels::FORCE_REQUESTED_AT,
     labels::RESET_REQUESTED_AT,
+    labels::APPROVED_ROLLOUT,
 ];
 /// The default of the CRD.
 const TARGET_MODE: &str = "FirstMatch";

@@ -22,4 +22,7 @@ mod tables;
 mod topic;
 mod view;
 
-pub use self::run::{UiArgs, run};
+pub use self::{
+    run::{UiArgs, run},
+    view::rollout::{Phase, partitions},
+};

@@ -44,11 +44,12 @@ impl Relevant for Decoded<HelmOp> {
         (
             identity(metadata),
             annotation(metadata, labels::POLL_REQUESTED_AT),
-            // They are passed on to its clusters.
+            // They are passed on to its clusters or its Bundle.
             [
                 labels::RECONCILE_REQUESTED_AT,
                 labels::FORCE_REQUESTED_AT,
                 labels::RESET_REQUESTED_AT,
+                labels::APPROVED_ROLLOUT,
             ]
             .map(|name| annotation(metadata, name)),
             shard.and_then(|labels| labels.get(labels::SHARD)),
@@ -69,6 +70,7 @@ impl Relevant for Decoded<Bundle> {
             identity(self.meta()),
             // Its deployments have the digests of their charts.
             annotation(self.meta(), labels::RESOLVED),
+            annotation(self.meta(), labels::APPROVED_ROLLOUT),
             // They are copied to its deployments, and mappings select by them.
             &self.meta().labels,
             self.valid().map(has_conditions),

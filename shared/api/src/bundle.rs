@@ -124,7 +124,7 @@ wire! {
         /// Identifies what is rolled out: the chart, its version and options, and the targets.
         "id" => id: String,
         /// What it waits for; empty if it waits for nothing.
-        #[schemars(extend("enum" = ["", "Soak"]))]
+        #[schemars(extend("enum" = ["", "Soak", "Approval"]))]
         "waitsFor" => waits_for: String,
         /// The partition that waits.
         "partition" => partition: String,

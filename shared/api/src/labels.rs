@@ -54,6 +54,9 @@ keys! {
     FORCE_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/force-requested-at";
     /// Requests that failed attempts are forgotten on each cluster, so that all retries are available again; a token as above.
     RESET_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/reset-requested-at";
+    /// Approves a rollout: its ID, as `status.rollout.id` of the Bundle has it; with `/` and the name of a partition, only up to that one.
+    /// `kubectl helmop approve` writes it. See [standalone](../standalone.md#approval).
+    APPROVED_ROLLOUT: Annotation on "HelmOp, Bundle" = "helmops.fleet.cattle.io/approved-rollout";
     /// Denies the deletion of the HelmOp, if the [admission policy](../admission-policies.md) `protected.yaml` is applied and the value is
     /// not `false`.
     PROTECTED: Annotation on "HelmOp" = "helmops.fleet.cattle.io/protected";

@@ -129,6 +129,7 @@ const OF_SPEC: &[Limit] = &[
     ("rolloutStrategy.partitions", Measure::Items, PARTITIONS),
     ("rolloutStrategy.partitions[].name", Measure::Length, NAME),
     ("rolloutStrategy.partitions[].soak", Measure::Length, DURATION),
+    ("rolloutStrategy.partitions[].approval", Measure::Length, NAME),
 ];
 
 /// Limits of the options in `spec` and in each target.

@@ -35,5 +35,19 @@ wire! {
         "maxUnavailable" | nullable => max_unavailable: Option<IntOrString>,
         /// How long the partition has to be complete before the next one begins, as a duration. By default as for the whole rollout.
         "soak" | nullable => soak: Option<String>,
+        /// `Manual` if the partition begins only after `kubectl helmop approve`, once for each change of what is deployed. It needs a name
+        /// then.
+        #[schemars(extend("enum" = ["", "Manual"]))]
+        "approval" | nullable => approval: String,
+    }
+}
+
+/// The value of `approval` with which a partition waits for a person.
+pub const MANUAL: &str = "Manual";
+
+impl Partition {
+    /// Whether it begins only with an approval.
+    pub fn needs_approval(&self) -> bool {
+        self.approval == MANUAL
     }
 }

@@ -271,6 +271,8 @@ reasons! {
         Progressing: "Wait; `status.resources` has the state of each cluster.",
         /// Some clusters are not ready.
         NotReady: "See `status.resources` and the conditions of the Bundle for the clusters and their messages.",
+        /// A partition of the rollout begins only with the approval of a person.
+        AwaitingApproval: "Look at the clusters that have it already, and run the command in the message.",
         /// No cluster is targeted.
         NoClusters: "Check the selectors of `spec.targets` against `kubectl get clusters --show-labels`, and which targets have `doNotDeploy`.",
         /// The agent of a cluster reports no more: the states of its deployments are those of its last report.

@@ -225,3 +225,48 @@ async fn a_partition_soaks_before_the_next_one_begins() {
     assert!(*created >= *until, "{created}: {bundle}");
     fixture.until_ready_is("bundle/web", "Ready").await;
 }
+
+#[tokio::test]
+async fn a_partition_begins_after_its_approval() {
+    let fixture = Fixture::new("rollout", 2).await;
+    let partition =
+        |name: &str, approval: &str| json!({ "name": name, "clusterName": name, "approval": approval });
+    let strategy =
+        json!({ "rolloutStrategy": { "partitions": [partition("c0", ""), partition("c1", "Manual")] } });
+    let mut first = strategy.clone();
+    first["helm"] = json!({ "version": "1.0.0" });
+    fixture.bundle("web", &first).await;
+    let approve = async || {
+        let bundle = fixture
+            .until("bundle/web", |bundle| {
+                let rollout = &bundle["status"]["rollout"];
+                ensure!(rollout["waitsFor"] == "Approval", "it is {rollout}");
+                Ok(())
+            })
+            .await;
+        let message = fixture.until_ready_is("bundle/web", "AwaitingApproval").await;
+        // The command that it names is the one to run.
+        let (_, command) = message
+            .split_once("waits for approval: kubectl annotate ")
+            .unwrap();
+        let annotation = command.split('\'').nth(1).unwrap();
+        fixture
+            .kubectl(&["annotate", "bundle", "web", "--overwrite", annotation])
+            .await;
+        bundle["status"]["rollout"]["id"].as_str().unwrap().to_owned()
+    };
+    fixture.agent_deploys(0, "web").await;
+    let id = approve().await;
+    fixture.agent_deploys(1, "web").await;
+    fixture.until_ready_is("bundle/web", "Ready").await;
+    // The approval does not count for another version.
+    let mut second = strategy.clone();
+    second["helm"] = json!({ "version": "2.0.0" });
+    fixture.bundle("web", &second).await;
+    fixture.until_version(0, "2.0.0").await;
+    fixture.agent_deploys(0, "web").await;
+    fixture.until_ready_is("bundle/web", "AwaitingApproval").await;
+    assert_eq!(fixture.versions().await, ["2.0.0", "1.0.0"]);
+    assert_ne!(approve().await, id);
+    fixture.until_version(1, "2.0.0").await;
+}

@@ -16,6 +16,7 @@ pub fn add(table: &mut Table) {
         ("durations", durations),
         ("own name", own_name),
         ("selectors and amounts", selectors_and_amounts),
+        ("partitions", partitions),
         ("dependency on itself", dependency_on_itself),
         ("charts", charts),
         ("values", values),
@@ -364,6 +365,31 @@ fn selectors_and_amounts(table: &mut Table) {
             "InvalidRollout",
             &["percentage"],
         );
+    }
+}
+
+fn partitions(table: &mut Table) {
+    let manual = |name: &str| json!({ "name": name, "approval": "Manual" });
+    for (partitions, path, words) in [
+        (
+            json!([manual("")]),
+            "partitions[0].name",
+            &["must be set with approval"][..],
+        ),
+        (
+            json!([{ "name": "a" }, manual("a")]),
+            "partitions[1].name",
+            &["must be unique"],
+        ),
+        (
+            json!([{ "name": "a", "approval": "manual" }]),
+            "partitions[0].approval",
+            &["supported values: Manual"],
+        ),
+    ] {
+        let over = json!({ "rolloutStrategy": { "partitions": partitions } });
+        let path = format!("spec.rolloutStrategy.{path}");
+        table.spec(&valid_spec(over), &path, "InvalidRollout", words);
     }
     for (soak, words) in [
         ("1d", "24h for a day"),

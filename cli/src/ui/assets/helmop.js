@@ -70,9 +70,10 @@ function partitions(all) {
   }));
 }
 
-function limits({ paused, maxUnavailable, unavailable, maxNew, newlyCreated }) {
+function limits({ paused, waits, maxUnavailable, unavailable, maxNew, newlyCreated }) {
   const texts = [
     paused && "The roll-out is paused: spec.paused of the HelmOp.",
+    waits && `The roll-out stands still: ${waits}.`,
     maxUnavailable !== null && unavailable !== null && `${unavailable} of all clusters are unavailable, at most ${maxUnavailable} may be (maxUnavailable).`,
     newlyCreated > 0 && maxNew !== null && `${newlyCreated} clusters are new in this round, at most ${maxNew} may be (maxNew).`,
   ];

@@ -4,5 +4,5 @@ pub mod clusters;
 pub mod helmop;
 pub mod helmops;
 mod parts;
-mod rollout;
+pub mod rollout;
 mod waits;

@@ -28,6 +28,8 @@ pub struct Rollout {
     pub max_new: Option<i64>,
     /// How many did in the last one.
     pub newly_created: i64,
+    /// What the next partition waits for, and what ends that; empty if it waits for nothing, or for another partition.
+    pub waits: String,
 }
 
 /// The clusters that run one version.
@@ -60,7 +62,7 @@ pub struct Partition {
     pub parts: Vec<Part>,
     /// Where it is.
     pub phase: Phase,
-    /// The partition that it waits for; empty if it does not wait.
+    /// The partition that it waits for, or `soak` or `approval`; empty if it does not wait.
     pub waits_for: String,
 }
 
@@ -72,7 +74,7 @@ pub enum Phase {
     Done,
     /// Its clusters are updated.
     Active,
-    /// A partition before it has to become available first.
+    /// A partition before it has to become available first, or has to soak, or an approval is missing.
     Waiting,
 }
 
@@ -100,6 +102,10 @@ impl Rollout {
             unavailable: status.unavailable,
             max_new: status.max_new,
             newly_created: status.newly_created,
+            waits: status
+                .rollout
+                .as_ref()
+                .map_or_else(String::new, |rollout| rollout.message.clone()),
             ..rollout
         }
     }
@@ -114,15 +120,31 @@ impl Rollout {
     }
 }
 
-/// The partitions, as the controller reports them. Those after too many that are not available wait.
-fn partitions(status: &helmops_api::bundle::BundleStatus) -> Vec<Partition> {
+/// The partitions, as the controller reports them. Those after too many that are not available wait, and those from the one on that
+/// has to wait for a soak or an approval.
+pub fn partitions(status: &helmops_api::bundle::BundleStatus) -> Vec<Partition> {
     let allowed = status.max_unavailable_partitions.unwrap_or_default();
     let mut unavailable = Vec::new();
+    let gated = status
+        .rollout
+        .as_ref()
+        .filter(|rollout| !rollout.waits_for.is_empty());
+    let mut is_gated = false;
     let partitions = status.partitions.iter().map(|partition| {
-        let blocking = usize::try_from(allowed)
+        let exceeding = usize::try_from(allowed)
             .ok()
             .and_then(|allowed| unavailable.get(allowed))
             .copied();
+        let gate = gated.and_then(|rollout| {
+            let is_first = !is_gated && rollout.partition == partition.name;
+            is_gated |= is_first;
+            if is_first {
+                Some(rollout.waits_for.to_lowercase())
+            } else {
+                is_gated.then(|| rollout.partition.clone())
+            }
+        });
+        let blocking = gate.or_else(|| exceeding.map(str::to_owned));
         let phase = if blocking.is_some() {
             Phase::Waiting
         } else if partition.unavailable > 0 {
@@ -140,7 +162,7 @@ fn partitions(status: &helmops_api::bundle::BundleStatus) -> Vec<Partition> {
             unavailable: partition.unavailable,
             parts: parts(partition.summary.as_ref()),
             phase,
-            waits_for: blocking.unwrap_or_default().to_owned(),
+            waits_for: blocking.unwrap_or_default(),
         }
     });
     partitions.collect()
@@ -233,5 +255,24 @@ mod tests {
         ] {
             assert_eq!(phases(allowed, &partitions), expected, "{allowed} {partitions:?}");
         }
+    }
+
+    #[test]
+    fn partitions_wait_from_the_one_on_that_needs_an_approval() {
+        let names = ["a", "b", "c"].map(|name| json!({ "name": name, "count": 4, "maxUnavailable": 4 }));
+        let status = json!({ "partitions": names, "rollout": { "waitsFor": "Approval", "partition": "b" } });
+        let partitions = partitions(&serde_json::from_value(status).unwrap());
+        let waits: Vec<_> = partitions
+            .iter()
+            .map(|one| (one.phase, &*one.waits_for))
+            .collect();
+        assert_eq!(
+            waits,
+            [
+                (Phase::Done, ""),
+                (Phase::Waiting, "approval"),
+                (Phase::Waiting, "b")
+            ]
+        );
     }
 }

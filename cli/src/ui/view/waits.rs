@@ -160,6 +160,9 @@ fn held(on: OnCluster<'_>, rollout: &Rollout) -> String {
     {
         return window(on.cluster);
     }
+    if !rollout.waits.is_empty() {
+        return rollout.waits.clone();
+    }
     if let Some(partition) = rollout.blocking() {
         return format!("partition {partition:?}, whose clusters have to become available first");
     }

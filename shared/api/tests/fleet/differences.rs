@@ -28,6 +28,7 @@ const PASSED_ON: &str =
 pub const DIFFERENCES: &[(&str, &str)] = &[
     ("* *lifecycle: - object", LIFECYCLE),
     ("* *.conditions[].observedGeneration: - integer", OBSERVED),
+    ("* *rolloutStrategy.partitions[].approval: - string", ROLLOUT),
     ("* *rolloutStrategy.partitions[].soak: - string", ROLLOUT),
     ("* *rolloutStrategy.soak: - string", ROLLOUT),
     ("Bundle status.partitions[].completedAt: - string", ROLLOUT),

@@ -148,6 +148,7 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
         let path = path.index(index);
         length(errors, &path.field("name"), &partition.name, limits::NAME);
         duration(errors, &path.field("soak"), partition.soak.as_deref());
+        length(errors, &path.field("approval"), &partition.approval, limits::NAME);
         check_criteria(errors, &path, &partition.criteria);
     }
 }

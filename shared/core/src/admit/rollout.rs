@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_api::rollout::{Partition, RolloutStrategy};
+use helmops_api::rollout::{MANUAL, Partition, RolloutStrategy};
 use helmops_model::{
     reason::Reason,
     validation::{FieldErrors, Path, selector},
@@ -33,6 +33,27 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, rollout: &RolloutStrateg
     let path = path.field("partitions");
     for (index, partition) in rollout.partitions.iter().enumerate() {
         check_partition(errors, &path.index(index), partition);
+        check_approval(errors, &path.index(index), partition, &rollout.partitions);
+    }
+}
+
+/// An approval names its partition.
+fn check_approval(errors: &mut FieldErrors, path: &Path<'_>, partition: &Partition, all: &[Partition]) {
+    const REASON: Reason = Reason::InvalidRollout;
+    if !matches!(&*partition.approval, "" | MANUAL) {
+        let detail = "supported values: Manual";
+        errors.invalid(&path.field("approval"), REASON, &partition.approval, detail);
+    }
+    if !partition.needs_approval() {
+        return;
+    }
+    let name = &*partition.name;
+    if name.is_empty() {
+        let detail = "must be set with approval: Manual: kubectl helmop approve names the partition";
+        errors.required(&path.field("name"), REASON, detail);
+    } else if all.iter().filter(|other| other.name == name).count() > 1 {
+        let detail = "must be unique with approval: Manual: kubectl helmop approve names the partition";
+        errors.invalid(&path.field("name"), REASON, name, detail);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use helmops_api::{Bundle, PrunedFields, ResolvedChart, labels};
+use bounded_text::cut;
+use helmops_api::{Bundle, PrunedFields, ResolvedChart, labels, limits};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource;
 
@@ -119,6 +120,10 @@ fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, inputs: Bund
         Some(token) => annotations.insert(labels::LAST_HANDLED_POLL.to_owned(), token.to_owned()),
         None => annotations.remove(labels::LAST_HANDLED_POLL),
     };
+    match approval(&valid.helmop.metadata) {
+        Some(approval) => annotations.insert(labels::APPROVED_ROLLOUT.to_owned(), approval),
+        None => annotations.remove(labels::APPROVED_ROLLOUT),
+    };
     let passed: Vec<_> = valid.helmop.spec.bundle.options.unknown.names().collect();
     if passed.is_empty() {
         annotations.remove(labels::PASSED_FIELDS);
@@ -133,6 +138,13 @@ fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, inputs: Bund
         metadata.owner_references = Some(others.chain([owner]).collect());
     }
     metadata
+}
+
+/// The approval of a HelmOp, which is that of its Bundle.
+fn approval(helmop: &ObjectMeta) -> Option<String> {
+    let value = helmop.annotations.as_ref()?.get(labels::APPROVED_ROLLOUT)?;
+    // The ID, a slash and the name of a partition.
+    Some(cut(value.clone(), 2 * limits::NAME))
 }
 
 fn record(resolved: &[ResolvedChart]) -> String {

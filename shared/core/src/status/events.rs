@@ -25,6 +25,7 @@ pub fn events(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<Event> {
         failed_poll(old, new),
         acceptance(old, new),
         releases(old, new),
+        rollout_stopped(old, new),
     ]
     .into_iter()
     .flatten()
@@ -73,6 +74,19 @@ fn releases(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
             new.base.ready_clusters.unwrap_or_default(),
             new.base.desired_ready_clusters.unwrap_or_default()
         ),
+    })
+}
+
+/// The rollout waits until a user does something.
+fn rollout_stopped(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
+    let reason = |status| of(status, ConditionType::Ready).map(|ready| ready.reason.clone());
+    let stopped = reason(new).filter(|reason| *reason == Reason::AwaitingApproval.as_str())?;
+    (reason(old).as_ref() != Some(&stopped)).then(|| Event {
+        is_warning: false,
+        reason: stopped,
+        action: RECONCILE,
+        note: of(new, ConditionType::Ready)
+            .map_or_else(String::new, |ready| cut(ready.message.clone(), MAX_NOTE)),
     })
 }
 

@@ -116,7 +116,7 @@ fn is_error(condition: &Condition) -> bool {
         .iter()
         .find(|reason| reason.as_str() == condition.reason);
     match reason {
-        Some(Reason::NotReady | Reason::NoClusters) => false,
+        Some(Reason::NotReady | Reason::NoClusters | Reason::Progressing | Reason::AwaitingApproval) => false,
         Some(_) => true,
         None => !is_ready_message(&condition.message),
     }
@@ -166,14 +166,19 @@ fn not_all_ready(
         let clusters = if suspended == 1 { "cluster" } else { "clusters" };
         message = format!("spec.lifecycle.suspend is set for {suspended} {clusters}; {message}");
     }
-    let is_stopped =
-        is_paused || limit.is_some_and(|limit| limit.is_final) || wait.is_some_and(|wait| wait.is_final);
+    let is_stopped = is_paused
+        || limit.is_some_and(|limit| limit.is_final)
+        || wait.is_some_and(|wait| wait.final_reason.is_some());
     let is_held_back = held_back > 0 || wait.is_some();
     // What waits for others goes on by itself, as soon as they are in an accepted state.
     let waiting = count(summary, DeploymentState::WaitingForDependency).saturating_add(summary.wait_applied);
     let is_progressing = waiting > suspended || (is_held_back && !is_stopped);
     let reason = if is_progressing && summary.err_applied == 0 {
         Reason::Progressing
+    } else if let Some(reason) = wait.and_then(|wait| wait.final_reason)
+        && !is_progressing
+    {
+        reason
     } else {
         Reason::NotReady
     };

@@ -8,23 +8,22 @@ use helmops_model::reason::Reason;
 pub struct Wait<'s> {
     /// What they wait for, and what ends that.
     pub message: &'s str,
-    /// The reason for conditions.
-    pub reason: Reason,
-    /// Whether they wait until a user does something.
-    pub is_final: bool,
+    /// What a user has to do something about; `None` if the rollout goes on by itself.
+    pub final_reason: Option<Reason>,
 }
 
 impl<'s> Wait<'s> {
     /// What the rollout in this status waits for, if anything.
     pub fn of(status: &'s BundleStatus) -> Option<Self> {
         let rollout = status.rollout.as_ref()?;
-        if rollout.waits_for.is_empty() {
-            return None;
-        }
+        let final_reason = match &*rollout.waits_for {
+            "" => return None,
+            "Approval" => Some(Reason::AwaitingApproval),
+            _ => None,
+        };
         Some(Self {
             message: &rollout.message,
-            reason: Reason::NotReady,
-            is_final: false,
+            final_reason,
         })
     }
 

@@ -172,11 +172,12 @@ fn clusters_that_wait_for_a_window_are_named_and_are_in_progress() {
 /// Clusters that wait are ready, with what they have.
 #[test]
 fn a_rollout_that_waits_is_not_ready() {
-    let wait = |summary: Value| {
-        let rollout = json!({ "id": "a", "waitsFor": "Soak", "message": "it waits" });
+    let wait_for = |what: &str, summary: Value| {
+        let rollout = json!({ "id": "a", "waitsFor": what, "message": "it waits" });
         let status = json!({ "observedGeneration": 2, "summary": summary, "rollout": rollout });
         readiness(&status, Some(summary), false)
     };
+    let wait = |summary: Value| wait_for("Soak", summary);
     let (reason, is_progressing, message) = wait(json!({ "ready": 2, "desiredReady": 2 }));
     assert_eq!(
         (reason, is_progressing, &*message),
@@ -184,6 +185,18 @@ fn a_rollout_that_waits_is_not_ready() {
     );
     let (.., message) = wait(json!({ "ready": 1, "desiredReady": 2, "pending": 1 }));
     assert_eq!(message, "it waits; Pending(1)");
+    // A user has to act, but not while clusters are being updated.
+    let whole = json!({ "ready": 2, "desiredReady": 2 });
+    let (reason, is_progressing, message) = wait_for("Approval", whole);
+    assert_eq!(
+        (reason, is_progressing, &*message),
+        ("AwaitingApproval", false, "it waits; 2 of 2 clusters are ready")
+    );
+    let (reason, is_progressing, _) = wait_for(
+        "Approval",
+        json!({ "ready": 1, "desiredReady": 2, "waitApplied": 1 }),
+    );
+    assert_eq!((reason, is_progressing), ("Progressing", true));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use helmops_api::{
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
+    approval::{self, Approval},
     error::{InvalidSoak, PlanError},
     id::rollout_id,
     partition::Partition,
@@ -28,13 +29,23 @@ enum Closed {
     },
     /// An earlier partition is complete, but not for long enough.
     Soaks { name: String, until: Timestamp },
+    /// The next one needs an approval.
+    Unapproved { command: String },
 }
 
 impl Closed {
     fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Soaks { until, .. } => Some(*until),
-            Self::Incomplete { .. } => None,
+            Self::Incomplete { .. } | Self::Unapproved { .. } => None,
+        }
+    }
+
+    /// The name in the status.
+    const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Incomplete { .. } | Self::Soaks { .. } => "Soak",
+            Self::Unapproved { .. } => "Approval",
         }
     }
 
@@ -55,6 +66,7 @@ impl Closed {
                     timestamp(*until)
                 )
             }
+            Self::Unapproved { command } => format!("partition {waiting:?} waits for approval: {command}"),
         }
     }
 }
@@ -62,7 +74,9 @@ impl Closed {
 /// The gates of a rollout: all that one round knows of them. What they need from earlier rounds is in the status of the Bundle.
 #[derive(Debug)]
 pub struct Gates<'b> {
+    bundle: &'b Bundle,
     id: String,
+    approval: Approval,
     /// The partitions as they were when the same was rolled out.
     previous: &'b [PartitionStatus],
     now: Timestamp,
@@ -74,11 +88,9 @@ pub struct Gates<'b> {
 impl<'b> Gates<'b> {
     /// The gates; `None` if the strategy has none.
     pub fn of(bundle: &'b Bundle, strategy: &RolloutStrategy, now: Timestamp) -> Option<Self> {
+        let mut partitions = strategy.partitions.iter();
         let has_gates = strategy.soak.is_some()
-            || strategy
-                .partitions
-                .iter()
-                .any(|partition| partition.soak.is_some());
+            || partitions.any(|partition| partition.soak.is_some() || partition.needs_approval());
         if !has_gates {
             return None;
         }
@@ -91,6 +103,8 @@ impl<'b> Gates<'b> {
         });
         Some(Self {
             previous: status.map_or(&[], |status| &status.partitions),
+            bundle,
+            approval: Approval::of(bundle, strategy, &id),
             id,
             now,
             closed: None,
@@ -99,7 +113,12 @@ impl<'b> Gates<'b> {
     }
 
     /// Whether the next partition may begin. `has_changes` is whether it has anything to do.
-    pub fn admit(&mut self, partition: &Partition, has_changes: bool) -> bool {
+    pub fn admit(&mut self, index: usize, partition: &Partition, has_changes: bool) -> bool {
+        let is_unapproved = partition.needs_approval && has_changes && !self.approval.includes(index);
+        if self.closed.is_none() && is_unapproved {
+            let command = approval::command(self.bundle, &self.id, &partition.name);
+            self.closed = Some(Closed::Unapproved { command });
+        }
         let Some(closed) = &self.closed else { return true };
         if has_changes && self.waiting.is_none() {
             self.waiting = Some((partition.name.clone(), closed.clone()));
@@ -165,7 +184,7 @@ impl<'b> Gates<'b> {
         let until = closed.until();
         let status = RolloutStatus {
             id,
-            waits_for: "Soak".to_owned(),
+            waits_for: closed.as_str().to_owned(),
             message: closed.message(&partition),
             partition,
             until: until.map(timestamp).unwrap_or_default(),

@@ -1,5 +1,6 @@
 //! The order in which clusters are updated, and how many at a time.
 
+mod approval;
 mod error;
 mod gate;
 mod id;

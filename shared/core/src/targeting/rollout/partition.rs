@@ -26,6 +26,8 @@ pub struct Partition {
     pub max_unavailable: usize,
     /// How long it has to be complete before the next one begins.
     pub soak: Option<Soak>,
+    /// Whether it begins only with an approval.
+    pub needs_approval: bool,
 }
 
 /// Divides the targets of a Bundle into partitions.
@@ -61,6 +63,7 @@ pub fn partitions(strategy: &RolloutStrategy, targets: &[Target<'_>]) -> Result<
                 name: partition.name.clone(),
                 max_unavailable: amount_of(members.len(), amount, MAX_UNAVAILABLE)?,
                 soak: Soak::parse(partition.soak.as_deref().or(strategy.soak.as_deref()))?,
+                needs_approval: partition.needs_approval(),
                 members,
             })
         })
@@ -77,6 +80,7 @@ fn automatic(strategy: &RolloutStrategy, count: usize) -> Result<Vec<Partition>,
             name,
             max_unavailable: amount_of(members.len(), strategy.max_unavailable.as_ref(), MAX_UNAVAILABLE)?,
             soak: soak.clone(),
+            needs_approval: false,
             members,
         })
     };

@@ -119,7 +119,7 @@ pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<R
         let mut unavailable = count_unavailable(planner.members(partition));
         let is_admitted = gates
             .as_mut()
-            .is_none_or(|gates| gates.admit(partition, planner.has_changes(partition)));
+            .is_none_or(|gates| gates.admit(index, partition, planner.has_changes(partition)));
         if proceeds && is_admitted {
             planner.stage(partition);
             planner.promote(partition, &mut unavailable);

@@ -1,15 +1,16 @@
 //! Rollouts from beginning to end, with agents that are slow or fail, and a controller that is killed at any time: a round knows the
 //! objects that are stored, and nothing else.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gotmpl::Budget;
-use helmops_api::{Bundle, BundleDeployment, Cluster};
+use helmops_api::{Bundle, BundleDeployment, Cluster, labels};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::targeting::rollout::id::rollout_id;
 use crate::{
     status::{RolloutRound, TargetStatus},
     targeting::{
@@ -51,6 +52,8 @@ struct Fleet {
     now: i64,
     /// When every cluster of a partition was up to date and ready for the first time, as the clusters know it.
     finished: HashMap<usize, i64>,
+    /// The partitions that a person has approved.
+    approved: HashSet<usize>,
     /// How often each cluster was promoted.
     promotions: Vec<usize>,
     random: Random,
@@ -78,7 +81,9 @@ impl Fleet {
         strategy["partitions"] = (0..sizes.len())
             .map(|partition| {
                 let labels = json!({ "partition": partition.to_string() });
-                json!({ "name": format!("p{partition}"), "clusterSelector": { "matchLabels": labels } })
+                // Every second one needs an approval.
+                let approval = if partition.is_multiple_of(2) { "" } else { "Manual" };
+                json!({ "name": format!("p{partition}"), "approval": approval, "clusterSelector": { "matchLabels": labels } })
             })
             .collect();
         let bundle = decoded(&json!({
@@ -95,6 +100,7 @@ impl Fleet {
             partition_of,
             now: 1_800_000_000,
             finished: HashMap::new(),
+            approved: HashSet::new(),
             random: Random(seed.wrapping_mul(2).wrapping_add(0x9E37_79B9_7F4A_7C15)),
         }
     }
@@ -103,6 +109,7 @@ impl Fleet {
         let helm = self.bundle.spec.options.helm.as_mut().unwrap();
         version.clone_into(&mut helm.version);
         self.finished.clear();
+        self.approved.clear();
         self.promotions.fill(0);
     }
 
@@ -192,9 +199,37 @@ impl Fleet {
         }
     }
 
+    /// A person approves what waits, after a while.
+    fn approve(&mut self) {
+        let rollout = self
+            .bundle
+            .status
+            .as_ref()
+            .and_then(|status| status.rollout.clone());
+        let Some(rollout) = rollout.filter(|rollout| rollout.waits_for == "Approval") else {
+            return;
+        };
+        if !self.random.happens(30) {
+            return;
+        }
+        let value = format!("{}/{}", rollout.id, rollout.partition);
+        let annotations = self.bundle.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::APPROVED_ROLLOUT.to_owned(), value);
+        // One of an earlier version is still in the status until the next round: it must not count.
+        if rollout.id == rollout_id(&self.bundle) {
+            let partition = rollout.partition.trim_start_matches('p');
+            self.approved.insert(partition.parse().unwrap());
+        }
+    }
+
     /// A cluster is promoted only after the earlier partitions were complete for the time of the soak.
     fn assert_admitted(&self, rollout: &Rollout, index: usize) {
-        for earlier in 0..self.partition_of[index] {
+        let own = self.partition_of[index];
+        assert!(
+            own.is_multiple_of(2) || self.approved.contains(&own),
+            "cluster {index} without approval"
+        );
+        for earlier in 0..own {
             if rollout.partitions[earlier].members.is_empty() {
                 continue;
             }
@@ -262,6 +297,7 @@ impl Fleet {
                 return;
             }
             self.agents();
+            self.approve();
             self.now += TICK;
         }
         let rollout = self.bundle.status.as_ref().unwrap().rollout.clone();

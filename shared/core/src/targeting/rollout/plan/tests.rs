@@ -1,5 +1,5 @@
 use gotmpl::Budget;
-use helmops_api::{Bundle, Cluster};
+use helmops_api::{Bundle, Cluster, labels};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -57,9 +57,9 @@ fn cluster(index: usize, state: ClusterState) -> Cluster {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-fn bundle(strategy: &Value, paused: bool) -> Bundle {
+fn bundle(strategy: &Value, paused: bool, annotations: Option<&Value>) -> Bundle {
     let object = json!({
-        "metadata": { "name": "web", "namespace": "fleet" },
+        "metadata": { "name": "web", "namespace": "fleet", "annotations": annotations },
         "spec": {
             "paused": paused,
             "rolloutStrategy": strategy,
@@ -87,7 +87,16 @@ fn deployment(cluster: &Cluster, id: &str, state: ClusterState) -> Option<Bundle
 }
 
 fn planned(strategy: &Value, paused: bool, states: &[ClusterState]) -> Result<Rollout, PlanError> {
-    let bundle = bundle(strategy, paused);
+    planned_with(strategy, paused, states, None)
+}
+
+fn planned_with(
+    strategy: &Value,
+    paused: bool,
+    states: &[ClusterState],
+    annotations: Option<&Value>,
+) -> Result<Rollout, PlanError> {
+    let bundle = bundle(strategy, paused, annotations);
     let clusters: Vec<_> = states
         .iter()
         .enumerate()
@@ -333,6 +342,48 @@ fn a_partition_waits_until_the_one_before_it_was_complete_for_a_while() {
             (expected, is_complete),
             "{first:?} {max}"
         );
+    }
+}
+
+/// The steps of three clusters, each in a partition that needs an approval, and what they wait for.
+fn approved(approval: Option<&str>, states: &[ClusterState]) -> (Vec<RolloutStep>, String) {
+    let partition = |name: &str, index: &str| json!({ "name": name, "approval": "Manual", "clusterSelector": { "matchLabels": { "index": index } } });
+    let strategy = json!({ "partitions": [partition("a", "0"), partition("b", "1"), partition("c", "2")] });
+    let id = planned(&strategy, false, states).unwrap().status.unwrap().id;
+    let annotations =
+        approval.map(|approval| json!({ labels::APPROVED_ROLLOUT: approval.replace("ID", &id) }));
+    let rollout = planned_with(&strategy, false, states, annotations.as_ref()).unwrap();
+    assert_eq!(rollout.next_round, None, "nothing happens by itself");
+    let waits = rollout.status.unwrap();
+    assert_eq!(waits.waits_for.is_empty(), waits.message.is_empty());
+    (rollout.steps, waits.message)
+}
+
+#[test]
+fn a_partition_begins_only_with_an_approval_of_what_is_rolled_out() {
+    let waits = |name: &str| format!("partition {name:?} waits for approval: kubectl ");
+    for (approval, states, expected, waiting) in [
+        // A first installation counts as well.
+        (None, [New, New, New], [Wait, Wait, Wait], "a"),
+        (Some("ID/a"), [New, New, New], [Promote, Wait, Wait], "b"),
+        (Some("ID/a"), [Done, Old, Old], [Stage, Hold, Hold], "b"),
+        (Some("ID/b"), [Done, Old, Old], [Stage, Promote, Hold], "c"),
+        (Some("ID"), [Old, Old, Old], [Promote, Promote, Promote], ""),
+        (Some("other"), [Old, Old, Old], [Hold, Hold, Hold], "a"),
+        (Some("other/c"), [Old, Old, Old], [Hold, Hold, Hold], "a"),
+        // Nothing changes, so there is nothing to approve.
+        (None, [Done, Done, Done], [Stage, Stage, Stage], ""),
+        (None, [Working, Invalid, Old], [Stage, Hold, Hold], "c"),
+        (None, [NoNamespace, Done, Done], [Wait, Stage, Stage], ""),
+    ] {
+        let (steps, message) = approved(approval, &states);
+        assert_eq!(steps, expected, "{approval:?} {states:?}");
+        let is_expected = if waiting.is_empty() {
+            message.is_empty()
+        } else {
+            message.starts_with(&waits(waiting))
+        };
+        assert!(is_expected, "{approval:?} {states:?}: {message}");
     }
 }
 

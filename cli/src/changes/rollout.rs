@@ -1,0 +1,236 @@
+//! `rollout`: shows a rollout as a plan, pauses it, and lets it go on.
+
+use helmops_api::{Bundle, HelmOp, bundle::BundleStatus};
+use serde_json::json;
+
+use super::{
+    observed::{Depth, observe},
+    patch::{self, PatchArgs},
+    selection::{Selection, Target},
+};
+use crate::{
+    cluster::{ClusterArgs, selection::helmop_name},
+    failure::Failure,
+    terminal::{
+        Console,
+        table::{Cell, Table},
+    },
+    ui::{Phase, partitions},
+};
+
+/// The arguments of `rollout`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # The partitions, and what the next one waits for
+  kubectl helmop rollout status web
+
+  # Update no further cluster
+  kubectl helmop rollout pause web")]
+pub struct RolloutArgs {
+    #[command(subcommand)]
+    command: RolloutCommand,
+}
+
+/// What is done with a rollout.
+#[derive(Debug, clap::Subcommand)]
+enum RolloutCommand {
+    /// Show the partitions in their order, and what the next one waits for
+    Status(StatusArgs),
+    /// Update no further cluster until the rollout is resumed
+    Pause(PauseArgs),
+    /// Go on after pause
+    Resume(ResumeArgs),
+}
+
+/// The arguments of `rollout status`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kubectl helmop rollout status web -n fleet-default")]
+struct StatusArgs {
+    /// Name of the HelmOp
+    #[arg(value_parser = helmop_name)]
+    name: String,
+}
+
+/// The arguments of `rollout pause`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+It sets spec.paused. What is being deployed to a cluster is not interrupted.
+
+Examples:
+  kubectl helmop rollout pause web -n fleet-default")]
+struct PauseArgs {
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    patch: PatchArgs,
+}
+
+/// The arguments of `rollout resume`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kubectl helmop rollout resume web -n fleet-default")]
+struct ResumeArgs {
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    patch: PatchArgs,
+}
+
+/// Runs a command about rollouts.
+pub async fn run(
+    args: &RolloutArgs,
+    cluster: &ClusterArgs,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    match &args.command {
+        RolloutCommand::Status(args) => status(args, cluster, console).await,
+        RolloutCommand::Pause(args) => set_paused(&args.selection, args.patch, true, cluster, console).await,
+        RolloutCommand::Resume(args) => {
+            set_paused(&args.selection, args.patch, false, cluster, console).await
+        }
+    }
+}
+
+async fn set_paused(
+    selection: &Selection,
+    args: PatchArgs,
+    pause: bool,
+    cluster: &ClusterArgs,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    let cluster = cluster.connect().await?;
+    for (index, Target { cluster, name, title }) in selection.targets(&cluster).await?.iter().enumerate() {
+        let patch = json!({ "spec": { "paused": pause } });
+        let stored = patch::send(cluster, name, &patch, args).await?;
+        let action = if pause { "paused" } else { "resumed" };
+        let line = format!("helmop {title}: rollout {action}{}", args.suffix());
+        args.report(&line, stored, index == 0, console)?;
+    }
+    Ok(())
+}
+
+async fn status(args: &StatusArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let cluster = cluster.connect().await?;
+    let observed = observe(&cluster, &args.name, Depth::Bundle).await?;
+    let Some(bundle) = &observed.bundle else {
+        return Err(Failure::negative(
+            "the HelmOp has no Bundle yet, so nothing is rolled out",
+        ));
+    };
+    let none = BundleStatus::default();
+    let status = bundle.status.as_deref().unwrap_or(&none);
+    for line in head(&observed.helmop, bundle, status) {
+        writeln!(console.out, "{line}")?;
+    }
+    let table = table(status);
+    if !table.is_empty() {
+        writeln!(console.out)?;
+        table.write(&mut console.out, console.styles)?;
+    }
+    Ok(())
+}
+
+/// What is rolled out, and what it waits for.
+fn head(helmop: &HelmOp, bundle: &Bundle, status: &BundleStatus) -> Vec<String> {
+    let helm = bundle.spec.options.helm.as_ref();
+    let version = helm.map_or("", |helm| &helm.version);
+    let summary = status.summary.clone().unwrap_or_default();
+    let mut lines = vec![format!(
+        "version {version}: {} of {} clusters ready",
+        summary.ready.unwrap_or_default(),
+        summary.desired_ready.unwrap_or_default()
+    )];
+    if let Some(rollout) = &status.rollout {
+        lines.push(format!("rollout {}", rollout.id));
+    }
+    if helmop.spec.bundle.paused {
+        lines.push("paused: spec.paused is set; go on with: kubectl helmop rollout resume".to_owned());
+    }
+    if status.observed_generation != bundle.metadata.generation {
+        lines.push("the controller has not planned the last change yet".to_owned());
+    } else if let Some(rollout) = status
+        .rollout
+        .as_ref()
+        .filter(|rollout| !rollout.message.is_empty())
+    {
+        lines.push(rollout.message.clone());
+    }
+    lines
+}
+
+fn table(status: &BundleStatus) -> Table {
+    let mut table = Table::new(&[
+        "PARTITION",
+        "CLUSTERS",
+        "UNAVAILABLE",
+        "MAX",
+        "COMPLETE SINCE",
+        "STATE",
+    ]);
+    for (partition, shown) in status.partitions.iter().zip(partitions(status)) {
+        let state = match shown.phase {
+            Phase::Done => "done".to_owned(),
+            Phase::Active => "in progress".to_owned(),
+            Phase::Waiting => format!("waits for {}", shown.waits_for),
+        };
+        table.row([
+            Cell::from(&*partition.name),
+            partition.count.to_string().into(),
+            partition.unavailable.to_string().into(),
+            partition.max_unavailable.to_string().into(),
+            Cell::or_blank(&*partition.completed_at),
+            state.into(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::terminal::style::Styles;
+
+    fn decoded<T: serde::de::DeserializeOwned>(object: Value) -> T {
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_rollout_is_shown_as_a_plan() {
+        let helmop: HelmOp = decoded(json!({ "spec": { "paused": true } }));
+        let partition = |name: &str, unavailable: i64, completed: &str| json!({ "name": name, "count": 3, "maxUnavailable": 1, "unavailable": unavailable, "completedAt": completed });
+        let rollout =
+            json!({ "id": "abc", "waitsFor": "Approval", "partition": "eu", "message": "it waits" });
+        let bundle: Bundle = decoded(json!({
+            "metadata": { "generation": 2 }, "spec": { "helm": { "version": "1.2.3" } },
+            "status": {
+                "observedGeneration": 2, "summary": { "ready": 3, "desiredReady": 9 }, "rollout": rollout,
+                "partitions": [partition("canary", 0, "2026-12-01T09:00:00Z"), partition("eu", 0, ""), partition("us", 0, "")],
+            },
+        }));
+        let status = bundle.status.as_deref().unwrap();
+        let head = head(&helmop, &bundle, status);
+        assert_eq!(
+            head,
+            [
+                "version 1.2.3: 3 of 9 clusters ready",
+                "rollout abc",
+                "paused: spec.paused is set; go on with: kubectl helmop rollout resume",
+                "it waits"
+            ]
+        );
+        let text = table(status).text(Styles::new(false));
+        let shown: Vec<_> = text
+            .lines()
+            .skip(1)
+            .map(|line| line.rsplit("  ").next().unwrap().trim())
+            .collect();
+        assert_eq!(shown, ["done", "waits for approval", "waits for eu"], "{text}");
+        assert!(text.contains("2026-12-01T09:00:00Z"), "{text}");
+    }
+}
