@@ -132,6 +132,7 @@ pub async fn release(
         },
         tests: tests_of(session, tests, history.as_ref()),
         handled: memory.handled.as_ref(),
+        without_attempt: !outcome.is_attempt(),
     };
     write(session, &reported, &observation, &progress).await?;
     let mut recheck = None;

@@ -1,6 +1,6 @@
 //! `rollout`: shows a rollout as a plan, pauses it, and lets it go on.
 
-use helmops_api::{Bundle, HelmOp, bundle::BundleStatus};
+use helmops_api::{Bundle, HelmOp, bundle::BundleStatus, labels};
 use serde_json::json;
 
 use super::{
@@ -39,7 +39,7 @@ enum RolloutCommand {
     Status(StatusArgs),
     /// Update no further cluster until the rollout is resumed
     Pause(PauseArgs),
-    /// Go on after pause
+    /// Go on after pause, or with a rollout that is halted
     Resume(ResumeArgs),
 }
 
@@ -71,6 +71,8 @@ struct PauseArgs {
 /// The arguments of `rollout resume`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+It removes spec.paused. A rollout that is halted goes on until it has failed on more clusters than now.
+
 Examples:
   kubectl helmop rollout resume web -n fleet-default")]
 struct ResumeArgs {
@@ -88,29 +90,47 @@ pub async fn run(
 ) -> Result<(), Failure> {
     match &args.command {
         RolloutCommand::Status(args) => status(args, cluster, console).await,
-        RolloutCommand::Pause(args) => set_paused(&args.selection, args.patch, true, cluster, console).await,
-        RolloutCommand::Resume(args) => {
-            set_paused(&args.selection, args.patch, false, cluster, console).await
-        }
+        RolloutCommand::Pause(args) => pause(args, cluster, console).await,
+        RolloutCommand::Resume(args) => resume(args, cluster, console).await,
     }
 }
 
-async fn set_paused(
-    selection: &Selection,
-    args: PatchArgs,
-    pause: bool,
-    cluster: &ClusterArgs,
-    console: &mut Console<'_>,
-) -> Result<(), Failure> {
+async fn pause(args: &PauseArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
     let cluster = cluster.connect().await?;
-    for (index, Target { cluster, name, title }) in selection.targets(&cluster).await?.iter().enumerate() {
-        let patch = json!({ "spec": { "paused": pause } });
-        let stored = patch::send(cluster, name, &patch, args).await?;
-        let action = if pause { "paused" } else { "resumed" };
-        let line = format!("helmop {title}: rollout {action}{}", args.suffix());
-        args.report(&line, stored, index == 0, console)?;
+    for (index, Target { cluster, name, title }) in args.selection.targets(&cluster).await?.iter().enumerate()
+    {
+        let patch = json!({ "spec": { "paused": true } });
+        let stored = patch::send(cluster, name, &patch, args.patch).await?;
+        let line = format!("helmop {title}: rollout paused{}", args.patch.suffix());
+        args.patch.report(&line, stored, index == 0, console)?;
     }
     Ok(())
+}
+
+async fn resume(args: &ResumeArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let cluster = cluster.connect().await?;
+    for (index, Target { cluster, name, title }) in args.selection.targets(&cluster).await?.iter().enumerate()
+    {
+        let observed = observe(cluster, name, Depth::Bundle).await?;
+        let spec = json!({ "paused": false });
+        let patch = match observed.bundle.as_ref().and_then(accepted_failures) {
+            Some(accepted) => {
+                let annotations = json!({ labels::RESUMED_ROLLOUT: accepted });
+                json!({ "metadata": { "annotations": annotations }, "spec": spec })
+            }
+            None => json!({ "spec": spec }),
+        };
+        let stored = patch::send(cluster, name, &patch, args.patch).await?;
+        let line = format!("helmop {title}: rollout resumed{}", args.patch.suffix());
+        args.patch.report(&line, stored, index == 0, console)?;
+    }
+    Ok(())
+}
+
+/// The value of the annotation with which a halted rollout goes on; `None` if it is not halted.
+fn accepted_failures(bundle: &Bundle) -> Option<String> {
+    let rollout = bundle.status.as_deref()?.rollout.as_ref()?;
+    (rollout.waits_for == "Halt").then(|| format!("{}/{}", rollout.id, rollout.failed))
 }
 
 async fn status(args: &StatusArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
@@ -198,6 +218,18 @@ mod tests {
 
     fn decoded<T: serde::de::DeserializeOwned>(object: Value) -> T {
         serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_halted_rollout_is_resumed_with_the_failures_that_it_has() {
+        let accepted = |waits_for: &str| {
+            let rollout = json!({ "id": "abc", "waitsFor": waits_for, "failed": 4 });
+            accepted_failures(&decoded(
+                json!({ "metadata": {}, "spec": {}, "status": { "rollout": rollout } }),
+            ))
+        };
+        assert_eq!(accepted("Halt"), Some("abc/4".to_owned()));
+        assert_eq!((accepted("Soak"), accepted("")), (None, None));
     }
 
     #[test]

@@ -20,12 +20,13 @@ use crate::{
 };
 
 /// Requests have their effect once, and would have it again on another cluster.
-const REQUESTS: [&str; 5] = [
+const REQUESTS: [&str; 6] = [
     labels::POLL_REQUESTED_AT,
     labels::RECONCILE_REQUESTED_AT,
     labels::FORCE_REQUESTED_AT,
     labels::RESET_REQUESTED_AT,
     labels::APPROVED_ROLLOUT,
+    labels::RESUMED_ROLLOUT,
 ];
 /// The default of the CRD.
 const TARGET_MODE: &str = "FirstMatch";

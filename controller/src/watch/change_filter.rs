@@ -50,6 +50,7 @@ impl Relevant for Decoded<HelmOp> {
                 labels::FORCE_REQUESTED_AT,
                 labels::RESET_REQUESTED_AT,
                 labels::APPROVED_ROLLOUT,
+                labels::RESUMED_ROLLOUT,
             ]
             .map(|name| annotation(metadata, name)),
             shard.and_then(|labels| labels.get(labels::SHARD)),
@@ -71,6 +72,7 @@ impl Relevant for Decoded<Bundle> {
             // Its deployments have the digests of their charts.
             annotation(self.meta(), labels::RESOLVED),
             annotation(self.meta(), labels::APPROVED_ROLLOUT),
+            annotation(self.meta(), labels::RESUMED_ROLLOUT),
             // They are copied to its deployments, and mappings select by them.
             &self.meta().labels,
             self.valid().map(has_conditions),

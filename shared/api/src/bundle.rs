@@ -124,7 +124,7 @@ wire! {
         /// Identifies what is rolled out: the chart, its version and options, and the targets.
         "id" => id: String,
         /// What it waits for; empty if it waits for nothing.
-        #[schemars(extend("enum" = ["", "Soak", "Approval"]))]
+        #[schemars(extend("enum" = ["", "Soak", "Approval", "Halt"]))]
         "waitsFor" => waits_for: String,
         /// The partition that waits.
         "partition" => partition: String,
@@ -132,6 +132,8 @@ wire! {
         "until" => until: String,
         /// What it waits for, and what ends that.
         "message" => message: String,
+        /// On how many clusters it has failed at most, if `spec.rolloutStrategy.onFailure` is set.
+        "failed" => failed: i64,
     }
 }
 

@@ -71,6 +71,8 @@ wire! {
         "conditions" | nullable => conditions: Vec<Condition>,
         /// Identifies what the agent has deployed.
         "appliedDeploymentID" | nullable => applied_deployment_id: String,
+        /// Identifies what the agent could not deploy, if the last attempt failed.
+        "failedDeploymentID" | nullable => failed_deployment_id: String,
         /// The Helm release, as `namespace/name:revision`.
         "release" | nullable => release: String,
         /// Every object is ready.

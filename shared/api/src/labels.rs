@@ -57,6 +57,9 @@ keys! {
     /// Approves a rollout: its ID, as `status.rollout.id` of the Bundle has it; with `/` and the name of a partition, only up to that one.
     /// `kubectl helmop approve` writes it. See [standalone](../standalone.md#approval).
     APPROVED_ROLLOUT: Annotation on "HelmOp, Bundle" = "helmops.fleet.cattle.io/approved-rollout";
+    /// Resumes a rollout that is halted: its ID, `/`, and the number of clusters that may have failed. `kubectl helmop rollout resume` writes it.
+    /// See [standalone](../standalone.md#failures).
+    RESUMED_ROLLOUT: Annotation on "HelmOp, Bundle" = "helmops.fleet.cattle.io/resumed-rollout";
     /// Denies the deletion of the HelmOp, if the [admission policy](../admission-policies.md) `protected.yaml` is applied and the value is
     /// not `false`.
     PROTECTED: Annotation on "HelmOp" = "helmops.fleet.cattle.io/protected";

@@ -20,8 +20,18 @@ wire! {
         /// How long a partition has to be complete before the next one begins, as a duration such as `1h`: every cluster is up to date and
         /// ready, apart from as many as `maxUnavailable` allows. Not at all by default. Partitions may have their own.
         "soak" | nullable => soak: Option<String>,
+        /// What happens when a change fails on clusters. By default, the rollout goes on as far as `maxUnavailable` allows.
+        "onFailure" | nullable => on_failure: Option<FailurePolicy>,
         /// Explicit partitions, in the order in which they are updated. Clusters that belong to none are not updated.
         "partitions" | nullable => partitions: Vec<Partition>,
+    }
+}
+
+wire! {
+    /// When a rollout is halted: no further cluster is updated, until something else is rolled out or a user resumes it.
+    pub struct FailurePolicy: [unknown: UnknownFields] {
+        /// On how many clusters it may have failed, as a number or a percentage. 0 by default.
+        "maxFailed" | nullable => max_failed: Option<IntOrString>,
     }
 }
 

@@ -87,7 +87,7 @@ impl Fixture {
                 "helmOpOptions": { "helmOpSecretName": "access" },
                 "targets": [{ "clusterSelector": {} }],
                 "rolloutStrategy": {
-                    "maxUnavailable": MAX_UNAVAILABLE, "autoPartitionThreshold": 1, "autoPartitionSize": "50%",
+                    "maxUnavailable": MAX_UNAVAILABLE, "autoPartitionThreshold": 1, "autoPartitionSize": "50%", "soak": "1s",
                     "maxUnavailablePartitions": 0,
                 },
             },

@@ -270,3 +270,41 @@ async fn a_partition_begins_after_its_approval() {
     assert_ne!(approve().await, id);
     fixture.until_version(1, "2.0.0").await;
 }
+
+#[tokio::test]
+async fn a_rollout_that_fails_is_halted_until_something_else_is_rolled_out() {
+    let fixture = Fixture::new("rollout", 2).await;
+    let strategy = json!({ "rolloutStrategy": { "maxUnavailable": 1, "onFailure": {} } });
+    fixture.deploy_first_version(&strategy).await;
+    let mut second = strategy.clone();
+    second["helm"] = json!({ "version": "2.0.0" });
+    fixture.bundle("web", &second).await;
+    fixture.until_version(0, "2.0.0").await;
+    let id = fixture.deployment(0, "web").await["spec"]["deploymentID"].clone();
+    let failed = json!({ "type": "Deployed", "status": "False", "message": "it failed" });
+    let report = json!({ "conditions": [failed], "failedDeploymentID": id });
+    fixture.agent_reports(0, "web", &report).await;
+    let message = fixture.until_ready_is("bundle/web", "RolloutHalted").await;
+    assert!(
+        message.starts_with("the rollout is halted: it has failed on 1 cluster, of at most 0"),
+        "{message}"
+    );
+    // What it says goes on, when the failure is accepted.
+    let annotation = message.split('\'').nth(1).unwrap().to_owned();
+    fixture
+        .kubectl(&["annotate", "bundle", "web", "--overwrite", &annotation])
+        .await;
+    let message = fixture.until_ready_is("bundle/web", "NotReady").await;
+    assert!(message.contains("ErrApplied(1)"), "{message}");
+    let mut third = strategy.clone();
+    third["helm"] = json!({ "version": "3.0.0" });
+    fixture.bundle("web", &third).await;
+    for cluster in 0..2 {
+        fixture.until_version(cluster, "3.0.0").await;
+        fixture
+            .agent_reports(cluster, "web", &json!({ "conditions": null }))
+            .await;
+        fixture.agent_deploys(cluster, "web").await;
+    }
+    fixture.until_ready_is("bundle/web", "Ready").await;
+}

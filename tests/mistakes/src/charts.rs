@@ -391,6 +391,12 @@ fn partitions(table: &mut Table) {
         let path = format!("spec.rolloutStrategy.{path}");
         table.spec(&valid_spec(over), &path, "InvalidRollout", words);
     }
+    table.spec(
+        &valid_spec(json!({ "rolloutStrategy": { "onFailure": { "maxFailed": "some" } } })),
+        "spec.rolloutStrategy.onFailure.maxFailed",
+        "InvalidRollout",
+        &["percentage"],
+    );
     for (soak, words) in [
         ("1d", "24h for a day"),
         ("30", "unit"),

@@ -28,11 +28,13 @@ const PASSED_ON: &str =
 pub const DIFFERENCES: &[(&str, &str)] = &[
     ("* *lifecycle: - object", LIFECYCLE),
     ("* *.conditions[].observedGeneration: - integer", OBSERVED),
+    ("* *rolloutStrategy.onFailure: - object", ROLLOUT),
     ("* *rolloutStrategy.partitions[].approval: - string", ROLLOUT),
     ("* *rolloutStrategy.partitions[].soak: - string", ROLLOUT),
     ("* *rolloutStrategy.soak: - string", ROLLOUT),
     ("Bundle status.partitions[].completedAt: - string", ROLLOUT),
     ("Bundle status.rollout: - object", ROLLOUT),
+    ("BundleDeployment status.failedDeploymentID: - string", ROLLOUT),
     (
         "Cluster status.window: - object",
         "the status shows which Schedules hold a cluster, and until when",

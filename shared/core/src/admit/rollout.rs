@@ -30,6 +30,10 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, rollout: &RolloutStrateg
         rollout.auto_partition_size.as_ref(),
     );
     check_soak(errors, &path.field("soak"), rollout.soak.as_deref());
+    if let Some(policy) = &rollout.on_failure {
+        let path = path.field("onFailure");
+        check_amount(errors, &path.field("maxFailed"), policy.max_failed.as_ref());
+    }
     let path = path.field("partitions");
     for (index, partition) in rollout.partitions.iter().enumerate() {
         check_partition(errors, &path.index(index), partition);

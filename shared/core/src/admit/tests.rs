@@ -251,6 +251,10 @@ fn limits_that_let_nothing_be_updated_get_a_warning() {
             "spec.rolloutStrategy.partitions[1].soak: has no effect, because no partition follows",
         ),
         (
+            json!({ "rolloutStrategy": { "onFailure": { "maxFailed": "100%" } } }),
+            "spec.rolloutStrategy.onFailure.maxFailed: 100% never halts the rollout",
+        ),
+        (
             json!({ "rolloutStrategy": { "soak": "1h", "autoPartitionSize": 0 } }),
             "spec.rolloutStrategy.soak: has no effect, because there is one partition only",
         ),

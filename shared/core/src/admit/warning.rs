@@ -396,6 +396,18 @@ fn amounts(warnings: &mut Warnings, rollout: &RolloutStrategy) {
             _ => {}
         }
     }
+    let max_failed = rollout
+        .on_failure
+        .as_ref()
+        .and_then(|policy| policy.max_failed.as_ref());
+    if let Some(IntOrString::String(text)) = max_failed
+        && (text == "100%" || is_more_than_all(text))
+    {
+        add(
+            "onFailure.maxFailed",
+            format!("{text} never halts the rollout; set less, or remove onFailure"),
+        );
+    }
     if let Some(number @ ..=0) = rollout.max_new {
         let text = "lets no cluster get the chart for the first time; set at least 1, or remove it";
         add("maxNew", format!("{number} {text}"));

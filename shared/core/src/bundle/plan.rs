@@ -120,10 +120,12 @@ fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, inputs: Bund
         Some(token) => annotations.insert(labels::LAST_HANDLED_POLL.to_owned(), token.to_owned()),
         None => annotations.remove(labels::LAST_HANDLED_POLL),
     };
-    match approval(&valid.helmop.metadata) {
-        Some(approval) => annotations.insert(labels::APPROVED_ROLLOUT.to_owned(), approval),
-        None => annotations.remove(labels::APPROVED_ROLLOUT),
-    };
+    for name in [labels::APPROVED_ROLLOUT, labels::RESUMED_ROLLOUT] {
+        match rollout_annotation(&valid.helmop.metadata, name) {
+            Some(value) => annotations.insert(name.to_owned(), value),
+            None => annotations.remove(name),
+        };
+    }
     let passed: Vec<_> = valid.helmop.spec.bundle.options.unknown.names().collect();
     if passed.is_empty() {
         annotations.remove(labels::PASSED_FIELDS);
@@ -140,9 +142,9 @@ fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, inputs: Bund
     metadata
 }
 
-/// The approval of a HelmOp, which is that of its Bundle.
-fn approval(helmop: &ObjectMeta) -> Option<String> {
-    let value = helmop.annotations.as_ref()?.get(labels::APPROVED_ROLLOUT)?;
+/// What a person has decided about the rollout of a HelmOp, which is that of its Bundle.
+fn rollout_annotation(helmop: &ObjectMeta, name: &str) -> Option<String> {
+    let value = helmop.annotations.as_ref()?.get(name)?;
     // The ID, a slash and the name of a partition.
     Some(cut(value.clone(), 2 * limits::NAME))
 }

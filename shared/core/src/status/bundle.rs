@@ -112,9 +112,9 @@ fn ready(status: &BundleStatus, bundle: &Bundle) -> ConditionState {
     let Some(wait) = Wait::of(status) else {
         return counted;
     };
-    // A cluster that waits may be ready, with what it has. Nobody has to act while others are updated.
-    let reason = match wait.final_reason {
-        Some(reason) if summary.wait_applied <= 0 => reason,
+    // A cluster that waits may be ready, with what it has.
+    let reason = match wait.reason(summary.wait_applied > 0) {
+        Some(reason) => reason,
         _ if matches!(counted, ConditionState::True(_)) => Reason::Progressing,
         _ => counted.reason(),
     };

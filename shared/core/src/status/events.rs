@@ -80,9 +80,13 @@ fn releases(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
 /// The rollout waits until a user does something.
 fn rollout_stopped(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
     let reason = |status| of(status, ConditionType::Ready).map(|ready| ready.reason.clone());
-    let stopped = reason(new).filter(|reason| *reason == Reason::AwaitingApproval.as_str())?;
+    let stopped = reason(new).filter(|reason| {
+        [Reason::AwaitingApproval, Reason::RolloutHalted]
+            .iter()
+            .any(|stopped| stopped.as_str() == reason)
+    })?;
     (reason(old).as_ref() != Some(&stopped)).then(|| Event {
-        is_warning: false,
+        is_warning: stopped == Reason::RolloutHalted.as_str(),
         reason: stopped,
         action: RECONCILE,
         note: of(new, ConditionType::Ready)

@@ -116,7 +116,13 @@ fn is_error(condition: &Condition) -> bool {
         .iter()
         .find(|reason| reason.as_str() == condition.reason);
     match reason {
-        Some(Reason::NotReady | Reason::NoClusters | Reason::Progressing | Reason::AwaitingApproval) => false,
+        Some(
+            Reason::NotReady
+            | Reason::NoClusters
+            | Reason::Progressing
+            | Reason::AwaitingApproval
+            | Reason::RolloutHalted,
+        ) => false,
         Some(_) => true,
         None => !is_ready_message(&condition.message),
     }
@@ -173,14 +179,10 @@ fn not_all_ready(
     // What waits for others goes on by itself, as soon as they are in an accepted state.
     let waiting = count(summary, DeploymentState::WaitingForDependency).saturating_add(summary.wait_applied);
     let is_progressing = waiting > suspended || (is_held_back && !is_stopped);
-    let reason = if is_progressing && summary.err_applied == 0 {
-        Reason::Progressing
-    } else if let Some(reason) = wait.and_then(|wait| wait.final_reason)
-        && !is_progressing
-    {
-        reason
-    } else {
-        Reason::NotReady
+    let reason = match wait.and_then(|wait| wait.reason(is_progressing)) {
+        Some(reason) => reason,
+        None if is_progressing && summary.err_applied == 0 => Reason::Progressing,
+        None => Reason::NotReady,
     };
     Readiness {
         state: ConditionState::False(reason, message),

@@ -19,12 +19,19 @@ impl<'s> Wait<'s> {
         let final_reason = match &*rollout.waits_for {
             "" => return None,
             "Approval" => Some(Reason::AwaitingApproval),
+            "Halt" => Some(Reason::RolloutHalted),
             _ => None,
         };
         Some(Self {
             message: &rollout.message,
             final_reason,
         })
+    }
+
+    /// The reason for a condition. Nothing is to be approved while clusters are being updated.
+    pub fn reason(self, is_updating: bool) -> Option<Reason> {
+        self.final_reason
+            .filter(|reason| !is_updating || *reason == Reason::RolloutHalted)
     }
 
     /// The message, before another one that may be empty.

@@ -40,6 +40,8 @@ pub struct Progress<'a> {
     pub tests: Option<TestResult>,
     /// The requests that were handled; `None` if that has not changed.
     pub handled: Option<&'a Requests>,
+    /// Whether the deployment has failed before Helm could begin.
+    pub without_attempt: bool,
 }
 
 impl<'a> Progress<'a> {

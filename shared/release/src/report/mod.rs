@@ -62,7 +62,8 @@ pub fn next(inputs: Inputs<'_>, now: Timestamp) -> BundleDeploymentStatus {
         status.downstream_resources_generation = inputs.spec.downstream_resources_generation;
     }
     let history = inputs.progress.history;
-    outcome::apply(&mut status, inputs.spec, inputs.outcome, history, &now);
+    let attempt = (history, inputs.progress.without_attempt);
+    outcome::apply(&mut status, inputs.spec, inputs.outcome, attempt, &now);
     if let (DeployOutcome::Unchanged, Some(waiting)) = (inputs.outcome, &inputs.progress.waiting) {
         outcome::awaited(&mut status, waiting, &now);
     }

@@ -93,14 +93,21 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// Applies the outcome to the status.
+/// Applies the outcome to the status. `without_attempt`: it failed before Helm could begin.
 pub fn apply(
     status: &mut BundleDeploymentStatus,
     spec: &BundleDeploymentSpec,
     outcome: &DeployOutcome,
-    history: Option<&History>,
+    (history, without_attempt): (Option<&History>, bool),
     now: &str,
 ) {
+    match outcome {
+        DeployOutcome::Deployed { .. } | DeployOutcome::Blocked(_) => status.failed_deployment_id.clear(),
+        DeployOutcome::Unchanged | DeployOutcome::Held(_) => {}
+        // Such as a repository that is away: the next attempt may succeed, and a rollout must not halt for that.
+        DeployOutcome::Failed { .. } if without_attempt => {}
+        _ => status.failed_deployment_id.clone_from(&spec.deployment_id),
+    }
     match outcome {
         DeployOutcome::Deployed { release } => {
             applied(status, spec, release);

@@ -174,6 +174,61 @@ fn counts(status: &BundleDeploymentStatus) -> Value {
     counts.into_iter().filter(|(_, count)| *count != 0).collect()
 }
 
+/// A controller that halts a rollout must not take the failure of an earlier deployment for one of this.
+#[test]
+fn the_deployment_that_failed_is_named() {
+    let (mut spec, mut status) = (BundleDeploymentSpec::default(), BundleDeploymentStatus::default());
+    for (id, outcome, expected) in [
+        (
+            ":1",
+            DeployOutcome::Failed {
+                error: "e".to_owned(),
+            },
+            ":1",
+        ),
+        (":1", DeployOutcome::Unchanged, ":1"),
+        // It is being deployed.
+        (":2", DeployOutcome::Unchanged, ":1"),
+        (
+            ":2",
+            DeployOutcome::Captured {
+                error: "e".to_owned(),
+            },
+            ":2",
+        ),
+        (
+            ":3",
+            DeployOutcome::Deployed {
+                release: "a/b:1".to_owned(),
+            },
+            "",
+        ),
+    ] {
+        id.clone_into(&mut spec.deployment_id);
+        let inputs = Inputs {
+            previous: &status,
+            spec: &spec,
+            outcome: &outcome,
+            observation: &Observation::None,
+            progress: &Progress::default(),
+        };
+        let next = next(inputs, Timestamp::UNIX_EPOCH);
+        assert_eq!(next.failed_deployment_id, expected, "{outcome:?}");
+        status = next;
+    }
+    let inputs = Inputs {
+        previous: &status,
+        spec: &spec,
+        outcome: &failed("the repository is away"),
+        observation: &Observation::None,
+        progress: &Progress {
+            without_attempt: true,
+            ..Progress::default()
+        },
+    };
+    assert_eq!(next(inputs, Timestamp::UNIX_EPOCH).failed_deployment_id, "");
+}
+
 #[test]
 fn a_good_deployment_has_every_field() {
     let condition = |r#type: &str| json!({ "type": r#type, "status": "True", "lastUpdateTime": T1 });
@@ -571,9 +626,9 @@ fn a_failed_upgrade_keeps_the_state_of_the_previous_release() {
         deployment_id: ":b".to_owned(),
         ..spec()
     };
-    for outcome in [
-        failed("template error"),
-        DeployOutcome::Blocked(waiting_for(&["a"])),
+    for (outcome, failed_id) in [
+        (failed("template error"), ":b"),
+        (DeployOutcome::Blocked(waiting_for(&["a"])), ""),
     ] {
         let next = step(
             &good(),
@@ -584,6 +639,7 @@ fn a_failed_upgrade_keeps_the_state_of_the_previous_release() {
         );
         let mut expected = good();
         expected.conditions[1] = next.conditions[1].clone();
+        failed_id.clone_into(&mut expected.failed_deployment_id);
         assert_eq!(next, expected, "nothing else changes");
         assert_eq!(next.conditions[1].status, "False");
     }

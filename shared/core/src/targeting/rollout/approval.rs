@@ -44,13 +44,18 @@ impl Approval {
 
 /// The command that approves what a Bundle waits for.
 pub fn command(bundle: &Bundle, id: &str, partition: &str) -> String {
+    let value = format!("{id}/{partition}");
+    command_of(bundle, "approve", labels::APPROVED_ROLLOUT, &value)
+}
+
+/// A command about a HelmOp; for a Bundle without one, the command that writes the annotation.
+pub fn command_of(bundle: &Bundle, command: &str, annotation: &str, value: &str) -> String {
     let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
     if let Some(helmop) = labels::of(&bundle.metadata, labels::HELM_NAME) {
-        return format!("kubectl helmop approve {helmop} -n {namespace}");
+        return format!("kubectl helmop {command} {helmop} -n {namespace}");
     }
     let name = bundle.metadata.name.as_deref().unwrap_or_default();
-    let annotation = labels::APPROVED_ROLLOUT;
-    format!("kubectl annotate bundle {name} -n {namespace} --overwrite '{annotation}={id}/{partition}'")
+    format!("kubectl annotate bundle {name} -n {namespace} --overwrite '{annotation}={value}'")
 }
 
 #[cfg(test)]

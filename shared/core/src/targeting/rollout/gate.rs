@@ -6,6 +6,7 @@ use helmops_api::{
     Bundle,
     bundle::{PartitionStatus, RolloutStatus},
     rollout::RolloutStrategy,
+    status::number,
     timestamp::timestamp,
 };
 use k8s_openapi::jiff::Timestamp;
@@ -13,9 +14,11 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     approval::{self, Approval},
     error::{InvalidSoak, PlanError},
+    failures::Failures,
     id::rollout_id,
     partition::Partition,
 };
+use crate::targeting::target::Target;
 
 /// What later partitions wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,13 +34,15 @@ enum Closed {
     Soaks { name: String, until: Timestamp },
     /// The next one needs an approval.
     Unapproved { command: String },
+    /// It has failed on too many clusters.
+    Halted { message: String },
 }
 
 impl Closed {
     fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Soaks { until, .. } => Some(*until),
-            Self::Incomplete { .. } | Self::Unapproved { .. } => None,
+            Self::Incomplete { .. } | Self::Unapproved { .. } | Self::Halted { .. } => None,
         }
     }
 
@@ -46,6 +51,7 @@ impl Closed {
         match self {
             Self::Incomplete { .. } | Self::Soaks { .. } => "Soak",
             Self::Unapproved { .. } => "Approval",
+            Self::Halted { .. } => "Halt",
         }
     }
 
@@ -66,6 +72,7 @@ impl Closed {
                     timestamp(*until)
                 )
             }
+            Self::Halted { message } => message.clone(),
             Self::Unapproved { command } => format!("partition {waiting:?} waits for approval: {command}"),
         }
     }
@@ -77,6 +84,7 @@ pub struct Gates<'b> {
     bundle: &'b Bundle,
     id: String,
     approval: Approval,
+    failures: Failures,
     /// The partitions as they were when the same was rolled out.
     previous: &'b [PartitionStatus],
     now: Timestamp,
@@ -87,29 +95,51 @@ pub struct Gates<'b> {
 
 impl<'b> Gates<'b> {
     /// The gates; `None` if the strategy has none.
-    pub fn of(bundle: &'b Bundle, strategy: &RolloutStrategy, now: Timestamp) -> Option<Self> {
+    ///
+    /// # Errors
+    /// If the strategy has an amount that is neither a number nor a percentage.
+    pub fn of(
+        bundle: &'b Bundle,
+        strategy: &RolloutStrategy,
+        targets: &[Target<'_>],
+        now: Timestamp,
+    ) -> Result<Option<Self>, PlanError> {
         let mut partitions = strategy.partitions.iter();
         let has_gates = strategy.soak.is_some()
+            || strategy.on_failure.is_some()
             || partitions.any(|partition| partition.soak.is_some() || partition.needs_approval());
         if !has_gates {
-            return None;
+            return Ok(None);
         }
         let id = rollout_id(bundle);
-        // What was complete with something else does not count. Its status may be all that is left of that: the controller may have been
-        // killed before it wrote another one.
-        let status = bundle.status.as_deref().filter(|status| {
-            let known = status.rollout.as_ref();
-            known.is_some_and(|rollout| rollout.id == id)
+        // What was complete or has failed with something else does not count. Its status may be all that is left of that: the controller
+        // may have been killed before it wrote another one.
+        let status = bundle
+            .status
+            .as_deref()
+            .and_then(|status| Some((status, status.rollout.as_ref()?)))
+            .filter(|(_, rollout)| rollout.id == id);
+        let known = status.map_or(0, |(_, rollout)| rollout.failed);
+        let failures = match &strategy.on_failure {
+            Some(policy) => {
+                let known = usize::try_from(known).unwrap_or_default();
+                Failures::of(bundle, &id, policy, targets, known)?
+            }
+            None => Failures::default(),
+        };
+        let closed = failures.are_too_many().then(|| Closed::Halted {
+            message: failures.message(bundle, &id),
         });
-        Some(Self {
-            previous: status.map_or(&[], |status| &status.partitions),
+        Ok(Some(Self {
             bundle,
             approval: Approval::of(bundle, strategy, &id),
+            failures,
+            previous: status.map_or(&[], |(status, _)| &status.partitions),
             id,
             now,
-            closed: None,
+            closed,
             waiting: None,
-        })
+        }))
     }
 
     /// Whether the next partition may begin. `has_changes` is whether it has anything to do.
@@ -173,22 +203,19 @@ impl<'b> Gates<'b> {
 
     /// The status, and when the next round is due by itself.
     pub fn status(self) -> (RolloutStatus, Option<Timestamp>) {
-        let Self { id, waiting, .. } = self;
-        let Some((partition, closed)) = waiting else {
-            let status = RolloutStatus {
-                id,
-                ..RolloutStatus::default()
-            };
+        let mut status = RolloutStatus {
+            id: self.id,
+            failed: number(self.failures.failed),
+            ..RolloutStatus::default()
+        };
+        let Some((partition, closed)) = self.waiting else {
             return (status, None);
         };
         let until = closed.until();
-        let status = RolloutStatus {
-            id,
-            waits_for: closed.as_str().to_owned(),
-            message: closed.message(&partition),
-            partition,
-            until: until.map(timestamp).unwrap_or_default(),
-        };
+        closed.as_str().clone_into(&mut status.waits_for);
+        status.message = closed.message(&partition);
+        status.partition = partition;
+        status.until = until.map(timestamp).unwrap_or_default();
         (status, until)
     }
 }

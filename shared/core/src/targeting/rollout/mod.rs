@@ -2,6 +2,7 @@
 
 mod approval;
 mod error;
+mod failures;
 mod gate;
 mod id;
 mod limit;

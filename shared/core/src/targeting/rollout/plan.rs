@@ -113,7 +113,7 @@ pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<R
             next_round: None,
         },
     };
-    let mut gates = Gates::of(bundle, strategy, now);
+    let mut gates = Gates::of(bundle, strategy, targets, now)?;
     let mut proceeds = true;
     for (index, partition) in partitions.iter().enumerate() {
         let mut unavailable = count_unavailable(planner.members(partition));

@@ -56,6 +56,8 @@ struct Fleet {
     approved: HashSet<usize>,
     /// How often each cluster was promoted.
     promotions: Vec<usize>,
+    /// On which share of clusters a deployment fails, in percent.
+    failing: u64,
     random: Random,
 }
 
@@ -101,6 +103,7 @@ impl Fleet {
             now: 1_800_000_000,
             finished: HashMap::new(),
             approved: HashSet::new(),
+            failing: 0,
             random: Random(seed.wrapping_mul(2).wrapping_add(0x9E37_79B9_7F4A_7C15)),
         }
     }
@@ -264,6 +267,14 @@ impl Fleet {
     fn agents(&mut self) {
         for deployment in self.deployments.iter_mut().flatten() {
             if is_unavailable(deployment) && self.random.happens(60) {
+                if self.random.happens(self.failing) {
+                    deployment
+                        .status
+                        .failed_deployment_id
+                        .clone_from(&deployment.spec.deployment_id);
+                    continue;
+                }
+                deployment.status.failed_deployment_id.clear();
                 deployment
                     .status
                     .applied_deployment_id
@@ -319,6 +330,30 @@ fn two_thousand_clusters_are_updated_within_the_limits_and_after_each_soak() {
     let mut fleet = Fleet::new(&[20, 180, 600, 1200], &strategy(&json!("10%")), 7);
     fleet.install();
     fleet.roll_out("1.1.0", 10);
+}
+
+/// A version that fails everywhere, while the controller is killed: it reaches a few clusters, and the version after it all of them.
+#[test]
+fn a_version_that_fails_on_two_thousand_clusters_is_halted_and_the_next_one_is_not() {
+    let strategy = json!({ "maxUnavailable": "2%", "onFailure": { "maxFailed": 2 }, "maxNew": 100, "soak": format!("{SOAK}s") });
+    let mut fleet = Fleet::new(&[200, 1800], &strategy, 11);
+    fleet.install();
+    fleet.failing = 100;
+    fleet.set_version("1.1.0");
+    for _ in 0..100 {
+        let is_killed = fleet.random.happens(30);
+        fleet.round(is_killed);
+        fleet.agents();
+        fleet.now += TICK;
+    }
+    fleet.round(false);
+    let rollout = fleet.bundle.status.as_ref().unwrap().rollout.clone().unwrap();
+    assert_eq!(rollout.waits_for, "Halt", "{rollout:?}");
+    let reached = fleet.promotions.iter().filter(|count| **count > 0).count();
+    // 2% of the first partition.
+    assert_eq!(reached, 4, "at most as many as may be unavailable");
+    fleet.failing = 0;
+    fleet.roll_out("1.1.1", 10);
 }
 
 /// The status that is left of an earlier version must not open a gate of the next one: the controller is killed between the promotion

@@ -32,9 +32,16 @@ enum ClusterState {
     OldPaused,
     /// Without a namespace.
     NoNamespace,
+    /// Promoted to the desired deployment, which has failed.
+    Failed,
+    /// Promoted to the desired deployment, and an older one has failed.
+    FailedBefore,
 }
 
-use ClusterState::{Broken, Done, Invalid, New, NewInvalid, NewPaused, NoNamespace, Old, OldPaused, Working};
+use ClusterState::{
+    Broken, Done, Failed, FailedBefore, Invalid, New, NewInvalid, NewPaused, NoNamespace, Old, OldPaused,
+    Working,
+};
 use RolloutStep::{Hold, Promote, Stage, Wait};
 
 fn cluster(index: usize, state: ClusterState) -> Cluster {
@@ -76,12 +83,17 @@ fn deployment(cluster: &Cluster, id: &str, state: ClusterState) -> Option<Bundle
         Done => (id, id, true),
         Old | OldPaused | Invalid => (":old", ":old", true),
         Broken => (":old", ":old", false),
-        Working => (id, ":old", true),
+        Working | Failed | FailedBefore => (id, ":old", true),
+    };
+    let failed = match state {
+        Failed => id,
+        FailedBefore => ":old",
+        _ => "",
     };
     let object = json!({
         "metadata": { "name": "web", "namespace": cluster.status.namespace },
         "spec": { "deploymentID": deployment, "stagedDeploymentID": deployment },
-        "status": { "appliedDeploymentID": applied, "ready": ready }
+        "status": { "appliedDeploymentID": applied, "ready": ready, "failedDeploymentID": failed }
     });
     Some(serde_json::from_str(&object.to_string()).unwrap())
 }
@@ -384,6 +396,69 @@ fn a_partition_begins_only_with_an_approval_of_what_is_rolled_out() {
             message.starts_with(&waits(waiting))
         };
         assert!(is_expected, "{approval:?} {states:?}: {message}");
+    }
+}
+
+#[test]
+fn a_rollout_that_has_failed_on_too_many_clusters_is_halted() {
+    for (max, states, expected, halted) in [
+        (
+            json!(null),
+            &[Failed, Old, New][..],
+            &[Hold, Hold, Wait][..],
+            "on 1 cluster, of at most 0",
+        ),
+        (
+            json!(0),
+            &[Failed, Failed, Old],
+            &[Hold; 3],
+            "on 2 clusters, of at most 0",
+        ),
+        (json!(1), &[Failed, Old, Broken], &[Stage, Promote, Promote], ""),
+        (
+            json!("50%"),
+            &[Failed, Failed, Old, Old],
+            &[Stage, Stage, Promote, Promote],
+            "",
+        ),
+        (
+            json!("50%"),
+            &[Failed, Failed, Failed, Old],
+            &[Hold; 4],
+            "on 3 clusters, of at most 2",
+        ),
+        // What has failed before may work now.
+        (json!(0), &[FailedBefore, Old], &[Stage, Promote], ""),
+        // No other partition waits.
+        (json!(0), &[Failed, Done], &[Hold, Hold], ""),
+    ] {
+        let strategy = json!({ "onFailure": { "maxFailed": max } });
+        let rollout = planned(&strategy, false, states).unwrap();
+        assert_eq!(rollout.steps, expected, "{max} {states:?}");
+        let waits = rollout.status.unwrap();
+        assert_eq!(
+            waits.waits_for,
+            if halted.is_empty() { "" } else { "Halt" },
+            "{max} {states:?}"
+        );
+        assert!(waits.message.contains(halted), "{}", waits.message);
+    }
+}
+
+#[test]
+fn a_halted_rollout_goes_on_when_a_user_resumes_it() {
+    let strategy = json!({ "onFailure": { "maxFailed": 1 } });
+    let states = [Failed, Failed, Old];
+    let id = planned(&strategy, false, &states).unwrap().status.unwrap().id;
+    for (resumed, expected) in [
+        (format!("{id}/2"), Promote),
+        (format!("{id}/1"), Hold),
+        ("other/9".to_owned(), Hold),
+        (id, Hold),
+    ] {
+        let annotations = json!({ labels::RESUMED_ROLLOUT: resumed });
+        let rollout = planned_with(&strategy, false, &states, Some(&annotations)).unwrap();
+        assert_eq!(rollout.steps[2], expected, "{resumed}");
     }
 }
 

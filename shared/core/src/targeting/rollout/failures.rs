@@ -1,0 +1,85 @@
+//! Whether a rollout is halted because it has failed on too many clusters.
+
+use helmops_api::{Bundle, labels, rollout::FailurePolicy};
+
+use super::{approval::command_of, error::PlanError, limit::limit};
+use crate::targeting::target::Target;
+
+/// How far a rollout has failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// On how many clusters it has failed at most. It never decreases: a cluster that recovers shows nothing about the next ones.
+    pub failed: usize,
+    /// On how many it may.
+    pub allowed: usize,
+}
+
+impl Failures {
+    /// The failures of a rollout with this ID. `known` is their number in earlier rounds.
+    ///
+    /// # Errors
+    /// If the policy has an amount that is neither a number nor a percentage.
+    pub fn of(
+        bundle: &Bundle,
+        id: &str,
+        policy: &FailurePolicy,
+        targets: &[Target<'_>],
+        known: usize,
+    ) -> Result<Self, PlanError> {
+        let allowed = match &policy.max_failed {
+            Some(amount) => limit(targets.len(), amount)?,
+            None => 0,
+        };
+        Ok(Self {
+            failed: targets
+                .iter()
+                .filter(|target| has_failed(target))
+                .count()
+                .max(known),
+            allowed: allowed.max(resumed(bundle, id)),
+        })
+    }
+
+    /// Whether no further cluster is updated.
+    pub const fn are_too_many(self) -> bool {
+        self.failed > self.allowed
+    }
+
+    /// Why nothing goes on, and what ends that.
+    pub fn message(self, bundle: &Bundle, id: &str) -> String {
+        let Self { failed, allowed } = self;
+        let clusters = if failed == 1 { "cluster" } else { "clusters" };
+        let command = command_of(
+            bundle,
+            "rollout resume",
+            labels::RESUMED_ROLLOUT,
+            &format!("{id}/{failed}"),
+        );
+        format!(
+            "the rollout is halted: it has failed on {failed} {clusters}, of at most {allowed} \
+             (spec.rolloutStrategy.onFailure.maxFailed); correct the chart or its values, or go on with: {command}"
+        )
+    }
+}
+
+/// Whether the desired deployment of a cluster has failed there. One that failed before is another one, and what is ready was deployed: a
+/// later attempt, such as with other values of references, is no part of the rollout.
+fn has_failed(target: &Target<'_>) -> bool {
+    let Some((desired, existing)) = target.desired.as_ref().ok().zip(target.existing) else {
+        return false;
+    };
+    let status = &existing.status;
+    let is_deployed = status.applied_deployment_id == desired.id && status.ready;
+    existing.spec.deployment_id == desired.id && status.failed_deployment_id == desired.id && !is_deployed
+}
+
+/// The number of failed clusters with which a user has resumed the rollout.
+fn resumed(bundle: &Bundle, id: &str) -> usize {
+    let annotations = bundle.metadata.annotations.as_ref();
+    let value = annotations.and_then(|annotations| annotations.get(labels::RESUMED_ROLLOUT));
+    let number = value
+        .and_then(|value| value.split_once('/'))
+        .filter(|(resumed, _)| *resumed == id)
+        .and_then(|(_, number)| number.parse().ok());
+    number.unwrap_or_default()
+}
