@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use thiserror::Error;
 
 pub use self::objects::{ObjectDependency, objects};
+use crate::names::name_of;
 
 /// Why a BundleDeployment waits for others.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -38,6 +39,15 @@ pub enum Unmet {
     NotReady {
         /// They, sorted by name.
         pending: Vec<PendingDependency>,
+    },
+    /// They wait for each other.
+    #[error(
+        "dependent bundle(s) are not ready: each waits for the next one: {}; remove one of these dependencies (dependsOn)",
+        path.join(" -> ")
+    )]
+    Cycle {
+        /// The names of their BundleDeployments, from the one that waits to itself.
+        path: Vec<String>,
     },
     /// A selector is invalid.
     #[error(transparent)]
@@ -78,12 +88,11 @@ fn joined(pending: &[PendingDependency]) -> String {
 }
 
 impl Unmet {
-    /// Whether it is a wait, which ends by itself when others become ready. Otherwise nothing may ever match, which is an error: as in
-    /// Fleet.
+    /// Whether it is a wait, which ends by itself when others become ready. Otherwise it may never end, which is an error: as in Fleet.
     pub const fn is_wait(&self) -> bool {
         match self {
             Self::NotReady { .. } | Self::NotTrue { .. } => true,
-            Self::NoMatch { .. } | Self::InvalidSelector(_) => false,
+            Self::NoMatch { .. } | Self::Cycle { .. } | Self::InvalidSelector(_) => false,
         }
     }
 }
@@ -98,6 +107,11 @@ pub fn has_any(deployment: &BundleDeployment) -> bool {
 /// # Errors
 /// If one of them does not exist or is not in an accepted state.
 pub fn check(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result<(), Unmet> {
+    let checked = check_others(deployment, all);
+    checked.map_err(|unmet| cycle(deployment, all).map_or(unmet, |path| Unmet::Cycle { path }))
+}
+
+fn check_others(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result<(), Unmet> {
     let mut pending = Vec::new();
     for (index, entry) in deployment.spec.depends_on.iter().enumerate() {
         let Some(selector) = selector(deployment, entry) else {
@@ -146,17 +160,72 @@ fn check_own(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result
                 cause: "it is not on this cluster; check its name, or deploy it to this cluster".to_owned(),
             });
         };
-        let cause = if entry.ready.is_empty() {
-            let state = DeploymentState::of(dependency);
-            (state != DeploymentState::Ready).then(|| format!("its state is {}", state.as_str()))
-        } else {
-            not_true(&entry.ready, deployment, dependency)
-        };
-        if let Some(cause) = cause {
+        if let Some(cause) = not_ready(entry, deployment, dependency) {
             return Err(Unmet::NotTrue { index, name, cause });
         }
     }
     Ok(())
+}
+
+/// Why a dependency is not ready.
+fn not_ready(
+    entry: &Dependency,
+    deployment: &BundleDeployment,
+    dependency: &BundleDeployment,
+) -> Option<String> {
+    if entry.ready.is_empty() {
+        let state = DeploymentState::of(dependency);
+        return (state != DeploymentState::Ready).then(|| format!("its state is {}", state.as_str()));
+    }
+    not_true(&entry.ready, deployment, dependency)
+}
+
+/// How many BundleDeployments are looked at for a cycle: each is compared with all others, as often as something waits.
+const MAX_CYCLE: usize = 64;
+
+/// The shortest way from a BundleDeployment that waits over others that wait back to itself.
+fn cycle(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Option<Vec<String>> {
+    let own = name_of(deployment);
+    let mut paths = vec![vec![deployment]];
+    let mut seen = BTreeSet::new();
+    for next in 0..MAX_CYCLE {
+        let path = paths.get(next)?.clone();
+        for awaited in awaited(path.last()?, all) {
+            let name = name_of(awaited);
+            let longer = path.iter().copied().chain([awaited]);
+            if name == own {
+                return Some(longer.map(|one| name_of(one).to_owned()).collect());
+            }
+            if seen.insert(name) {
+                paths.push(longer.collect());
+            }
+        }
+    }
+    None
+}
+
+/// Those that a BundleDeployment waits for.
+fn awaited<'d>(deployment: &BundleDeployment, all: &[&'d BundleDeployment]) -> Vec<&'d BundleDeployment> {
+    let mut awaited = Vec::new();
+    for entry in &deployment.spec.depends_on {
+        let selector = selector(deployment, entry);
+        let selector = selector.as_ref().and_then(|one| Selector::new("", one).ok());
+        let Some(selector) = selector else {
+            continue;
+        };
+        let matching = all.iter().copied();
+        let matching = matching.filter(|other| selector.matches(other.metadata.labels.as_ref()));
+        let accepted = accepted(entry);
+        awaited.extend(matching.filter(|other| !accepted.contains(&DeploymentState::of(other).as_str())));
+    }
+    for (_, entry) in bundles(deployment) {
+        let named = all
+            .iter()
+            .copied()
+            .filter(|other| is_of(entry, deployment, other));
+        awaited.extend(named.filter(|other| not_ready(entry, deployment, other).is_some()));
+    }
+    awaited
 }
 
 /// Why an expression is not true.
@@ -379,6 +448,63 @@ mod tests {
             cause: "its state is WaitApplied".to_owned(),
         };
         assert!(object.is_wait());
+    }
+
+    #[test]
+    fn those_that_wait_for_each_other_are_named() {
+        let on = |name: &str, spec: &Value| {
+            let mut spec = spec.clone();
+            spec["deploymentID"] = json!(":a");
+            spec["stagedDeploymentID"] = json!(":a");
+            deployment(name, &spec, &json!({}))
+        };
+        let fleets = |other: &str| json!({ "dependsOn": [{ "name": other }] });
+        let own = |other: &str| json!({ "lifecycle": { "dependsOn": [{ "name": other }] } });
+        let of = |all: &[BundleDeployment]| {
+            let all: Vec<_> = all.iter().collect();
+            check(all[0], &all).unwrap_err().to_string()
+        };
+        let cycle = |path: &str| {
+            format!(
+                "dependent bundle(s) are not ready: each waits for the next one: {path}; remove one of these dependencies (dependsOn)"
+            )
+        };
+        for (all, expected) in [
+            (
+                vec![on("a", &fleets("b")), on("b", &own("c")), on("c", &fleets("a"))],
+                cycle("a -> b -> c -> a"),
+            ),
+            (
+                vec![on("a", &json!({ "dependsOn": [{ "selector": {} }] }))],
+                cycle("a -> a"),
+            ),
+            // What it waits for is in a cycle, and it is not.
+            (
+                vec![
+                    on("a", &fleets("b")),
+                    on("b", &fleets("c")),
+                    on("c", &fleets("b")),
+                ],
+                "waiting for dependent bundle(s) to reach an accepted state: b (state: WaitApplied, accepted: Ready)".to_owned(),
+            ),
+            // One of them does not wait.
+            (
+                vec![
+                    on("a", &own("b")),
+                    on(
+                        "b",
+                        &json!({ "dependsOn": [{ "name": "a", "acceptedStates": ["WaitApplied"] }] }),
+                    ),
+                ],
+                "lifecycle.dependsOn[0]: b is not ready: its state is WaitApplied".to_owned(),
+            ),
+            (
+                vec![on("a", &own("b")), on("b", &own("c")), ready("c")],
+                "lifecycle.dependsOn[0]: b is not ready: its state is WaitApplied".to_owned(),
+            ),
+        ] {
+            assert_eq!(of(&all), expected);
+        }
     }
 
     #[test]
