@@ -16,7 +16,7 @@ use crate::{
     context::Context,
     error::AgentError,
     inputs,
-    operations::{copies, renamed},
+    operations::{copies, on_delete, renamed},
     owned::{Entries, OwnedRelease, RememberError},
     reconcile, removal,
 };
@@ -67,15 +67,20 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<Pass,
         context.guard.remember().await?;
     }
     let remembered = context.owned.all().await?;
-    let found = owned.iter().filter_map(|(name, releases)| {
-        let deployment = context.deployments.get(&context.key(name))?;
-        let deployment = deployment.valid()?;
+    let mut found = Vec::new();
+    for (name, releases) in &owned {
+        let deployment = context.deployments.get(&context.key(name));
+        let Some(deployment) = deployment.as_ref().and_then(|deployment| deployment.valid()) else {
+            continue;
+        };
         if removal::is_fleets_own(name) && deployment.spec.helm_chart_options.is_none() {
-            return None;
+            continue;
         }
-        unremembered(&remembered, deployment, releases).map(|owned| (name.clone(), owned))
-    });
-    let found: Vec<_> = found.collect();
+        let present = on_delete::owned(context, deployment).await?;
+        if is_unremembered(&remembered, deployment, &present, releases) {
+            found.push((name.clone(), present));
+        }
+    }
     if !found.is_empty() {
         match context.owned.remember(found).await {
             // What is removed below makes room.
@@ -155,21 +160,19 @@ fn of_this_agent(remembered: &Entries, name: &str, records: &[RecordsKey]) -> Ve
     own
 }
 
-/// The release of a BundleDeployment that is not remembered, such as one of Fleet's agent, or not as it was deployed last: an earlier version
+/// Whether the release of a BundleDeployment is not remembered, such as one of Fleet's agent, or not as it was deployed last: an earlier version
 /// has remembered less.
-fn unremembered(
+fn is_unremembered(
     remembered: &Entries,
     deployment: &BundleDeployment,
+    present: &OwnedRelease,
     records: &[RecordsKey],
-) -> Option<OwnedRelease> {
-    let owned = OwnedRelease::of(deployment);
-    let name = name_of(deployment);
-    let is_outdated = match remembered.get(name, &owned.release) {
+) -> bool {
+    match remembered.get(name_of(deployment), &present.release) {
         // What is wanted may not be deployed yet, with another account.
-        Some(known) => *known != owned && reconcile::is_ready(deployment),
-        None => records.contains(&owned.release.records()),
-    };
-    is_outdated.then_some(owned)
+        Some(known) => known != present && reconcile::is_ready(deployment),
+        None => records.contains(&present.release.records()),
+    }
 }
 
 #[cfg(test)]
@@ -190,26 +193,32 @@ mod tests {
         });
         let deployment: BundleDeployment = serde_json::from_value(deployment).unwrap();
         let none = Entries::default();
-        let found = unremembered(&none, &deployment, &[records("other"), records("web")]).unwrap();
+        let present = OwnedRelease::of(&deployment);
         let expected = OwnedRelease {
             release: release("web"),
             service_account: "deployer".to_owned(),
             bundle_namespace: "team-a".to_owned(),
             deletes_namespace: false,
+            depends_on: Vec::new(),
         };
-        assert_eq!(found, expected);
+        assert_eq!(present, expected);
+        let is_unremembered = |remembered: &Entries, deployment: &BundleDeployment, names: &[&str]| {
+            let records: Vec<_> = names.iter().map(|name| records(name)).collect();
+            is_unremembered(remembered, deployment, &present, &records)
+        };
+        assert!(is_unremembered(&none, &deployment, &["other", "web"]));
         // A record alone makes no release one of the BundleDeployment.
-        assert_eq!(unremembered(&none, &deployment, &[records("other")]), None);
+        assert!(!is_unremembered(&none, &deployment, &["other"]));
         let data = [("web".to_owned(), r#"[{"release":"shop/web"}]"#.to_owned())];
         let known = Entries::of(&BTreeMap::from(data));
         // An attempt changes the account.
-        assert_eq!(unremembered(&known, &deployment, &[records("web")]), None);
+        assert!(!is_unremembered(&known, &deployment, &["web"]));
         let ready = serde_json::json!({
             "metadata": deployment.metadata,
             "spec": deployment.spec,
             "status": { "ready": true, "appliedDeploymentID": deployment.spec.deployment_id },
         });
         let ready: BundleDeployment = serde_json::from_value(ready).unwrap();
-        assert_eq!(unremembered(&known, &ready, &[records("web")]), Some(expected));
+        assert!(is_unremembered(&known, &ready, &["web"]));
     }
 }

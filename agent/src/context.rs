@@ -20,6 +20,7 @@ use crate::{
     metrics::Metrics,
     owned::OwnedReleases,
     records::Records,
+    removal::order::RemovalWaits,
     reports::Reports,
     rules::SetRules,
     running::RunningWork,
@@ -77,6 +78,8 @@ pub struct Context {
     pub helm: HelmRuns,
     /// What a change of a BundleDeployment ends.
     pub running: RunningWork,
+    /// What removals wait for.
+    pub removals: RemovalWaits,
     /// What is known of the releases.
     pub releases: Releases,
     /// When failed deployments are tried again.

@@ -142,6 +142,12 @@ pub fn removal_refused(why: &str) -> Event {
     event(true, Reason::RemovalRefused, "Uninstall", why)
 }
 
+/// Others depend on a release that is removed; `what` says which, and what follows. If it `is_warning`, it is uninstalled nevertheless.
+pub fn dependents_remain(release: &ReleaseKey, is_warning: bool, what: &str) -> Event {
+    let note = format!("release {release}: {what}");
+    event(is_warning, Reason::DependentsRemain, "Uninstall", note)
+}
+
 pub fn drifted(release: &ReleaseKey, drift: &ObjectDrift) -> Event {
     let note = format!("{} (release {release})", drift.to_status());
     event(true, Reason::DriftDetected, "Compare", note)

@@ -1,6 +1,12 @@
-//! Removes what a deleted BundleDeployment has installed.
+//! Removes what a deleted BundleDeployment has installed, after those that depend on it.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub mod order;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+    time::Duration,
+};
 
 use helmops_helm::run_scope::RunScope;
 use helmops_model::reason::Reason;
@@ -16,6 +22,7 @@ use helmops_runtime::{
     workers::WorkerPermit,
 };
 
+use self::order::Uninstalled;
 use crate::{
     context::Context,
     error::AgentError,
@@ -54,37 +61,34 @@ pub async fn remove(
         tracing::warn!("the release of Fleet's own agent is never uninstalled by this one");
         return Ok(nothing);
     }
+    if !order::is_its_turn(context, deployment).await? {
+        return Ok(postponed(order::RECHECK));
+    }
     let release = context.releases.of(deployment);
     let mut known = release.lock().await;
-    let deleted = context.guard.is_deleted(deployment).await;
-    let refused = match &deleted {
-        Err(error) if !context.records.of_deployment(deployment).await?.is_empty() => Some(error),
-        _ => None,
+    let uninstalled = match context.removals.uninstalled(deployment) {
+        Some(uninstalled) => uninstalled,
+        None => match uninstall(context, deployment, permit).await? {
+            ControlFlow::Continue(uninstalled) => uninstalled,
+            ControlFlow::Break(done) => return Ok(done),
+        },
     };
-    let namespace = &context.namespace;
-    context.reports.removal(deployment, namespace, refused);
-    match deleted? {
-        Deleted::No => return Ok(nothing),
-        Deleted::NotYet(wait) => {
-            return Ok(retry_state::Done {
-                requeue_after: Some(wait),
-                failures: Failures::Kept,
-                counts_as: Some(Reason::Progressing),
-            });
-        }
-        Deleted::Yes => {}
-    }
     let owned = context.owned.of_deployment(deployment).await?;
-    let stop = scope(context, owned.first());
-    let removal = || remove_releases(context, deployment, &owned);
-    let ends = operations::with_helm_permit(&context.helm, &stop, false, permit, removal).await??;
-    // They may be there without a release: the first deployment needed something else that was missing.
-    if ends.values().all(|end| *end == End::Removed) {
-        inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
+    if order::awaits_objects(context, deployment, &owned, &uninstalled) {
+        return Ok(postponed(order::RECHECK));
     }
-    let owned = owned.iter().map(|owned| &owned.release);
-    let gone = owned.filter(|release| ends.get(release) != Some(&End::Stays));
-    let gone: Vec<_> = gone.cloned().collect();
+    let Uninstalled {
+        gone, has_refused, ..
+    } = uninstalled;
+    // Those that stay need nothing any more.
+    let stay = owned.into_iter().filter(|owned| !gone.contains(&owned.release));
+    let stay = stay.filter(|owned| !owned.depends_on.is_empty());
+    let stay: Vec<_> = stay
+        .map(|owned| (deployment.to_owned(), owned.depending_on([])))
+        .collect();
+    if !stay.is_empty() {
+        context.owned.remember(stay).await?;
+    }
     if !gone.is_empty() {
         context.owned.forget(deployment, gone).await?;
     }
@@ -95,10 +99,57 @@ pub async fn remove(
         .set_groups(deployment, &BTreeSet::new(), BTreeSet::new());
     context.awaited.set(deployment, Vec::new());
     context.releases.forget(deployment);
-    if ends.values().all(|end| *end != End::Refused) {
+    context.removals.forget(deployment);
+    if !has_refused {
         context.reports.forget(deployment);
     }
     Ok(nothing)
+}
+
+const fn postponed(wait: Duration) -> retry_state::Done {
+    retry_state::Done {
+        requeue_after: Some(wait),
+        failures: Failures::Kept,
+        counts_as: Some(Reason::Progressing),
+    }
+}
+
+/// Uninstalls the releases of a BundleDeployment, unless it exists, or that is not certain yet.
+async fn uninstall(
+    context: &Context,
+    deployment: &str,
+    permit: &mut WorkerPermit,
+) -> Result<ControlFlow<retry_state::Done, Uninstalled>, AgentError> {
+    let deleted = context.guard.is_deleted(deployment).await;
+    let refused = match &deleted {
+        Err(error) if !context.records.of_deployment(deployment).await?.is_empty() => Some(error),
+        _ => None,
+    };
+    if deleted.is_err() {
+        // When it is certain, those that depend on it come first again.
+        context.removals.forget(deployment);
+    }
+    let namespace = &context.namespace;
+    context.reports.removal(deployment, namespace, refused);
+    match deleted? {
+        Deleted::No => return Ok(ControlFlow::Break(retry_state::Done::UNTIL_CHANGE)),
+        Deleted::NotYet(wait) => return Ok(ControlFlow::Break(postponed(wait))),
+        Deleted::Yes => {}
+    }
+    let owned = context.owned.of_deployment(deployment).await?;
+    order::warn(context, deployment, &owned);
+    let stop = scope(context, owned.first());
+    let removal = || remove_releases(context, deployment, &owned);
+    let ends = operations::with_helm_permit(&context.helm, &stop, false, permit, removal).await??;
+    // They may be there without a release: the first deployment needed something else that was missing.
+    if ends.values().all(|end| *end == End::Removed) {
+        inputs::delete_copies(&context.downstream, deployment, &context.release_namespaces).await?;
+    }
+    let owned = owned.iter().map(|owned| &owned.release);
+    let gone = owned.filter(|release| ends.get(release) != Some(&End::Stays));
+    let has_refused = ends.values().any(|end| *end == End::Refused);
+    let uninstalled = Uninstalled::new(gone.cloned().collect(), has_refused);
+    Ok(ControlFlow::Continue(uninstalled))
 }
 
 /// Removes the releases that are those of a BundleDeployment, as records or the ConfigMap of the agent say.

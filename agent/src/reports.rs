@@ -91,6 +91,11 @@ impl Reports {
         self.publish(release, events::kept(release, what));
     }
 
+    /// Others depend on a release that is removed; `what` says which, and what follows. If it `is_warning`, it is uninstalled nevertheless.
+    pub fn dependents_remain(&self, release: &ReleaseKey, is_warning: bool, what: &str) {
+        self.publish(release, events::dependents_remain(release, is_warning, what));
+    }
+
     /// A release is upgraded, because the values of these objects may have changed.
     pub fn values_changed(&self, release: &ReleaseKey, objects: &str) {
         self.publish(release, events::values_changed(release, objects));

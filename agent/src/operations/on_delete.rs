@@ -1,8 +1,36 @@
 //! What happens with a release when its BundleDeployment is gone. It has to be known then, so it is a label of its records.
 
-use helmops_release::{history::History, record::OnDelete};
+use std::collections::BTreeSet;
 
-use crate::{error::AgentError, owned::OwnedRelease, session::ReleaseSession};
+use helmops_api::BundleDeployment;
+use helmops_release::{dependencies, history::History, names::name_of, record::OnDelete};
+use helmops_runtime::client::CallError;
+
+use crate::{context::Context, error::AgentError, owned::OwnedRelease, session::ReleaseSession};
+
+/// The release of a BundleDeployment, with what it depends on. What it has depended on and is being removed stays: that waits for it.
+///
+/// # Errors
+/// If what is remembered cannot be read.
+pub async fn owned(context: &Context, deployment: &BundleDeployment) -> Result<OwnedRelease, CallError> {
+    let owned = OwnedRelease::of(deployment);
+    let mut names = BTreeSet::new();
+    if dependencies::has_any(deployment) {
+        let all = context.deployments.state();
+        let all: Vec<_> = all.iter().filter_map(|deployment| deployment.valid()).collect();
+        names = dependencies::names(deployment, &all);
+    }
+    let known = context.owned.of_deployment(name_of(deployment)).await?;
+    let known = known.into_iter().filter(|known| known.release == owned.release);
+    for name in known.flat_map(|known| known.depends_on) {
+        if context.deployments.get(&context.key(&name)).is_none()
+            && !context.owned.of_deployment(&name).await?.is_empty()
+        {
+            names.insert(name);
+        }
+    }
+    Ok(owned.depending_on(names))
+}
 
 /// Remembers the release with what decides about its end: only what is remembered is uninstalled when the BundleDeployment is gone.
 ///
@@ -10,8 +38,8 @@ use crate::{error::AgentError, owned::OwnedRelease, session::ReleaseSession};
 /// If it cannot be remembered.
 pub async fn remember(session: &ReleaseSession<'_>) -> Result<(), AgentError> {
     let (name, release, all) = (session.name(), &session.release, &session.context.owned);
-    let owned = (name.to_owned(), OwnedRelease::of(session.deployment));
-    all.remember([owned]).await?;
+    let owned = owned(session.context, session.deployment).await?;
+    all.remember([(name.to_owned(), owned)]).await?;
     // Its objects are gone: the namespace of a release that is not uninstalled does not change while its records stay where they are.
     let replaced = all.of_deployment(name).await?.into_iter();
     let replaced = replaced.map(|owned| owned.release);
@@ -30,11 +58,35 @@ pub fn label(session: &ReleaseSession<'_>, keeps_objects: bool) -> Option<OnDele
     Some(on_delete).filter(|on_delete| !on_delete.is_default())
 }
 
-/// Sets the label on the newest record, if it differs: also if what is wanted was not deployed yet.
+/// Updates what is remembered, if it differs: also if what is wanted was not deployed yet.
 ///
 /// # Errors
-/// If a record cannot be read or written.
-pub async fn update_label(session: &ReleaseSession<'_>) -> Result<(), AgentError> {
+/// If it cannot be read or written.
+pub async fn update(session: &ReleaseSession<'_>) -> Result<(), AgentError> {
+    update_dependencies(session).await?;
+    update_label(session).await
+}
+
+/// Updates what a remembered release depends on.
+async fn update_dependencies(session: &ReleaseSession<'_>) -> Result<(), AgentError> {
+    let (name, all) = (session.name(), &session.context.owned);
+    let known = all.of_deployment(name).await?;
+    let Some(known) = known.into_iter().find(|known| known.release == session.release) else {
+        return Ok(());
+    };
+    if known.depends_on.is_empty() && !dependencies::has_any(session.deployment) {
+        return Ok(());
+    }
+    let depends_on = owned(session.context, session.deployment).await?.depends_on;
+    if depends_on != known.depends_on {
+        all.remember([(name.to_owned(), OwnedRelease { depends_on, ..known })])
+            .await?;
+    }
+    Ok(())
+}
+
+/// Sets the label on the newest record, if it differs.
+async fn update_label(session: &ReleaseSession<'_>) -> Result<(), AgentError> {
     let (records, release) = (&session.context.records, &session.release);
     let wanted = |history: &History| {
         let newest = history.newest_of(session.name())?;

@@ -3,11 +3,20 @@
 use std::collections::BTreeMap;
 
 use helmops_api::{BundleDeployment, labels};
-use helmops_release::names::{RecordsKey, ReleaseKey, name_of};
+use helmops_release::{
+    names::{RecordsKey, ReleaseKey, name_of},
+    removal_order::RemovalOrder,
+};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of all entries: a ConfigMap has at most 1 MiB. An entry takes about 150, so that is enough for thousands of releases.
 pub const MAX_BYTES: usize = 900 << 10;
+
+/// Bytes of all entries up to which they have dependencies: the order of removals must not take the room of releases.
+const MAX_BYTES_WITH_DEPENDENCIES: usize = MAX_BYTES / 2;
+
+/// How many dependencies of a release are remembered.
+const MAX_DEPENDENCIES: usize = 64;
 
 /// Changes by BundleDeployment and release: what to remember; `None` to forget the release.
 pub type Changes = BTreeMap<(String, ReleaseKey), Option<OwnedRelease>>;
@@ -22,6 +31,8 @@ pub struct OwnedRelease {
     pub bundle_namespace: String,
     /// Whether the namespace of the release is deleted with it (`deleteNamespace`).
     pub deletes_namespace: bool,
+    /// The BundleDeployments that this one depends on, sorted: they are removed after it.
+    pub depends_on: Vec<String>,
 }
 
 /// The releases of each BundleDeployment.
@@ -45,7 +56,12 @@ struct Stored {
     bundle_namespace: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     deletes_namespace: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    depends_on: Vec<String>,
 }
+
+/// A part of each entry with dependencies.
+const DEPENDS_ON: &str = "\"dependsOn\"";
 
 impl OwnedRelease {
     /// The release of a BundleDeployment. Only the BundleDeployment itself says what that is: records do not name it reliably.
@@ -58,8 +74,31 @@ impl OwnedRelease {
             service_account: options.service_account.clone(),
             bundle_namespace: bundle_namespace.unwrap_or_default().to_owned(),
             deletes_namespace: options.delete_namespace,
+            depends_on: Vec::new(),
         }
     }
+
+    /// The same, of a BundleDeployment that depends on others.
+    #[must_use]
+    pub fn depending_on(self, names: impl IntoIterator<Item = String>) -> Self {
+        let depends_on = names.into_iter().take(MAX_DEPENDENCIES).collect();
+        Self { depends_on, ..self }
+    }
+
+    fn without_dependencies(&self) -> Self {
+        self.clone().depending_on([])
+    }
+}
+
+/// In which order the BundleDeployments of these entries are removed.
+pub fn removal_order<'d>(data: impl IntoIterator<Item = (&'d String, &'d String)>) -> RemovalOrder {
+    // Most entries have none, and need not be decoded.
+    let with_any = data.into_iter().filter(|(_, text)| text.contains(DEPENDS_ON));
+    let edges = with_any.flat_map(|(name, text)| {
+        let all = read(text).into_iter().flat_map(|owned| owned.depends_on);
+        all.map(|dependency| (name.clone(), dependency))
+    });
+    RemovalOrder::of(edges)
 }
 
 impl Entries {
@@ -114,9 +153,17 @@ pub fn patch_of(data: &BTreeMap<String, String>, changes: &Changes) -> EntryPatc
     let (forgotten, remembered): (Vec<_>, Vec<_>) = changes.iter().partition(|(_, to)| to.is_none());
     for ((name, release), to) in forgotten.into_iter().chain(remembered) {
         let before = all.get(name).cloned().unwrap_or_else(|| data.get(name).cloned());
-        let after = changed(before.as_deref(), release, to.as_ref());
         let others = bytes.saturating_sub(size(name, before.as_ref()));
-        let total = others.saturating_add(size(name, after.as_ref()));
+        let of = |to: Option<&OwnedRelease>| {
+            let after = changed(before.as_deref(), release, to);
+            let total = others.saturating_add(size(name, after.as_ref()));
+            (after, total)
+        };
+        let (mut after, mut total) = of(to.as_ref());
+        if total > MAX_BYTES_WITH_DEPENDENCIES && total > bytes {
+            let without = to.as_ref().map(OwnedRelease::without_dependencies);
+            (after, total) = of(without.as_ref());
+        }
         if total <= MAX_BYTES || total <= bytes {
             bytes = total;
             all.insert(name, after);
@@ -165,6 +212,7 @@ impl Stored {
             service_account: self.service_account,
             bundle_namespace: self.bundle_namespace,
             deletes_namespace: self.deletes_namespace,
+            depends_on: self.depends_on,
         })
     }
 }
@@ -183,6 +231,7 @@ impl From<OwnedRelease> for Stored {
             service_account: owned.service_account,
             bundle_namespace: owned.bundle_namespace,
             deletes_namespace: owned.deletes_namespace,
+            depends_on: owned.depends_on,
         }
     }
 }
@@ -202,6 +251,7 @@ mod tests {
                 service_account: account.to_owned(),
                 bundle_namespace: String::new(),
                 deletes_namespace: false,
+                depends_on: Vec::new(),
             });
             (((*name).to_owned(), release(of)), owned)
         };
@@ -283,6 +333,7 @@ mod tests {
             service_account: String::new(),
             bundle_namespace: String::new(),
             deletes_namespace: false,
+            depends_on: Vec::new(),
         };
         let text = r#"[{"release":"shop/web","storageNamespace":"flux"}]"#;
         let key = ("a".to_owned(), elsewhere.release.clone());
@@ -300,6 +351,7 @@ mod tests {
                 service_account: String::new(),
                 bundle_namespace: String::new(),
                 deletes_namespace,
+                depends_on: Vec::new(),
             };
             let changes = Changes::from([(("a".to_owned(), release("web")), Some(owned))]);
             let mut patch = patch_of(&data(&[("a", before)]), &changes);
@@ -312,6 +364,49 @@ mod tests {
         assert_eq!(remembered(keeps, true), deletes);
         assert_eq!(remembered(deletes, false), keeps);
         assert!(read(deletes)[0].deletes_namespace && !read(keeps)[0].deletes_namespace);
+    }
+
+    #[test]
+    fn the_order_of_removals_is_known_as_long_as_releases_have_room() {
+        let owned = |name: &str, depends_on: &[&str], account: &str| {
+            let owned = OwnedRelease {
+                release: release(name),
+                service_account: account.to_owned(),
+                bundle_namespace: String::new(),
+                deletes_namespace: false,
+                depends_on: Vec::new(),
+            };
+            owned.depending_on(depends_on.iter().map(|name| (*name).to_owned()))
+        };
+        let written = |before: &BTreeMap<String, String>, name: &str, owned: OwnedRelease| {
+            let changes = Changes::from([((name.to_owned(), owned.release.clone()), Some(owned))]);
+            let mut all = before.clone();
+            let patch = patch_of(before, &changes).into_iter();
+            all.extend(patch.filter_map(|(key, value)| Some((key, value?))));
+            all
+        };
+        let all = written(&BTreeMap::new(), "web", owned("web", &["cache", "db"], ""));
+        assert_eq!(
+            all["web"],
+            r#"[{"release":"shop/web","dependsOn":["cache","db"]}]"#
+        );
+        assert_eq!(read(&all["web"]), [owned("web", &["cache", "db"], "")]);
+        assert_eq!(removal_order(&all).dependents("db"), ["web"]);
+        let plain = written(&all, "web", owned("web", &[], ""));
+        assert_eq!(plain["web"], r#"[{"release":"shop/web"}]"#);
+        assert_eq!(removal_order(&plain).dependents("db"), [""; 0]);
+        // Others have taken more than half of it.
+        let half = written(&plain, "full", owned("full", &[], &"x".repeat(MAX_BYTES / 2)));
+        assert_eq!(written(&half, "web", owned("web", &["db"], "")), half);
+        assert_eq!(
+            written(&half, "new", owned("new", &["db"], ""))["new"],
+            r#"[{"release":"shop/new"}]"#
+        );
+        let many: Vec<_> = (0..2 * MAX_DEPENDENCIES)
+            .map(|number| number.to_string())
+            .collect();
+        let many = owned("web", &[], "").depending_on(many);
+        assert_eq!(many.depends_on.len(), MAX_DEPENDENCIES);
     }
 
     #[test]
@@ -334,6 +429,7 @@ mod tests {
             service_account: account.to_owned(),
             bundle_namespace: String::new(),
             deletes_namespace: false,
+            depends_on: Vec::new(),
         };
         assert!(!all(&[("a", "web", Some(""))]).has("a", &owned("web", "")));
         let room = all(&[("a", "web", Some("")), ("full", "large", None)]);

@@ -12,12 +12,12 @@ mod entries;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Mutex,
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use helmops_kube::lease::{Leadership, Term};
 use helmops_process::lock;
-use helmops_release::names::ReleaseKey;
+use helmops_release::{names::ReleaseKey, removal_order::RemovalOrder};
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -58,7 +58,14 @@ pub enum RememberError {
 }
 
 /// The data of the ConfigMap; `None` if there is no ConfigMap.
-type Content = Option<BTreeMap<String, String>>;
+type Content = Option<Data>;
+
+/// The data of the ConfigMap, and what follows from it.
+struct Data {
+    entries: BTreeMap<String, String>,
+    /// Computed when it is needed.
+    order: OnceLock<Arc<RemovalOrder>>,
+}
 
 /// The releases that this agent has deployed.
 pub struct OwnedReleases {
@@ -90,7 +97,7 @@ impl OwnedReleases {
     pub async fn all(&self) -> Result<Entries, CallError> {
         let mut known = self.known.lock().await;
         let (term, content) = (self.leadership.term(), self.read().await?);
-        let entries = Entries::of(content.iter().flatten());
+        let entries = Entries::of(entries_of(&content));
         *known = term.map(|term| (term, content));
         Ok(entries)
     }
@@ -103,7 +110,7 @@ impl OwnedReleases {
         let mut known = self.known.lock().await;
         let term = self.leadership.term();
         let content = self.known_or_read(&mut known, term).await?;
-        let entries = Entries::of(content.iter().flatten());
+        let entries = Entries::of(entries_of(&content));
         *known = term.map(|term| (term, content));
         Ok(entries)
     }
@@ -116,10 +123,26 @@ impl OwnedReleases {
         let mut known = self.known.lock().await;
         let term = self.leadership.term();
         let content = self.known_or_read(&mut known, term).await?;
-        let entry = content.as_ref().and_then(|data| data.get(deployment));
+        let entry = content.as_ref().and_then(|data| data.entries.get(deployment));
         let releases = entry.map(|entry| entries::read(entry)).unwrap_or_default();
         *known = term.map(|term| (term, content));
         Ok(releases)
+    }
+
+    /// In which order BundleDeployments are removed, by what each of them has depended on, as [`Self::known`].
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub async fn removal_order(&self) -> Result<Arc<RemovalOrder>, CallError> {
+        let mut known = self.known.lock().await;
+        let term = self.leadership.term();
+        let content = self.known_or_read(&mut known, term).await?;
+        let order = content.as_ref().map(|data| {
+            let order = || Arc::new(entries::removal_order(&data.entries));
+            Arc::clone(data.order.get_or_init(order))
+        });
+        *known = term.map(|term| (term, content));
+        Ok(order.unwrap_or_default())
     }
 
     /// Remembers releases of BundleDeployments, before anything is deployed.
@@ -171,11 +194,13 @@ impl OwnedReleases {
         let mut known = self.known.lock().await;
         let changes = lock(&self.pending).changes.clone();
         let mut content = self.known_or_read(&mut known, term).await?;
-        let patch = patch_of(content.as_ref().unwrap_or(&BTreeMap::new()), &changes);
+        let none = BTreeMap::new();
+        let entries = content.as_ref().map_or(&none, |data| &data.entries);
+        let patch = patch_of(entries, &changes);
         if !patch.is_empty() {
-            content = Some(self.patch(&content, &patch).await?);
+            content = Some(self.patch(&content, &patch).await?.into());
         }
-        let own = content.iter().flatten().filter(|(name, _)| names.contains(*name));
+        let own = entries_of(&content).filter(|(name, _)| names.contains(*name));
         let entries = Entries::of(own);
         *known = term.map(|term| (term, content));
         // A newer change of the same release stays.
@@ -201,7 +226,7 @@ impl OwnedReleases {
     async fn read(&self) -> Result<Content, CallError> {
         let found = bounded(self.config_maps().get_opt(OWNED)).await;
         let found = found.map_err(CallError::of("read", self.name()))?;
-        Ok(found.map(|found| found.data.unwrap_or_default()))
+        Ok(found.map(|found| found.data.unwrap_or_default().into()))
     }
 
     /// Writes these entries, and returns all that the ConfigMap has then. One that was deleted is created again, with what it had.
@@ -216,7 +241,10 @@ impl OwnedReleases {
         {
             return Ok(patched);
         }
-        let mut all = content.clone().unwrap_or_default();
+        let mut all = content
+            .as_ref()
+            .map(|data| data.entries.clone())
+            .unwrap_or_default();
         for (key, value) in patch {
             match value {
                 Some(value) => all.insert(key.clone(), value.clone()),
@@ -259,6 +287,17 @@ impl OwnedReleases {
 
     fn name(&self) -> String {
         format!("ConfigMap {}/{OWNED}", self.agent_namespace)
+    }
+}
+
+fn entries_of(content: &Content) -> impl Iterator<Item = (&String, &String)> {
+    content.iter().flat_map(|data| &data.entries)
+}
+
+impl From<BTreeMap<String, String>> for Data {
+    fn from(entries: BTreeMap<String, String>) -> Self {
+        let order = OnceLock::new();
+        Self { entries, order }
     }
 }
 

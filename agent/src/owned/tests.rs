@@ -91,6 +91,7 @@ fn release(name: &str) -> OwnedRelease {
         service_account: String::new(),
         bundle_namespace: String::new(),
         deletes_namespace: false,
+        depends_on: Vec::new(),
     }
 }
 

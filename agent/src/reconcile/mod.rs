@@ -91,6 +91,7 @@ impl Reconciler for BundleDeploymentReconciler<'_> {
     ) -> Result<Done, AgentError> {
         let context = self.0;
         context.guard.saw(&deployment.metadata);
+        context.removals.forget(&key.name);
         context.reports.removal(&key.name, &context.namespace, None);
         let release = context.releases.of(&key.name);
         let memory = &mut *release.lock().await;
@@ -113,7 +114,7 @@ impl Reconciler for BundleDeploymentReconciler<'_> {
         if let Some(held) = held {
             tracing::debug!(?held, "held");
             inputs::forget_objects(&session);
-            on_delete::update_label(&session).await?;
+            on_delete::update(&session).await?;
             report::held(&session, held).await?;
             return Ok(Done::UNTIL_CHANGE);
         }
@@ -134,7 +135,7 @@ impl Reconciler for BundleDeploymentReconciler<'_> {
             // What would be reported is not true any more.
             return settled.outcome.done(None);
         }
-        on_delete::update_label(&session).await?;
+        on_delete::update(&session).await?;
         report::release(&session, memory, settled).await
     }
 }

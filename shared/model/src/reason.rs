@@ -77,8 +77,8 @@ reasons! {
         InvalidLabel: "See what the message points at; a value has at most 63 characters.",
         /// A label selector is one that Kubernetes does not allow.
         InvalidSelector: "Use `In` and `NotIn` with values, `Exists` and `DoesNotExist` without.",
-        /// The HelmOp depends on itself.
-        InvalidDependency: "Remove the entry from `spec.dependsOn`: the HelmOp would wait for itself.",
+        /// The HelmOp depends on itself, directly or over other HelmOps.
+        InvalidDependency: "Remove one of the dependencies that the message names: the HelmOp would wait for itself.",
         /// A number or percentage of the rollout is neither.
         InvalidRollout: "Use a number such as `5`, or a percentage such as `25%`.",
         /// A downstream resource is neither a Secret nor a ConfigMap.
@@ -187,6 +187,8 @@ reasons! {
         Uninstalled: "If it is a warning, the message says what failed. Correct it; the next change is deployed as usual.",
         /// Objects that the record of a release has are not deleted or restored: they belong to another release or client now, or the cluster does not have their kind any more.
         ObjectsKept: "Nothing if another release has taken the objects over. Otherwise delete those yourself that nothing needs. To give an object back to the release, set its annotations `meta.helm.sh/release-name` and `meta.helm.sh/release-namespace` again.",
+        /// A release whose BundleDeployment is gone waits for others that depend on it, or is uninstalled although they are still there.
+        DependentsRemain: "Nothing, as long as it waits. Otherwise, if those that the message names still need it, deploy it again, or delete them.",
         /// A patch of `lifecycle.postRenderers` has changed nothing: no object of the chart fulfils its `target`.
         PatchMatchedNothing: "Correct the `target` of the patch that the message names, or remove the patch. `helm get manifest` on the cluster shows the objects.",
         /// Values of a ConfigMap or Secret that `valuesFrom` names have changed, and the release is upgraded.

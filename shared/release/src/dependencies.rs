@@ -323,6 +323,24 @@ pub fn depends_on(deployment: &BundleDeployment, other: &BundleDeployment) -> bo
         })
 }
 
+/// The BundleDeployments that one depends on, of all those of the cluster, without itself.
+pub fn names(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> BTreeSet<String> {
+    let entries = deployment.spec.depends_on.iter();
+    let selectors: Vec<_> = entries.filter_map(|entry| selector(deployment, entry)).collect();
+    // An invalid one is reported before anything is deployed.
+    let selectors = selectors.iter().filter_map(|one| Selector::new("", one).ok());
+    let selectors: Vec<_> = selectors.collect();
+    let is_dependency = |other: &&&BundleDeployment| {
+        let labels = other.metadata.labels.as_ref();
+        selectors.iter().any(|selector| selector.matches(labels))
+            || bundles(deployment).any(|(_, entry)| is_of(entry, deployment, other))
+    };
+    let found = all.iter().filter(is_dependency);
+    let mut names: BTreeSet<String> = found.filter_map(|other| other.metadata.name.clone()).collect();
+    names.remove(name_of(deployment));
+    names
+}
+
 /// The labels that an entry requires; `None` for an empty entry. A name means the Bundle of that name in the namespace of the Bundle
 /// of this deployment.
 fn selector(deployment: &BundleDeployment, entry: &BundleRef) -> Option<LabelSelector> {
@@ -606,6 +624,50 @@ mod tests {
         assert!(evaluates(&expression, &waiting("db")));
         assert!(!evaluates(&plain, &waiting("db")) && !evaluates(&expression, &waiting("crds")));
     }
+
+    /// The same as [`depends_on`] says of each of them.
+    #[test]
+    fn all_that_one_depends_on_are_named() {
+        let all = [
+            ready("crds"),
+            waiting("db"),
+            of_namespace("data", waiting("cache")),
+        ];
+        for (spec, expected) in [
+            (json!({}), &[][..]),
+            (
+                json!({ "dependsOn": [{ "name": "db" }, {}, { "name": "cache" }] }),
+                &["db"],
+            ),
+            (
+                json!({ "dependsOn": [{ "selector": { "matchExpressions": [{ "key": "app", "operator": "Exists" }] } }] }),
+                &["cache", "crds", "db"],
+            ),
+            (
+                json!({ "dependsOn": [{ "selector": { "matchExpressions": [{ "key": "app", "operator": "?" }] } }] }),
+                &[],
+            ),
+            (
+                json!({ "lifecycle": { "dependsOn": [{ "name": "cache", "namespace": "data" }, { "name": "crds" }] } }),
+                &["cache", "crds"],
+            ),
+            (
+                json!({ "lifecycle": { "dependsOn": [{ "name": "db", "apiVersion": "v1", "kind": "Secret" }] } }),
+                &[],
+            ),
+        ] {
+            let web = deployment("web", &spec, &json!({}));
+            let all: Vec<_> = all.iter().chain([&web]).collect();
+            let names: Vec<_> = names(&web, &all).into_iter().collect();
+            assert_eq!(names, expected, "{spec}");
+            let others = all.iter().filter(|other| name_of(other) != "web");
+            for other in others {
+                let is_named = names.iter().any(|name| name == name_of(other));
+                assert_eq!(depends_on(&web, other), is_named, "{spec}");
+            }
+        }
+    }
+
     fn of_namespace(namespace: &str, mut deployment: BundleDeployment) -> BundleDeployment {
         let labels = deployment.metadata.labels.as_mut().unwrap();
         labels.insert(labels::BUNDLE_NAMESPACE.to_owned(), namespace.to_owned());

@@ -27,6 +27,7 @@ pub mod owner;
 pub mod plan;
 pub mod post_render;
 pub mod record;
+pub mod removal_order;
 pub mod report;
 pub mod scopes;
 pub mod state;

@@ -7,6 +7,7 @@ mod events;
 mod examples;
 mod flux;
 mod options;
+mod removal_order;
 mod restored;
 mod rollout;
 mod storage_namespace;
