@@ -3,7 +3,7 @@
 
 use bounded_text::cut;
 use helmops_api::{
-    Alert, AlertProvider, Receiver, Schedule, WithoutStatus,
+    Alert, AlertProvider, HelmOp, Receiver, Schedule, WithoutStatus,
     kind::{GROUP, OWN_GROUP},
     limits,
     wire::FieldSet,
@@ -16,6 +16,7 @@ use kube::Resource;
 use serde_json::value::RawValue;
 
 use crate::bounded_json;
+use crate::cycles::{Cycles, SearchError};
 use crate::review::{AdmissionRequest, AdmissionResponse, Cause, Details, Operation, RequestInfo, Status};
 
 /// Maximum length of the error for a body or an object that does not decode, in bytes.
@@ -51,23 +52,51 @@ pub fn validate(
         }
     };
     // Decoded only if needed. A stored object that does not decode counts as one without errors, so that it can be fixed.
-    let stored = match (request.info.operation, request.old_object) {
-        (Operation::Update, Some(stored)) => Some(stored),
-        _ => None,
+    let review = policies.review(helmop, || stored(request));
+    reviewed(request, helmop, &review.errors, review.warnings)
+}
+
+/// The decision on a HelmOp that would wait for itself, over others that are stored.
+///
+/// # Errors
+/// If another HelmOp cannot be read.
+pub async fn deny_cycle(
+    request: &AdmissionRequest<'_, WithoutStatus>,
+    cycles: &Cycles,
+) -> Result<Option<(AdmissionResponse, Option<Reason>)>, SearchError> {
+    let Ok(Some(helmop)) = &request.object else {
+        return Ok(None);
     };
-    let stored = || {
-        let WithoutStatus(stored) = bounded_json::from_slice(stored?.get().as_bytes()).ok()?;
-        Some(stored)
-    };
-    let review = policies.review(helmop, stored);
-    let reason = review.errors.reason();
+    if !request.info.is_helmop() {
+        return Ok(None);
+    }
+    let errors = cycles.find(helmop, || stored(request)).await?;
+    Ok(errors.map(|errors| reviewed(request, helmop, &errors, Vec::new())))
+}
+
+/// The HelmOp as it is stored; `None` for a new one.
+fn stored(request: &AdmissionRequest<'_, WithoutStatus>) -> Option<HelmOp> {
+    let stored = request
+        .old_object
+        .filter(|_| request.info.operation == Operation::Update)?;
+    let WithoutStatus(stored) = bounded_json::from_slice(stored.get().as_bytes()).ok()?;
+    Some(stored)
+}
+
+fn reviewed(
+    request: &AdmissionRequest<'_, WithoutStatus>,
+    helmop: &HelmOp,
+    errors: &FieldErrors,
+    warnings: Vec<String>,
+) -> (AdmissionResponse, Option<Reason>) {
+    let reason = errors.reason();
     let denial = reason.map(|_| {
         let name = object_name(&request.info, helmop.metadata.generate_name.as_ref());
-        invalid(("fleet.cattle.io", "HelmOp"), &name, &review.errors)
+        invalid(("fleet.cattle.io", "HelmOp"), &name, errors)
     });
     let response = AdmissionResponse {
         denial,
-        warnings: review.warnings,
+        warnings,
         patch: None,
     };
     (response, reason)

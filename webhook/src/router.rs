@@ -25,6 +25,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     body::LIMITS,
+    cycles::Cycles,
     decide::{self, MAX_ERROR},
     metrics::{AdmissionResult, Metrics, Webhook},
     review::{AdmissionRequest, AdmissionResponse},
@@ -45,6 +46,8 @@ pub struct AppState {
     pub health: Health,
     /// The cache of Policies. Until it is synced, no Policy is enforced.
     pub policies: PolicyCache,
+    /// Finds HelmOps that wait for each other, if the API server can be called.
+    pub cycles: Option<Cycles>,
     /// The limits that protect against too many requests.
     pub overload: Arc<OverloadProtection>,
     pub tracer: Tracer,
@@ -97,15 +100,30 @@ async fn mutate(State(state): State<AppState>, request: Request) -> Result<Respo
 
 async fn validate(State(state): State<AppState>, request: Request) -> Result<Response, Response> {
     let body = state.read(request).await?;
-    Ok(state.respond(Webhook::Validate, body.as_ref(), |request| {
-        let policies = state.policies.of(&request.info.namespace).unwrap_or_default();
-        let started = SystemTime::now();
-        let decision = decide::validate(request, &policies);
-        if let Some(span) = trace::admission(&state.tracer, request, &decision.0, started) {
-            state.tracer.record(span);
+    let (begin, started) = (Instant::now(), SystemTime::now());
+    let request = match AdmissionRequest::decode(body.as_ref()) {
+        Ok(request) => request,
+        Err(error) => return Ok(state.malformed(Webhook::Validate, &error, begin)),
+    };
+    let policies = state.policies.of(&request.info.namespace).unwrap_or_default();
+    let mut decision = decide::validate(&request, &policies);
+    if let (Some(cycles), None) = (&state.cycles, &decision.1) {
+        match decide::deny_cycle(&request, cycles).await {
+            Ok(Some(denied)) => decision = denied,
+            Ok(None) => {}
+            Err(error) => state.warn(|suppressed| {
+                tracing::warn!(
+                    suppressed,
+                    "HelmOps that wait for each other may be stored: {error}"
+                );
+            }),
         }
-        decided(&state.metrics, request, decision)
-    }))
+    }
+    if let Some(span) = trace::admission(&state.tracer, &request, &decision.0, started) {
+        state.tracer.record(span);
+    }
+    let decided = decided(&state.metrics, &request, decision);
+    Ok(state.encoded(Webhook::Validate, &request, decided, begin))
 }
 
 async fn validate_notifications(
@@ -154,13 +172,13 @@ impl AppState {
     async fn read(&self, request: Request) -> Result<RequestBody<'_>, Response> {
         self.overload.bodies.read(request).await.map_err(|error| {
             self.metrics.body_rejected(error.reason());
-            if let Some(suppressed) = self.overload.warnings.allow(tokio::time::Instant::now()) {
+            self.warn(|suppressed| {
                 tracing::warn!(
                     reason = error.reason(),
                     suppressed,
                     "rejected a request body: {error}"
                 );
-            }
+            });
             error.into_response()
         })
     }
@@ -176,7 +194,16 @@ impl AppState {
             Ok(request) => request,
             Err(error) => return self.malformed(webhook, &error, started),
         };
-        let (admission, result) = decide(&request);
+        self.encoded(webhook, &request, decide(&request), started)
+    }
+
+    fn encoded<T>(
+        &self,
+        webhook: Webhook,
+        request: &AdmissionRequest<'_, T>,
+        (admission, result): (AdmissionResponse, AdmissionResult),
+        started: Instant,
+    ) -> Response {
         let response = match admission.encode(&request.info.uid) {
             Ok(review) => ([(CONTENT_TYPE, "application/json")], review).into_response(),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
@@ -191,10 +218,15 @@ impl AppState {
         let error = cut(error.to_string(), MAX_ERROR);
         self.metrics
             .observe_request(webhook, None, AdmissionResult::Malformed, started);
-        if let Some(suppressed) = self.overload.warnings.allow(tokio::time::Instant::now()) {
-            tracing::warn!(error, suppressed, "request body is not an AdmissionReview");
-        }
+        self.warn(|suppressed| tracing::warn!(error, suppressed, "request body is not an AdmissionReview"));
         (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response()
+    }
+
+    /// Warns with the number of warnings that were suppressed, unless there was one a moment ago.
+    fn warn(&self, warn: impl FnOnce(u64)) {
+        if let Some(suppressed) = self.overload.warnings.allow(tokio::time::Instant::now()) {
+            warn(suppressed);
+        }
     }
 }
 

@@ -16,7 +16,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     args::Args,
-    certificate, kube_client,
+    certificate,
+    cycles::Cycles,
+    kube_client,
     metrics::Metrics,
     router::{AppState, router},
 };
@@ -70,6 +72,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let port = PORT.with_drain(args.process.drain());
     let port = Port::bind(args.bind_address, &registry, port).await?;
     tracing::info!(address = %port.address, version = process::version(), "serving admission webhooks");
+    let cycles = client.clone().map(Cycles::new);
     certificate::spawn(
         source,
         client,
@@ -85,6 +88,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         metrics,
         health,
         policies: policy_cache,
+        cycles,
         overload: Arc::default(),
         tracer,
     });

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use helmops_api::HelmOp;
-use helmops_core::admit::waits_until_ready;
+use helmops_core::admit::cycle::{Named, named};
 
 use super::{
     locate::locate,
@@ -36,11 +35,18 @@ pub fn find(objects: &[&Checked]) -> BTreeMap<usize, Finding> {
         .enumerate()
         .map(|(index, object)| match &object.decoded {
             Decoded::HelmOp(helmop) => named(helmop, &object.name.0)
-                .filter_map(|(path, (namespace, name))| {
-                    let other = *names.get(&(namespace, name))?;
-                    let name = name.to_owned();
-                    (other != index).then_some(Dependency { path, name, other })
-                })
+                .filter_map(
+                    |Named {
+                         path,
+                         namespace,
+                         name,
+                         ..
+                     }| {
+                        let other = *names.get(&(namespace, name))?;
+                        let name = name.to_owned();
+                        (other != index).then_some(Dependency { path, name, other })
+                    },
+                )
                 .collect(),
             _ => Vec::new(),
         })
@@ -56,26 +62,6 @@ pub fn find(objects: &[&Checked]) -> BTreeMap<usize, Finding> {
         Some((first, finding(objects.get(first)?, entry, &cycle, objects)))
     };
     search.cycles.into_iter().filter_map(of_cycle).collect()
-}
-
-/// The paths, namespaces and names of the HelmOps that have to be ready before one in a namespace.
-fn named<'h>(helmop: &'h HelmOp, namespace: &'h str) -> impl Iterator<Item = (String, (&'h str, &'h str))> {
-    let bundle = &helmop.spec.bundle;
-    let of_fleet = bundle.depends_on.iter().enumerate();
-    let of_fleet = of_fleet.filter(|(_, dependency)| waits_until_ready(dependency));
-    let of_fleet =
-        of_fleet.map(move |(index, one)| (format!("spec.dependsOn[{index}].name"), (namespace, &*one.name)));
-    let lifecycle = bundle.options.lifecycle.iter();
-    let own = lifecycle.flat_map(|lifecycle| lifecycle.depends_on.iter().enumerate());
-    let own = own.filter(|(_, dependency)| !dependency.is_object());
-    let own = own.map(move |(index, one)| {
-        let [_, _, namespace, name] = one.key(namespace);
-        (
-            format!("spec.lifecycle.dependsOn[{index}].name"),
-            (namespace, name),
-        )
-    });
-    of_fleet.chain(own)
 }
 
 fn finding(object: &Checked, entry: &Dependency, cycle: &Cycle, objects: &[&Checked]) -> Finding {

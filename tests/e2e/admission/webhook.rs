@@ -166,6 +166,42 @@ async fn all_errors_are_reported_together_in_the_form_of_the_api_server() {
     assert_eq!(lines.len(), 4, "{message}");
 }
 
+/// In whatever order they are applied: the last one is denied.
+#[tokio::test]
+async fn a_cycle_of_dependencies_is_denied() {
+    let namespace = namespace().await;
+    let kubectl = namespace.kubectl();
+    let on = |name: &str| {
+        let mut spec = valid_spec();
+        spec["lifecycle"] = json!({ "dependsOn": [{ "name": name }] });
+        spec
+    };
+    for (name, other) in [("a", "b"), ("b", "c")] {
+        kubectl
+            .apply(&helmop(name, &on(other)))
+            .await
+            .unwrap()
+            .ok()
+            .unwrap();
+    }
+    let output = kubectl.apply(&helmop("c", &on("a"))).await.unwrap();
+    assert!(!output.status.success());
+    let expected = [
+        "The HelmOp \"c\" is invalid: spec.lifecycle.dependsOn[0].name: Invalid value: \"a\"",
+        "c -> a -> b -> c; remove one of the dependencies",
+    ];
+    for expected in expected {
+        assert!(output.stderr.contains(expected), "{}", output.stderr);
+    }
+    kubectl
+        .apply(&helmop("b", &valid_spec()))
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    kubectl.apply(&helmop("c", &on("a"))).await.unwrap().ok().unwrap();
+}
+
 #[tokio::test]
 async fn doubtful_helmops_are_stored_with_a_warning() {
     let namespace = namespace().await;

@@ -1,18 +1,22 @@
 //! Requests as the API server sends them, and the responses.
 
-use std::sync::Arc;
+use std::{
+    convert::Infallible,
+    future::ready,
+    sync::{Arc, Mutex},
+};
 
 use axum::{
     body::{Body, to_bytes},
-    http::{Method, Request, StatusCode, header::CONNECTION},
+    http::{Method, Request, Response, StatusCode, header::CONNECTION},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use prometheus::Registry;
 use serde_json::{Value, json};
-use tower::ServiceExt;
+use tower::{ServiceExt, service_fn};
 
 use super::{AppState, Health, PolicyCache, router, truncated};
-use crate::{body::MAX_BODY, metrics::Metrics};
+use crate::{body::MAX_BODY, cycles::Cycles, metrics::Metrics};
 
 async fn send(method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
     send_with(PolicyCache::default(), method, path, body).await
@@ -24,11 +28,22 @@ async fn send_with(
     path: &str,
     body: impl Into<Body>,
 ) -> (StatusCode, Vec<u8>) {
+    send_to(policies, None, method, path, body).await
+}
+
+async fn send_to(
+    policies: PolicyCache,
+    cycles: Option<Cycles>,
+    method: Method,
+    path: &str,
+    body: impl Into<Body>,
+) -> (StatusCode, Vec<u8>) {
     let metrics = Metrics::register(&Registry::new()).unwrap();
     let app = router(AppState {
         metrics,
         health: Health::default(),
         policies,
+        cycles,
         overload: Arc::default(),
         tracer: helmops_trace::Tracer::disabled(),
     });
@@ -68,7 +83,11 @@ async fn respond(path: &str, review: &Value) -> Value {
 }
 
 async fn respond_with(policies: PolicyCache, path: &str, review: &Value) -> Value {
-    let (status, body) = send_with(policies, Method::POST, path, review.to_string()).await;
+    respond_to(policies, None, path, review).await
+}
+
+async fn respond_to(policies: PolicyCache, cycles: Option<Cycles>, path: &str, review: &Value) -> Value {
+    let (status, body) = send_to(policies, cycles, Method::POST, path, review.to_string()).await;
     assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
     let mut review_response: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(
@@ -302,6 +321,65 @@ async fn deletions_and_other_resources_are_allowed() {
     assert_eq!(respond("/validate", &pod).await["allowed"], true);
 }
 
+fn depending(name: &str) -> Value {
+    let mut object = helmop("1.2.3");
+    object["metadata"]["namespace"] = json!("fleet-default");
+    object["spec"]["lifecycle"] = json!({ "dependsOn": [{ "name": name }] });
+    object
+}
+
+/// An API server with the HelmOps `db`, which depends on `web`, `cache`, which depends on nothing, and `damaged`. Another one is an error.
+fn cycles() -> (Cycles, Arc<Mutex<Vec<String>>>) {
+    let requests = Arc::<Mutex<Vec<String>>>::default();
+    let of_service = Arc::clone(&requests);
+    let service = service_fn(move |request: Request<kube::client::Body>| {
+        let path = request.uri().path().to_owned();
+        let (status, found) = match path.rsplit('/').next().unwrap() {
+            "db" => (200, depending("web")),
+            "cache" => (200, helmop("1.2.3")),
+            "damaged" => (200, json!({ "metadata": { "name": "damaged" }, "spec": 5 })),
+            _ => (
+                500,
+                json!({ "kind": "Status", "code": 500, "reason": "InternalError" }),
+            ),
+        };
+        of_service.lock().unwrap().push(path);
+        let response = Response::builder().status(status);
+        let response = response.body(kube::client::Body::from(found.to_string().into_bytes()));
+        ready(Ok::<_, Infallible>(response.unwrap()))
+    });
+    (Cycles::new(helmops_kube::client_of(service, "default")), requests)
+}
+
+#[tokio::test]
+async fn a_helmop_that_would_wait_for_itself_is_denied() {
+    for (object, stored, expected, reads) in [
+        (depending("db"), Value::Null, Some("web -> db -> web"), 1),
+        (depending("db"), helmop("1.2.3"), Some("web -> db -> web"), 1),
+        (depending("cache"), Value::Null, None, 1),
+        (depending("damaged"), Value::Null, None, 1),
+        // An error of the API server denies nothing.
+        (depending("other"), Value::Null, None, 1),
+        // Its dependencies do not change, it has none, or it is invalid anyway.
+        (depending("db"), depending("db"), None, 0),
+        (helmop("1.2.3"), Value::Null, None, 0),
+        (depending("web"), Value::Null, Some("depends on itself"), 0),
+    ] {
+        let (cycles, requests) = cycles();
+        let operation = if stored.is_null() { "CREATE" } else { "UPDATE" };
+        let review = review(operation, &object, &stored);
+        let response = respond_to(PolicyCache::default(), Some(cycles), "/validate", &review).await;
+        let requests = requests.lock().unwrap().clone();
+        assert_eq!(requests.len(), reads, "{object}");
+        assert_eq!(response["allowed"], expected.is_none(), "{response}");
+        if let Some(expected) = expected {
+            let cause = &response["status"]["details"]["causes"][0];
+            assert_eq!(cause["field"], "spec.lifecycle.dependsOn[0].name");
+            assert!(cause["message"].as_str().unwrap().contains(expected), "{cause}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_body_that_is_not_a_review_is_rejected_with_a_reason() {
     let (status, body) = send(Method::POST, "/validate", "<html>").await;
@@ -323,6 +401,7 @@ async fn responses_during_the_shutdown_close_the_connection() {
         metrics: Metrics::register(&Registry::new()).unwrap(),
         health: health.clone(),
         policies: PolicyCache::default(),
+        cycles: None,
         overload: Arc::default(),
         tracer: helmops_trace::Tracer::disabled(),
     });

@@ -6,6 +6,7 @@
 
 mod ca_bundle;
 mod chart;
+pub mod cycle;
 pub mod default;
 mod depth;
 mod lifecycle;
@@ -216,7 +217,7 @@ fn check_dependency(errors: &mut FieldErrors, path: &Path<'_>, helmop: &HelmOp, 
 }
 
 /// Whether a dependency counts only once it is ready.
-pub fn waits_until_ready(dependency: &BundleRef) -> bool {
+fn waits_until_ready(dependency: &BundleRef) -> bool {
     dependency.accepted_states.iter().all(|state| state == "Ready")
 }
 
