@@ -121,6 +121,12 @@ pub fn message(deployment: &BundleDeployment) -> &str {
         .unwrap_or_default()
 }
 
+/// Whether an attempt to deploy what is wanted has failed, or has not ended: with an applied deployment ID that is another attempt, as in
+/// [`DeploymentState::of`].
+pub fn has_open_attempt(deployment: &BundleDeployment) -> bool {
+    find(deployment, "Deployed").is_some_and(|deployed| matches!(&*deployed.status, "False" | "Unknown"))
+}
+
 fn find<'d>(deployment: &'d BundleDeployment, r#type: &str) -> Option<&'d Condition> {
     let conditions = &deployment.status.conditions;
     conditions.iter().find(|condition| condition.r#type == r#type)

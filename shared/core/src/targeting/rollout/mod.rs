@@ -10,6 +10,7 @@ mod partition;
 mod plan;
 
 use helmops_api::BundleDeployment;
+use helmops_model::deployment_state::has_open_attempt;
 
 pub use self::{
     error::PlanError,
@@ -17,8 +18,9 @@ pub use self::{
     plan::{PartitionRound, Rollout, RolloutStep, plan},
 };
 
-/// Whether a deployment is unavailable: its deployment ID is not applied, or it is not ready.
+/// Whether a deployment is unavailable: its deployment ID is not applied, another attempt with it has failed or is awaited, or it is not
+/// ready.
 pub fn is_unavailable(deployment: &BundleDeployment) -> bool {
     let (spec, status) = (&deployment.spec, &deployment.status);
-    status.applied_deployment_id != spec.deployment_id || !status.ready
+    status.applied_deployment_id != spec.deployment_id || !status.ready || has_open_attempt(deployment)
 }

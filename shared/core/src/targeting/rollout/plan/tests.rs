@@ -16,6 +16,8 @@ enum ClusterState {
     New,
     /// Up to date and available.
     Done,
+    /// Up to date, and another attempt with the same deployment ID has failed.
+    DoneBefore,
     /// With an older deployment, and available.
     Old,
     /// With an older deployment, and not available.
@@ -39,8 +41,8 @@ enum ClusterState {
 }
 
 use ClusterState::{
-    Broken, Done, Failed, FailedBefore, Invalid, New, NewInvalid, NewPaused, NoNamespace, Old, OldPaused,
-    Working,
+    Broken, Done, DoneBefore, Failed, FailedBefore, Invalid, New, NewInvalid, NewPaused, NoNamespace, Old,
+    OldPaused, Working,
 };
 use RolloutStep::{Hold, Promote, Stage, Wait};
 
@@ -80,20 +82,23 @@ fn bundle(strategy: &Value, paused: bool, annotations: Option<&Value>) -> Bundle
 fn deployment(cluster: &Cluster, id: &str, state: ClusterState) -> Option<BundleDeployment> {
     let (deployment, applied, ready) = match state {
         New | NewInvalid | NewPaused | NoNamespace => return None,
-        Done => (id, id, true),
+        Done | DoneBefore => (id, id, true),
         Old | OldPaused | Invalid => (":old", ":old", true),
         Broken => (":old", ":old", false),
         Working | Failed | FailedBefore => (id, ":old", true),
     };
     let failed = match state {
-        Failed => id,
+        Failed | DoneBefore => id,
         FailedBefore => ":old",
         _ => "",
     };
     let object = json!({
         "metadata": { "name": "web", "namespace": cluster.status.namespace },
         "spec": { "deploymentID": deployment, "stagedDeploymentID": deployment },
-        "status": { "appliedDeploymentID": applied, "ready": ready, "failedDeploymentID": failed }
+        "status": {
+            "appliedDeploymentID": applied, "ready": ready, "failedDeploymentID": failed,
+            "conditions": [{ "type": "Deployed", "status": if state == DoneBefore { "False" } else { "True" } }],
+        }
     });
     Some(serde_json::from_str(&object.to_string()).unwrap())
 }
@@ -336,6 +341,7 @@ fn a_partition_waits_until_the_one_before_it_was_complete_for_a_while() {
     for (first, max, expected) in [
         ([Done, Done], json!(null), complete.to_owned()),
         ([Done, Working], json!(null), incomplete(1)),
+        ([Done, DoneBefore], json!(null), incomplete(1)),
         ([Done, Working], json!(1), complete.to_owned()),
         ([Working, Working], json!(1), incomplete(2)),
         // All of them may be unavailable: then that is no limit.
