@@ -6,13 +6,7 @@ use bounded_text::listed;
 use futures::{StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, lifecycle::ReleaseAttempt};
 use helmops_core::targeting::cluster_of;
-use helmops_release::{
-    history::Revision,
-    marks::BUNDLE_ID,
-    names::ReleaseKey,
-    record::{AttemptAction, Failure as Failed, Record, Status},
-};
-use jiff::Timestamp;
+use helmops_release::{history::Revision, marks::BUNDLE_ID, names::ReleaseKey, record::Record, report};
 use tokio::time::timeout;
 
 use super::history::matches;
@@ -166,6 +160,7 @@ impl Unlisted {
             record.revision == self.revision && bundle == Some(&*self.deployment)
         };
         let is_it = records.iter().any(is_known);
+        let attempt = |record| report::attempt(&Revision::of(record, "", None));
         is_it.then(|| records.iter().map(attempt).collect())
     }
 }
@@ -178,34 +173,6 @@ async fn within<T>(
 ) -> Result<T, Failure> {
     let late = || Failure::unable(format!("{what} has not responded within {} s", limit.as_secs()));
     timeout(limit, future).await.unwrap_or_else(|_| Err(late()))
-}
-
-/// A revision, as the agent lists it in a status.
-fn attempt(record: &Record) -> ReleaseAttempt {
-    let revision = Revision::of(record, "", None);
-    let action = match &revision.origin.attempt {
-        _ if revision.is_rollback => "rollback",
-        Some(attempt) => attempt.action.as_str(),
-        None if revision.number == 1 => AttemptAction::Install.as_str(),
-        None => AttemptAction::Upgrade.as_str(),
-    };
-    let outcome = match revision.status {
-        Status::Superseded if revision.has_failed() => Status::Failed,
-        status => status,
-    };
-    let time = revision
-        .made_at
-        .and_then(|time| Timestamp::from_second(time.as_second()).ok());
-    ReleaseAttempt {
-        revision: i64::try_from(revision.number).unwrap_or(i64::MAX),
-        action: action.to_owned(),
-        chart: revision.chart.name,
-        version: revision.chart.version,
-        outcome: outcome.to_string(),
-        time: time.map(|time| time.to_string()).unwrap_or_default(),
-        message: revision.failure.as_ref().map(Failed::cause).unwrap_or_default(),
-        ..ReleaseAttempt::default()
-    }
 }
 
 #[cfg(test)]

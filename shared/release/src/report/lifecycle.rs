@@ -143,7 +143,12 @@ fn counts(
 
 /// The attempts of the records, and those that were listed before and have no record any more; newest first.
 fn last_attempts(listed: &[ReleaseAttempt], history: &History) -> Vec<ReleaseAttempt> {
-    let mut all: Vec<_> = history.iter().map(attempt).collect();
+    let shortened = |revision| {
+        let attempt = attempt(revision);
+        let message = excerpt(&attempt.message, MAX_ATTEMPT_MESSAGE);
+        ReleaseAttempt { message, ..attempt }
+    };
+    let mut all: Vec<_> = history.iter().map(shortened).collect();
     for old in listed {
         // A revision that was discarded gives its number to the next one.
         if all
@@ -163,7 +168,8 @@ fn last_attempts(listed: &[ReleaseAttempt], history: &History) -> Vec<ReleaseAtt
     all
 }
 
-fn attempt(revision: &Revision) -> ReleaseAttempt {
+/// A revision as an attempt, with its whole message.
+pub fn attempt(revision: &Revision) -> ReleaseAttempt {
     let action = match &revision.origin.attempt {
         _ if revision.is_rollback => "rollback",
         Some(attempt) => attempt.action.as_str(),
@@ -184,7 +190,7 @@ fn attempt(revision: &Revision) -> ReleaseAttempt {
         deployment_id: revision.origin.deployment_id().unwrap_or_default().to_owned(),
         outcome: outcome.to_string(),
         time: revision.made_at.map(timestamp).unwrap_or_default(),
-        message: excerpt(&message.unwrap_or_default(), MAX_ATTEMPT_MESSAGE),
+        message: message.unwrap_or_default(),
     }
 }
 

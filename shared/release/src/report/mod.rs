@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use self::conditions::{ConditionType, Conditions};
 pub use self::{
     blocked::Blocked,
-    lifecycle::{Progress, TestResult},
+    lifecycle::{Progress, TestResult, attempt},
     monitored::{MAX_LISTED, MAX_RESOURCES},
     observation::{Observation, ObservedObject, ReleaseObjects},
     outcome::{Conflict, ConflictingField, DeployOutcome},
