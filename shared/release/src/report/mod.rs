@@ -61,9 +61,7 @@ pub fn next(inputs: Inputs<'_>, now: Timestamp) -> BundleDeploymentStatus {
     if matches!(inputs.outcome, DeployOutcome::Deployed { .. }) {
         status.downstream_resources_generation = inputs.spec.downstream_resources_generation;
     }
-    let history = inputs.progress.history;
-    let attempt = (history, inputs.progress.without_attempt);
-    outcome::apply(&mut status, inputs.spec, inputs.outcome, attempt, &now);
+    outcome::apply(&mut status, inputs.spec, inputs.outcome, inputs.progress, &now);
     if let (DeployOutcome::Unchanged, Some(waiting)) = (inputs.outcome, &inputs.progress.waiting) {
         outcome::awaited(&mut status, waiting, &now);
     }

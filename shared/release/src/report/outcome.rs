@@ -10,6 +10,7 @@ use super::{
     MAX_MESSAGE,
     blocked::Blocked,
     conditions::{ConditionType, Conditions, ERROR},
+    lifecycle::Progress,
     set_false,
 };
 use crate::{gate::Held, history::History};
@@ -93,19 +94,19 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// Applies the outcome to the status. `without_attempt`: it failed before Helm could begin.
+/// Applies the outcome to the status.
 pub fn apply(
     status: &mut BundleDeploymentStatus,
     spec: &BundleDeploymentSpec,
     outcome: &DeployOutcome,
-    (history, without_attempt): (Option<&History>, bool),
+    progress: &Progress<'_>,
     now: &str,
 ) {
     match outcome {
         DeployOutcome::Deployed { .. } | DeployOutcome::Blocked(_) => status.failed_deployment_id.clear(),
         DeployOutcome::Unchanged | DeployOutcome::Held(_) => {}
         // Such as a repository that is away: the next attempt may succeed, and a rollout must not halt for that.
-        DeployOutcome::Failed { .. } if without_attempt => {}
+        DeployOutcome::Failed { .. } if progress.without_attempt => {}
         _ => status.failed_deployment_id.clone_from(&spec.deployment_id),
     }
     match outcome {
@@ -121,7 +122,7 @@ pub fn apply(
         }
         DeployOutcome::Captured { error } => {
             applied(status, spec, "");
-            not_installed(status, &with_running(error, history), now);
+            not_installed(status, &with_running(error, progress.history), now);
         }
         DeployOutcome::RolledBack {
             release,
