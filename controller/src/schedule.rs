@@ -18,7 +18,6 @@ use helmops_runtime::{
     reconciler::Reconciler,
     retry_state::{Done, RetryState},
     workers::WorkerPermit,
-    writes::without_finalizer,
 };
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Resource, api::ObjectMeta};
@@ -79,18 +78,13 @@ impl Reconciler for Schedules<'_> {
         schedule: &Decoded<Schedule>,
         _: &mut WorkerPermit,
     ) -> Result<(), ScheduleError> {
-        let Some(others) = without_finalizer(schedule, labels::SCHEDULE_FINALIZER) else {
-            return Ok(());
-        };
         let name = name_of(key);
         let api = Api::<Decoded<Schedule>>::namespaced(self.context.client.clone(), &name.namespace);
-        match MANAGER.finalizers(&api, schedule, &others).await {
-            Err(error) if !error.is_not_found() => {
-                let object = format_args!("Schedule {name}");
-                Err(CallError::of("remove Fleet's finalizer from", object)(error).into())
-            }
-            _ => Ok(()),
-        }
+        let removed = MANAGER
+            .remove_finalizer(&api, schedule, labels::SCHEDULE_FINALIZER)
+            .await;
+        let object = format_args!("Schedule {name}");
+        Ok(removed.map_err(CallError::of("remove Fleet's finalizer from", object))?)
     }
 
     async fn reconcile(

@@ -89,9 +89,9 @@ pub async fn cleanup(
     key: &HelmOpKey,
     helmop: &Decoded<HelmOp>,
 ) -> Result<(), ReconcileError> {
-    let Some(others) = without_finalizer(helmop, labels::HELMOP_FINALIZER) else {
+    if without_finalizer(helmop, labels::HELMOP_FINALIZER).is_none() {
         return Ok(());
-    };
+    }
     let name = name_of(key);
     let cleanup_error = |error| {
         let object = format_args!("HelmOp {}", name.name);
@@ -108,10 +108,8 @@ pub async fn cleanup(
         return Ok(());
     }
     delete_bundle(context, key, &name).await.map_err(cleanup_error)?;
-    match MANAGER.finalizers(&api, helmop, &others).await {
-        Err(error) if !error.is_not_found() => Err(cleanup_error(error)),
-        _ => Ok(()),
-    }
+    let removed = MANAGER.remove_finalizer(&api, helmop, labels::HELMOP_FINALIZER);
+    removed.await.map_err(cleanup_error)
 }
 
 async fn delete_bundle(context: &Context, key: &HelmOpKey, name: &NamespacedName) -> Result<(), ApiError> {

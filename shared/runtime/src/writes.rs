@@ -103,6 +103,23 @@ impl FieldManager {
         let change = Patch::Merge(json!({ "metadata": metadata }));
         bounded(api.patch(&object.name_any(), &self.patch(), &change)).await
     }
+
+    /// Removes a finalizer, if the object has it. Without it, the object may be gone, which is no error.
+    ///
+    /// # Errors
+    /// As [`Self::finalizers`].
+    pub async fn remove_finalizer<K>(self, api: &Api<K>, object: &K, finalizer: &str) -> Result<(), ApiError>
+    where
+        K: Resource + Clone + fmt::Debug + DeserializeOwned,
+    {
+        let Some(others) = without_finalizer(object, finalizer) else {
+            return Ok(());
+        };
+        match self.finalizers(api, object, &others).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// For deleting exactly this object, and no later one with the same name.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use helmops_api::{Bundle, Decoded, labels};
 use helmops_core::status::{self, RolloutRound, bundle_events};
-use helmops_runtime::{client::CallError, writes::without_finalizer};
+use helmops_runtime::client::CallError;
 use k8s_openapi::{NamespaceResourceScope, jiff::Timestamp};
 use kube::{Api, Resource, ResourceExt};
 
@@ -38,19 +38,12 @@ pub async fn with_finalizer<'b>(
 
 /// Removes the finalizer of a Bundle that is being deleted.
 pub async fn remove_finalizer(context: &Context, bundle: &Decoded<Bundle>) -> Result<(), CallError> {
-    let Some(others) = without_finalizer(bundle, labels::BUNDLE_FINALIZER) else {
-        return Ok(());
-    };
-    match MANAGER
-        .finalizers(&bundles(context, bundle), bundle, &others)
-        .await
-    {
-        Err(error) if !error.is_not_found() => Err(CallError::of(
-            "remove the finalizer from",
-            format_args!("Bundle {}", bundle.name_any()),
-        )(error)),
-        _ => Ok(()),
-    }
+    let api = bundles(context, bundle);
+    let removed = MANAGER.remove_finalizer(&api, bundle, labels::BUNDLE_FINALIZER);
+    removed.await.map_err(CallError::of(
+        "remove the finalizer from",
+        format_args!("Bundle {}", bundle.name_any()),
+    ))
 }
 
 /// Writes the status if it differs from the stored one.
