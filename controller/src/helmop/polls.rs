@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use helmops_api::{HelmOp, HelmOpStatus};
+use helmops_api::HelmOp;
 use helmops_core::poll::PollHistory;
 use helmops_process::lock;
 use k8s_openapi::jiff::Timestamp;
@@ -35,11 +35,9 @@ impl UnrecordedPolls {
         history.with(lock(&self.last).get(key).copied())
     }
 
-    /// A HelmOp was polled as this status says, which is not written.
-    pub fn add(&self, key: &HelmOpKey, status: &HelmOpStatus) {
-        if let Ok(start) = status.last_polling_triggered.parse() {
-            lock(&self.last).insert(key.clone(), start);
-        }
+    /// A HelmOp was polled at this time.
+    pub fn add(&self, key: &HelmOpKey, start: Timestamp) {
+        lock(&self.last).insert(key.clone(), start);
     }
 
     /// The status of a HelmOp shows its last poll, or it is deleted.

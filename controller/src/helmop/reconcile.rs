@@ -253,10 +253,10 @@ impl HelmOpReconciliation<'_> {
         let now = status::timestamp(Timestamp::now());
         let next = status::next(self.helmop, state, outcome, polling, &now);
         let polls = &self.context.unrecorded_polls;
-        if let (Some(next_poll), Some(stored)) = (polling.recordable_later(), &self.helmop.status)
+        if let (Some((start, next_poll)), Some(stored)) = (polling.recordable_later(), &self.helmop.status)
             && status::is_recorded_later(stored, &next, next_poll)
         {
-            polls.add(self.key, &next);
+            polls.add(self.key, start);
             return Ok(());
         }
         Box::pin(apply::status(self.context, self.key, self.helmop, next)).await

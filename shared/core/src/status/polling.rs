@@ -27,10 +27,11 @@ pub enum Polling {
 }
 
 impl Polling {
-    /// When the poll after this one is due, whose time may be recorded in place of this one: no user waits for the result.
-    pub fn recordable_later(&self) -> Option<Timestamp> {
+    /// When the poll started and when the one after it is due, whose time may be recorded in place of this one: no user waits for the
+    /// result.
+    pub fn recordable_later(&self) -> Option<(Timestamp, Timestamp)> {
         match self {
-            Self::Attempted(attempt) if !attempt.is_requested => attempt.next,
+            Self::Attempted(attempt) if !attempt.is_requested => Some((attempt.start, attempt.next?)),
             _ => None,
         }
     }

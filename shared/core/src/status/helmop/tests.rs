@@ -319,7 +319,7 @@ fn the_time_of_a_poll_alone_is_written_in_intervals() {
     };
     assert_eq!(
         Polling::Attempted(attempt.clone()).recordable_later(),
-        attempt.next
+        Some((attempt.start, attempt.next.unwrap()))
     );
     // A user or a Receiver waits for it.
     attempt.is_requested = true;
