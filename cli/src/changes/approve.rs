@@ -1,6 +1,11 @@
 //! `approve`: lets a partition of a rollout begin.
 
-use helmops_api::{Bundle, bundle::RolloutStatus, labels, rollout::Partition};
+use helmops_api::{
+    Bundle,
+    bundle::{APPROVAL, RolloutStatus},
+    labels,
+    rollout::Partition,
+};
 
 use super::{
     observed::{Depth, observe},
@@ -104,7 +109,7 @@ fn approval(bundle: Option<&Bundle>, scope: Scope<'_>) -> Result<Approval, Failu
             value: id.clone(),
             text: format!("rollout {id} is approved for all partitions"),
         }),
-        Scope::Waiting if rollout.waits_for == "Approval" => Ok(up_to(&rollout.partition)),
+        Scope::Waiting if rollout.waits_for == APPROVAL => Ok(up_to(&rollout.partition)),
         Scope::Waiting => {
             negative("no partition waits for approval; name one with --partition to approve it before")
         }

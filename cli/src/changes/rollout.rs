@@ -1,6 +1,10 @@
 //! `rollout`: shows a rollout as a plan, pauses it, and lets it go on.
 
-use helmops_api::{Bundle, HelmOp, bundle::BundleStatus, labels};
+use helmops_api::{
+    Bundle, HelmOp,
+    bundle::{BundleStatus, HALT},
+    labels,
+};
 use serde_json::json;
 
 use super::{
@@ -130,7 +134,7 @@ async fn resume(args: &ResumeArgs, cluster: &ClusterArgs, console: &mut Console<
 /// The value of the annotation with which a halted rollout goes on; `None` if it is not halted.
 fn accepted_failures(bundle: &Bundle) -> Option<String> {
     let rollout = bundle.status.as_deref()?.rollout.as_ref()?;
-    (rollout.waits_for == "Halt").then(|| format!("{}/{}", rollout.id, rollout.failed))
+    (rollout.waits_for == HALT).then(|| format!("{}/{}", rollout.id, rollout.failed))
 }
 
 async fn status(args: &StatusArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {

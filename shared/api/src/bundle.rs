@@ -118,13 +118,20 @@ wire! {
     }
 }
 
+/// `waitsFor` of a rollout whose next partition waits until an earlier one was complete for a while.
+pub const SOAK: &str = "Soak";
+/// `waitsFor` of a rollout whose next partition needs an approval.
+pub const APPROVAL: &str = "Approval";
+/// `waitsFor` of a rollout that has failed on too many clusters.
+pub const HALT: &str = "Halt";
+
 wire! {
     /// What is rolled out, and what it waits for.
     pub struct RolloutStatus {
         /// Identifies what is rolled out: the chart, its version and options, and the targets.
         "id" => id: String,
         /// What it waits for; empty if it waits for nothing.
-        #[schemars(extend("enum" = ["", "Soak", "Approval", "Halt"]))]
+        #[schemars(extend("enum" = ["", SOAK, APPROVAL, HALT]))]
         "waitsFor" => waits_for: String,
         /// The partition that waits.
         "partition" => partition: String,

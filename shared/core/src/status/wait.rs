@@ -1,6 +1,6 @@
 //! What a rollout waits for.
 
-use helmops_api::bundle::BundleStatus;
+use helmops_api::bundle::{APPROVAL, BundleStatus, HALT};
 use helmops_model::reason::Reason;
 
 /// What partitions wait for that have not started.
@@ -18,8 +18,8 @@ impl<'s> Wait<'s> {
         let rollout = status.rollout.as_ref()?;
         let final_reason = match &*rollout.waits_for {
             "" => return None,
-            "Approval" => Some(Reason::AwaitingApproval),
-            "Halt" => Some(Reason::RolloutHalted),
+            APPROVAL => Some(Reason::AwaitingApproval),
+            HALT => Some(Reason::RolloutHalted),
             _ => None,
         };
         Some(Self {

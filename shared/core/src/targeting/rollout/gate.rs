@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helmops_api::{
     Bundle,
-    bundle::{PartitionStatus, RolloutStatus},
+    bundle::{APPROVAL, HALT, PartitionStatus, RolloutStatus, SOAK},
     rollout::RolloutStrategy,
     status::number,
     timestamp::timestamp,
@@ -49,9 +49,9 @@ impl Closed {
     /// The name in the status.
     const fn as_str(&self) -> &'static str {
         match self {
-            Self::Incomplete { .. } | Self::Soaks { .. } => "Soak",
-            Self::Unapproved { .. } => "Approval",
-            Self::Halted { .. } => "Halt",
+            Self::Incomplete { .. } | Self::Soaks { .. } => SOAK,
+            Self::Unapproved { .. } => APPROVAL,
+            Self::Halted { .. } => HALT,
         }
     }
 
