@@ -205,6 +205,15 @@ impl<'r, 'a> Planner<'r, 'a> {
         partition.members.iter().filter_map(|index| targets.get(*index))
     }
 
+    /// The targets of a partition with their steps.
+    fn steps(&self, partition: &Partition) -> impl Iterator<Item = (&'r Target<'a>, RolloutStep)> {
+        let steps = partition
+            .members
+            .iter()
+            .filter_map(|index| self.rollout.steps.get(*index));
+        self.members(partition).zip(steps.copied())
+    }
+
     fn stage(&mut self, partition: &Partition) {
         for index in &partition.members {
             let (Some(target), Some(step)) = (self.targets.get(*index), self.rollout.steps.get_mut(*index))
@@ -229,13 +238,8 @@ impl<'r, 'a> Planner<'r, 'a> {
             let (Some(target), Some(step)) = (self.targets.get(*index), rollout.steps.get_mut(*index)) else {
                 continue;
             };
-            let (RolloutStep::Stage, Ok(desired)) = (*step, &target.desired) else {
-                continue;
-            };
-            let is_up_to_date = target
-                .existing
-                .is_some_and(|deployment| deployment.spec.deployment_id == desired.id);
-            if self.is_paused || target.member.cluster.spec.paused || is_up_to_date {
+            let is_held = self.is_paused || target.member.cluster.spec.paused;
+            if *step != RolloutStep::Stage || is_held || !needs_promotion(target) {
                 continue;
             }
             // Promoting a deployment that is new or unavailable does not reduce availability.
@@ -263,13 +267,9 @@ impl<'r, 'a> Planner<'r, 'a> {
 
     /// Whether any cluster of a partition still has its turn to come. A paused one has none, nor has one without a namespace.
     fn has_waiting(&self, partition: &Partition) -> bool {
-        let steps = partition
-            .members
-            .iter()
-            .filter_map(|index| self.rollout.steps.get(*index));
-        self.members(partition).zip(steps).any(|(target, step)| {
+        self.steps(partition).any(|(target, step)| {
             let has_turn = target.namespace().is_some() && !target.member.cluster.spec.paused;
-            *step != RolloutStep::Promote && has_turn && needs_promotion(target)
+            step != RolloutStep::Promote && has_turn && needs_promotion(target)
         })
     }
 
@@ -288,16 +288,11 @@ impl<'r, 'a> Planner<'r, 'a> {
 
     /// Number of clusters of a partition that are not up to date or not available.
     fn count_incomplete(&self, partition: &Partition) -> usize {
-        let steps = partition
-            .members
-            .iter()
-            .filter_map(|index| self.rollout.steps.get(*index));
-        self.members(partition)
-            .zip(steps)
+        self.steps(partition)
             .filter(|(target, step)| match (&target.desired, target.existing) {
                 (Err(_), existing) => existing.is_some_and(is_unavailable),
                 (Ok(_), None) => true,
-                (Ok(desired), Some(existing)) => !is_complete(desired, existing, **step),
+                (Ok(desired), Some(existing)) => !is_complete(desired, existing, *step),
             })
             .count()
     }
