@@ -76,10 +76,7 @@ pub async fn deny_cycle(
 
 /// The HelmOp as it is stored; `None` for a new one.
 fn stored(request: &AdmissionRequest<'_, WithoutStatus>) -> Option<HelmOp> {
-    let stored = request
-        .old_object
-        .filter(|_| request.info.operation == Operation::Update)?;
-    let WithoutStatus(stored) = bounded_json::from_slice(stored.get().as_bytes()).ok()?;
+    let WithoutStatus(stored) = bounded_json::from_slice(request.replaced()?.get().as_bytes()).ok()?;
     Some(stored)
 }
 
@@ -152,11 +149,7 @@ where
         Ok(object) => object,
         Err(error) => return denied(&error),
     };
-    let stored = match (request.info.operation, request.old_object) {
-        (Operation::Update, Some(stored)) => Some(stored),
-        _ => None,
-    };
-    let review = review(&object, &|| decode(stored?).ok());
+    let review = review(&object, &|| decode(request.replaced()?).ok());
     let reason = review.errors.reason();
     let denial = reason.map(|_| {
         let name = object_name(&request.info, object.meta().generate_name.as_ref());

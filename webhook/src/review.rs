@@ -123,6 +123,14 @@ struct WireRequest<'a, T> {
     old_object: Option<&'a RawValue>,
 }
 
+impl<'a, T> AdmissionRequest<'a, T> {
+    /// The object that an update replaces; `None` for other operations.
+    pub fn replaced(&self) -> Option<&'a RawValue> {
+        self.old_object
+            .filter(|_| self.info.operation == Operation::Update)
+    }
+}
+
 impl<'a, T: Deserialize<'a>> AdmissionRequest<'a, T> {
     /// Decodes a body, in one pass unless the object does not decode.
     ///
