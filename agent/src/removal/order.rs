@@ -184,17 +184,12 @@ pub async fn is_its_turn(context: &Context, deployment: &str) -> Result<bool, Ag
         return Ok(true);
     };
     let order = context.owned.removal_order().await?;
-    let mut dependents = Dependents::default();
-    for name in order.dependents(deployment) {
+    let is_removed = |name: &&str| {
         let found = context.deployments.get(&context.key(name));
-        let is_deleted = found.is_none_or(|found| found.meta().deletion_timestamp.is_some());
-        let group = if is_deleted {
-            &mut dependents.removed
-        } else {
-            &mut dependents.existing
-        };
-        group.push(name);
-    }
+        found.is_none_or(|found| found.meta().deletion_timestamp.is_some())
+    };
+    let (removed, existing) = order.dependents(deployment).into_iter().partition(is_removed);
+    let dependents = Dependents { removed, existing };
     let waits = &context.removals;
     waits.follow(context.leadership.term());
     match waits.turn(deployment, &dependents, timeout, Instant::now()) {
