@@ -1102,22 +1102,12 @@ fn what_makes_applications_is_refused() {
 
 #[test]
 fn an_incomplete_application_is_a_patch_of_a_whole_one_only() {
-    let of = |first: &str, spec: &str| {
-        let patch = metadata("") + spec;
-        let files = [("a.yaml", first), ("b.yaml", &*patch)];
-        let batch = settled(input(&CONVERSION, &files, true), settings(), &[]);
-        (batch.drafts.len(), batch.left_out.patches, batch.refused.len())
-    };
-    let whole = app(SOURCE);
-    let other = whole.replace("name: web", "name: api");
     for (spec, is_always_patch) in [
         ("  project: a\n", true),
         ("  source: {targetRevision: 2.0.0}\n", false),
         ("  source: {helm: {valuesObject: {a: 1}}}\n", false),
         ("  sources: [{chart: web}]\n", false),
     ] {
-        assert_eq!(of(&whole, spec), (1, 1, 0), "{spec}");
-        let alone = if is_always_patch { (1, 1, 0) } else { (1, 0, 1) };
-        assert_eq!(of(&other, spec), alone, "{spec}");
+        testing::check_patch(&CONVERSION, &app(SOURCE), &(metadata("") + spec), is_always_patch);
     }
 }

@@ -599,22 +599,12 @@ fn no_field_is_lost_without_a_note() {
 
 #[test]
 fn an_incomplete_helmchart_is_a_patch_of_a_whole_one_only() {
-    let of = |first: &str, spec: &str| {
-        let patch = chart(spec);
-        let files = [("a.yaml", first), ("b.yaml", &*patch)];
-        let batch = settled(input(&CONVERSION, &files, true), settings(), &[]);
-        (batch.drafts.len(), batch.left_out.patches, batch.refused.len())
-    };
-    let whole = chart(SOURCE);
-    let other = whole.replace("name: web", "name: api");
     for (spec, is_always_patch) in [
         ("  version: 2.0.0\n", true),
         ("  repo: https://h\n", true),
         ("  chart: web\n  version: 2.0.0\n", false),
     ] {
-        assert_eq!(of(&whole, spec), (1, 1, 0), "{spec}");
-        let alone = if is_always_patch { (1, 1, 0) } else { (1, 0, 1) };
-        assert_eq!(of(&other, spec), alone, "{spec}");
+        testing::check_patch(&CONVERSION, &chart(SOURCE), &chart(spec), is_always_patch);
     }
 }
 

@@ -35,6 +35,20 @@ pub fn settled(input: Input, settings: Settings, accepted: &[Loss]) -> Batch {
     batch
 }
 
+/// Checks that a part of an object is a patch of a whole one named `web` in its folder. Beside an object of another name it is a patch only if
+/// it always is.
+pub fn check_patch(conversion: &'static Conversion, whole: &str, part: &str, is_always_patch: bool) {
+    let beside = |first: &str| {
+        let files = [("a.yaml", first), ("b.yaml", part)];
+        let batch = settled(input(conversion, &files, true), settings(), &[]);
+        (batch.drafts.len(), batch.left_out.patches, batch.refused.len())
+    };
+    assert_eq!(beside(whole), (1, 1, 0), "{part}");
+    let alone = if is_always_patch { (1, 1, 0) } else { (1, 0, 1) };
+    let other = whole.replace("name: web", "name: api");
+    assert_eq!(beside(&other), alone, "{part}");
+}
+
 /// Why objects are refused.
 pub fn refusals(batch: &Batch) -> Vec<(Gap, String)> {
     let notes = batch.refused.iter().flatten();
