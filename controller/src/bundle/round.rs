@@ -36,6 +36,9 @@ const MAX_VALUES_TIME: Duration = Duration::from_secs(2);
 /// deployed one at a time in a namespace.
 const LARGE_VALUES: usize = 4 << 20;
 
+/// See [`max_writes`]: about as many as are written in five seconds.
+const MIN_WRITES: usize = 500;
+
 pub struct BundleReconciliation<'r> {
     pub key: &'r BundleKey,
     pub bundle: &'r Bundle,
@@ -134,13 +137,17 @@ impl BundleReconciliation<'_> {
                 return first_error_or(BundleBlocked::new(Reason::InvalidRollout, &error), errors);
             }
         };
-        let delivered = deliver(&delivery, &targets, &rollout).await;
+        let (delivered, is_complete) = deliver(&delivery, &targets, &rollout).await;
         errors.extend(self.prune(snapshot, &targets, existing).await);
         let strays = targeting::strays(&targets, existing);
         self.update_status(&targets, &rollout, &delivered, &strays)
             .await?;
         errors.extend(delivered.into_iter().filter_map(|delivered| delivered.error));
-        let next = rollout.next_round.map(|at| until(Timestamp::now(), at));
+        let next = if is_complete {
+            rollout.next_round.map(|at| until(Timestamp::now(), at))
+        } else {
+            Some(Duration::ZERO)
+        };
         Ok(Ok(Round { errors, next }))
     }
 
@@ -259,18 +266,51 @@ fn targets<'a>(
     })
 }
 
-/// Applies the next step of the rollout to each cluster.
-async fn deliver(delivery: &Delivery<'_>, targets: &[Target<'_>], rollout: &Rollout) -> Vec<Delivered> {
+/// Applies the next step of the rollout to each cluster, up to [`max_writes`] that are written. Returns whether that were all.
+async fn deliver(
+    delivery: &Delivery<'_>,
+    targets: &[Target<'_>],
+    rollout: &Rollout,
+) -> (Vec<Delivered>, bool) {
+    let max_writes = max_writes(targets.len());
     let (mut running, mut done) = (FuturesOrdered::new(), Vec::with_capacity(targets.len()));
+    let mut written = 0;
     for (target, step) in targets.iter().zip(&rollout.steps) {
         // No more than these are in memory, of thousands.
-        if running.len() == CONCURRENCY {
-            done.extend(running.next().await);
+        if running.len() == CONCURRENCY
+            && let Some(delivered) = running.next().await
+        {
+            let delivered: Delivered = delivered;
+            written += usize::from(delivered.deployment.is_some());
+            done.push(delivered);
+        }
+        if written >= max_writes {
+            break;
         }
         running.push_back(delivery.deliver_to(target, *step).boxed());
     }
     while let Some(delivered) = running.next().await {
         done.push(delivered);
     }
-    done
+    let is_complete = done.len() == targets.len();
+    done.resize_with(targets.len(), Delivered::default);
+    (done, is_complete)
+}
+
+/// How many deployments are written before the targets of a Bundle are computed again, with what has changed meanwhile, and its status shows
+/// the progress. A share of the targets, so that their computation costs a constant part of the writes, however many there are.
+fn max_writes(targets: usize) -> usize {
+    (targets / 4).max(MIN_WRITES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_needs_few_rounds_however_many_targets_it_has() {
+        for (targets, writes) in [(0, 500), (500, 500), (2_000, 500), (10_000, 2_500)] {
+            assert_eq!(max_writes(targets), writes, "{targets}");
+        }
+    }
 }

@@ -15,7 +15,7 @@ wire! {
         "autoPartitionSize" | nullable => auto_partition_size: Option<IntOrString>,
         /// Minimum number of clusters for automatic partitions. 200 by default.
         "autoPartitionThreshold" | nullable => auto_partition_threshold: Option<i64>,
-        /// How many clusters get the bundle for the first time in one rollout step. 50 by default.
+        /// How many clusters get the bundle for the first time in one rollout step. Not limited by default.
         "maxNew" | nullable => max_new: Option<i64>,
         /// How long a partition has to be complete before the next one begins, as a duration such as `1h`: every cluster is up to date and
         /// ready, apart from as many as `maxUnavailable` allows. Not at all by default. Partitions may have their own.

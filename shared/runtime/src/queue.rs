@@ -227,10 +227,9 @@ impl<K: QueueKey> Queue<K> {
 
     /// The reconciliation of an object has ended.
     fn done(&mut self, key: K, requeue: RequeueAfter, debounce: impl Fn(&K) -> Duration) {
-        if self.running.remove(&key) == Some(true) {
-            let delay = debounce(&key);
-            self.wait(key, delay);
-        } else if let Some(delay) = requeue {
+        let has_changed = self.running.remove(&key) == Some(true);
+        let debounce = has_changed.then(|| debounce(&key));
+        if let Some(delay) = [debounce, requeue].into_iter().flatten().min() {
             self.wait(key, delay);
         }
     }

@@ -72,7 +72,7 @@ fn fill(status: &mut BundleStatus, bundle: &Bundle, rollout: &Rollout, targets: 
     status.unavailable_partitions = count(rollout.unavailable_partitions);
     status.max_unavailable = count(rollout.max_unavailable);
     status.max_unavailable_partitions = count(rollout.max_unavailable_partitions);
-    status.max_new = count(rollout.max_new);
+    status.max_new = rollout.max_new.map(number);
     status.rollout.clone_from(&rollout.status);
     status.partitions = rollout
         .partitions

@@ -172,6 +172,17 @@ async fn an_object_that_changes_while_it_runs_runs_again_afterwards_and_never_co
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_changes_while_it_runs_does_not_wait_longer_than_it_requests() {
+    let queue = TestQueue::new(9, LONG, Some(DEBOUNCE));
+    queue.trigger(&["large"]);
+    pass(DEBOUNCE * 11).await;
+    queue.trigger(&["large"]);
+    pass(LONG).await;
+    pass(DEBOUNCE * 2).await;
+    assert_eq!(queue.started(), ["large", "large"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_number_of_workers_limits_concurrency() {
     let queue = TestQueue::new(2, LONG, None);
     queue.trigger(&["a", "b", "x/c", "x/d", "e"]);

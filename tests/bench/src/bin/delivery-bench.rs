@@ -1,4 +1,5 @@
-//! `make bench`: measures the deployment of HelmOps to clusters.
+//! `make bench`: measures the deployment of HelmOps to clusters. Arguments are other sizes than those of `make bench`, as clusters and HelmOps:
+//! `delivery-bench 10000x2`.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,8 +22,14 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<()> {
-    print(&format!("## Planning\n\n{}", planning::report()?))?;
-    for size in SIZES {
+    let sizes: Vec<Size> = std::env::args()
+        .skip(1)
+        .map(|size| parse(&size))
+        .collect::<Result<_>>()?;
+    if sizes.is_empty() {
+        print(&format!("## Planning\n\n{}", planning::report()?))?;
+    }
+    for size in if sizes.is_empty() { SIZES.to_vec() } else { sizes } {
         let Size { clusters, helmops } = size;
         let measured = report(&measure(size).await?);
         print(&format!(
@@ -30,6 +37,16 @@ async fn run() -> Result<()> {
         ))?;
     }
     Ok(())
+}
+
+fn parse(size: &str) -> Result<Size> {
+    let (clusters, helmops) = size
+        .split_once('x')
+        .with_context(|| format!("{size:?} is not a size such as 2000x5"))?;
+    Ok(Size {
+        clusters: clusters.parse()?,
+        helmops: helmops.parse()?,
+    })
 }
 
 fn print(section: &str) -> Result<()> {

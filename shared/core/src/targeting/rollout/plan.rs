@@ -20,9 +20,6 @@ use super::{
 };
 use crate::targeting::{desired::DesiredTarget, target::Target};
 
-/// How many clusters get the Bundle for the first time in one round, by default.
-const MAX_NEW: i64 = 50;
-
 /// What to do for a cluster in this round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RolloutStep {
@@ -55,8 +52,8 @@ pub struct Rollout {
     pub max_unavailable_partitions: usize,
     /// Number of clusters that get the Bundle for the first time.
     pub newly_created: usize,
-    /// How many may be new in one round.
-    pub max_new: usize,
+    /// How many may be new in one round, if that is limited.
+    pub max_new: Option<usize>,
     /// What is rolled out and what it waits for; `None` if the strategy makes no partition wait.
     pub status: Option<RolloutStatus>,
     /// When the next round is due, although nothing may have changed.
@@ -109,7 +106,9 @@ pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<R
             unavailable_partitions: 0,
             max_unavailable_partitions: max_unavailable_partitions(strategy, partitions.len())?,
             newly_created: 0,
-            max_new: usize::try_from(strategy.max_new.unwrap_or(MAX_NEW)).unwrap_or_default(),
+            max_new: strategy
+                .max_new
+                .map(|max| usize::try_from(max).unwrap_or_default()),
             status: None,
             next_round: None,
         },
@@ -225,7 +224,12 @@ impl<'r, 'a> Planner<'r, 'a> {
             }
             if target.existing.is_some() {
                 *step = RolloutStep::Stage;
-            } else if target.namespace().is_some() && self.rollout.newly_created < self.rollout.max_new {
+            } else if target.namespace().is_some()
+                && self
+                    .rollout
+                    .max_new
+                    .is_none_or(|max| self.rollout.newly_created < max)
+            {
                 self.rollout.newly_created += 1;
                 *step = RolloutStep::Stage;
             }

@@ -221,7 +221,7 @@ fn the_number_of_new_clusters_is_limited() {
         (json!(10), 10),
         (json!(200), 120),
         (json!(0), 0),
-        (json!(null), 50),
+        (json!(null), 120),
     ] {
         let rollout = planned(&json!({ "maxNew": max_new }), false, &[New; 120]).unwrap();
         assert_eq!(rollout.newly_created, expected, "{max_new}");
