@@ -60,7 +60,7 @@ pub fn waiting(context: &Context, deployments: &[&Decoded<BundleDeployment>]) ->
             namespace,
             labels::of(metadata, labels::CLUSTER)?,
         ))?;
-        let window = cluster.valid()?.status.window.as_ref()?;
+        let window = cluster.valid()?.status.awaited_window()?;
         Some(window.until.clone())
     })
 }

@@ -132,6 +132,12 @@ impl ClusterStatus {
     pub const fn is_out_of_schedule(&self) -> bool {
         self.scheduled && !self.active_schedule
     }
+
+    /// The Schedules of a cluster that cannot be changed now, with the start of its next window. In a window there is none: the time in the
+    /// status is its end then.
+    pub fn awaited_window(&self) -> Option<&ClusterWindow> {
+        self.window.as_ref().filter(|_| self.is_out_of_schedule())
+    }
 }
 
 wire! {
@@ -153,5 +159,24 @@ wire! {
         "namespace" | nullable => namespace: String,
         /// Version of the agent. Fleet's agent does not report it, and Fleet's CRD has no such field.
         "version" | nullable => version: String,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// When a window begins, its end is in the status of the cluster before its BundleDeployments can be deployed.
+    #[test]
+    fn the_end_of_a_window_is_no_start_of_one() {
+        let window = json!({ "schedules": ["night"], "until": "2026-12-01T02:00:00Z" });
+        for (is_open, expected) in [(false, Some("2026-12-01T02:00:00Z")), (true, None)] {
+            let status = json!({ "scheduled": true, "activeSchedule": is_open, "window": window });
+            let status: ClusterStatus = serde_json::from_value(status).unwrap();
+            assert_eq!(status.awaited_window().map(|window| &*window.until), expected);
+        }
+        assert_eq!(ClusterStatus::default().awaited_window(), None);
     }
 }

@@ -129,8 +129,14 @@ fn cause(on: OnCluster<'_>, rollout: &Rollout, is_suspended: bool) -> Option<(St
 
 /// The window that a cluster waits for, as far as its status has it.
 fn window(cluster: Option<&Cluster>) -> String {
-    let Some(window) = cluster.and_then(|cluster| cluster.status.window.as_ref()) else {
-        return "the Schedule of the cluster, which allows no deployment now".to_owned();
+    let Some(window) = cluster.and_then(|cluster| cluster.status.awaited_window()) else {
+        let begins = cluster.is_some_and(|cluster| cluster.status.active_schedule);
+        let text = if begins {
+            "the controller, which reports the window that has just begun to the agent of the cluster"
+        } else {
+            "the Schedule of the cluster, which allows no deployment now"
+        };
+        return text.to_owned();
     };
     let names = window.schedules.join(", ");
     match &*window.until {
@@ -303,6 +309,9 @@ mod tests {
             serde_json::from_value(json!({ "metadata": {}, "spec": { "offSchedule": true } })).unwrap();
         let waiting = report("WaitApplied", "");
         let held = report("OutOfSync", "");
+        let of_status = |status: Value| -> Cluster {
+            serde_json::from_str(&json!({ "metadata": {}, "status": status }).to_string()).unwrap()
+        };
         for (window, expected) in [
             (
                 Value::Null,
@@ -317,8 +326,7 @@ mod tests {
                 "a window of Schedule last: none begins any more, or it is invalid",
             ),
         ] {
-            let cluster = json!({ "metadata": {}, "status": { "scheduled": true, "window": window } });
-            let cluster: Cluster = serde_json::from_str(&cluster.to_string()).unwrap();
+            let cluster = of_status(json!({ "scheduled": true, "window": window }));
             for (report, deployment) in [(&waiting, Some(&off)), (&held, None)] {
                 let on = OnCluster {
                     deployment,
@@ -329,6 +337,16 @@ mod tests {
                 assert_eq!(cause, expected, "{}", report.state);
             }
         }
+        // The window has just begun: the time in the status is its end.
+        let window = json!({ "schedules": ["night"], "until": "2026-12-01T04:00:00Z" });
+        let cluster = of_status(json!({ "scheduled": true, "activeSchedule": true, "window": window }));
+        let on = OnCluster {
+            deployment: Some(&off),
+            cluster: Some(&cluster),
+            ..of(&waiting)
+        };
+        let (cause, _) = cause(on, &Rollout::default(), false).unwrap();
+        assert!(cause.contains("the window that has just begun"), "{cause}");
     }
 
     #[test]
