@@ -1,6 +1,6 @@
 //! Deletes what a Bundle does not need any more: BundleDeployments, and copies that no deployment owns.
 
-use futures::{FutureExt, StreamExt, stream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use helmops_api::{Bundle, BundleDeployment, Decoded, NamespacedName, labels};
 use helmops_core::targeting::{
     cluster_of,
@@ -67,25 +67,43 @@ async fn delete_all(
     key: &BundleKey,
     reason: &str,
 ) -> Result<bool, DeliveryError> {
-    let mut first_error = None;
-    for deployment in context.stores.deployments.of_bundle(key) {
-        let deleted = match &*deployment {
-            Decoded::Valid(deployment) => apply::delete_deployment(context, deployment, reason).await,
-            Decoded::Invalid { metadata, .. } => {
-                let deployment = BundleDeployment {
-                    metadata: (**metadata).clone(),
-                    ..BundleDeployment::default()
-                };
-                apply::delete_deployment(context, &deployment, reason).await
-            }
-        };
-        first_error = first_error.or(deleted.err());
-    }
+    let deployments = context.stores.deployments.of_bundle(key);
+    let deletions = deployments
+        .iter()
+        .map(|deployment| delete_found(context, deployment, reason).boxed());
+    let first_error = errors_of(deletions).await.into_iter().next();
     let errors = prune_unowned(context, copies, key, |_| false).await;
     match first_error.or_else(|| errors.into_iter().next()) {
         Some(error) => Err(error),
         None => Ok(context.stores.deployments.of_bundle(key).is_empty()),
     }
+}
+
+async fn delete_found(
+    context: &Context,
+    deployment: &Decoded<BundleDeployment>,
+    reason: &str,
+) -> Result<(), DeliveryError> {
+    match deployment {
+        Decoded::Valid(deployment) => apply::delete_deployment(context, deployment, reason).await,
+        Decoded::Invalid { metadata, .. } => {
+            let deployment = BundleDeployment {
+                metadata: (**metadata).clone(),
+                ..BundleDeployment::default()
+            };
+            apply::delete_deployment(context, &deployment, reason).await
+        }
+    }
+}
+
+/// Runs deletions, several at a time: an agent waits only for a while for the deletion of what depends on something that is deleted. Returns
+/// the errors: one does not stop the others. No more than run at a time are in memory, of thousands.
+pub fn errors_of<'d>(
+    deletions: impl IntoIterator<Item = BoxFuture<'d, Result<(), DeliveryError>>, IntoIter: Send + 'd>,
+) -> BoxFuture<'d, Vec<DeliveryError>> {
+    let running = stream::iter(deletions).buffer_unordered(CONCURRENCY);
+    let errors = running.filter_map(async |result| result.err());
+    errors.collect().boxed()
 }
 
 /// Deletes the copies of a Bundle that have no owner and whose deployment does not exist, except those in namespaces where it
@@ -103,12 +121,10 @@ pub async fn prune_unowned(
     };
     let unowned = copies.without_owner(key, |namespace| !is_desired(namespace));
     let leftovers = leftovers(unowned, has_deployment);
-    let pruned: Vec<_> = leftovers
+    let pruned = leftovers
         .iter()
-        .map(|copy| prune_copy(context, copies, key, copy).boxed())
-        .collect();
-    let pruned = stream::iter(pruned).buffer_unordered(CONCURRENCY);
-    pruned.filter_map(async |result| result.err()).collect().await
+        .map(|copy| prune_copy(context, copies, key, copy).boxed());
+    errors_of(pruned).await
 }
 
 async fn prune_copy(
@@ -144,16 +160,16 @@ pub async fn delete_orphans(
     if let Err(error) = snapshot.confirm(context, bundle).await {
         return vec![error];
     }
-    let (mut errors, mut unowned) = (Vec::new(), Vec::new());
-    for orphan in orphans {
-        if let Some((namespace, name)) = cluster_of(orphan) {
-            let cluster = NamespacedName::new(namespace, name);
-            let deleted = delete_orphan(context, snapshot, orphan, &cluster).await;
-            errors.extend(deleted.err());
-        } else {
-            unowned.push(*orphan);
-        }
-    }
+    let orphans = orphans.iter().copied();
+    let (owned, unowned): (Vec<_>, Vec<_>) = orphans.partition(|orphan| cluster_of(orphan).is_some());
+    let owned = owned
+        .iter()
+        .filter_map(|orphan| Some((*orphan, cluster_of(orphan)?)));
+    let deletions = owned.map(|(orphan, (namespace, name))| {
+        let cluster = NamespacedName::new(namespace, name);
+        delete_orphan(context, snapshot, orphan, cluster).boxed()
+    });
+    let mut errors = errors_of(deletions).await;
     errors.extend(delete_unowned(context, snapshot, &unowned).await);
     errors
 }
@@ -163,8 +179,9 @@ async fn delete_orphan(
     context: &Context,
     snapshot: &ClusterSnapshot,
     orphan: &BundleDeployment,
-    cluster: &NamespacedName,
+    cluster: NamespacedName,
 ) -> Result<(), DeliveryError> {
+    let cluster = &cluster;
     let namespace = &cluster.namespace;
     let reason = if snapshot.includes(namespace) {
         let is_there = snapshot.confirm_cluster(context, cluster).await?;
@@ -187,11 +204,43 @@ async fn delete_unowned(
     if let Err(error) = snapshot.confirm_clusters(context).await {
         return vec![error];
     }
-    let mut errors = Vec::new();
-    for orphan in orphans {
-        let reason = "no target of the Bundle has this namespace any more";
-        let deleted = apply::delete_deployment(context, orphan, reason).await;
-        errors.extend(deleted.err());
+    let reason = "no target of the Bundle has this namespace any more";
+    let deletions = orphans
+        .iter()
+        .map(|orphan| apply::delete_deployment(context, orphan, reason).boxed());
+    errors_of(deletions).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
+
+    use tokio::{sync::Barrier, time::timeout};
+
+    use super::*;
+
+    /// Each of these ends only when all of a round have started.
+    #[tokio::test(start_paused = true)]
+    async fn deletions_run_together_within_a_bound_and_an_error_stops_none() {
+        let (barrier, running, most) = (
+            Barrier::new(CONCURRENCY),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+        );
+        let delete = async |number: usize| {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            let together = timeout(Duration::from_secs(10), barrier.wait()).await;
+            assert!(together.is_ok(), "deletion {number} waits alone");
+            running.fetch_sub(1, Ordering::SeqCst);
+            let is_stale = number.is_multiple_of(CONCURRENCY);
+            let error = || DeliveryError::Stale(number.to_string());
+            if is_stale { Err(error()) } else { Ok(()) }
+        };
+        let deletions = (0..3 * CONCURRENCY).map(|number| delete(number).boxed());
+        assert_eq!(errors_of(deletions).await.len(), 3);
+        assert_eq!(most.into_inner(), CONCURRENCY);
     }
-    errors
 }

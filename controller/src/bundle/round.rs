@@ -100,12 +100,11 @@ impl BundleReconciliation<'_> {
         snapshot: &ClusterSnapshot,
         existing: &[&BundleDeployment],
     ) -> Result<RoundResult, DeliveryError> {
-        let mut errors = Vec::new();
-        for terminating in existing.iter().filter(|deployment| is_terminating(deployment)) {
-            let reason = "another client has deleted it; it is created again if a target matches its Cluster";
-            let deleted = apply::delete_deployment(self.context, terminating, reason).await;
-            errors.extend(deleted.err());
-        }
+        let reason = "another client has deleted it; it is created again if a target matches its Cluster";
+        let terminating = existing.iter().filter(|deployment| is_terminating(deployment));
+        let deletions =
+            terminating.map(|deployment| apply::delete_deployment(self.context, deployment, reason).boxed());
+        let mut errors = prune::errors_of(deletions).await;
         let ComputedTargets {
             targets, exceeded, ..
         } = match computed {
