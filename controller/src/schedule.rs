@@ -1,16 +1,17 @@
 //! The schedule loop: the status of each Schedule, and what the Schedules of a namespace decide about its clusters.
 //!
-//! The loop of Clusters writes that into the status of the Cluster, and the loop of Bundles passes it on to agents. Nothing is kept in
-//! memory but the next time at which something changes, so a restart in a window changes nothing.
+//! The loop of Clusters writes that into the status of the Cluster, and the loop of Bundles passes it on to agents. Each decides itself, from
+//! the same caches: a status is written later than what it follows from changes. All that is kept in memory follows from a Schedule and the
+//! clock, so a restart in a window changes nothing.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use helmops_api::{Cluster, ClusterGroup, Decoded, Schedule, labels, timestamp::until};
 use helmops_core::{
-    schedule::{ClusterWindows, Schedules as Deciding, next_status},
+    schedule::{ClusterWindows, ScheduleIndex, next_status},
     targeting::{Group, Member},
 };
-use helmops_kube::{Fold, ObjectCache, name_of};
+use helmops_kube::name_of;
 use helmops_runtime::{
     client::CallError,
     error_class::{Classified, ClassifiedError},
@@ -20,14 +21,14 @@ use helmops_runtime::{
     workers::WorkerPermit,
 };
 use k8s_openapi::jiff::Timestamp;
-use kube::{Api, Resource, api::ObjectMeta};
+use kube::{Api, api::ObjectMeta};
 use thiserror::Error;
 use tracing::Span;
 
 use crate::{
     context::Context,
     metrics,
-    watch::{Clusters, DeliveryStores},
+    watch::{Clusters, DeliveryStores, in_namespaces},
     work::ScheduleKey,
     writes::MANAGER,
 };
@@ -95,8 +96,8 @@ impl Reconciler for Schedules<'_> {
     ) -> Result<Done, ScheduleError> {
         let now = Timestamp::now();
         let namespace = schedule.metadata.namespace.as_deref().unwrap_or_default();
-        let clusters = in_namespace(&self.stores.clusters.all, namespace);
-        let groups = in_namespace(&self.stores.clusters.groups, namespace);
+        let clusters = in_namespaces(&self.stores.clusters.all, &[namespace]);
+        let groups = in_namespaces(&self.stores.clusters.groups, &[namespace]);
         let groups = groups_of(&groups);
         let existing = clusters.iter().filter_map(|cluster| cluster.valid());
         let existing = existing.filter(|cluster| cluster.metadata.deletion_timestamp.is_none());
@@ -124,43 +125,43 @@ pub fn wait(changes_at: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
     changes_at.map(|time| until(now, time))
 }
 
-/// What the Schedules of its namespace decide about a cluster. `None` if one of them, or a group, does not decode or has no room in
-/// memory: then it is not certain which of them select the cluster, and what was decided before stays.
-pub fn windows_of(clusters: &Clusters, cluster: &Cluster, now: Timestamp) -> Option<ClusterWindows> {
-    let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
-    let schedules = in_namespace(&clusters.schedules, namespace);
-    let deciding = all_valid(&schedules)?;
-    if deciding.is_empty() {
-        return Some(ClusterWindows::default());
-    }
-    let groups = in_namespace(&clusters.groups, namespace);
-    all_valid(&groups)?;
-    let member = Member::new(cluster, &groups_of(&groups));
-    Some(Deciding::new(deciding).of_cluster(&member, now))
+/// What the Schedules of its namespace decide about each of these clusters, as the caches have them.
+///
+/// `None` if one of them, or a group, does not decode or has no room in memory: then it is not certain which of them select the cluster, and
+/// what was decided before stays.
+#[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
+pub fn windows_of<'c>(
+    clusters: &Clusters,
+    of: impl IntoIterator<Item = &'c Cluster>,
+    now: Timestamp,
+) -> Vec<Option<ClusterWindows>> {
+    let of: Vec<_> = of.into_iter().collect();
+    let namespaces = of.iter().filter_map(|one| one.metadata.namespace.as_deref());
+    let namespaces: Vec<_> = namespaces.collect::<BTreeSet<_>>().into_iter().collect();
+    let schedules = in_namespaces(&clusters.schedules, &namespaces);
+    let groups = in_namespaces(&clusters.groups, &namespaces);
+    let known = &clusters.known_windows;
+    let index = ScheduleIndex::new(
+        schedules.iter().map(|schedule| &**schedule),
+        groups.iter().map(|group| &**group),
+        known,
+    );
+    let groups = groups_of(&groups);
+    of.into_iter()
+        .map(|cluster| index.of_cluster(&Member::new(cluster, &groups), now, known))
+        .collect()
 }
 
-fn all_valid<K>(objects: &[Arc<Decoded<K>>]) -> Option<Vec<&K>> {
-    objects.iter().map(|object| object.valid()).collect()
-}
-
-fn groups_of(groups: &[Arc<Decoded<ClusterGroup>>]) -> Vec<Group<'_>> {
+/// The valid groups.
+pub fn groups_of(groups: &[Arc<Decoded<ClusterGroup>>]) -> Vec<Group<'_>> {
     let groups = groups.iter().filter_map(|group| group.valid());
     groups.filter_map(Group::of).collect()
 }
 
-fn in_namespace<K, F>(cache: &ObjectCache<Decoded<K>, F>, namespace: &str) -> Vec<Arc<Decoded<K>>>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-    F: Fold<Arc<Decoded<K>>>,
-{
-    cache.read(|objects, _| {
-        let found = objects.in_namespace(namespace);
-        found.map(|(_, object)| Arc::clone(object)).collect()
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use helmops_kube::ObjectCache;
+    use kube::Resource;
     use serde_json::{Value, json};
 
     use super::*;
@@ -192,7 +193,9 @@ mod tests {
         let cluster =
             json!({ "metadata": { "namespace": "fleet", "name": "c1", "labels": { "env": "prod" } } });
         let cluster: Cluster = serde_json::from_value(cluster).unwrap();
-        windows_of(&clusters, &cluster, "2026-01-01T01:00:00Z".parse().unwrap())
+        let decided = windows_of(&clusters, [&cluster], "2026-01-01T01:00:00Z".parse().unwrap());
+        let [decided] = <[_; 1]>::try_from(decided).unwrap();
+        decided
     }
 
     #[test]
@@ -213,7 +216,7 @@ mod tests {
             let windows = decide(&schedules, &groups).unwrap();
             assert_eq!(windows.schedules.is_empty(), is_open, "{schedules:?}");
             if !is_open {
-                let wait = wait(windows.next, "2026-01-01T01:00:00Z".parse().unwrap());
+                let wait = wait(windows.again, "2026-01-01T01:00:00Z".parse().unwrap());
                 assert_eq!(
                     wait,
                     Some(Duration::from_hours(1)),

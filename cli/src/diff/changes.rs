@@ -236,7 +236,7 @@ impl Workspace {
                 cluster,
             });
         }
-        for orphan in targeting::orphans(&targets, &existing, |_| false) {
+        for orphan in targeting::orphans(&targets, &existing) {
             let cluster = targeting::cluster_of(orphan).map_or("", |(_, name)| name);
             if !is_wanted(cluster) {
                 continue;

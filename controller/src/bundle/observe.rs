@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, fmt::Debug, pin::pin, sync::Arc};
 use futures::StreamExt;
 use helmops_api::{
     Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly,
-    NamespacedName,
+    NamespacedName, Schedule,
 };
 use helmops_core::{
     policy::Policies,
+    schedule::{KnownWindows, ScheduleIndex},
     targeting::{
-        Group, Member, NamespaceRefused, Target,
+        Member, NamespaceRefused, Target,
         copies::{CopyKind, CopyRef, Object},
         delivery::{
             BundleDelivery, CachedDeployment, ClusterState, Decisive, Read, Unseen, is_orphan_for_certain,
@@ -18,7 +19,7 @@ use helmops_core::{
         scope,
     },
 };
-use helmops_kube::{ObjectCache, path_segment};
+use helmops_kube::path_segment;
 use helmops_runtime::{
     client::{ApiError, CallError, bounded},
     pages::pages,
@@ -27,6 +28,7 @@ use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Namespace, Secret},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    jiff::Timestamp,
 };
 use kube::{Api, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
@@ -34,7 +36,8 @@ use serde::de::DeserializeOwned;
 use super::DeliveryError;
 use crate::{
     context::Context,
-    watch::{Clusters, Copies},
+    schedule::groups_of,
+    watch::{Clusters, Copies, in_namespaces},
     work::BundleKey,
 };
 
@@ -63,6 +66,7 @@ pub fn is_current(context: &Context, key: &BundleKey, bundle: &Bundle) -> bool {
 pub struct ClusterSnapshot {
     clusters: Vec<ClusterEntry>,
     groups: Vec<Arc<Decoded<ClusterGroup>>>,
+    schedules: Vec<Arc<Decoded<Schedule>>>,
     mappings: Vec<Arc<Decoded<BundleNamespaceMapping>>>,
     namespaces: Vec<Arc<MetadataOnly<Namespace>>>,
     /// The namespaces whose clusters the Bundle may target.
@@ -104,6 +108,7 @@ pub fn snapshot(context: &Context, clusters: &Clusters, key: &BundleKey, bundle:
     let mut groups = in_namespaces(&clusters.groups, &within);
     // A store has no order, but the status needs a stable one.
     groups.sort_by(|one, other| one.meta().name.cmp(&other.meta().name));
+    let schedules = in_namespaces(&clusters.schedules, &within);
     let clusters = in_namespaces(&clusters.all, &within)
         .into_iter()
         .map(|cluster| ClusterEntry::of(cluster, clusters))
@@ -117,6 +122,7 @@ pub fn snapshot(context: &Context, clusters: &Clusters, key: &BundleKey, bundle:
     ClusterSnapshot {
         clusters,
         groups,
+        schedules,
         mappings,
         namespaces: all_namespaces,
         within,
@@ -127,8 +133,7 @@ pub fn snapshot(context: &Context, clusters: &Clusters, key: &BundleKey, bundle:
 impl ClusterSnapshot {
     /// The clusters, without those that do not decode or are being deleted: nothing is deployed to them.
     pub fn members(&self) -> impl Iterator<Item = Member<'_>> {
-        let groups = self.groups.iter().filter_map(|group| group.valid());
-        let groups: Vec<_> = groups.filter_map(Group::of).collect();
+        let groups = groups_of(&self.groups);
         self.clusters
             .iter()
             .filter_map(|entry| Some((entry, entry.cluster.valid()?)))
@@ -136,6 +141,20 @@ impl ClusterSnapshot {
             .map(move |(entry, cluster)| {
                 Member::new(cluster, &groups).with_namespace(entry.namespace.clone())
             })
+    }
+
+    /// The same clusters, each with what its Schedules decide at a time. Where that is not certain, it is what the status says: what was
+    /// decided before.
+    pub fn scheduled_members(&self, now: Timestamp, known: &KnownWindows) -> Vec<Member<'_>> {
+        let schedules = self.schedules.iter().map(|schedule| &**schedule);
+        let index = ScheduleIndex::new(schedules, self.groups.iter().map(|group| &**group), known);
+        let mut members: Vec<_> = self.members().collect();
+        for member in &mut members {
+            if let Some(windows) = index.of_cluster(member, now, known) {
+                member.set_windows(&windows);
+            }
+        }
+        members
     }
 
     /// The first decode error of an object that selects the targets, if there is any: then the targets are not certain.
@@ -280,17 +299,6 @@ fn namespaces(
         .collect();
     let found = scope::namespaces(bundle, mappings, &known);
     found.into_iter().map(str::to_owned).collect()
-}
-
-fn in_namespaces<K, F>(cache: &ObjectCache<Decoded<K>, F>, namespaces: &[String]) -> Vec<Arc<Decoded<K>>>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    let is_included = |object: &Arc<Decoded<K>>| {
-        let namespace = object.meta().namespace.as_ref();
-        namespace.is_some_and(|namespace| namespaces.contains(namespace))
-    };
-    cache.state().into_iter().filter(is_included).collect()
 }
 
 fn decode_error<K: Resource<DynamicType = ()>>(object: &Decoded<K>) -> Option<String> {
@@ -453,4 +461,63 @@ pub async fn object(
                 .map(Object::ConfigMap)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn decoded<K>(object: &Value) -> Arc<Decoded<K>>
+    where
+        Decoded<K>: DeserializeOwned,
+    {
+        Arc::new(serde_json::from_str(&object.to_string()).unwrap())
+    }
+
+    /// Whether a Bundle finds the Cluster outside of its windows at 01:00, with these labels and this status, and when it looks again.
+    fn is_out_of_schedule(env: &str, status: &Value, schedules: &[Value]) -> (bool, Option<String>) {
+        let metadata = json!({ "namespace": "fleet", "name": "c1", "labels": { "env": env } });
+        let cluster = decoded(&json!({ "metadata": metadata, "status": status }));
+        let namespace = Ok("cluster-c1".to_owned());
+        let snapshot = ClusterSnapshot {
+            clusters: vec![ClusterEntry { cluster, namespace }],
+            groups: Vec::new(),
+            schedules: schedules.iter().map(decoded).collect(),
+            mappings: Vec::new(),
+            namespaces: Vec::new(),
+            within: vec!["fleet".to_owned()],
+            deployments: Vec::new(),
+        };
+        let now = "2026-01-01T01:00:00Z".parse().unwrap();
+        let members = snapshot.scheduled_members(now, &KnownWindows::default());
+        let again = members[0].schedule_changes.map(|time| time.to_string());
+        (members[0].is_out_of_schedule, again)
+    }
+
+    /// The loop of Clusters writes the status seconds after the labels have changed.
+    #[test]
+    fn a_cluster_with_new_labels_is_out_of_schedule_before_its_status_says_so() {
+        let schedule =
+            |spec: Value| json!({ "metadata": { "namespace": "fleet", "name": "night" }, "spec": spec });
+        let targets = json!({ "clusters": [{ "clusterSelector": { "matchLabels": { "env": "prod" } } }] });
+        let night = schedule(json!({ "schedule": "0 0 2 * * ?", "duration": "2h", "targets": targets }));
+        let unreadable = schedule(json!(1));
+        let (free, closed) = (json!({}), json!({ "scheduled": true }));
+        let at_two = Some("2026-01-01T02:00:00Z".to_owned());
+        let one = std::slice::from_ref::<Value>;
+        for (env, status, schedules, expected) in [
+            ("prod", &free, one(&night), (true, at_two.clone())),
+            ("prod", &closed, one(&night), (true, at_two)),
+            ("test", &closed, one(&night), (false, None)),
+            ("prod", &closed, &[], (false, None)),
+            // What was decided before stays.
+            ("prod", &closed, one(&unreadable), (true, None)),
+            ("test", &free, &[night.clone(), unreadable.clone()], (false, None)),
+        ] {
+            let found = is_out_of_schedule(env, status, schedules);
+            assert_eq!(found, expected, "{env} {status} {schedules:?}");
+        }
+    }
 }

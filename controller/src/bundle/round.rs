@@ -11,7 +11,7 @@ use helmops_api::{Bundle, BundleDeployment, Decoded, timestamp::until};
 use helmops_core::{
     policy::Policies,
     status::{RolloutRound, TargetStatus},
-    targeting::{self, Rollout, Target, TargetError, delivery::BundleDelivery},
+    targeting::{self, Member, Rollout, Target, TargetError, delivery::BundleDelivery},
 };
 use helmops_kube::key;
 use helmops_model::reason::Reason;
@@ -26,7 +26,12 @@ use super::{
     observe::{self, ClusterSnapshot},
     prune, sources,
 };
-use crate::{context::Context, watch::DeliveryStores, work::BundleKey};
+use crate::{
+    context::Context,
+    schedule,
+    watch::{Clusters, DeliveryStores},
+    work::BundleKey,
+};
 
 /// Processor time for rendering the values of one Bundle, in addition to a time for each of its clusters: other Bundles of its
 /// namespace wait meanwhile.
@@ -66,7 +71,11 @@ impl BundleReconciliation<'_> {
             let policies = observe::policies(self.context, self.bundle)?;
             let snapshot = observe::snapshot(self.context, &self.stores.clusters, self.key, self.bundle);
             let existing = snapshot.existing();
-            let compute_targets = || targets(self.bundle, &policies, &snapshot, &existing);
+            let compute_targets = || {
+                let known = &self.stores.clusters.known_windows;
+                let members = snapshot.scheduled_members(Timestamp::now(), known);
+                targets(self.bundle, &policies, members, &existing)
+            };
             let computed = compute::run(&compute_permit, compute_targets);
             drop(compute_permit);
             if computed
@@ -137,60 +146,44 @@ impl BundleReconciliation<'_> {
             }
         };
         let (delivered, is_complete) = deliver(&delivery, &targets, &rollout).await;
-        errors.extend(self.prune(snapshot, &targets, existing).await);
+        let held_until = self.prune(snapshot, &targets, existing, &mut errors).await;
         let strays = targeting::strays(&targets, existing);
         self.update_status(&targets, &rollout, &delivered, &strays)
             .await?;
         errors.extend(delivered.into_iter().filter_map(|delivered| delivered.error));
-        let next = if is_complete {
-            rollout.next_round.map(|at| until(Timestamp::now(), at))
-        } else {
-            Some(Duration::ZERO)
-        };
+        // The status of a Cluster changes later, and not at all if a window is shorter than that takes.
+        let windows = targets.iter().filter_map(|target| target.member.schedule_changes);
+        let now = Timestamp::now();
+        let rest = (!is_complete).then_some(now);
+        let next = windows
+            .chain(held_until)
+            .chain(rollout.next_round)
+            .chain(rest)
+            .min();
+        let next = next.map(|at| until(now, at));
         Ok(Ok(Round { errors, next }))
     }
 
-    /// Deletes the deployments of clusters that are not targets any more, and the copies of deployments that do not exist.
+    /// Deletes the deployments of clusters that are not targets any more, and the copies of deployments that do not exist. Adds the
+    /// errors, and returns when a deployment may be deleted that stays until then.
     async fn prune(
         &self,
         snapshot: &ClusterSnapshot,
         targets: &[Target<'_>],
         existing: &[&BundleDeployment],
-    ) -> Vec<DeliveryError> {
-        let mut errors = self.delete_orphans(snapshot, targets, existing).await;
+        errors: &mut Vec<DeliveryError>,
+    ) -> Option<Timestamp> {
+        let orphans = targeting::orphans(targets, existing);
+        let (orphans, held_until) = deletable(&self.stores.clusters, orphans, Timestamp::now());
+        if let Some(error) = snapshot.decode_error().filter(|_| !orphans.is_empty()) {
+            tracing::warn!("{error}; no BundleDeployment is deleted until it decodes");
+        } else if !orphans.is_empty() {
+            errors.extend(prune::delete_orphans(self.context, self.bundle, snapshot, &orphans).await);
+        }
         let namespaces: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
         let is_desired = |namespace: &str| namespaces.contains(namespace);
         errors.extend(prune::prune_unowned(self.context, &self.stores.copies, self.key, is_desired).await);
-        errors
-    }
-
-    async fn delete_orphans(
-        &self,
-        snapshot: &ClusterSnapshot,
-        targets: &[Target<'_>],
-        existing: &[&BundleDeployment],
-    ) -> Vec<DeliveryError> {
-        let orphans = targeting::orphans(targets, existing, |deployment| {
-            self.is_out_of_schedule(deployment)
-        });
-        if orphans.is_empty() {
-            return Vec::new();
-        }
-        if let Some(error) = snapshot.decode_error() {
-            tracing::warn!("{error}; no BundleDeployment is deleted until it decodes");
-            return Vec::new();
-        }
-        prune::delete_orphans(self.context, self.bundle, snapshot, &orphans).await
-    }
-
-    /// Whether a deployment is on a cluster outside of its schedule: nothing is deleted there until the schedule allows it.
-    fn is_out_of_schedule(&self, deployment: &BundleDeployment) -> bool {
-        let cluster = targeting::cluster_of(deployment)
-            .and_then(|(namespace, name)| self.stores.clusters.all.get(&key(namespace, name)));
-        cluster.is_some_and(|cluster| match &*cluster {
-            Decoded::Valid(cluster) => cluster.status.is_out_of_schedule(),
-            Decoded::Invalid { .. } => deployment.spec.off_schedule,
-        })
+        held_until
     }
 
     async fn update_status(
@@ -223,6 +216,40 @@ impl BundleReconciliation<'_> {
     }
 }
 
+/// The deployments that may be deleted at a time, and when another one may be: nothing is deleted on a cluster whose Schedules do not allow
+/// changes.
+fn deletable<'a>(
+    clusters: &Clusters,
+    orphans: Vec<&'a BundleDeployment>,
+    now: Timestamp,
+) -> (Vec<&'a BundleDeployment>, Option<Timestamp>) {
+    let cluster = |orphan: &&BundleDeployment| {
+        let (namespace, name) = targeting::cluster_of(orphan)?;
+        clusters.all.get(&key(namespace, name))
+    };
+    let found: Vec<_> = orphans.iter().map(cluster).collect();
+    let valid = found.iter().filter_map(|cluster| cluster.as_ref()?.valid());
+    let mut windows = schedule::windows_of(clusters, valid, now).into_iter();
+    let (mut deletable, mut held_until) = (Vec::new(), None);
+    for (orphan, cluster) in orphans.into_iter().zip(&found) {
+        let (is_held, until) = match cluster.as_deref() {
+            None => (false, None),
+            Some(Decoded::Invalid { .. }) => (orphan.spec.off_schedule, None),
+            Some(Decoded::Valid(cluster)) => match windows.next().flatten() {
+                Some(windows) => (windows.is_out_of_schedule(), windows.again),
+                // It is not certain which Schedules select the cluster: what was decided before stays.
+                None => (cluster.status.is_out_of_schedule(), None),
+            },
+        };
+        if is_held {
+            held_until = held_until.into_iter().chain(until).min();
+        } else {
+            deletable.push(orphan);
+        }
+    }
+    (deletable, held_until)
+}
+
 /// The error of a target that is blocked, if it is to be retried.
 fn retried(target: &Target<'_>) -> Option<DeliveryError> {
     match &target.desired {
@@ -248,7 +275,7 @@ struct ComputedTargets<'a> {
 fn targets<'a>(
     bundle: &Bundle,
     policies: &Policies,
-    snapshot: &'a ClusterSnapshot,
+    members: Vec<Member<'a>>,
     existing: &[&'a BundleDeployment],
 ) -> Result<ComputedTargets<'a>, BundleBlocked> {
     check(bundle, policies)?;
@@ -256,7 +283,7 @@ fn targets<'a>(
     let start = compute::cpu_time();
     let clock = move || compute::cpu_time().saturating_sub(start);
     let budget = Budget::new(targeting::values::limits(MAX_VALUES_TIME), clock);
-    let targets = targeting::targets(bundle, snapshot.members(), existing, forbids_namespaces, &budget)
+    let targets = targeting::targets(bundle, members, existing, forbids_namespaces, &budget)
         .map_err(|error| BundleBlocked::new(Reason::InvalidSelector, &error))?;
     Ok(ComputedTargets {
         targets,
@@ -304,7 +331,61 @@ fn max_writes(targets: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use helmops_api::labels;
+    use helmops_kube::{Fold, ObjectCache};
+    use kube::Resource;
+    use serde_json::{Value, json};
+
     use super::*;
+
+    fn cache<K, F>(objects: &[Value]) -> ObjectCache<Decoded<K>, F>
+    where
+        K: Resource<DynamicType = ()> + Clone,
+        Decoded<K>: serde::de::DeserializeOwned,
+        ObjectCache<Decoded<K>, F>: FromIterator<Decoded<K>>,
+        F: Fold<std::sync::Arc<Decoded<K>>>,
+    {
+        let decoded = objects
+            .iter()
+            .map(|object| serde_json::from_str::<Decoded<K>>(&object.to_string()).unwrap());
+        decoded.collect()
+    }
+
+    #[test]
+    fn a_deployment_is_deleted_when_the_schedules_of_its_cluster_allow_it_whatever_its_status_says() {
+        let metadata =
+            |name: &str, env: &str| json!({ "namespace": "fleet", "name": name, "labels": { "env": env } });
+        let mut clusters = Clusters::new();
+        clusters.all = cache(&[
+            json!({ "metadata": metadata("prod", "prod") }),
+            json!({ "metadata": metadata("test", "test"), "status": { "scheduled": true } }),
+            json!({ "metadata": metadata("odd", "prod"), "spec": 5 }),
+        ]);
+        let targets = json!({ "clusters": [{ "clusterSelector": { "matchLabels": { "env": "prod" } } }] });
+        let spec = json!({ "schedule": "0 0 2 * * ?", "duration": "2h", "targets": targets });
+        clusters.schedules = cache(&[json!({ "metadata": metadata("night", ""), "spec": spec })]);
+        let orphans = [("prod", false), ("test", true), ("odd", true), ("gone", true)];
+        let orphans = orphans.map(|(cluster, off_schedule)| -> BundleDeployment {
+            let labels = json!({ labels::CLUSTER_NAMESPACE: "fleet", labels::CLUSTER: cluster });
+            let metadata =
+                json!({ "namespace": format!("cluster-{cluster}"), "name": "web", "labels": labels });
+            let object = json!({ "metadata": metadata, "spec": { "offSchedule": off_schedule } });
+            serde_json::from_str(&object.to_string()).unwrap()
+        });
+        let deleted_at = |time: &str| {
+            let (deletable, until) = deletable(&clusters, orphans.iter().collect(), time.parse().unwrap());
+            let namespaces = deletable
+                .iter()
+                .map(|one| one.metadata.namespace.clone().unwrap());
+            (namespaces.collect::<Vec<_>>(), until.map(|time| time.to_string()))
+        };
+        let (deleted, until) = deleted_at("2026-01-01T01:00:00Z");
+        assert_eq!(deleted, ["cluster-test", "cluster-gone"]);
+        assert_eq!(until.as_deref(), Some("2026-01-01T02:00:00Z"));
+        let (deleted, until) = deleted_at("2026-01-01T02:00:00Z");
+        assert_eq!(deleted, ["cluster-prod", "cluster-test", "cluster-gone"]);
+        assert_eq!(until, None);
+    }
 
     #[test]
     fn a_bundle_needs_few_rounds_however_many_targets_it_has() {

@@ -86,7 +86,8 @@ impl Reconciler for Clusters<'_> {
         let time = Timestamp::now();
         let now = status::timestamp(time);
         let contact = self.contact(cluster, time);
-        let windows = schedule::windows_of(&self.stores.clusters, cluster, time);
+        let windows = schedule::windows_of(&self.stores.clusters, [cluster], time);
+        let windows = windows.into_iter().next().flatten();
         let namespace = self.stores.clusters.namespace_of(cluster);
         let mut next = match &namespace {
             Ok(namespace) => {
@@ -125,7 +126,7 @@ impl Reconciler for Clusters<'_> {
             Contact::Reporting(remaining) => Some(remaining),
             Contact::Unknown | Contact::Silent(_) => None,
         };
-        let window = schedule::wait(windows.and_then(|windows| windows.next), time);
+        let window = schedule::wait(windows.and_then(|windows| windows.again), time);
         Ok(Done {
             requeue_after: silence.into_iter().chain(window).min(),
             ..Done::UNTIL_CHANGE

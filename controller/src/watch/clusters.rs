@@ -10,6 +10,7 @@ use helmops_api::{
     Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly, NamespacedName, Schedule,
 };
 use helmops_core::{
+    schedule::KnownWindows,
     status::helmop_of,
     targeting::{
         NamespaceRefused,
@@ -45,6 +46,8 @@ pub struct Clusters {
     pub groups: ObjectCache<Decoded<ClusterGroup>>,
     /// All Schedules.
     pub schedules: ObjectCache<Decoded<Schedule>>,
+    /// What was computed of them.
+    pub known_windows: Arc<KnownWindows>,
     /// All `BundleNamespaceMapping`s: other namespaces in which Bundles may target clusters.
     pub mappings: ObjectCache<Decoded<BundleNamespaceMapping>>,
     /// All namespaces: mappings select some of them, others belong to Clusters.
@@ -59,6 +62,7 @@ impl Clusters {
             all: ObjectCache::new(),
             groups: ObjectCache::new(),
             schedules: ObjectCache::new(),
+            known_windows: Arc::default(),
             mappings: ObjectCache::new(),
             namespaces: ObjectCache::new(),
             own_namespace: own_namespace(),
@@ -112,6 +116,23 @@ impl Clusters {
             .collect()
     }
 
+    /// What a change of a Schedule affects: itself, the status of the Clusters, and what is deployed to them. Bundles do not wait for the
+    /// statuses, and other shards do not write these.
+    fn affected_by_schedule(
+        &self,
+        bundles: &ObjectCache<Decoded<Bundle>>,
+        schedule: &NamespacedName,
+    ) -> Vec<Work> {
+        let itself = Work::Schedule(key(&schedule.namespace, &schedule.name));
+        let clusters = keys(&self.all, &schedule.namespace);
+        let bundles = self.affected_bundles(bundles, Some(&schedule.namespace));
+        [itself]
+            .into_iter()
+            .chain(bundles)
+            .chain(clusters.into_iter().map(Work::Cluster))
+            .collect()
+    }
+
     /// The Bundles that may target the clusters in a namespace: those in the namespace, and those with a mapping.
     fn affected_bundles(&self, bundles: &ObjectCache<Decoded<Bundle>>, namespace: Option<&str>) -> Vec<Work> {
         let mappings = self.mappings.state();
@@ -129,6 +150,22 @@ impl Clusters {
             .map(Work::Bundle)
             .collect()
     }
+}
+
+/// The objects of namespaces, which are different ones.
+pub fn in_namespaces<K, F>(
+    cache: &ObjectCache<Decoded<K>, F>,
+    namespaces: &[impl AsRef<str>],
+) -> Vec<Arc<Decoded<K>>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+    F: Fold<Arc<Decoded<K>>>,
+{
+    cache.read(|objects, _| {
+        let found = namespaces.iter();
+        let found = found.flat_map(|namespace| objects.in_namespace(namespace.as_ref()));
+        found.map(|(_, object)| Arc::clone(object)).collect()
+    })
 }
 
 /// The keys of the objects of a namespace.
@@ -203,16 +240,9 @@ pub fn watch(client: &Client, all_stores: &Stores, clusters: &Clusters) -> BoxSt
         let affected = stores.affected_bundles(&all_bundles, Some(&group.namespace));
         stream::iter(affected.into_iter().chain(stores.scheduled(&group.namespace)))
     });
-    let stores = clusters.clone();
-    let of_schedules = schedules(client, all_stores, clusters).flat_map(move |schedule| {
-        let itself = Work::Schedule(key(&schedule.namespace, &schedule.name));
-        let clusters = keys(&stores.all, &schedule.namespace);
-        stream::iter(
-            [itself]
-                .into_iter()
-                .chain(clusters.into_iter().map(Work::Cluster)),
-        )
-    });
+    let (stores, all_bundles) = (clusters.clone(), bundles.clone());
+    let of_schedules = schedules(client, all_stores, clusters)
+        .flat_map(move |schedule| stream::iter(stores.affected_by_schedule(&all_bundles, &schedule)));
     let all_bundles = bundles.clone();
     let of_mappings = changed(all(client), &clusters.mappings).flat_map(move |mapping| {
         let affected =
@@ -291,4 +321,42 @@ where
         let relevant = changes.into_iter().filter(is_relevant);
         stream::iter(relevant.map(|change| change.name))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn cache<K>(objects: &[Value]) -> Vec<Decoded<K>>
+    where
+        Decoded<K>: serde::de::DeserializeOwned,
+    {
+        let objects = objects.iter();
+        objects
+            .map(|object| serde_json::from_str(&object.to_string()).unwrap())
+            .collect()
+    }
+
+    /// A Schedule that is deleted again may be seen by no reconciliation of the Cluster, and other shards reconcile no Clusters at all.
+    #[test]
+    fn a_schedule_affects_the_bundles_of_its_namespace_and_not_only_over_the_status_of_clusters() {
+        let named =
+            |namespace: &str, name: &str| json!({ "metadata": { "namespace": namespace, "name": name } });
+        let mut clusters = Clusters::new();
+        clusters.all = cache(&[named("fleet", "c1"), named("other", "c2")])
+            .into_iter()
+            .collect();
+        let bundles = cache(&[named("fleet", "web"), named("other", "db")])
+            .into_iter()
+            .collect();
+        let affected = clusters.affected_by_schedule(&bundles, &NamespacedName::new("fleet", "night"));
+        let expected = [
+            Work::Schedule(key("fleet", "night")),
+            Work::Bundle(key("fleet", "web")),
+            Work::Cluster(key("fleet", "c1")),
+        ];
+        assert_eq!(affected, expected);
+    }
 }

@@ -63,7 +63,7 @@ use tokio::sync::oneshot;
 
 pub use self::{
     accounts::Accounts,
-    clusters::Clusters,
+    clusters::{Clusters, in_namespaces},
     copies::Copies,
     deployments::Deployments,
     rancher_ca::{CaBundle, MissingKey, RancherCa},

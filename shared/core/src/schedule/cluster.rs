@@ -1,27 +1,33 @@
 //! Whether the Schedules of a namespace allow a cluster to be changed.
 
-use helmops_api::{Schedule, cluster::ClusterStatus, schedule::ClusterWindow, timestamp::timestamp};
-use k8s_openapi::jiff::Timestamp;
+use std::collections::HashMap;
 
-use super::window::Windows;
+use helmops_api::{
+    ClusterGroup, Decoded, Schedule, cluster::ClusterStatus, schedule::ClusterWindow, timestamp::timestamp,
+};
+use k8s_openapi::jiff::Timestamp;
+use kube_core::Resource;
+
+use super::known::{Decision, KnownWindows, ReadWindows};
 use crate::targeting::criteria::{Criteria, Member};
 
 /// Names of Schedules in the status of a cluster.
 const MAX_NAMES: usize = 16;
-/// Ends and starts of windows that are followed until the next change: windows of other Schedules may hide them.
-const MAX_STEPS: usize = 1_000;
 
-/// The Schedules of a namespace.
+/// The Schedules of namespaces, each with its Clusters and groups. `None` if it is not certain which of them select a Cluster.
 #[derive(Debug, Default)]
-pub struct Schedules<'a>(Vec<Selecting<'a>>);
+pub struct ScheduleIndex<'a>(HashMap<&'a str, Option<Schedules<'a>>>);
 
-/// A Schedule with the clusters that it selects.
+/// The Schedules of a namespace, with their windows: `None` if these are invalid.
+#[derive(Debug, Default)]
+struct Schedules<'a>(Vec<(Selection<'a>, Option<ReadWindows>)>);
+
+/// The clusters that a Schedule selects.
 #[derive(Debug)]
-struct Selecting<'a> {
+pub struct Selection<'a> {
+    /// The name of the Schedule.
     name: &'a str,
     targets: Vec<Criteria<'a>>,
-    /// `None` if they are invalid.
-    windows: Option<Windows>,
 }
 
 /// What the Schedules that select a cluster decide at a time.
@@ -31,106 +37,123 @@ pub struct ClusterWindows {
     pub schedules: Vec<String>,
     /// Whether the cluster can be changed.
     pub is_open: bool,
-    /// When that changes; `None` if it never does, or not in the next thousand starts and ends of windows.
+    /// When that changes; `None` if it never does, or not in the next 200 starts and ends of windows.
     pub until: Option<Timestamp>,
-    /// When a window begins or ends, so that the decision may be another one.
-    pub next: Option<Timestamp>,
+    /// When to decide again; `None` if that changes nothing any more.
+    pub again: Option<Timestamp>,
+}
+
+impl<'a> ScheduleIndex<'a> {
+    /// All Schedules and groups of some namespaces, including those that do not decode or have no room in memory.
+    pub fn new(
+        schedules: impl IntoIterator<Item = &'a Decoded<Schedule>>,
+        groups: impl IntoIterator<Item = &'a Decoded<ClusterGroup>>,
+        known: &KnownWindows,
+    ) -> Self {
+        let mut all = HashMap::<_, Option<Vec<&Schedule>>>::new();
+        for schedule in schedules {
+            let of_namespace = all
+                .entry(namespace_of(schedule))
+                .or_insert_with(|| Some(Vec::new()));
+            match (schedule.valid(), of_namespace.as_mut()) {
+                (Some(schedule), Some(valid)) => valid.push(schedule),
+                (Some(_), None) => {}
+                (None, _) => *of_namespace = None,
+            }
+        }
+        for group in groups.into_iter().filter(|group| group.valid().is_none()) {
+            if let Some(of_namespace) = all.get_mut(namespace_of(group)) {
+                *of_namespace = None;
+            }
+        }
+        let read = |valid: Option<Vec<_>>| valid.map(|valid| Schedules::new(valid, known));
+        Self(
+            all.into_iter()
+                .map(|(namespace, valid)| (namespace, read(valid)))
+                .collect(),
+        )
+    }
+
+    /// What the Schedules of its namespace decide about a cluster. `None` if one of them, or a group, is not readable: then it is not
+    /// certain which of them select the cluster, and what was decided before stays.
+    pub fn of_cluster(
+        &self,
+        member: &Member<'_>,
+        now: Timestamp,
+        known: &KnownWindows,
+    ) -> Option<ClusterWindows> {
+        let Some(schedules) = self.0.get(member.namespace()) else {
+            return Some(Schedules::default().of_cluster(member, now, known));
+        };
+        Some(schedules.as_ref()?.of_cluster(member, now, known))
+    }
+}
+
+fn namespace_of<K: Resource>(object: &K) -> &str {
+    object.meta().namespace.as_deref().unwrap_or_default()
 }
 
 impl<'a> Schedules<'a> {
     /// Reads Schedules. One that is being deleted selects no cluster any more.
-    pub fn new(schedules: impl IntoIterator<Item = &'a Schedule>) -> Self {
+    fn new(schedules: impl IntoIterator<Item = &'a Schedule>, known: &KnownWindows) -> Self {
         let existing = schedules
             .into_iter()
             .filter(|schedule| schedule.metadata.deletion_timestamp.is_none());
-        let mut schedules: Vec<_> = existing.map(Selecting::new).collect();
-        schedules.sort_by_key(|schedule| schedule.name);
+        let mut schedules: Vec<_> = existing
+            .map(|schedule| (Selection::of(schedule), known.read(&schedule.spec)))
+            .collect();
+        schedules.sort_by_key(|(selection, _)| selection.name);
         Self(schedules)
-    }
-
-    /// Whether one of them selects a cluster.
-    pub fn has(&self, member: &Member<'_>) -> bool {
-        self.0.iter().any(|schedule| schedule.selects(member))
     }
 
     /// What they decide about a cluster of their namespace.
     ///
     /// A cluster can be changed in a window of any Schedule that allows, and never in one of a Schedule that denies; where no Schedule
     /// allows, always but for the latter. A Schedule whose windows are invalid selects its clusters, and they are not changed.
-    pub fn of_cluster(&self, member: &Member<'_>, now: Timestamp) -> ClusterWindows {
-        let selecting: Vec<_> = self
-            .0
-            .iter()
-            .filter(|schedule| schedule.selects(member))
-            .collect();
-        let is_open = is_open(&selecting, now);
-        let next = next_change(&selecting, now);
-        ClusterWindows {
-            schedules: selecting
-                .iter()
-                .map(|schedule| schedule.name.to_owned())
-                .collect(),
+    pub fn of_cluster(&self, member: &Member<'_>, now: Timestamp, known: &KnownWindows) -> ClusterWindows {
+        let selecting = self.0.iter().filter(|(selection, _)| selection.has(member));
+        let selecting: Vec<_> = selecting.collect();
+        let windows: Option<Vec<_>> = selecting.iter().map(|(_, windows)| windows.as_ref()).collect();
+        let decision = windows.map_or_else(Decision::default, |windows| known.decide(windows, now));
+        let Decision {
             is_open,
-            until: until(&selecting, is_open, next),
-            next,
+            until,
+            again,
+        } = decision;
+        ClusterWindows {
+            schedules: selecting.iter().map(|(one, _)| one.name.to_owned()).collect(),
+            is_open,
+            until,
+            again,
         }
     }
 }
 
-impl<'a> Selecting<'a> {
+impl<'a> Selection<'a> {
     /// An entry with an invalid selector selects nothing.
-    fn new(schedule: &'a Schedule) -> Self {
+    pub fn of(schedule: &'a Schedule) -> Self {
         let targets = schedule.spec.targets.clusters.iter();
         Self {
             name: schedule.metadata.name.as_deref().unwrap_or_default(),
             targets: targets
                 .filter_map(|target| Criteria::new("spec.targets.clusters", &target.criteria).ok())
                 .collect(),
-            windows: Windows::of(&schedule.spec).ok(),
         }
     }
 
-    fn selects(&self, member: &Member<'_>) -> bool {
+    /// Whether it has a cluster.
+    pub fn has(&self, member: &Member<'_>) -> bool {
         let mut targets = self.targets.iter();
         targets.any(|target| member.any(|cluster, group| target.matches(cluster, group)))
     }
 }
 
-fn is_open(selecting: &[&Selecting<'_>], time: Timestamp) -> bool {
-    let (mut allowing, mut allowed) = (false, false);
-    for schedule in selecting {
-        let Some(windows) = &schedule.windows else {
-            return false;
-        };
-        let is_active = windows.at(time).is_active;
-        if windows.is_deny && is_active {
-            return false;
-        }
-        allowing |= !windows.is_deny;
-        allowed |= !windows.is_deny && is_active;
-    }
-    allowed || !allowing
-}
-
-/// The next start or end of a window.
-fn next_change(selecting: &[&Selecting<'_>], time: Timestamp) -> Option<Timestamp> {
-    let windows = selecting.iter().filter_map(|schedule| schedule.windows.as_ref());
-    windows.filter_map(|windows| windows.at(time).until).min()
-}
-
-/// When the cluster can be changed no more, or again.
-fn until(selecting: &[&Selecting<'_>], is_open: bool, mut next: Option<Timestamp>) -> Option<Timestamp> {
-    for _ in 0..MAX_STEPS {
-        let time = next?;
-        if self::is_open(selecting, time) != is_open {
-            return Some(time);
-        }
-        next = next_change(selecting, time);
-    }
-    None
-}
-
 impl ClusterWindows {
+    /// Whether Schedules select the cluster and do not allow deployments now: nothing is changed there.
+    pub fn is_out_of_schedule(&self) -> bool {
+        !self.schedules.is_empty() && !self.is_open
+    }
+
     /// Sets what the status of a cluster reports.
     pub fn fill(&self, status: &mut ClusterStatus) {
         status.scheduled = !self.schedules.is_empty();
@@ -167,7 +190,9 @@ mod tests {
         let cluster =
             json!({ "metadata": { "namespace": "fleet", "name": "c1", "labels": { "env": "prod" } } });
         let cluster: Cluster = serde_json::from_value(cluster).unwrap();
-        Schedules::new(schedules).of_cluster(&Member::new(&cluster, []), at(time))
+        let known = KnownWindows::default();
+        let schedules = Schedules::new(schedules, &known);
+        schedules.of_cluster(&Member::new(&cluster, []), at(time), &known)
     }
 
     fn night() -> Schedule {
@@ -288,7 +313,7 @@ mod tests {
             (true, Some(at("2026-01-01T04:00:00Z")))
         );
         let after = decide(&[last], "2026-01-01T04:00:00Z");
-        assert_eq!((after.is_open, after.until, after.next), (false, None, None));
+        assert_eq!((after.is_open, after.until, after.again), (false, None, None));
     }
 
     /// Two Schedules that exclude each other for years.
@@ -301,6 +326,7 @@ mod tests {
         );
         let windows = decide(&[minutes, never], "2026-01-01T00:00:30Z");
         assert_eq!((windows.is_open, windows.until), (false, None));
-        assert_eq!(windows.next, Some(at("2026-01-01T00:01:00Z")));
+        // 200 starts and ends later: nothing changes before.
+        assert_eq!(windows.again, Some(at("2026-01-01T01:41:00Z")));
     }
 }

@@ -6,15 +6,19 @@
 //! targets ─► which clusters ───────────────┘
 //! ```
 //!
+//! What was read and decided is remembered (`known`): thousands of clusters have few Schedules.
+//!
 //! `docs/schedules.md` has the rules, and what is different from Fleet.
 
 mod cluster;
 pub mod cron;
+mod known;
 mod status;
 mod window;
 
 pub use self::{
-    cluster::{ClusterWindows, Schedules},
+    cluster::{ClusterWindows, ScheduleIndex},
+    known::KnownWindows,
     status::{Waiting, next_status},
     window::{WindowState, Windows, errors},
 };

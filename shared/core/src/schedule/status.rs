@@ -16,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube_core::Resource as _;
 
 use super::{
-    cluster::Schedules,
+    cluster::Selection,
     window::{WindowState, Windows, errors},
 };
 use crate::targeting::criteria::Member;
@@ -28,7 +28,7 @@ pub fn next_status<'a>(
     members: impl IntoIterator<Item = Member<'a>>,
     now: Timestamp,
 ) -> (ScheduleStatus, Option<Timestamp>) {
-    let selected = Schedules::new([schedule]);
+    let selected = Selection::of(schedule);
     let matching = members.into_iter().filter(|member| selected.has(member));
     let mut matching: Vec<_> = matching.map(|member| member.name().to_owned()).collect();
     matching.sort();

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use helmops_api::{Cluster, ClusterGroup, labels, target::ClusterCriteria};
 use helmops_model::selector::{InvalidSelector, Selector};
+use k8s_openapi::jiff::Timestamp;
 
 use super::cluster_namespace::NamespaceRefused;
+use crate::schedule::ClusterWindows;
 
 /// A group of clusters. Its selector is checked once, not for each cluster.
 #[derive(Clone, Debug)]
@@ -31,6 +33,10 @@ pub struct Member<'a> {
     groups: Vec<Option<&'a ClusterGroup>>,
     /// The namespace for its BundleDeployments, empty while it is unknown, or why there is none.
     deployment_namespace: Result<Cow<'a, str>, NamespaceRefused>,
+    /// Whether its Schedules allow no deployments now.
+    pub is_out_of_schedule: bool,
+    /// When to look at its Schedules again; `None` if that changes nothing, or is not known.
+    pub schedule_changes: Option<Timestamp>,
 }
 
 impl<'a> Member<'a> {
@@ -53,6 +59,8 @@ impl<'a> Member<'a> {
             cluster,
             groups,
             deployment_namespace,
+            is_out_of_schedule: cluster.status.is_out_of_schedule(),
+            schedule_changes: None,
         }
     }
 
@@ -61,6 +69,12 @@ impl<'a> Member<'a> {
     pub fn with_namespace(mut self, namespace: Result<String, NamespaceRefused>) -> Self {
         self.deployment_namespace = namespace.map(Cow::Owned);
         self
+    }
+
+    /// Uses what its Schedules decide now, instead of what its status says: that is written later.
+    pub fn set_windows(&mut self, windows: &ClusterWindows) {
+        self.is_out_of_schedule = windows.is_out_of_schedule();
+        self.schedule_changes = windows.again;
     }
 
     /// The namespace for its BundleDeployments, if it is known.
@@ -87,6 +101,8 @@ impl<'a> Member<'a> {
             cluster: self.cluster,
             groups: groups.filter(|group| holds(self.cluster, *group)).collect(),
             deployment_namespace: self.deployment_namespace.clone(),
+            is_out_of_schedule: self.is_out_of_schedule,
+            schedule_changes: self.schedule_changes,
         }
     }
 

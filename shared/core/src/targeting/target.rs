@@ -200,14 +200,10 @@ fn batches<'a>(matcher: &Matcher<'_>, members: impl IntoIterator<Item = Member<'
 
 /// The BundleDeployments of a Bundle that belong to none of its target clusters any more, and are pruned.
 ///
-/// One that `is_kept` stays. So does one that was created for a cluster that the Bundle still targets, even if it is in another
+/// One stays that was created for a cluster that the Bundle still targets, even if it is in another
 /// namespace than that of the cluster: then the owner of that namespace has changed, and an agent may still deploy from it.
 /// [`strays`] finds those.
-pub fn orphans<'a>(
-    targets: &[Target<'_>],
-    existing: &[&'a BundleDeployment],
-    is_kept: impl Fn(&BundleDeployment) -> bool,
-) -> Vec<&'a BundleDeployment> {
+pub fn orphans<'a>(targets: &[Target<'_>], existing: &[&'a BundleDeployment]) -> Vec<&'a BundleDeployment> {
     let namespaces: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
     let clusters: HashSet<_> = targets.iter().map(Target::cluster).collect();
     let is_targeted = |deployment: &BundleDeployment| {
@@ -218,7 +214,7 @@ pub fn orphans<'a>(
     existing
         .iter()
         .copied()
-        .filter(|deployment| !is_targeted(deployment) && !is_kept(deployment))
+        .filter(|deployment| !is_targeted(deployment))
         .collect()
 }
 
@@ -293,7 +289,7 @@ mod tests {
         let target = &targets[0];
         assert_eq!(target.desired, Err(TargetError::Namespace(refusal())));
         assert_eq!((target.namespace(), target.existing), (None, None));
-        assert!(orphans(&targets, &[&existing], |_| false).is_empty());
+        assert!(orphans(&targets, &[&existing]).is_empty());
         assert!(
             strays(&targets, &[&existing]).is_empty(),
             "the refusal is reported already"
@@ -348,7 +344,7 @@ mod tests {
             &Budget::default(),
         )
         .unwrap();
-        assert_eq!(orphans(&targets, &existing, |_| false), [&gone]);
+        assert_eq!(orphans(&targets, &existing), [&gone]);
         let messages = strays(&targets, &existing);
         assert_eq!(messages.len(), 1);
         assert!(

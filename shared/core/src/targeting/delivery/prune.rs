@@ -58,7 +58,8 @@ pub struct Decisive<'o> {
     /// The Cluster that owns a namespace. Other annotations decide nothing.
     owner: [Option<&'o str>; 2],
     is_deleted: bool,
-    /// The namespace of a Cluster in its status, and whether its schedule forbids changes; `None` if it does not decode.
+    /// The namespace of a Cluster in its status, and whether its Schedules forbid changes; `None` if it does not decode. The caches of Clusters
+    /// and Schedules decide the latter, and may be behind: a difference costs only a retry.
     status: Option<(&'o str, bool)>,
 }
 

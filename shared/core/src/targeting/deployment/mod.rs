@@ -313,10 +313,7 @@ fn set_remaining(
         options
     });
     assign!(spec.paused, is_paused);
-    assign!(
-        spec.off_schedule,
-        target.member.cluster.status.is_out_of_schedule()
-    );
+    assign!(spec.off_schedule, target.member.is_out_of_schedule);
     assign!(spec.depends_on, bundle.spec.depends_on);
     assign!(spec.correct_drift, desired.options.correct_drift);
     if spec.lifecycle.as_deref() != desired.lifecycle.as_deref() {

@@ -3,7 +3,10 @@ use helmops_api::{Cluster, labels};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::targeting::{chart_record::expected_digest, criteria::Member, target::targets};
+use crate::{
+    schedule::ClusterWindows,
+    targeting::{chart_record::expected_digest, criteria::Member, target::targets},
+};
 
 fn cluster(spec: &Value, status: &Value) -> Cluster {
     let mut object = json!({
@@ -383,14 +386,41 @@ fn changes_that_are_not_part_of_the_id_are_written() {
 
 #[test]
 fn schedules_and_pauses_are_written() {
-    let off = |status: &Value| {
-        let cluster = cluster(&json!({}), status);
-        let deployed = desired(&bundle(&json!({})), &cluster, None, RolloutStep::Promote, None).unwrap();
-        deployed.deployment.spec.off_schedule
+    let off = |status: &Value, windows: Option<ClusterWindows>| {
+        let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), status));
+        let mut member = Member::new(&cluster, []);
+        if let Some(windows) = windows {
+            member.set_windows(&windows);
+        }
+        let targets = targets(&bundle, [member], &[], false, &Budget::default()).unwrap();
+        let charts = ChartRecords::of(&bundle);
+        let (step, observed) = (RolloutStep::Promote, Observed::default());
+        let deployed = deployment(&bundle, &charts, &targets[0], step, observed).unwrap();
+        deployed.spec.off_schedule
     };
-    assert!(!off(&json!({})));
-    assert!(off(&json!({ "scheduled": true })));
-    assert!(!off(&json!({ "scheduled": true, "activeSchedule": true })));
+    let free = ClusterWindows::default();
+    let decided = |is_open| {
+        let schedules = vec!["night".to_owned()];
+        Some(ClusterWindows {
+            schedules,
+            is_open,
+            ..ClusterWindows::default()
+        })
+    };
+    let closed = json!({ "scheduled": true });
+    let open = json!({ "scheduled": true, "activeSchedule": true });
+    for (status, windows, expected) in [
+        (&json!({}), None, false),
+        (&closed, None, true),
+        (&open, None, false),
+        // The status is older: the labels of the cluster have changed.
+        (&json!({}), decided(false), true),
+        (&open, decided(false), true),
+        (&closed, decided(true), false),
+        (&closed, Some(free), false),
+    ] {
+        assert_eq!(off(status, windows.clone()), expected, "{status} {windows:?}");
+    }
     assert!(
         first(&bundle(&json!({ "paused": true })), RolloutStep::Stage)
             .deployment
