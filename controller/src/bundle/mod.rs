@@ -128,24 +128,12 @@ impl Reconciler for Bundles<'_> {
     }
 }
 
-/// How a round ends, with the error that determines the backoff, and when the rollout goes on by itself.
-///
-/// An error that is not retried must not keep the rollout from that.
+/// How a round ends, with the error that determines the backoff, and when the rollout goes on by itself, or a window begins or ends: that
+/// does not wait for the backoff.
 fn done(error: Option<DeliveryError>, next: RequeueAfter) -> Result<Done, DeliveryError> {
     match error {
-        Some(error) if next.is_none() || error.class().backoff_policy().is_some() => Err(error),
-        Some(error) => {
-            tracing::warn!(
-                reason = error.reason().as_str(),
-                error = with_causes(&error),
-                "deployment to a cluster failed; not retried before the next partition begins"
-            );
-            Ok(Done {
-                requeue_after: next,
-                counts_as: Some(error.reason()),
-                ..Done::UNTIL_CHANGE
-            })
-        }
+        Some(error) if next.is_none() => Err(error),
+        Some(error) => Ok(Done::after(&error, next)),
         None => Ok(Done {
             requeue_after: next,
             ..Done::UNTIL_CHANGE

@@ -148,8 +148,11 @@ impl BundleReconciliation<'_> {
         let (delivered, is_complete) = deliver(&delivery, &targets, &rollout).await;
         let held_until = self.prune(snapshot, &targets, existing, &mut errors).await;
         let strays = targeting::strays(&targets, existing);
-        self.update_status(&targets, &rollout, &delivered, &strays)
-            .await?;
+        // What is due next does not wait for it.
+        let reported = self
+            .update_status(&targets, &rollout, &delivered, &strays)
+            .await;
+        errors.extend(reported.err());
         errors.extend(delivered.into_iter().filter_map(|delivered| delivered.error));
         // The status of a Cluster changes later, and not at all if a window is shorter than that takes.
         let windows = targets.iter().filter_map(|target| target.member.schedule_changes);

@@ -12,10 +12,12 @@ use helmops_api::{Cluster, Decoded, NamespacedName, labels};
 use helmops_core::{agents::Contact, status};
 use helmops_kube::name_of;
 use helmops_model::reason::Reason;
+use helmops_process::exit::with_causes;
 use helmops_runtime::{
     client::{CallError, bounded},
     error_class::{Class, Classified, ClassifiedError, classified},
     metrics::{Controller, ReconcileMetrics},
+    queue::RequeueAfter,
     reconciler::Reconciler,
     retry_state::{Done, RetryState},
     workers::WorkerPermit,
@@ -89,9 +91,14 @@ impl Reconciler for Clusters<'_> {
         let windows = schedule::windows_of(&self.stores.clusters, [cluster], time);
         let windows = windows.into_iter().next().flatten();
         let namespace = self.stores.clusters.namespace_of(cluster);
+        let created = match &namespace {
+            Ok(namespace) => self.ensure_namespace(&name, namespace).await,
+            Err(_) => Ok(()),
+        };
         let mut next = match &namespace {
+            // The status has the namespace as soon as that exists.
+            Ok(_) if created.is_err() => cluster.status.clone(),
             Ok(namespace) => {
-                self.ensure_namespace(&name, namespace).await?;
                 let deployments = self.context.stores.deployments.in_namespace(namespace);
                 let deployments: Vec<_> = deployments.iter().map(|deployment| &**deployment).collect();
                 status::cluster(cluster, namespace, &deployments, contact, &now)
@@ -113,24 +120,27 @@ impl Reconciler for Clusters<'_> {
             &self.context.client,
             &self.context.retries.clusters.pending_writes,
         );
-        MANAGER
+        let reported = MANAGER
             .write_status(client, pending_writes, cluster, &cluster.status, &next)
-            .await?;
-        if let Some(accounts) = self.accounts()
-            && let Ok(namespace) = namespace
-            && !self.is_terminating(&namespace)
-        {
-            accounts.ensure(cluster, &namespace).await?;
-        }
+            .await;
+        let joined = match (self.accounts(), &namespace) {
+            (Some(accounts), Ok(namespace)) if created.is_ok() && !self.is_terminating(namespace) => {
+                accounts.ensure(cluster, namespace).await
+            }
+            _ => Ok(()),
+        };
         let silence = match contact {
             Contact::Reporting(remaining) => Some(remaining),
             Contact::Unknown | Contact::Silent(_) => None,
         };
         let window = schedule::wait(windows.and_then(|windows| windows.again), time);
-        Ok(Done {
-            requeue_after: silence.into_iter().chain(window).min(),
-            ..Done::UNTIL_CHANGE
-        })
+        // None of them waits for another one.
+        let results = [
+            created,
+            reported.map(drop).map_err(Into::into),
+            joined.map_err(Into::into),
+        ];
+        Ok(done(results, silence.into_iter().chain(window).min()))
     }
 
     async fn deleted(&self, key: &ClusterKey, _: &mut WorkerPermit) -> Result<Done, ClusterError> {
@@ -139,6 +149,24 @@ impl Reconciler for Clusters<'_> {
         }
         Ok(Done::UNTIL_CHANGE)
     }
+}
+
+/// How a reconciliation ends whose parts have these results, and when the next one is due by itself. The first error determines the backoff.
+fn done(results: [Result<(), ClusterError>; 3], next: RequeueAfter) -> Done {
+    let mut errors = results.into_iter().filter_map(Result::err);
+    let Some(first) = errors.next() else {
+        return Done {
+            requeue_after: next,
+            ..Done::UNTIL_CHANGE
+        };
+    };
+    for error in errors {
+        tracing::warn!(
+            error = with_causes(&error),
+            "another part of the reconciliation failed"
+        );
+    }
+    Done::after(&first, next)
 }
 
 impl Clusters<'_> {
@@ -188,6 +216,32 @@ impl Clusters<'_> {
             Err(error) if error.exists_already() => Err(ClusterError::StaleNamespace(object)),
             Err(error) => Err(CallError::of("create", object)(error).into()),
             Ok(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use helmops_runtime::{client::ApiError, retry_state::Failures};
+
+    use super::*;
+
+    /// For example without permission to create namespaces.
+    #[test]
+    fn an_error_of_one_part_does_not_delay_the_next_window() {
+        let failed = || Err(CallError::of("create", "Namespace c1")(ApiError::Timeout).into());
+        let minute = Some(Duration::from_mins(1));
+        for (results, has_failed) in [
+            ([Ok(()), Ok(()), Ok(())], false),
+            ([failed(), Ok(()), Ok(())], true),
+            ([Ok(()), failed(), Ok(())], true),
+            ([Ok(()), Ok(()), failed()], true),
+        ] {
+            let done = done(results, minute);
+            assert_eq!(done.requeue_after, minute);
+            assert_eq!(matches!(done.failures, Failures::Another(_)), has_failed);
         }
     }
 }

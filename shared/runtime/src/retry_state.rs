@@ -50,6 +50,33 @@ impl Done {
         failures: Failures::Reset,
         counts_as: None,
     };
+
+    /// A part of the reconciliation has failed, which is logged and retried as after that error. What is due at `next` does not wait for it.
+    pub fn after(error: &impl ClassifiedError, next: RequeueAfter) -> Self {
+        let class = error.class();
+        let (reason, text) = (error.reason(), with_causes(error));
+        if class.is_benign() || class == Class::Outage {
+            tracing::debug!(error = text, "a part of the reconciliation was interrupted");
+        } else {
+            tracing::warn!(
+                reason = reason.as_str(),
+                error = text,
+                "a part of the reconciliation failed"
+            );
+        }
+        let (failures, wait) = match class {
+            Class::Postponed(wait) => (Failures::Kept, Some(wait)),
+            _ => (
+                class.backoff_policy().map_or(Failures::Reset, Failures::Another),
+                None,
+            ),
+        };
+        Self {
+            requeue_after: next.into_iter().chain(wait).min(),
+            failures,
+            counts_as: Some(reason),
+        }
+    }
 }
 
 /// Identifies what an object requests. When it changes, earlier failures do not count.
@@ -208,7 +235,10 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::backoff::{SLOW, TRANSIENT};
+    use crate::{
+        backoff::{SLOW, TRANSIENT},
+        error_class::{Classified, classified},
+    };
 
     fn requested(generation: i64) -> RetryKey {
         RetryKey {
@@ -230,6 +260,39 @@ mod tests {
         assert_eq!(left(1), None);
         state.forget_all();
         assert_eq!(left(2), None);
+    }
+
+    /// An error of a class.
+    #[derive(Debug, thiserror::Error)]
+    #[error("it failed")]
+    struct Failed(Class);
+
+    impl ClassifiedError for Failed {
+        fn classify(&self) -> Classified {
+            classified(Reason::Progressing, self.0)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_retry_of_a_part_does_not_delay_what_is_due_earlier() {
+        let state = RetryState::default();
+        let (soon, late) = (Duration::from_millis(1), Duration::from_hours(1));
+        let after = |class: Class, next: RequeueAfter| {
+            let done = Done::after(&Failed(class), next);
+            state.requeue_after(&"a", requested(1), Ok::<_, Failed>(done))
+        };
+        for _ in 0..5 {
+            assert_eq!(after(Class::TRANSIENT, Some(soon)), Some(soon));
+            tokio::time::advance(TRANSIENT.max_delay).await;
+        }
+        assert!(after(Class::TRANSIENT, Some(late)) < Some(TRANSIENT.max_delay));
+        assert!(
+            after(Class::TRANSIENT, None) > Some(TRANSIENT.initial_delay),
+            "the failures count"
+        );
+        assert_eq!(after(Class::Permanent, Some(late)), Some(late));
+        assert_eq!(after(Class::Permanent, None), None);
+        assert_eq!(after(Class::Postponed(soon), Some(late)), Some(soon));
     }
 
     #[test]
