@@ -1,35 +1,43 @@
 //! What happens with a release when its BundleDeployment is gone. It has to be known then, so it is a label of its records.
 
-use std::collections::BTreeSet;
-
-use helmops_api::BundleDeployment;
+use helmops_api::{BundleDeployment, NamespacedName};
 use helmops_release::{dependencies, history::History, names::name_of, record::OnDelete};
 use helmops_runtime::client::CallError;
 
 use crate::{context::Context, error::AgentError, owned::OwnedRelease, session::ReleaseSession};
 
-/// The release of a BundleDeployment, with what it depends on. What it has depended on and is being removed stays: that waits for it.
+/// The release of a BundleDeployment, with what it depends on. What it has depended on and is being removed stays, unless it does not depend
+/// on that any more: that waits for it.
 ///
 /// # Errors
 /// If what is remembered cannot be read.
 pub async fn owned(context: &Context, deployment: &BundleDeployment) -> Result<OwnedRelease, CallError> {
     let owned = OwnedRelease::of(deployment);
-    let mut names = BTreeSet::new();
-    if dependencies::has_any(deployment) {
-        let all = context.deployments.state();
-        let all: Vec<_> = all.iter().filter_map(|deployment| deployment.valid()).collect();
-        names = dependencies::names(deployment, &all);
+    if !dependencies::has_any(deployment) {
+        return Ok(owned);
     }
+    let all = context.deployments.state();
+    let all: Vec<_> = all.iter().filter_map(|deployment| deployment.valid()).collect();
+    let mut names = dependencies::names(deployment, &all);
     let known = context.owned.of_deployment(name_of(deployment)).await?;
     let known = known.into_iter().filter(|known| known.release == owned.release);
     for name in known.flat_map(|known| known.depends_on) {
-        if context.deployments.get(&context.key(&name)).is_none()
-            && !context.owned.of_deployment(&name).await?.is_empty()
-        {
-            names.insert(name);
+        if context.deployments.get(&context.key(&name)).is_none() {
+            let removed = context.owned.of_deployment(&name).await?;
+            if still_depends(deployment, &name, &removed) {
+                names.insert(name);
+            }
         }
     }
     Ok(owned.depending_on(names))
+}
+
+/// Whether a BundleDeployment still depends on one that does not exist any more, and has these releases.
+fn still_depends(deployment: &BundleDeployment, name: &str, removed: &[OwnedRelease]) -> bool {
+    removed.iter().any(|owned| {
+        let bundle = NamespacedName::new(&*owned.bundle_namespace, name);
+        dependencies::may_depend_on(deployment, bundle)
+    })
 }
 
 /// Remembers the release with what decides about its end: only what is remembered is uninstalled when the BundleDeployment is gone.
@@ -104,4 +112,33 @@ async fn update_label(session: &ReleaseSession<'_>) -> Result<(), AgentError> {
     let set = records.set_on_delete(release, newest, wanted.as_ref());
     session.records.changed_by(set).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::labels;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// In one commit: `web` does not need `db` any more, and `db` is deleted.
+    #[test]
+    fn a_release_does_not_wait_for_one_that_needs_it_no_more() {
+        let deployment = |name: &str, spec: Value| -> BundleDeployment {
+            let labels = json!({ labels::BUNDLE_NAME: name, labels::BUNDLE_NAMESPACE: "team" });
+            let object = json!({ "metadata": { "name": name, "labels": labels }, "spec": spec });
+            serde_json::from_str(&object.to_string()).unwrap()
+        };
+        let db = [OwnedRelease::of(&deployment("db", json!({})))];
+        for (depends_on, removed, expected) in [
+            (json!([{ "name": "db" }]), &db[..], true),
+            (json!([{ "name": "cache" }]), &db, false),
+            (json!([]), &db, false),
+            // Its releases are gone.
+            (json!([{ "name": "db" }]), &[], false),
+        ] {
+            let web = deployment("web", json!({ "dependsOn": depends_on }));
+            assert_eq!(still_depends(&web, "db", removed), expected, "{depends_on}");
+        }
+    }
 }

@@ -114,20 +114,17 @@ pub fn check(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result
 fn check_others(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result<(), Unmet> {
     let mut pending = Vec::new();
     for (index, entry) in deployment.spec.depends_on.iter().enumerate() {
-        let Some(selector) = selector(deployment, entry) else {
+        let Some(found) = selected(deployment, (index, entry), all.iter().copied())? else {
             continue;
         };
-        let selector = Selector::new(&format!("spec.dependsOn[{index}].selector"), &selector)?;
-        let matching = |other: &&&BundleDeployment| selector.matches(other.metadata.labels.as_ref());
-        let mut found = all.iter().filter(matching).peekable();
-        if found.peek().is_none() {
+        if found.is_empty() {
             return Err(Unmet::NoMatch {
                 index,
                 entry: described(entry),
             });
         }
         let accepted = accepted(entry);
-        pending.extend(found.filter_map(|other| {
+        pending.extend(found.into_iter().filter_map(|other| {
             let state = DeploymentState::of(other);
             let is_accepted = accepted.contains(&state.as_str());
             (!is_accepted).then(|| PendingDependency {
@@ -207,16 +204,18 @@ fn cycle(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Option<Vec
 /// Those that a BundleDeployment waits for.
 fn awaited<'d>(deployment: &BundleDeployment, all: &[&'d BundleDeployment]) -> Vec<&'d BundleDeployment> {
     let mut awaited = Vec::new();
-    for entry in &deployment.spec.depends_on {
-        let selector = selector(deployment, entry);
-        let selector = selector.as_ref().and_then(|one| Selector::new("", one).ok());
-        let Some(selector) = selector else {
-            continue;
-        };
-        let matching = all.iter().copied();
-        let matching = matching.filter(|other| selector.matches(other.metadata.labels.as_ref()));
-        let accepted = accepted(entry);
-        awaited.extend(matching.filter(|other| !accepted.contains(&DeploymentState::of(other).as_str())));
+    for entry in deployment.spec.depends_on.iter().enumerate() {
+        let found = selected(deployment, entry, all.iter().copied());
+        let accepted = accepted(entry.1);
+        let is_awaited = |other: &&BundleDeployment| !accepted.contains(&DeploymentState::of(other).as_str());
+        awaited.extend(
+            found
+                .ok()
+                .flatten()
+                .unwrap_or_default()
+                .into_iter()
+                .filter(is_awaited),
+        );
     }
     for (_, entry) in bundles(deployment) {
         let named = all
@@ -312,33 +311,44 @@ pub fn evaluates(deployment: &BundleDeployment, other: &BundleDeployment) -> boo
 /// Whether a BundleDeployment depends on another one, so that a change of the other one concerns it.
 pub fn depends_on(deployment: &BundleDeployment, other: &BundleDeployment) -> bool {
     let is_own = bundles(deployment).any(|(_, entry)| is_of(entry, deployment, other));
-    is_own
-        || deployment.spec.depends_on.iter().any(|entry| {
-            let Some(selector) = selector(deployment, entry) else {
-                return false;
-            };
-            // An invalid selector is reported when the deployment itself changes.
-            Selector::new("", &selector)
-                .is_ok_and(|selector| selector.matches(other.metadata.labels.as_ref()))
-        })
+    let mut entries = deployment.spec.depends_on.iter().enumerate();
+    // An invalid selector is reported when the deployment itself changes.
+    let is_selected =
+        |entry| matches!(selected(deployment, entry, [other]), Ok(Some(found)) if !found.is_empty());
+    is_own || entries.any(is_selected)
 }
 
 /// The BundleDeployments that one depends on, of all those of the cluster, without itself.
 pub fn names(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> BTreeSet<String> {
-    let entries = deployment.spec.depends_on.iter();
-    let selectors: Vec<_> = entries.filter_map(|entry| selector(deployment, entry)).collect();
+    let entries = deployment.spec.depends_on.iter().enumerate();
     // An invalid one is reported before anything is deployed.
-    let selectors = selectors.iter().filter_map(|one| Selector::new("", one).ok());
-    let selectors: Vec<_> = selectors.collect();
-    let is_dependency = |other: &&&BundleDeployment| {
-        let labels = other.metadata.labels.as_ref();
-        selectors.iter().any(|selector| selector.matches(labels))
-            || bundles(deployment).any(|(_, entry)| is_of(entry, deployment, other))
-    };
-    let found = all.iter().filter(is_dependency);
+    let found = entries.filter_map(|entry| selected(deployment, entry, all.iter().copied()).ok()?);
+    let is_named =
+        |other: &&BundleDeployment| bundles(deployment).any(|(_, entry)| is_of(entry, deployment, other));
+    let found = found.flatten().chain(all.iter().copied().filter(is_named));
     let mut names: BTreeSet<String> = found.filter_map(|other| other.metadata.name.clone()).collect();
     names.remove(name_of(deployment));
     names
+}
+
+/// Whether a BundleDeployment may still depend on the one of a Bundle that does not exist any more: its labels are not known.
+pub fn may_depend_on(deployment: &BundleDeployment, bundle: NamespacedName) -> bool {
+    let keys = keys(deployment);
+    keys.contains(&DependencyKey::Labels) || keys.contains(&DependencyKey::Bundle(bundle))
+}
+
+/// Those of some BundleDeployments that an entry selects; `None` for an empty entry.
+fn selected<'d>(
+    deployment: &BundleDeployment,
+    (index, entry): (usize, &BundleRef),
+    all: impl IntoIterator<Item = &'d BundleDeployment>,
+) -> Result<Option<Vec<&'d BundleDeployment>>, InvalidSelector> {
+    let Some(selector) = selector(deployment, entry) else {
+        return Ok(None);
+    };
+    let selector = Selector::new(&format!("spec.dependsOn[{index}].selector"), &selector)?;
+    let is_selected = |other: &&BundleDeployment| selector.matches(other.metadata.labels.as_ref());
+    Ok(Some(all.into_iter().filter(is_selected).collect()))
 }
 
 /// The labels that an entry requires; `None` for an empty entry. A name means the Bundle of that name in the namespace of the Bundle
@@ -727,6 +737,33 @@ mod tests {
                 keys_of_dependents(other).iter().any(|key| keys.contains(key))
             };
             assert_eq!(all.each_ref().map(of_keys), concerned, "{entry}");
+        }
+    }
+
+    #[test]
+    fn a_dependency_that_was_dropped_is_none_any_more() {
+        let of = |spec: &Value, bundle: &str| {
+            let bundle = NamespacedName::new("fleet", bundle);
+            may_depend_on(&deployment("web", spec, &json!({})), bundle)
+        };
+        let own = |entry: Value| json!({ "lifecycle": { "dependsOn": [entry] } });
+        for (spec, expected) in [
+            (json!({ "dependsOn": [{ "name": "db" }] }), true),
+            (json!({ "dependsOn": [{ "name": "cache" }] }), false),
+            (json!({}), false),
+            // Which labels it had is not known.
+            (
+                json!({ "dependsOn": [{ "selector": { "matchLabels": { "app": "db" } } }] }),
+                true,
+            ),
+            (own(json!({ "name": "db" })), true),
+            (own(json!({ "name": "db", "namespace": "other" })), false),
+            (
+                own(json!({ "apiVersion": "v1", "kind": "Secret", "name": "db" })),
+                false,
+            ),
+        ] {
+            assert_eq!(of(&spec, "db"), expected, "{spec}");
         }
     }
 }
