@@ -61,7 +61,10 @@ pub async fn remove(
         tracing::warn!("the release of Fleet's own agent is never uninstalled by this one");
         return Ok(nothing);
     }
-    if !order::is_its_turn(context, deployment).await? {
+    context.removals.follow(context.leadership.term());
+    // What is uninstalled has had its turn.
+    let is_uninstalled = context.removals.uninstalled(deployment).is_some();
+    if !is_uninstalled && !order::is_its_turn(context, deployment).await? {
         return Ok(postponed(order::RECHECK));
     }
     let release = context.releases.of(deployment);
@@ -120,18 +123,7 @@ async fn uninstall(
     deployment: &str,
     permit: &mut WorkerPermit,
 ) -> Result<ControlFlow<retry_state::Done, Uninstalled>, AgentError> {
-    let deleted = context.guard.is_deleted(deployment).await;
-    let refused = match &deleted {
-        Err(error) if !context.records.of_deployment(deployment).await?.is_empty() => Some(error),
-        _ => None,
-    };
-    if deleted.is_err() {
-        // When it is certain, those that depend on it come first again.
-        context.removals.forget(deployment);
-    }
-    let namespace = &context.namespace;
-    context.reports.removal(deployment, namespace, refused);
-    match deleted? {
+    match is_deleted(context, deployment).await? {
         Deleted::No => return Ok(ControlFlow::Break(retry_state::Done::UNTIL_CHANGE)),
         Deleted::NotYet(wait) => return Ok(ControlFlow::Break(postponed(wait))),
         Deleted::Yes => {}
@@ -150,6 +142,24 @@ async fn uninstall(
     let has_refused = ends.values().any(|end| *end == End::Refused);
     let uninstalled = Uninstalled::new(gone.cloned().collect(), has_refused);
     Ok(ControlFlow::Continue(uninstalled))
+}
+
+/// Whether a BundleDeployment was deleted. Reports why its removal is refused, if it is not certain.
+///
+/// # Errors
+/// If that is not certain: its removal starts from the beginning.
+async fn is_deleted(context: &Context, deployment: &str) -> Result<Deleted, AgentError> {
+    let deleted = context.guard.is_deleted(deployment).await;
+    let refused = match &deleted {
+        Err(error) if !context.records.of_deployment(deployment).await?.is_empty() => Some(error),
+        _ => None,
+    };
+    if deleted.is_err() {
+        // When it is certain, those that depend on it come first again.
+        context.removals.forget(deployment);
+    }
+    context.reports.removal(deployment, &context.namespace, refused);
+    Ok(deleted?)
 }
 
 /// Removes the releases that are those of a BundleDeployment, as records or the ConfigMap of the agent say.

@@ -5,10 +5,11 @@
 //!                                                                    └► its turn: none left, or waited for too long
 //! ```
 //!
-//! Nothing is held and nothing is requested while a release waits.
+//! Nothing is held and nothing is requested while a release waits, except until an Event is written: that is only if the BundleDeployment is
+//! certainly deleted.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -20,13 +21,14 @@ use helmops_process::lock;
 use helmops_release::{names::ReleaseKey, record::OnDeletePolicy};
 use kube::Resource;
 
-use crate::{context::Context, error::AgentError, owned::OwnedRelease};
+use super::is_deleted;
+use crate::{context::Context, error::AgentError, owned::OwnedRelease, upstream::Deleted};
 
 /// How often a wait is looked at.
 pub const RECHECK: Duration = Duration::from_secs(1);
 /// How long a release waits for the deletion of dependents that exist. BundleDeployments of HelmOps that are deleted together are deleted
-/// one after the other, in any order.
-const GRACE: Duration = Duration::from_secs(10);
+/// in any order, and with thousands of clusters that takes a minute.
+const GRACE: Duration = Duration::from_secs(90);
 /// How many bytes of names a message has.
 const MAX_NAMES: usize = 500;
 
@@ -49,12 +51,23 @@ struct Wait {
     first: Instant,
     /// Since when nothing has happened that it waits for.
     since: Instant,
-    /// How many dependents were left then.
+    /// How many dependents that are removed were left then.
     left: usize,
-    /// Whether it was too long.
-    is_over: bool,
+    /// Whether it waits, or has waited for too long.
+    waits: bool,
+    /// The dependents that it does not wait for any more, as they are: one that exists may be removed later, and counts then.
+    over: GivenUp,
     /// What is to be reported then.
     warning: Option<String>,
+    /// When to report that it waits, if it is certainly deleted; `None` if that is done.
+    report_at: Option<Instant>,
+}
+
+/// The dependents that were waited for for too long.
+#[derive(Clone, Debug, Default)]
+struct GivenUp {
+    removed: BTreeSet<String>,
+    existing: BTreeSet<String>,
 }
 
 /// What was uninstalled, as long as its objects are being deleted.
@@ -81,8 +94,69 @@ struct Dependents<'d> {
 enum Turn {
     /// No dependent is left, or it has waited for too long.
     Now,
-    /// Not yet; whether that is new.
-    Wait { is_new: bool },
+    /// Not yet; whether that is to be reported.
+    Wait { to_report: bool },
+}
+
+impl Dependents<'_> {
+    /// What is waited for.
+    fn text(&self) -> String {
+        let names = |names| listed(names, MAX_NAMES);
+        if self.removed.is_empty() {
+            return format!(
+                "these BundleDeployments depend on it and are not deleted; it is uninstalled all the same after {}s at the latest: {}",
+                GRACE.as_secs(),
+                names(&self.existing)
+            );
+        }
+        format!(
+            "these BundleDeployments depend on it, and are uninstalled first: {}",
+            names(&self.removed)
+        )
+    }
+}
+
+impl Wait {
+    fn new(left: usize, now: Instant) -> Self {
+        Self {
+            first: now,
+            since: now,
+            left,
+            waits: true,
+            over: GivenUp::default(),
+            warning: None,
+            report_at: Some(now),
+        }
+    }
+
+    /// Waits for these no more.
+    fn give_up(&mut self, removed: &[&str], existing: &[&str], timeout: Duration) {
+        let mut texts = Vec::new();
+        if !removed.is_empty() {
+            let (names, seconds) = (listed(removed, MAX_NAMES), timeout.as_secs());
+            texts.push(format!(
+                "it is uninstalled before these BundleDeployments, which depend on it and were not uninstalled within {seconds}s \
+                 (lifecycle.uninstall.timeout): {names}"
+            ));
+        }
+        if !existing.is_empty() {
+            let names = listed(existing, MAX_NAMES);
+            texts.push(format!(
+                "it is uninstalled although these BundleDeployments depend on it and are not deleted: {names}"
+            ));
+        }
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        self.over.removed.extend(owned(removed));
+        self.over.existing.extend(owned(existing));
+        if !texts.is_empty() {
+            self.warning = Some(texts.join("; "));
+        }
+    }
+}
+
+fn without<'d>(names: &[&'d str], over: &BTreeSet<String>) -> Vec<&'d str> {
+    let left = names.iter().copied();
+    left.filter(|name| !over.contains(*name)).collect()
 }
 
 impl Uninstalled {
@@ -109,7 +183,8 @@ impl RemovalWaits {
         lock(&self.0).for_objects.get(deployment).cloned()
     }
 
-    fn follow(&self, term: Option<Term>) {
+    /// Starts from the beginning in another term.
+    pub fn follow(&self, term: Option<Term>) {
         let mut waits = lock(&self.0);
         if waits.term != term {
             *waits = Waits {
@@ -121,50 +196,45 @@ impl RemovalWaits {
 
     /// Whether it is the turn of a BundleDeployment.
     fn turn(&self, deployment: &str, dependents: &Dependents<'_>, timeout: Duration, now: Instant) -> Turn {
-        let Dependents { removed, existing } = dependents;
         let all = &mut lock(&self.0).for_dependents;
-        if removed.is_empty() && existing.is_empty() {
+        if dependents.removed.is_empty() && dependents.existing.is_empty() {
             all.remove(deployment);
             return Turn::Now;
         }
-        let waits = |name: &&&str| all.get(**name).is_some_and(|wait| !wait.is_over);
-        let is_progress = removed.iter().any(|name| waits(&name));
-        let is_new = !all.contains_key(deployment);
-        let wait = all.entry(deployment.to_owned()).or_insert(Wait {
-            first: now,
-            since: now,
-            left: removed.len(),
-            is_over: false,
-            warning: None,
-        });
-        if wait.is_over {
-            return Turn::Now;
-        }
-        // A dependent that waits itself is not to blame. There are no cycles of waits, so that one of them does not.
-        if is_progress || removed.len() < wait.left {
+        let nothing = GivenUp::default();
+        let over = all.get(deployment).map_or(&nothing, |wait| &wait.over);
+        let removed = without(&dependents.removed, &over.removed);
+        let existing = without(&dependents.existing, &over.existing);
+        let is_waiting = |name: &&str| all.get(*name).is_some_and(|wait| wait.waits);
+        let is_progress = removed.iter().any(is_waiting);
+        let wait = all
+            .entry(deployment.to_owned())
+            .or_insert_with(|| Wait::new(removed.len(), now));
+        // A dependent that waits itself is not to blame. There are no cycles of waits, so that one of them does not. And after a wait that
+        // was too long, another one is removed only now.
+        if is_progress || removed.len() < wait.left || !wait.waits {
             wait.since = now;
         }
         wait.left = removed.len();
-        let (is_over, text) = if removed.is_empty() {
-            let names = listed(existing, MAX_NAMES);
-            let text = format!(
-                "it is uninstalled although these BundleDeployments depend on it and are not deleted: {names}"
-            );
-            (now - wait.first >= GRACE.min(timeout), text)
+        let is_over = if removed.is_empty() {
+            existing.is_empty() || now - wait.first >= GRACE.min(timeout)
         } else {
-            let (names, seconds) = (listed(removed, MAX_NAMES), timeout.as_secs());
-            let text = format!(
-                "it is uninstalled before these BundleDeployments, which depend on it and were not uninstalled within {seconds}s \
-                 (lifecycle.uninstall.timeout): {names}"
-            );
-            (now - wait.since >= timeout, text)
+            now - wait.since >= timeout
         };
+        wait.waits = !is_over;
         if !is_over {
-            return Turn::Wait { is_new };
+            let to_report = wait.report_at.is_some_and(|at| at <= now);
+            return Turn::Wait { to_report };
         }
-        wait.is_over = true;
-        wait.warning = Some(text);
+        wait.give_up(&removed, &existing, timeout);
         Turn::Now
+    }
+
+    /// When to report that a BundleDeployment waits; `None` if that is done.
+    fn report_at(&self, deployment: &str, time: Option<Instant>) {
+        if let Some(wait) = lock(&self.0).for_dependents.get_mut(deployment) {
+            wait.report_at = time;
+        }
     }
 
     /// Why a BundleDeployment is removed although dependents are left, once.
@@ -177,7 +247,7 @@ impl RemovalWaits {
 /// Whether a BundleDeployment that is gone may be removed now, as far as those are concerned that depend on it.
 ///
 /// # Errors
-/// If the ConfigMap of the agent cannot be read.
+/// If the ConfigMap of the agent cannot be read, or it is not certain that the BundleDeployment is gone.
 pub async fn is_its_turn(context: &Context, deployment: &str) -> Result<bool, AgentError> {
     let owned = context.owned.of_deployment(deployment).await?;
     let Some((release, timeout)) = uninstalled_after_others(context, &owned) else {
@@ -190,21 +260,43 @@ pub async fn is_its_turn(context: &Context, deployment: &str) -> Result<bool, Ag
     };
     let (removed, existing) = order.dependents(deployment).into_iter().partition(is_removed);
     let dependents = Dependents { removed, existing };
-    let waits = &context.removals;
-    waits.follow(context.leadership.term());
-    match waits.turn(deployment, &dependents, timeout, Instant::now()) {
+    match context
+        .removals
+        .turn(deployment, &dependents, timeout, Instant::now())
+    {
         Turn::Now => Ok(true),
-        Turn::Wait { is_new } => {
-            if is_new && !dependents.removed.is_empty() {
-                let names = listed(&dependents.removed, MAX_NAMES);
-                let text =
-                    format!("these BundleDeployments depend on it, and are uninstalled first: {names}");
-                tracing::info!(%release, "{text}");
-                context.reports.dependents_remain(&release, false, &text);
+        Turn::Wait { to_report } => {
+            if to_report {
+                report_wait(context, deployment, &release, &dependents.text()).await?;
             }
             Ok(false)
         }
     }
+}
+
+/// Reports that a BundleDeployment waits for others, if it is certainly deleted: its namespace may only seem to be empty. If that is to be
+/// confirmed later, so is the report.
+///
+/// # Errors
+/// If it is not certain, which is reported instead.
+async fn report_wait(
+    context: &Context,
+    deployment: &str,
+    release: &ReleaseKey,
+    text: &str,
+) -> Result<(), AgentError> {
+    let later = match is_deleted(context, deployment).await? {
+        Deleted::Yes => {
+            tracing::info!(%release, "{text}");
+            context.reports.dependents_remain(release, false, text);
+            None
+        }
+        Deleted::NotYet(wait) => Some(Instant::now() + wait),
+        // The watch will show it, and its next removal starts from the beginning.
+        Deleted::No => None,
+    };
+    context.removals.report_at(deployment, later);
+    Ok(())
 }
 
 /// Reports that a BundleDeployment, which is certainly deleted, is removed although dependents are left.
@@ -309,8 +401,11 @@ mod tests {
             let now = start + Duration::from_secs(check.at);
             let found = match waits.turn(check.name, &dependents, TIMEOUT, now) {
                 Turn::Now => waits.take_warning(check.name).unwrap_or_else(|| "now".to_owned()),
-                Turn::Wait { is_new: true } => "begins".to_owned(),
-                Turn::Wait { is_new: false } => "waits".to_owned(),
+                Turn::Wait { to_report: true } => {
+                    waits.report_at(check.name, None);
+                    "begins".to_owned()
+                }
+                Turn::Wait { to_report: false } => "waits".to_owned(),
             };
             let is_expected =
                 found == check.expected || check.expected.len() > 8 && found.contains(check.expected);
@@ -365,13 +460,32 @@ mod tests {
         ]);
     }
 
+    /// A dependent that it waits for no more waits again.
+    #[test]
+    fn only_what_is_awaited_stops_the_clock() {
+        run(&[
+            check("db", 0, [&["api"], &[]], "begins"),
+            check("db", 300, [&["api"], &[]], "(lifecycle.uninstall.timeout): api"),
+            check("api", 301, [&["web"], &[]], "begins"),
+            check("db", 302, [&["api", "ui"], &[]], "waits"),
+            check("db", 601, [&["api", "ui"], &[]], "waits"),
+            check(
+                "db",
+                602,
+                [&["api", "ui"], &[]],
+                "(lifecycle.uninstall.timeout): ui",
+            ),
+        ]);
+    }
+
     #[test]
     fn a_dependent_that_exists_is_awaited_for_a_moment_only() {
         run(&[
             check("db", 0, [&[], &["web"]], "begins"),
-            check("db", 9, [&[], &["web"]], "waits"),
-            check("db", 10, [&[], &["web"]], "depend on it and are not deleted: web"),
-            check("db", 11, [&["web"], &[]], "now"),
+            check("db", 89, [&[], &["web"]], "waits"),
+            check("db", 90, [&[], &["web"]], "depend on it and are not deleted: web"),
+            // Its own removal is retried.
+            check("db", 91, [&[], &["web"]], "now"),
         ]);
         // It is deleted a moment later.
         run(&[
@@ -383,8 +497,53 @@ mod tests {
         // The wait for another one has taken that long already.
         run(&[
             check("db", 0, [&["api"], &["web"]], "begins"),
-            check("db", 20, [&["api"], &["web"]], "waits"),
-            check("db", 21, [&[], &["web"]], "depend on it and are not deleted: web"),
+            check("db", 100, [&["api"], &["web"]], "waits"),
+            check(
+                "db",
+                101,
+                [&[], &["web"]],
+                "depend on it and are not deleted: web",
+            ),
+        ]);
+        // The timeout is shorter.
+        run(&[
+            check("db", 0, [&["api"], &["web"]], "begins"),
+            check(
+                "db",
+                300,
+                [&["api"], &["web"]],
+                "(lifecycle.uninstall.timeout): api; it is uninstalled although these BundleDeployments depend on it and are not deleted: web",
+            ),
+        ]);
+    }
+
+    /// While the removal is retried, or nothing is certain.
+    #[test]
+    fn a_dependent_that_is_deleted_after_the_wait_is_uninstalled_first() {
+        run(&[
+            check("db", 0, [&[], &["api", "web"]], "begins"),
+            check("db", 90, [&[], &["api", "web"]], "are not deleted: api, web"),
+            check("db", 95, [&["web"], &["api"]], "waits"),
+            check("db", 394, [&["web"], &["api"]], "waits"),
+            check(
+                "db",
+                395,
+                [&["web"], &["api"]],
+                "(lifecycle.uninstall.timeout): web",
+            ),
+            check("db", 396, [&["web"], &["api"]], "now"),
+            check("db", 400, [&["api", "web"], &[]], "waits"),
+            check("db", 401, [&["web"], &[]], "now"),
+            check("db", 402, [&[], &[]], "now"),
+        ]);
+        // Another wait goes on as long as that one.
+        run(&[
+            check("api", 0, [&[], &["web"]], "begins"),
+            check("db", 0, [&["api"], &[]], "begins"),
+            check("api", 90, [&[], &["web"]], "are not deleted: web"),
+            check("api", 300, [&["web"], &[]], "waits"),
+            check("db", 301, [&["api"], &[]], "waits"),
+            check("db", 600, [&["api"], &[]], "waits"),
         ]);
     }
 
@@ -396,12 +555,36 @@ mod tests {
             existing: Vec::new(),
         };
         let turn = |seconds| waits.turn("db", &dependents, TIMEOUT, start + Duration::from_secs(seconds));
-        assert_eq!(turn(0), Turn::Wait { is_new: true });
+        assert_eq!(turn(0), Turn::Wait { to_report: true });
+        waits.report_at("db", None);
+        assert_eq!(turn(1), Turn::Wait { to_report: false });
         waits.forget("db");
-        assert_eq!(turn(400), Turn::Wait { is_new: true });
+        assert_eq!(turn(400), Turn::Wait { to_report: true });
+        waits.report_at("db", None);
         waits.follow(Some(Term::default()));
-        assert_eq!(turn(900), Turn::Wait { is_new: true });
+        assert_eq!(turn(900), Turn::Wait { to_report: true });
+        waits.report_at("db", None);
         waits.follow(Some(Term::default()));
-        assert_eq!(turn(901), Turn::Wait { is_new: false });
+        assert_eq!(turn(901), Turn::Wait { to_report: false });
+    }
+
+    /// Its deletion is not certain until it is confirmed.
+    #[test]
+    fn a_wait_is_reported_once_as_soon_as_that_is_certain() {
+        let (waits, start) = (RemovalWaits::default(), Instant::now());
+        let dependents = Dependents {
+            removed: vec!["web"],
+            existing: Vec::new(),
+        };
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let is_due = |seconds| {
+            let turn = waits.turn("db", &dependents, TIMEOUT, at(seconds));
+            turn == Turn::Wait { to_report: true }
+        };
+        assert!(is_due(0));
+        waits.report_at("db", Some(at(30)));
+        assert_eq!([1, 29, 30].map(is_due), [false, false, true]);
+        waits.report_at("db", None);
+        assert_eq!([31, 60].map(is_due), [false, false]);
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use helmops_bed::wait::eventually;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::spec;
 use crate::harness::SOON;
@@ -11,12 +11,14 @@ use crate::harness::agent::Fixture;
 /// `web` depends on `api`, which depends on `db`: in Fleet's way, and in that of helmops.
 const CHAIN: [&str; 3] = ["web", "api", "db"];
 
-/// Deploys them, so that each can be deployed.
-async fn deploy_chain(fixture: &Fixture, of_db: &Value) {
+/// Deploys them, so that each can be deployed. With the timeouts of the uninstallation of `db` and `api`.
+async fn deploy_chain(fixture: &Fixture, [of_db, of_api]: [&str; 2]) {
     let on = |name: &str| json!([{ "name": fixture.name(name) }]);
-    fixture.deploy("db", "1.0.0", &spec("x", of_db)).await;
-    let api = spec("x", &json!({ "dependsOn": on("db") }));
-    fixture.deploy("api", "1.0.0", &api).await;
+    let uninstall = |timeout: &str| json!({ "timeout": timeout });
+    let db = json!({ "uninstall": uninstall(of_db) });
+    fixture.deploy("db", "1.0.0", &spec("x", &db)).await;
+    let api = json!({ "dependsOn": on("db"), "uninstall": uninstall(of_api) });
+    fixture.deploy("api", "1.0.0", &spec("x", &api)).await;
     let mut web = spec("x", &json!({}));
     web["dependsOn"] = on("api");
     fixture.deploy("web", "1.0.0", &web).await;
@@ -51,7 +53,7 @@ async fn until_gone(fixture: &Fixture, name: &str) {
 async fn releases_that_are_deleted_together_are_uninstalled_in_reverse_order() {
     let fixture = Fixture::new("order-chain").await;
     let _agent = fixture.start().await;
-    deploy_chain(&fixture, &json!({})).await;
+    deploy_chain(&fixture, ["5m", "5m"]).await;
     for name in ["db", "api", "web"] {
         fixture.delete(name).await;
     }
@@ -65,7 +67,7 @@ async fn releases_that_are_deleted_together_are_uninstalled_in_reverse_order() {
 async fn the_order_is_known_to_an_agent_that_was_away() {
     let fixture = Fixture::new("order-away").await;
     let mut agent = fixture.start().await;
-    deploy_chain(&fixture, &json!({})).await;
+    deploy_chain(&fixture, ["5m", "5m"]).await;
     // Something that stays: an agent without any BundleDeployment removes nothing.
     fixture.deploy("stays", "1.0.0", &json!({})).await;
     fixture.until_ready("stays").await;
@@ -82,12 +84,12 @@ async fn the_order_is_known_to_an_agent_that_was_away() {
 async fn a_dependent_that_hangs_is_awaited_until_the_timeout() {
     let fixture = Fixture::new("order-hangs").await;
     let _agent = fixture.start().await;
-    deploy_chain(&fixture, &json!({ "uninstall": { "timeout": "3s" } })).await;
+    deploy_chain(&fixture, ["3s", "20s"]).await;
     fixture.delay_helm("uninstall", 60);
     for name in ["db", "api"] {
         fixture.delete(name).await;
     }
-    // It is not removed, so that the other one waits for a moment only.
+    // It is not removed, so that the other one waits no longer than its own timeout.
     until_uninstalled(&fixture, &["api"]).await;
     fixture.delay_helm("uninstall", 0);
     until_gone(&fixture, "db").await;
