@@ -101,7 +101,7 @@ fn reviewed(
 
 /// Decides whether an Alert, an AlertProvider, a Receiver or a Schedule is valid. No Policy restricts these. Returns the reason of a denial
 /// too.
-pub fn validate_notification(
+pub fn validate_other(
     request: &AdmissionRequest<'_, &RawValue>,
     now: Timestamp,
 ) -> (AdmissionResponse, Option<Reason>) {

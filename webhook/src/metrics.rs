@@ -22,18 +22,18 @@ pub enum Webhook {
     Mutate,
     /// The validating webhook of HelmOps.
     Validate,
-    /// The validating webhook of Alerts, AlertProviders and Receivers.
-    ValidateNotifications,
+    /// The validating webhook of all other kinds, which no Policy restricts: Alerts, AlertProviders, Receivers and Schedules.
+    ValidateOthers,
 }
 
 impl Webhook {
-    const ALL: [Self; 3] = [Self::Mutate, Self::Validate, Self::ValidateNotifications];
+    const ALL: [Self; 3] = [Self::Mutate, Self::Validate, Self::ValidateOthers];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Mutate => "mutate",
             Self::Validate => "validate",
-            Self::ValidateNotifications => "validate-notifications",
+            Self::ValidateOthers => "validate-others",
         }
     }
 }
@@ -187,11 +187,11 @@ impl Metrics {
     ) {
         let labels = [webhook.as_str(), operation_label(operation), result.as_str()];
         self.requests.with_label_values(&labels).inc();
-        let [mutate, validate, notifications] = &self.durations;
+        let [mutate, validate, others] = &self.durations;
         let histogram = match webhook {
             Webhook::Mutate => mutate,
             Webhook::Validate => validate,
-            Webhook::ValidateNotifications => notifications,
+            Webhook::ValidateOthers => others,
         };
         histogram.observe(started.elapsed().as_secs_f64());
     }

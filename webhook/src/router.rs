@@ -1,4 +1,4 @@
-//! The HTTP endpoints `/mutate`, `/validate` and `/validate-notifications`.
+//! The HTTP endpoints `/mutate`, `/validate` and `/validate-others`.
 
 use std::{
     sync::Arc,
@@ -73,11 +73,11 @@ pub fn router(state: AppState) -> Router {
     Router::new()
         .route("/mutate", post(mutate))
         .route("/validate", post(validate))
-        .route("/validate-notifications", post(validate_notifications))
+        .route("/validate-others", post(validate_others))
         .fallback(|| async {
             (
                 StatusCode::NOT_FOUND,
-                "this webhook serves /mutate, /validate and /validate-notifications\n",
+                "this webhook serves /mutate, /validate and /validate-others\n",
             )
         })
         .layer(CatchPanicLayer::new())
@@ -126,17 +126,12 @@ async fn validate(State(state): State<AppState>, request: Request) -> Result<Res
     Ok(state.encoded(Webhook::Validate, &request, decided, begin))
 }
 
-async fn validate_notifications(
-    State(state): State<AppState>,
-    request: Request,
-) -> Result<Response, Response> {
+async fn validate_others(State(state): State<AppState>, request: Request) -> Result<Response, Response> {
     let body = state.read(request).await?;
-    Ok(
-        state.respond(Webhook::ValidateNotifications, body.as_ref(), |request| {
-            let decision = decide::validate_notification(request, Timestamp::now());
-            decided(&state.metrics, request, decision)
-        }),
-    )
+    Ok(state.respond(Webhook::ValidateOthers, body.as_ref(), |request| {
+        let decision = decide::validate_other(request, Timestamp::now());
+        decided(&state.metrics, request, decision)
+    }))
 }
 
 /// Counts and logs a denial.

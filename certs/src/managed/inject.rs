@@ -20,7 +20,7 @@ use super::observed::{Configuration, ConfigurationKind, Webhook};
 const WEBHOOKS: [&str; 3] = [
     "mutate.helmops.fleet.cattle.io",
     "validate.helmops.fleet.cattle.io",
-    "validate-notifications.helmops.fleet.cattle.io",
+    "validate-others.helmops.fleet.cattle.io",
 ];
 
 /// The annotations that request injection by cert-manager.

@@ -174,7 +174,7 @@ async fn only_the_ca_bundles_of_own_webhooks_are_written() {
         .filter(|manager| manager["manager"] == "helmops-certs")
         .collect();
     let fields = json!({ ".": {}, "f:clientConfig": { "f:caBundle": {} }, "f:name": {} });
-    let keys = ["validate", "validate-notifications"].map(|webhook| {
+    let keys = ["validate", "validate-others"].map(|webhook| {
         let key = json!({ "name": format!("{webhook}.helmops.fleet.cattle.io") });
         (format!("k:{key}"), fields.clone())
     });

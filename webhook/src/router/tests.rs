@@ -477,7 +477,7 @@ async fn an_invalid_schedule_is_denied_and_a_stored_one_stays_editable() {
         let mut request = review(operation, &new, &stored);
         request["request"]["resource"] =
             json!({ "group": "fleet.cattle.io", "version": "v1alpha1", "resource": "schedules" });
-        let response = respond("/validate-notifications", &request).await;
+        let response = respond("/validate-others", &request).await;
         assert_eq!(response["allowed"], expected.is_none(), "{response}");
         if let Some(words) = expected {
             let status = &response["status"];
