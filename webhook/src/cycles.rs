@@ -1,7 +1,7 @@
 //! Whether a HelmOp would wait for itself, over others that are stored.
 //!
 //! These are read from the API server, one after the other, and only if the dependencies of a HelmOp change. Whatever cannot be read in time
-//! denies nothing: agents name those that wait for each other as well.
+//! denies nothing and warns of nothing: agents name those that wait for each other as well.
 
 use std::{fmt, sync::Arc, time::Duration};
 

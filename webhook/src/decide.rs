@@ -56,13 +56,17 @@ pub fn validate(
     reviewed(request, helmop, &review.errors, review.warnings)
 }
 
-/// The decision on a HelmOp that would wait for itself, over others that are stored.
+/// The decision on a HelmOp that is valid, and may wait for itself over others that are stored.
+///
+/// A new one is denied. A change is stored with a warning: who turns a dependency round in one commit cannot choose which of the HelmOps is
+/// applied first, and for a moment they wait for each other.
 ///
 /// # Errors
 /// If another HelmOp cannot be read.
-pub async fn deny_cycle(
+pub async fn with_cycle(
     request: &AdmissionRequest<'_, WithoutStatus>,
     cycles: &Cycles,
+    warnings: &[String],
 ) -> Result<Option<(AdmissionResponse, Option<Reason>)>, SearchError> {
     let Ok(Some(helmop)) = &request.object else {
         return Ok(None);
@@ -70,8 +74,16 @@ pub async fn deny_cycle(
     if !request.info.is_helmop() {
         return Ok(None);
     }
-    let errors = cycles.find(helmop, || stored(request)).await?;
-    Ok(errors.map(|errors| reviewed(request, helmop, &errors, Vec::new())))
+    let Some(errors) = cycles.find(helmop, || stored(request)).await? else {
+        return Ok(None);
+    };
+    let mut warnings = warnings.to_vec();
+    if request.info.operation == Operation::Update {
+        let found = errors.reported().iter();
+        warnings.extend(found.map(|error| format!("{}: {:?}: {}", error.path, error.value, error.detail)));
+        return Ok(Some(reviewed(request, helmop, &FieldErrors::default(), warnings)));
+    }
+    Ok(Some(reviewed(request, helmop, &errors, warnings)))
 }
 
 /// The HelmOp as it is stored; `None` for a new one.

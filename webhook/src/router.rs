@@ -108,8 +108,8 @@ async fn validate(State(state): State<AppState>, request: Request) -> Result<Res
     let policies = state.policies.of(&request.info.namespace).unwrap_or_default();
     let mut decision = decide::validate(&request, &policies);
     if let (Some(cycles), None) = (&state.cycles, &decision.1) {
-        match decide::deny_cycle(&request, cycles).await {
-            Ok(Some(denied)) => decision = denied,
+        match decide::with_cycle(&request, cycles, &decision.0.warnings).await {
+            Ok(Some(found)) => decision = found,
             Ok(None) => {}
             Err(error) => state.warn(|suppressed| {
                 tracing::warn!(

@@ -166,9 +166,9 @@ async fn all_errors_are_reported_together_in_the_form_of_the_api_server() {
     assert_eq!(lines.len(), 4, "{message}");
 }
 
-/// In whatever order they are applied: the last one is denied.
+/// In whatever order they are created: the last one is denied. A change is not, since a commit may turn a dependency round.
 #[tokio::test]
-async fn a_cycle_of_dependencies_is_denied() {
+async fn a_cycle_of_dependencies_is_denied_for_a_new_helmop_only() {
     let namespace = namespace().await;
     let kubectl = namespace.kubectl();
     let on = |name: &str| {
@@ -200,6 +200,15 @@ async fn a_cycle_of_dependencies_is_denied() {
         .ok()
         .unwrap();
     kubectl.apply(&helmop("c", &on("a"))).await.unwrap().ok().unwrap();
+    let output = kubectl.apply(&helmop("b", &on("c"))).await.unwrap();
+    assert!(output.status.success(), "{}", output.stderr);
+    let expected = [
+        "Warning: spec.lifecycle.dependsOn[0].name: \"c\": these HelmOps wait for each other",
+        "b -> c -> a -> b; remove one of the dependencies",
+    ];
+    for expected in expected {
+        assert!(output.stderr.contains(expected), "{}", output.stderr);
+    }
 }
 
 #[tokio::test]

@@ -352,7 +352,7 @@ fn cycles() -> (Cycles, Arc<Mutex<Vec<String>>>) {
 }
 
 #[tokio::test]
-async fn a_helmop_that_would_wait_for_itself_is_denied() {
+async fn a_new_helmop_that_would_wait_for_itself_is_denied_and_a_change_is_stored_with_a_warning() {
     for (object, stored, expected, reads) in [
         (depending("db"), Value::Null, Some("web -> db -> web"), 1),
         (depending("db"), helmop("1.2.3"), Some("web -> db -> web"), 1),
@@ -371,8 +371,18 @@ async fn a_helmop_that_would_wait_for_itself_is_denied() {
         let response = respond_to(PolicyCache::default(), Some(cycles), "/validate", &review).await;
         let requests = requests.lock().unwrap().clone();
         assert_eq!(requests.len(), reads, "{object}");
-        assert_eq!(response["allowed"], expected.is_none(), "{response}");
-        if let Some(expected) = expected {
+        let is_warning = operation == "UPDATE" && expected.is_some();
+        assert_eq!(
+            response["allowed"],
+            expected.is_none() || is_warning,
+            "{response}"
+        );
+        if is_warning {
+            let warning = response["warnings"][0].as_str().unwrap();
+            let prefix = "spec.lifecycle.dependsOn[0].name: \"db\": these HelmOps wait for each other";
+            assert!(warning.starts_with(prefix), "{warning}");
+            assert!(warning.contains(expected.unwrap()), "{warning}");
+        } else if let Some(expected) = expected {
             let cause = &response["status"]["details"]["causes"][0];
             assert_eq!(cause["field"], "spec.lifecycle.dependsOn[0].name");
             assert!(cause["message"].as_str().unwrap().contains(expected), "{cause}");
