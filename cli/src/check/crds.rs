@@ -15,6 +15,12 @@ const VERSION: &str = "v1alpha1";
 /// How many fields are named.
 const NAMED: usize = 3;
 
+/// The field of a Schedule that says whether its windows deny. Without it, the API server stores one that denies as one that allows, and
+/// the object does not show that.
+const DENYING: &str = "spec.kind";
+const DENY_ALLOWS: &str =
+    "a Schedule with spec.kind: Deny is stored without it, so that its windows allow what they were to deny";
+
 /// How a CRD compares with that of this version.
 #[derive(Debug, PartialEq, Eq)]
 enum Comparison {
@@ -122,6 +128,10 @@ fn judge(
                 "{name} is older than this program, or that of Fleet; the API server drops the fields that it lacks ({count}): \
                  {named}{more}{aged}"
             );
+            if name.starts_with("schedules.") && fields.iter().any(|field| field == DENYING) {
+                let message = format!("{message}; {DENY_ALLOWS}");
+                return Finding::warning(Group::Crds, message, apply);
+            }
             let fix = format!("{apply}; beside Fleet, Fleet's CRDs are sufficient (docs/install.md)");
             Finding::warning(Group::Crds, message, fix)
         }
@@ -293,6 +303,32 @@ mod tests {
             assert_eq!(finding.level, level, "{finding:?}");
             assert!(finding.message.contains(text), "{finding:?}");
         }
+    }
+
+    /// Fleet's has no such field.
+    #[test]
+    fn a_crd_of_schedules_that_cannot_deny_is_named() {
+        let all = crds::of_clusters().unwrap();
+        let (_, expected) = all
+            .into_iter()
+            .find(|(file, _)| *file == "schedules.yaml")
+            .unwrap();
+        let mut found = serde_json::to_value(&expected).unwrap();
+        found["status"] = json!({ "conditions": [{ "type": "Established", "status": "True" }] });
+        let judged = |found: &Value| {
+            let found = serde_json::from_value(found.clone()).unwrap();
+            let now = "2026-01-03T00:00:00Z".parse().unwrap();
+            judge("schedules.fleet.cattle.io", &expected, Some(&found), true, now)
+        };
+        remove(&mut found, SPEC, "location");
+        assert!(!judged(&found).message.contains("Deny"));
+        remove(&mut found, SPEC, "kind");
+        let finding = judged(&found);
+        assert_eq!(finding.level, Level::Warning, "{finding:?}");
+        assert!(
+            finding.message.ends_with(DENY_ALLOWS) && !finding.fix.contains("sufficient"),
+            "{finding:?}"
+        );
     }
 
     #[test]

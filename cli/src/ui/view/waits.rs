@@ -132,7 +132,7 @@ fn window(cluster: Option<&Cluster>) -> String {
     let Some(window) = cluster.and_then(|cluster| cluster.status.awaited_window()) else {
         let begins = cluster.is_some_and(|cluster| cluster.status.active_schedule);
         let text = if begins {
-            "the controller, which reports the window that has just begun to the agent of the cluster"
+            "the controller, which reports the window that has just started to the agent of the cluster"
         } else {
             "the Schedule of the cluster, which allows no deployment now"
         };
@@ -337,7 +337,7 @@ mod tests {
                 assert_eq!(cause, expected, "{}", report.state);
             }
         }
-        // The window has just begun: the time in the status is its end.
+        // The window has just started: the time in the status is its end.
         let window = json!({ "schedules": ["night"], "until": "2026-12-01T04:00:00Z" });
         let cluster = of_status(json!({ "scheduled": true, "activeSchedule": true, "window": window }));
         let on = OnCluster {
@@ -346,7 +346,7 @@ mod tests {
             ..of(&waiting)
         };
         let (cause, _) = cause(on, &Rollout::default(), false).unwrap();
-        assert!(cause.contains("the window that has just begun"), "{cause}");
+        assert!(cause.contains("the window that has just started"), "{cause}");
     }
 
     #[test]
