@@ -133,7 +133,8 @@ wire! {
     pub struct ClusterWindow {
         /// Names of the Schedules that select the cluster; the first 16 of them.
         "schedules" => schedules: Vec<String>,
-        /// When `activeSchedule` changes the next time: the next window begins, or the current one ends. Empty if it never does.
+        /// When `activeSchedule` changes the next time: the next window begins, or the current one ends. Empty if it never does, or not
+        /// within the next 200 starts and ends of windows.
         "until" => until: String,
     }
 }
