@@ -38,7 +38,7 @@ pub struct Reports {
 /// What was last reported of a release.
 #[derive(Debug, Default)]
 struct LastReport {
-    /// With its deployment ID. A failure of another deployment is another one, also with the same text: what was changed did not help.
+    /// With what was deployed. A failure of another deployment is another one, also with the same text: what was changed did not help.
     failure: Option<(String, FailureReport)>,
     /// `None` if nothing was reported since the start of the agent.
     suspended: Option<bool>,
@@ -127,12 +127,12 @@ impl Reports {
         }
     }
 
-    /// A release could not be deployed, or removed: then there is no deployment ID. The same failure is reported once, however often it
-    /// is retried.
+    /// A release could not be deployed, or removed: then there is no `input`, which is what was deployed. The same failure is reported
+    /// once, however often it is retried.
     pub fn failed(
         &self,
         deployment: &str,
-        deployment_id: &str,
+        input: &str,
         release: &ReleaseKey,
         failure: Option<FailureReport>,
     ) {
@@ -145,13 +145,20 @@ impl Reports {
         if last
             .entry(deployment.to_owned())
             .or_default()
-            .is_new(deployment_id, failure)
+            .is_new(input, failure)
         {
             self.publish(release, event);
             if let Some(attempts) = exhausted_after {
                 self.publish(release, events::exhausted(release, attempts));
             }
         }
+    }
+
+    /// Whether the last attempt with this input has failed, as it was reported: not that it could not begin.
+    pub fn has_failed(&self, deployment: &str, input: &str) -> bool {
+        lock(&self.last)
+            .get(deployment)
+            .is_some_and(|last| last.has_failed(input))
     }
 
     /// A release is deployed: the next failure is a new one.
@@ -261,11 +268,16 @@ impl FailureReport {
 
 impl LastReport {
     /// Remembers a failure, and returns whether it is another one than before.
-    fn is_new(&mut self, deployment_id: &str, failure: FailureReport) -> bool {
-        let failure = Some((deployment_id.to_owned(), failure));
+    fn is_new(&mut self, input: &str, failure: FailureReport) -> bool {
+        let failure = Some((input.to_owned(), failure));
         let is_new = self.failure != failure;
         self.failure = failure;
         is_new
+    }
+
+    fn has_failed(&self, input: &str) -> bool {
+        let failure = self.failure.as_ref().filter(|(failed, _)| failed == input);
+        failure.is_some_and(|(_, failure)| failure.reason != Reason::DeploymentBlocked)
     }
 }
 
@@ -408,6 +420,23 @@ mod tests {
         }
         let interrupted = AgentError::Interrupted(Interrupted::Stopping);
         assert_eq!(FailureReport::of(&interrupted), None);
+    }
+
+    /// A retry that takes long does not hide why the attempt before has failed; one of something else does.
+    #[test]
+    fn a_failure_is_that_of_an_attempt_with_the_same_input() {
+        let report = |reason| FailureReport {
+            reason,
+            text: "away".to_owned(),
+            exhausted_after: None,
+        };
+        let mut last = LastReport::default();
+        assert!(!last.has_failed(":a"));
+        last.is_new(":a", report(Reason::HelmFailed));
+        assert_eq!([":a", ":b"].map(|input| last.has_failed(input)), [true, false]);
+        // What was missing is there now.
+        last.is_new(":a", report(Reason::DeploymentBlocked));
+        assert!(!last.has_failed(":a"));
     }
 
     #[test]

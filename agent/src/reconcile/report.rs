@@ -76,11 +76,14 @@ pub async fn while_deploying<T>(
     done
 }
 
-/// Reports that the release is being deployed. The result of an attempt stays while the next one is made without a change.
+/// Reports that the release is being deployed. The result of an attempt stays while the next one is made without a change, also of one that
+/// has failed before Helm wrote a record, such as for a chart that cannot be fetched.
 async fn deploying(session: &ReleaseSession<'_>, since: Timestamp) -> Result<(), AgentError> {
     let history = session.records.history().await?;
     let input = session.input();
-    if history.failed_attempt(&input).is_some() && session.requested == Requested::default() {
+    let has_failed = history.failed_attempt(&input).is_some()
+        || session.context.reports.has_failed(session.name(), &input);
+    if has_failed && session.requested == Requested::default() {
         return Ok(());
     }
     let has_lifecycle = session.deployment.spec.lifecycle.is_some();
@@ -153,8 +156,7 @@ fn events(session: &ReleaseSession<'_>, outcome: &Outcome) {
     if outcome.deployed().is_some() {
         reports.deployed(name);
     }
-    let id = &session.deployment.spec.deployment_id;
-    reports.failed(name, id, &session.release, outcome.failure());
+    reports.failed(name, &session.input(), &session.release, outcome.failure());
 }
 
 /// Whether the release could not be observed for longer than an interruption.

@@ -18,6 +18,17 @@ pub enum Held {
 }
 
 impl Held {
+    /// What ends it, for the status of a release that was being deployed.
+    pub const fn awaits(self) -> &'static str {
+        match self {
+            Self::Paused => "it is paused (spec.paused of the HelmOp or of the Cluster)",
+            Self::OffSchedule => "no Schedule of the cluster has a window now",
+            Self::WaitingForValues => "the controller has not written its values yet",
+            Self::NotPromoted => "the rollout has not reached this cluster",
+            Self::Suspended => "spec.lifecycle.suspend is set",
+        }
+    }
+
     /// Why a BundleDeployment is held; `None` if it may be applied.
     pub fn of(spec: &BundleDeploymentSpec) -> Option<Self> {
         let lifecycle = spec.lifecycle.as_ref();

@@ -2,6 +2,7 @@
 
 use bounded_text::excerpt;
 use helmops_api::{
+    Condition,
     bundle_deployment::{BundleDeploymentSpec, BundleDeploymentStatus},
     lifecycle::{LifecycleStatus, ReleaseAttempt, Requests},
     timestamp::timestamp,
@@ -68,7 +69,19 @@ pub enum TestResult {
 }
 
 /// What is reported of a BundleDeployment that is held.
-pub fn hold(status: &mut BundleDeploymentStatus, held: Held) {
+///
+/// Helm does nothing now, so nothing is shown as being deployed any more. The result of an attempt stays.
+pub fn hold(status: &mut BundleDeploymentStatus, held: Held, now: &str) {
+    let is_deploying = |condition: &&Condition| {
+        condition.status == "Unknown" && condition.reason == Reason::Progressing.as_str()
+    };
+    for r#type in [ConditionType::Deployed, ConditionType::Released] {
+        let mut found = status.conditions.iter().filter(is_deploying);
+        if found.any(|condition| condition.r#type == r#type.as_str()) {
+            let mut conditions = Conditions::new(&mut status.conditions, now);
+            progressing(&mut conditions, r#type, format!("waiting: {}", held.awaits()));
+        }
+    }
     if held == Held::Suspended {
         let own = status.lifecycle.get_or_insert_default();
         own.suspended = true;

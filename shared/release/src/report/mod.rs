@@ -52,11 +52,11 @@ pub struct Inputs<'a> {
 /// The new status. Fields that the agent does not write, such as `display`, and conditions of others stay.
 pub fn next(inputs: Inputs<'_>, now: Timestamp) -> BundleDeploymentStatus {
     let mut status = inputs.previous.clone();
+    let now = timestamp(now);
     if let DeployOutcome::Held(held) = inputs.outcome {
-        lifecycle::hold(&mut status, *held);
+        lifecycle::hold(&mut status, *held, &now);
         return status;
     }
-    let now = timestamp(now);
     // Its `downstreamResources` were copied before.
     if matches!(inputs.outcome, DeployOutcome::Deployed { .. }) {
         status.downstream_resources_generation = inputs.spec.downstream_resources_generation;

@@ -676,6 +676,32 @@ fn a_hold_changes_nothing() {
     }
 }
 
+/// The agent was killed while Helm ran, or the window ended: no Helm runs while it is held.
+#[test]
+fn nothing_is_shown_as_being_deployed_during_a_hold() {
+    let mut before = good();
+    outcome::awaited(&mut before, "Helm has been deploying it since then", T1);
+    let next = step(
+        &before,
+        &spec(),
+        &DeployOutcome::Held(Held::OffSchedule),
+        &objects(vec![], vec![]),
+        T2,
+    );
+    let deployed = next
+        .conditions
+        .iter()
+        .find(|one| one.r#type == "Deployed")
+        .unwrap();
+    let shown = (&*deployed.status, &*deployed.reason, &*deployed.message);
+    let expected = "waiting: no Schedule of the cluster has a window now";
+    assert_eq!(shown, ("Unknown", "Progressing", expected));
+    let failed = step(&good(), &spec(), &failed("e"), &objects(vec![], vec![]), T1);
+    let held = DeployOutcome::Held(Held::Paused);
+    let next = step(&failed, &spec(), &held, &objects(vec![], vec![]), T2);
+    assert_eq!(next, failed, "the result of an attempt stays");
+}
+
 #[test]
 fn a_failed_monitor_keeps_the_state_and_says_so() {
     let error = |is_lasting| Observation::Failed {

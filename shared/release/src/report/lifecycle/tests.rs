@@ -87,7 +87,7 @@ fn report(
 
 /// Status and reason of each condition of the life cycle.
 fn conditions(status: &BundleDeploymentStatus) -> BTreeMap<&str, String> {
-    let short = |one: &helmops_api::Condition| format!("{} {}", one.status, one.reason);
+    let short = |one: &Condition| format!("{} {}", one.status, one.reason);
     let all = status.conditions.iter();
     all.map(|one| (one.r#type.as_str(), short(one))).collect()
 }
@@ -449,16 +449,16 @@ fn without_a_life_cycle_nothing_is_left_of_it() {
 #[test]
 fn suspension_is_reported_and_ends() {
     let mut status = BundleDeploymentStatus::default();
-    hold(&mut status, Held::Paused);
+    hold(&mut status, Held::Paused, NOW);
     assert_eq!(status.lifecycle, None);
-    hold(&mut status, Held::Suspended);
+    hold(&mut status, Held::Suspended, NOW);
     assert!(status.lifecycle.as_ref().unwrap().suspended);
-    hold(&mut status, Held::Paused);
+    hold(&mut status, Held::Paused, NOW);
     assert!(
         !status.lifecycle.as_ref().unwrap().suspended,
         "it is only paused now"
     );
-    hold(&mut status, Held::Suspended);
+    hold(&mut status, Held::Suspended, NOW);
     let status = report(status, vec![], &deployed(), &Progress::default());
     assert!(!status.lifecycle.unwrap().suspended);
 }
