@@ -29,6 +29,7 @@ mod loops;
 mod metrics;
 mod notice_metrics;
 mod own_status;
+mod parts;
 mod pruned;
 mod reference;
 mod run;

@@ -17,18 +17,15 @@ mod prune;
 mod round;
 mod sources;
 
-use std::{cmp::Reverse, sync::Arc};
+use std::sync::Arc;
 
 use helmops_api::{Bundle, BundleDeployment, Condition, Decoded, labels, weight::Weight};
 use helmops_core::status::RolloutRound;
 use helmops_kube::name_of;
-use helmops_process::exit::with_causes;
 use helmops_runtime::{
-    error_class::ClassifiedError,
     metrics::{Controller, ReconcileMetrics},
-    queue::RequeueAfter,
     reconciler::Reconciler,
-    retry_state::{Done, RetryState},
+    retry_state::{Done, Failures, RetryState},
     workers::WorkerPermit,
 };
 use helmops_trace::{TraceContext, Tracer};
@@ -40,7 +37,7 @@ use self::{
     error::BundleBlocked,
     round::{BundleReconciliation, Round},
 };
-use crate::{context::Context, metrics, watch::DeliveryStores, work::BundleKey};
+use crate::{context::Context, metrics, parts, watch::DeliveryStores, work::BundleKey};
 
 /// Maximum number of clusters of a Bundle that are processed concurrently.
 const CONCURRENCY: usize = 10;
@@ -115,7 +112,7 @@ impl Reconciler for Bundles<'_> {
             stores: self.stores,
             context: self.context,
         };
-        let Round { errors, next } = match reconciliation.roll_out(permit).await? {
+        let round = match reconciliation.roll_out(permit).await? {
             Ok(round) => round,
             Err(BundleBlocked { reason, message }) => {
                 tracing::info!(reason = reason.as_str(), message, "not deployed");
@@ -124,40 +121,21 @@ impl Reconciler for Bundles<'_> {
                 return Ok(Done::UNTIL_CHANGE);
             }
         };
-        done(select_error(errors), next)
+        done(round)
     }
 }
 
-/// How a round ends, with the error that determines the backoff, and when the rollout goes on by itself, or a window begins or ends: that
-/// does not wait for the backoff.
-fn done(error: Option<DeliveryError>, next: RequeueAfter) -> Result<Done, DeliveryError> {
-    match error {
-        Some(error) if next.is_none() => Err(error),
-        Some(error) => Ok(Done::after(&error, next)),
-        None => Ok(Done {
-            requeue_after: next,
-            ..Done::UNTIL_CHANGE
-        }),
-    }
-}
-
-/// Of the errors of several clusters, the one that determines the backoff. If it is benign, another one is logged: nothing else
-/// would show it.
-fn select_error(mut errors: Vec<DeliveryError>) -> Option<DeliveryError> {
-    errors.sort_by_key(|error| Reverse(error.class().retry_priority()));
-    let mut errors = errors.into_iter();
-    let selected = errors.next()?;
-    let mut failures = errors.filter(|error| !error.is_benign());
-    if selected.is_benign()
-        && let Some(failure) = failures.next()
-    {
-        tracing::warn!(
-            reason = failure.reason().as_str(),
-            error = with_causes(&failure),
-            "deployment to a cluster failed; retrying"
-        );
-    }
-    Some(selected)
+/// How a round ends. One that was not completed goes on with the rest: that is no retry of the clusters that have failed, and no success.
+fn done(round: Round) -> Result<Done, DeliveryError> {
+    let done = parts::done(round.errors, round.next)?;
+    Ok(if round.is_complete {
+        done
+    } else {
+        Done {
+            failures: Failures::Kept,
+            ..done
+        }
+    })
 }
 
 /// Whether the current generation is ready on all clusters.
@@ -174,24 +152,37 @@ fn is_terminating(deployment: &BundleDeployment) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use helmops_model::reason::Reason;
+
     use super::*;
-    use helmops_runtime::client::{ApiError, CallError};
 
     #[test]
-    fn the_error_that_is_most_likely_gone_soon_determines_the_backoff() {
-        let conflict = || DeliveryError::Stale("Secret web".to_owned());
-        let absent = || DeliveryError::NameConflict("web".to_owned());
-        let transient = || CallError::of("write", "Secret web")(ApiError::Timeout).into();
-        let selected = |errors| select_error(errors).map(|error| error.class().retry_priority());
-        let priority = |error: DeliveryError| Some(error.class().retry_priority());
-        assert_eq!(selected(Vec::new()), None);
-        assert_eq!(
-            selected(vec![absent(), transient(), absent()]),
-            priority(transient())
-        );
-        assert_eq!(
-            selected(vec![transient(), conflict(), absent()]),
-            priority(conflict())
+    fn a_round_that_goes_on_is_neither_a_failure_nor_a_success() {
+        let stale = || DeliveryError::Stale("Secret web".to_owned());
+        for (errors, counts_as) in [(vec![], None), (vec![stale()], Some(Reason::Progressing))] {
+            let round = Round {
+                errors,
+                next: Some(Duration::ZERO),
+                is_complete: false,
+            };
+            let done = done(round).unwrap();
+            assert_eq!(done.failures, Failures::Kept);
+            assert_eq!(done.counts_as, counts_as);
+        }
+        let errors = vec![stale()];
+        let next = Some(Duration::ZERO);
+        let is_complete = true;
+        let completed = done(Round {
+            errors,
+            next,
+            is_complete,
+        })
+        .unwrap();
+        assert!(
+            matches!(completed.failures, Failures::Another(_)),
+            "{completed:?}"
         );
     }
 }

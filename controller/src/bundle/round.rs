@@ -57,6 +57,8 @@ pub struct Round {
     pub errors: Vec<DeliveryError>,
     /// When the next one is due, although nothing may have changed.
     pub next: RequeueAfter,
+    /// Whether all clusters had their turn.
+    pub is_complete: bool,
 }
 
 /// The round, or why nothing was deployed.
@@ -149,9 +151,7 @@ impl BundleReconciliation<'_> {
         let held_until = self.prune(snapshot, &targets, existing, &mut errors).await;
         let strays = targeting::strays(&targets, existing);
         // What is due next does not wait for it.
-        let reported = self
-            .update_status(&targets, &rollout, &delivered, &strays)
-            .await;
+        let reported = self.update_status(&targets, &rollout, &delivered, &strays).await;
         errors.extend(reported.err());
         errors.extend(delivered.into_iter().filter_map(|delivered| delivered.error));
         // The status of a Cluster changes later, and not at all if a window is shorter than that takes.
@@ -164,7 +164,11 @@ impl BundleReconciliation<'_> {
             .chain(rest)
             .min();
         let next = next.map(|at| until(now, at));
-        Ok(Ok(Round { errors, next }))
+        Ok(Ok(Round {
+            errors,
+            next,
+            is_complete,
+        }))
     }
 
     /// Deletes the deployments of clusters that are not targets any more, and the copies of deployments that do not exist. Adds the

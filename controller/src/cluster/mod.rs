@@ -12,12 +12,10 @@ use helmops_api::{Cluster, Decoded, NamespacedName, labels};
 use helmops_core::{agents::Contact, status};
 use helmops_kube::name_of;
 use helmops_model::reason::Reason;
-use helmops_process::exit::with_causes;
 use helmops_runtime::{
     client::{CallError, bounded},
     error_class::{Class, Classified, ClassifiedError, classified},
     metrics::{Controller, ReconcileMetrics},
-    queue::RequeueAfter,
     reconciler::Reconciler,
     retry_state::{Done, RetryState},
     workers::WorkerPermit,
@@ -28,7 +26,9 @@ use thiserror::Error;
 use tracing::Span;
 
 use self::account::AccountWriter;
-use crate::{context::Context, metrics, schedule, watch::DeliveryStores, work::ClusterKey, writes::MANAGER};
+use crate::{
+    context::Context, metrics, parts, schedule, watch::DeliveryStores, work::ClusterKey, writes::MANAGER,
+};
 
 /// The reconciler of Clusters.
 pub struct Clusters<'c> {
@@ -140,7 +140,8 @@ impl Reconciler for Clusters<'_> {
             reported.map(drop).map_err(Into::into),
             joined.map_err(Into::into),
         ];
-        Ok(done(results, silence.into_iter().chain(window).min()))
+        let errors = results.into_iter().filter_map(Result::err).collect();
+        parts::done(errors, silence.into_iter().chain(window).min())
     }
 
     async fn deleted(&self, key: &ClusterKey, _: &mut WorkerPermit) -> Result<Done, ClusterError> {
@@ -149,24 +150,6 @@ impl Reconciler for Clusters<'_> {
         }
         Ok(Done::UNTIL_CHANGE)
     }
-}
-
-/// How a reconciliation ends whose parts have these results, and when the next one is due by itself. The first error determines the backoff.
-fn done(results: [Result<(), ClusterError>; 3], next: RequeueAfter) -> Done {
-    let mut errors = results.into_iter().filter_map(Result::err);
-    let Some(first) = errors.next() else {
-        return Done {
-            requeue_after: next,
-            ..Done::UNTIL_CHANGE
-        };
-    };
-    for error in errors {
-        tracing::warn!(
-            error = with_causes(&error),
-            "another part of the reconciliation failed"
-        );
-    }
-    Done::after(&first, next)
 }
 
 impl Clusters<'_> {
@@ -216,32 +199,6 @@ impl Clusters<'_> {
             Err(error) if error.exists_already() => Err(ClusterError::StaleNamespace(object)),
             Err(error) => Err(CallError::of("create", object)(error).into()),
             Ok(_) => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use helmops_runtime::{client::ApiError, retry_state::Failures};
-
-    use super::*;
-
-    /// For example without permission to create namespaces.
-    #[test]
-    fn an_error_of_one_part_does_not_delay_the_next_window() {
-        let failed = || Err(CallError::of("create", "Namespace c1")(ApiError::Timeout).into());
-        let minute = Some(Duration::from_mins(1));
-        for (results, has_failed) in [
-            ([Ok(()), Ok(()), Ok(())], false),
-            ([failed(), Ok(()), Ok(())], true),
-            ([Ok(()), failed(), Ok(())], true),
-            ([Ok(()), Ok(()), failed()], true),
-        ] {
-            let done = done(results, minute);
-            assert_eq!(done.requeue_after, minute);
-            assert_eq!(matches!(done.failures, Failures::Another(_)), has_failed);
         }
     }
 }
