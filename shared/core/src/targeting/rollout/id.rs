@@ -8,14 +8,20 @@ use crate::targeting::chart_record::recorded_in;
 /// Length of an ID: people compare and type it.
 const LENGTH: usize = 16;
 
-/// Identifies what a Bundle rolls out: everything that decides what clusters get, and which ones. How and when they get it is no part of
-/// it, so that a soak or an approval stays valid when the strategy changes or the rollout is paused.
+/// Identifies what a Bundle rolls out: everything that decides what clusters get, and which ones, as the ID of a deployment does. How and
+/// when they get it is no part of it, so that a soak or an approval stays valid when the strategy or a dependency changes, the rollout is
+/// paused, or the certificates or the Secret change with which a chart is fetched.
+///
+/// The targets are a part of it as they are: which of them matches a cluster first decides what it gets.
 ///
 /// Values that are rendered from a Cluster are not a part of it, only their templates.
 pub fn rollout_id(bundle: &Bundle) -> String {
     let mut spec = bundle.spec.clone();
     spec.paused = false;
     spec.rollout_strategy = None;
+    // What a cluster waits for, and how its agent fetches the chart.
+    spec.depends_on.clear();
+    spec.helm_op_options = None;
     keep_deployed(&mut spec.options);
     for target in &mut spec.targets {
         keep_deployed(&mut target.options);
@@ -77,6 +83,8 @@ mod tests {
             json!({ "spec": { "paused": true } }),
             json!({ "spec": { "rolloutStrategy": { "soak": "1h" } } }),
             json!({ "spec": { "correctDrift": { "enabled": true } } }),
+            json!({ "spec": { "dependsOn": [{ "name": "db" }] } }),
+            json!({ "spec": { "helmOpOptions": { "helmOpCABundle": "Yw==", "helmOpSecretName": "b" } } }),
             json!({ "spec": { "lifecycle": { "suspend": true, "requests": { "force": "1" } } } }),
             json!({ "metadata": { "labels": { "a": "b" } } }),
         ] {
