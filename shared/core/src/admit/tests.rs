@@ -251,8 +251,16 @@ fn limits_that_let_nothing_be_updated_get_a_warning() {
             "spec.rolloutStrategy.partitions[1].soak: has no effect, because no partition follows",
         ),
         (
-            json!({ "rolloutStrategy": { "onFailure": { "maxFailed": "100%" } } }),
+            json!({ "rolloutStrategy": { "maxUnavailable": 1, "onFailure": { "maxFailed": "100%" } } }),
             "spec.rolloutStrategy.onFailure.maxFailed: 100% never halts the rollout",
+        ),
+        (
+            json!({ "rolloutStrategy": { "onFailure": {} } }),
+            "spec.rolloutStrategy.onFailure: has no effect on clusters that have the chart already",
+        ),
+        (
+            json!({ "rolloutStrategy": { "onFailure": { "maxFailed": 3 }, "maxUnavailable": "100%", "partitions": [{ "name": "a" }, {}] } }),
+            "spec.rolloutStrategy.onFailure: has no effect on clusters that have the chart already",
         ),
         (
             json!({ "rolloutStrategy": { "soak": "1h", "autoPartitionSize": 0 } }),
@@ -312,6 +320,9 @@ fn common_settings_get_no_warning() {
         }),
         json!({ "targets": [{ "clusterSelector": {}, "helm": { "timeoutSeconds": -1 } }] }),
         json!({ "rolloutStrategy": { "maxUnavailable": "100%" }, "dependsOn": [{ "name": "a" }] }),
+        json!({ "rolloutStrategy": { "maxUnavailable": "10%", "onFailure": {} } }),
+        json!({ "rolloutStrategy": { "onFailure": {}, "partitions": [{ "name": "a", "soak": "1h" }, { "name": "b" }] } }),
+        json!({ "rolloutStrategy": { "onFailure": {}, "partitions": [{ "name": "a" }, { "name": "b", "approval": "Manual" }] } }),
     ] {
         assert_eq!(warnings(&helmop(&valid_spec(over))), Vec::<String>::new());
     }

@@ -55,6 +55,7 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
     if let Some(rollout) = &spec.bundle.rollout_strategy {
         amounts(&mut warnings, rollout);
         soaks(&mut warnings, rollout);
+        failures(&mut warnings, rollout);
     }
     warnings.0
 }
@@ -436,6 +437,29 @@ fn soaks(warnings: &mut Warnings, rollout: &RolloutStrategy) {
     if is_single && rollout.soak.is_some() {
         warnings.add(
             "spec.rolloutStrategy.soak: has no effect, because there is one partition only; add partitions, or remove it"
+                .to_owned(),
+        );
+    }
+}
+
+/// A limit of failures that all clusters have passed when the first one has failed: nothing keeps one of them waiting.
+fn failures(warnings: &mut Warnings, rollout: &RolloutStrategy) {
+    let is_limit = |amount: &Option<IntOrString>| match amount {
+        None => false,
+        Some(IntOrString::Int(_)) => true,
+        Some(IntOrString::String(text)) => text != "100%" && !is_more_than_all(text),
+    };
+    let is_soak = |soak: &Option<String>| soak.is_some();
+    let mut partitions = rollout.partitions.iter();
+    let has_to_wait = is_limit(&rollout.max_unavailable)
+        || is_soak(&rollout.soak)
+        || partitions.any(|partition| {
+            is_limit(&partition.max_unavailable) || is_soak(&partition.soak) || partition.needs_approval()
+        });
+    if rollout.on_failure.is_some() && !has_to_wait {
+        warnings.add(
+            "spec.rolloutStrategy.onFailure: has no effect on clusters that have the chart already: all are updated at the same time; set \
+             maxUnavailable, or partitions with soak or approval"
                 .to_owned(),
         );
     }

@@ -2,7 +2,7 @@
 
 use helmops_api::{Bundle, labels, rollout::FailurePolicy};
 
-use super::{approval::command_of, error::PlanError, limit::limit};
+use super::{approval::command_of, error::PlanError, limit::at_most};
 use crate::targeting::target::Target;
 
 /// How far a rollout has failed.
@@ -27,7 +27,7 @@ impl Failures {
         known: usize,
     ) -> Result<Self, PlanError> {
         let allowed = match &policy.max_failed {
-            Some(amount) => limit(targets.len(), amount)?,
+            Some(amount) => at_most(targets.len(), amount)?,
             None => 0,
         };
         Ok(Self {

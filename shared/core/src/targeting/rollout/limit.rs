@@ -39,6 +39,26 @@ pub fn limit(count: usize, amount: &IntOrString) -> Result<usize, InvalidAmount>
     }
 }
 
+/// Resolves an amount that may be nothing to a number of `count` items: as Kubernetes resolves `maxUnavailable`, a percentage is rounded
+/// down, and `0%` is 0.
+///
+/// # Errors
+/// If the amount is neither a number nor a percentage.
+pub fn at_most(count: usize, amount: &IntOrString) -> Result<usize, InvalidAmount> {
+    let text = match amount {
+        IntOrString::Int(number) => return Ok(usize::try_from(*number).unwrap_or_default().min(count)),
+        IntOrString::String(text) => text,
+    };
+    let invalid = || InvalidAmount { text: text.clone() };
+    match text.strip_suffix('%') {
+        None => text.parse().map_err(|_| invalid()),
+        Some(percent) => match percent.parse::<f64>() {
+            Ok(percent) if percent.is_finite() => Ok(share(count, percent).min(count)),
+            _ => Err(invalid()),
+        },
+    }
+}
+
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -84,6 +104,28 @@ mod tests {
         for invalid in ["", "0", "-3", "some", "5 %", "%", "x%"] {
             let error = limit(10, &text(invalid)).unwrap_err();
             assert_eq!(error.text, invalid);
+        }
+    }
+
+    #[test]
+    fn an_amount_may_be_nothing() {
+        for (count, amount, expected) in [
+            (10, IntOrString::Int(0), 0),
+            (10, IntOrString::Int(-1), 0),
+            (10, IntOrString::Int(30), 10),
+            (10, text("0"), 0),
+            (10, text("3"), 3),
+            (10, text("0%"), 0),
+            (10, text("-5%"), 0),
+            (10, text("9%"), 0),
+            (10, text("10%"), 1),
+            (10, text("100%"), 10),
+            (0, text("50%"), 0),
+        ] {
+            assert_eq!(at_most(count, &amount), Ok(expected), "{count} {amount:?}");
+        }
+        for invalid in ["", "-3", "some", "NaN%", "inf%"] {
+            assert_eq!(at_most(10, &text(invalid)).unwrap_err().text, invalid);
         }
     }
 
