@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use helmops_api::BundleDeployment;
+use helmops_model::deployment_state::is_up_to_date;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     gate::Held,
@@ -18,7 +19,7 @@ use crate::{
     inputs,
     operations::{copies, on_delete, renamed},
     owned::{Entries, OwnedRelease, RememberError},
-    reconcile, removal,
+    removal,
 };
 
 /// After a pass that failed, or in which a release was busy.
@@ -126,7 +127,7 @@ async fn prune_copies(context: &Context) -> Result<Pass, AgentError> {
         let Some(deployment) = deployment.valid() else {
             continue;
         };
-        if !reconcile::is_ready(deployment) || Held::of(&deployment.spec).is_some() {
+        if !is_up_to_date(deployment) || Held::of(&deployment.spec).is_some() {
             continue;
         }
         let release = context.releases.of(&name);
@@ -170,7 +171,7 @@ fn is_unremembered(
 ) -> bool {
     match remembered.get(name_of(deployment), &present.release) {
         // What is wanted may not be deployed yet, with another account.
-        Some(known) => known != present && reconcile::is_ready(deployment),
+        Some(known) => known != present && is_up_to_date(deployment),
         None => records.contains(&present.release.records()),
     }
 }

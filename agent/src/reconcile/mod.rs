@@ -22,6 +22,7 @@ mod settle;
 use std::sync::Arc;
 
 use helmops_api::{BundleDeployment, Decoded, labels, lifecycle::Requests};
+use helmops_model::deployment_state::is_up_to_date;
 use helmops_release::{gate::Held, lifecycle::requests};
 use helmops_runtime::{
     metrics::{Controller, ReconcileMetrics},
@@ -80,7 +81,7 @@ impl Reconciler for BundleDeploymentReconciler<'_> {
         let traceparent = annotations.and_then(|annotations| annotations.get(labels::TRACEPARENT));
         let tracer = &self.0.tracer;
         let parent = tracer.parent(traceparent.map(String::as_str))?;
-        (!is_ready(deployment)).then_some((tracer, parent))
+        (!is_up_to_date(deployment)).then_some((tracer, parent))
     }
 
     async fn reconcile(
@@ -138,12 +139,6 @@ impl Reconciler for BundleDeploymentReconciler<'_> {
         on_delete::update(&session).await?;
         report::release(&session, memory, settled).await
     }
-}
-
-/// Whether the wanted deployment is there and ready.
-pub fn is_ready(deployment: &BundleDeployment) -> bool {
-    let status = &deployment.status;
-    status.ready && status.applied_deployment_id == deployment.spec.deployment_id
 }
 
 /// The requests that were handled already, as this process or the status shows it; `None` if there were none. Neither alone does:

@@ -121,9 +121,20 @@ pub fn message(deployment: &BundleDeployment) -> &str {
         .unwrap_or_default()
 }
 
+/// Whether what is wanted is deployed and ready, and no other attempt with it has failed or is awaited.
+pub fn is_up_to_date(deployment: &BundleDeployment) -> bool {
+    has_deployed(deployment, &deployment.spec.deployment_id)
+}
+
+/// Whether this deployment ID is deployed and ready, and no other attempt with it has failed or is awaited.
+pub fn has_deployed(deployment: &BundleDeployment, id: &str) -> bool {
+    let status = &deployment.status;
+    status.applied_deployment_id == id && status.ready && !has_open_attempt(deployment)
+}
+
 /// Whether an attempt to deploy what is wanted has failed, or has not ended: with an applied deployment ID that is another attempt, as in
 /// [`DeploymentState::of`].
-pub fn has_open_attempt(deployment: &BundleDeployment) -> bool {
+fn has_open_attempt(deployment: &BundleDeployment) -> bool {
     find(deployment, "Deployed").is_some_and(|deployed| matches!(&*deployed.status, "False" | "Unknown"))
 }
 

@@ -10,7 +10,7 @@ mod partition;
 mod plan;
 
 use helmops_api::BundleDeployment;
-use helmops_model::deployment_state::has_open_attempt;
+use helmops_model::deployment_state::is_up_to_date;
 
 pub use self::{
     error::PlanError,
@@ -21,6 +21,5 @@ pub use self::{
 /// Whether a deployment is unavailable: its deployment ID is not applied, another attempt with it has failed or is awaited, or it is not
 /// ready.
 pub fn is_unavailable(deployment: &BundleDeployment) -> bool {
-    let (spec, status) = (&deployment.spec, &deployment.status);
-    status.applied_deployment_id != spec.deployment_id || !status.ready || has_open_attempt(deployment)
+    !is_up_to_date(deployment)
 }

@@ -8,7 +8,7 @@ use helmops_api::{
     rollout::RolloutStrategy,
     status::number,
 };
-use helmops_model::deployment_state::has_open_attempt;
+use helmops_model::deployment_state::has_deployed;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
@@ -314,8 +314,7 @@ fn tolerated(partition: &Partition) -> usize {
 
 fn is_complete(desired: &DesiredTarget, existing: &BundleDeployment, step: RolloutStep) -> bool {
     let is_promoted = step == RolloutStep::Promote || existing.spec.deployment_id == desired.id;
-    let status = &existing.status;
-    is_promoted && status.applied_deployment_id == desired.id && status.ready && !has_open_attempt(existing)
+    is_promoted && has_deployed(existing, &desired.id)
 }
 
 #[cfg(test)]
