@@ -137,6 +137,8 @@ wire! {
         "partition" => partition: String,
         /// When it goes on by itself.
         "until" => until: String,
+        /// Since when it goes on only if a user does something. Empty while clusters are still being updated that an approval depends on.
+        "since" => since: String,
         /// What it waits for, and what ends that.
         "message" => message: String,
         /// On how many clusters it has failed at most, if `spec.rolloutStrategy.onFailure` is set.

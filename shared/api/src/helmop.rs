@@ -7,7 +7,7 @@ use kube_core::Resource;
 use serde::{Deserialize, Deserializer, de::MapAccess};
 
 use super::{
-    bundle::BundleSpec,
+    bundle::{BundleSpec, RolloutStatus},
     kind::{TypeMeta, kind},
     lifecycle::LifecycleSummary,
     metadata::Metadata,
@@ -159,6 +159,8 @@ wire! {
         "resolved" => resolved: Vec<ResolvedChart>,
         /// The life cycle of the releases, if `spec.lifecycle` is set.
         "lifecycle" => lifecycle: Option<LifecycleSummary>,
+        /// What is rolled out and what it waits for, if a partition of `spec.rolloutStrategy` has to wait for something.
+        "rollout" => rollout: Option<RolloutStatus>,
     }
 }
 

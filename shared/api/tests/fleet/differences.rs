@@ -89,6 +89,7 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
         "the status of many clusters is bounded, and says what it omits",
     ),
     ("HelmOp status.resolved: - []object", RESOLUTION),
+    ("HelmOp status.rollout: - object", ROLLOUT),
     (
         "Policy allowedDependencyNamespaces: - []string",
         "what helmops adds: dependencies on other namespaces",

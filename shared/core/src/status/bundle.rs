@@ -11,7 +11,11 @@ use helmops_model::{
 };
 
 use super::{
-    deployments::Deployment, lifecycle, no_clusters, ready_message::of_summary, summary, wait::Wait,
+    deployments::Deployment,
+    lifecycle, no_clusters,
+    ready_message::of_summary,
+    summary,
+    wait::{Unready, Wait, joined},
 };
 use crate::targeting::{Rollout, Target};
 
@@ -112,13 +116,14 @@ fn ready(status: &BundleStatus, bundle: &Bundle) -> ConditionState {
     let Some(wait) = Wait::of(status) else {
         return counted;
     };
-    // A cluster that waits may be ready, with what it has.
-    let reason = match wait.reason(summary.wait_applied > 0) {
-        Some(reason) => reason,
-        _ if matches!(counted, ConditionState::True(_)) => Reason::Progressing,
-        _ => counted.reason(),
+    let unready = Unready {
+        summary,
+        wait: Some(wait),
+        is_stopped: bundle.spec.paused,
+        // A cluster that waits may be ready, with what it has.
+        is_progressing: matches!(counted, ConditionState::True(_)),
     };
-    ConditionState::False(reason, wait.before(counted.message()))
+    ConditionState::False(unready.reason(), joined(&[wait.message, counted.message()]))
 }
 
 #[cfg(test)]

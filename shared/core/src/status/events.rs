@@ -1,7 +1,10 @@
 //! Events for changes of a status.
 
 use bounded_text::cut;
-use helmops_api::{Condition, HelmOpStatus, ResolvedChart, Unusable, bundle::BundleStatus};
+use helmops_api::{
+    Condition, HelmOpStatus, ResolvedChart, Unusable,
+    bundle::{APPROVAL, BundleStatus, HALT, RolloutStatus},
+};
 use helmops_model::{
     condition::ConditionType,
     event::{Event, MAX_NOTE},
@@ -25,7 +28,7 @@ pub fn events(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<Event> {
         failed_poll(old, new),
         acceptance(old, new),
         releases(old, new),
-        rollout_stopped(old, new),
+        rollout_stopped(old.rollout.as_ref(), new.rollout.as_ref()),
     ]
     .into_iter()
     .flatten()
@@ -77,20 +80,24 @@ fn releases(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
     })
 }
 
-/// The rollout waits until a user does something.
-fn rollout_stopped(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
-    let reason = |status| of(status, ConditionType::Ready).map(|ready| ready.reason.clone());
-    let stopped = reason(new).filter(|reason| {
-        [Reason::AwaitingApproval, Reason::RolloutHalted]
-            .iter()
-            .any(|stopped| stopped.as_str() == reason)
-    })?;
-    (reason(old).as_ref() != Some(&stopped)).then(|| Event {
-        is_warning: stopped == Reason::RolloutHalted.as_str(),
-        reason: stopped,
+/// The rollout waits until a user does something: once for what it waits for, whatever its clusters do meanwhile, and also if `Ready` has
+/// another reason.
+fn rollout_stopped(old: Option<&RolloutStatus>, new: Option<&RolloutStatus>) -> Option<Event> {
+    let stopped = |rollout: &RolloutStatus| {
+        let reason = match &*rollout.waits_for {
+            HALT => Reason::RolloutHalted,
+            APPROVAL => Reason::AwaitingApproval,
+            _ => return None,
+        };
+        (!rollout.since.is_empty()).then(|| (reason, rollout.id.clone(), rollout.partition.clone()))
+    };
+    let (now, rollout) = new.and_then(|rollout| Some((stopped(rollout)?, rollout)))?;
+    let (reason, ..) = now;
+    (old.and_then(stopped).as_ref() != Some(&now)).then(|| Event {
+        is_warning: reason == Reason::RolloutHalted,
+        reason: reason.to_string(),
         action: RECONCILE,
-        note: of(new, ConditionType::Ready)
-            .map_or_else(String::new, |ready| cut(ready.message.clone(), MAX_NOTE)),
+        note: cut(rollout.message.clone(), MAX_NOTE),
     })
 }
 
@@ -106,13 +113,20 @@ pub fn bundle_events(old: &BundleStatus, new: &BundleStatus) -> Vec<Event> {
         return Vec::new();
     };
     let before = ready(old).map(|condition| condition.reason);
-    let is_progress = now.reason.is_empty() || now.reason == Reason::Progressing.as_str();
-    if is_progress || before.as_ref() == Some(&now.reason) {
-        return Vec::new();
+    let stopped = rollout_stopped(old.rollout.as_ref(), new.rollout.as_ref());
+    let is_unreported = [
+        Reason::Progressing,
+        Reason::AwaitingApproval,
+        Reason::RolloutHalted,
+    ]
+    .iter()
+    .any(|reason| reason.as_str() == now.reason);
+    if is_unreported || now.reason.is_empty() || before.as_ref() == Some(&now.reason) {
+        return stopped.into_iter().collect();
     }
     let is_ready = now.status == "True";
     let clusters = new.display.as_ref().map(|display| &*display.ready_clusters);
-    vec![Event {
+    let changed = Event {
         is_warning: !is_ready,
         reason: now.reason,
         action: RECONCILE,
@@ -121,7 +135,8 @@ pub fn bundle_events(old: &BundleStatus, new: &BundleStatus) -> Vec<Event> {
         } else {
             now.message
         },
-    }]
+    };
+    stopped.into_iter().chain([changed]).collect()
 }
 
 /// The event for a HelmOp that cannot be used, so that its status cannot be updated.
@@ -299,6 +314,62 @@ mod tests {
         ] {
             assert_eq!(summarized(&old, &new), expected);
         }
+    }
+
+    /// A cluster that fails and recovers gives `Ready` other reasons meanwhile.
+    #[test]
+    fn what_a_rollout_waits_for_is_an_event_once() {
+        let waits = |what: &str, partition: &str, since: &str| {
+            let rollout = json!({ "id": "a", "waitsFor": what, "partition": partition, "since": since, "message": "it waits" });
+            serde_json::from_str::<HelmOpStatus>(&json!({ "rollout": rollout }).to_string()).unwrap()
+        };
+        let event = |reason: &str, is_warning| vec![(is_warning, format!("{reason}: it waits"), RECONCILE)];
+        let none = HelmOpStatus::default();
+        for (old, new, expected) in [
+            (&none, waits("Approval", "a", ""), vec![]),
+            (
+                &none,
+                waits("Approval", "a", "T"),
+                event("AwaitingApproval", false),
+            ),
+            (
+                &waits("Approval", "a", ""),
+                waits("Approval", "a", "T"),
+                event("AwaitingApproval", false),
+            ),
+            (&waits("Approval", "a", "T"), waits("Approval", "a", "T"), vec![]),
+            (
+                &waits("Approval", "a", "T"),
+                waits("Approval", "b", "T"),
+                event("AwaitingApproval", false),
+            ),
+            (
+                &waits("Approval", "a", "T"),
+                waits("Halt", "a", "T"),
+                event("RolloutHalted", true),
+            ),
+            (&waits("Halt", "a", "T"), waits("Halt", "a", "T"), vec![]),
+            (&none, waits("Soak", "a", ""), vec![]),
+        ] {
+            assert_eq!(summarized(old, &new), expected, "{old:?} {new:?}");
+        }
+        let bundle = |reason: &str, since: &str| -> BundleStatus {
+            let conditions =
+                json!([{ "type": "Ready", "status": "False", "reason": reason, "message": "ErrApplied(1)" }]);
+            let rollout = json!({ "id": "a", "waitsFor": "Approval", "partition": "a", "since": since, "message": "it waits" });
+            serde_json::from_str(&json!({ "conditions": conditions, "rollout": rollout }).to_string())
+                .unwrap()
+        };
+        let notes = |old: &BundleStatus, new: &BundleStatus| -> Vec<_> {
+            bundle_events(old, new)
+                .into_iter()
+                .map(|event| event.note)
+                .collect()
+        };
+        let (awaits, fails) = (bundle("AwaitingApproval", "T"), bundle("NotReady", "T"));
+        assert_eq!(notes(&bundle("Progressing", ""), &awaits), ["it waits"]);
+        assert_eq!(notes(&awaits, &fails), ["ErrApplied(1)"]);
+        assert_eq!(notes(&fails, &awaits), Vec::<String>::new());
     }
 
     #[test]

@@ -92,6 +92,7 @@ pub fn next<'a>(
     }
     rollup::fill(&mut status.base, observed);
     status.lifecycle = rollup::lifecycle(&helmop.spec.bundle, observed);
+    status.rollout = observed.status().and_then(|status| status.rollout.clone());
     let new = conditions(helmop, observed, &status, outcome, polling);
     polling::fill(&mut status, polling, generation, now);
     let conditions = &mut status.base.conditions;
@@ -160,6 +161,7 @@ pub fn without_extras(mut status: HelmOpStatus) -> HelmOpStatus {
     status.observed_generation = None;
     status.resolved.clear();
     status.lifecycle = None;
+    status.rollout = None;
     status.base.omitted = None;
     for condition in &mut status.base.conditions {
         condition.observed_generation = None;

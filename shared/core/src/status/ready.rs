@@ -11,7 +11,7 @@ use super::{
     no_clusters,
     ready_message::{is_ready_message, ready_message},
     rollup::BundleState,
-    wait::Wait,
+    wait::{Unready, Wait, joined},
 };
 use crate::schedule::Waiting;
 
@@ -157,36 +157,47 @@ fn not_all_ready(
     }
     let held_back = summary.out_of_sync.saturating_add(summary.pending);
     let is_paused = helmop.spec.bundle.paused && held_back > 0;
-    if is_paused {
-        message = format!("spec.paused is set, so the rollout is paused; {message}");
-    }
+    let paused = if is_paused {
+        "spec.paused is set, so the rollout is paused"
+    } else {
+        ""
+    };
+    let suspension = suspension(suspended);
     let wait = Wait::of(status);
-    let limit = reached_limit(status, summary).filter(|_| !is_paused && wait.is_none());
-    if let Some(limit) = &limit {
-        message = format!("{}; {message}", limit.text);
-    }
-    if let Some(wait) = wait {
-        message = wait.before(&message);
-    }
-    if suspended > 0 {
-        let clusters = if suspended == 1 { "cluster" } else { "clusters" };
-        message = format!("spec.lifecycle.suspend is set for {suspended} {clusters}; {message}");
-    }
-    let is_stopped = is_paused
-        || limit.is_some_and(|limit| limit.is_final)
-        || wait.is_some_and(|wait| wait.final_reason.is_some());
+    let limit = reached_limit(status, summary).filter(|_| !is_paused);
+    let limit_text = limit.as_ref().map_or("", |limit| &limit.text);
+    let (halt, gate) = match wait {
+        Some(wait) if wait.is_halted() => (wait.message, ""),
+        Some(wait) => ("", wait.message),
+        None => ("", ""),
+    };
+    // In the order of `Unready::reason`.
+    let message = joined(&[&*suspension, halt, paused, limit_text, gate, &message]);
+    let is_stopped = is_paused || limit.is_some_and(|limit| limit.is_final);
+    let has_to_act = wait.is_some_and(|wait| wait.final_reason.is_some());
     let is_held_back = held_back > 0 || wait.is_some();
     // What waits for others goes on by itself, as soon as they are in an accepted state.
     let waiting = count(summary, DeploymentState::WaitingForDependency).saturating_add(summary.wait_applied);
-    let is_progressing = waiting > suspended || (is_held_back && !is_stopped);
-    let reason = match wait.and_then(|wait| wait.reason(is_progressing)) {
-        Some(reason) => reason,
-        None if is_progressing && summary.err_applied == 0 => Reason::Progressing,
-        None => Reason::NotReady,
+    let is_progressing = waiting > suspended || (is_held_back && !is_stopped && !has_to_act);
+    let unready = Unready {
+        summary,
+        wait,
+        is_stopped,
+        is_progressing,
     };
+    let reason = unready.reason();
     Readiness {
         state: ConditionState::False(reason, message),
-        is_progressing,
+        // Only clusters that nothing reaches may be left then.
+        is_progressing: is_progressing && reason != Reason::AwaitingApproval,
+    }
+}
+
+fn suspension(suspended: i64) -> String {
+    match suspended {
+        ..=0 => String::new(),
+        1 => "spec.lifecycle.suspend is set for 1 cluster".to_owned(),
+        more => format!("spec.lifecycle.suspend is set for {more} clusters"),
     }
 }
 
@@ -220,6 +231,8 @@ fn reached_limit(status: &BundleStatus, summary: &BundleSummary) -> Option<Reach
         partition.count > 0
             && partition.unavailable >= partition.max_unavailable
             && partition.max_unavailable < partition.count
+            // Clusters of later partitions wait for something else.
+            && partition.summary.as_ref().is_none_or(|summary| summary.out_of_sync > 0)
     });
     let no_update = "so no ready cluster is updated";
     match partition {

@@ -1,6 +1,9 @@
-//! What a rollout waits for.
+//! What a rollout waits for, and which reason it gives a condition.
 
-use helmops_api::bundle::{APPROVAL, BundleStatus, HALT};
+use helmops_api::{
+    bundle::{APPROVAL, BundleStatus, HALT},
+    status::BundleSummary,
+};
 use helmops_model::reason::Reason;
 
 /// What partitions wait for that have not started.
@@ -18,8 +21,9 @@ impl<'s> Wait<'s> {
         let rollout = status.rollout.as_ref()?;
         let final_reason = match &*rollout.waits_for {
             "" => return None,
-            APPROVAL => Some(Reason::AwaitingApproval),
             HALT => Some(Reason::RolloutHalted),
+            // Before that, the clusters are still being updated that a person looks at.
+            APPROVAL if !rollout.since.is_empty() => Some(Reason::AwaitingApproval),
             _ => None,
         };
         Some(Self {
@@ -28,18 +32,50 @@ impl<'s> Wait<'s> {
         })
     }
 
-    /// The reason for a condition. Nothing is to be approved while clusters are being updated.
-    pub fn reason(self, is_updating: bool) -> Option<Reason> {
-        self.final_reason
-            .filter(|reason| !is_updating || *reason == Reason::RolloutHalted)
+    /// Whether it is the most urgent of all that keeps the rollout from going on.
+    pub fn is_halted(self) -> bool {
+        self.final_reason == Some(Reason::RolloutHalted)
     }
+}
 
-    /// The message, before another one that may be empty.
-    pub fn before(self, message: &str) -> String {
-        if message.is_empty() {
-            self.message.to_owned()
+/// What is known of clusters that are not ready.
+#[derive(Clone, Copy, Debug)]
+pub struct Unready<'s> {
+    /// Their states.
+    pub summary: &'s BundleSummary,
+    /// What the rollout waits for.
+    pub wait: Option<Wait<'s>>,
+    /// Whether a setting keeps clusters from being updated, such as `spec.paused`.
+    pub is_stopped: bool,
+    /// Whether clusters are expected to change by themselves.
+    pub is_progressing: bool,
+}
+
+impl Unready<'_> {
+    /// The reason for the condition `Ready`: what a person has to do first.
+    ///
+    /// 1. A rollout that is halted: it has failed, and nothing goes on.
+    /// 2. Clusters that have failed: a person looks at them before anything else gets the change.
+    /// 3. A setting that stops the rollout: an approval would have no effect.
+    /// 4. An approval.
+    /// 5. Whatever goes on by itself.
+    pub fn reason(self) -> Reason {
+        let progress = if self.is_progressing {
+            Reason::Progressing
         } else {
-            format!("{}; {message}", self.message)
+            Reason::NotReady
+        };
+        match self.wait.and_then(|wait| wait.final_reason) {
+            Some(Reason::RolloutHalted) => Reason::RolloutHalted,
+            _ if self.summary.err_applied > 0 => Reason::NotReady,
+            Some(reason) if !self.is_stopped => reason,
+            _ => progress,
         }
     }
+}
+
+/// The texts that are not empty, with `; ` between them.
+pub fn joined(texts: &[&str]) -> String {
+    let texts: Vec<_> = texts.iter().copied().filter(|text| !text.is_empty()).collect();
+    texts.join("; ")
 }

@@ -173,7 +173,12 @@ fn clusters_that_wait_for_a_window_are_named_and_are_in_progress() {
 #[test]
 fn a_rollout_that_waits_is_not_ready() {
     let wait_for = |what: &str, summary: Value| {
-        let rollout = json!({ "id": "a", "waitsFor": what, "message": "it waits" });
+        let since = if what == "Soak" {
+            ""
+        } else {
+            "2026-12-01T02:00:00Z"
+        };
+        let rollout = json!({ "id": "a", "waitsFor": what, "since": since, "message": "it waits" });
         let status = json!({ "observedGeneration": 2, "summary": summary, "rollout": rollout });
         readiness(&status, Some(summary), false)
     };
@@ -192,11 +197,101 @@ fn a_rollout_that_waits_is_not_ready() {
         (reason, is_progressing, &*message),
         ("AwaitingApproval", false, "it waits; 2 of 2 clusters are ready")
     );
-    let (reason, is_progressing, _) = wait_for(
-        "Approval",
-        json!({ "ready": 1, "desiredReady": 2, "waitApplied": 1 }),
-    );
-    assert_eq!((reason, is_progressing), ("Progressing", true));
+}
+
+/// What a person has to do first is the reason, and everything is in the message.
+#[test]
+fn the_most_urgent_of_all_that_holds_a_rollout_is_the_reason() {
+    let paused = "spec.paused is set, so the rollout is paused";
+    let limit = "spec.rolloutStrategy.maxUnavailable is 0, so no ready cluster is updated";
+    for (what, since, is_paused, max, counts, expected, message) in [
+        // Clusters are being updated that a person looks at before the approval.
+        (
+            "Approval",
+            "",
+            false,
+            3,
+            json!({ "waitApplied": 1 }),
+            ("Progressing", true),
+            "it waits; WaitApplied(1)".to_owned(),
+        ),
+        // Only those are left that nothing reaches.
+        (
+            "Approval",
+            "T",
+            false,
+            3,
+            json!({ "waitApplied": 1 }),
+            ("AwaitingApproval", false),
+            "it waits; WaitApplied(1)".to_owned(),
+        ),
+        (
+            "Approval",
+            "T",
+            false,
+            3,
+            json!({ "errApplied": 1 }),
+            ("NotReady", false),
+            "it waits; ErrApplied(1)".to_owned(),
+        ),
+        (
+            "Approval",
+            "T",
+            true,
+            3,
+            json!({ "outOfSync": 1 }),
+            ("NotReady", false),
+            format!("{paused}; it waits; OutOfSync(1)"),
+        ),
+        (
+            "Approval",
+            "T",
+            false,
+            0,
+            json!({ "outOfSync": 1 }),
+            ("NotReady", false),
+            format!("{limit}; it waits; OutOfSync(1)"),
+        ),
+        (
+            "Soak",
+            "",
+            false,
+            0,
+            json!({ "outOfSync": 1 }),
+            ("NotReady", false),
+            format!("{limit}; it waits; OutOfSync(1)"),
+        ),
+        (
+            "Halt",
+            "T",
+            true,
+            3,
+            json!({ "errApplied": 1, "outOfSync": 1 }),
+            ("RolloutHalted", false),
+            format!("it waits; {paused}; ErrApplied(1); OutOfSync(1)"),
+        ),
+        (
+            "Halt",
+            "T",
+            false,
+            3,
+            json!({ "errApplied": 1, "waitApplied": 1 }),
+            ("RolloutHalted", true),
+            "it waits; ErrApplied(1); WaitApplied(1)".to_owned(),
+        ),
+    ] {
+        let rollout = json!({ "id": "a", "waitsFor": what, "since": since, "message": "it waits" });
+        let mut counts = counts;
+        counts["desiredReady"] = json!(3);
+        let status =
+            json!({ "observedGeneration": 2, "summary": counts, "maxUnavailable": max, "rollout": rollout });
+        let (reason, is_progressing, text) = readiness(&status, Some(counts.clone()), is_paused);
+        assert_eq!(
+            ((reason, is_progressing), text),
+            (expected, message),
+            "{what} {counts}"
+        );
+    }
 }
 
 #[test]
@@ -227,6 +322,13 @@ fn a_limit_that_clusters_wait_for_is_named() {
             json!({ "outOfSync": 1 }),
             ("NotReady", false),
             "maxUnavailable of partition \"first\" of spec.rolloutStrategy is 0, so no ready cluster is updated there; OutOfSync(1)",
+        ),
+        (
+            // Others are held back, of a later partition.
+            json!({ "maxUnavailable": 3, "partitions": [{ "name": "first", "count": 2, "maxUnavailable": 1, "unavailable": 1, "summary": { "ready": 1 } }] }),
+            json!({ "outOfSync": 1 }),
+            ("Progressing", true),
+            "OutOfSync(1)",
         ),
         (
             json!({ "maxUnavailable": 3, "partitions": one(1, 1) }),

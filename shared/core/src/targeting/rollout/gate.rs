@@ -16,7 +16,7 @@ use super::{
     error::{InvalidSoak, PlanError},
     failures::Failures,
     id::rollout_id,
-    partition::Partition,
+    partition::{Partition, automatic_name},
 };
 use crate::targeting::target::Target;
 
@@ -85,8 +85,12 @@ pub struct Gates<'b> {
     id: String,
     approval: Approval,
     failures: Failures,
-    /// The partitions as they were when the same was rolled out.
-    previous: &'b [PartitionStatus],
+    /// What the round before knew of the same rollout.
+    previous: Option<&'b RolloutStatus>,
+    /// The partitions as they were in that round.
+    partitions: &'b [PartitionStatus],
+    /// Number of clusters.
+    clusters: usize,
     now: Timestamp,
     closed: Option<Closed>,
     /// The first partition that waits, and what for.
@@ -134,7 +138,9 @@ impl<'b> Gates<'b> {
             bundle,
             approval: Approval::of(bundle, strategy, &id),
             failures,
-            previous: status.map_or(&[], |(status, _)| &status.partitions),
+            previous: status.map(|(_, rollout)| rollout),
+            partitions: status.map_or(&[], |(status, _)| &status.partitions),
+            clusters: targets.len(),
             id,
             now,
             closed,
@@ -142,15 +148,23 @@ impl<'b> Gates<'b> {
         }))
     }
 
-    /// Whether the next partition may begin. `has_changes` is whether it has anything to do.
-    pub fn admit(&mut self, index: usize, partition: &Partition, has_changes: bool) -> bool {
+    /// Whether the next partition may begin. `has_changes` is whether it has anything to do, and `may_proceed` whether nothing but a gate
+    /// keeps it from that: no approval is requested for what would not begin then.
+    pub fn admit(
+        &mut self,
+        index: usize,
+        partition: &Partition,
+        has_changes: bool,
+        may_proceed: bool,
+    ) -> bool {
         let is_unapproved = partition.needs_approval && has_changes && !self.approval.includes(index);
         if self.closed.is_none() && is_unapproved {
             let command = approval::command(self.bundle, &self.id, &partition.name);
             self.closed = Some(Closed::Unapproved { command });
         }
         let Some(closed) = &self.closed else { return true };
-        if has_changes && self.waiting.is_none() {
+        let is_requested = may_proceed || !matches!(closed, Closed::Unapproved { .. });
+        if has_changes && is_requested && self.waiting.is_none() {
             self.waiting = Some((partition.name.clone(), closed.clone()));
         }
         false
@@ -171,7 +185,7 @@ impl<'b> Gates<'b> {
         if partition.members.is_empty() {
             return String::new();
         }
-        let since = is_complete.then(|| self.completed_at(index, &partition.name));
+        let since = self.completed_at(index, partition, soak, is_complete);
         let closed = match since {
             None => Some(Closed::Incomplete {
                 name: partition.name.clone(),
@@ -179,7 +193,7 @@ impl<'b> Gates<'b> {
                 unfinished,
                 count: partition.members.len(),
             }),
-            Some(since) => Some(since.saturating_add(soak.duration).unwrap_or(Timestamp::MAX))
+            Some(since) => Some(soak.end(since))
                 .filter(|until| *until > self.now)
                 .map(|until| Closed::Soaks {
                     name: partition.name.clone(),
@@ -190,22 +204,71 @@ impl<'b> Gates<'b> {
         since.map(timestamp).unwrap_or_default()
     }
 
-    /// Since when a partition is complete that is complete now. Automatic partitions have the name that their number gives them.
-    fn completed_at(&self, index: usize, name: &str) -> Timestamp {
+    /// Since when a partition is complete; `None` if it is not. A soak that is over stays over for the same rollout: a cluster that joins, or
+    /// is not ready later, says nothing about the clusters of the next partition, which may have started.
+    fn completed_at(
+        &self,
+        index: usize,
+        partition: &Partition,
+        soak: &Soak,
+        is_complete: bool,
+    ) -> Option<Timestamp> {
         let known = self
-            .previous
-            .get(index)
-            .filter(|known| known.name == name)
-            .and_then(|known| known.completed_at.parse().ok());
-        // A time in the future is one of another clock.
-        known.unwrap_or(self.now).min(self.now)
+            .known(index, partition)
+            .and_then(|known| known.completed_at.parse::<Timestamp>().ok())
+            // A time in the future is one of another clock.
+            .map(|since| since.min(self.now));
+        match known {
+            Some(since) if is_complete || soak.end(since) <= self.now => Some(since),
+            _ => is_complete.then_some(self.now),
+        }
     }
 
-    /// The status, and when the next round is due by itself.
-    pub fn status(self) -> (RolloutStatus, Option<Timestamp>) {
+    /// What the round before knew of a partition. That is the one with its number and name.
+    ///
+    /// An automatic partition has the name of its range, which moves when clusters join or leave. It is the same one as long as its end moves
+    /// no further than the number of these clusters explains, with one for each size that is rounded: another size makes other partitions.
+    fn known(&self, index: usize, partition: &Partition) -> Option<&'b PartitionStatus> {
+        let known = self.partitions.get(index)?;
+        if known.name == partition.name {
+            return Some(known);
+        }
+        let count = |partition: &PartitionStatus| usize::try_from(partition.count).unwrap_or_default();
+        let end_before: usize = self.partitions.iter().take(index + 1).map(count).sum();
+        let all_before: usize = self.partitions.iter().map(count).sum();
+        let (start, end) = (*partition.members.first()?, partition.members.last()? + 1);
+        let is_automatic = partition.name == automatic_name(start, end)
+            && known.name == automatic_name(end_before.saturating_sub(count(known)), end_before);
+        let moves = all_before.abs_diff(self.clusters).saturating_add(index + 1);
+        (is_automatic && end_before.abs_diff(end) <= moves).then_some(known)
+    }
+
+    /// Since when a person has to do something about what the rollout waits for. `is_updating` is whether clusters are being updated: before
+    /// an approval, a person looks at those. Once that is so it stays so, whatever these clusters do.
+    fn since(&self, partition: &str, closed: &Closed, is_updating: bool) -> String {
+        let known = self
+            .previous
+            .filter(|known| (&*known.waits_for, &*known.partition) == (closed.as_str(), partition))
+            .map(|known| &*known.since)
+            .filter(|since| !since.is_empty());
+        match (known, closed) {
+            (_, Closed::Incomplete { .. } | Closed::Soaks { .. }) => String::new(),
+            (Some(since), _) => since.to_owned(),
+            (None, Closed::Unapproved { .. }) if is_updating => String::new(),
+            (None, Closed::Unapproved { .. } | Closed::Halted { .. }) => timestamp(self.now),
+        }
+    }
+
+    /// The status, and when the next round is due by itself. `is_updating` is whether clusters are being updated.
+    pub fn status(self, is_updating: bool) -> (RolloutStatus, Option<Timestamp>) {
+        let since = self
+            .waiting
+            .as_ref()
+            .map(|(partition, closed)| self.since(partition, closed, is_updating));
         let mut status = RolloutStatus {
             id: self.id,
             failed: number(self.failures.failed),
+            since: since.unwrap_or_default(),
             ..RolloutStatus::default()
         };
         let Some((partition, closed)) = self.waiting else {
@@ -229,6 +292,11 @@ pub struct Soak {
 }
 
 impl Soak {
+    /// When it is over.
+    fn end(&self, since: Timestamp) -> Timestamp {
+        since.saturating_add(self.duration).unwrap_or(Timestamp::MAX)
+    }
+
     /// Parses a soak; `None` if it is missing or zero.
     pub fn parse(text: Option<&str>) -> Result<Option<Self>, PlanError> {
         let Some(text) = text else { return Ok(None) };

@@ -93,9 +93,14 @@ fn automatic(strategy: &RolloutStrategy, count: usize) -> Result<Vec<Partition>,
         .step_by(size)
         .map(|start| {
             let end = count.min(start.saturating_add(size));
-            partition(format!("Partition {start} - {end}"), (start..end).collect())
+            partition(automatic_name(start, end), (start..end).collect())
         })
         .collect()
+}
+
+/// The name of an automatic partition, as in Fleet.
+pub fn automatic_name(start: usize, end: usize) -> String {
+    format!("Partition {start} - {end}")
 }
 
 /// Resolves an amount, or the default if none is set, to a number of `count` items.

@@ -8,7 +8,7 @@ use helmops_api::{
     rollout::RolloutStrategy,
     status::number,
 };
-use helmops_model::deployment_state::has_deployed;
+use helmops_model::deployment_state::{DeploymentState, has_deployed};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
@@ -18,7 +18,10 @@ use super::{
     limit::InvalidAmount,
     partition::{Partition, amount_of, partitions},
 };
-use crate::targeting::{desired::DesiredTarget, target::Target};
+use crate::{
+    status::is_silent,
+    targeting::{desired::DesiredTarget, target::Target},
+};
 
 /// What to do for a cluster in this round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,9 +120,10 @@ pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<R
     let mut proceeds = true;
     for (index, partition) in partitions.iter().enumerate() {
         let mut unavailable = count_unavailable(planner.members(partition));
+        let (has_changes, may_proceed) = (planner.has_changes(partition), proceeds && !spec.paused);
         let is_admitted = gates
             .as_mut()
-            .is_none_or(|gates| gates.admit(index, partition, planner.has_changes(partition)));
+            .is_none_or(|gates| gates.admit(index, partition, has_changes, may_proceed));
         if proceeds && is_admitted {
             planner.stage(partition);
             planner.promote(partition, &mut unavailable);
@@ -141,7 +145,7 @@ pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<R
         });
     }
     if let Some(gates) = gates {
-        let (status, next_round) = gates.status();
+        let (status, next_round) = gates.status(planner.is_updating());
         planner.rollout.status = Some(status);
         planner.rollout.next_round = next_round;
     }
@@ -187,6 +191,31 @@ fn needs_promotion(target: &Target<'_>) -> bool {
     target
         .existing
         .is_none_or(|existing| existing.spec.deployment_id != desired.id)
+}
+
+/// Whether it can be the turn of a cluster: it is not paused, and has a namespace.
+fn has_turn(target: &Target<'_>) -> bool {
+    target.namespace().is_some() && !target.member.cluster.spec.paused
+}
+
+/// Whether the agent of a cluster can change it now.
+fn is_reached(target: &Target<'_>) -> bool {
+    let cluster = target.member.cluster;
+    let is_suspended = |existing: &BundleDeployment| {
+        let lifecycle = existing.spec.lifecycle.as_ref();
+        lifecycle.and_then(|lifecycle| lifecycle.suspend) == Some(true)
+    };
+    !cluster.spec.paused
+        && !cluster.status.is_out_of_schedule()
+        && !is_silent(&cluster.status)
+        && !target.existing.is_some_and(is_suspended)
+}
+
+fn is_being_updated(deployment: &BundleDeployment) -> bool {
+    matches!(
+        DeploymentState::of(deployment),
+        DeploymentState::WaitApplied | DeploymentState::WaitingForDependency
+    )
 }
 
 struct Planner<'r, 'a> {
@@ -263,18 +292,25 @@ impl<'r, 'a> Planner<'r, 'a> {
         }
     }
 
-    /// Whether any cluster of a partition gets something else than it has.
+    /// Whether any cluster of a partition gets something else than it has. A paused one gets nothing.
     fn has_changes(&self, partition: &Partition) -> bool {
         self.members(partition)
-            .any(|target| target.namespace().is_some() && needs_promotion(target))
+            .any(|target| has_turn(target) && needs_promotion(target))
+    }
+
+    /// Whether any cluster is being updated. One that nothing reaches now may stay as it is for days.
+    fn is_updating(&self) -> bool {
+        let mut steps = self.targets.iter().zip(&self.rollout.steps);
+        steps.any(|(target, step)| {
+            is_reached(target)
+                && (*step == RolloutStep::Promote || target.existing.is_some_and(is_being_updated))
+        })
     }
 
     /// Whether any cluster of a partition still has its turn to come. A paused one has none, nor has one without a namespace.
     fn has_waiting(&self, partition: &Partition) -> bool {
-        self.steps(partition).any(|(target, step)| {
-            let has_turn = target.namespace().is_some() && !target.member.cluster.spec.paused;
-            step != RolloutStep::Promote && has_turn && needs_promotion(target)
-        })
+        self.steps(partition)
+            .any(|(target, step)| step != RolloutStep::Promote && has_turn(target) && needs_promotion(target))
     }
 
     /// Number of clusters of a partition that are not up to date and ready, those included whose desired state is unknown: nothing shows

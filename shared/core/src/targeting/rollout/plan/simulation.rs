@@ -5,7 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use gotmpl::Budget;
 use helmops_api::{Bundle, BundleDeployment, Cluster, labels};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    apimachinery::pkg::util::intstr::IntOrString,
+    jiff::{SignedDuration, Timestamp},
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -175,8 +178,38 @@ impl Fleet {
         self.clusters = clusters;
     }
 
+    /// One round of the controller, with any partitions.
+    fn plan(&mut self) {
+        let deployments = self.deployments.clone();
+        let existing: Vec<_> = deployments.iter().flatten().collect();
+        let clusters = self.clusters.clone();
+        let members = clusters.iter().map(|cluster| Member::new(cluster, []));
+        let found = targets(&self.bundle, members, &existing, false, &Budget::default()).unwrap();
+        let now = Timestamp::from_second(self.now).unwrap();
+        let rollout = plan(&self.bundle, &found, now).unwrap();
+        for (index, (target, step)) in found.iter().zip(&rollout.steps).enumerate() {
+            if *step == RolloutStep::Promote {
+                self.promote(index, &target.desired.as_ref().unwrap().id);
+            }
+        }
+        let statuses: Vec<_> = found
+            .iter()
+            .map(|target| TargetStatus {
+                target,
+                deployment: target.existing,
+                problem: None,
+            })
+            .collect();
+        let round = RolloutRound::Done(&rollout, &statuses);
+        let status = crate::status::bundle(&self.bundle, round, &now.to_string());
+        self.bundle.status = Some(Box::new(status));
+    }
+
     fn promote(&mut self, index: usize, id: &str) {
-        let namespace = format!("cluster-{index}");
+        let namespace = self.clusters.get(index).map_or_else(
+            || format!("cluster-{index}"),
+            |cluster| cluster.status.namespace.clone(),
+        );
         let deployment = self.deployments[index].get_or_insert_with(|| {
             decoded(&json!({ "metadata": { "name": "web", "namespace": namespace } }))
         });
@@ -385,6 +418,115 @@ fn a_soak_is_not_over_because_an_earlier_version_has_soaked() {
         rollout.message,
         format!("partition \"p1\" waits until {until} (soak of \"p0\")")
     );
+}
+
+/// Each cluster of a partition is up to date and ready.
+fn make_ready(deployment: &mut BundleDeployment) {
+    let id = &deployment.spec.deployment_id;
+    deployment.status.applied_deployment_id.clone_from(id);
+    deployment.status.ready = true;
+}
+
+fn rollout_of(fleet: &Fleet) -> RolloutStatus {
+    let status = fleet.bundle.status.as_ref().unwrap();
+    status.rollout.clone().unwrap()
+}
+
+/// The next partition has started: what happens in the first one later is no reason to stop it.
+#[test]
+fn a_soak_that_is_over_stays_over() {
+    let mut fleet = Fleet::new(&[2, 0, 2], &strategy(&Value::Null), 1);
+    fleet.install();
+    fleet.set_version("1.1.0");
+    fleet.round(false);
+    fleet.deployments.iter_mut().flatten().for_each(make_ready);
+    fleet.round(false);
+    let completed = |fleet: &Fleet| {
+        fleet.bundle.status.as_ref().unwrap().partitions[0]
+            .completed_at
+            .clone()
+    };
+    let since = completed(&fleet);
+    assert!(!since.is_empty());
+    // Not over yet: it starts again.
+    fleet.now += SOAK / 2;
+    fleet.deployments[0].as_mut().unwrap().status.ready = false;
+    fleet.round(false);
+    assert_eq!(completed(&fleet), "");
+    fleet.deployments.iter_mut().flatten().for_each(make_ready);
+    fleet.round(false);
+    let since = completed(&fleet);
+    fleet.now += SOAK;
+    fleet.deployments[0].as_mut().unwrap().status.ready = false;
+    fleet.round(false);
+    assert_eq!(completed(&fleet), since);
+    assert_eq!(fleet.promotions, [1, 1, 1, 1]);
+    assert_eq!(rollout_of(&fleet).waits_for, "");
+}
+
+/// The names of automatic partitions are their ranges.
+#[test]
+fn a_soak_of_an_automatic_partition_survives_a_cluster_that_joins() {
+    let of = |size: &str, joins: usize| {
+        let mut fleet = Fleet::new(&[10], &strategy(&Value::Null), 1);
+        let own = fleet.bundle.spec.rollout_strategy.as_mut().unwrap();
+        own.partitions.clear();
+        own.auto_partition_threshold = Some(1);
+        own.auto_partition_size = Some(IntOrString::String("20%".to_owned()));
+        fleet.install();
+        fleet.set_version("1.1.0");
+        for _ in 0..2 {
+            fleet.plan();
+            fleet.deployments.iter_mut().flatten().for_each(make_ready);
+        }
+        assert_eq!(fleet.promotions[..3], [1, 1, 0]);
+        fleet.now += SOAK;
+        let own = fleet.bundle.spec.rollout_strategy.as_mut().unwrap();
+        own.auto_partition_size = Some(IntOrString::String(size.to_owned()));
+        for number in 0..joins {
+            let name = format!("a{number}");
+            let cluster = decoded(
+                &json!({ "metadata": { "name": name, "namespace": "fleet" }, "status": { "namespace": format!("cluster-{name}") } }),
+            );
+            fleet.clusters.insert(0, cluster);
+            fleet.deployments.insert(0, None);
+            fleet.promotions.insert(0, 0);
+        }
+        fleet.plan();
+        fleet.promotions.iter().filter(|count| **count > 0).count()
+    };
+    // The two of the first partition, those that join, and the rest of the second one; then a soak again.
+    assert_eq!(of("20%", 0), 4);
+    assert_eq!(of("20%", 1), 4);
+    assert_eq!(of("20%", 5), 7);
+    assert_eq!(of("50%", 0), 5, "another size makes other partitions");
+}
+
+/// A person looks at what is being updated before the approval, but not at what nothing reaches, and the request comes once.
+#[test]
+fn an_approval_is_awaited_since_nothing_is_being_updated() {
+    let mut fleet = Fleet::new(&[2, 1], &json!({}), 1);
+    fleet.install();
+    fleet.set_version("1.1.0");
+    fleet.round(false);
+    let waits = rollout_of(&fleet);
+    assert_eq!((&*waits.waits_for, &*waits.since), ("Approval", ""));
+    fleet
+        .deployments
+        .iter_mut()
+        .take(1)
+        .flatten()
+        .for_each(make_ready);
+    fleet.round(false);
+    assert_eq!(rollout_of(&fleet).since, "");
+    fleet.clusters[1].status.scheduled = true;
+    fleet.round(false);
+    let since = Timestamp::from_second(fleet.now).unwrap().to_string();
+    assert_eq!(rollout_of(&fleet).since, since);
+    fleet.now += TICK;
+    fleet.clusters[1].status.scheduled = false;
+    fleet.round(false);
+    assert_eq!(rollout_of(&fleet).since, since);
 }
 
 proptest! {

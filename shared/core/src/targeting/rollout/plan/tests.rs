@@ -393,6 +393,9 @@ fn a_partition_begins_only_with_an_approval_of_what_is_rolled_out() {
         (None, [Done, Done, Done], [Stage, Stage, Stage], ""),
         (None, [Working, Invalid, Old], [Stage, Hold, Hold], "c"),
         (None, [NoNamespace, Done, Done], [Wait, Stage, Stage], ""),
+        // A paused one gets nothing, whatever is approved.
+        (None, [OldPaused, Done, Old], [Stage, Stage, Hold], "c"),
+        (None, [OldPaused, NewPaused, Done], [Stage, Stage, Stage], ""),
     ] {
         let (steps, message) = approved(approval, &states);
         assert_eq!(steps, expected, "{approval:?} {states:?}");
@@ -403,6 +406,27 @@ fn a_partition_begins_only_with_an_approval_of_what_is_rolled_out() {
         };
         assert!(is_expected, "{approval:?} {states:?}: {message}");
     }
+}
+
+/// An approval would have no effect: something else keeps the partition from its turn.
+#[test]
+fn an_approval_is_requested_only_if_nothing_else_is_missing() {
+    let partition = |name: &str, index: &str, approval: &str| json!({ "name": name, "approval": approval, "clusterSelector": { "matchLabels": { "index": index } } });
+    let strategy = json!({ "maxUnavailable": 0, "partitions": [partition("a", "0", ""), partition("b", "1", "Manual")] });
+    let waits = |paused, states: &[ClusterState]| {
+        let rollout = planned(&strategy, paused, states).unwrap();
+        assert_eq!(rollout.steps[1], Hold);
+        rollout.status.unwrap().waits_for
+    };
+    assert_eq!(waits(false, &[Old, Old]), "", "the limit of the first partition");
+    assert_eq!(waits(false, &[Working, Old]), "");
+    assert_eq!(waits(false, &[Done, Old]), "Approval");
+    assert_eq!(waits(true, &[Done, Old]), "", "the rollout is paused");
+    // Nor is anything staged after it.
+    let last = json!({ "partitions": [partition("b", "0", "Manual"), partition("c", "1", "")] });
+    let rollout = planned(&last, true, &[Old, Old]).unwrap();
+    assert_eq!(rollout.steps, [Hold, Hold]);
+    assert_eq!(rollout.status.unwrap().waits_for, "");
 }
 
 #[test]
@@ -421,6 +445,18 @@ fn a_rollout_that_has_failed_on_too_many_clusters_is_halted() {
             "on 2 clusters, of at most 0",
         ),
         (json!(1), &[Failed, Old, Broken], &[Stage, Promote, Promote], ""),
+        (
+            json!("0%"),
+            &[Failed, Old, Old],
+            &[Hold; 3],
+            "on 1 cluster, of at most 0",
+        ),
+        (
+            json!("20%"),
+            &[Failed, Old, Old],
+            &[Hold; 3],
+            "on 1 cluster, of at most 0",
+        ),
         (
             json!("50%"),
             &[Failed, Failed, Old, Old],
