@@ -2,9 +2,10 @@
 
 use helmops_api::{
     Bundle, HelmOp,
-    bundle::{BundleStatus, HALT},
+    bundle::{BundleStatus, HALT, ROLLBACK, RolloutStatus},
     labels,
 };
+use helmops_core::bundle::rollout_status;
 use serde_json::json;
 
 use super::{
@@ -43,7 +44,7 @@ enum RolloutCommand {
     Status(StatusArgs),
     /// Update no further cluster until the rollout is resumed
     Pause(PauseArgs),
-    /// Go on after pause, or with a rollout that is halted
+    /// Go on after pause, or with a rollout that is halted or rolled back
     Resume(ResumeArgs),
 }
 
@@ -75,7 +76,8 @@ struct PauseArgs {
 /// The arguments of `rollout resume`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-It removes spec.paused. A rollout that is halted goes on until it has failed on more clusters than now.
+It removes spec.paused. A rollout that is halted goes on until it has failed on more clusters than now, and so does one that was rolled back:
+what has failed is tried again.
 
 Examples:
   kubectl helmop rollout resume web -n fleet-default")]
@@ -117,7 +119,12 @@ async fn resume(args: &ResumeArgs, cluster: &ClusterArgs, console: &mut Console<
     {
         let observed = observe(cluster, name, Depth::Bundle).await?;
         let spec = json!({ "paused": false });
-        let patch = match observed.bundle.as_ref().and_then(accepted_failures) {
+        let bundle = observed.bundle.as_ref();
+        let patch = match bundle
+            .and_then(rollout_status)
+            .as_ref()
+            .and_then(accepted_failures)
+        {
             Some(accepted) => {
                 let annotations = json!({ labels::RESUMED_ROLLOUT: accepted });
                 json!({ "metadata": { "annotations": annotations }, "spec": spec })
@@ -131,10 +138,10 @@ async fn resume(args: &ResumeArgs, cluster: &ClusterArgs, console: &mut Console<
     Ok(())
 }
 
-/// The value of the annotation with which a halted rollout goes on; `None` if it is not halted.
-fn accepted_failures(bundle: &Bundle) -> Option<String> {
-    let rollout = bundle.status.as_deref()?.rollout.as_ref()?;
-    (rollout.waits_for == HALT).then(|| format!("{}/{}", rollout.id, rollout.failed))
+/// The value of the annotation with which a rollout goes on that is halted or rolled back; `None` for another one.
+fn accepted_failures(rollout: &RolloutStatus) -> Option<String> {
+    let has_failed = [HALT, ROLLBACK].contains(&&*rollout.waits_for);
+    has_failed.then(|| format!("{}/{}", rollout.id, rollout.failed))
 }
 
 async fn status(args: &StatusArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
@@ -168,7 +175,8 @@ fn head(helmop: &HelmOp, bundle: &Bundle, status: &BundleStatus) -> Vec<String> 
         summary.ready.unwrap_or_default(),
         summary.desired_ready.unwrap_or_default()
     )];
-    if let Some(rollout) = &status.rollout {
+    let rollout = rollout_status(bundle);
+    if let Some(rollout) = &rollout {
         lines.push(format!("rollout {}", rollout.id));
     }
     if helmop.spec.bundle.paused {
@@ -176,12 +184,8 @@ fn head(helmop: &HelmOp, bundle: &Bundle, status: &BundleStatus) -> Vec<String> 
     }
     if status.observed_generation != bundle.metadata.generation {
         lines.push("the controller has not planned the last change yet".to_owned());
-    } else if let Some(rollout) = status
-        .rollout
-        .as_ref()
-        .filter(|rollout| !rollout.message.is_empty())
-    {
-        lines.push(rollout.message.clone());
+    } else if let Some(rollout) = rollout.filter(|rollout| !rollout.message.is_empty()) {
+        lines.push(rollout.message);
     }
     lines
 }
@@ -228,11 +232,10 @@ mod tests {
     fn a_halted_rollout_is_resumed_with_the_failures_that_it_has() {
         let accepted = |waits_for: &str| {
             let rollout = json!({ "id": "abc", "waitsFor": waits_for, "failed": 4 });
-            accepted_failures(&decoded(
-                json!({ "metadata": {}, "spec": {}, "status": { "rollout": rollout } }),
-            ))
+            accepted_failures(&decoded(rollout))
         };
         assert_eq!(accepted("Halt"), Some("abc/4".to_owned()));
+        assert_eq!(accepted("Rollback"), Some("abc/4".to_owned()));
         assert_eq!((accepted("Soak"), accepted("")), (None, None));
     }
 

@@ -218,7 +218,7 @@ impl HelmOpReconciliation<'_> {
         let helm = bundle.spec.options.helm.as_ref();
         let outcome = ReconcileOutcome::Accepted {
             version: helm.map(|helm| helm.version.clone()).unwrap_or_default(),
-            resolved: versions.charts.records(),
+            resolved: bundle::deployed_charts(&bundle).unwrap_or_else(|| versions.charts.records()),
         };
         let notices = status::notices(versions.charts.as_slice());
         let polling = polls.condition(&versions.poll, notices);

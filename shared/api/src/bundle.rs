@@ -115,6 +115,20 @@ wire! {
         "lifecycle" => lifecycle: Option<LifecycleSummary>,
         /// What is rolled out and what it waits for, if a partition of `spec.rolloutStrategy` has to wait for something.
         "rollout" => rollout: Option<RolloutStatus>,
+        /// The last rollout that was completed, if `spec.rolloutStrategy.onFailure.action` is `Rollback`.
+        "completed" => completed: Option<Box<CompletedRollout>>,
+    }
+}
+
+wire! {
+    /// A rollout that was completed: what the clusters go back to when a later one fails.
+    pub struct CompletedRollout {
+        /// Its ID.
+        "id" => id: String,
+        /// The spec of the Bundle, as JSON.
+        "spec" => spec: String,
+        /// The record of its charts with their digests, as JSON: the annotation `helmops.fleet.cattle.io/resolved`.
+        "resolved" => resolved: String,
     }
 }
 
@@ -124,6 +138,8 @@ pub const SOAK: &str = "Soak";
 pub const APPROVAL: &str = "Approval";
 /// `waitsFor` of a rollout that has failed on too many clusters.
 pub const HALT: &str = "Halt";
+/// `waitsFor` of a HelmOp whose rollout has failed, so that its clusters have gone back.
+pub const ROLLBACK: &str = "Rollback";
 
 wire! {
     /// What is rolled out, and what it waits for.
@@ -131,7 +147,7 @@ wire! {
         /// Identifies what is rolled out: the chart, its version and options, and the targets.
         "id" => id: String,
         /// What it waits for; empty if it waits for nothing.
-        #[schemars(extend("enum" = ["", SOAK, APPROVAL, HALT]))]
+        #[schemars(extend("enum" = ["", SOAK, APPROVAL, HALT, ROLLBACK]))]
         "waitsFor" => waits_for: String,
         /// The partition that waits.
         "partition" => partition: String,

@@ -60,6 +60,9 @@ keys! {
     /// Resumes a rollout that is halted: its ID, `/`, and the number of clusters that may have failed. `kubectl helmop rollout resume` writes it.
     /// See [standalone](../standalone.md#failures).
     RESUMED_ROLLOUT: Annotation on "HelmOp, Bundle" = "helmops.fleet.cattle.io/resumed-rollout";
+    /// The rollouts that have failed and are not tried again, and the charts that the HelmOp wants while something else stays deployed. See
+    /// [standalone](../standalone.md#rollback).
+    FAILED_ROLLOUTS: Annotation on "Bundle" = "helmops.fleet.cattle.io/failed-rollouts";
     /// Denies the deletion of the HelmOp, if the [admission policy](../admission-policies.md) `protected.yaml` is applied and the value is
     /// not `false`.
     PROTECTED: Annotation on "HelmOp" = "helmops.fleet.cattle.io/protected";

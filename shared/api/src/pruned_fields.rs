@@ -103,8 +103,8 @@ impl PrunedFields {
         self.added.paths()
     }
 
-    /// The value without these fields.
-    fn without<S: Prunable>(&self, value: &S) -> S {
+    /// The value without the fields that are dropped.
+    pub fn without<S: Prunable>(&self, value: &S) -> S {
         let mut value = value.clone();
         let mut remove = |path: FieldPath<'_>, fields: &mut UnknownFields| {
             fields.retain(|name| !self.pruned.contains(&path.field(name).to_string()));

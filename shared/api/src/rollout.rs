@@ -28,10 +28,15 @@ wire! {
 }
 
 wire! {
-    /// When a rollout is halted: no further cluster is updated, until something else is rolled out or a user resumes it.
+    /// When a rollout is halted: no further cluster is updated, until something else is rolled out or a user resumes it. With `action: Rollback`
+    /// its clusters go back as well.
     pub struct FailurePolicy: [unknown: UnknownFields] {
         /// On how many clusters it may have failed, as a number or a percentage. 0 by default.
         "maxFailed" | nullable => max_failed: Option<IntOrString>,
+        /// What happens then: nothing more (`Halt`, the default), or all clusters go back to the last version with its options that was completed
+        /// on them (`Rollback`). What has failed is not tried again until there is another version or change, or a user resumes the rollout.
+        #[schemars(extend("enum" = ["", HALT, ROLLBACK]))]
+        "action" | nullable => action: String,
     }
 }
 
@@ -54,6 +59,25 @@ wire! {
 
 /// The value of `approval` with which a partition waits for a person.
 pub const MANUAL: &str = "Manual";
+
+/// The value of `action` with which a rollout that fails is only halted.
+pub const HALT: &str = "Halt";
+/// The value of `action` with which a rollout that fails goes back.
+pub const ROLLBACK: &str = "Rollback";
+
+impl FailurePolicy {
+    /// Whether the clusters go back.
+    pub fn rolls_back(&self) -> bool {
+        self.action == ROLLBACK
+    }
+}
+
+impl RolloutStrategy {
+    /// Whether the clusters go back when a rollout fails.
+    pub fn rolls_back(&self) -> bool {
+        self.on_failure.as_ref().is_some_and(FailurePolicy::rolls_back)
+    }
+}
 
 impl Partition {
     /// Whether it begins only with an approval.

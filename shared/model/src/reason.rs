@@ -275,6 +275,8 @@ reasons! {
         NotReady: "See `status.resources` and the conditions of the Bundle for the clusters and their messages.",
         /// The rollout is halted: what is rolled out has failed on more clusters than allowed.
         RolloutHalted: "Correct the chart or its values: the next change is rolled out. Or go on with the command in the message.",
+        /// What the HelmOp wants has failed on more clusters than allowed, so they have what was completed before.
+        RolloutRolledBack: "Look at the Events `ReleasesFailed`. Publish another version or correct the values: that is rolled out. Or try again with the command in the message.",
         /// A partition of the rollout begins only with the approval of a person.
         AwaitingApproval: "Look at the clusters that have it already, and run the command in the message.",
         /// No cluster is targeted.

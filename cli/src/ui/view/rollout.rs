@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use helmops_api::{Bundle, BundleDeployment, Decoded, status::BundleSummary};
+use helmops_core::bundle::rollout_status;
 use serde::Serialize;
 
 use super::parts::{Part, parts};
@@ -102,10 +103,9 @@ impl Rollout {
             unavailable: status.unavailable,
             max_new: status.max_new,
             newly_created: status.newly_created,
-            waits: status
-                .rollout
-                .as_ref()
-                .map_or_else(String::new, |rollout| rollout.message.clone()),
+            waits: bundle
+                .and_then(rollout_status)
+                .map_or_else(String::new, |rollout| rollout.message),
             ..rollout
         }
     }

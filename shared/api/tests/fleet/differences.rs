@@ -33,6 +33,7 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     ("* *rolloutStrategy.partitions[].soak: - string", ROLLOUT),
     ("* *rolloutStrategy.soak: - string", ROLLOUT),
     ("Bundle status.partitions[].completedAt: - string", ROLLOUT),
+    ("Bundle status.completed: - object", ROLLOUT),
     ("Bundle status.rollout: - object", ROLLOUT),
     ("BundleDeployment status.failedDeploymentID: - string", ROLLOUT),
     (

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_api::rollout::{MANUAL, Partition, RolloutStrategy};
+use helmops_api::rollout::{HALT, MANUAL, Partition, ROLLBACK, RolloutStrategy};
 use helmops_model::{
     reason::Reason,
     validation::{FieldErrors, Path, selector},
@@ -33,6 +33,15 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, rollout: &RolloutStrateg
     if let Some(policy) = &rollout.on_failure {
         let path = path.field("onFailure");
         check_amount(errors, &path.field("maxFailed"), policy.max_failed.as_ref());
+        if !matches!(&*policy.action, "" | HALT | ROLLBACK) {
+            let detail = "supported values: Halt, Rollback";
+            errors.invalid(
+                &path.field("action"),
+                Reason::InvalidRollout,
+                &policy.action,
+                detail,
+            );
+        }
     }
     let path = path.field("partitions");
     for (index, partition) in rollout.partitions.iter().enumerate() {

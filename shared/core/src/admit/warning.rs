@@ -442,7 +442,7 @@ fn soaks(warnings: &mut Warnings, rollout: &RolloutStrategy) {
     }
 }
 
-/// A limit of failures that all clusters have passed when the first one has failed: nothing keeps one of them waiting.
+/// A limit of failures that all clusters have passed when the first one has failed: nothing keeps one of them waiting, and none goes back.
 fn failures(warnings: &mut Warnings, rollout: &RolloutStrategy) {
     let is_limit = |amount: &Option<IntOrString>| match amount {
         None => false,
@@ -456,10 +456,10 @@ fn failures(warnings: &mut Warnings, rollout: &RolloutStrategy) {
         || partitions.any(|partition| {
             is_limit(&partition.max_unavailable) || is_soak(&partition.soak) || partition.needs_approval()
         });
-    if rollout.on_failure.is_some() && !has_to_wait {
+    if rollout.on_failure.is_some() && !rollout.rolls_back() && !has_to_wait {
         warnings.add(
             "spec.rolloutStrategy.onFailure: has no effect on clusters that have the chart already: all are updated at the same time; set \
-             maxUnavailable, or partitions with soak or approval"
+             maxUnavailable, partitions with soak or approval, or action: Rollback"
                 .to_owned(),
         );
     }

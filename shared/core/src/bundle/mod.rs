@@ -8,6 +8,7 @@ mod plan;
 mod requested;
 mod requested_chart;
 mod requests;
+mod withheld;
 
 pub use self::{
     desired::MissingVersion,
@@ -16,6 +17,7 @@ pub use self::{
     plan::{BundleInputs, Plan, plan},
     requested::RequestedCharts,
     requested_chart::{PolledChart, RequestedChart},
+    withheld::{deployed_charts, rollout_status, withheld_charts},
 };
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use masterminds_semver::Version;
 
 use crate::{
     admit::ValidHelmOp,
-    bundle::{Lookup, RequestedChart, owner::belongs_to},
+    bundle::{Lookup, RequestedChart, owner::belongs_to, withheld_charts},
     targeting::chart_record::recorded_in,
 };
 
@@ -22,7 +22,8 @@ pub fn set(charts: &mut [RequestedChart<'_, '_>], valid: &ValidHelmOp<'_>, bundl
         // It belongs to a deleted HelmOp of the same name.
         return;
     }
-    if let Some(records) = recorded_in(bundle) {
+    // What is wanted, while something else stays deployed.
+    if let Some(records) = withheld_charts(bundle).or_else(|| recorded_in(bundle)) {
         return set_from_records(charts, records);
     }
     let deployed = Deployed::of(bundle);

@@ -10,7 +10,8 @@ use kube_core::Resource;
 use super::{
     RequestedCharts,
     desired::{self, MissingVersion},
-    owner::is_helmop,
+    owner::{belongs_to, is_helmop},
+    withheld::withhold,
 };
 use crate::admit::ValidHelmOp;
 
@@ -62,6 +63,9 @@ pub fn plan(
         return Ok(Plan::Create(Box::new(bundle)));
     };
     keep_unknown(&mut bundle, existing);
+    if belongs_to(existing, valid.helmop) {
+        withhold(&mut bundle, existing, inputs.pruned);
+    }
     let is_same_spec = inputs.pruned.are_equal(&bundle.spec, &existing.spec);
     if is_same_spec && existing.metadata == bundle.metadata {
         return Ok(Plan::Nothing);

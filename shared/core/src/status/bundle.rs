@@ -3,6 +3,7 @@
 use helmops_api::{
     Bundle, BundleDeployment,
     bundle::{BundleDisplay, BundleStatus},
+    rollout::RolloutStrategy,
     status::{BundleSummary, number},
 };
 use helmops_model::{
@@ -17,7 +18,7 @@ use super::{
     summary,
     wait::{Unready, Wait, joined},
 };
-use crate::targeting::{Rollout, Target};
+use crate::targeting::{Rollout, Target, rollout::completed};
 
 /// A target of a Bundle after a round of its rollout.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +79,7 @@ fn fill(status: &mut BundleStatus, bundle: &Bundle, rollout: &Rollout, targets: 
     status.max_unavailable_partitions = count(rollout.max_unavailable_partitions);
     status.max_new = rollout.max_new.map(number);
     status.rollout.clone_from(&rollout.status);
+    remember_completed(status, bundle, rollout);
     status.partitions = rollout
         .partitions
         .iter()
@@ -104,6 +106,23 @@ fn fill(status: &mut BundleStatus, bundle: &Bundle, rollout: &Rollout, targets: 
     status.lifecycle = lifecycle::summary(&bundle.spec, &deployments);
 }
 
+/// Records what the clusters go back to when a later rollout fails.
+fn remember_completed(status: &mut BundleStatus, bundle: &Bundle, rollout: &Rollout) {
+    let strategy = bundle.spec.rollout_strategy.as_ref();
+    if !strategy.is_some_and(RolloutStrategy::rolls_back) {
+        status.completed = None;
+        return;
+    }
+    let done = rollout.status.as_ref().filter(|_| rollout.is_complete);
+    let known = status.completed.as_ref().map(|completed| &completed.id);
+    if let Some(done) = done
+        && known != Some(&done.id)
+    {
+        // An older one than the last is none.
+        status.completed = completed::record(bundle, &done.id).map(Box::new);
+    }
+}
+
 fn ready(status: &BundleStatus, bundle: &Bundle) -> ConditionState {
     let none = BundleSummary::default();
     let summary = status.summary.as_ref().unwrap_or(&none);
@@ -113,7 +132,7 @@ fn ready(status: &BundleStatus, bundle: &Bundle) -> ConditionState {
         return ConditionState::False(Reason::NoClusters, message);
     }
     let counted = of_summary(summary, "Cluster");
-    let Some(wait) = Wait::of(status) else {
+    let Some(wait) = status.rollout.as_ref().and_then(Wait::of) else {
         return counted;
     };
     let unready = Unready {

@@ -3,7 +3,7 @@
 use bounded_text::cut;
 use helmops_api::{
     Condition, HelmOpStatus, ResolvedChart, Unusable,
-    bundle::{APPROVAL, BundleStatus, HALT, RolloutStatus},
+    bundle::{APPROVAL, BundleStatus, HALT, ROLLBACK, RolloutStatus},
 };
 use helmops_model::{
     condition::ConditionType,
@@ -86,6 +86,7 @@ fn rollout_stopped(old: Option<&RolloutStatus>, new: Option<&RolloutStatus>) -> 
     let stopped = |rollout: &RolloutStatus| {
         let reason = match &*rollout.waits_for {
             HALT => Reason::RolloutHalted,
+            ROLLBACK => Reason::RolloutRolledBack,
             APPROVAL => Reason::AwaitingApproval,
             _ => return None,
         };
@@ -94,7 +95,7 @@ fn rollout_stopped(old: Option<&RolloutStatus>, new: Option<&RolloutStatus>) -> 
     let (now, rollout) = new.and_then(|rollout| Some((stopped(rollout)?, rollout)))?;
     let (reason, ..) = now;
     (old.and_then(stopped).as_ref() != Some(&now)).then(|| Event {
-        is_warning: reason == Reason::RolloutHalted,
+        is_warning: reason != Reason::AwaitingApproval,
         reason: reason.to_string(),
         action: RECONCILE,
         note: cut(rollout.message.clone(), MAX_NOTE),

@@ -92,7 +92,7 @@ pub fn next<'a>(
     }
     rollup::fill(&mut status.base, observed);
     status.lifecycle = rollup::lifecycle(&helmop.spec.bundle, observed);
-    status.rollout = observed.status().and_then(|status| status.rollout.clone());
+    status.rollout = observed.rollout();
     let new = conditions(helmop, observed, &status, outcome, polling);
     polling::fill(&mut status, polling, generation, now);
     let conditions = &mut status.base.conditions;

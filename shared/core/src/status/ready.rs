@@ -76,8 +76,10 @@ pub fn ready(
         return Readiness::not_ready(Reason::NoClusters, message);
     }
     let summary = summary.unwrap_or(counted);
-    if !all_ready(summary) || Wait::of(status).is_some() {
-        let readiness = not_all_ready(helmop, status, summary, suspended);
+    let rollout = observed.rollout();
+    let wait = rollout.as_ref().and_then(Wait::of);
+    if !all_ready(summary) || wait.is_some() {
+        let readiness = not_all_ready(helmop, status, summary, suspended, wait);
         let waiting = observed.waiting.and_then(Waiting::message);
         return match waiting {
             Some(waiting) => readiness.after(&waiting),
@@ -121,7 +123,8 @@ fn is_error(condition: &Condition) -> bool {
             | Reason::NoClusters
             | Reason::Progressing
             | Reason::AwaitingApproval
-            | Reason::RolloutHalted,
+            | Reason::RolloutHalted
+            | Reason::RolloutRolledBack,
         ) => false,
         Some(_) => true,
         None => !is_ready_message(&condition.message),
@@ -150,6 +153,7 @@ fn not_all_ready(
     status: &BundleStatus,
     summary: &BundleSummary,
     suspended: i64,
+    wait: Option<Wait<'_>>,
 ) -> Readiness {
     let mut message = ready_message(summary, "Cluster");
     if message.is_empty() {
@@ -163,7 +167,6 @@ fn not_all_ready(
         ""
     };
     let suspension = suspension(suspended);
-    let wait = Wait::of(status);
     let limit = reached_limit(status, summary).filter(|_| !is_paused);
     let limit_text = limit.as_ref().map_or("", |limit| &limit.text);
     let (halt, gate) = match wait {

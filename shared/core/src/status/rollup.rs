@@ -1,12 +1,14 @@
 //! Computes the status of a HelmOp from its deployments.
 
 use helmops_api::{
-    Bundle, BundleDeployment, BundleSpec, Decoded, bundle::BundleStatus, lifecycle::LifecycleSummary,
+    Bundle, BundleDeployment, BundleSpec, Decoded,
+    bundle::{BundleStatus, RolloutStatus},
+    lifecycle::LifecycleSummary,
     status::StatusBase,
 };
 
 use super::{deployments, lifecycle, resources, summary};
-use crate::schedule::Waiting;
+use crate::{bundle::rollout_status, schedule::Waiting};
 
 /// The observed state of a HelmOp's Bundle.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +35,13 @@ impl<'a> BundleState<'a> {
     /// The status of the Bundle.
     pub fn status(&self) -> Option<&'a BundleStatus> {
         self.bundle.and_then(|bundle| bundle.status.as_deref())
+    }
+}
+
+impl BundleState<'_> {
+    /// What is rolled out and what it waits for.
+    pub fn rollout(&self) -> Option<RolloutStatus> {
+        self.bundle.and_then(rollout_status)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a rollout waits for, and which reason it gives a condition.
 
 use helmops_api::{
-    bundle::{APPROVAL, BundleStatus, HALT},
+    bundle::{APPROVAL, HALT, ROLLBACK, RolloutStatus},
     status::BundleSummary,
 };
 use helmops_model::reason::Reason;
@@ -16,12 +16,12 @@ pub struct Wait<'s> {
 }
 
 impl<'s> Wait<'s> {
-    /// What the rollout in this status waits for, if anything.
-    pub fn of(status: &'s BundleStatus) -> Option<Self> {
-        let rollout = status.rollout.as_ref()?;
+    /// What a rollout waits for, if anything.
+    pub fn of(rollout: &'s RolloutStatus) -> Option<Self> {
         let final_reason = match &*rollout.waits_for {
             "" => return None,
             HALT => Some(Reason::RolloutHalted),
+            ROLLBACK => Some(Reason::RolloutRolledBack),
             // Before that, the clusters are still being updated that a person looks at.
             APPROVAL if !rollout.since.is_empty() => Some(Reason::AwaitingApproval),
             _ => None,
@@ -34,7 +34,10 @@ impl<'s> Wait<'s> {
 
     /// Whether it is the most urgent of all that keeps the rollout from going on.
     pub fn is_halted(self) -> bool {
-        self.final_reason == Some(Reason::RolloutHalted)
+        matches!(
+            self.final_reason,
+            Some(Reason::RolloutHalted | Reason::RolloutRolledBack)
+        )
     }
 }
 
@@ -54,7 +57,7 @@ pub struct Unready<'s> {
 impl Unready<'_> {
     /// The reason for the condition `Ready`: what a person has to do first.
     ///
-    /// 1. A rollout that is halted: it has failed, and nothing goes on.
+    /// 1. A rollout that is halted or rolled back: it has failed, and nothing goes on.
     /// 2. Clusters that have failed: a person looks at them before anything else gets the change.
     /// 3. A setting that stops the rollout: an approval would have no effect.
     /// 4. An approval.
@@ -66,7 +69,7 @@ impl Unready<'_> {
             Reason::NotReady
         };
         match self.wait.and_then(|wait| wait.final_reason) {
-            Some(Reason::RolloutHalted) => Reason::RolloutHalted,
+            Some(reason @ (Reason::RolloutHalted | Reason::RolloutRolledBack)) => reason,
             _ if self.summary.err_applied > 0 => Reason::NotReady,
             Some(reason) if !self.is_stopped => reason,
             _ => progress,

@@ -294,6 +294,28 @@ fn the_most_urgent_of_all_that_holds_a_rollout_is_the_reason() {
     }
 }
 
+/// Every cluster is ready, with what was completed before.
+#[test]
+fn a_rollout_that_was_rolled_back_is_not_ready() {
+    let whole = json!({ "ready": 2, "desiredReady": 2 });
+    let known = json!({ "failed": [{ "id": "a", "clusters": 1, "since": "T" }], "withheld": { "id": "a", "resolved": [{ "version": "1.1.0" }] } });
+    let annotations = json!({ helmops_api::labels::FAILED_ROLLOUTS: known.to_string() });
+    let object = json!({
+        "metadata": { "name": "web", "namespace": "fleet", "generation": 2, "annotations": annotations },
+        "spec": { "helm": { "version": "1.0.0" } }, "status": bundle_status(whole.clone(), ""),
+    });
+    let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+    let readiness = ready(&helmop(false), Some(&bundle).into(), Some(&summary(whole)), 0);
+    assert_eq!(readiness.state.reason(), Reason::RolloutRolledBack);
+    assert!(!readiness.is_progressing);
+    let message = readiness.state.message();
+    assert!(
+        message.starts_with("rollout a (version 1.1.0) has failed on 1 cluster and is not tried again"),
+        "{message}"
+    );
+    assert!(message.ends_with("; 2 of 2 clusters are ready"), "{message}");
+}
+
 #[test]
 fn a_limit_that_clusters_wait_for_is_named() {
     let one = |max: i64, unavailable: i64| json!([{ "name": "first", "count": 2, "maxUnavailable": max, "unavailable": unavailable }]);

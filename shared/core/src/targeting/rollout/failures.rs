@@ -45,8 +45,8 @@ impl Failures {
         self.failed > self.allowed
     }
 
-    /// Why nothing goes on, and what ends that.
-    pub fn message(self, bundle: &Bundle, id: &str) -> String {
+    /// Why nothing goes on, what follows from that, and what ends it.
+    pub fn message(self, bundle: &Bundle, id: &str, consequence: &str) -> String {
         let Self { failed, allowed } = self;
         let clusters = if failed == 1 { "cluster" } else { "clusters" };
         let command = command_of(
@@ -57,7 +57,7 @@ impl Failures {
         );
         format!(
             "the rollout is halted: it has failed on {failed} {clusters}, of at most {allowed} \
-             (spec.rolloutStrategy.onFailure.maxFailed); correct the chart or its values, or go on with: {command}"
+             (spec.rolloutStrategy.onFailure.maxFailed){consequence}; correct the chart or its values, or go on with: {command}"
         )
     }
 }
@@ -74,7 +74,7 @@ fn has_failed(target: &Target<'_>) -> bool {
 }
 
 /// The number of failed clusters with which a user has resumed the rollout.
-fn resumed(bundle: &Bundle, id: &str) -> usize {
+pub fn resumed(bundle: &Bundle, id: &str) -> usize {
     let annotations = bundle.metadata.annotations.as_ref();
     let value = annotations.and_then(|annotations| annotations.get(labels::RESUMED_ROLLOUT));
     let number = value

@@ -13,12 +13,13 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     approval::{self, Approval},
+    completed::{self, NotRestorable, Restorable},
     error::{InvalidSoak, PlanError},
     failures::Failures,
     id::rollout_id,
     partition::{Partition, automatic_name},
 };
-use crate::targeting::target::Target;
+use crate::{bundle::withheld_charts, targeting::target::Target};
 
 /// What later partitions wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +84,10 @@ impl Closed {
 pub struct Gates<'b> {
     bundle: &'b Bundle,
     id: String,
+    /// Whether the clusters go back to what was completed before: then nothing waits.
+    is_proven: bool,
+    /// Whether it has failed on too many clusters, and goes back.
+    goes_back: bool,
     approval: Approval,
     failures: Failures,
     /// What the round before knew of the same rollout.
@@ -116,6 +121,10 @@ impl<'b> Gates<'b> {
             return Ok(None);
         }
         let id = rollout_id(bundle);
+        let last = bundle.status.as_deref().filter(|_| strategy.rolls_back());
+        let is_proven = last
+            .and_then(|status| status.completed.as_ref())
+            .is_some_and(|completed| completed.id == id && withheld_charts(bundle).is_some());
         // What was complete or has failed with something else does not count. Its status may be all that is left of that: the controller
         // may have been killed before it wrote another one.
         let status = bundle
@@ -125,17 +134,22 @@ impl<'b> Gates<'b> {
             .filter(|(_, rollout)| rollout.id == id);
         let known = status.map_or(0, |(_, rollout)| rollout.failed);
         let failures = match &strategy.on_failure {
-            Some(policy) => {
+            Some(policy) if !is_proven => {
                 let known = usize::try_from(known).unwrap_or_default();
                 Failures::of(bundle, &id, policy, targets, known)?
             }
-            None => Failures::default(),
+            _ => Failures::default(),
         };
+        let before = last
+            .filter(|_| failures.are_too_many())
+            .map(|status| completed::restorable(bundle, &id, status));
         let closed = failures.are_too_many().then(|| Closed::Halted {
-            message: failures.message(bundle, &id),
+            message: failures.message(bundle, &id, &consequence(before.as_ref())),
         });
         Ok(Some(Self {
             bundle,
+            is_proven,
+            goes_back: matches!(before, Some(Ok(_))),
             approval: Approval::of(bundle, strategy, &id),
             failures,
             previous: status.map(|(_, rollout)| rollout),
@@ -157,6 +171,9 @@ impl<'b> Gates<'b> {
         has_changes: bool,
         may_proceed: bool,
     ) -> bool {
+        if self.is_proven {
+            return true;
+        }
         let is_unapproved = partition.needs_approval && has_changes && !self.approval.includes(index);
         if self.closed.is_none() && is_unapproved {
             let command = approval::command(self.bundle, &self.id, &partition.name);
@@ -200,7 +217,9 @@ impl<'b> Gates<'b> {
                     until,
                 }),
         };
-        self.closed = self.closed.take().or(closed);
+        if !self.is_proven {
+            self.closed = self.closed.take().or(closed);
+        }
         since.map(timestamp).unwrap_or_default()
     }
 
@@ -259,8 +278,21 @@ impl<'b> Gates<'b> {
         }
     }
 
+    /// Whether it has failed on too many clusters, and is not complete even if every one is up to date and ready.
+    pub const fn prevents_completion(&self) -> bool {
+        self.is_halted() && (self.goes_back || self.waiting.is_some())
+    }
+
+    const fn is_halted(&self) -> bool {
+        matches!(self.closed, Some(Closed::Halted { .. }))
+    }
+
     /// The status, and when the next round is due by itself. `is_updating` is whether clusters are being updated.
-    pub fn status(self, is_updating: bool) -> (RolloutStatus, Option<Timestamp>) {
+    pub fn status(mut self, is_updating: bool) -> (RolloutStatus, Option<Timestamp>) {
+        if self.goes_back && self.waiting.is_none() {
+            // Also if every cluster has it already.
+            self.waiting = self.closed.take().map(|closed| (String::new(), closed));
+        }
         let since = self
             .waiting
             .as_ref()
@@ -280,6 +312,15 @@ impl<'b> Gates<'b> {
         status.partition = partition;
         status.until = until.map(timestamp).unwrap_or_default();
         (status, until)
+    }
+}
+
+/// What follows from a rollout that has failed, for its message.
+fn consequence(before: Option<&Result<Restorable, NotRestorable>>) -> String {
+    match before {
+        None => String::new(),
+        Some(Ok(_)) => "; its clusters go back to what was completed before".to_owned(),
+        Some(Err(error)) => format!("; nothing is rolled back: {error}"),
     }
 }
 

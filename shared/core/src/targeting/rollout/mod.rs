@@ -1,6 +1,7 @@
 //! The order in which clusters are updated, and how many at a time.
 
 mod approval;
+pub mod completed;
 mod error;
 mod failures;
 mod gate;
@@ -12,6 +13,7 @@ mod plan;
 use helmops_api::BundleDeployment;
 use helmops_model::deployment_state::is_up_to_date;
 
+pub(crate) use self::{approval::command_of, failures::resumed, id::rollout_id};
 pub use self::{
     error::PlanError,
     limit::{InvalidAmount, limit},

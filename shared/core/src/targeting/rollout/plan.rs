@@ -59,6 +59,8 @@ pub struct Rollout {
     pub max_new: Option<usize>,
     /// What is rolled out and what it waits for; `None` if the strategy makes no partition wait.
     pub status: Option<RolloutStatus>,
+    /// Whether every partition is complete, and it is not halted before others, nor goes back. Only if the strategy makes a partition wait.
+    pub is_complete: bool,
     /// When the next round is due, although nothing may have changed.
     pub next_round: Option<Timestamp>,
 }
@@ -113,6 +115,7 @@ pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<R
                 .max_new
                 .map(|max| usize::try_from(max).unwrap_or_default()),
             status: None,
+            is_complete: !targets.is_empty(),
             next_round: None,
         },
     };
@@ -137,6 +140,7 @@ pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<R
         if let Some(gates) = &mut gates {
             let unfinished = planner.count_unfinished(partition);
             let is_complete = !planner.has_waiting(partition) && unfinished <= tolerated(partition);
+            planner.rollout.is_complete &= is_complete;
             status.completed_at = gates.finish(index, partition, unfinished, is_complete);
         }
         planner.rollout.partitions.push(PartitionRound {
@@ -145,6 +149,7 @@ pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<R
         });
     }
     if let Some(gates) = gates {
+        planner.rollout.is_complete &= !gates.prevents_completion();
         let (status, next_round) = gates.status(planner.is_updating());
         planner.rollout.status = Some(status);
         planner.rollout.next_round = next_round;

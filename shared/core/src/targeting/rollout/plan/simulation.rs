@@ -92,7 +92,7 @@ impl Fleet {
             })
             .collect();
         let bundle = decoded(&json!({
-            "metadata": { "name": "web", "namespace": "fleet" },
+            "metadata": { "name": "web", "namespace": "fleet", "labels": { labels::HELM_NAME: "web" } },
             "spec": {
                 "rolloutStrategy": strategy, "helm": { "chart": "web", "version": "1.0.0" }, "targets": [{ "clusterSelector": {} }],
             },
@@ -527,6 +527,145 @@ fn an_approval_is_awaited_since_nothing_is_being_updated() {
     fleet.clusters[1].status.scheduled = false;
     fleet.round(false);
     assert_eq!(rollout_of(&fleet).since, since);
+}
+
+/// What was completed once waits for nothing when the clusters go back to it.
+#[test]
+fn a_version_that_fails_goes_back_to_the_last_one_that_was_completed() {
+    let strategy = json!({ "maxUnavailable": 1, "onFailure": { "maxFailed": 0, "action": "Rollback" }, "maxNew": 100, "soak": format!("{SOAK}s") });
+    let mut fleet = Fleet::new(&[2, 2, 2], &strategy, 3);
+    fleet.roll_out("1.0.0", 10);
+    fleet.round(false);
+    let completed = |fleet: &Fleet| fleet.bundle.status.as_ref().unwrap().completed.clone().unwrap();
+    let first = completed(&fleet);
+    assert_eq!(first.id, rollout_id(&fleet.bundle));
+    fleet.set_version("1.1.0");
+    // Every cluster has it, and one fails.
+    fleet.install();
+    let first_cluster = fleet.deployments[0].as_mut().unwrap();
+    let failed = std::mem::take(&mut first_cluster.status.applied_deployment_id);
+    first_cluster.status.failed_deployment_id = failed;
+    fleet.plan();
+    let rollout = rollout_of(&fleet);
+    assert_eq!(rollout.waits_for, "Halt");
+    let expected = "(spec.rolloutStrategy.onFailure.maxFailed); its clusters go back to what was completed before; correct";
+    assert!(rollout.message.contains(expected), "{}", rollout.message);
+    assert_eq!(completed(&fleet), first);
+    // The Bundle has the earlier version then, and no approval is there.
+    fleet.set_version("1.0.0");
+    let failed = json!({ "failed": [{ "id": rollout.id }], "withheld": { "id": rollout.id } });
+    let annotations = fleet.bundle.metadata.annotations.get_or_insert_default();
+    annotations.insert(labels::FAILED_ROLLOUTS.to_owned(), failed.to_string());
+    for _ in 0..10 {
+        fleet.plan();
+        fleet.deployments.iter_mut().flatten().for_each(make_ready);
+    }
+    assert_eq!(rollout_of(&fleet).waits_for, "");
+    assert!(fleet.deployments.iter().flatten().all(|one| !is_unavailable(one)));
+    let id = |fleet: &Fleet, index: usize| {
+        fleet.deployments[index]
+            .as_ref()
+            .unwrap()
+            .spec
+            .deployment_id
+            .clone()
+    };
+    assert_eq!(id(&fleet, 0), id(&fleet, 5));
+}
+
+#[test]
+fn what_every_cluster_has_goes_back_too_if_it_has_failed() {
+    let strategy = json!({ "maxUnavailable": 1, "onFailure": { "action": "Rollback" } });
+    let mut fleet = Fleet::new(&[1], &strategy, 3);
+    fleet.install();
+    fleet.plan();
+    fleet.set_version("1.1.0");
+    fleet.plan();
+    let id = fleet.deployments[0].as_ref().unwrap().spec.deployment_id.clone();
+    fleet.deployments[0].as_mut().unwrap().status.failed_deployment_id = id;
+    fleet.plan();
+    let rollout = rollout_of(&fleet);
+    assert_eq!((&*rollout.waits_for, &*rollout.partition), ("Halt", ""));
+    assert!(!rollout.since.is_empty());
+    let expected = "; its clusters go back to what was completed before; correct";
+    assert!(rollout.message.contains(expected), "{}", rollout.message);
+}
+
+fn fail(fleet: &mut Fleet, index: usize) {
+    let deployment = fleet.deployments[index].as_mut().unwrap();
+    let id = deployment.spec.deployment_id.clone();
+    deployment.status.applied_deployment_id.clear();
+    deployment.status.failed_deployment_id = id;
+}
+
+fn completed_id(fleet: &Fleet) -> Option<String> {
+    let completed = fleet.bundle.status.as_ref().unwrap().completed.as_ref();
+    completed.map(|completed| completed.id.clone())
+}
+
+/// Nothing would end a halt that keeps no cluster waiting and cannot go back.
+#[test]
+fn a_first_installation_that_has_failed_is_complete_when_every_cluster_is_ready() {
+    let strategy = json!({ "maxUnavailable": 1, "onFailure": { "action": "Rollback" } });
+    let mut fleet = Fleet::new(&[2, 1], &strategy, 3);
+    fleet.plan();
+    fail(&mut fleet, 0);
+    fleet.plan();
+    let rollout = rollout_of(&fleet);
+    assert_eq!((&*rollout.waits_for, &*rollout.partition), ("Halt", "p1"));
+    let expected = "; nothing is rolled back: no version has been completed on these clusters";
+    assert!(rollout.message.contains(expected), "{}", rollout.message);
+    fleet.deployments.iter_mut().flatten().for_each(make_ready);
+    fleet.plan();
+    assert_eq!(
+        (&*rollout_of(&fleet).waits_for, completed_id(&fleet)),
+        ("Halt", None)
+    );
+    let mut fleet = Fleet::new(&[2], &strategy, 3);
+    fleet.plan();
+    fail(&mut fleet, 0);
+    fleet.plan();
+    let rollout = rollout_of(&fleet);
+    assert_eq!((&*rollout.waits_for, rollout.failed), ("", 1));
+    assert_eq!(completed_id(&fleet), None);
+    fleet.deployments.iter_mut().flatten().for_each(make_ready);
+    fleet.plan();
+    assert_eq!(completed_id(&fleet), Some(rollout.id));
+}
+
+#[test]
+fn a_bundle_without_a_helmop_does_not_go_back() {
+    let strategy = json!({ "maxUnavailable": 1, "onFailure": { "action": "Rollback" } });
+    let mut fleet = Fleet::new(&[3], &strategy, 3);
+    fleet.bundle.metadata.labels = None;
+    fleet.install();
+    fleet.plan();
+    fleet.set_version("1.1.0");
+    fleet.plan();
+    fail(&mut fleet, 0);
+    fleet.plan();
+    let rollout = rollout_of(&fleet);
+    let expected = "; nothing is rolled back: the Bundle is not that of a HelmOp";
+    assert!(rollout.message.contains(expected), "{}", rollout.message);
+}
+
+/// What was completed on some clusters may fail on those that join.
+#[test]
+fn clusters_that_join_what_was_completed_are_gated() {
+    let strategy = json!({ "maxUnavailable": 1, "onFailure": { "action": "Rollback" } });
+    let mut fleet = Fleet::new(&[1, 1], &strategy, 3);
+    fleet.install();
+    fleet.plan();
+    assert!(completed_id(&fleet).is_some());
+    fleet.deployments[1] = None;
+    fleet.plan();
+    assert_eq!(rollout_of(&fleet).waits_for, "Approval");
+    fail(&mut fleet, 0);
+    fleet.plan();
+    let rollout = rollout_of(&fleet);
+    assert_eq!((&*rollout.waits_for, &*rollout.partition), ("Halt", "p1"));
+    let expected = "; nothing is rolled back: it is the last one that was completed";
+    assert!(rollout.message.contains(expected), "{}", rollout.message);
 }
 
 proptest! {
