@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_api::{Bundle, timestamp::until};
+use helmops_api::{Bundle, helmop::SeenVersion, timestamp::until};
 use helmops_core::{
     admit::ValidHelmOp,
     poll::{Due, PollHistory, PollRequest, Schedule, due},
@@ -119,10 +119,22 @@ impl PollPlan {
     /// The condition of a HelmOp whose versions are known.
     ///
     /// `notices` are what the poll has found about the charts besides their versions.
-    pub fn condition(&self, outcome: &PollOutcome, notices: Option<Notices>) -> Polling {
+    /// `waiting` says what waits until it is old enough.
+    pub fn condition(
+        &self,
+        outcome: &PollOutcome,
+        notices: Option<Notices>,
+        waiting: &str,
+        seen: &[SeenVersion],
+    ) -> Polling {
+        let seen = Some(seen.to_vec());
         match (outcome, self.decision) {
-            (PollOutcome::Succeeded, _) => self.attempt(Ok(self.note.clone()), notices),
-            (PollOutcome::Failed(error), _) => self.attempt(Err(failure(error)), notices),
+            (PollOutcome::Succeeded, _) => {
+                let notes = [&*self.note, waiting].into_iter().filter(|note| !note.is_empty());
+                let note = notes.collect::<Vec<_>>().join("; ");
+                self.attempt(Ok(note), notices, seen)
+            }
+            (PollOutcome::Failed(error), _) => self.attempt(Err(failure(error)), notices, seen),
             (PollOutcome::NotPolled, PollDecision::Off) => Polling::Off,
             (PollOutcome::NotPolled, PollDecision::First(next)) => Polling::Scheduled {
                 next: timestamp(next),
@@ -137,7 +149,7 @@ impl PollPlan {
     pub fn condition_after(&self, error: &ReconcileError) -> Polling {
         match error {
             ReconcileError::Resolve(error) if self.schedule.is_some() => {
-                self.attempt(Err(failure(error)), None)
+                self.attempt(Err(failure(error)), None, None)
             }
             ReconcileError::Resolve(_) => Polling::Off,
             _ => Polling::Unchanged,
@@ -199,7 +211,12 @@ impl PollPlan {
         })
     }
 
-    fn attempt(&self, result: Result<String, PollFailure>, notices: Option<Notices>) -> Polling {
+    fn attempt(
+        &self,
+        result: Result<String, PollFailure>,
+        notices: Option<Notices>,
+        seen: Option<Vec<SeenVersion>>,
+    ) -> Polling {
         Polling::Attempted(PollAttempt {
             start: self.now,
             is_scheduled: self.schedule.is_some(),
@@ -207,6 +224,7 @@ impl PollPlan {
             next: self.schedule.map(|schedule| schedule.next_after_poll(self.now)),
             result,
             notices,
+            seen,
         })
     }
 }
@@ -289,7 +307,10 @@ mod tests {
             "{:?}",
             plan.decision
         );
-        assert_eq!(plan.condition(&PollOutcome::NotPolled, None), Polling::Unchanged);
+        assert_eq!(
+            plan.condition(&PollOutcome::NotPolled, None, "", &[]),
+            Polling::Unchanged
+        );
         let done = plan.done(&PollOutcome::NotPolled);
         let next = done.requeue_after.unwrap();
         assert!(
@@ -304,7 +325,10 @@ mod tests {
         let plan = plan(&helmop("0s", &polled("True")), None);
         assert_eq!(plan.decision, PollDecision::Off);
         assert_eq!(plan.done(&PollOutcome::NotPolled), Done::UNTIL_CHANGE);
-        assert_eq!(plan.condition(&PollOutcome::NotPolled, None), Polling::Off);
+        assert_eq!(
+            plan.condition(&PollOutcome::NotPolled, None, "", &[]),
+            Polling::Off
+        );
     }
 
     #[test]
@@ -313,7 +337,7 @@ mod tests {
         let PollDecision::First(next) = plan.decision else {
             panic!("{:?}", plan.decision)
         };
-        let condition = plan.condition(&PollOutcome::NotPolled, None);
+        let condition = plan.condition(&PollOutcome::NotPolled, None, "", &[]);
         assert_eq!(
             condition,
             Polling::Scheduled {
@@ -388,7 +412,7 @@ mod tests {
     fn a_raised_interval_is_reported() {
         let message = |interval| {
             let plan = plan(&helmop(interval, &json!({})), None);
-            match plan.condition(&PollOutcome::Succeeded, None) {
+            match plan.condition(&PollOutcome::Succeeded, None, "", &[]) {
                 Polling::Attempted(attempt) => attempt.result.unwrap(),
                 other => panic!("{other:?}"),
             }

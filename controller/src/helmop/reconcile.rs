@@ -221,7 +221,8 @@ impl HelmOpReconciliation<'_> {
             resolved: bundle::deployed_charts(&bundle).unwrap_or_else(|| versions.charts.records()),
         };
         let notices = status::notices(versions.charts.as_slice());
-        let polling = polls.condition(&versions.poll, notices);
+        let ages = &versions.ages;
+        let polling = polls.condition(&versions.poll, notices, &ages.note(self.helmop), ages.seen());
         self.update_status(Some(&bundle), &outcome, &polling).await?;
         Ok(polls.done(&versions.poll))
     }

@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use helm_index::Outlook;
+use helm_index::{Outlook, VersionRequest};
 use helmops_core::{
     admit::ValidHelmOp,
-    bundle::{PolledChart, RequestedCharts},
+    bundle::{PolledChart, RequestedChart, RequestedCharts},
+    poll::Ages,
 };
-use helmops_fetch::{ResolveContext, ResolveError};
+use helmops_fetch::{ChartResolver, ResolveContext, ResolveError};
+use helmops_model::chart::{request::ChartRequest, resolved::ChartVersion};
 use helmops_runtime::workers::{Namespace, WorkerPermit};
 use k8s_openapi::jiff::Timestamp;
 
@@ -27,6 +29,8 @@ pub struct Versions<'v, 'a> {
     pub waited: bool,
     /// The poll for newer versions.
     pub poll: PollOutcome,
+    /// Since when newer versions are known.
+    pub ages: Ages,
 }
 
 /// The poll for newer versions in a reconciliation.
@@ -67,11 +71,13 @@ pub async fn versions<'v, 'a>(
     input: ResolveInput<'_, 'v, 'a>,
 ) -> Result<Versions<'v, 'a>, ReconcileError> {
     let charts = input.charts;
+    let ages = Ages::of(input.valid, Timestamp::now());
     if charts.have_versions() && input.since.is_none() {
         return Ok(Versions {
             charts,
             waited: false,
             poll: PollOutcome::NotPolled,
+            ages,
         });
     }
     let interval = context.min_polling_interval.min(MAX_INTERVAL);
@@ -91,7 +97,15 @@ pub async fn versions<'v, 'a>(
     let resolution = async {
         let _resolve_permit = context.resolver.acquire_permit(&namespace).await;
         // Boxed, so that the futures that wait for a permit, or have a response and wait for a worker, are small.
-        Box::pin(resolve(context, resolve_context, input.valid, charts, is_poll)).await
+        Box::pin(resolve(
+            context,
+            resolve_context,
+            input.valid,
+            charts,
+            is_poll,
+            ages,
+        ))
+        .await
     };
     let resolved = permit
         .release_while(resolution)
@@ -107,6 +121,7 @@ async fn resolve<'v, 'a>(
     valid: &'v ValidHelmOp<'a>,
     mut charts: RequestedCharts<'v, 'a>,
     is_poll: bool,
+    mut ages: Ages,
 ) -> Result<Versions<'v, 'a>, ResolveError> {
     let mut failure = None;
     let mut resolver = context
@@ -130,13 +145,19 @@ async fn resolve<'v, 'a>(
             resolver.resolve(chart.request).await
         };
         match version {
-            Ok(version) => chart.resolved(version),
+            Ok(version) if !has_version || ages.admits(chart, &version) => chart.resolved(version),
+            Ok(_) => {
+                if let Some(older) = old_enough(&mut resolver, chart, &mut ages).await {
+                    chart.resolved(older);
+                }
+            }
             Err(error) if has_version => {
                 failure.get_or_insert(error);
             }
             Err(error) => return Err(error),
         }
     }
+    ages.settle(charts.as_slice());
     let poll = match failure {
         _ if !is_poll => PollOutcome::NotPolled,
         None => PollOutcome::Succeeded,
@@ -146,7 +167,35 @@ async fn resolve<'v, 'a>(
         charts,
         waited: true,
         poll,
+        ages,
     })
+}
+
+/// The newest version that is known for long enough, if the newest of all is not: it must still be in the repository, with the same digest.
+async fn old_enough(
+    resolver: &mut ChartResolver<'_>,
+    chart: &RequestedChart<'_, '_>,
+    ages: &mut Ages,
+) -> Option<ChartVersion> {
+    for version in ages.old_enough(chart) {
+        let Ok(exact) = VersionRequest::parse(&version) else {
+            continue;
+        };
+        let request = ChartRequest {
+            repo: chart.request.repo,
+            chart: chart.request.chart,
+            version: exact,
+            on_digest_change: chart.request.on_digest_change,
+        };
+        match resolver.resolve(&request).await {
+            Ok(found) if ages.admits(chart, &found) => return Some(found),
+            Ok(_) => {}
+            Err(error) if error.is_of_selection() => ages.forget(chart, &version),
+            // The next poll tries it again.
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 /// Converts a time to the clock of the response cache.

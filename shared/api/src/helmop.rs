@@ -124,6 +124,10 @@ wire! {
         /// `1h30m`. Polling is off by default, with `0s`, and for an exact version.
         #[schemars(length(min = 1, max = 32))]
         "pollingInterval" | duration => polling_interval: Option<String>,
+        /// How long a version has to be known before a poll takes it, as a duration such as `72h`: since a poll first saw it. Not at all by
+        /// default. The first version of a chart does not wait, nor does an exact one.
+        #[schemars(length(min = 1, max = 32))]
+        "minAge" | nullable => min_age: Option<String>,
         /// Only versions in which this regular expression (Go, RE2) matches count for a range, such as `-rc\.\d+$`. `+` of build metadata is
         /// `+` in it, also in a registry. It also applies to charts of targets.
         "semverFilter" | nullable => semver_filter: String,
@@ -160,7 +164,25 @@ wire! {
         /// The life cycle of the releases, if `spec.lifecycle` is set.
         "lifecycle" => lifecycle: Option<LifecycleSummary>,
         /// What is rolled out and what it waits for, if a partition of `spec.rolloutStrategy` has to wait for something.
-        "rollout" => rollout: Option<RolloutStatus>,
+        "rollout" => rollout: Option<Box<RolloutStatus>>,
+        /// Newer versions that wait for `spec.minAge`.
+        "seen" => seen: Vec<SeenVersion>,
+    }
+}
+
+wire! {
+    /// A version that a poll has seen.
+    pub struct SeenVersion {
+        /// URL of the repository, without credentials.
+        "repo" => repo: String,
+        /// Name of the chart.
+        "chart" => chart: String,
+        /// The version.
+        "version" => version: String,
+        /// Its digest. Empty if it is not known.
+        "digest" => digest: String,
+        /// When a poll saw it with this digest for the first time.
+        "firstSeen" => first_seen: String,
     }
 }
 

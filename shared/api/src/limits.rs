@@ -113,6 +113,7 @@ pub type Limit = (&'static str, Measure, usize);
 const OF_SPEC: &[Limit] = &[
     ("labels", Measure::Entries, SHORT_LIST),
     ("pollingInterval", Measure::Length, DURATION),
+    ("minAge", Measure::Length, DURATION),
     ("semverFilter", Measure::Length, NAME),
     ("onDigestChange", Measure::Length, NAME),
     ("helmSecretName", Measure::Length, NAME),

@@ -73,6 +73,7 @@ fn valid(helmop: &HelmOp) -> ValidHelmOp<'_> {
     };
     let targets = helmop.spec.bundle.targets.iter();
     ValidHelmOp {
+        min_age: None,
         helmop,
         helm,
         chart: request(&helm.version),

@@ -69,6 +69,8 @@ reasons! {
         InvalidVersion: "Use a version such as `1.2.3`, a range such as `^1.2` or `1.x`, or leave it empty for the latest.",
         /// The polling interval is not a duration that can be used.
         InvalidPollingInterval: "Use a Go duration such as `15m`, or `0s` to disable polling.",
+        /// The minimum age of a version is not a duration.
+        InvalidMinAge: "Use a Go duration such as `24h` or `72h`, or remove it.",
         /// The name of the HelmOp, or a name that it refers to, is one that Kubernetes does not allow.
         InvalidName: "Use lower case letters, digits, `-` and `.`, as the message says for the field.",
         /// The release name is one that Helm does not allow.

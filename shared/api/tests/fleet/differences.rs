@@ -82,6 +82,7 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
         "the version of the agent of helmops",
     ),
     ("HelmOp spec.caBundle: - string", "the CA needs no Secret"),
+    ("HelmOp spec.minAge: - string", RESOLUTION),
     ("HelmOp spec.onDigestChange: - string", RESOLUTION),
     ("HelmOp spec.semverFilter: - string", RESOLUTION),
     ("HelmOp status.observedGeneration: - integer", OBSERVED),
@@ -91,6 +92,7 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     ),
     ("HelmOp status.resolved: - []object", RESOLUTION),
     ("HelmOp status.rollout: - object", ROLLOUT),
+    ("HelmOp status.seen: - []object", RESOLUTION),
     (
         "Policy allowedDependencyNamespaces: - []string",
         "what helmops adds: dependencies on other namespaces",

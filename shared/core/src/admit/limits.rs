@@ -105,6 +105,11 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     let interval = spec.polling_interval.as_deref().unwrap_or_default();
     for (field, text, limit) in [
         ("pollingInterval", interval, limits::DURATION),
+        (
+            "minAge",
+            spec.min_age.as_deref().unwrap_or_default(),
+            limits::DURATION,
+        ),
         ("semverFilter", &spec.semver_filter, limits::NAME),
         ("onDigestChange", &spec.on_digest_change, limits::NAME),
         ("caBundle", &spec.ca_bundle, limits::CA_BUNDLE),

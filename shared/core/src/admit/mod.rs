@@ -46,6 +46,8 @@ pub struct ValidHelmOp<'a> {
     pub targets: Vec<Option<ChartRequest<'a>>>,
     /// How often to poll for a newer version; `None` if polling is off or could never find one.
     pub polling: Option<Duration>,
+    /// How long a version has to be known before a poll takes it.
+    pub min_age: Option<Duration>,
 }
 
 impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
@@ -71,6 +73,7 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
             );
             None
         });
+        let min_age = check_min_age(&mut errors, &root, spec.min_age.as_deref());
         let secret = root.field("helmSecretName");
         options::check_name(&mut errors, &secret, &spec.helm_secret_name, names::subdomain);
         ca_bundle::check(&mut errors, &root.field("caBundle"), &spec.ca_bundle);
@@ -98,9 +101,23 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
                     chart,
                     targets,
                     polling,
+                    min_age,
                 })
             }
             _ => Err(errors),
+        }
+    }
+}
+
+/// The shortest age of a version; `None` if every version is taken.
+fn check_min_age(errors: &mut FieldErrors, root: &Path<'_>, text: Option<&str>) -> Option<Duration> {
+    let text = text?;
+    match go_formats::duration::parse(text) {
+        Ok(age) => Some(age).filter(|age| !age.is_zero()),
+        Err(error) => {
+            let detail = format!("{error}; use a Go duration such as 24h or 72h");
+            errors.invalid(&root.field("minAge"), Reason::InvalidMinAge, text, detail);
+            None
         }
     }
 }

@@ -243,6 +243,10 @@ fn questionable_settings_get_one_warning() {
 fn limits_that_let_nothing_be_updated_get_a_warning() {
     for (over, text) in [
         (
+            json!({ "helm": { "version": "1.2.3" }, "minAge": "72h" }),
+            "spec.minAge: 72h has no effect, because no range of versions is requested",
+        ),
+        (
             json!({ "rolloutStrategy": { "maxUnavailable": 0 } }),
             "spec.rolloutStrategy.maxUnavailable: 0 lets no ready cluster be updated",
         ),
@@ -311,6 +315,9 @@ fn common_settings_get_no_warning() {
         json!({ "helm": { "version": "v1.2.3" } }),
         json!({ "helm": { "timeoutSeconds": 21_600 } }),
         json!({ "helm": { "version": "1.x" }, "pollingInterval": "15s" }),
+        json!({ "helm": { "version": "1.x" }, "pollingInterval": "15s", "minAge": "72h" }),
+        json!({ "helm": { "repo": "oci://registry.example.com/charts/web:latest", "chart": "" }, "pollingInterval": "15s", "minAge": "72h" }),
+        json!({ "rolloutStrategy": { "onFailure": { "action": "Rollback" } } }),
         json!({ "helm": { "version": "1.2.3-rc.1" }, "helmSecretName": "s" }),
         json!({ "helm": { "repo": "oci://h/web:latest", "chart": "", "version": "" }, "pollingInterval": "15m" }),
         // Another digest of the version of a target.
@@ -469,4 +476,24 @@ fn unknown_fields_count_towards_the_size_of_a_spec() {
         error.starts_with("spec: Too long: ") && error.contains("bytes as JSON"),
         "{error}"
     );
+}
+
+#[test]
+fn an_age_that_is_no_duration_is_denied_with_its_path() {
+    for (spec, field, text) in [
+        (
+            json!({ "minAge": "3d" }),
+            "spec.minAge",
+            "use a Go duration such as 24h or 72h",
+        ),
+        (
+            json!({ "rolloutStrategy": { "onFailure": { "action": "Undo" } } }),
+            "spec.rolloutStrategy.onFailure.action",
+            "supported values: Halt, Rollback",
+        ),
+    ] {
+        let helmop = helmop(&valid_spec(spec));
+        let errors = ValidHelmOp::try_from(&helmop).unwrap_err().to_string();
+        assert!(errors.contains(field) && errors.contains(text), "{errors}");
+    }
 }

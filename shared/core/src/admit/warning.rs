@@ -235,6 +235,16 @@ fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
             spec.semver_filter
         ));
     }
+    // A tag that moves, too.
+    let moves = |request| is_polled(request, None);
+    if let Some(age) = &spec.min_age
+        && !moves(main)
+        && !of_targets(spec, helm).any(moves)
+    {
+        warnings.add(format!(
+            "spec.minAge: {age} has no effect, because no range of versions is requested; set a range in spec.helm.version, or remove it"
+        ));
+    }
     let policy = OnDigestChange::parse(&spec.on_digest_change);
     let is_target_polled = of_targets(spec, helm).any(|request| is_polled(request, policy));
     let is_main_polled = is_polled(main, policy);

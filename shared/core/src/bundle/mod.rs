@@ -10,6 +10,7 @@ mod requested_chart;
 mod requests;
 mod withheld;
 
+pub(crate) use self::pins::satisfies;
 pub use self::{
     desired::MissingVersion,
     lookup::Lookup,

@@ -120,7 +120,8 @@ impl<'b> Deployed<'b> {
     }
 }
 
-fn satisfies(request: &VersionRequest<'_>, version: &str) -> bool {
+/// Whether a version is one that a request allows.
+pub fn satisfies(request: &VersionRequest<'_>, version: &str) -> bool {
     let is_in_range = |version: &Version| request.constraint().matches(version);
     request.text() == version
         || request.passes(version) && Version::parse(version).is_ok_and(|version| is_in_range(&version))

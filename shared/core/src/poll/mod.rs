@@ -9,12 +9,14 @@
 //! annotation ─► Request: an explicitly requested poll ──────┘
 //! ```
 
+mod ages;
 mod due;
 mod interval;
 mod request;
 mod schedule;
 
 pub use self::{
+    ages::Ages,
     due::{Due, PollHistory, due, may_hide_polls},
     interval::{MIN_INTERVAL, SHORT_INTERVAL, interval},
     request::PollRequest,

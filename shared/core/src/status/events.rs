@@ -28,7 +28,7 @@ pub fn events(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<Event> {
         failed_poll(old, new),
         acceptance(old, new),
         releases(old, new),
-        rollout_stopped(old.rollout.as_ref(), new.rollout.as_ref()),
+        rollout_stopped(old.rollout.as_deref(), new.rollout.as_deref()),
     ]
     .into_iter()
     .flatten()

@@ -92,7 +92,7 @@ pub fn next<'a>(
     }
     rollup::fill(&mut status.base, observed);
     status.lifecycle = rollup::lifecycle(&helmop.spec.bundle, observed);
-    status.rollout = observed.rollout();
+    status.rollout = observed.rollout().map(Box::new);
     let new = conditions(helmop, observed, &status, outcome, polling);
     polling::fill(&mut status, polling, generation, now);
     let conditions = &mut status.base.conditions;
@@ -162,6 +162,7 @@ pub fn without_extras(mut status: HelmOpStatus) -> HelmOpStatus {
     status.resolved.clear();
     status.lifecycle = None;
     status.rollout = None;
+    status.seen.clear();
     status.base.omitted = None;
     for condition in &mut status.base.conditions {
         condition.observed_generation = None;

@@ -1,6 +1,6 @@
 //! Polling in the status of a HelmOp.
 
-use helmops_api::{Condition, HelmOpStatus, timestamp::timestamp};
+use helmops_api::{Condition, HelmOpStatus, helmop::SeenVersion, timestamp::timestamp};
 use helmops_model::{
     condition::{self, ConditionState, ConditionType},
     reason::Reason,
@@ -11,7 +11,7 @@ use super::notices::Notices;
 use crate::poll::may_hide_polls;
 
 /// What the status reports about polling.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Polling {
     /// No polling: it is off, or the HelmOp is refused.
     Off,
@@ -38,7 +38,7 @@ impl Polling {
 }
 
 /// A finished attempt to find a newer version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PollAttempt {
     /// When it started.
     pub start: Timestamp,
@@ -52,6 +52,8 @@ pub struct PollAttempt {
     pub result: Result<String, PollFailure>,
     /// What it has found about the charts besides their versions; `None` if that is not known.
     pub notices: Option<Notices>,
+    /// The versions that wait until they are old enough; `None` if that is not known.
+    pub seen: Option<Vec<SeenVersion>>,
 }
 
 /// Why a poll failed.
@@ -89,6 +91,9 @@ pub fn fill(status: &mut HelmOpStatus, polling: &Polling, generation: Option<i64
         }
         Polling::Attempted(attempt) => {
             status.last_polling_triggered = timestamp(attempt.start);
+            if let Some(seen) = &attempt.seen {
+                status.seen.clone_from(seen);
+            }
             match &attempt.result {
                 Ok(_) if !attempt.is_scheduled => None,
                 Ok(note) => Some(ConditionState::TrueWithMessage(Reason::Polled, note.clone())),

@@ -279,6 +279,7 @@ fn without_extras_has_only_the_fields_of_fleets_crd() {
 
 fn attempted(result: Result<&str, PollFailure>) -> Polling {
     Polling::Attempted(PollAttempt {
+        seen: None,
         start: "2026-11-21T10:00:00Z".parse().unwrap(),
         is_scheduled: true,
         is_requested: false,

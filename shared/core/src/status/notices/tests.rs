@@ -139,6 +139,7 @@ fn step(status: &HelmOpStatus, polling: &Polling) -> (HelmOpStatus, Vec<String>)
 
 fn polled(is_scheduled: bool, notices: Option<Notices>) -> Polling {
     Polling::Attempted(PollAttempt {
+        seen: None,
         start: NOW.parse().unwrap(),
         is_scheduled,
         is_requested: false,
@@ -167,6 +168,7 @@ fn each_version_is_an_event_once_and_the_status_is_the_memory() {
     let (same, reasons) = step(&status, &two);
     assert_eq!((same == status, reasons.len()), (true, 0));
     let failed = Polling::Attempted(PollAttempt {
+        seen: None,
         start: NOW.parse().unwrap(),
         is_scheduled: true,
         is_requested: false,
