@@ -77,10 +77,8 @@ impl Reconciler for BundleDeploymentReconciler<'_> {
 
     /// The trace of the last change, until the release is ready.
     fn trace(&self, _: &Key, deployment: &BundleDeployment) -> Option<(&Tracer, TraceContext)> {
-        let annotations = deployment.metadata.annotations.as_ref();
-        let traceparent = annotations.and_then(|annotations| annotations.get(labels::TRACEPARENT));
         let tracer = &self.0.tracer;
-        let parent = tracer.parent(traceparent.map(String::as_str))?;
+        let parent = tracer.parent(labels::annotation(&deployment.metadata, labels::TRACEPARENT))?;
         (!is_up_to_date(deployment)).then_some((tracer, parent))
     }
 

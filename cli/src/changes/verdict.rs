@@ -86,11 +86,8 @@ pub fn polled(observed: &Observed, token: &str, before: &str) -> Verdict {
     {
         return Verdict::Failed(explained(stalled));
     }
-    let handled = observed
-        .bundle
-        .as_ref()
-        .and_then(|bundle| bundle.metadata.annotations.as_ref());
-    let handled = handled.and_then(|annotations| annotations.get(labels::LAST_HANDLED_POLL));
+    let bundle = observed.bundle.as_ref();
+    let handled = bundle.and_then(|bundle| labels::annotation(&bundle.metadata, labels::LAST_HANDLED_POLL));
     if !is_handled(helmop, labels::POLL_REQUESTED_AT, token, handled) {
         return match condition(helmop, ConditionType::Polled).filter(|condition| condition.status == "False")
         {
@@ -110,9 +107,8 @@ pub fn polled(observed: &Observed, token: &str, before: &str) -> Verdict {
 /// Whether a request was handled, or a later one that has replaced it: a HelmOp has one at a time, so that of another person or of a
 /// push to a Receiver takes the place of this one. Which is later cannot be seen from their texts; but this one was stored before the
 /// HelmOp was read, so what the HelmOp has now is this one or a later one.
-fn is_handled(helmop: &HelmOp, annotation: &str, token: &str, handled: Option<&String>) -> bool {
-    let annotations = helmop.metadata.annotations.as_ref();
-    let requested = annotations.and_then(|annotations| annotations.get(annotation));
+fn is_handled(helmop: &HelmOp, annotation: &str, token: &str, handled: Option<&str>) -> bool {
+    let requested = labels::annotation(&helmop.metadata, annotation);
     handled.is_some_and(|handled| handled == token || Some(handled) == requested)
 }
 
@@ -157,7 +153,7 @@ pub fn reconciled(observed: &Observed, request: Request, token: &str) -> Verdict
     let is_open = |deployment: &&BundleDeployment| {
         let lifecycle = deployment.status.lifecycle.as_ref();
         let handled = lifecycle.and_then(|lifecycle| lifecycle.handled.as_ref());
-        let handled = handled.map(|handled| request.of(handled));
+        let handled = handled.map(|handled| request.of(handled).as_str());
         !is_handled(&observed.helmop, request.annotation(), token, handled)
     };
     let open: Vec<_> = observed.deployments.iter().filter(is_open).collect();

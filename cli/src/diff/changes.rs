@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gotmpl::Budget;
 use helmops_api::{
     Bundle, BundleDeployment, BundleDeploymentOptions, HelmOp, Lifecycle, PrunedFields,
-    bundle::BundleHelmOptions,
+    bundle::BundleHelmOptions, labels,
 };
 use helmops_core::{
     bundle::{self, BundleInputs, Plan, RequestedCharts},
@@ -157,11 +157,11 @@ impl Workspace {
         }
         // These follow from the cluster and not from the HelmOp.
         let existing = self.bundle.as_ref();
-        let annotations = existing.and_then(|bundle| bundle.metadata.annotations.as_ref());
-        let handled = annotations.and_then(|all| all.get(helmops_api::labels::LAST_HANDLED_POLL));
+        let handled =
+            existing.and_then(|bundle| labels::annotation(&bundle.metadata, labels::LAST_HANDLED_POLL));
         let inputs = BundleInputs {
             charts: &charts,
-            handled_poll: handled.map(String::as_str),
+            handled_poll: handled,
             ca_bundle: rancher_ca(existing, &self.live_ca_bundle),
             pruned: &PrunedFields::default(),
             traceparent: None,

@@ -87,10 +87,8 @@ impl Reconciler for Bundles<'_> {
 
     /// The trace of the last change, until all clusters are ready.
     fn trace(&self, _: &BundleKey, bundle: &Bundle) -> Option<(&Tracer, TraceContext)> {
-        let annotations = bundle.metadata.annotations.as_ref();
-        let traceparent = annotations.and_then(|annotations| annotations.get(labels::TRACEPARENT));
         let tracer = &self.context.tracer;
-        let parent = tracer.parent(traceparent.map(String::as_str))?;
+        let parent = tracer.parent(labels::annotation(&bundle.metadata, labels::TRACEPARENT))?;
         (!is_ready(bundle)).then_some((tracer, parent))
     }
 

@@ -27,10 +27,6 @@ fn identity(metadata: &ObjectMeta) -> impl PartialEq {
     (helmops_kube::identity(metadata), &metadata.finalizers)
 }
 
-fn annotation<'m>(metadata: &'m ObjectMeta, name: &str) -> Option<&'m String> {
-    metadata.annotations.as_ref()?.get(name)
-}
-
 impl Relevant for Decoded<HelmOp> {
     fn relevant(&self) -> impl PartialEq {
         let metadata = self.meta();
@@ -43,7 +39,7 @@ impl Relevant for Decoded<HelmOp> {
         };
         (
             identity(metadata),
-            annotation(metadata, labels::POLL_REQUESTED_AT),
+            labels::annotation(metadata, labels::POLL_REQUESTED_AT),
             // They are passed on to its clusters or its Bundle.
             [
                 labels::RECONCILE_REQUESTED_AT,
@@ -52,7 +48,7 @@ impl Relevant for Decoded<HelmOp> {
                 labels::APPROVED_ROLLOUT,
                 labels::RESUMED_ROLLOUT,
             ]
-            .map(|name| annotation(metadata, name)),
+            .map(|name| labels::annotation(metadata, name)),
             shard.and_then(|labels| labels.get(labels::SHARD)),
             self.valid().map(has_conditions),
         )
@@ -70,9 +66,9 @@ impl Relevant for Decoded<Bundle> {
         (
             identity(self.meta()),
             // Its deployments have the digests of their charts.
-            annotation(self.meta(), labels::RESOLVED),
-            annotation(self.meta(), labels::APPROVED_ROLLOUT),
-            annotation(self.meta(), labels::RESUMED_ROLLOUT),
+            labels::annotation(self.meta(), labels::RESOLVED),
+            labels::annotation(self.meta(), labels::APPROVED_ROLLOUT),
+            labels::annotation(self.meta(), labels::RESUMED_ROLLOUT),
             // They are copied to its deployments, and mappings select by them.
             &self.meta().labels,
             self.valid().map(has_conditions),
@@ -132,7 +128,7 @@ impl Relevant for MetadataOnly<Namespace> {
     fn relevant(&self) -> impl PartialEq {
         // The annotations name the Cluster that the namespace belongs to.
         let cluster =
-            [labels::CLUSTER_NAMESPACE, labels::CLUSTER].map(|name| annotation(&self.metadata, name));
+            [labels::CLUSTER_NAMESPACE, labels::CLUSTER].map(|name| labels::annotation(&self.metadata, name));
         (&self.metadata.labels, cluster)
     }
 }

@@ -140,6 +140,11 @@ keys! {
     SCHEDULE_FINALIZER: Finalizer on "Schedule" = "fleet.cattle.io/schedule-finalizer";
 }
 
+/// The value of an annotation.
+pub fn annotation<'m>(metadata: &'m ObjectMeta, name: &str) -> Option<&'m str> {
+    metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
 /// The value of a label, if it is not empty.
 pub fn of<'m>(metadata: &'m ObjectMeta, label: &str) -> Option<&'m str> {
     let value = metadata.labels.as_ref()?.get(label)?;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use futures::StreamExt;
+use helmops_api::labels;
 use helmops_core::targeting::copies::CopyKind;
 use helmops_release::marks;
 use helmops_runtime::{
@@ -166,9 +167,7 @@ async fn list_kind<K: Copied>(
 }
 
 fn existing(kind: CopyKind, metadata: ObjectMeta) -> Option<ExistingCopy> {
-    let annotations = metadata.annotations.as_ref();
-    let policy = annotations.and_then(|annotations| annotations.get(marks::RESOURCE_POLICY));
-    if policy.is_some_and(|policy| marks::says_keep(policy)) {
+    if labels::annotation(&metadata, marks::RESOURCE_POLICY).is_some_and(marks::says_keep) {
         return None;
     }
     Some(ExistingCopy {

@@ -1,6 +1,9 @@
 //! Values that are null. They remove defaults of the chart; `kubectl apply` drops them, unless it runs with `--server-side`.
 
-use helmops_api::{HelmOp, HelmOptions, labels::LAST_APPLIED};
+use helmops_api::{
+    HelmOp, HelmOptions,
+    labels::{self, LAST_APPLIED},
+};
 use serde_json::{Map, Value};
 
 /// How many of them are reported.
@@ -29,9 +32,7 @@ pub fn of_values(values: &Map<String, Value>) -> Vec<String> {
 
 /// The paths of nulls that were applied, and that the HelmOp does not have.
 pub fn dropped(helmop: &HelmOp) -> Vec<String> {
-    let annotations = helmop.metadata.annotations.as_ref();
-    let applied = annotations.and_then(|annotations| annotations.get(LAST_APPLIED));
-    let applied = applied
+    let applied = labels::annotation(&helmop.metadata, LAST_APPLIED)
         .filter(|text| text.contains("null"))
         .and_then(|text| serde_json::from_str::<Value>(text).ok());
     let Some(spec) = applied.as_ref().and_then(|applied| applied.get("spec")) else {

@@ -104,9 +104,7 @@ fn keep_unknown(bundle: &mut Bundle, existing: &Bundle) {
 
 /// The unknown fields of the HelmOp's spec that were last passed on to a Bundle.
 fn passed_fields(metadata: &ObjectMeta) -> BTreeSet<String> {
-    let annotations = metadata.annotations.as_ref();
-    annotations
-        .and_then(|annotations| annotations.get(labels::PASSED_FIELDS))
+    labels::annotation(metadata, labels::PASSED_FIELDS)
         .and_then(|names| serde_json::from_str(names).ok())
         .unwrap_or_default()
 }

@@ -22,10 +22,9 @@ pub fn set(spec: &mut BundleSpec, helmop: &ObjectMeta) {
 }
 
 fn of(helmop: &ObjectMeta) -> Requests {
-    let annotations = helmop.annotations.as_ref();
     let token = |name| {
-        let value = annotations.and_then(|annotations| annotations.get(name));
-        cut(value.cloned().unwrap_or_default(), MAX_TOKEN)
+        let value = labels::annotation(helmop, name).unwrap_or_default();
+        cut(value.to_owned(), MAX_TOKEN)
     };
     Requests {
         reconcile: token(labels::RECONCILE_REQUESTED_AT),

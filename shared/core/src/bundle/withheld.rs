@@ -55,8 +55,7 @@ struct Withheld {
 
 impl FailedRollouts {
     fn of(bundle: &Bundle) -> Self {
-        let annotations = bundle.metadata.annotations.as_ref();
-        let text = annotations.and_then(|annotations| annotations.get(labels::FAILED_ROLLOUTS));
+        let text = labels::annotation(&bundle.metadata, labels::FAILED_ROLLOUTS);
         text.and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default()
     }

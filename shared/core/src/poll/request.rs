@@ -19,16 +19,14 @@ pub struct PollRequest {
 impl PollRequest {
     /// Reads the annotations.
     pub fn of(helmop: &HelmOp, bundle: Option<&Bundle>) -> Self {
-        let token = helmop.metadata.annotations.as_ref();
-        let token = token.and_then(|annotations| annotations.get(labels::POLL_REQUESTED_AT));
-        let handled = bundle.and_then(|bundle| bundle.metadata.annotations.as_ref());
+        let token = labels::annotation(&helmop.metadata, labels::POLL_REQUESTED_AT);
+        let handled =
+            bundle.and_then(|bundle| labels::annotation(&bundle.metadata, labels::LAST_HANDLED_POLL));
         Self {
             token: token
                 .filter(|token| !token.is_empty())
-                .map(|token| cut(token.clone(), MAX_TOKEN)),
-            handled: handled
-                .and_then(|annotations| annotations.get(labels::LAST_HANDLED_POLL))
-                .cloned(),
+                .map(|token| cut(token.to_owned(), MAX_TOKEN)),
+            handled: handled.map(str::to_owned),
         }
     }
 

@@ -80,7 +80,7 @@ impl ChartRecords {
 
 /// The records in the annotation of a Bundle; `None` if it is missing or invalid.
 pub fn recorded_in(bundle: &Bundle) -> Option<Vec<ResolvedChart>> {
-    let text = bundle.metadata.annotations.as_ref()?.get(labels::RESOLVED)?;
+    let text = labels::annotation(&bundle.metadata, labels::RESOLVED)?;
     serde_json::from_str(text).ok()
 }
 

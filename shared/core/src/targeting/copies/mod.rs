@@ -90,8 +90,8 @@ impl Copy {
     pub fn values_of(secret: &Secret) -> Option<SecretValues> {
         let data = secret.data.as_ref()?;
         let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
-        let annotations = secret.metadata.annotations.as_ref();
-        let ids = annotations.and_then(|annotations| annotations.get(labels::VALUES_FOR)?.split_once(' '));
+        let ids = labels::annotation(&secret.metadata, labels::VALUES_FOR);
+        let ids = ids.and_then(|ids| ids.split_once(' '));
         Some(SecretValues {
             values: text("values")?,
             staged: text("stagedValues")?,

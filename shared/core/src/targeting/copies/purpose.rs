@@ -49,8 +49,7 @@ impl CopyPurpose {
     /// Reads the metadata; `None` if the object is not a copy.
     pub fn of(metadata: &ObjectMeta) -> Option<Self> {
         let role = CopyRole::parse(metadata.labels.as_ref()?.get(labels::COPY_TYPE)?)?;
-        let annotations = metadata.annotations.as_ref();
-        let made_from = annotations.and_then(|annotations| annotations.get(labels::COPIED_FROM));
+        let made_from = labels::annotation(metadata, labels::COPIED_FROM);
         let source = made_from.and_then(|made_from| made_from.split_once('@'));
         Some(Self {
             role,

@@ -66,13 +66,12 @@ pub struct Decisive<'o> {
 impl<'o> Decisive<'o> {
     /// The decisive parts of an object whose status decides nothing.
     pub fn of(metadata: &'o ObjectMeta) -> Self {
-        let annotations = metadata.annotations.as_ref();
-        let annotation = |key| annotations.and_then(|all| all.get(key)).map(String::as_str);
         Self {
             uid: metadata.uid.as_deref(),
             generation: metadata.generation,
             labels: metadata.labels.as_ref().filter(|labels| !labels.is_empty()),
-            owner: [labels::CLUSTER_NAMESPACE, labels::CLUSTER].map(annotation),
+            owner: [labels::CLUSTER_NAMESPACE, labels::CLUSTER]
+                .map(|name| labels::annotation(metadata, name)),
             is_deleted: metadata.deletion_timestamp.is_some(),
             status: None,
         }

@@ -12,10 +12,7 @@ const ANNOTATIONS: [&str; 3] = [labels::COPIED_FROM, labels::RESOLVED, labels::T
 
 /// Whether an existing deployment has the metadata that this controller sets.
 pub(super) fn has_metadata(existing: &BundleDeployment, own: &ObjectMeta) -> bool {
-    let records = |metadata: &ObjectMeta| {
-        let annotations = metadata.annotations.as_ref();
-        ANNOTATIONS.map(|name| annotations.and_then(|annotations| annotations.get(name).cloned()))
-    };
+    let records = |metadata| ANNOTATIONS.map(|name| labels::annotation(metadata, name));
     let mut finalizers = own.finalizers.iter().flatten();
     let existing = &existing.metadata;
     existing.labels == own.labels

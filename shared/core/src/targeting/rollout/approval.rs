@@ -14,13 +14,12 @@ pub enum Approval {
 impl Approval {
     /// The approval in the annotation of a Bundle. One of another rollout is none, nor is one for a partition that does not exist.
     pub fn of(bundle: &Bundle, strategy: &RolloutStrategy, id: &str) -> Self {
-        let annotations = bundle.metadata.annotations.as_ref();
-        let value = annotations.and_then(|annotations| annotations.get(labels::APPROVED_ROLLOUT));
-        let (approved, name) = match value.map(|value| value.split_once('/')) {
-            Some(Some((approved, name))) => (approved, Some(name)),
-            Some(None) => (value.map_or("", String::as_str), None),
-            None => return Self::None,
+        let Some(value) = labels::annotation(&bundle.metadata, labels::APPROVED_ROLLOUT) else {
+            return Self::None;
         };
+        let (approved, name) = value
+            .split_once('/')
+            .map_or((value, None), |(approved, name)| (approved, Some(name)));
         if approved != id {
             return Self::None;
         }

@@ -101,10 +101,7 @@ pub fn in_place_of(bundle: &Bundle, before: BundleSpec, resolved: &str) -> Resul
 
 /// The record of the charts of a Bundle; empty if there is none.
 pub fn record_of_charts(bundle: &Bundle) -> &str {
-    let annotations = bundle.metadata.annotations.as_ref();
-    annotations
-        .and_then(|annotations| annotations.get(labels::RESOLVED))
-        .map_or("", String::as_str)
+    labels::annotation(&bundle.metadata, labels::RESOLVED).unwrap_or_default()
 }
 
 fn have_same_clusters(one: &BundleSpec, other: &BundleSpec) -> bool {

@@ -75,9 +75,7 @@ fn has_failed(target: &Target<'_>) -> bool {
 
 /// The number of failed clusters with which a user has resumed the rollout.
 pub fn resumed(bundle: &Bundle, id: &str) -> usize {
-    let annotations = bundle.metadata.annotations.as_ref();
-    let value = annotations.and_then(|annotations| annotations.get(labels::RESUMED_ROLLOUT));
-    let number = value
+    let number = labels::annotation(&bundle.metadata, labels::RESUMED_ROLLOUT)
         .and_then(|value| value.split_once('/'))
         .filter(|(resumed, _)| *resumed == id)
         .and_then(|(_, number)| number.parse().ok());
