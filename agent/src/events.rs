@@ -4,6 +4,7 @@
 //! the workloads, also after an uninstallation. No object of a release would do: its record is deleted after some upgrades, and before
 //! an installation there is none. Drift regards the object that has drifted, where `kubectl describe` shows it.
 
+use bounded_text::numbered;
 use helmops_model::{
     event::{Event, MAX_NOTE},
     reason::Reason,
@@ -116,8 +117,8 @@ pub fn tested(release: &ReleaseKey, revision: u64, result: &TestResult) -> Optio
 /// The retries are used up after so many attempts.
 pub fn exhausted(release: &ReleaseKey, attempts: u32) -> Event {
     let note = format!(
-        "release {release}: {attempts} {} failed; from now on, there is one an hour; a change is deployed immediately",
-        if attempts == 1 { "attempt" } else { "attempts" }
+        "release {release}: {} failed; from now on, there is one an hour; a change is deployed immediately",
+        numbered(attempts, "attempt")
     );
     event(true, Reason::RetriesExhausted, "Deploy", note)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bounded_text::listed;
+use bounded_text::{listed, numbered};
 
 use super::{
     batch::Batch,
@@ -178,15 +178,15 @@ fn summary(batch: &Batch, with_warnings: usize) -> Vec<String> {
     }
     let mut text = format!(
         "{}: {converted} converted ({with_warnings} with warnings), {} refused",
-        count(all, batch.kind),
+        numbered(all, batch.kind),
         batch.refused.len()
     );
     if skipped > 0 {
         text = format!(
             "{text}; left out: {} incomplete, {}, {} without YAML",
             left_out.patches,
-            count(left_out.others, "other object"),
-            count(left_out.not_yaml.len(), "document")
+            numbered(left_out.others, "other object"),
+            numbered(left_out.not_yaml.len(), "document")
         );
     }
     let mut lines = vec![text];
@@ -205,11 +205,6 @@ fn summary(batch: &Batch, with_warnings: usize) -> Vec<String> {
         lines.push(format!("refused because of: {}", causes.join(", ")));
     }
     lines
-}
-
-fn count(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `tree`: a HelmOp, its Bundle, its clusters, and the objects on each.
 
+use bounded_text::numbered;
 use clap::ValueEnum;
 use helmops_api::{ObjectName, status::NonReadyStatus};
 use helmops_core::status::{
@@ -194,10 +195,6 @@ fn folded_clusters(hidden: &[&ClusterReport]) -> String {
             numbered(others, "cluster")
         ),
     }
-}
-
-fn numbered(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn cluster(report: &ClusterReport, deployment: Option<&Deployment<'_>>, fold: Fold) -> TreeNode {

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use bounded_text::numbered;
 use helmops_core::policy::Policies;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -91,21 +92,16 @@ impl Report {
             parts.push(Kind::Policy.count(self.policies));
         }
         if self.skipped > 0 {
-            parts.push(format!("{} skipped", count(self.skipped, "other object")));
+            parts.push(format!("{} skipped", numbered(self.skipped, "other object")));
         }
         format!(
             "{}: {}; {}, {}",
-            count(self.files, "file"),
+            numbered(self.files, "file"),
             parts.join(", "),
-            count(self.errors, "error"),
-            count(self.warnings, "warning")
+            numbered(self.errors, "error"),
+            numbered(self.warnings, "warning")
         )
     }
-}
-
-fn count(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }
 
 /// A file after the first pass.

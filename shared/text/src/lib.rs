@@ -61,6 +61,12 @@ pub fn cut(mut text: String, longest: usize) -> String {
     text
 }
 
+/// A number of things with a regular plural: `1 cluster`, `2 clusters`.
+pub fn numbered<N: Copy + Display + PartialEq + From<u8>>(number: N, what: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
 /// The first of some items, with the number of the others: `a, b and 3 more`.
 pub fn listed(items: &[impl Display], longest: usize) -> String {
     let first: Vec<_> = items.iter().take(longest).map(ToString::to_string).collect();
@@ -90,6 +96,12 @@ mod tests {
         let short = cut("ä".repeat(1000), 1024);
         assert!(short.len() <= 1024 && short.ends_with("ä…"));
         assert_eq!(cut("short".to_owned(), 5), "short");
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        let of = |number: u32| numbered(number, "cluster");
+        assert_eq!([0, 1, 2].map(of), ["0 clusters", "1 cluster", "2 clusters"]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The Bundle itself is the memory: an annotation lists what has failed, and has the charts of what the HelmOp wants while something else is
 //! deployed. So a poll that finds the same version again changes nothing, and a restart or an outage neither.
 
+use bounded_text::numbered;
 use helmops_api::{
     Bundle, PrunedFields, ResolvedChart,
     bundle::{APPROVAL, BundleStatus, CompletedRollout, HALT, ROLLBACK, RolloutStatus},
@@ -14,9 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::targeting::{
     chart_record::recorded_in,
     rollout::{
-        command_of,
         completed::{self, Restorable},
-        resumed, rollout_id,
+        resume_command, resumed, rollout_id,
     },
 };
 
@@ -217,18 +217,12 @@ pub fn rollout_status(bundle: &Bundle) -> Option<RolloutStatus> {
     let own = rollout
         .filter(|own| own.id == deployed && [HALT, APPROVAL].contains(&&*own.waits_for))
         .map_or_else(String::new, |own| format!("; of what stays: {}", own.message));
-    let clusters = if failed.clusters == 1 {
-        "cluster"
-    } else {
-        "clusters"
-    };
-    let value = format!("{}/{}", failed.id, failed.clusters);
-    let command = command_of(bundle, "rollout resume", labels::RESUMED_ROLLOUT, &value);
+    let command = resume_command(bundle, &failed.id, failed.clusters);
     Some(RolloutStatus {
         message: format!(
-            "{wanted} has failed on {} {clusters} and is not tried again; {stays}{version}; wait for another version, correct the \
-             values, or try it again with: {command}{own}",
-            failed.clusters
+            "{wanted} has failed on {} and is not tried again; {stays}{version}; wait for another version, correct the values, or try it again \
+             with: {command}{own}",
+            numbered(failed.clusters, "cluster")
         ),
         id: failed.id.clone(),
         waits_for: ROLLBACK.to_owned(),

@@ -1,6 +1,6 @@
 //! Events for changes of a status.
 
-use bounded_text::cut;
+use bounded_text::{cut, numbered};
 use helmops_api::{
     Condition, HelmOpStatus, ResolvedChart, Unusable,
     bundle::{APPROVAL, BundleStatus, HALT, ROLLBACK, RolloutStatus},
@@ -58,8 +58,11 @@ fn releases(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
     let before = old.lifecycle.as_ref().map_or(0, |counts| counts.failed);
     let ready = of(new, ConditionType::Ready)?;
     if counts.failed > before {
-        let clusters = if counts.failed == 1 { "cluster" } else { "clusters" };
-        let note = format!("failed on {} {clusters}: {}", counts.failed, ready.message);
+        let note = format!(
+            "failed on {}: {}",
+            numbered(counts.failed, "cluster"),
+            ready.message
+        );
         return Some(Event {
             is_warning: true,
             reason: Reason::ReleasesFailed.to_string(),

@@ -1,5 +1,6 @@
 //! Whether a HelmOp is deployed and ready on all target clusters.
 
+use bounded_text::numbered;
 use helmops_api::{Condition, HelmOp, bundle::BundleStatus, status::BundleSummary};
 use helmops_model::{
     condition::ConditionState,
@@ -197,11 +198,13 @@ fn not_all_ready(
 }
 
 fn suspension(suspended: i64) -> String {
-    match suspended {
-        ..=0 => String::new(),
-        1 => "spec.lifecycle.suspend is set for 1 cluster".to_owned(),
-        more => format!("spec.lifecycle.suspend is set for {more} clusters"),
+    if suspended <= 0 {
+        return String::new();
     }
+    format!(
+        "spec.lifecycle.suspend is set for {}",
+        numbered(suspended, "cluster")
+    )
 }
 
 /// A limit of the roll-out that keeps clusters from being updated.

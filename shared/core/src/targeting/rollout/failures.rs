@@ -1,6 +1,7 @@
 //! Whether a rollout is halted because it has failed on too many clusters.
 
-use helmops_api::{Bundle, labels, rollout::FailurePolicy};
+use bounded_text::numbered;
+use helmops_api::{Bundle, labels, rollout::FailurePolicy, status::number};
 
 use super::{approval::command_of, error::PlanError, limit::at_most};
 use crate::targeting::target::Target;
@@ -48,16 +49,11 @@ impl Failures {
     /// Why nothing goes on, what follows from that, and what ends it.
     pub fn message(self, bundle: &Bundle, id: &str, consequence: &str) -> String {
         let Self { failed, allowed } = self;
-        let clusters = if failed == 1 { "cluster" } else { "clusters" };
-        let command = command_of(
-            bundle,
-            "rollout resume",
-            labels::RESUMED_ROLLOUT,
-            &format!("{id}/{failed}"),
-        );
+        let command = resume_command(bundle, id, number(failed));
         format!(
-            "the rollout is halted: it has failed on {failed} {clusters}, of at most {allowed} \
-             (spec.rolloutStrategy.onFailure.maxFailed){consequence}; correct the chart or its values, or go on with: {command}"
+            "the rollout is halted: it has failed on {}, of at most {allowed} (spec.rolloutStrategy.onFailure.maxFailed){consequence}; correct the \
+             chart or its values, or go on with: {command}",
+            numbered(failed, "cluster")
         )
     }
 }
@@ -71,6 +67,12 @@ fn has_failed(target: &Target<'_>) -> bool {
     let status = &existing.status;
     let is_deployed = status.applied_deployment_id == desired.id && status.ready;
     existing.spec.deployment_id == desired.id && status.failed_deployment_id == desired.id && !is_deployed
+}
+
+/// The command with which a user accepts that a rollout has failed on so many clusters: [`resumed`] reads what it writes.
+pub fn resume_command(bundle: &Bundle, id: &str, failed: i64) -> String {
+    let value = format!("{id}/{failed}");
+    command_of(bundle, "rollout resume", labels::RESUMED_ROLLOUT, &value)
 }
 
 /// The number of failed clusters with which a user has resumed the rollout.

@@ -13,11 +13,14 @@ mod plan;
 use helmops_api::BundleDeployment;
 use helmops_model::deployment_state::is_up_to_date;
 
-pub(crate) use self::{approval::command_of, failures::resumed, id::rollout_id};
 pub use self::{
     error::PlanError,
     limit::{InvalidAmount, limit},
     plan::{PartitionRound, Rollout, RolloutStep, plan},
+};
+pub(crate) use self::{
+    failures::{resume_command, resumed},
+    id::rollout_id,
 };
 
 /// Whether a deployment is unavailable: its deployment ID is not applied, another attempt with it has failed or is awaited, or it is not
