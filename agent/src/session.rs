@@ -15,7 +15,7 @@ use helmops_release::{
     plan::DesiredRelease,
     record,
 };
-use helmops_runtime::retry_state::RetryKey;
+use helmops_runtime::{error_class::ClassifiedError, retry_state::RetryKey};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
@@ -39,8 +39,8 @@ pub struct ReleaseSession<'s> {
     pub requested: Requested,
     /// What ends the work for it early.
     pub work: &'s Work,
-    /// The BundleDeployment with the status that this reconciliation has written; `None` before that.
-    written: Mutex<Option<Arc<BundleDeployment>>>,
+    /// The BundleDeployment as this reconciliation has written or read it since it began; `None` before that.
+    latest: Mutex<Option<Arc<BundleDeployment>>>,
 }
 
 impl<'s> ReleaseSession<'s> {
@@ -64,18 +64,18 @@ impl<'s> ReleaseSession<'s> {
             policy: Policy::of(options, deployment.spec.lifecycle.as_deref()),
             requested: Requested::of(lifecycle::requests(deployment), handled),
             work,
-            written: Mutex::default(),
+            latest: Mutex::default(),
         }
     }
 
-    /// The BundleDeployment with the status that this reconciliation has written; `None` if it has written none.
-    pub fn written(&self) -> Option<Arc<BundleDeployment>> {
-        lock(&self.written).clone()
+    /// The BundleDeployment as this reconciliation has written or read it since it began; `None` before that.
+    pub fn latest(&self) -> Option<Arc<BundleDeployment>> {
+        lock(&self.latest).clone()
     }
 
-    /// This was written.
-    pub fn has_written(&self, deployment: BundleDeployment) {
-        *lock(&self.written) = Some(Arc::new(deployment));
+    /// The BundleDeployment was written or read.
+    pub fn set_latest(&self, deployment: BundleDeployment) {
+        *lock(&self.latest) = Some(Arc::new(deployment));
     }
 
     /// What is wanted, for the plan.
@@ -135,6 +135,15 @@ impl<'s> ReleaseSession<'s> {
         self.context.accounts.deployer(account).await
     }
 
+    /// Counts the failure of an attempt. The reconciliation may end with another error, such as a conflict in the report, which is no
+    /// reason for the next attempt. At its end, the same failure does not count again.
+    pub fn failed(&self, error: &AgentError) {
+        if let Some(policy) = error.class().backoff_policy() {
+            let key = self.context.key(self.name());
+            self.context.retries.failed(&key, self.retry_key(), policy);
+        }
+    }
+
     /// The rest of the time after the last failure, whatever else has changed meanwhile.
     ///
     /// # Errors
@@ -145,7 +154,11 @@ impl<'s> ReleaseSession<'s> {
         if let Some(crash) = crash.filter(|crash| crash.until > Timestamp::now()) {
             return Err(AgentError::Crashed(crash));
         }
-        let retry_key = RetryKey::of(&deployment.metadata, &[]);
-        Ok(context.retries.remaining(&context.key(self.name()), &retry_key))
+        let key = context.key(self.name());
+        Ok(context.retries.remaining(&key, &self.retry_key()))
+    }
+
+    fn retry_key(&self) -> RetryKey {
+        RetryKey::of(&self.deployment.metadata, &[])
     }
 }

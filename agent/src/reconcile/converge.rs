@@ -184,7 +184,11 @@ async fn with_helm<W: Future<Output = Result<Outcome, AgentError>>>(
     let is_slow = helm.is_slow(&session.release, &session.deployment.spec.deployment_id);
     let run = || report::while_deploying(session, REPORTED_AFTER, run());
     let turn = operations::with_helm_permit(helm, &session.work.deployment, is_slow, permit, run);
-    Ok(Outcome::from(turn.await?))
+    let outcome = Outcome::from(turn.await?);
+    if let Outcome::Failed(error) = &outcome {
+        session.failed(error);
+    }
+    Ok(outcome)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_api::timestamp::timestamp;
+use helmops_api::{BundleDeployment, timestamp::timestamp};
 use helmops_release::{
     gate::Held,
     history::History,
@@ -15,9 +15,14 @@ use helmops_release::{
     record::Failure,
     report::{self, DeployOutcome, Inputs, Observation, Progress, TestResult},
 };
-use helmops_runtime::{retry_state::Done, writes::FieldManager};
+use helmops_runtime::{
+    client::{CallError, bounded},
+    retry_state::Done,
+    writes::FieldManager,
+};
 use helmops_trace::set_attribute;
 use k8s_openapi::jiff::Timestamp;
+use kube::Api;
 use tokio::{join, time::timeout};
 
 use super::{objects, outcome::Outcome, settle::SettledRelease};
@@ -37,6 +42,9 @@ const INTERRUPTION: Duration = Duration::from_secs(5);
 /// When objects are read again that no watch has: those of a release that was taken over as it is do not have the label. The next
 /// revision adds it.
 const UNWATCHED: Duration = Duration::from_secs(30);
+
+/// Changes by others that a report follows. After more of them in a row, the next reconciliation reports.
+const MAX_CONFLICTS: usize = 5;
 
 /// Reports a release that nothing may be done with now.
 ///
@@ -252,6 +260,9 @@ fn tests_of(
 }
 
 /// Writes the status, if it changes. The BundleDeployment is not reconciled again before the cache shows what was written.
+///
+/// Others change its metadata while Helm runs for minutes. What has happened is true all the same, and the next reconciliation does not
+/// know it. So the status is based on the BundleDeployment of now, as long as that wants the same.
 async fn write(
     session: &ReleaseSession<'_>,
     outcome: &DeployOutcome,
@@ -259,28 +270,58 @@ async fn write(
     progress: &Progress<'_>,
 ) -> Result<(), AgentError> {
     let context = session.context;
-    let written = session.written();
-    let deployment = written.as_deref().unwrap_or(session.deployment);
-    let inputs = Inputs {
-        previous: &deployment.status,
-        spec: &deployment.spec,
-        outcome,
-        observation,
-        progress,
-    };
-    let status = report::next(inputs, Timestamp::now());
-    let pending_writes = &context.retries.pending_writes;
-    let write = MANAGER.write_status(
-        &context.upstream,
-        pending_writes,
-        deployment,
-        &deployment.status,
-        &status,
-    );
-    if let Some(written) = write.await? {
-        session.has_written(written);
+    let mut conflicts = 0;
+    loop {
+        let latest = session.latest();
+        let deployment = latest.as_deref().unwrap_or(session.deployment);
+        let inputs = Inputs {
+            previous: &deployment.status,
+            spec: &deployment.spec,
+            outcome,
+            observation,
+            progress,
+        };
+        let status = report::next(inputs, Timestamp::now());
+        let pending_writes = &context.retries.pending_writes;
+        let write = MANAGER.write_status(
+            &context.upstream,
+            pending_writes,
+            deployment,
+            &deployment.status,
+            &status,
+        );
+        match write.await {
+            Ok(Some(written)) => session.set_latest(written),
+            Ok(None) => {}
+            Err(error) if error.is_conflict() && conflicts < MAX_CONFLICTS => {
+                conflicts += 1;
+                let current = current(session).await?;
+                let current = current.filter(|current| is_same_spec(current, deployment));
+                session.set_latest(current.ok_or(error)?);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        return Ok(());
     }
-    Ok(())
+}
+
+/// The BundleDeployment of now; `None` if it does not exist.
+async fn current(session: &ReleaseSession<'_>) -> Result<Option<BundleDeployment>, CallError> {
+    let (context, name) = (session.context, session.name());
+    let namespace = &context.deployment_namespace;
+    let api = Api::<BundleDeployment>::namespaced(context.upstream.clone(), namespace);
+    let found = bounded(api.get_opt(name)).await;
+    found.map_err(CallError::of(
+        "read",
+        format_args!("BundleDeployment {namespace}/{name}"),
+    ))
+}
+
+/// Whether a report about one is true for the other: it is the same object with the same spec.
+fn is_same_spec(current: &BundleDeployment, before: &BundleDeployment) -> bool {
+    let (current, before) = (&current.metadata, &before.metadata);
+    (&current.uid, current.generation) == (&before.uid, before.generation)
 }
 
 /// When the health of an object changes by itself, as time passes.

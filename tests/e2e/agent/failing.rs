@@ -332,7 +332,8 @@ async fn an_immutable_field_is_the_first_thing_that_is_shown_and_then_what_runs(
     );
 }
 
-/// After a failure, whatever happens around the release does not lead to another attempt before it is due.
+/// After a failure, whatever happens around the release does not lead to another attempt before it is due: also what happens while Helm
+/// runs, so that the report is based on an outdated BundleDeployment.
 #[tokio::test]
 async fn a_failure_is_not_repeated_in_a_storm() {
     let fixture = Fixture::new("failing-storm").await;
@@ -341,27 +342,38 @@ async fn a_failure_is_not_repeated_in_a_storm() {
     let release = fixture.name("web");
     fixture.deploy("web", "1.0.0", &json!({})).await;
     fixture.until_ready("web").await;
-    let began = Instant::now();
-    fixture.deploy("web", "2.0.0", &json!({})).await;
-    fixture.until_error("web", "Installed", &["typo"]).await;
     let (object, name) = (
         format!("configmap/{release}-config"),
         format!("bundledeployment/{release}"),
     );
-    for number in 0..10 {
+    let change = async |number: u32| {
         let label = format!("number={number}");
         crate::harness::run(&fixture.upstream, &["label", &name, &label, "--overwrite"]).await;
         fixture
             .kubectl(&["annotate", &object, &label, "--overwrite"])
             .await;
+    };
+    fixture.delay_helm("upgrade", 1);
+    let began = Instant::now();
+    fixture.deploy("web", "2.0.0", &json!({})).await;
+    let storm = async {
+        for number in 0.. {
+            change(number).await;
+        }
+    };
+    tokio::select! {
+        () = storm => {}
+        _ = fixture.until_error("web", "Installed", &["typo"]) => {}
+    }
+    for number in 0..10 {
+        change(number).await;
     }
     fixture.barrier().await;
     fixture.until_status(&release, 2, "failed").await;
     let runs = fixture.helm_runs_of(&release);
-    // The installation, the failed upgrade, one that a busy machine fails for another reason, and the repetitions that were due meanwhile:
-    // after 4 to 5 seconds, twice as many …
+    // The installation, the failed upgrade, and the repetitions that were due meanwhile: after 4 to 5 seconds, twice as many …
     let due = (began.elapsed().as_secs() / 4 + 1).ilog2() as usize;
-    assert!(runs.len() <= 3 + due, "{due} {runs:?}");
+    assert!(runs.len() <= 2 + due, "{due} {runs:?}");
     // All attempts with the same input have one revision.
     crate::harness::until(
         &fixture.apps,
