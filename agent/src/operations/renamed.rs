@@ -160,6 +160,8 @@ async fn remove(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -194,10 +196,13 @@ mod tests {
     fn a_release_of_another_namespace_is_another_one() {
         let mut deployment = BundleDeployment::default();
         deployment.metadata.name = Some("web".to_owned());
-        deployment.spec.options.default_namespace = "shop".to_owned();
+        let set = |deployment: &mut BundleDeployment, namespace: &str| {
+            Arc::make_mut(&mut deployment.spec.options).default_namespace = namespace.to_owned();
+        };
+        set(&mut deployment, "shop");
         let release = |namespace: &str| {
             let mut deployment = deployment.clone();
-            deployment.spec.options.default_namespace = namespace.to_owned();
+            set(&mut deployment, namespace);
             OwnedRelease::of(&deployment)
         };
         assert!(!is_renamed(&deployment, &[release("shop")]));

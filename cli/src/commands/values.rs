@@ -70,7 +70,7 @@ pub async fn run(args: &ValuesArgs, cluster: &ClusterArgs, console: &mut Console
     let deployment = selected(&deployments, id, args.cluster.as_deref())?;
     let options = BundleDeploymentOptions {
         lifecycle: deployment.spec.lifecycle.clone(),
-        ..deployment.spec.options.clone()
+        ..BundleDeploymentOptions::clone(&deployment.spec.options)
     };
     let key = ReleaseKey::of(deployment.metadata.name.as_deref().unwrap_or_default(), &options);
     let (_, name) = cluster_of(deployment).unwrap_or_default();

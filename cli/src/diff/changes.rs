@@ -401,7 +401,8 @@ mod tests {
             workspace.clusters.truncate(1);
             workspace.deployments.truncate(1);
             let spec = &mut workspace.deployments[0].spec;
-            spec.options.helm = serde_json::from_str(&helm.to_string()).unwrap();
+            std::sync::Arc::make_mut(&mut spec.options).helm =
+                serde_json::from_str(&helm.to_string()).unwrap();
             spec.lifecycle = None;
             spec.helm_chart_options = serde_json::from_str(&access.to_string()).unwrap();
             workspace.live_ca_bundle = live.to_owned();

@@ -1,8 +1,8 @@
 //! Delivers a Bundle to one cluster: observe, plan, apply.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
-use helmops_api::{BundleDeployment, BundleDeploymentOptions};
+use helmops_api::BundleDeployment;
 use helmops_core::targeting::{
     Blocked, RolloutStep, Target,
     delivery::{Action, BundleDelivery, ClusterState},
@@ -70,8 +70,8 @@ impl Delivery<'_> {
         }
         if let Some(deployment) = &mut delivered.deployment {
             // The status of the Bundle does not need the options, and there may be thousands of deployments.
-            deployment.spec.options = BundleDeploymentOptions::default();
-            deployment.spec.staged_options = BundleDeploymentOptions::default();
+            deployment.spec.options = Arc::default();
+            deployment.spec.staged_options = Arc::default();
         }
         delivered
     }

@@ -12,14 +12,18 @@ use helmops_runtime::store_budget::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
-use super::same_name_as;
+use super::{options_pool::OptionsPool, same_name_as};
 use crate::work::{BundleKey, ClusterKey, HelmOpKey};
 
 /// All BundleDeployments, as last observed. Clones share the cache.
 ///
 /// They are absent if no bundle controller is installed, so that their CRD does not exist, or if the scope does not include them.
 #[derive(Clone, Debug)]
-pub struct Deployments(Cache<CachedDeployment, ByBundle>);
+pub struct Deployments {
+    cache: Cache<CachedDeployment, ByBundle>,
+    /// Their options.
+    pub options: OptionsPool,
+}
 
 /// The objects that a change of a BundleDeployment affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,14 +37,18 @@ pub struct Affected {
 
 impl Deployments {
     pub fn new() -> Self {
-        Self(Cache::ignoring_older(|deployment: &CachedDeployment, known| {
+        let cache = Cache::ignoring_older(|deployment: &CachedDeployment, known| {
             ObservedVersion::of(deployment.meta()).is_older(&ObservedVersion::of(known.meta()))
-        }))
+        });
+        Self {
+            cache,
+            options: OptionsPool::default(),
+        }
     }
 
     /// The BundleDeployments of a HelmOp; `None` if they are not known.
     pub fn of_helmop(&self, helmop: &HelmOpKey) -> Option<Vec<CachedDeployment>> {
-        if self.0.presence() != Presence::Synced {
+        if self.cache.presence() != Presence::Synced {
             return None;
         }
         let mut deployments = self.of_bundle(&same_name_as(helmop));
@@ -50,7 +58,7 @@ impl Deployments {
 
     /// The BundleDeployments of a Bundle.
     pub fn of_bundle(&self, bundle: &BundleKey) -> Vec<CachedDeployment> {
-        self.0.read(|deployments, by_bundle| {
+        self.cache.read(|deployments, by_bundle| {
             let names = by_bundle.0.get(bundle);
             names.filter_map(|name| deployments.get(name).cloned()).collect()
         })
@@ -58,12 +66,12 @@ impl Deployments {
 
     /// The number of BundleDeployments of a Bundle.
     pub fn count(&self, bundle: &BundleKey) -> usize {
-        self.0.read(|_, by_bundle| by_bundle.0.count(bundle))
+        self.cache.read(|_, by_bundle| by_bundle.0.count(bundle))
     }
 
     /// The BundleDeployments in the namespace of a cluster.
     pub fn in_namespace(&self, namespace: &str) -> Vec<CachedDeployment> {
-        self.0.read(|deployments, _| {
+        self.cache.read(|deployments, _| {
             let found = deployments.in_namespace(namespace);
             found.map(|(_, deployment)| Arc::clone(deployment)).collect()
         })
@@ -71,7 +79,7 @@ impl Deployments {
 
     /// A BundleDeployment by its namespace and name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<CachedDeployment> {
-        self.0.value(&NamespacedName::new(namespace, name))
+        self.cache.value(&NamespacedName::new(namespace, name))
     }
 
     /// A BundleDeployment by its namespace and name, if it has no labels that name its Bundle.
@@ -82,12 +90,12 @@ impl Deployments {
 
     /// Waits until the first list is complete, or they are known to be absent.
     pub async fn wait_until_synced(&self) {
-        self.0.wait_until_synced().await;
+        self.cache.wait_until_synced().await;
     }
 
     /// They are outside of the scope: the status of Bundles is used instead.
     pub fn mark_absent(&self) {
-        self.0.mark_absent();
+        self.cache.mark_absent();
     }
 
     /// Follows a watch, and returns what each change affects.
@@ -98,22 +106,24 @@ impl Deployments {
         let kind = BundleDeployment::kind(&());
         let consequence =
             "the status of HelmOps on clusters is reported as soon as a bundle controller is installed";
-        let events = without_absent(&kind, consequence, &self.0, events);
+        let events = without_absent(&kind, consequence, &self.cache, events);
         let events = without_errors(&kind, events);
-        self.0
+        self.cache
             .follow(vec![(None, events)], |deployment| Some(Arc::new(deployment)))
             .flat_map(|changes| stream::iter(changes.into_iter().flat_map(affected)))
     }
 
     /// Records a BundleDeployment that was just written, so that the next reconciliation does not miss it.
-    pub fn wrote(&self, deployment: BundleDeployment) {
+    pub fn wrote(&self, mut deployment: BundleDeployment) {
+        self.options.share(&mut deployment);
         let name = NamespacedName::of(&deployment.metadata);
-        self.0.wrote(name, Arc::new(Decoded::Valid(Arc::new(deployment))));
+        self.cache
+            .wrote(name, Arc::new(Decoded::Valid(Arc::new(deployment))));
     }
 
     /// Records that a BundleDeployment was deleted.
     pub fn deleted(&self, namespace: &str, name: &str) {
-        self.0.deleted(NamespacedName::new(namespace, name));
+        self.cache.deleted(NamespacedName::new(namespace, name));
     }
 }
 
@@ -327,7 +337,7 @@ mod tests {
         );
         followed.observe(Event::Delete(deployment("c1", "web")));
         let is_empty = deployments
-            .0
+            .cache
             .read(|all, by_bundle| all.is_empty() && by_bundle.0.is_empty());
         assert!(is_empty, "no index entry remains");
     }

@@ -28,6 +28,7 @@ mod claims;
 mod clusters;
 mod copies;
 mod deployments;
+mod options_pool;
 mod policies;
 mod rancher_ca;
 mod scope;
@@ -45,7 +46,7 @@ use futures::{
     FutureExt, Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_api::{Bundle, Decoded, HelmOp, MetadataWithManagers, NamespacedName, labels};
+use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp, MetadataWithManagers, NamespacedName, labels};
 use helmops_core::{agents::Patience, targeting::copies::CopyKind};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
@@ -320,9 +321,17 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
         of_helmops()
     };
     // Without the bundle loop, the states of the deployments are enough.
-    let slim = if delivers { shorten } else { slim };
+    let pool = stores.deployments.options.clone();
+    let kept = move |deployment: &mut Decoded<BundleDeployment>| {
+        if delivers {
+            shorten(deployment);
+            pool.share_decoded(deployment);
+        } else {
+            slim(deployment);
+        }
+    };
     let api = Api::all(client.clone());
-    let events = budgeted(api, config, &stores.budget, slim);
+    let events = budgeted(api, config, &stores.budget, kept);
     let lists = stores.lists.deployments.clone();
     let events = events.inspect(move |event| lists.observe(event));
     let (helmops, bundles) = (stores.helmops.clone(), stores.bundles.clone());

@@ -1,5 +1,7 @@
 //! The BundleDeployment: a Bundle on one cluster, and the status that the agent there reports.
 
+use std::sync::Arc;
+
 use super::{
     bundle::BundleHelmOptions,
     condition::Condition,
@@ -35,12 +37,12 @@ wire! {
         "paused" => paused: bool,
         /// The options to deploy with when the rollout reaches this cluster. Their Helm values are in a Secret of the
         /// BundleDeployment's name.
-        "stagedOptions" => staged_options: BundleDeploymentOptions,
+        "stagedOptions" => staged_options: Arc<BundleDeploymentOptions>,
         /// Identifies what to deploy when the rollout reaches this cluster.
         "stagedDeploymentID" | nullable => staged_deployment_id: String,
         /// The options that the agent deploys with. Their Helm values are in a Secret of the BundleDeployment's
         /// name.
-        "options" => options: BundleDeploymentOptions,
+        "options" => options: Arc<BundleDeploymentOptions>,
         /// Identifies what the agent deploys.
         "deploymentID" | nullable => deployment_id: String,
         /// Bundles that must be in an accepted state on the cluster before this one is deployed there.

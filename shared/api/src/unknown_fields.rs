@@ -9,7 +9,7 @@
 //! Statuses have none: they are written as merge patches, which do not touch what they do not name. Conditions have them,
 //! because a merge patch replaces a list as a whole.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector, apimachinery::pkg::util::intstr::IntOrString,
@@ -159,6 +159,12 @@ impl<T: VisitUnknown> VisitUnknown for Option<T> {
 impl<T: VisitUnknown> VisitUnknown for Box<T> {
     fn visit_unknown(&mut self, path: FieldPath<'_>, visit: Visit<'_>) {
         (**self).visit_unknown(path, visit);
+    }
+}
+
+impl<T: VisitUnknown + Clone> VisitUnknown for Arc<T> {
+    fn visit_unknown(&mut self, path: FieldPath<'_>, visit: Visit<'_>) {
+        Self::make_mut(self).visit_unknown(path, visit);
     }
 }
 

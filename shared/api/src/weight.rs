@@ -84,8 +84,16 @@ impl Weight for Bundle {
 impl Weight for BundleDeployment {
     fn bytes(&self) -> Bytes {
         let reported = heap(&self.status);
+        let (options, staged) = (&self.spec.options, &self.spec.staged_options);
+        let boxed = size_of::<BundleDeploymentOptions>() + ALLOCATION;
+        // What other objects share too counts for each of them: any of them may be the last one that has it.
+        let written = if Arc::ptr_eq(options, staged) {
+            total(self) + boxed - heap(&**options)
+        } else {
+            total(self) + 2 * boxed
+        };
         Bytes {
-            written: total(self).saturating_sub(reported),
+            written: written.saturating_sub(reported),
             reported,
         }
     }
@@ -410,6 +418,19 @@ mod tests {
             helmop(&spec)
         };
         (weight(1_000) - weight(500)) / 500
+    }
+
+    #[test]
+    fn options_that_are_staged_too_count_once() {
+        let options = json!({ "helm": { "chart": "x".repeat(10_000) } });
+        let spec = json!({ "options": options, "stagedOptions": options });
+        let mut deployment =
+            decoded::<BundleDeployment>(&json!({ "metadata": { "name": "a" }, "spec": spec }));
+        let apart = deployment.weight();
+        deployment.spec.staged_options = Arc::clone(&deployment.spec.options);
+        let saved = apart - deployment.weight();
+        assert!(saved > 10_000 + size_of::<BundleDeploymentOptions>(), "{saved}");
+        assert!(deployment.weight() > 10_000);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! Decoding is one pass over the text without an intermediate tree, unlike serde's `flatten`, and errors contain the path of
 //! the field.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
+use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
 
 use serde::{
     Deserialize, Deserializer,
@@ -40,6 +40,9 @@ impl FieldValue<'_> for bool {}
 impl FieldValue<'_> for i64 {}
 impl<'de, T: Deserialize<'de>> FieldValue<'de> for Option<T> {}
 impl<'de, V: Deserialize<'de>> FieldValue<'de> for BTreeMap<String, V> {}
+
+/// What is equal in thousands of objects, so that a cache can keep it once.
+impl<'de, T: FieldValue<'de>> FieldValue<'de> for Arc<T> {}
 
 /// A list without spare capacity. Most have one element, for which a `Vec` would allocate four.
 struct ExactVec<T>(Vec<T>);

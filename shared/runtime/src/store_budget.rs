@@ -101,13 +101,14 @@ impl StoreBudget {
 }
 
 /// A watch of objects as far as the budget allows, with pauses after errors. `slim` removes the parts that are not stored.
-pub fn budgeted<T>(
+pub fn budgeted<T, F>(
     api: Api<T>,
     config: watcher::Config,
     budget: &StoreBudget,
-    slim: fn(&mut T),
-) -> impl Stream<Item = WatchResult<T>> + Send + use<T>
+    slim: F,
+) -> impl Stream<Item = WatchResult<T>> + Send + use<T, F>
 where
+    F: Fn(&mut T) + Clone + Send + 'static,
     T: Stored<Kept: Send>
         + Resource<Scope = NamespaceResourceScope>
         + Clone
@@ -117,9 +118,11 @@ where
         + 'static,
 {
     let selector = config.label_selector.clone();
-    let events = unpaused(api.clone(), config).map_ok(move |event| event.modify(slim));
+    let of_event = slim.clone();
+    let events = unpaused(api.clone(), config).map_ok(move |event| event.modify(&of_event));
     with_backoff(charged(events, budget.clone(), move |name| {
         let read = read(api.clone(), selector.clone(), name);
+        let slim = slim.clone();
         async move {
             let mut object = read.await?;
             slim(&mut object);

@@ -165,7 +165,7 @@ mod tests {
 
     fn deployed(options: BundleDeploymentOptions, annotation: Option<String>) -> BundleDeployment {
         let mut deployment = BundleDeployment::default();
-        deployment.spec.options = options;
+        deployment.spec.options = options.into();
         deployment.metadata.annotations = annotation.map(|text| [(labels::RESOLVED.to_owned(), text)].into());
         deployment
     }

@@ -732,7 +732,7 @@ fn a_failed_monitor_keeps_the_state_and_says_so() {
 #[test]
 fn generations_follow_the_spec() {
     let mut spec = spec();
-    spec.options.force_sync_generation = 4;
+    std::sync::Arc::make_mut(&mut spec.options).force_sync_generation = 4;
     spec.downstream_resources_generation = 2;
     let next = step(&good(), &spec, &deployed(), &objects(vec![], vec![]), T2);
     assert_eq!(

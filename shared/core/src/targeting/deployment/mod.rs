@@ -3,7 +3,7 @@
 mod downstream;
 mod metadata;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use helmops_api::{
     Bundle, BundleDeployment, BundleDeploymentOptions, PrunedFields, bundle_deployment::BundleDeploymentSpec,
@@ -117,9 +117,9 @@ impl<'a> NextState<'a> {
     pub fn of(desired: &'a DesiredTarget, existing: Option<&'a BundleDeployment>, step: RolloutStep) -> Self {
         let desired = (&*desired.id, Some(&*desired.options));
         let existing = existing.map(|existing| &existing.spec);
-        let current = existing.map_or(("", None), |spec| (&*spec.deployment_id, Some(&spec.options)));
+        let current = existing.map_or(("", None), |spec| (&*spec.deployment_id, Some(&*spec.options)));
         let staged = existing.map_or(("", None), |spec| {
-            (&*spec.staged_deployment_id, Some(&spec.staged_options))
+            (&*spec.staged_deployment_id, Some(&*spec.staged_options))
         });
         let (current, staged) = match step {
             RolloutStep::Promote => (desired, desired),
@@ -224,11 +224,11 @@ fn advance(
     is_paused: bool,
 ) {
     if matches!(step, RolloutStep::Stage | RolloutStep::Promote) {
-        assign!(spec.staged_options, *desired.options);
+        assign!(spec.staged_options, desired.options);
         assign!(spec.staged_deployment_id, desired.id);
     }
     if step == RolloutStep::Promote {
-        assign!(spec.options, *desired.options);
+        assign!(spec.options, desired.options);
         assign!(spec.deployment_id, desired.id);
     } else if !is_paused
         && spec.deployment_id == spec.staged_deployment_id
@@ -236,7 +236,9 @@ fn advance(
     {
         // `diff` is not part of the ID, so no promotion would copy it.
         let spec = spec.to_mut();
-        spec.options.diff.clone_from(&spec.staged_options.diff);
+        Arc::make_mut(&mut spec.options)
+            .diff
+            .clone_from(&spec.staged_options.diff);
     }
 }
 
@@ -326,6 +328,7 @@ fn set_remaining(
     if !own.labels.is_empty() || !own.annotations.is_empty() {
         let spec = spec.to_mut();
         for options in [&mut spec.options, &mut spec.staged_options] {
+            let options = Arc::make_mut(options);
             add(&mut options.namespace_labels, &own.labels);
             add(&mut options.namespace_annotations, &own.annotations);
         }

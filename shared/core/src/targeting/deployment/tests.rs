@@ -754,8 +754,8 @@ fn the_options_of_a_deployment_have_no_life_cycle() {
     for step in [RolloutStep::Stage, RolloutStep::Promote] {
         let spec = first(&bundle, step).deployment.spec;
         assert_eq!(
-            (spec.options.lifecycle, spec.staged_options.lifecycle),
-            (None, None),
+            (&spec.options.lifecycle, &spec.staged_options.lifecycle),
+            (&None, &None),
             "{step:?}"
         );
         let retries = spec.lifecycle.unwrap().upgrade.unwrap().retries;
