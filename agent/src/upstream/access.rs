@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use futures::StreamExt;
+use helmops_join::access::SECRET;
 use helmops_kube::{lease::Leadership, watch_one};
 use helmops_process::{OnChange, exit::with_causes};
 use helmops_runtime::client::{CallError, bounded};
@@ -26,7 +27,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    credential::{Credential, CredentialError, SECRET},
+    credential::{Credential, CredentialError},
     token::Token,
 };
 

@@ -3,6 +3,7 @@
 use std::{fmt, path::Path};
 
 use helmops_api::NamespacedName;
+use helmops_join::access::{CLUSTER_NAME, CLUSTER_NAMESPACE, DEPLOYMENT_NAMESPACE, KUBECONFIG, SECRET};
 use helmops_kube::{InvalidProxy, UnusableKubeconfig, config_of, set_user_agent};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
@@ -11,9 +12,6 @@ use kube::{
 };
 use secrecy::ExposeSecret;
 use thiserror::Error;
-
-/// The name of the Secret, in the namespace of the agent. It is that of Fleet's agent, and it has the same keys.
-pub const SECRET: &str = "fleet-agent";
 
 /// The access to the management cluster, and which cluster this one is there.
 #[derive(Clone, PartialEq, Eq)]
@@ -68,9 +66,9 @@ impl Credential {
             String::from_utf8(value.clone()).map_err(|_| CredentialError::NotText(key))
         };
         Ok(Self {
-            kubeconfig: text("kubeconfig")?,
-            deployment_namespace: text("deploymentNamespace")?,
-            cluster: NamespacedName::new(text("clusterNamespace")?, text("clusterName")?),
+            kubeconfig: text(KUBECONFIG)?,
+            deployment_namespace: text(DEPLOYMENT_NAMESPACE)?,
+            cluster: NamespacedName::new(text(CLUSTER_NAMESPACE)?, text(CLUSTER_NAME)?),
         })
     }
 

@@ -3,6 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use helmops_api::{Cluster, NamespacedName};
+use helmops_join::access::SECRET;
 use helmops_kube::lease::Leadership;
 use helmops_process::{Gate, OnChange, exit::with_causes};
 use helmops_runtime::client::{self, bounded};
@@ -11,7 +12,7 @@ use kube::{Api, Client};
 
 use super::{
     access::{self, Access},
-    credential::{Credential, SECRET},
+    credential::Credential,
 };
 use crate::args::RunArgs;
 

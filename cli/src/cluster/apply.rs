@@ -4,7 +4,6 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
 };
-use serde_json::Value;
 
 /// The field manager of everything that this program writes.
 pub const FIELD_MANAGER: &str = "kubectl-helmop";
@@ -65,19 +64,4 @@ pub async fn apply(
         Some(_) => Written::Changed,
     };
     Ok((written, applied))
-}
-
-/// Kind, namespace and name of an object, such as `Role cattle-fleet-system/helmops-agent`.
-pub fn name_of(object: &DynamicObject) -> String {
-    let kind = object.types.as_ref().map_or("", |types| &types.kind);
-    let name = object.metadata.name.as_deref().unwrap_or_default();
-    match &object.metadata.namespace {
-        Some(namespace) => format!("{kind} {namespace}/{name}"),
-        None => format!("{kind} {name}"),
-    }
-}
-
-/// An object as JSON; `null` never occurs, since an object is made of what JSON has.
-pub fn as_json(object: &DynamicObject) -> Value {
-    serde_json::to_value(object).unwrap_or_default()
 }

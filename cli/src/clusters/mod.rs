@@ -6,21 +6,19 @@
 //! list:  Clusters, clock ─► rows
 //! ```
 
-pub mod access;
-pub mod agent_objects;
 pub mod join;
 pub mod leave;
 pub mod list;
 pub mod steps;
 pub mod workload;
 
+use helmops_join::agent_objects::AgentOptions;
+
 use crate::{cluster::ClusterArgs, failure::Failure, terminal::Console};
 
 pub fn agent_namespace(cluster: Option<&helmops_api::Cluster>) -> String {
     let scope = cluster.map_or("", |cluster| &cluster.spec.agent_namespace);
-    agent_objects::AgentOptions::in_scope(scope)
-        .namespace()
-        .to_owned()
+    AgentOptions::in_scope(scope).namespace().to_owned()
 }
 
 /// The arguments of `cluster`.

@@ -1,5 +1,9 @@
 //! The workload cluster, and what is on it already.
 
+use helmops_join::{
+    access::{Joined, SECRET},
+    agent_objects::NAME,
+};
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
     core::v1::{Namespace, Secret},
@@ -7,10 +11,6 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client};
 
-use super::{
-    access::{Joined, SECRET},
-    agent_objects::NAME,
-};
 use crate::{
     cluster::{Cluster, ClusterArgs, api_error},
     failure::Failure,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use helmops_api::{Cluster, NamespacedName};
 use helmops_core::status::last_seen;
+use helmops_join::agent_objects::{NAME, SELECTOR};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -16,7 +17,6 @@ use kube::{
 
 use crate::{
     cluster::{api_error, until::until},
-    clusters::agent_objects::{NAME, SELECTOR},
     failure::Failure,
     terminal::age,
 };

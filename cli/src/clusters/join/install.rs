@@ -1,5 +1,9 @@
 //! The steps on the workload cluster: the objects of the agent, its access, and in the end its Deployment.
 
+use helmops_join::{
+    access::{self, Joined},
+    object::{as_json, name_of},
+};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::{
     Api, Client,
@@ -11,12 +15,9 @@ use super::{Join, Known, plan::Credentials};
 use crate::{
     cluster::{
         api_error,
-        apply::{self, FIELD_MANAGER, Written, as_json, name_of},
+        apply::{self, FIELD_MANAGER, Written},
     },
-    clusters::{
-        access::{self, Joined},
-        workload::{FLEETS_AGENT, FleetsAgent},
-    },
+    clusters::workload::{FLEETS_AGENT, FleetsAgent},
     failure::Failure,
     terminal::Console,
 };

@@ -9,21 +9,24 @@ pub mod plan;
 use std::{collections::BTreeMap, time::Duration};
 
 use helmops_api::NamespacedName;
+use helmops_join::{
+    access::{self, Joined, ManagementServer, UnverifiedServer},
+    agent_objects::{self, AgentOptions},
+    object::as_json,
+};
 use kube::api::DynamicObject;
 use serde_json::json;
 
 pub use self::args::JoinArgs;
 use self::plan::Credentials;
 use super::{
-    access::{self, Joined, Upstream},
-    agent_objects::{self, AgentOptions},
     steps::Steps,
     workload::{self, Workload},
 };
 use crate::{
     cluster::{
         Cluster, ClusterArgs, api_error,
-        apply::{Written, as_json},
+        apply::Written,
         permission::{self, Permission},
     },
     failure::Failure,
@@ -42,20 +45,20 @@ const AGAIN: &str = "then run the command again: it continues";
 pub async fn run(args: &JoinArgs, cluster: &ClusterArgs, console: &mut Console<'_>) -> Result<(), Failure> {
     let management = cluster.connect().await?;
     let workload = args.workload.connect(cluster).await?;
-    let upstream = upstream(args, cluster).await?;
+    let server = server(args, cluster).await?;
     let name = NamespacedName::new(&management.namespace, &args.name);
     let join = Join {
         args,
         steps: Steps::new(Marks::of_process(), AGAIN),
         name,
-        upstream,
+        server,
         management,
         workload,
     };
     Box::pin(join.run(console)).await
 }
 
-async fn upstream(args: &JoinArgs, cluster: &ClusterArgs) -> Result<Upstream, Failure> {
+async fn server(args: &JoinArgs, cluster: &ClusterArgs) -> Result<ManagementServer, Failure> {
     let file = args.certificate_authority.as_ref();
     let authorities = match file {
         Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
@@ -66,11 +69,17 @@ async fn upstream(args: &JoinArgs, cluster: &ClusterArgs) -> Result<Upstream, Fa
         })?),
         None => None,
     };
-    Upstream::of(
+    ManagementServer::of(
         &cluster.config().await?,
         args.server.as_deref(),
         authorities.as_deref(),
     )
+    .map_err(unverified)
+}
+
+fn unverified(error: UnverifiedServer) -> Failure {
+    Failure::unable(error.to_string())
+        .with_hint("name the file with the CA of the management cluster: --certificate-authority FILE")
 }
 
 /// One run of the command.
@@ -78,7 +87,7 @@ struct Join<'a> {
     args: &'a JoinArgs,
     steps: Steps,
     name: NamespacedName,
-    upstream: Upstream,
+    server: ManagementServer,
     management: Cluster,
     workload: Cluster,
 }
@@ -106,10 +115,10 @@ impl Join<'_> {
             .await?;
         let step = Box::pin(self.observe(existing));
         let known = self.steps.run(console, "Reading both clusters", step).await?;
-        if self.upstream.is_loopback() {
+        if self.server.is_loopback() {
             let text = format!(
                 "{} is an address of this machine: if the agent cannot reach the management cluster there, use --server",
-                self.upstream.server
+                self.server.server
             );
             self.steps.warn(console, &text)?;
         }
@@ -285,7 +294,7 @@ impl Join<'_> {
             cluster: self.name.clone(),
             deployment_namespace: namespace.to_owned(),
         };
-        let secret = access::secret(options.namespace(), &joined, &self.upstream, token);
+        let secret = access::secret(options.namespace(), &joined, &self.server, token);
         secret.map_err(|error| Failure::because("cannot encode the Secret", &error))
     }
 

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 
 use helmops_api::NamespacedName;
 use helmops_core::agents::ACCOUNT;
+use helmops_join::access::SECRET;
 use helmops_model::names::cluster_namespace;
 use kube::api::DynamicObject;
 
 use crate::{
     cluster::permission::Permission,
-    clusters::{
-        access::SECRET,
-        workload::{FLEETS_AGENT, Workload},
-    },
+    clusters::workload::{FLEETS_AGENT, Workload},
     failure::Failure,
 };
 
@@ -135,12 +133,13 @@ pub fn label_changes(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::clusters::{
+    use helmops_join::{
         access::Joined,
         agent_objects::{AgentOptions, objects},
-        workload::FleetsAgent,
     };
+
+    use super::*;
+    use crate::clusters::workload::FleetsAgent;
 
     fn cluster() -> NamespacedName {
         NamespacedName::new("fleet-default", "edge")

@@ -2,6 +2,11 @@
 
 use std::{fmt::Debug, time::Duration};
 
+use helmops_join::{
+    access::SECRET,
+    agent_objects::{self, AgentOptions, NAME, SELECTOR},
+    object::name_of,
+};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -18,10 +23,6 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     cluster::{api_error, apply, until::until},
-    clusters::{
-        access::SECRET,
-        agent_objects::{self, AgentOptions, NAME, SELECTOR},
-    },
     failure::Failure,
 };
 
@@ -101,7 +102,7 @@ pub async fn delete(client: &Client, namespace: &str, keeps_access: bool) -> Res
         let deleted = apply::api_of(client, &object)
             .delete(name, &DeleteParams::background())
             .await;
-        tolerate(deleted.map(drop), || apply::name_of(&object))?;
+        tolerate(deleted.map(drop), || name_of(&object))?;
     }
     for name in STATE {
         remove::<ConfigMap>(client, namespace, name).await?;

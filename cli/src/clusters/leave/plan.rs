@@ -3,6 +3,7 @@
 use bounded_text::listed;
 use helmops_api::{Cluster, NamespacedName};
 use helmops_core::status::{is_silent, last_seen};
+use helmops_join::{access::SECRET, agent_objects::NAME};
 use kube::api::DynamicObject;
 
 use super::{
@@ -11,11 +12,7 @@ use super::{
 };
 use crate::{
     cluster::permission::Permission,
-    clusters::{
-        access::SECRET,
-        agent_objects::NAME,
-        workload::{FLEETS_AGENT, Workload},
-    },
+    clusters::workload::{FLEETS_AGENT, Workload},
     failure::Failure,
 };
 
@@ -192,14 +189,14 @@ pub fn unknown_releases(undecoded: &[String], fate: Fate) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use helmops_api::labels::LEAVE_FINALIZER;
+    use helmops_join::{
+        access::Joined,
+        agent_objects::{AgentOptions, objects},
+    };
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::clusters::{
-        access::Joined,
-        agent_objects::{AgentOptions, objects},
-        workload::FleetsAgent,
-    };
+    use crate::clusters::workload::FleetsAgent;
 
     fn name() -> NamespacedName {
         NamespacedName::new("fleet-default", "edge")

@@ -127,7 +127,7 @@ pub fn has_registry(image: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::apply::{as_json, name_of};
+    use crate::object::{as_json, name_of};
 
     fn deployment(options: &AgentOptions) -> Value {
         let all = objects(options).unwrap();

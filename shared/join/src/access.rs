@@ -5,16 +5,29 @@ use helmops_api::NamespacedName;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Config, api::DynamicObject};
 use serde_json::{Value, json};
-
-use crate::failure::Failure;
+use thiserror::Error;
 
 /// The name of the Secret, in the namespace of the agent: that of Fleet's agent.
 pub const SECRET: &str = "fleet-agent";
+/// The key of the Secret with the kubeconfig for the management cluster.
+pub const KUBECONFIG: &str = "kubeconfig";
+/// The key of the Secret with the namespace of the BundleDeployments of the cluster.
+pub const DEPLOYMENT_NAMESPACE: &str = "deploymentNamespace";
+/// The key of the Secret with the namespace of the Cluster.
+pub const CLUSTER_NAMESPACE: &str = "clusterNamespace";
+/// The key of the Secret with the name of the Cluster.
+pub const CLUSTER_NAME: &str = "clusterName";
+/// Characters of a line of PEM.
 const LINE: usize = 64;
+
+/// The kubeconfig does not verify the server that it names, and there is no other CA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the kubeconfig has insecure-skip-tls-verify: the agent must know which server it talks to")]
+pub struct UnverifiedServer;
 
 /// Where and how an agent reaches the management cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Upstream {
+pub struct ManagementServer {
     /// The address of the API server.
     pub server: String,
     /// The CAs to trust, PEM; empty for those of the system.
@@ -23,18 +36,18 @@ pub struct Upstream {
     pub server_name: Option<String>,
 }
 
-impl Upstream {
+impl ManagementServer {
     /// That of the kubeconfig, unless flags say otherwise. `authorities` is a PEM text.
     ///
     /// # Errors
-    /// If the kubeconfig does not verify the server.
-    pub fn of(config: &Config, server: Option<&str>, authorities: Option<&str>) -> Result<Self, Failure> {
+    /// See [`UnverifiedServer`].
+    pub fn of(
+        config: &Config,
+        server: Option<&str>,
+        authorities: Option<&str>,
+    ) -> Result<Self, UnverifiedServer> {
         if config.accept_invalid_certs && authorities.is_none() {
-            let message =
-                "the kubeconfig has insecure-skip-tls-verify: the agent must know which server it talks to";
-            return Err(Failure::unable(message).with_hint(
-                "name the file with the CA of the management cluster: --certificate-authority FILE",
-            ));
+            return Err(UnverifiedServer);
         }
         let own = config.cluster_url.to_string();
         let known = config.root_cert.iter().flatten().map(|der| pem(der)).collect();
@@ -111,8 +124,8 @@ impl Joined {
             String::from_utf8(bytes.clone()).ok()
         };
         Some(Self {
-            cluster: NamespacedName::new(text("clusterNamespace")?, text("clusterName")?),
-            deployment_namespace: text("deploymentNamespace")?,
+            cluster: NamespacedName::new(text(CLUSTER_NAMESPACE)?, text(CLUSTER_NAME)?),
+            deployment_namespace: text(DEPLOYMENT_NAMESPACE)?,
         })
     }
 }
@@ -124,7 +137,7 @@ impl Joined {
 pub fn secret(
     agent_namespace: &str,
     joined: &Joined,
-    upstream: &Upstream,
+    server: &ManagementServer,
     token: &str,
 ) -> Result<DynamicObject, serde_json::Error> {
     let encoded = |text: &str| json!(STANDARD.encode(text));
@@ -133,10 +146,10 @@ pub fn secret(
         "kind": "Secret",
         "metadata": { "name": SECRET, "namespace": agent_namespace },
         "data": {
-            "clusterNamespace": encoded(&joined.cluster.namespace),
-            "clusterName": encoded(&joined.cluster.name),
-            "deploymentNamespace": encoded(&joined.deployment_namespace),
-            "kubeconfig": encoded(&upstream.kubeconfig(&joined.deployment_namespace, token)),
+            CLUSTER_NAMESPACE: encoded(&joined.cluster.namespace),
+            CLUSTER_NAME: encoded(&joined.cluster.name),
+            DEPLOYMENT_NAMESPACE: encoded(&joined.deployment_namespace),
+            KUBECONFIG: encoded(&server.kubeconfig(&joined.deployment_namespace, token)),
         },
     }))
 }
@@ -153,19 +166,19 @@ mod tests {
 
     #[test]
     fn the_address_and_the_ca_are_those_of_the_kubeconfig_or_of_the_flags() {
-        let own = Upstream::of(&config(), None, None).unwrap();
+        let own = ManagementServer::of(&config(), None, None).unwrap();
         assert_eq!(own.server, "https://10.0.0.1:6443");
         let lines: Vec<_> = own.authorities.lines().collect();
         assert_eq!(lines.len(), 4, "{lines:?}");
         assert_eq!((lines[1].len(), lines[2].len()), (64, 16));
-        let other = Upstream::of(&config(), Some("https://api.example.com"), Some("PEM")).unwrap();
+        let other = ManagementServer::of(&config(), Some("https://api.example.com"), Some("PEM")).unwrap();
         assert_eq!(
             (&*other.server, &*other.authorities),
             ("https://api.example.com", "PEM")
         );
         let mut named = config();
         named.tls_server_name = Some("kubernetes".to_owned());
-        let name_for = |server| Upstream::of(&named, server, None).unwrap().server_name;
+        let name_for = |server| ManagementServer::of(&named, server, None).unwrap().server_name;
         assert_eq!(name_for(None).as_deref(), Some("kubernetes"));
         assert_eq!(name_for(Some("https://api.example.com")), None);
     }
@@ -174,8 +187,8 @@ mod tests {
     fn a_server_that_is_not_verified_is_refused() {
         let mut config = config();
         config.accept_invalid_certs = true;
-        assert!(Upstream::of(&config, None, None).is_err());
-        assert!(Upstream::of(&config, None, Some("PEM")).is_ok());
+        assert!(ManagementServer::of(&config, None, None).is_err());
+        assert!(ManagementServer::of(&config, None, Some("PEM")).is_ok());
     }
 
     #[test]
@@ -187,11 +200,11 @@ mod tests {
             ("https://10.0.0.1:6443", false),
             ("https://api.localhost.example.com", false),
         ] {
-            let upstream = Upstream {
+            let management = ManagementServer {
                 server: server.to_owned(),
-                ..Upstream::default()
+                ..ManagementServer::default()
             };
-            assert_eq!(upstream.is_loopback(), expected, "{server}");
+            assert_eq!(management.is_loopback(), expected, "{server}");
         }
     }
 
@@ -201,8 +214,8 @@ mod tests {
             cluster: NamespacedName::new("fleet-default", "edge"),
             deployment_namespace: "cluster-edge".to_owned(),
         };
-        let upstream = Upstream::of(&config(), None, None).unwrap();
-        let object = secret("system", &joined, &upstream, "token-1").unwrap();
+        let management = ManagementServer::of(&config(), None, None).unwrap();
+        let object = secret("system", &joined, &management, "token-1").unwrap();
         let read: Secret = serde_json::from_value(serde_json::to_value(&object).unwrap()).unwrap();
         assert_eq!(Joined::of(&read), Some(joined));
         let ByteString(kubeconfig) = &read.data.as_ref().unwrap()["kubeconfig"];
