@@ -11,7 +11,10 @@ use helmops_trace::TraceArgs;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-use crate::watch::{AgentOptions, Scope};
+use crate::{
+    import::ImportArgs,
+    watch::{AgentOptions, Scope},
+};
 
 /// Controller for HelmOps: resolves the chart of each HelmOp to one version and writes a Bundle with it
 ///
@@ -72,6 +75,10 @@ pub struct Args {
     /// intervals of agents; 0s disables it
     #[arg(long, env = "HELMOPS_AGENT_TIMEOUT", default_value = AGENT_TIMEOUT, value_name = "DURATION", value_parser = timeout)]
     pub agent_timeout: Duration,
+
+    /// The import of clusters by their kubeconfigs.
+    #[command(flatten)]
+    pub imports: ImportArgs,
 
     /// Maximum number of concurrent reconciliations
     #[arg(long, env = "HELMOPS_WORKERS", default_value_t = DEFAULT_WORKERS, value_name = "NUMBER")]
@@ -144,6 +151,11 @@ pub enum ArgsError {
          of clusters, which needs permissions in the whole cluster"
     )]
     NamespacesOfClusters,
+    /// The agents of imported clusters use the accounts that the bundle loop maintains.
+    #[error(
+        "--import-clusters needs --controllers=helmop,bundle and --agent-accounts: an imported agent uses the account of its Cluster"
+    )]
+    ImportWithoutAccounts,
 }
 
 /// Workers wait for registries and the API server most of the time, so there are many more of them than processors.
@@ -194,9 +206,14 @@ impl Args {
         let has_accounts = self.agent_accounts && self.scope().shard.is_empty();
         let options = AgentOptions {
             has_accounts,
+            imports: has_accounts && self.imports.import_clusters,
             patience,
         };
-        Ok(self.delivers()?.then_some(options))
+        let delivers = self.delivers()?;
+        if self.imports.import_clusters && !(delivers && self.agent_accounts) {
+            return Err(ArgsError::ImportWithoutAccounts);
+        }
+        Ok(delivers.then_some(options))
     }
 
     /// Size of the cache for responses in bytes, if a flag sets it.
@@ -251,6 +268,22 @@ mod tests {
         assert_eq!(has_accounts(&[bundle]), Some(true));
         assert_eq!(has_accounts(&[bundle, "--agent-accounts=false"]), Some(false));
         assert_eq!(has_accounts(&[bundle, "--shard-id=b"]), Some(false));
+    }
+
+    #[test]
+    fn only_the_default_shard_with_accounts_imports_clusters() {
+        let imports = |flags: &[&str]| {
+            let args = Args::try_parse_from(["helmops-controller"].iter().chain(flags)).unwrap();
+            let agents = args.agents(Timestamp::UNIX_EPOCH)?;
+            Ok(agents.map(|agents| agents.imports))
+        };
+        let (bundle, import) = ("--controllers=helmop,bundle", "--import-clusters");
+        assert_eq!(imports(&[bundle]), Ok(Some(false)), "it is off by default");
+        assert_eq!(imports(&[bundle, import]), Ok(Some(true)));
+        assert_eq!(imports(&[bundle, import, "--shard-id=b"]), Ok(Some(false)));
+        for flags in [&[import][..], &[bundle, import, "--agent-accounts=false"]] {
+            assert_eq!(imports(flags), Err(ArgsError::ImportWithoutAccounts));
+        }
     }
 
     #[test]

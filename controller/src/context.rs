@@ -9,6 +9,7 @@ use kube::Client;
 
 use crate::{
     helmop::{Interest, UnrecordedPolls},
+    import::Importing,
     metrics::Metrics,
     own_status::OwnStatus,
     pruned::Pruned,
@@ -39,6 +40,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// The retry state of all objects.
     pub retries: Retries,
+    /// The imports of clusters, if this process does that.
+    pub importing: Option<Importing>,
     pub min_polling_interval: Duration,
     /// The fields of the status of HelmOps that Fleet's CRD does not have: the API server drops them there, and then they must not
     /// count as a difference.
@@ -55,5 +58,6 @@ pub struct Retries {
     pub helmops: RetryState<HelmOpKey>,
     pub bundles: RetryState<BundleKey>,
     pub clusters: RetryState<ClusterKey>,
+    pub imports: RetryState<ClusterKey>,
     pub schedules: RetryState<ScheduleKey>,
 }

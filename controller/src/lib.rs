@@ -12,6 +12,7 @@
 //!            │                       cluster         │
 //!            └───────────────────────────────────────┘
 //! Clusters ─► namespace and account of each, its status: counts, and whether its Schedules let it be changed now
+//! Clusters with a kubeconfig ─► the agent on the cluster that it opens
 //! Schedules ─► their status
 //! ```
 //!
@@ -25,6 +26,7 @@ mod context;
 mod debounce;
 mod fleet_metrics;
 mod helmop;
+mod import;
 mod loops;
 mod metrics;
 mod notice_metrics;

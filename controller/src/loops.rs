@@ -17,6 +17,7 @@ use crate::{
     context::Context,
     debounce,
     helmop::{self, HelmOps},
+    import::Imports,
     schedule::Schedules,
     watch,
     work::Work,
@@ -75,6 +76,12 @@ fn forget_failures(work: &Work, context: &Context) {
         Work::HelmOp(key) => context.retries.helmops.forget(key),
         Work::Bundle(key) => context.retries.bundles.forget(key),
         Work::Cluster(key) => context.retries.clusters.forget(key),
+        Work::Import(key) => {
+            context.retries.imports.forget(key);
+            if let Some(importing) = &context.importing {
+                importing.forget(key);
+            }
+        }
         Work::Schedule(key) => context.retries.schedules.forget(key),
     }
 }
@@ -90,9 +97,20 @@ async fn reconcile(work: Work, permit: WorkerPermit, context: Arc<Context>) -> R
         (Work::Cluster(key), Some(stores)) => {
             reconciler::reconcile(&Clusters { context, stores }, &key, permit).await
         }
+        (Work::Import(key), Some(stores)) => match &context.importing {
+            Some(importing) => {
+                let imports = Imports {
+                    context,
+                    stores,
+                    importing,
+                };
+                reconciler::reconcile(&imports, &key, permit).await
+            }
+            None => None,
+        },
         (Work::Schedule(key), Some(stores)) => {
             reconciler::reconcile(&Schedules { context, stores }, &key, permit).await
         }
-        (Work::Bundle(_) | Work::Cluster(_) | Work::Schedule(_), None) => None,
+        (Work::Bundle(_) | Work::Cluster(_) | Work::Import(_) | Work::Schedule(_), None) => None,
     }
 }

@@ -32,6 +32,25 @@ pub const CLUSTERS: Controller = Controller {
     failures: || vec![Reason::APIError],
 };
 
+/// The loop of imports, which installs agents by the kubeconfigs of Clusters.
+pub const IMPORTS: Controller = Controller {
+    label: "import",
+    failures: || {
+        vec![
+            Reason::APIError,
+            Reason::SecretNotFound,
+            Reason::ImportUnconfigured,
+            Reason::KubeConfigInvalid,
+            Reason::KubeConfigUnsafe,
+            Reason::InvalidAgentOptions,
+            Reason::ImportRefused,
+            Reason::ClusterMoved,
+            Reason::ImportFailed,
+            Reason::Importing,
+        ]
+    },
+};
+
 /// The loop of Schedules, which writes their status.
 pub const SCHEDULES: Controller = Controller {
     label: "schedule",
@@ -45,6 +64,7 @@ pub struct Metrics {
     pub resolutions: ResolutionMetrics,
     polls: IntCounterVec,
     poll_lag: Histogram,
+    imports: IntCounterVec,
 }
 
 impl Metrics {
@@ -59,7 +79,10 @@ impl Metrics {
             "Delay between the time at which a poll is due and its start.",
         );
         Ok(Self {
-            reconciles: ReconcileMetrics::register(registry, &[HELMOPS, BUNDLES, CLUSTERS, SCHEDULES])?,
+            reconciles: ReconcileMetrics::register(
+                registry,
+                &[HELMOPS, BUNDLES, CLUSTERS, IMPORTS, SCHEDULES],
+            )?,
             resolutions: ResolutionMetrics::register(registry)?,
             polls: result_counter(
                 registry,
@@ -67,8 +90,19 @@ impl Metrics {
                 "Polls for newer chart versions by result (success, error) and reason.",
                 &resolution_failures(),
             )?,
+            imports: result_counter(
+                registry,
+                "helmops_imports_total",
+                "Imports of clusters by their kubeconfigs, by result (success, error) and reason. One that finds nothing to do is a success.",
+                &(IMPORTS.failures)(),
+            )?,
             poll_lag: registered(registry, Histogram::with_opts(lag.buckets(BUCKETS.to_vec()))?)?,
         })
+    }
+
+    /// Counts an import.
+    pub fn imported(&self, failure: Option<Reason>) {
+        self.imports.with_label_values(&result_labels(failure)).inc();
     }
 
     /// Counts a poll that started `lag` after its due time.
@@ -82,9 +116,13 @@ impl Metrics {
 mod tests {
     use std::{collections::BTreeSet, iter::successors};
 
-    use helmops_api::Unusable;
+    use helmops_api::{NamespacedName, Unusable};
     use helmops_core::bundle::{Lookup, MissingVersion, OwnershipConflict};
     use helmops_fetch::ResolveError;
+    use helmops_join::{
+        customization::InvalidAgentOption,
+        import::{kubeconfig::KubeconfigError, plan::Refusal},
+    };
     use helmops_runtime::{
         client::{ApiError, CallError},
         error_class::ClassifiedError,
@@ -92,7 +130,13 @@ mod tests {
     };
 
     use super::*;
-    use crate::{bundle::DeliveryError, cluster::ClusterError, helmop::ReconcileError, watch::MissingKey};
+    use crate::{
+        bundle::DeliveryError,
+        cluster::ClusterError,
+        helmop::ReconcileError,
+        import::{ImportError, TargetError, TargetFailure},
+        watch::MissingKey,
+    };
 
     fn call() -> CallError {
         CallError::of("read", "it")(ApiError::Timeout)
@@ -169,6 +213,52 @@ mod tests {
         )
     }
 
+    fn of_imports() -> impl Iterator<Item = ImportError> {
+        use ImportError as Error;
+        let text = String::new;
+        let kubeconfig = |error| Error::Kubeconfig {
+            secret: String::new(),
+            error,
+        };
+        successors(Some(Error::Unconfigured(text())), move |error| {
+            Some(match error {
+                Error::Unconfigured(_) => Error::Secret(text()),
+                Error::Secret(_) => Error::SecretNotFound(text()),
+                Error::SecretNotFound(_) => kubeconfig(KubeconfigError::Invalid(text())),
+                Error::Kubeconfig {
+                    error: KubeconfigError::Invalid(_),
+                    ..
+                } => kubeconfig(KubeconfigError::Unsafe {
+                    field: text(),
+                    why: "",
+                }),
+                Error::Kubeconfig { .. } => Error::Options(InvalidAgentOption {
+                    field: text(),
+                    why: text(),
+                }),
+                Error::Options(_) => Error::Refused(Refusal::ManagementCluster),
+                Error::Refused(Refusal::ManagementCluster) => Error::Refused(Refusal::Moved {
+                    cluster: NamespacedName::new("a", "b"),
+                    from: text(),
+                    to: text(),
+                }),
+                Error::Refused(_) => Error::PriorityClass(0),
+                Error::PriorityClass(_) => Error::Target(TargetError {
+                    action: text(),
+                    server: text(),
+                    failure: TargetFailure::NotThatObject,
+                }),
+                Error::Target(_) => Error::Deadline,
+                Error::Deadline => Error::Waiting(text()),
+                Error::Waiting(_) => Error::Raced,
+                Error::Raced => Error::Api(call()),
+                Error::Api(_) => Error::Interrupted(Interrupted::Stopping),
+                // The manifests of the program decode, so there is no such error to make.
+                Error::Interrupted(_) | Error::Manifests(_) => return None,
+            })
+        })
+    }
+
     /// The reasons of errors, without that of a reconciliation that is retried because something changed.
     fn reasons(errors: impl Iterator<Item = impl ClassifiedError>) -> BTreeSet<Reason> {
         let reasons = errors.map(|error| error.reason());
@@ -187,5 +277,6 @@ mod tests {
         assert_eq!(listed(HELMOPS), of_helmops);
         assert_eq!(listed(BUNDLES), reasons(of_bundles()));
         assert_eq!(listed(CLUSTERS), reasons(of_clusters()));
+        assert_eq!(listed(IMPORTS), reasons(of_imports()));
     }
 }

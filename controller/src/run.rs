@@ -23,12 +23,13 @@ use crate::{
     context::{Context, Retries},
     fleet_metrics,
     helmop::{Interest, UnrecordedPolls},
+    import::Importing,
     loops,
     metrics::Metrics,
     notice_metrics,
     own_status::OwnStatus,
     pruned::Pruned,
-    watch::Stores,
+    watch::{AgentOptions, Stores},
     writes::FIELD_MANAGER,
 };
 
@@ -47,6 +48,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let memory_limit = args.memory_limit.unwrap_or_else(MemoryLimit::detected);
     let agents = args.agents(Timestamp::now())?;
+    let importing = importing(&args, agents)?;
     let stores = Stores::new(agents, StoreBudget::new("controller", memory_limit.bytes() / 2));
     let mut exposers = Vec::<Arc<MetricsWriter>>::new();
     let helmops = stores.helmops.clone();
@@ -102,6 +104,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         tracer,
         metrics,
         retries: Retries::default(),
+        importing,
         min_polling_interval: args.min_polling_interval,
         own_status: OwnStatus::new(lists.helmops),
         pruned_bundle_fields: Pruned::new(lists.bundles),
@@ -134,4 +137,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     work.close();
     supervisor.run(signals).await?;
     Ok(())
+}
+
+/// The imports of clusters, if this process does that.
+fn importing(args: &Args, agents: Option<AgentOptions>) -> anyhow::Result<Option<Importing>> {
+    if !agents.is_some_and(|agents| agents.imports) {
+        return Ok(None);
+    }
+    let settings = args.imports.settings()?;
+    Ok(Some(Importing::new(settings, args.addresses.parse()?)))
 }

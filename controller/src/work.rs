@@ -22,6 +22,8 @@ pub enum Work {
     Bundle(BundleKey),
     /// Create its namespace, and update the counts and windows in its status.
     Cluster(ClusterKey),
+    /// Install its agent by its kubeconfig.
+    Import(ClusterKey),
     /// Update its status.
     Schedule(ScheduleKey),
 }
@@ -31,7 +33,7 @@ impl queue::QueueKey for Work {
         let namespace = match self {
             Self::HelmOp(key) => &key.namespace,
             Self::Bundle(key) => &key.namespace,
-            Self::Cluster(key) => &key.namespace,
+            Self::Cluster(key) | Self::Import(key) => &key.namespace,
             Self::Schedule(key) => &key.namespace,
         };
         namespace.as_deref().unwrap_or_default()

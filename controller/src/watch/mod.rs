@@ -20,6 +20,7 @@
 //! | Secrets and ConfigMaps | nothing | the Bundles that copy them to clusters |
 //! | copies of these in the namespaces of clusters | the content of their metadata | the Bundles that they belong to |
 //! | Policies | | the Bundles in their namespace |
+//! | Secrets | nothing | with `--import-clusters`, the imports of the Clusters that name them as their kubeconfig |
 //! | accounts of agents: ServiceAccounts, Roles and RoleBindings, unless disabled | hashes of their content | the Cluster that they name |
 
 mod accounts;
@@ -46,7 +47,9 @@ use futures::{
     FutureExt, Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_api::{Bundle, BundleDeployment, Decoded, HelmOp, MetadataWithManagers, NamespacedName, labels};
+use helmops_api::{
+    Bundle, BundleDeployment, Cluster, Decoded, HelmOp, MetadataWithManagers, NamespacedName, labels,
+};
 use helmops_core::{agents::Patience, targeting::copies::CopyKind};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
@@ -134,6 +137,8 @@ pub struct DeliveryStores {
     pub copies: Copies,
     /// The accounts of agents, if this process maintains them.
     pub accounts: Option<Accounts>,
+    /// Whether this process imports clusters.
+    pub imports: bool,
     /// How long to wait for the report of an agent.
     pub patience: Patience,
 }
@@ -143,6 +148,8 @@ pub struct DeliveryStores {
 pub struct AgentOptions {
     /// Whether this process maintains their accounts.
     pub has_accounts: bool,
+    /// Whether this process imports clusters by their kubeconfigs.
+    pub imports: bool,
     /// How long to wait for their reports.
     pub patience: Patience,
 }
@@ -167,6 +174,7 @@ impl Stores {
             clusters: Clusters::new(),
             copies: Copies::default(),
             accounts: agents.has_accounts.then(Accounts::default),
+            imports: agents.imports,
             patience: agents.patience,
         };
         Self {
@@ -217,7 +225,15 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
     for (_, api) in scope.apis(client) {
         let bundles = delivers.then(|| stores.bundles.clone());
         let (helmops, policies) = (stores.helmops.clone(), stores.policies.clone());
-        secret_changes.push(sources::of_secrets(api, synced(), helmops, policies, bundles).boxed());
+        let imports = stores.delivery.as_ref().filter(|delivery| delivery.imports);
+        let clusters = imports.map(|delivery| delivery.clusters.all.clone());
+        let named = sources::Named {
+            helmops,
+            policies,
+            bundles,
+            clusters,
+        };
+        secret_changes.push(sources::of_secrets(api, synced(), named).boxed());
     }
     if let Some(delivery) = &stores.delivery {
         let of_clusters = clusters::watch(client, stores, &delivery.clusters);
@@ -226,7 +242,17 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
         let is_ours = move |work: &Work| {
             ready(is_default_shard || !matches!(work, Work::Cluster(_) | Work::Schedule(_)))
         };
-        changes.push(of_clusters.filter(is_ours).boxed());
+        let (imports, all) = (delivery.imports, delivery.clusters.all.clone());
+        let with_imports = move |work: Work| {
+            let import = match &work {
+                Work::Cluster(key) if imports && is_imported(all.get(key).as_deref()) => {
+                    Some(Work::Import(key.clone()))
+                }
+                _ => None,
+            };
+            stream::iter([work].into_iter().chain(import))
+        };
+        changes.push(of_clusters.filter(is_ours).flat_map(with_imports).boxed());
         changes.push(copies::<Secret>(client, stores, delivery, CopyKind::Secret));
         changes.push(copies::<ConfigMap>(client, stores, delivery, CopyKind::ConfigMap));
         let config_maps = sources::of_config_maps(Api::all(client.clone()), synced(), stores.bundles.clone());
@@ -241,6 +267,12 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
         all_helmops: rancher_ca::watch(client, scope, &stores.rancher_ca).boxed(),
         initial_sync,
     }
+}
+
+/// Whether a Cluster has a kubeconfig, or is gone: then what is remembered of its import is dropped.
+fn is_imported(cluster: Option<&Decoded<Cluster>>) -> bool {
+    let cluster = cluster.and_then(Decoded::valid);
+    cluster.is_none_or(|cluster| !cluster.spec.kube_config_secret.is_empty())
 }
 
 /// Fills a cache from watches, and returns the changes.

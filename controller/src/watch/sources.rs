@@ -4,7 +4,7 @@
 //! Only metadata is watched, and nothing is stored: a Secret is read when it is used.
 
 use futures::{Stream, StreamExt, stream};
-use helmops_api::{Bundle, BundleDeploymentOptions, Decoded, HelmOp, MetadataOnly};
+use helmops_api::{Bundle, BundleDeploymentOptions, Cluster, Decoded, HelmOp, MetadataOnly};
 use helmops_core::targeting::copies::{self, CopyKind, SourceRef};
 use helmops_kube::{NOT_RELEASES, ObjectCache, uncached_changes};
 use helmops_policies::PolicyCache;
@@ -12,25 +12,46 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Resource, ResourceExt, runtime::watcher};
 use tokio::sync::oneshot;
 
-use crate::work::{BundleKey, HelmOpKey, Work};
+use super::claims::Claims;
+use crate::{
+    import::names_secret,
+    work::{BundleKey, ClusterKey, HelmOpKey, Work},
+};
+
+/// What may name a Secret.
+pub struct Named {
+    pub helmops: ObjectCache<Decoded<HelmOp>>,
+    pub policies: PolicyCache,
+    /// If the bundle loop is enabled.
+    pub bundles: Option<ObjectCache<Decoded<Bundle>>>,
+    /// If clusters are imported.
+    pub clusters: Option<ObjectCache<Decoded<Cluster>, Claims>>,
+}
 
 /// HelmOps that reference a changed Secret, and Bundles that copy it to clusters if the bundle loop is enabled. `synced` is
 /// signalled when the first list is complete: later changes are observed.
 pub fn of_secrets(
     api: Api<MetadataOnly<Secret>>,
     synced: oneshot::Sender<()>,
-    helmops: ObjectCache<Decoded<HelmOp>>,
-    policies: PolicyCache,
-    bundles: Option<ObjectCache<Decoded<Bundle>>>,
+    named: Named,
 ) -> impl Stream<Item = Work> + Send {
+    let Named {
+        helmops,
+        policies,
+        bundles,
+        clusters,
+    } = named;
     let config = watcher::Config::default().fields(NOT_RELEASES);
     uncached_changes(api, config, synced).flat_map(move |secret| {
+        let imported = clusters.as_ref().map(|clusters| imported_by(clusters, &secret));
+        let imported = imported.into_iter().flatten().map(Work::Import);
         let named = helmops_naming(&helmops, &policies, &secret).into_iter();
         let copied = bundles
             .as_ref()
             .map(|bundles| copied_by(bundles, CopyKind::Secret, &secret));
         let copied = copied.into_iter().flatten();
         let affected = named.map(Work::HelmOp).chain(copied.map(Work::Bundle));
+        let affected = affected.chain(imported);
         stream::iter(affected.collect::<Vec<_>>())
     })
 }
@@ -43,6 +64,19 @@ pub fn of_config_maps(
 ) -> impl Stream<Item = BundleKey> + Send {
     let changes = uncached_changes(api, watcher::Config::default(), synced);
     changes.flat_map(move |config_map| stream::iter(copied_by(&bundles, CopyKind::ConfigMap, &config_map)))
+}
+
+/// The Clusters that name a Secret as their kubeconfig.
+fn imported_by(
+    clusters: &ObjectCache<Decoded<Cluster>, Claims>,
+    secret: &MetadataOnly<Secret>,
+) -> Vec<ClusterKey> {
+    let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
+    clusters.matching(|cluster| {
+        cluster
+            .valid()
+            .is_some_and(|cluster| names_secret(cluster, &namespace, &name))
+    })
 }
 
 /// The HelmOps that name a Secret, in their spec or by the default of a Policy.
@@ -154,6 +188,32 @@ mod tests {
         let policies: PolicyCache = [policy].into_iter().collect();
         assert_eq!(helmops_naming(&store, &policies, &secret("a", "shared")).len(), 1);
         assert_eq!(helmops_naming(&store, &policies, &secret("a", "other")), []);
+    }
+
+    #[test]
+    fn a_kubeconfig_affects_the_clusters_that_name_it() {
+        let clusters = [
+            ("a", "one", json!({ "kubeConfigSecret": "access" })),
+            ("a", "other", json!({ "kubeConfigSecret": "other" })),
+            (
+                "b",
+                "two",
+                json!({ "kubeConfigSecret": "access", "kubeConfigSecretNamespace": "a" }),
+            ),
+            ("b", "none", json!({})),
+        ];
+        let cluster = |(namespace, name, spec): (&str, &str, Value)| -> Decoded<Cluster> {
+            let object = json!({ "metadata": { "namespace": namespace, "name": name }, "spec": spec });
+            serde_json::from_str(&object.to_string()).unwrap()
+        };
+        let store: ObjectCache<_, Claims> = clusters.into_iter().map(cluster).collect();
+        let mut names: Vec<_> = imported_by(&store, &secret("a", "access"))
+            .into_iter()
+            .map(|key| key.name)
+            .collect();
+        names.sort();
+        assert_eq!(names, ["one", "two"]);
+        assert_eq!(imported_by(&store, &secret("b", "access")), []);
     }
 
     #[test]

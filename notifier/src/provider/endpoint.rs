@@ -333,7 +333,7 @@ impl Keys {
                 .into_iter()
                 .collect(),
             identity,
-            insecure_skip_tls_verify: false,
+            ..TlsConfig::default()
         })
     }
 

@@ -134,6 +134,18 @@ keys! {
     // With the BundleDeployments, the cluster has no other record of what its agent uninstalls.
     /// The releases that `kubectl helmop cluster leave --delete-releases` waits for, as JSON, so that it can be repeated.
     LEAVE_RELEASES: Annotation on "Cluster" = "helmops.fleet.cattle.io/leave-releases";
+    // Fleet's CRD drops fields of the status that it does not have, and without this memory an agent would be installed again and again.
+    /// What was imported: the UID of the cluster's namespace `kube-system`, and a digest of what was applied there, as JSON. See
+    /// [agent](../agent.md#import-clusters).
+    IMPORTED: Annotation on "Cluster" = "helmops.fleet.cattle.io/imported";
+    /// Confirms that the kubeconfig of a Cluster leads to another cluster than before: the UID of the namespace `kube-system` there. See
+    /// [agent](../agent.md#import-clusters).
+    IMPORT_TO: Annotation on "Cluster" = "helmops.fleet.cattle.io/import-to";
+    /// On a workload cluster: the Cluster that its agent was imported for, as the UID of the management cluster's namespace `kube-system`,
+    /// the namespace and the name.
+    IMPORTED_BY: Annotation on "ClusterRoleBinding, PriorityClass" = "helmops.fleet.cattle.io/imported-by";
+    /// Not empty on a Cluster whose agent something else manages, such as Rancher: it is not imported.
+    CLUSTER_MANAGEMENT: Label on "Cluster" = "fleet.cattle.io/cluster-management";
     /// Left by Fleet's own controller; helmops removes it from deleted HelmOps.
     HELMOP_FINALIZER: Finalizer on "HelmOp" = "fleet.cattle.io/helmop-finalizer";
     /// Left by Fleet's own controller; helmops removes it from deleted Schedules.

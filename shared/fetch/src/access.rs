@@ -187,7 +187,7 @@ impl Access {
         }
         field(b"identity");
         field(tls.identity.as_deref().unwrap_or_default());
-        field(&[u8::from(tls.insecure_skip_tls_verify)]);
+        field(&[u8::from(tls.insecure_skip_tls_verify), u8::from(tls.is_exclusive)]);
         field(&[u8::from(proxy.is_some())]);
         if let Some(proxy) = proxy {
             field(proxy.address.as_str().as_bytes());

@@ -56,7 +56,8 @@ pub use self::{
     explain::{ChartExplanation, JudgedVersion, Listed, ListedVersion, Listing},
     http::Limits,
     http::{
-        Addresses, CaCertificate, Cidr, CidrError, PostError, PostRequest, Poster, ProxyConfig, TlsConfig,
+        Addresses, CaCertificate, Cidr, CidrError, Exchange, ExchangeError, ExchangeRequest,
+        ExchangeResponse, PostError, PostRequest, Poster, ProxyConfig, TlsConfig,
     },
     metrics::{FetchMetrics, ResolutionMetrics, resolution_failures},
     poll::Polled,

@@ -261,6 +261,7 @@ impl Keys<'_> {
                 .collect(),
             identity: identity.map(|(certificate, key)| format!("{certificate}\n{key}\n").into_bytes()),
             insecure_skip_tls_verify: self.flag("insecureSkipVerify")?,
+            is_exclusive: false,
         })
     }
 

@@ -1,8 +1,16 @@
 //! The access of an agent to the management cluster: the Secret `fleet-agent`, with a kubeconfig.
 
+use std::time::Duration;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_api::NamespacedName;
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::Secret,
+    },
+};
 use kube::{Config, api::DynamicObject};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -106,6 +114,20 @@ fn pem(der: &[u8]) -> String {
         .flat_map(|line| [line.into_owned(), "\n".to_owned()])
         .collect();
     format!("-----BEGIN CERTIFICATE-----\n{lines}-----END CERTIFICATE-----\n")
+}
+
+/// The lifetime of the first token. The agent renews it when half of it is over.
+const TOKEN_LIFETIME: Duration = Duration::from_hours(24);
+
+/// The request for a token of the account of an agent.
+pub fn token_request() -> TokenRequest {
+    TokenRequest {
+        spec: Some(TokenRequestSpec {
+            expiration_seconds: i64::try_from(TOKEN_LIFETIME.as_secs()).ok(),
+            ..TokenRequestSpec::default()
+        }),
+        ..TokenRequest::default()
+    }
 }
 
 /// Which Cluster an agent is of, according to its Secret.

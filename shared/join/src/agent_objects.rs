@@ -1,8 +1,11 @@
 //! The objects of the agent: `manifests/agent`, which are part of this program.
 
+use helmops_api::labels;
 use kube::api::DynamicObject;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use thiserror::Error;
+
+use crate::customization::{AgentCustomization, Priority};
 
 /// The namespace of the agent, unless the Cluster names another one.
 pub const NAMESPACE: &str = "cattle-fleet-system";
@@ -29,6 +32,10 @@ pub struct AgentOptions {
     pub image: String,
     /// Additional flags.
     pub flags: Vec<String>,
+    /// What the Cluster says about its agent.
+    pub customization: AgentCustomization,
+    /// Whom the agent was imported for: an annotation of what exists once in a cluster. Empty without an import.
+    pub claim: String,
 }
 
 impl AgentOptions {
@@ -62,11 +69,14 @@ pub fn objects(options: &AgentOptions) -> Result<Vec<DynamicObject>, InvalidMani
     let invalid = |error: &dyn std::error::Error| InvalidManifests(error.to_string());
     let mut objects = Vec::new();
     for file in FILES {
-        let text = file.replace(NAMESPACE, options.namespace());
-        let documents = helmops_release::manifest::objects(&text).map_err(|error| invalid(&error))?;
+        let documents = helmops_release::manifest::objects(file).map_err(|error| invalid(&error))?;
         for mut document in documents {
-            if is_deployment(&document) {
-                configure(&mut document, options);
+            relocate(&mut document, options.namespace());
+            match kind(&document) {
+                "Deployment" => configure(&mut document, options),
+                "PodDisruptionBudget" => set_budget(&mut document, options.customization.budget.as_ref()),
+                "ClusterRoleBinding" => annotate(&mut document, &options.claim),
+                _ => {}
             }
             let object = serde_json::from_value(document).map_err(|error| invalid(&error))?;
             objects.push(object);
@@ -81,30 +91,157 @@ pub fn objects(options: &AgentOptions) -> Result<Vec<DynamicObject>, InvalidMani
     Ok(objects)
 }
 
-fn is_deployment(object: &Value) -> bool {
-    object.get("kind").and_then(Value::as_str) == Some("Deployment")
+/// The `PriorityClass` of the agent, if the Cluster has one. It exists once in a cluster, so it is not among the other objects.
+///
+/// # Errors
+/// Never in practice: it is made of what JSON has.
+pub fn priority_class(options: &AgentOptions) -> Result<Option<DynamicObject>, InvalidManifests> {
+    let Some(Priority {
+        value,
+        preemption_policy,
+    }) = &options.customization.priority
+    else {
+        return Ok(None);
+    };
+    let mut class = json!({
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": { "name": NAME, "labels": { "app.kubernetes.io/part-of": "helmops" } },
+        "value": value,
+        "description": "The agent of helmops",
+    });
+    if let Some(policy) = preemption_policy {
+        set(&mut class, "", "preemptionPolicy", json!(policy));
+    }
+    annotate(&mut class, &options.claim);
+    let object = serde_json::from_value(class);
+    object
+        .map(Some)
+        .map_err(|error| InvalidManifests(error.to_string()))
+}
+
+fn kind(object: &Value) -> &str {
+    object.get("kind").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Puts an object into the namespace of the agent.
+fn relocate(object: &mut Value, namespace: &str) {
+    if kind(object) == "Namespace" {
+        set(object, "/metadata", "name", json!(namespace));
+        return;
+    }
+    if object.pointer("/metadata/namespace").is_some() {
+        set(object, "/metadata", "namespace", json!(namespace));
+    }
+    let subjects = object.pointer_mut("/subjects").and_then(Value::as_array_mut);
+    for subject in subjects.into_iter().flatten() {
+        set(subject, "", "namespace", json!(namespace));
+    }
+}
+
+fn annotate(object: &mut Value, claim: &str) {
+    if !claim.is_empty() {
+        set(
+            object,
+            "/metadata",
+            "annotations",
+            json!({ labels::IMPORTED_BY: claim }),
+        );
+    }
+}
+
+/// Sets a field of the object at a path, if there is one.
+fn set(object: &mut Value, path: &str, key: &str, value: Value) {
+    if let Some(object) = object.pointer_mut(path).and_then(Value::as_object_mut) {
+        object.insert(key.to_owned(), value);
+    }
+}
+
+fn set_budget(object: &mut Value, budget: Option<&(&'static str, Value)>) {
+    let spec = object.pointer_mut("/spec").and_then(Value::as_object_mut);
+    if let (Some(spec), Some((field, value))) = (spec, budget) {
+        spec.remove("maxUnavailable");
+        spec.insert((*field).to_owned(), value.clone());
+    }
 }
 
 fn configure(deployment: &mut Value, options: &AgentOptions) {
-    let Some(container) = deployment.pointer_mut("/spec/template/spec/containers/0") else {
-        return;
-    };
-    if !options.image.is_empty()
-        && let Some(image) = container.pointer_mut("/image")
-    {
-        *image = json!(options.image);
+    const POD: &str = "/spec/template/spec";
+    let custom = &options.customization;
+    if let Some(container) = deployment.pointer_mut("/spec/template/spec/containers/0") {
+        configure_container(container, options);
+    }
+    if !custom.tolerations.is_empty() {
+        set(deployment, POD, "tolerations", json!(custom.tolerations));
+    }
+    if let Some(affinity) = &custom.affinity {
+        set(deployment, POD, "affinity", affinity.clone());
+    }
+    if !custom.pull_secrets.is_empty() {
+        set(deployment, POD, "imagePullSecrets", json!(custom.pull_secrets));
+    }
+    if custom.priority.is_some() {
+        set(deployment, POD, "priorityClassName", json!(NAME));
+    }
+    if custom.host_network {
+        set(deployment, POD, "hostNetwork", json!(true));
+        set(deployment, POD, "dnsPolicy", json!("ClusterFirstWithHostNet"));
+        // Two pods would need the same ports of one node. Unlike Recreate, this can be applied over what the API server has filled in.
+        let one_at_a_time =
+            json!({ "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 0, "maxUnavailable": 1 } });
+        set(deployment, "/spec", "strategy", one_at_a_time);
+    }
+}
+
+fn configure_container(container: &mut Value, options: &AgentOptions) {
+    let custom = &options.customization;
+    if let Some(image) = container.pointer_mut("/image") {
+        if !options.image.is_empty() {
+            *image = json!(options.image);
+        }
+        let own = image.as_str().unwrap_or_default();
+        *image = json!(in_registry(&custom.registry, own));
     }
     if let Some(arguments) = container.pointer_mut("/args").and_then(Value::as_array_mut) {
-        arguments.extend(options.flags.iter().map(|flag| json!(flag)));
+        // Flags that an installed agent has include those of the manifests.
+        let new = options.flags.iter().map(|flag| json!(flag));
+        let new: Vec<_> = new.filter(|flag| !arguments.contains(flag)).collect();
+        arguments.extend(new);
     }
-    let variables = container.pointer_mut("/env").and_then(Value::as_array_mut);
-    for variable in variables.into_iter().flatten() {
-        if variable.get("name").and_then(Value::as_str) == Some("AGENT_SCOPE")
-            && let Some(variable) = variable.as_object_mut()
-        {
-            variable.insert("value".to_owned(), json!(options.scope));
+    if let Some(resources) = &custom.resources {
+        set(container, "", "resources", resources.clone());
+    }
+    if let Some(variables) = container.pointer_mut("/env").and_then(Value::as_array_mut) {
+        configure_environment(variables, &options.scope, &custom.environment);
+    }
+}
+
+/// The API server accepts one variable of a name only.
+fn configure_environment(variables: &mut Vec<Value>, scope: &str, additional: &[Map<String, Value>]) {
+    let name = |variable: &Value| variable.get("name").and_then(Value::as_str).map(str::to_owned);
+    for variable in &mut *variables {
+        if name(variable).as_deref() == Some("AGENT_SCOPE") {
+            set(variable, "", "value", json!(scope));
         }
     }
+    for variable in additional {
+        let variable = Value::Object(variable.clone());
+        let own = name(&variable);
+        variables.retain(|other| name(other) != own);
+        variables.push(variable);
+    }
+}
+
+/// An image in another registry, unless it is there already.
+fn in_registry(registry: &str, image: &str) -> String {
+    if registry.is_empty()
+        || image
+            .strip_prefix(registry)
+            .is_some_and(|rest| rest.starts_with('/'))
+    {
+        return image.to_owned();
+    }
+    format!("{registry}/{image}")
 }
 
 /// The image of the agent beside that of the controller: the same registry, folder and tag. `None` if the names do not follow the
@@ -162,7 +299,8 @@ mod tests {
         let options = AgentOptions {
             scope: "edge-system".to_owned(),
             image: "registry.example.com/helmops-agent:1".to_owned(),
-            flags: vec!["--workers=5".to_owned()],
+            flags: vec!["--workers=5".to_owned(), "--work-dir=/work".to_owned()],
+            ..AgentOptions::default()
         };
         let deployment = deployment(&options);
         assert_eq!(deployment["metadata"]["namespace"], "edge-system");
@@ -178,6 +316,114 @@ mod tests {
             .iter()
             .find(|one| one["name"] == "AGENT_SCOPE");
         assert_eq!(scope.unwrap()["value"], "edge-system");
+        let arguments = container["args"].as_array().unwrap();
+        let count = |flag: &str| arguments.iter().filter(|one| *one == flag).count();
+        assert_eq!((count("--work-dir=/work"), count("--workers=5")), (1, 1));
+    }
+
+    #[test]
+    fn all_objects_are_in_the_namespace_of_the_agent_and_no_text_becomes_a_part_of_them() {
+        let options = AgentOptions::in_scope("edge\nkind: Secret");
+        for object in objects(&options).unwrap() {
+            let namespace = object.metadata.namespace.or(object.metadata.name);
+            assert!(
+                namespace.as_deref() == Some("edge\nkind: Secret") || namespace.as_deref() == Some(NAME),
+                "{namespace:?}"
+            );
+            assert!(!object.data.to_string().contains(NAMESPACE), "{}", object.data);
+        }
+    }
+
+    #[test]
+    fn the_cluster_decides_about_its_agent() {
+        let customization = AgentCustomization {
+            environment: vec![
+                json!({ "name": "CHECKIN_INTERVAL", "value": "1m" })
+                    .as_object()
+                    .unwrap()
+                    .clone(),
+                json!({ "name": "HTTPS_PROXY", "value": "http://proxy" })
+                    .as_object()
+                    .unwrap()
+                    .clone(),
+            ],
+            tolerations: vec![json!({ "key": "a" })],
+            affinity: Some(json!({ "nodeAffinity": {} })),
+            resources: Some(json!({ "limits": { "memory": "1Gi" } })),
+            host_network: true,
+            pull_secrets: vec![json!({ "name": "login" })],
+            registry: "registry.example.com".to_owned(),
+            priority: Some(Priority {
+                value: 1000,
+                preemption_policy: Some("Never".to_owned()),
+            }),
+            budget: Some(("minAvailable", json!(1))),
+        };
+        let options = AgentOptions {
+            customization,
+            claim: "m/a/b".to_owned(),
+            ..AgentOptions::default()
+        };
+        let all: Vec<_> = objects(&options).unwrap().iter().map(as_json).collect();
+        let of = |kind: &str| all.iter().find(|object| object["kind"] == kind).unwrap();
+        assert_eq!(
+            of("ClusterRoleBinding")["metadata"]["annotations"][labels::IMPORTED_BY],
+            "m/a/b"
+        );
+        let budget = &of("PodDisruptionBudget")["spec"];
+        assert_eq!(
+            (&budget["minAvailable"], &budget["maxUnavailable"]),
+            (&json!(1), &Value::Null)
+        );
+        let spec = &of("Deployment")["spec"];
+        assert_eq!(spec["strategy"]["rollingUpdate"]["maxSurge"], 0);
+        let pod = &spec["template"]["spec"];
+        assert_eq!(
+            (
+                &pod["hostNetwork"],
+                &pod["priorityClassName"],
+                &pod["imagePullSecrets"][0]["name"]
+            ),
+            (&json!(true), &json!("helmops-agent"), &json!("login"))
+        );
+        let container = &pod["containers"][0];
+        assert_eq!(container["image"], "registry.example.com/helmops-agent:0.1.0");
+        assert_eq!(container["resources"], json!({ "limits": { "memory": "1Gi" } }));
+        let variables = container["env"].as_array().unwrap();
+        let named = |name: &str| {
+            variables
+                .iter()
+                .filter(|one| one["name"] == name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            named("CHECKIN_INTERVAL"),
+            [&json!({ "name": "CHECKIN_INTERVAL", "value": "1m" })]
+        );
+        assert_eq!(named("HTTPS_PROXY").len(), 1);
+        let class = as_json(&priority_class(&options).unwrap().unwrap());
+        assert_eq!(
+            (&class["value"], &class["preemptionPolicy"]),
+            (&json!(1000), &json!("Never"))
+        );
+        assert_eq!(class["metadata"]["annotations"][labels::IMPORTED_BY], "m/a/b");
+        assert!(priority_class(&AgentOptions::default()).unwrap().is_none());
+    }
+
+    #[test]
+    fn an_image_is_put_into_a_registry_once() {
+        for (registry, image, expected) in [
+            ("", "a/b:1", "a/b:1"),
+            ("r.example.com", "b:1", "r.example.com/b:1"),
+            ("r.example.com", "r.example.com/b:1", "r.example.com/b:1"),
+            (
+                "r.example.com",
+                "r.example.com.other/b:1",
+                "r.example.com/r.example.com.other/b:1",
+            ),
+        ] {
+            assert_eq!(in_registry(registry, image), expected);
+        }
     }
 
     #[test]

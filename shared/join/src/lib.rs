@@ -1,12 +1,16 @@
 //! What joins a cluster: the objects of its agent, and the agent's access to the management cluster.
 //!
 //! ```text
-//! ManagementServer, token ─► access: Secret `fleet-agent` ─┐
-//! manifests/agent, AgentOptions ─► agent_objects ──────────┴─► the workload cluster
+//! ManagementServer, token ─► access: Secret `fleet-agent` ─────────────────┐
+//! spec of the Cluster ─► customization ─┐                                  ├─► the workload cluster
+//! manifests/agent, AgentOptions ────────┴─► agent_objects ─────────────────┘
 //! ```
 //!
-//! `kubectl helmop cluster join` and the controller write these objects, and the agent reads the Secret.
+//! `kubectl helmop cluster join` and the controller write these objects, and the agent reads the Secret. What the controller decides for
+//! a kubeconfig is in `import`.
 
 pub mod access;
 pub mod agent_objects;
+pub mod customization;
+pub mod import;
 pub mod object;

@@ -8,7 +8,7 @@ use crate::reason::Reason;
 /// Maximum length of a message of a condition or of a deployment, in bytes: a few lines for a person. It bounds texts that a server controls.
 pub const MAX_MESSAGE: usize = 1024;
 
-/// The conditions of a HelmOp.
+/// The conditions of a HelmOp, a Bundle or a Cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionType {
     /// The HelmOp is valid, its version is known and its Bundle is written.
@@ -19,6 +19,8 @@ pub enum ConditionType {
     ChartWithdrawn,
     /// A version or a tag of the chart has another digest than the one that is deployed, which is held. Present only while it is true.
     DigestChanged,
+    /// The agent of a Cluster with `spec.kubeConfigSecret` is installed as the Cluster describes it.
+    Imported,
     /// The repository has a newer release than the requested range allows. Present only while it is true.
     NewVersionOutsideRange,
     /// The last poll succeeded. Present only if polling is on, or if a requested poll failed.
@@ -47,6 +49,7 @@ impl ConditionType {
             Self::ChartDeprecated => "ChartDeprecated",
             Self::ChartWithdrawn => "ChartWithdrawn",
             Self::DigestChanged => "DigestChanged",
+            Self::Imported => "Imported",
             Self::NewVersionOutsideRange => "NewVersionOutsideRange",
             Self::Polled => "Polled",
             Self::Ready => "Ready",

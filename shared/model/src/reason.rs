@@ -162,6 +162,22 @@ reasons! {
         /// A request to the API server failed.
         APIError: "Nothing: it is retried. If the object is `Stalled`, the API server rejects what is written: correct what its message names, such as an admission policy. It is retried, more and more slowly.",
     }
+    IMPORT "Import: the agent of a Cluster with `spec.kubeConfigSecret` is not installed" {
+        /// The controller does not know under which address agents reach this API server.
+        ImportUnconfigured: "Set `--api-server-url` of the controller, or the key `apiServerURL` of the Secret with the kubeconfig: see [agent.md](agent.md#import-clusters).",
+        /// The Secret with the kubeconfig must not be read, or holds no kubeconfig that can be used.
+        KubeConfigInvalid: "Correct what the message names. The Cluster is reconciled again immediately.",
+        /// The kubeconfig has something that would act in the controller itself, such as a command or a file, or does not verify the server.
+        KubeConfigUnsafe: "Put a kubeconfig into the Secret that contains its CA and its credentials: a token, or a client certificate and its key.",
+        /// A field of the Cluster about its agent is invalid.
+        InvalidAgentOptions: "Correct the field that the message names.",
+        /// Another agent runs on the cluster, or its agent belongs to another Cluster.
+        ImportRefused: "Do what the message says, on the cluster that it names. It is tried again, more and more slowly.",
+        /// The kubeconfig leads to another cluster than before.
+        ClusterMoved: "Correct the kubeconfig, or confirm the move with the annotation in the message.",
+        /// The API server of the cluster cannot be reached, or rejects a request.
+        ImportFailed: "Check the address and the credentials in the kubeconfig, and the connection of the controller to it. It is retried with backoff.",
+    }
     AGENT "Agent: a release is not deployed, or its objects are not known" {
         /// Helm failed. The metric `helmops_agent_helm_failures_total` has the reason.
         HelmFailed: "Do what the message says; it is that of Helm. It is retried, more and more slowly.",
@@ -283,6 +299,10 @@ reasons! {
         AwaitingApproval: "Look at the clusters that have it already, and run the command in the message.",
         /// No cluster is targeted.
         NoClusters: "Check the selectors of `spec.targets` against `kubectl get clusters --show-labels`, and which targets have `doNotDeploy`.",
+        /// The agent was installed on the cluster of a kubeconfig.
+        Imported: "",
+        /// The agent is being installed on the cluster of a kubeconfig.
+        Importing: "Wait: at most eight clusters are imported at a time.",
         /// The agent of a cluster reports no more: the states of its deployments are those of its last report.
         AgentSilent: "Check the agent and its connection to this API server: see [agent.md](agent.md#silent-clusters).",
     }

@@ -1,5 +1,6 @@
 //! The agents of clusters, as the management cluster sees them. No agents run; the tests act as agents.
 
 mod accounts;
+mod importing;
 mod joining;
 mod silence;

@@ -7,7 +7,7 @@ mod validate;
 mod charts;
 mod check;
 mod clusters;
-mod two_clusters;
+pub mod two_clusters;
 mod create;
 mod versions;
 mod diff;

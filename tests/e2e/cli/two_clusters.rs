@@ -46,9 +46,12 @@ pub struct Agent {
 impl TwoClusters {
     /// Both clusters. The first one has the controller, a workspace, and a chart repository with the chart `web`.
     pub async fn start() -> Self {
-        let management = helmops::control_plane_with(&[Part::Standalone], false)
-            .await
-            .unwrap();
+        Self::start_with(&[Part::Standalone], &|_, _| {}).await
+    }
+
+    /// The same with other parts of helmops, and with a controller that `configure` gives additional flags.
+    pub async fn start_with(parts: &[Part], configure: &dyn Fn(&TestBed, &mut Command)) -> Self {
+        let management = helmops::control_plane_with(parts, false).await.unwrap();
         let nodes = Options {
             nodes: true,
             ..Options::default()
@@ -56,7 +59,11 @@ impl TwoClusters {
         let workload = management.start_beside(&nodes).await.unwrap();
         let kubectl = management.kubectl();
         run(&kubectl, &["create", "namespace", WORKSPACE]).await;
-        let command = |program: &Path| management.command(program);
+        let command = |program: &Path| {
+            let mut command = management.command(program);
+            configure(&management, &mut command);
+            command
+        };
         let controller = helmops::start_standalone_controller(&management, "controller", &command).await;
         let folder = management.directory.join("charts");
         let charts = ChartRepo::build(&management.tools, &folder, &[("web", &["0.1.0", "0.2.0"])]).await;

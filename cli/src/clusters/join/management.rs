@@ -4,12 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use helmops_api::{Cluster, NamespacedName};
 use helmops_core::{agents::ACCOUNT, status::is_refused};
+use helmops_join::access::token_request;
 use helmops_model::{condition::ConditionType, reason::Reason};
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::ServiceAccount,
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ServiceAccount};
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -26,8 +23,6 @@ use crate::{
     failure::Failure,
 };
 
-/// The agent replaces it when half of it is over.
-const TOKEN_LIFETIME: Duration = Duration::from_hours(24);
 /// The label of the controllers.
 const CONTROLLERS: &str = "app.kubernetes.io/part-of=helmops,app.kubernetes.io/name=helmops-controller";
 const NO_CONTROLLER: &str =
@@ -187,13 +182,7 @@ fn refused(cluster: &NamespacedName, found: &Cluster) -> Option<Failure> {
 /// If there is none in time.
 pub async fn token(client: &Client, namespace: &str, timeout: Duration) -> Result<String, Failure> {
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
-    let request = TokenRequest {
-        spec: Some(TokenRequestSpec {
-            expiration_seconds: i64::try_from(TOKEN_LIFETIME.as_secs()).ok(),
-            ..TokenRequestSpec::default()
-        }),
-        ..TokenRequest::default()
-    };
+    let request = token_request();
     let attempt = || format!("cannot create a token of ServiceAccount {namespace}/{ACCOUNT}");
     let read = async || match accounts
         .create_token_request(ACCOUNT, &PostParams::default(), &request)

@@ -156,7 +156,11 @@ fn build(
         if certificates.is_empty() {
             return Err(FetchErrorKind::CaCertificates(source));
         }
-        builder = builder.tls_certs_merge(certificates);
+        builder = if tls.is_exclusive {
+            builder.tls_certs_only(certificates)
+        } else {
+            builder.tls_certs_merge(certificates)
+        };
     }
     if let Some(proxy) = proxy {
         builder = builder.proxy(
@@ -186,9 +190,8 @@ mod tests {
 
     fn tls(number: usize) -> Connection {
         let tls = Arc::new(TlsConfig {
-            ca_certificates: Vec::new(),
             identity: Some(number.to_string().into_bytes()),
-            insecure_skip_tls_verify: false,
+            ..TlsConfig::default()
         });
         Connection { tls, proxy: None }
     }

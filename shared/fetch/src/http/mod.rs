@@ -8,6 +8,7 @@ mod body;
 mod client;
 mod error;
 mod dns;
+mod exchange;
 mod post;
 mod backoff;
 mod readers;
@@ -36,6 +37,7 @@ pub use self::{
     body::{CHUNK, Limits, read_error},
     client::Timeouts,
     error::{FetchError, FetchErrorKind},
+    exchange::{Exchange, ExchangeError, ExchangeRequest, ExchangeResponse},
     post::{PostError, PostRequest, Poster},
     tls::{CaCertificate, Connection, ProxyConfig, TlsConfig, origin},
 };

@@ -12,6 +12,8 @@ pub type CaCertificate = (Vec<u8>, &'static str);
 pub struct TlsConfig {
     /// CAs that are trusted besides those of the system.
     pub ca_certificates: Vec<CaCertificate>,
+    /// Trust these CAs only, and not those of the system.
+    pub is_exclusive: bool,
     /// Client certificate and its key, PEM.
     pub identity: Option<Vec<u8>>,
     /// Do not verify certificates.
@@ -23,6 +25,7 @@ impl fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsConfig")
             .field("ca_certificates", &self.ca_certificates.len())
+            .field("is_exclusive", &self.is_exclusive)
             .field("identity", &self.identity.is_some())
             .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
             .finish()

@@ -11,6 +11,7 @@ mod bounds;
 mod connections;
 mod credentials;
 mod downloads;
+mod exchanges;
 mod explanations;
 mod interest;
 mod memory;

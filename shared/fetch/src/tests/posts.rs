@@ -182,7 +182,7 @@ async fn the_certificate_of_the_server_is_verified_and_one_of_the_client_is_sent
     let trusting = |identity| TlsConfig {
         ca_certificates: vec![(ca.pem.clone().into_bytes(), "here")],
         identity,
-        insecure_skip_tls_verify: false,
+        ..TlsConfig::default()
     };
     assert!(poster().post(with(trusting(None))).await.is_err());
     let identity = clients.issue(&Leaf::default()).identity();

@@ -35,6 +35,8 @@ pub enum Part {
     Base,
     /// The additional CRDs and roles for the delivery of Bundles to clusters.
     Standalone,
+    /// The additional roles for the import of clusters by their kubeconfigs.
+    Import,
     /// The roles of the notifier and the receiver.
     Notifications,
 }
@@ -53,6 +55,7 @@ impl Part {
                 "standalone/rbac.yaml",
                 "standalone/agents.yaml",
             ],
+            Self::Import => &["import/rbac.yaml"],
             Self::Notifications => &["notifications/rbac.yaml", "notifications/receiver/rbac.yaml"],
         }
     }

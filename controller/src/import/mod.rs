@@ -1,0 +1,601 @@
+//! The import of clusters: installs the agent on the cluster of each Cluster with `spec.kubeConfigSecret`, if `--import-clusters` is set.
+//!
+//! ```text
+//! permit ─► Secret ─► source: access to the target, address for its agent
+//!           Cluster ─► options, digest ─► as before? ─► nothing to do
+//!                                          │ no
+//!                       target: observe ─► plan (helmops-join) ─► claim, apply, Secret, Deployment ─► record on the Cluster
+//! ```
+//!
+//! A Cluster whose import is settled costs one read of its Secret when the process starts, and nothing at its target. The target may be
+//! hostile: requests go to allowed addresses, responses are bounded and hardly decoded, and a permit bounds how many there are at a time.
+
+mod client;
+mod error;
+mod settings;
+mod settled;
+mod source;
+mod target;
+
+use std::{sync::Arc, time::Duration};
+
+use helmops_api::{Cluster, Decoded, MetadataOnly, NamespacedName, cluster::ClusterStatus, labels};
+use helmops_core::{agents::ACCOUNT, status};
+use helmops_fair::FairSemaphore;
+use helmops_fetch::{Addresses, Exchange};
+use helmops_join::{
+    access::{self, Joined, ManagementServer, token_request},
+    agent_objects::{AgentOptions, objects, priority_class},
+    customization::{AgentCustomization, agent_namespace},
+    import::{
+        kubeconfig::TargetAccess,
+        plan::{ImportPlan, ImportRequest, claim_of, plan},
+        record::{ImportRecord, digest_of},
+        target::Target,
+    },
+    object::as_json,
+};
+use helmops_kube::{key_of, name_of, path_segment};
+use helmops_model::{
+    condition::{self, ConditionState, ConditionType},
+    event::{Event, MAX_NOTE},
+    reason::Reason,
+};
+use helmops_runtime::{
+    client::{CallError, bounded},
+    error_class::{Class, ClassifiedError},
+    metrics::{Controller, ReconcileMetrics},
+    reconciler::Reconciler,
+    retry_state::{Done, Failures, RetryKey, RetryState},
+    workers::{Namespace, WorkerPermit},
+};
+use k8s_openapi::{
+    api::core::v1::{Secret, ServiceAccount},
+    jiff::Timestamp,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PostParams},
+    core::ObjectMeta,
+    runtime::reflector::ObjectRef,
+};
+use serde_json::json;
+use tracing::Span;
+
+#[cfg(test)]
+pub use self::error::{TargetError, TargetFailure};
+use self::{
+    client::TargetClient,
+    settings::ImportSettings,
+    settled::{Inputs, Settled},
+    source::Source,
+};
+pub use self::{error::ImportError, settings::ImportArgs, source::names_secret};
+use crate::{context::Context, metrics, parts, watch::DeliveryStores, work::ClusterKey, writes::MANAGER};
+
+/// The time for one cluster, without the wait for a permit.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Imports at a time, and those of one namespace.
+const PERMITS: usize = 8;
+const PERMITS_OF_A_NAMESPACE: usize = 4;
+/// How long an agent that does not report has for a token, before it is given another one.
+const PATIENCE: Duration = Duration::from_hours(1);
+
+/// What imports share.
+#[derive(Debug)]
+pub struct Importing {
+    settings: ImportSettings,
+    exchange: Exchange,
+    permits: FairSemaphore<Namespace>,
+    settled: Settled,
+}
+
+impl Importing {
+    /// Imports with these settings, by requests to these addresses only.
+    pub fn new(settings: ImportSettings, addresses: Addresses) -> Self {
+        Self {
+            settings,
+            exchange: Exchange::new(addresses),
+            permits: FairSemaphore::new(PERMITS, PERMITS_OF_A_NAMESPACE),
+            settled: Settled::default(),
+        }
+    }
+
+    /// The Secret of a Cluster has changed.
+    pub fn forget(&self, key: &ClusterKey) {
+        self.settled.forget(key);
+    }
+}
+
+/// The reconciler of imports.
+pub struct Imports<'c> {
+    pub context: &'c Context,
+    /// The stores of the bundle loop.
+    pub stores: &'c DeliveryStores,
+    pub importing: &'c Importing,
+}
+
+/// A cluster that is imported.
+struct Imported {
+    record: ImportRecord,
+    /// The version of the Cluster that the record was written in, if it was.
+    version: Option<String>,
+}
+
+/// What an import depends on, read of the Cluster and its Secret.
+struct Desired {
+    source: Source,
+    options: AgentOptions,
+    digest: String,
+    management_identity: String,
+}
+
+impl Reconciler for Imports<'_> {
+    type Object = Cluster;
+    type Error = ImportError;
+    const CONTROLLER: Controller = metrics::IMPORTS;
+    const REQUEST_ANNOTATIONS: &'static [&'static str] = &[labels::IMPORT_TO];
+
+    fn get(&self, key: &ClusterKey) -> Option<Arc<Decoded<Cluster>>> {
+        self.stores.clusters.all.get(key)
+    }
+
+    fn retry_state(&self) -> &RetryState<ClusterKey> {
+        &self.context.retries.imports
+    }
+
+    fn metrics(&self) -> &ReconcileMetrics {
+        &self.context.metrics.reconciles
+    }
+
+    fn span(&self, key: &ClusterKey, _: Option<&ObjectMeta>) -> Span {
+        tracing::error_span!("import", cluster = name_of(key).to_string())
+    }
+
+    fn forget(&self, key: &ClusterKey) {
+        self.importing.settled.forget(key);
+    }
+
+    async fn reconcile(
+        &self,
+        key: &ClusterKey,
+        cluster: &Cluster,
+        permit: &mut WorkerPermit,
+    ) -> Result<Done, ImportError> {
+        let is_managed = labels::of(&cluster.metadata, labels::CLUSTER_MANAGEMENT).is_some();
+        // The namespace is in the status soon, which is a change.
+        let has_namespace = !cluster.status.namespace.is_empty();
+        if cluster.spec.kube_config_secret.is_empty() || is_managed || !has_namespace {
+            return Ok(Done::UNTIL_CHANGE);
+        }
+        let inputs = Inputs::of(cluster);
+        if let Some(done) = self.early(key, cluster, &inputs) {
+            return Ok(done);
+        }
+        let started = self.begin(cluster).await?;
+        let cluster = started.as_ref().unwrap_or(cluster);
+        let name = name_of(key);
+        let namespace = Arc::clone(permit.namespace());
+        let work = async {
+            // Before anything is read or decoded, so that this is bounded too.
+            let _permit = self.importing.permits.acquire(namespace).await;
+            let import = tokio::time::timeout(DEADLINE, Box::pin(self.import(&name, cluster)));
+            import.await.unwrap_or(Err(ImportError::Deadline))
+        };
+        let result = permit.release_while(work).await?;
+        self.conclude(key, cluster, inputs, result).await
+    }
+}
+
+impl Imports<'_> {
+    /// Nothing is due: it is settled, or the backoff of the last error is not over.
+    fn early(&self, key: &ClusterKey, cluster: &Cluster, inputs: &Inputs) -> Option<Done> {
+        let kept = |wait| Done {
+            requeue_after: wait,
+            failures: Failures::Kept,
+            counts_as: None,
+        };
+        let retry_key = RetryKey::of(&cluster.metadata, Self::REQUEST_ANNOTATIONS);
+        if let Some(rest) = self.context.retries.imports.remaining(key, &retry_key) {
+            return Some(kept(Some(rest)));
+        }
+        if !self.importing.settled.is_settled(key, inputs) {
+            return None;
+        }
+        let record = ImportRecord::of(cluster);
+        match token_due(&record, inputs.reports, Timestamp::now()) {
+            // It waits for a change, and no token is the cure.
+            _ if record.digest.is_empty() => Some(kept(None)),
+            Some(Duration::ZERO) => None,
+            wait => Some(kept(wait)),
+        }
+    }
+
+    /// Reports an import that has not been reported before.
+    async fn begin(&self, cluster: &Cluster) -> Result<Option<Cluster>, ImportError> {
+        let is_it = |r#type: &str| r#type == ConditionType::Imported.as_str();
+        if cluster
+            .status
+            .conditions
+            .iter()
+            .any(|condition| is_it(&condition.r#type))
+        {
+            return Ok(None);
+        }
+        let waiting = "waiting for a permit, or for the API server of the cluster".to_owned();
+        let mut next = cluster.status.clone();
+        set_imported(
+            &mut next,
+            cluster,
+            &ConditionState::Unknown(Reason::Importing, waiting),
+        );
+        self.write(cluster, &next).await
+    }
+
+    async fn write(&self, cluster: &Cluster, next: &ClusterStatus) -> Result<Option<Cluster>, ImportError> {
+        let (client, pending) = (&self.context.client, &self.context.retries.imports.pending_writes);
+        let written = MANAGER
+            .write_status(client, pending, cluster, &cluster.status, next)
+            .await;
+        Ok(written?)
+    }
+
+    /// Reports the result, and says when the next import is due.
+    async fn conclude(
+        &self,
+        key: &ClusterKey,
+        cluster: &Cluster,
+        inputs: Inputs,
+        result: Result<Imported, ImportError>,
+    ) -> Result<Done, ImportError> {
+        let failure = result.as_ref().err().map(ClassifiedError::reason);
+        if result.as_ref().is_err_and(ClassifiedError::is_benign) {
+            return Err(result.err().unwrap_or(ImportError::Raced));
+        }
+        self.context.metrics.imported(failure);
+        let mut cluster = cluster.clone();
+        let mut next = cluster.status.clone();
+        let state = match &result {
+            Ok(imported) => {
+                if let version @ Some(_) = &imported.version {
+                    cluster.metadata.resource_version.clone_from(version);
+                }
+                next.agent_deployed_generation = Some(cluster.spec.redeploy_agent_generation);
+                ConditionState::True(Reason::Imported)
+            }
+            Err(error @ ImportError::Waiting(_)) => {
+                ConditionState::Unknown(error.reason(), error.to_string())
+            }
+            Err(error) => ConditionState::False(error.reason(), error.to_string()),
+        };
+        set_imported(&mut next, &cluster, &state);
+        self.publish(&cluster, &next);
+        let reported = self.write(&cluster, &next).await;
+        let (error, wait) = match result {
+            Ok(Imported { record, .. }) => {
+                let wait = token_due(&record, inputs.reports, Timestamp::now());
+                self.importing.settled.settle(key, inputs.with_record(&record));
+                (None, wait)
+            }
+            Err(error) => {
+                if error.class() == Class::Permanent {
+                    self.importing.settled.settle(key, inputs);
+                }
+                (Some(error), None)
+            }
+        };
+        parts::done(error.into_iter().chain(reported.err()).collect(), wait)
+    }
+
+    /// An Event for each change of the result.
+    fn publish(&self, cluster: &Cluster, next: &ClusterStatus) {
+        let of = |status: &ClusterStatus| {
+            let is_it = |r#type: &str| r#type == ConditionType::Imported.as_str();
+            let found = status
+                .conditions
+                .iter()
+                .find(|condition| is_it(&condition.r#type));
+            found.map(|found| (found.status.clone(), found.reason.clone(), found.message.clone()))
+        };
+        let (before, after) = (of(&cluster.status), of(next));
+        if before == after {
+            return;
+        }
+        let events = after.into_iter().map(|(status, reason, message)| Event {
+            is_warning: status == "False",
+            reason,
+            action: "Import",
+            note: bounded_text::cut(message, MAX_NOTE),
+        });
+        self.context.events.publish(cluster, events.collect());
+    }
+
+    /// Imports the cluster, unless that is done.
+    async fn import(&self, name: &NamespacedName, cluster: &Cluster) -> Result<Imported, ImportError> {
+        let namespace = self.stores.clusters.namespace_of(cluster);
+        let namespace = namespace.map_err(|refused| ImportError::Waiting(refused.to_string()))?;
+        let desired = self.desired(name, cluster, &namespace).await?;
+        let record = ImportRecord::of(cluster);
+        let reports = Inputs::of(cluster).reports;
+        let needs_token = token_due(&record, reports, Timestamp::now()) == Some(Duration::ZERO);
+        if record.digest == desired.digest && !needs_token {
+            return Ok(Imported {
+                record,
+                version: None,
+            });
+        }
+        let client = TargetClient::new(&self.importing.exchange, &desired.source.access);
+        let client = client.map_err(|error| ImportError::Kubeconfig {
+            secret: cluster.spec.kube_config_secret.clone(),
+            error,
+        })?;
+        let target = target::observe(&client, desired.options.namespace()).await?;
+        let request = ImportRequest {
+            cluster: name,
+            claim: &desired.options.claim,
+            management_identity: &desired.management_identity,
+            deployment_namespace: &namespace,
+            agent_namespace: desired.options.namespace(),
+            record: &record,
+            confirmed: labels::annotation(&cluster.metadata, labels::IMPORT_TO),
+            server: &desired.source.server,
+            needs_token,
+        };
+        let plan = plan(&request, &target)?;
+        let started = self.prepare(cluster, &namespace, record, &target, &plan).await?;
+        let token_written = self
+            .install(&client, name, &namespace, &desired, &target, &plan)
+            .await?;
+        let done = ImportRecord {
+            digest: desired.digest,
+            token_written: token_written.unwrap_or(started.token_written),
+            ..ImportRecord {
+                identity: target.identity,
+                is_adopted: plan.is_adopted,
+                ..ImportRecord::default()
+            }
+        };
+        let version = self.remember(cluster, &done).await?;
+        Ok(Imported {
+            record: done,
+            version,
+        })
+    }
+
+    async fn desired(
+        &self,
+        name: &NamespacedName,
+        cluster: &Cluster,
+        namespace: &str,
+    ) -> Result<Desired, ImportError> {
+        let settings = &self.importing.settings;
+        let secret_name = source::secret_of(cluster, settings)?;
+        let api =
+            Api::<Secret>::namespaced(self.context.client.clone(), &path_segment(&secret_name.namespace));
+        let secret = bounded(api.get_opt(&path_segment(&secret_name.name))).await;
+        let secret = secret.map_err(CallError::of("read", format!("Secret {secret_name}")))?;
+        let secret = secret.ok_or_else(|| ImportError::SecretNotFound(secret_name.to_string()))?;
+        let source = source::source_of(&secret, &secret_name, settings)?;
+        let own = self
+            .stores
+            .clusters
+            .namespaces
+            .get(&ObjectRef::new("kube-system"));
+        let own = own.and_then(|own| own.metadata.uid.clone());
+        let management_identity =
+            own.ok_or_else(|| ImportError::Waiting("Namespace kube-system".to_owned()))?;
+        let options = AgentOptions {
+            image: settings.image.clone(),
+            customization: AgentCustomization::of(&cluster.spec)?,
+            claim: claim_of(&management_identity, name),
+            ..AgentOptions::in_scope(agent_namespace(&cluster.spec)?)
+        };
+        let digest = digest(&source, &options, cluster, namespace)?;
+        Ok(Desired {
+            source,
+            options,
+            digest,
+            management_identity,
+        })
+    }
+
+    /// Before anything is written to another cluster than before, the agent on that one loses its access. What is about to be imported
+    /// is remembered first, since afterwards an adopted agent looks like an imported one.
+    async fn prepare(
+        &self,
+        cluster: &Cluster,
+        namespace: &str,
+        record: ImportRecord,
+        target: &Target,
+        plan: &ImportPlan,
+    ) -> Result<ImportRecord, ImportError> {
+        if plan.moves {
+            self.end_account(namespace).await?;
+        }
+        if record.identity == target.identity && record.is_adopted == plan.is_adopted {
+            return Ok(record);
+        }
+        let started = ImportRecord {
+            identity: target.identity.clone(),
+            is_adopted: plan.is_adopted,
+            token_written: record.token_written,
+            digest: String::new(),
+        };
+        self.remember(cluster, &started).await?;
+        Ok(started)
+    }
+
+    /// Deletes the account of the agent: its tokens end, and the cluster loop creates another account.
+    async fn end_account(&self, namespace: &str) -> Result<(), ImportError> {
+        let api = Api::<ServiceAccount>::namespaced(self.context.client.clone(), &path_segment(namespace));
+        match bounded(api.delete(ACCOUNT, &DeleteParams::default())).await {
+            Err(error) if !error.is_not_found() => {
+                Err(CallError::of("delete", format!("ServiceAccount {namespace}/{ACCOUNT}"))(error).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Applies everything, and returns when a token was written, if one was.
+    async fn install(
+        &self,
+        client: &TargetClient<'_>,
+        name: &NamespacedName,
+        namespace: &str,
+        desired: &Desired,
+        target: &Target,
+        plan: &ImportPlan,
+    ) -> Result<Option<String>, ImportError> {
+        let mut options = desired.options.clone();
+        if let (true, Some(agent)) = (plan.is_adopted, &target.agent) {
+            options.image.clone_from(&agent.image);
+            options.flags.clone_from(&agent.args);
+        }
+        // First, so that nothing is applied for an account that does not exist.
+        let token = if plan.writes_secret {
+            Some(self.token(namespace).await?)
+        } else {
+            None
+        };
+        let deployment = target::apply_before_secret(client, &options, &plan.claim).await?;
+        if let Some(token) = &token {
+            let joined = Joined {
+                cluster: name.clone(),
+                deployment_namespace: namespace.to_owned(),
+            };
+            let secret = access::secret(options.namespace(), &joined, &desired.source.server, token);
+            let secret = secret.map_err(|error| ImportError::Secret(error.to_string()))?;
+            client.apply(&secret).await?;
+        }
+        if let Some(deployment) = &deployment {
+            client.apply(deployment).await?;
+        }
+        tracing::info!(
+            token = token.is_some(),
+            adopted = plan.is_adopted,
+            "the agent is installed on the cluster of the kubeconfig"
+        );
+        Ok(token.map(|_| status::timestamp(Timestamp::now())))
+    }
+
+    /// A token of the account of the agent.
+    async fn token(&self, namespace: &str) -> Result<String, ImportError> {
+        let api = Api::<ServiceAccount>::namespaced(self.context.client.clone(), &path_segment(namespace));
+        let object = || format!("ServiceAccount {namespace}/{ACCOUNT}");
+        let created =
+            bounded(api.create_token_request(ACCOUNT, &PostParams::default(), &token_request())).await;
+        let token = match created {
+            Ok(created) => created.status.and_then(|status| status.token),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(CallError::of("create a token of", object())(error).into()),
+        };
+        token.ok_or_else(|| ImportError::Waiting(object()))
+    }
+
+    /// Writes the record, which nothing else writes, and returns the version of the Cluster.
+    async fn remember(
+        &self,
+        cluster: &Cluster,
+        record: &ImportRecord,
+    ) -> Result<Option<String>, ImportError> {
+        let name = NamespacedName::of(&cluster.metadata);
+        let api = Api::<MetadataOnly<Cluster>>::namespaced(
+            self.context.client.clone(),
+            &path_segment(&name.namespace),
+        );
+        let annotations = json!({ labels::IMPORTED: record.to_text() });
+        let change = json!({ "metadata": { "uid": cluster.metadata.uid, "annotations": annotations } });
+        let written =
+            bounded(api.patch(&path_segment(&name.name), &MANAGER.patch(), &Patch::Merge(change))).await;
+        let written = written.map_err(CallError::of("annotate", format!("Cluster {name}")))?;
+        let pending = &self.context.retries.imports.pending_writes;
+        pending.record(key_of(cluster).into_kind_unchecked(()), &written);
+        Ok(written.metadata.resource_version.clone())
+    }
+}
+
+/// Sets the condition `Imported` for the generation of a Cluster.
+fn set_imported(status: &mut ClusterStatus, cluster: &Cluster, state: &ConditionState) {
+    let now = status::timestamp(Timestamp::now());
+    let generation = cluster.metadata.generation;
+    condition::set(
+        &mut status.conditions,
+        ConditionType::Imported,
+        state,
+        generation,
+        &now,
+    );
+}
+
+/// When the agent is given another token, since it does not report; `None` if it reports.
+fn token_due(record: &ImportRecord, reports: bool, now: Timestamp) -> Option<Duration> {
+    if reports {
+        return None;
+    }
+    let Ok(written) = record.token_written.parse::<Timestamp>() else {
+        return Some(Duration::ZERO);
+    };
+    // A time in the future, of a wrong clock, delays nothing without bound.
+    let age = Duration::try_from(now.duration_since(written)).unwrap_or(PATIENCE);
+    Some(PATIENCE.saturating_sub(age))
+}
+
+/// A digest of all that an import depends on.
+fn digest(
+    source: &Source,
+    options: &AgentOptions,
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<String, ImportError> {
+    let Source { access, server } = source;
+    let TargetAccess {
+        server: target,
+        authorities,
+        token,
+        certificate,
+    } = access;
+    let ManagementServer {
+        server,
+        authorities: own_authorities,
+        server_name,
+    } = server;
+    let all: Vec<_> = objects(options)?.iter().map(as_json).collect();
+    let class = priority_class(options)?.as_ref().map(as_json);
+    let access = (target.as_str(), authorities, token, certificate);
+    let server = (server, own_authorities, server_name);
+    let cluster = (
+        &cluster.metadata.uid,
+        cluster.spec.redeploy_agent_generation,
+        namespace,
+    );
+    Ok(digest_of(&(all, class, access, server, cluster)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_does_not_report_is_given_a_token_once_an_hour() {
+        let now = "2026-01-01T12:00:00Z".parse().unwrap();
+        let record = |written: &str| ImportRecord {
+            token_written: written.to_owned(),
+            ..ImportRecord::default()
+        };
+        let minutes = |minutes| Some(Duration::from_mins(minutes));
+        for (written, reports, expected) in [
+            ("", true, None),
+            ("2020-01-01T00:00:00Z", true, None),
+            ("", false, Some(Duration::ZERO)),
+            ("2026-01-01T11:00:00Z", false, Some(Duration::ZERO)),
+            ("2026-01-01T11:50:00Z", false, minutes(50)),
+            ("2026-01-01T13:00:00Z", false, Some(Duration::ZERO)),
+        ] {
+            assert_eq!(
+                token_due(&record(written), reports, now),
+                expected,
+                "{written:?} {reports}"
+            );
+        }
+    }
+}
