@@ -2,6 +2,7 @@
 
 mod clusters;
 mod behind;
+mod rollback;
 mod rollout;
 mod schedules;
 mod secrets;

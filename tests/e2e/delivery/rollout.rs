@@ -6,30 +6,6 @@ use serde_json::{Value, json};
 use crate::harness::standalone::Fixture;
 
 impl Fixture {
-    /// The desired version of each cluster.
-    async fn versions(&self) -> Vec<String> {
-        let mut versions = Vec::new();
-        for cluster in 0..self.clusters.len() {
-            let deployment = self.on(cluster, "bundledeployment/web").await.unwrap();
-            let version = deployment.map(|found| found["spec"]["options"]["helm"]["version"].clone());
-            versions.push(
-                version
-                    .and_then(|version| version.as_str().map(str::to_owned))
-                    .unwrap_or_default(),
-            );
-        }
-        versions
-    }
-
-    async fn until_version(&self, cluster: usize, version: &str) {
-        self.until_on(cluster, "bundledeployment/web", |found| {
-            let desired = &found["spec"]["options"]["helm"]["version"];
-            ensure!(desired == version, "it is {desired}");
-            Ok(())
-        })
-        .await;
-    }
-
     /// Deploys version 1.0.0 to all clusters.
     async fn deploy_first_version(&self, over: &Value) {
         let mut first = json!({ "helm": { "version": "1.0.0" } });
@@ -280,10 +256,7 @@ async fn a_rollout_that_fails_is_halted_until_something_else_is_rolled_out() {
     second["helm"] = json!({ "version": "2.0.0" });
     fixture.bundle("web", &second).await;
     fixture.until_version(0, "2.0.0").await;
-    let id = fixture.deployment(0, "web").await["spec"]["deploymentID"].clone();
-    let failed = json!({ "type": "Deployed", "status": "False", "message": "it failed" });
-    let report = json!({ "conditions": [failed], "failedDeploymentID": id });
-    fixture.agent_reports(0, "web", &report).await;
+    fixture.agent_fails(0, "web").await;
     let message = fixture.until_ready_is("bundle/web", "RolloutHalted").await;
     assert!(
         message.starts_with("the rollout is halted: it has failed on 1 cluster, of at most 0"),

@@ -6,13 +6,18 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_bed::api::Api;
+use helmops_bed::chart_server::ChartServer;
+use helmops_bed::charts::ChartRepo;
+use helmops_bed::command;
 use helmops_bed::helmops::{self, Part, Running};
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::namespace::TestNamespace;
 use helmops_bed::shared::{InUse, Shared};
-use helmops_bed::test_bed::TestBed;
+use helmops_bed::test_bed::{TestBed, binary};
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::Command;
 
 use super::{SOON, condition, message, run, until, until_none};
 
@@ -30,7 +35,8 @@ pub async fn suite() -> InUse<Suite> {
 
 async fn start() -> Result<Suite> {
     let bed = helmops::control_plane_with(&[Part::Standalone], false).await?;
-    Suite::on(bed, &[]).await
+    // The default minimum protects registries; tests need not wait for it.
+    Suite::on(bed, &[("HELMOPS_MIN_POLLING_INTERVAL", "1s")]).await
 }
 
 impl Suite {
@@ -131,6 +137,19 @@ impl Fixture {
         run(&self.namespace, arguments).await;
     }
 
+    /// Runs `kubectl helmop` in the namespace, and returns what it prints, of errors too.
+    pub async fn plugin(&self, arguments: &[&str]) -> String {
+        let bed = &self.suite.bed;
+        let mut plugin = Command::new(binary("kubectl-helmop").unwrap());
+        plugin
+            .args(arguments)
+            .args(["--namespace", self.namespace.name()])
+            .env("KUBECONFIG", &bed.kubeconfig)
+            .current_dir(&bed.directory);
+        let output = command::run(plugin, "", SOON).await.unwrap();
+        output.stdout + &output.stderr
+    }
+
     /// Changes an object (JSON Merge Patch).
     pub async fn patch(&self, object: &str, change: &Value) {
         self.kubectl(&["patch", object, "--type=merge", "-p", &change.to_string()])
@@ -224,6 +243,39 @@ impl Fixture {
         .await;
     }
 
+    /// Acts as the agent of a cluster: fails to deploy the current version of the BundleDeployment.
+    pub async fn agent_fails(&self, cluster: usize, bundle: &str) {
+        let id = self.deployment(cluster, bundle).await["spec"]["deploymentID"].clone();
+        let failed = json!({ "type": "Deployed", "status": "False", "message": "it failed" });
+        let report = json!({ "conditions": [failed], "failedDeploymentID": id });
+        self.agent_reports(cluster, bundle, &report).await;
+    }
+
+    /// The desired version of each cluster.
+    pub async fn versions(&self) -> Vec<String> {
+        let mut versions = Vec::new();
+        for cluster in 0..self.clusters.len() {
+            let deployment = self.on(cluster, "bundledeployment/web").await.unwrap();
+            let version = deployment.map(|found| found["spec"]["options"]["helm"]["version"].clone());
+            versions.push(
+                version
+                    .and_then(|version| version.as_str().map(str::to_owned))
+                    .unwrap_or_default(),
+            );
+        }
+        versions
+    }
+
+    /// Waits until a version is desired on a cluster.
+    pub async fn until_version(&self, cluster: usize, version: &str) {
+        self.until_on(cluster, "bundledeployment/web", |found| {
+            let desired = &found["spec"]["options"]["helm"]["version"];
+            ensure!(desired == version, "it is {desired}");
+            Ok(())
+        })
+        .await;
+    }
+
     /// Acts as the agent of a cluster: writes the status of a BundleDeployment.
     pub async fn agent_reports(&self, cluster: usize, bundle: &str, status: &Value) {
         let patch = vec![(bundle.to_owned(), json!({ "status": status }))];
@@ -231,6 +283,54 @@ impl Fixture {
         api.patch_status(&self.clusters[cluster], "bundledeployments", patch)
             .await
             .unwrap();
+    }
+}
+
+/// A repository of one test, whose versions can change: `web` 1.0.0.
+pub struct Repository {
+    pub server: ChartServer,
+    charts: ChartRepo,
+    _folder: TempDir,
+}
+
+impl Repository {
+    pub async fn new(fixture: &Fixture) -> Self {
+        let folder = TempDir::new().unwrap();
+        let charts = ChartRepo::build(&fixture.suite.bed.tools, folder.path(), &[("web", &["1.0.0"])]).await;
+        Self {
+            server: ChartServer::http(folder.path()).await.unwrap(),
+            charts: charts.unwrap(),
+            _folder: folder,
+        }
+    }
+
+    pub async fn add(&self, version: &str) {
+        self.charts.add_version("web", version).await.unwrap();
+    }
+
+    /// Creates or changes the HelmOp `web` of any version on all clusters, polled each second, with `over` merged over its spec.
+    pub async fn helmop(&self, fixture: &Fixture, over: &Value) {
+        let mut spec = json!({
+            "helm": { "repo": self.server.url(), "chart": "web", "version": "*" },
+            "pollingInterval": "1s",
+            "targets": [{ "clusterGroup": "all" }],
+        });
+        json_patch::merge(&mut spec, over);
+        fixture
+            .apply(&json!({ "kind": "HelmOp", "metadata": { "name": "web" }, "spec": spec }))
+            .await;
+    }
+
+    /// Waits until the controller has polled once more from the beginning to the end.
+    pub async fn until_polled_again(&self) {
+        let before = self.server.requests("/index.yaml");
+        eventually("two more polls", SOON, async || {
+            let polls = self.server.requests("/index.yaml");
+            ensure!(polls >= before + 2, "{polls} polls, {before} before");
+            Ok(())
+        })
+        .await
+        .unwrap();
     }
 }
 

@@ -1,4 +1,5 @@
 //! Polling for newer versions.
 
 mod intervals;
+mod min_age;
 mod restart;
