@@ -2,7 +2,7 @@
 
 use helmops_api::{
     Bundle,
-    bundle::{APPROVAL, RolloutStatus},
+    bundle::{APPROVAL, GATE, RolloutStatus},
     labels,
     rollout::Partition,
 };
@@ -21,7 +21,7 @@ use crate::{
 /// The arguments of `approve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-An approval is for what is rolled out now. It does not count for a later version or change.
+An approval is for what is rolled out now. It does not count for a later version or change, and opens no gate.
 
 Examples:
   # Let the partition begin that waits for approval
@@ -110,6 +110,11 @@ fn approval(bundle: Option<&Bundle>, scope: Scope<'_>) -> Result<Approval, Failu
             text: format!("rollout {id} is approved for all partitions"),
         }),
         Scope::Waiting if rollout.waits_for == APPROVAL => Ok(up_to(&rollout.partition)),
+        Scope::Waiting if rollout.waits_for == GATE => Err(Failure::negative(format!(
+            "partition {:?} waits for its gate, which an approval does not open; to go on without it, remove `gate` from the partition in \
+             spec.rolloutStrategy of the HelmOp",
+            rollout.partition
+        ))),
         Scope::Waiting => {
             negative("no partition waits for approval; name one with --partition to approve it before")
         }
@@ -170,6 +175,11 @@ mod tests {
                 Err("no partition waits for approval"),
             ),
             (&status("Soak", "eu", 2), Scope::UpTo("eu"), Ok("abc/eu")),
+            (
+                &status("Gate", "eu", 2),
+                Scope::Waiting,
+                Err("partition \"eu\" waits for its gate, which an approval does not open"),
+            ),
             (
                 &status("Approval", "eu", 1),
                 Scope::Waiting,

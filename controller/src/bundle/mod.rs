@@ -12,6 +12,7 @@
 mod apply;
 mod deliver;
 mod error;
+mod gates;
 mod observe;
 mod prune;
 mod round;

@@ -22,7 +22,7 @@ use super::{
     CONCURRENCY, DeliveryError, apply,
     deliver::{Delivered, Delivery},
     error::{BundleBlocked, check},
-    is_terminating,
+    gates, is_terminating,
     observe::{self, ClusterSnapshot},
     prune, sources,
 };
@@ -92,7 +92,7 @@ impl BundleReconciliation<'_> {
                 continue;
             }
             self.check_current()?;
-            return self.deploy(computed, &snapshot, &existing).await;
+            return self.deploy(computed, &snapshot, &existing, permit).await;
         }
     }
 
@@ -110,6 +110,7 @@ impl BundleReconciliation<'_> {
         computed: Result<ComputedTargets<'_>, BundleBlocked>,
         snapshot: &ClusterSnapshot,
         existing: &[&BundleDeployment],
+        permit: &mut workers::WorkerPermit,
     ) -> Result<RoundResult, DeliveryError> {
         let reason = "another client has deleted it; it is created again if a target matches its Cluster";
         let terminating = existing.iter().filter(|deployment| is_terminating(deployment));
@@ -141,7 +142,10 @@ impl BundleReconciliation<'_> {
             })
             .collect();
         errors.extend(targets.iter().filter_map(retried));
-        let rollout = match targeting::plan(self.bundle, &targets, Timestamp::now()) {
+        let planned = gates::plan(self.context, self.bundle, &targets, permit).await?;
+        // The evaluation of gates may have waited.
+        self.check_current()?;
+        let rollout = match planned {
             Ok(rollout) => rollout,
             Err(error) => {
                 return first_error_or(BundleBlocked::new(Reason::InvalidRollout, &error), errors);

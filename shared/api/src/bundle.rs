@@ -136,6 +136,8 @@ wire! {
 pub const SOAK: &str = "Soak";
 /// `waitsFor` of a rollout whose next partition needs an approval.
 pub const APPROVAL: &str = "Approval";
+/// `waitsFor` of a rollout whose next partition has a gate that is not open.
+pub const GATE: &str = "Gate";
 /// `waitsFor` of a rollout that has failed on too many clusters.
 pub const HALT: &str = "Halt";
 /// `waitsFor` of a HelmOp whose rollout has failed, so that its clusters have gone back.
@@ -147,7 +149,7 @@ wire! {
         /// Identifies what is rolled out: the chart, its version and options, and the targets.
         "id" => id: String,
         /// What it waits for; empty if it waits for nothing.
-        #[schemars(extend("enum" = ["", SOAK, APPROVAL, HALT, ROLLBACK]))]
+        #[schemars(extend("enum" = ["", SOAK, GATE, APPROVAL, HALT, ROLLBACK]))]
         "waitsFor" => waits_for: String,
         /// The partition that waits.
         "partition" => partition: String,
@@ -177,6 +179,10 @@ wire! {
         "summary" => summary: Option<BundleSummary>,
         /// Since when it is complete, if a partition after it has to wait for that.
         "completedAt" => completed_at: String,
+        /// Since when it waits for its gate.
+        "gateSince" => gate_since: String,
+        /// When its gate has let it begin. Once it is passed, it is not evaluated again for the same rollout.
+        "gatePassedAt" => gate_passed_at: String,
     }
 }
 

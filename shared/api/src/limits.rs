@@ -22,6 +22,9 @@ pub const ACCEPTED_STATES: usize = 16;
 /// Partitions of a rollout. Each has an entry in the Bundle's status.
 pub const PARTITIONS: usize = 500;
 
+/// Partitions of a rollout with a gate. Each gate is tried out at admission.
+pub const GATES: usize = 32;
+
 /// Templates of values. Each is parsed and rendered for each cluster.
 pub const TEMPLATE_VALUES: usize = 1_000;
 
@@ -131,6 +134,11 @@ const OF_SPEC: &[Limit] = &[
     ("rolloutStrategy.partitions[].name", Measure::Length, NAME),
     ("rolloutStrategy.partitions[].soak", Measure::Length, DURATION),
     ("rolloutStrategy.partitions[].approval", Measure::Length, NAME),
+    (
+        "rolloutStrategy.partitions[].gate.expression",
+        Measure::Length,
+        EXPRESSION,
+    ),
 ];
 
 /// Limits of the options in `spec` and in each target.

@@ -54,6 +54,18 @@ wire! {
         /// then.
         #[schemars(extend("enum" = ["", "Manual"]))]
         "approval" | nullable => approval: String,
+        /// What has to be true before the partition begins, in addition to that. It is evaluated when all earlier partitions are complete and
+        /// their soak is over, and an approval does not replace it.
+        "gate" | nullable => gate: Option<PartitionGate>,
+    }
+}
+
+wire! {
+    /// What has to be true before a partition begins. Once it has let the partition begin, it is passed for what is rolled out.
+    pub struct PartitionGate: [unknown: UnknownFields] {
+        /// A CEL expression over the state of the rollout that is true when the partition may begin, such as
+        /// `previous.all(p, p.failed == 0 && now - p.since >= 3600)`.
+        "expression" | nullable => expression: String,
     }
 }
 

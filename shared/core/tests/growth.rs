@@ -187,7 +187,13 @@ fn a_target_for_each_cluster_is_found_in_linear_time() {
         let members = fleet.clusters.iter().map(|cluster| Member::new(cluster, &groups));
         let targets = targets(&fleet.bundle, members, &[], false, &Budget::default()).unwrap();
         assert_eq!(targets.len(), fleet.clusters.len());
-        let rollout = helmops_core::targeting::plan(&fleet.bundle, &targets, Timestamp::UNIX_EPOCH).unwrap();
+        let rollout = helmops_core::targeting::plan(
+            &fleet.bundle,
+            &targets,
+            &helmops_core::targeting::GateStates::default(),
+            Timestamp::UNIX_EPOCH,
+        )
+        .unwrap();
         assert_eq!(rollout.unassigned, Vec::<usize>::new());
         let charts = ChartRecords::of(&fleet.bundle);
         for target in &targets {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use gotmpl::Budget;
 use helmops_api::{Bundle, Cluster};
 use helmops_core::targeting::{
-    Member, RolloutStep,
+    GateStates, Member, RolloutStep,
     delivery::{BundleDelivery, ClusterState},
     plan, targets,
 };
@@ -79,7 +79,12 @@ fn measure(clusters: usize) -> Result<Planning> {
     let targeted = started.elapsed();
 
     let started = Instant::now();
-    let rollout = plan(&bundle, &targets, "2026-01-01T00:00:00Z".parse()?)?;
+    let rollout = plan(
+        &bundle,
+        &targets,
+        &GateStates::default(),
+        "2026-01-01T00:00:00Z".parse()?,
+    )?;
     let planned = started.elapsed();
 
     let started = Instant::now();

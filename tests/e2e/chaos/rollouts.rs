@@ -1,10 +1,11 @@
-//! The controller is killed repeatedly in the middle of rollouts. At no time are more clusters unavailable than allowed, and in
-//! the end every cluster has the last version.
+//! The controller is killed repeatedly in the middle of rollouts, whose partitions wait for a soak, a gate and an approval. At no time are more
+//! clusters unavailable than allowed, no cluster gets a version twice or before its partition may begin, and in the end every cluster has the
+//! last version.
 //!
 //! `HELMOPS_CHAOS_KILLS` is the number of kills, and `HELMOPS_CHAOS_SEED` repeats the random choices of another run.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::Path;
 use std::time::Duration;
@@ -17,10 +18,16 @@ use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
-/// They take half a minute.
+/// They take a minute.
 const KILLS: usize = 5;
 const CLUSTERS: usize = 16;
 const MAX_UNAVAILABLE: usize = 3;
+/// Partitions, and those of them that wait for more than the soak of the one before.
+const WAVES: usize = 3;
+const GATED: usize = 1;
+const APPROVED: usize = 2;
+/// A second longer than the soak.
+const GATE: &str = "previous.all(p, p.ready == p.clusters) && now - partition.since >= 1";
 const NAMESPACE: &str = "chaos";
 const DEADLINE: Duration = Duration::from_mins(2);
 
@@ -71,7 +78,7 @@ impl Fixture {
         let clusters = (0..CLUSTERS).map(|number| {
             json!({
                 "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Cluster",
-                "metadata": { "name": format!("c{number:02}"), "labels": { "number": number.to_string() } },
+                "metadata": { "name": format!("c{number:02}"), "labels": { "number": number.to_string(), "wave": wave_of(number).to_string() } },
             })
         });
         api.create(NAMESPACE, "clusters", clusters.collect()).await?;
@@ -80,6 +87,11 @@ impl Fixture {
             "stringData": { "username": "u", "password": "p" },
         });
         kubectl.apply(&secret.to_string()).await?.ok()?;
+        let mut partitions: Vec<_> = (0..WAVES)
+            .map(|wave| json!({ "name": format!("wave-{wave}"), "clusterSelector": { "matchLabels": { "wave": wave.to_string() } } }))
+            .collect();
+        partitions[GATED]["gate"] = json!({ "expression": GATE });
+        partitions[APPROVED]["approval"] = json!("Manual");
         let bundle = json!({
             "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Bundle", "metadata": { "name": "web" },
             "spec": {
@@ -87,8 +99,7 @@ impl Fixture {
                 "helmOpOptions": { "helmOpSecretName": "access" },
                 "targets": [{ "clusterSelector": {} }],
                 "rolloutStrategy": {
-                    "maxUnavailable": MAX_UNAVAILABLE, "autoPartitionThreshold": 1, "autoPartitionSize": "50%", "soak": "1s",
-                    "maxUnavailablePartitions": 0,
+                    "maxUnavailable": MAX_UNAVAILABLE, "partitions": partitions, "soak": "1s", "maxUnavailablePartitions": 0,
                 },
             },
         });
@@ -153,6 +164,10 @@ impl Fixture {
     }
 }
 
+const fn wave_of(number: usize) -> usize {
+    number % WAVES
+}
+
 fn version_of(deployment: &Value) -> &str {
     deployment["spec"]["options"]["helm"]["version"]
         .as_str()
@@ -162,6 +177,67 @@ fn version_of(deployment: &Value) -> &str {
 fn is_unavailable(deployment: &Value) -> bool {
     let (spec, status) = (&deployment["spec"], &deployment["status"]);
     spec["deploymentID"] != status["appliedDeploymentID"] || status["ready"] != true
+}
+
+/// What clusters had, in the order in which they had it.
+#[derive(Default)]
+struct History {
+    /// The deployment IDs of each namespace of a cluster, with their versions.
+    deployed: BTreeMap<String, Vec<(String, String)>>,
+    /// The versions whose rollout a person has approved.
+    approved: BTreeSet<String>,
+}
+
+impl History {
+    /// Learns what clusters have.
+    ///
+    /// # Errors
+    /// If a cluster has something again that it had before, or before its partition may begin.
+    fn observe(&mut self, found: &[Value]) -> Result<()> {
+        for deployment in found {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let (namespace, id) = (
+                text(&deployment["metadata"]["namespace"]),
+                text(&deployment["spec"]["deploymentID"]),
+            );
+            let version = version_of(deployment).to_owned();
+            let before = self.deployed.entry(namespace.clone()).or_default();
+            if id.is_empty() || before.last().is_some_and(|(last, _)| *last == id) {
+                continue;
+            }
+            let is_new = before.iter().all(|(known, old)| *known != id && *old != version);
+            ensure!(is_new, "{namespace} gets {version} ({id}) again after {before:?}");
+            before.push((id, version.clone()));
+            self.ensure_may_begin(found, deployment, &version)?;
+        }
+        Ok(())
+    }
+
+    /// Agents never lose what they have deployed, so a gate that was open before this partition began still is.
+    fn ensure_may_begin(&self, found: &[Value], deployment: &Value, version: &str) -> Result<()> {
+        let wave = wave(deployment)?;
+        ensure!(
+            wave != APPROVED || self.approved.contains(version),
+            "a cluster of partition {wave} gets {version} without approval"
+        );
+        for earlier in found {
+            if self::wave(earlier)? < wave {
+                ensure!(
+                    version_of(earlier) == version && (wave != GATED || !is_unavailable(earlier)),
+                    "a cluster of partition {wave} gets {version} before {}",
+                    earlier["metadata"]["namespace"]
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The partition of the cluster of a deployment.
+fn wave(deployment: &Value) -> Result<usize> {
+    let name = deployment["metadata"]["labels"]["fleet.cattle.io/cluster"].as_str();
+    let number = name.and_then(|name| name.trim_start_matches('c').parse().ok());
+    Ok(wave_of(number.context("the BundleDeployment names no cluster")?))
 }
 
 /// The agents of all clusters: they deploy with a delay, and become ready after another one.
@@ -178,6 +254,7 @@ impl Agents<'_> {
     async fn run(&self) -> Result<usize> {
         let mut rng = self.rng.clone();
         let mut worst = 0;
+        let mut history = History::default();
         let mut delays: BTreeMap<String, usize> = BTreeMap::new();
         while !self.is_done.get() {
             // The API server rejects lists of a kind whose CRD was just created.
@@ -193,12 +270,39 @@ impl Agents<'_> {
                     "{unavailable} are unavailable at the same time"
                 );
             }
+            history.observe(&found)?;
+            self.approve(&mut history, &mut rng).await?;
             for deployment in &found {
                 self.step(deployment, &mut delays, &mut rng).await?;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(worst)
+    }
+
+    /// A person approves what waits, after a while.
+    async fn approve(&self, history: &mut History, rng: &mut Rng) -> Result<()> {
+        let bundles = self.api.list(NAMESPACE, "bundles").await?;
+        let bundle = bundles.first().context("there is no Bundle")?;
+        let rollout = &bundle["status"]["rollout"];
+        if rollout["waitsFor"] != "Approval" || rng.below(5) > 0 {
+            return Ok(());
+        }
+        let (id, partition) = (&rollout["id"], &rollout["partition"]);
+        let value = format!(
+            "{}/{}",
+            id.as_str().context("the rollout has no ID")?,
+            partition.as_str().unwrap_or_default()
+        );
+        ensure!(
+            partition == &json!(format!("wave-{APPROVED}")),
+            "partition {partition} waits for an approval"
+        );
+        let version = bundle["spec"]["helm"]["version"].as_str().unwrap_or_default();
+        history.approved.insert(version.to_owned());
+        let annotations = json!({ "helmops.fleet.cattle.io/approved-rollout": value });
+        let patch = json!({ "metadata": { "annotations": annotations } });
+        self.api.patch(NAMESPACE, "bundles", "web", patch).await
     }
 
     async fn step(

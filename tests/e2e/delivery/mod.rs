@@ -2,6 +2,7 @@
 
 mod clusters;
 mod behind;
+mod gates;
 mod rollback;
 mod rollout;
 mod schedules;

@@ -391,6 +391,38 @@ fn partitions(table: &mut Table) {
         let path = format!("spec.rolloutStrategy.{path}");
         table.spec(&valid_spec(over), &path, "InvalidRollout", words);
     }
+    for (gate, words) in [
+        (json!({}), &["a gate needs an expression"][..]),
+        (
+            json!({ "expression": "previous.all(p, p.ready" }),
+            &["not a CEL expression", "docs/standalone.md"],
+        ),
+        (
+            json!({ "expression": "clusters.size() == 0" }),
+            &["unknown variable \"clusters\"; available are digest, now, partition"],
+        ),
+        (
+            json!({ "expression": "partition.name == 'a' || previous[0].redy > 1" }),
+            &["unknown field \"redy\"; available are clusters, failed"],
+        ),
+        (
+            json!({ "expression": "partition.ready" }),
+            &["must be true or false"],
+        ),
+        (
+            json!({ "expression": "partition.name > 1" }),
+            &["partition.name > 1"],
+        ),
+        // The first partition has none before it.
+        (
+            json!({ "expression": "previous[0].ready > 1" }),
+            &["out of bounds"],
+        ),
+    ] {
+        let over = json!({ "rolloutStrategy": { "partitions": [{ "name": "a", "gate": gate }] } });
+        let path = "spec.rolloutStrategy.partitions[0].gate.expression";
+        table.spec(&valid_spec(over), path, "InvalidRollout", words);
+    }
     table.spec(
         &valid_spec(json!({ "rolloutStrategy": { "onFailure": { "maxFailed": "some" } } })),
         "spec.rolloutStrategy.onFailure.maxFailed",

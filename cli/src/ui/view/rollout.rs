@@ -63,7 +63,7 @@ pub struct Partition {
     pub parts: Vec<Part>,
     /// Where it is.
     pub phase: Phase,
-    /// The partition that it waits for, or `soak` or `approval`; empty if it does not wait.
+    /// The partition that it waits for, or `soak`, `gate` or `approval`; empty if it does not wait.
     pub waits_for: String,
 }
 
@@ -75,7 +75,7 @@ pub enum Phase {
     Done,
     /// Its clusters are updated.
     Active,
-    /// A partition before it has to become available first, or has to soak, or an approval is missing.
+    /// A partition before it has to become available first, or has to soak, or its gate is closed, or an approval is missing.
     Waiting,
 }
 
@@ -121,7 +121,7 @@ impl Rollout {
 }
 
 /// The partitions, as the controller reports them. Those after too many that are not available wait, and those from the one on that
-/// has to wait for a soak or an approval.
+/// has to wait for a soak, its gate or an approval.
 pub fn partitions(status: &helmops_api::bundle::BundleStatus) -> Vec<Partition> {
     let allowed = status.max_unavailable_partitions.unwrap_or_default();
     let mut unavailable = Vec::new();

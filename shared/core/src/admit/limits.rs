@@ -154,6 +154,15 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
         length(errors, &path.field("name"), &partition.name, limits::NAME);
         duration(errors, &path.field("soak"), partition.soak.as_deref());
         length(errors, &path.field("approval"), &partition.approval, limits::NAME);
+        if let Some(gate) = &partition.gate {
+            let path = path.field("gate");
+            length(
+                errors,
+                &path.field("expression"),
+                &gate.expression,
+                limits::EXPRESSION,
+            );
+        }
         check_criteria(errors, &path, &partition.criteria);
     }
 }

@@ -1,13 +1,18 @@
-//! Numbers, percentages and durations of the rollout.
+//! Numbers, percentages, durations and gates of the rollout.
 
 use std::time::Duration;
 
-use helmops_api::rollout::{HALT, MANUAL, Partition, ROLLBACK, RolloutStrategy};
+use helmops_api::{
+    limits,
+    rollout::{HALT, MANUAL, Partition, ROLLBACK, RolloutStrategy},
+};
 use helmops_model::{
     reason::Reason,
-    validation::{FieldErrors, Path, selector},
+    validation::{ErrorType, FieldErrors, Path, selector},
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::targeting::rollout::{Gate, GateFacts, InvalidGate};
 
 /// The longest time between two partitions: a month, as a longer one is more likely a mistake.
 const MAX_SOAK: Duration = Duration::from_hours(720);
@@ -47,6 +52,35 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, rollout: &RolloutStrateg
     for (index, partition) in rollout.partitions.iter().enumerate() {
         check_partition(errors, &path.index(index), partition);
         check_approval(errors, &path.index(index), partition, &rollout.partitions);
+    }
+    check_gates(errors, &path, &rollout.partitions);
+}
+
+/// Each gate is valid, and an expression makes true or false of an example of its partition.
+fn check_gates(errors: &mut FieldErrors, path: &Path<'_>, partitions: &[Partition]) {
+    let gates = partitions.iter().map(|partition| partition.gate.as_ref());
+    let gates: Vec<_> = gates
+        .enumerate()
+        .filter_map(|(index, gate)| Some((index, gate?)))
+        .collect();
+    if gates.len() > limits::GATES {
+        let detail = format!(
+            "{} partitions have a gate; at most {} are allowed; remove some",
+            gates.len(),
+            limits::GATES
+        );
+        errors.add(path, Reason::LimitExceeded, ErrorType::TooMany, "", detail);
+        return;
+    }
+    let names: Vec<_> = partitions.iter().map(|partition| &*partition.name).collect();
+    for (index, gate) in gates {
+        let checked = Gate::parse(gate).and_then(|gate| gate.try_out(&GateFacts::example(&names, index)));
+        if let Err(InvalidGate { field, text, problem }) = checked {
+            let path = path.index(index);
+            let path = path.field("gate");
+            let detail = problem.to_string();
+            errors.invalid(&path.field(field), Reason::InvalidRollout, &text, detail);
+        }
     }
 }
 

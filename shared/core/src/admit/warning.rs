@@ -464,12 +464,15 @@ fn failures(warnings: &mut Warnings, rollout: &RolloutStrategy) {
     let has_to_wait = is_limit(&rollout.max_unavailable)
         || is_soak(&rollout.soak)
         || partitions.any(|partition| {
-            is_limit(&partition.max_unavailable) || is_soak(&partition.soak) || partition.needs_approval()
+            is_limit(&partition.max_unavailable)
+                || is_soak(&partition.soak)
+                || partition.gate.is_some()
+                || partition.needs_approval()
         });
     if rollout.on_failure.is_some() && !rollout.rolls_back() && !has_to_wait {
         warnings.add(
             "spec.rolloutStrategy.onFailure: has no effect on clusters that have the chart already: all are updated at the same time; set \
-             maxUnavailable, partitions with soak or approval, or action: Rollback"
+             maxUnavailable, partitions with soak, gate or approval, or action: Rollback"
                 .to_owned(),
         );
     }

@@ -6,7 +6,7 @@
 use bounded_text::numbered;
 use helmops_api::{
     Bundle, PrunedFields, ResolvedChart,
-    bundle::{APPROVAL, BundleStatus, CompletedRollout, HALT, ROLLBACK, RolloutStatus},
+    bundle::{APPROVAL, BundleStatus, CompletedRollout, GATE, HALT, ROLLBACK, RolloutStatus},
     labels,
     rollout::RolloutStrategy,
 };
@@ -215,7 +215,7 @@ pub fn rollout_status(bundle: &Bundle) -> Option<RolloutStatus> {
         .as_deref()
         .and_then(|status| status.rollout.as_ref());
     let own = rollout
-        .filter(|own| own.id == deployed && [HALT, APPROVAL].contains(&&*own.waits_for))
+        .filter(|own| own.id == deployed && [HALT, GATE, APPROVAL].contains(&&*own.waits_for))
         .map_or_else(String::new, |own| format!("; of what stays: {}", own.message));
     let command = resume_command(bundle, &failed.id, failed.clusters);
     Some(RolloutStatus {

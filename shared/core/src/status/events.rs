@@ -3,7 +3,7 @@
 use bounded_text::{cut, numbered};
 use helmops_api::{
     Condition, HelmOpStatus, ResolvedChart, Unusable,
-    bundle::{APPROVAL, BundleStatus, HALT, ROLLBACK, RolloutStatus},
+    bundle::{APPROVAL, BundleStatus, GATE, HALT, ROLLBACK, RolloutStatus},
 };
 use helmops_model::{
     condition::ConditionType,
@@ -91,6 +91,7 @@ fn rollout_stopped(old: Option<&RolloutStatus>, new: Option<&RolloutStatus>) -> 
             HALT => Reason::RolloutHalted,
             ROLLBACK => Reason::RolloutRolledBack,
             APPROVAL => Reason::AwaitingApproval,
+            GATE => Reason::GateFailed,
             _ => return None,
         };
         (!rollout.since.is_empty()).then(|| (reason, rollout.id.clone(), rollout.partition.clone()))
@@ -121,6 +122,7 @@ pub fn bundle_events(old: &BundleStatus, new: &BundleStatus) -> Vec<Event> {
     let is_unreported = [
         Reason::Progressing,
         Reason::AwaitingApproval,
+        Reason::GateFailed,
         Reason::RolloutHalted,
     ]
     .iter()
@@ -354,6 +356,14 @@ mod tests {
             ),
             (&waits("Halt", "a", "T"), waits("Halt", "a", "T"), vec![]),
             (&none, waits("Soak", "a", ""), vec![]),
+            // It is closed, or cannot be evaluated.
+            (&none, waits("Gate", "a", ""), vec![]),
+            (
+                &waits("Gate", "a", ""),
+                waits("Gate", "a", "T"),
+                event("GateFailed", true),
+            ),
+            (&waits("Gate", "a", "T"), waits("Gate", "a", "T"), vec![]),
         ] {
             assert_eq!(summarized(old, &new), expected, "{old:?} {new:?}");
         }

@@ -124,6 +124,7 @@ fn is_error(condition: &Condition) -> bool {
             | Reason::NoClusters
             | Reason::Progressing
             | Reason::AwaitingApproval
+            | Reason::GateFailed
             | Reason::RolloutHalted
             | Reason::RolloutRolledBack,
         ) => false,
@@ -193,7 +194,7 @@ fn not_all_ready(
     Readiness {
         state: ConditionState::False(reason, message),
         // Only clusters that nothing reaches may be left then.
-        is_progressing: is_progressing && reason != Reason::AwaitingApproval,
+        is_progressing: is_progressing && !matches!(reason, Reason::AwaitingApproval | Reason::GateFailed),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a rollout waits for, and which reason it gives a condition.
 
 use helmops_api::{
-    bundle::{APPROVAL, HALT, ROLLBACK, RolloutStatus},
+    bundle::{APPROVAL, GATE, HALT, ROLLBACK, RolloutStatus},
     status::BundleSummary,
 };
 use helmops_model::reason::Reason;
@@ -24,6 +24,8 @@ impl<'s> Wait<'s> {
             ROLLBACK => Some(Reason::RolloutRolledBack),
             // Before that, the clusters are still being updated that a person looks at.
             APPROVAL if !rollout.since.is_empty() => Some(Reason::AwaitingApproval),
+            // One that is closed opens by itself.
+            GATE if !rollout.since.is_empty() => Some(Reason::GateFailed),
             _ => None,
         };
         Some(Self {
@@ -60,8 +62,8 @@ impl Unready<'_> {
     /// 1. A rollout that is halted or rolled back: it has failed, and nothing goes on.
     /// 2. Clusters that have failed: a person looks at them before anything else gets the change.
     /// 3. A setting that stops the rollout: an approval would have no effect.
-    /// 4. An approval.
-    /// 5. Whatever goes on by itself.
+    /// 4. An approval, or a gate that cannot be evaluated. A partition waits for its gate first, so never for both.
+    /// 5. Whatever goes on by itself, such as a gate that is closed.
     pub fn reason(self) -> Reason {
         let progress = if self.is_progressing {
             Reason::Progressing

@@ -34,6 +34,6 @@ pub use self::{
     cluster_namespace::{NamespaceRefused, namespace_of},
     criteria::{Group, Member},
     deployment::deployment,
-    rollout::{Rollout, RolloutStep, plan},
+    rollout::{GateRequest, GateState, GateStates, Rollout, RolloutStep, plan},
     target::{Target, TargetError, cluster_of, orphans, strays, targets},
 };

@@ -13,16 +13,19 @@ use serde_json::Value;
 use super::syntax_tree::{children, root};
 
 /// The limit: some tenths of a second at most, and usually far below a millisecond.
-const BUDGET: u64 = 2_000_000;
+pub const BUDGET: u64 = 2_000_000;
+
+/// The limit where an expression is only tried out, with many others: some milliseconds.
+pub const TRIAL_BUDGET: u64 = 100_000;
 
 /// What a search with a regular expression costs besides the text: it is compiled each time.
 const PATTERN: u64 = 2_000;
 
-/// Checks that the evaluation of an expression is within the budget.
+/// Checks that the evaluation of an expression is within a budget.
 ///
 /// # Errors
 /// If it is not: the number of items in the longest list or map.
-pub fn check(expression: &IdedExpr, variables: &[(&str, &Value)]) -> Result<(), usize> {
+pub fn check(expression: &IdedExpr, variables: &[(&str, &Value)], budget: u64) -> Result<(), usize> {
     let mut data = Size::default();
     for (_, value) in variables {
         data.add(value);
@@ -34,7 +37,7 @@ pub fn check(expression: &IdedExpr, variables: &[(&str, &Value)]) -> Result<(), 
         longest: (data.longest as u64).saturating_mul(factor),
         total: data.total.saturating_mul(factor),
     };
-    if bounds.cost(expression, None) > BUDGET {
+    if bounds.cost(expression, None) > budget {
         Err(data.longest)
     } else {
         Ok(())

@@ -59,7 +59,7 @@ pub enum ExpressionError {
     #[error("{0} loops (all, exists, exists_one, map, filter) are nested; at most {max} are allowed; remove inner ones", max = shape::MAX_LOOPS)]
     NestedLoops(usize),
     /// The expression is not CEL.
-    #[error("not a CEL expression: {problem}{}; correct it, or compare with the examples in docs/lifecycle.md", at(.column))]
+    #[error("not a CEL expression: {problem}{}; correct it, or compare with the examples in docs/lifecycle.md and docs/standalone.md", at(.column))]
     Syntax {
         /// What the parser reports.
         problem: String,
@@ -72,6 +72,14 @@ pub enum ExpressionError {
     /// A regular expression is not one.
     #[error("matches() needs a regular expression in quotes of at most {max} bytes: {0}; correct it", max = shape::MAX_PATTERN)]
     Pattern(String),
+    /// A field does not exist.
+    #[error("unknown field {field:?}; available are {}", available.join(", "))]
+    UnknownField {
+        /// The field.
+        field: String,
+        /// The fields that exist.
+        available: Vec<String>,
+    },
     /// A variable does not exist.
     #[error("unknown variable {variable:?}; available are {}", available.join(", "))]
     UnknownVariable {
@@ -113,6 +121,14 @@ pub enum EvaluationError {
         expression: String,
         /// Items of the longest list.
         longest: usize,
+    },
+    /// A calculation has no result for these numbers, such as a division by zero.
+    #[error("{expression}: {problem}")]
+    Arithmetic {
+        /// The expression.
+        expression: String,
+        /// What the interpreter reports.
+        problem: String,
     },
     /// CEL reports an error.
     #[error("{expression}: {problem}")]
@@ -173,15 +189,46 @@ impl Expression {
         }
     }
 
+    /// Checks that it uses no other fields, whatever they are fields of.
+    ///
+    /// # Errors
+    /// If it uses another one.
+    pub fn check_fields(&self, available: &[&str]) -> Result<(), ExpressionError> {
+        let unknown = |field: &&str| !available.contains(field);
+        match syntax_tree::fields(&self.tree).into_iter().find(unknown) {
+            None => Ok(()),
+            Some(field) => Err(ExpressionError::UnknownField {
+                field: quoted(field),
+                available: available.iter().map(ToString::to_string).collect(),
+            }),
+        }
+    }
+
     /// Evaluates it with these variables.
     ///
     /// # Errors
     /// If a field is missing, if the result is not true or false, or if the evaluation would take too long.
     pub fn evaluate(&self, variables: &[(&str, &Value)]) -> Result<bool, EvaluationError> {
+        self.evaluate_within(cost::BUDGET, variables)
+    }
+
+    /// Evaluates it with examples of its variables, to find mistakes. One whose evaluation takes long, or that has no result for just these
+    /// numbers, is no mistake.
+    ///
+    /// # Errors
+    /// If a field is missing, if the result is not true or false, or if an operation does not exist for these types.
+    pub fn try_out(&self, variables: &[(&str, &Value)]) -> Result<(), EvaluationError> {
+        match self.evaluate_within(cost::TRIAL_BUDGET, variables) {
+            Ok(_) | Err(EvaluationError::TooExpensive { .. } | EvaluationError::Arithmetic { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn evaluate_within(&self, budget: u64, variables: &[(&str, &Value)]) -> Result<bool, EvaluationError> {
         let used = self.variables();
         let variables = variables.iter().filter(|(name, _)| used.contains(name));
         let values: Vec<_> = variables.copied().collect();
-        cost::check(&self.tree, &values).map_err(|longest| EvaluationError::TooExpensive {
+        cost::check(&self.tree, &values, budget).map_err(|longest| EvaluationError::TooExpensive {
             expression: quoted(&self.text),
             longest,
         })?;
@@ -212,6 +259,12 @@ impl Expression {
                     field: quoted(field),
                 }
             }
+            ExecutionError::DivisionByZero(_)
+            | ExecutionError::RemainderByZero(_)
+            | ExecutionError::Overflow(..) => EvaluationError::Arithmetic {
+                expression,
+                problem: quoted(&error.to_string()),
+            },
             other => EvaluationError::Failed {
                 expression,
                 problem: quoted(&other.to_string()),

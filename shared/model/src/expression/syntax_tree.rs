@@ -62,6 +62,19 @@ fn collect<'e>(expression: &'e IdedExpr, bound: &mut Vec<&'e str>, found: &mut B
     }
 }
 
+/// The fields that an expression reads or tests.
+pub fn fields(expression: &IdedExpr) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    let mut rest = vec![expression];
+    while let Some(expression) = rest.pop() {
+        if let Expr::Select(select) = &expression.expr {
+            found.insert(&*select.field);
+        }
+        rest.extend(children(expression));
+    }
+    found
+}
+
 /// The variable that a field or an item is read from, such as `a` for `a.b[0].c`.
 pub fn root(expression: &IdedExpr) -> Option<&str> {
     let mut expression = expression;

@@ -180,6 +180,47 @@ fn only_available_variables_may_be_used() {
     );
 }
 
+#[test]
+fn only_available_fields_may_be_used() {
+    let expression = Expression::parse("a.ready > 0 || has(a.since) || b.all(p, p.name == 'x')").unwrap();
+    assert_eq!(expression.check_fields(&["name", "ready", "since"]), Ok(()));
+    assert_eq!(
+        expression
+            .check_fields(&["name", "ready"])
+            .unwrap_err()
+            .to_string(),
+        "unknown field \"since\"; available are name, ready"
+    );
+}
+
+#[test]
+fn what_is_tried_out_has_mistakes_of_types_but_none_of_numbers() {
+    let object = json!({ "a": { "n": 0, "t": "x" }, "l": [1] });
+    for (text, is_mistake) in [
+        ("a.n == 0", false),
+        ("1 / a.n == 1 || 1 % a.n == 1", false),
+        ("9223372036854775807 + 1 == a.n", false),
+        ("a.n == 0 && a.t", true),
+        ("a.n", true),
+        ("a.m == 1", true),
+        ("a.t + a.n == 'x'", true),
+        ("l[1] == 1", true),
+        (
+            &format!("l.all(x, {}.all(y, y == x))", json!(vec![1; 500])),
+            false,
+        ),
+        (
+            &format!("{0}.all(x, {0}.all(y, y == x))", json!(vec![1; 500])),
+            false,
+        ),
+    ] {
+        let tried = Expression::parse(text)
+            .unwrap()
+            .try_out(&[("a", &object["a"]), ("l", &object["l"])]);
+        assert_eq!(tried.is_err(), is_mistake, "{text}: {tried:?}");
+    }
+}
+
 /// Each of these overflows a stack of 2 MiB with the parser or the interpreter alone.
 #[test]
 fn hostile_expressions_neither_overflow_the_stack_nor_take_long() {

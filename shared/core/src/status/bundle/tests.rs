@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::targeting::{Member, plan, targets};
+use crate::targeting::{GateStates, Member, plan, targets};
 
 fn of<T: serde::de::DeserializeOwned>(object: &Value) -> T {
     serde_json::from_str(&object.to_string()).unwrap()
@@ -37,7 +37,7 @@ fn deployment(name: &str, status: &Value) -> BundleDeployment {
 fn status(bundle: &Bundle, clusters: &[(Cluster, Option<BundleDeployment>, Option<&str>)]) -> BundleStatus {
     let members = clusters.iter().map(|(cluster, ..)| Member::new(cluster, []));
     let found = targets(bundle, members, &[], false, &Budget::default()).unwrap();
-    let rollout = plan(bundle, &found, Timestamp::UNIX_EPOCH).unwrap();
+    let rollout = plan(bundle, &found, &GateStates::default(), Timestamp::UNIX_EPOCH).unwrap();
     let statuses: Vec<_> = found
         .iter()
         .map(|target| {

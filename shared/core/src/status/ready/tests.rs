@@ -294,6 +294,21 @@ fn the_most_urgent_of_all_that_holds_a_rollout_is_the_reason() {
     }
 }
 
+#[test]
+fn a_gate_that_is_closed_opens_by_itself_and_one_that_cannot_be_evaluated_does_not() {
+    for (since, is_paused, expected) in [
+        ("", false, ("Progressing", true)),
+        ("T", false, ("GateFailed", false)),
+        ("T", true, ("NotReady", false)),
+    ] {
+        let counts = json!({ "outOfSync": 1, "ready": 2, "desiredReady": 3 });
+        let rollout = json!({ "id": "a", "waitsFor": "Gate", "since": since, "message": "it waits" });
+        let status = json!({ "observedGeneration": 2, "summary": counts, "rollout": rollout });
+        let (reason, is_progressing, message) = readiness(&status, Some(counts), is_paused);
+        assert_eq!((reason, is_progressing), expected, "{message}");
+    }
+}
+
 /// Every cluster is ready, with what was completed before.
 #[test]
 fn a_rollout_that_was_rolled_back_is_not_ready() {

@@ -1,10 +1,11 @@
 //! Why a rollout cannot be planned.
 
 use go_formats::duration::DurationError;
+use helmops_api::limits::GATES;
 use helmops_model::selector::InvalidSelector;
 use thiserror::Error;
 
-use super::limit::InvalidAmount;
+use super::{limit::InvalidAmount, partition_gate::InvalidGate};
 
 /// An invalid rollout strategy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -15,6 +16,12 @@ pub enum PlanError {
     /// The selector of a partition is invalid.
     #[error(transparent)]
     Selector(#[from] InvalidSelector),
+    /// The gate of a partition is invalid.
+    #[error("rolloutStrategy.partitions: {0}")]
+    Gate(#[from] InvalidGate),
+    /// Too many partitions have a gate.
+    #[error("rolloutStrategy.partitions: at most {GATES} partitions may have a gate; remove some")]
+    ManyGates,
     /// A soak is not a duration.
     #[error("rolloutStrategy: {0}")]
     Soak(#[from] InvalidSoak),

@@ -60,7 +60,7 @@ impl Failures {
 
 /// Whether the desired deployment of a cluster has failed there. One that failed before is another one, and what is ready was deployed: a
 /// later attempt, such as with other values of references, is no part of the rollout.
-fn has_failed(target: &Target<'_>) -> bool {
+pub fn has_failed(target: &Target<'_>) -> bool {
     let Some((desired, existing)) = target.desired.as_ref().ok().zip(target.existing) else {
         return false;
     };

@@ -4,11 +4,12 @@ mod approval;
 pub mod completed;
 mod error;
 mod failures;
-mod gate;
 mod id;
 mod limit;
 mod partition;
+mod partition_gate;
 mod plan;
+mod waits;
 
 use helmops_api::BundleDeployment;
 use helmops_model::deployment_state::is_up_to_date;
@@ -16,6 +17,10 @@ use helmops_model::deployment_state::is_up_to_date;
 pub use self::{
     error::PlanError,
     limit::{InvalidAmount, limit},
+    partition_gate::{
+        Gate, GateFacts, GateProblem, GateRequest, GateState, GateStates, InvalidGate, PartitionFacts,
+        Verdict,
+    },
     plan::{PartitionRound, Rollout, RolloutStep, plan},
 };
 pub(crate) use self::{

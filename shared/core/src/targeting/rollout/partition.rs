@@ -1,12 +1,13 @@
 //! Which clusters are updated together.
 
-use helmops_api::rollout::RolloutStrategy;
+use helmops_api::{limits::GATES, rollout::RolloutStrategy};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{
     error::PlanError,
-    gate::Soak,
     limit::{InvalidAmount, limit},
+    partition_gate::Gate,
+    waits::Soak,
 };
 use crate::targeting::{criteria::Criteria, index::Index, target::Target};
 
@@ -19,7 +20,7 @@ const AUTO_SIZE: &str = "25%";
 const MAX_UNAVAILABLE: &str = "100%";
 
 /// Clusters that are updated together, by index of the target.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Partition {
     pub name: String,
     pub members: Vec<usize>,
@@ -28,12 +29,21 @@ pub struct Partition {
     pub soak: Option<Soak>,
     /// Whether it begins only with an approval.
     pub needs_approval: bool,
+    /// What has to be true before it begins.
+    pub gate: Option<Gate>,
 }
 
 /// Divides the targets of a Bundle into partitions.
 pub fn partitions(strategy: &RolloutStrategy, targets: &[Target<'_>]) -> Result<Vec<Partition>, PlanError> {
     if strategy.partitions.is_empty() {
         return automatic(strategy, targets.len());
+    }
+    let gates = strategy
+        .partitions
+        .iter()
+        .filter(|partition| partition.gate.is_some());
+    if gates.count() > GATES {
+        return Err(PlanError::ManyGates);
     }
     let criteria: Index<'_> = strategy
         .partitions
@@ -64,6 +74,7 @@ pub fn partitions(strategy: &RolloutStrategy, targets: &[Target<'_>]) -> Result<
                 max_unavailable: amount_of(members.len(), amount, MAX_UNAVAILABLE)?,
                 soak: Soak::parse(partition.soak.as_deref().or(strategy.soak.as_deref()))?,
                 needs_approval: partition.needs_approval(),
+                gate: partition.gate.as_ref().map(Gate::parse).transpose()?,
                 members,
             })
         })
@@ -81,6 +92,7 @@ fn automatic(strategy: &RolloutStrategy, count: usize) -> Result<Vec<Partition>,
             max_unavailable: amount_of(members.len(), strategy.max_unavailable.as_ref(), MAX_UNAVAILABLE)?,
             soak: soak.clone(),
             needs_approval: false,
+            gate: None,
             members,
         })
     };

@@ -13,10 +13,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     error::PlanError,
-    gate::Gates,
     is_unavailable,
     limit::InvalidAmount,
     partition::{Partition, amount_of, partitions},
+    partition_gate::{GateFacts, GateRequest, GateStates},
+    waits::Waits,
 };
 use crate::{
     status::is_silent,
@@ -63,6 +64,8 @@ pub struct Rollout {
     pub is_complete: bool,
     /// When the next round is due, although nothing may have changed.
     pub next_round: Option<Timestamp>,
+    /// The gate whose state decides how it goes on and is not known. Until then its partition waits.
+    pub required_gate: Option<Box<GateRequest>>,
 }
 
 /// A partition after a round.
@@ -79,15 +82,22 @@ pub struct PartitionRound {
 /// Partitions are processed in order. In each, clusters without a deployment get one until `maxNew` is reached, and the desired
 /// state is staged for all clusters. Then each cluster is promoted unless it is paused, or unless it is available and the
 /// maximum of unavailable clusters is reached in the Bundle or in the partition. If too many partitions have too many clusters
-/// that are not up to date and available, later partitions wait. They also wait for the gates of the strategy.
+/// that are not up to date and available, later partitions wait. They also wait for the soaks, gates and approvals of the strategy, of which
+/// `gates` has the states that are known: see [`Rollout::required_gate`].
 ///
 /// All that a round has to know of earlier ones is in the status of the Bundle, which must get [`Rollout::status`] and the partitions.
 ///
 /// A cluster whose values cannot be computed does not block the others: it counts as unavailable only if its deployment is.
 ///
 /// # Errors
-/// If the strategy has an amount that is neither a number nor a percentage, a soak that is no duration, or an invalid selector.
-pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<Rollout, PlanError> {
+/// If the strategy has an amount that is neither a number nor a percentage, a soak that is no duration, an invalid gate, or an invalid
+/// selector.
+pub fn plan(
+    bundle: &Bundle,
+    targets: &[Target<'_>],
+    gates: &GateStates,
+    now: Timestamp,
+) -> Result<Rollout, PlanError> {
     let default = RolloutStrategy::default();
     let spec = &bundle.spec;
     let strategy = spec.rollout_strategy.as_ref().unwrap_or(&default);
@@ -117,16 +127,17 @@ pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<R
             status: None,
             is_complete: !targets.is_empty(),
             next_round: None,
+            required_gate: None,
         },
     };
-    let mut gates = Gates::of(bundle, strategy, targets, now)?;
+    let mut waits = Waits::of(bundle, strategy, targets, gates, now)?;
     let mut proceeds = true;
     for (index, partition) in partitions.iter().enumerate() {
         let mut unavailable = count_unavailable(planner.members(partition));
         let (has_changes, may_proceed) = (planner.has_changes(partition), proceeds && !spec.paused);
-        let is_admitted = gates
+        let is_admitted = waits
             .as_mut()
-            .is_none_or(|gates| gates.admit(index, partition, has_changes, may_proceed));
+            .is_none_or(|waits| waits.admit(index, partition, has_changes, may_proceed));
         if proceeds && is_admitted {
             planner.stage(partition);
             planner.promote(partition, &mut unavailable);
@@ -137,20 +148,24 @@ pub fn plan(bundle: &Bundle, targets: &[Target<'_>], now: Timestamp) -> Result<R
             proceeds = planner.rollout.unavailable_partitions <= planner.rollout.max_unavailable_partitions;
         }
         let mut status = status(partition, unavailable);
-        if let Some(gates) = &mut gates {
+        if let Some(waits) = &mut waits {
             let unfinished = planner.count_unfinished(partition);
             let is_complete = !planner.has_waiting(partition) && unfinished <= tolerated(partition);
             planner.rollout.is_complete &= is_complete;
-            status.completed_at = gates.finish(index, partition, unfinished, is_complete);
+            let times = waits.finish(index, partition, unfinished, is_complete);
+            status.completed_at = times.completed_at;
+            status.gate_since = times.gate_since;
+            status.gate_passed_at = times.gate_passed_at;
         }
         planner.rollout.partitions.push(PartitionRound {
             status,
             members: partition.members.clone(),
         });
     }
-    if let Some(gates) = gates {
-        planner.rollout.is_complete &= !gates.prevents_completion();
-        let (status, next_round) = gates.status(planner.is_updating());
+    if let Some(waits) = waits {
+        planner.rollout.is_complete &= !waits.prevents_completion();
+        planner.rollout.required_gate = planner.required_gate(&waits, bundle, &partitions, now);
+        let (status, next_round) = waits.status(planner.is_updating());
         planner.rollout.status = Some(status);
         planner.rollout.next_round = next_round;
     }
@@ -183,8 +198,7 @@ fn status(partition: &Partition, unavailable: usize) -> PartitionStatus {
         count: number(partition.members.len()),
         max_unavailable: number(partition.max_unavailable),
         unavailable: number(unavailable),
-        summary: None,
-        completed_at: String::new(),
+        ..PartitionStatus::default()
     }
 }
 
@@ -295,6 +309,25 @@ impl<'r, 'a> Planner<'r, 'a> {
             }
             *step = RolloutStep::Promote;
         }
+    }
+
+    /// The gate that has to be evaluated, with what it decides on.
+    fn required_gate(
+        &self,
+        waits: &Waits<'_>,
+        bundle: &Bundle,
+        partitions: &[Partition],
+        now: Timestamp,
+    ) -> Option<Box<GateRequest>> {
+        let (index, id) = waits.required_gate()?;
+        let gate = partitions.get(index)?.gate.clone()?;
+        let statuses = self.rollout.partitions.iter().map(|round| &round.status);
+        let known: Vec<_> = partitions.iter().zip(statuses).take(index + 1).collect();
+        Some(Box::new(GateRequest {
+            partition: index,
+            gate,
+            facts: GateFacts::new(bundle, id, &known, self.targets, now)?,
+        }))
     }
 
     /// Whether any cluster of a partition gets something else than it has. A paused one gets nothing.

@@ -13,7 +13,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::targeting::rollout::id::rollout_id;
+use crate::targeting::rollout::{
+    id::rollout_id,
+    partition_gate::{GateState, Verdict},
+};
 use crate::{
     status::{RolloutRound, TargetStatus},
     targeting::{
@@ -45,6 +48,11 @@ impl Random {
     }
 }
 
+/// Every fourth partition has a gate.
+const fn has_gate(partition: usize) -> bool {
+    partition % 4 == 3
+}
+
 /// What the API server stores, and the state of the clusters.
 struct Fleet {
     bundle: Bundle,
@@ -57,6 +65,8 @@ struct Fleet {
     finished: HashMap<usize, i64>,
     /// The partitions that a person has approved.
     approved: HashSet<usize>,
+    /// The partitions whose gate was open when it decided on them.
+    opened: HashSet<usize>,
     /// How often each cluster was promoted.
     promotions: Vec<usize>,
     /// On which share of clusters a deployment fails, in percent.
@@ -88,7 +98,8 @@ impl Fleet {
                 let labels = json!({ "partition": partition.to_string() });
                 // Every second one needs an approval.
                 let approval = if partition.is_multiple_of(2) { "" } else { "Manual" };
-                json!({ "name": format!("p{partition}"), "approval": approval, "clusterSelector": { "matchLabels": labels } })
+                let gate = has_gate(partition).then(|| json!({ "expression": "now > 0" }));
+                json!({ "name": format!("p{partition}"), "approval": approval, "gate": gate, "clusterSelector": { "matchLabels": labels } })
             })
             .collect();
         let bundle = decoded(&json!({
@@ -106,6 +117,7 @@ impl Fleet {
             now: 1_800_000_000,
             finished: HashMap::new(),
             approved: HashSet::new(),
+            opened: HashSet::new(),
             failing: 0,
             random: Random(seed.wrapping_mul(2).wrapping_add(0x9E37_79B9_7F4A_7C15)),
         }
@@ -116,6 +128,7 @@ impl Fleet {
         version.clone_into(&mut helm.version);
         self.finished.clear();
         self.approved.clear();
+        self.opened.clear();
         self.promotions.fill(0);
     }
 
@@ -134,6 +147,25 @@ impl Fleet {
         }
     }
 
+    /// Plans, with gates that are open at times.
+    fn planned(&mut self, found: &[Target<'_>], now: Timestamp) -> Rollout {
+        let mut gates = GateStates::default();
+        loop {
+            let rollout = plan(&self.bundle, found, &gates, now).unwrap();
+            let Some(request) = &rollout.required_gate else {
+                return rollout;
+            };
+            assert!(gates.get(request.partition).is_none(), "it is evaluated twice");
+            let verdict = if self.random.happens(40) {
+                self.opened.insert(request.partition);
+                Verdict::Open
+            } else {
+                Verdict::Closed("closed".to_owned())
+            };
+            gates.add(request.partition, GateState { verdict, again: None });
+        }
+    }
+
     /// One round of the controller. If it is killed, only some clusters get their step, and the status is not written.
     fn round(&mut self, is_killed: bool) {
         let deployments = self.deployments.clone();
@@ -142,7 +174,7 @@ impl Fleet {
         let members = clusters.iter().map(|cluster| Member::new(cluster, []));
         let found = targets(&self.bundle, members, &existing, false, &Budget::default()).unwrap();
         let now = Timestamp::from_second(self.now).unwrap();
-        let rollout = plan(&self.bundle, &found, now).unwrap();
+        let rollout = self.planned(&found, now);
         self.learn_finished(&found, &rollout);
         let reached = if is_killed {
             usize::try_from(self.random.below(found.len() as u64)).unwrap()
@@ -186,7 +218,7 @@ impl Fleet {
         let members = clusters.iter().map(|cluster| Member::new(cluster, []));
         let found = targets(&self.bundle, members, &existing, false, &Budget::default()).unwrap();
         let now = Timestamp::from_second(self.now).unwrap();
-        let rollout = plan(&self.bundle, &found, now).unwrap();
+        let rollout = self.planned(&found, now);
         for (index, (target, step)) in found.iter().zip(&rollout.steps).enumerate() {
             if *step == RolloutStep::Promote {
                 self.promote(index, &target.desired.as_ref().unwrap().id);
@@ -264,6 +296,10 @@ impl Fleet {
         assert!(
             own.is_multiple_of(2) || self.approved.contains(&own),
             "cluster {index} without approval"
+        );
+        assert!(
+            !has_gate(own) || self.opened.contains(&own),
+            "cluster {index} before its gate was open"
         );
         for earlier in 0..own {
             if rollout.partitions[earlier].members.is_empty() {

@@ -134,6 +134,7 @@ fn planned_with(
     plan(
         &bundle,
         &targets(&bundle, members(), &existing, false, &Budget::default()).unwrap(),
+        &GateStates::default(),
         Timestamp::UNIX_EPOCH,
     )
 }
@@ -560,7 +561,7 @@ fn a_cluster_whose_target_has_a_range_is_blocked_alone() {
     let existing = deployment(&clusters[2], ":new", Old).unwrap();
     let members = clusters.iter().map(|cluster| Member::new(cluster, []));
     let targets = targets(&bundle, members, &[&existing], false, &Budget::default()).unwrap();
-    let rollout = plan(&bundle, &targets, Timestamp::UNIX_EPOCH).unwrap();
+    let rollout = plan(&bundle, &targets, &GateStates::default(), Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(rollout.steps, [Wait, Promote, Hold]);
     assert_eq!(
         rollout.newly_created, 1,
