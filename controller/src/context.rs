@@ -8,6 +8,7 @@ use helmops_trace::Tracer;
 use kube::Client;
 
 use crate::{
+    bundle::GateResponses,
     helmop::{Interest, UnrecordedPolls},
     import::Importing,
     metrics::Metrics,
@@ -30,6 +31,8 @@ pub struct Context {
     pub interest: Interest,
     /// Polls that no status shows.
     pub unrecorded_polls: UnrecordedPolls,
+    /// What endpoints have decided about the gates of rollouts.
+    pub gate_responses: GateResponses,
     /// Permits for reconciliations.
     pub workers: Workers,
     /// Permits and threads for long computations.

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     args::Args,
+    bundle::GateResponses,
     context::{Context, Retries},
     fleet_metrics,
     helmop::{Interest, UnrecordedPolls},
@@ -98,6 +99,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         .computing_with(&compute),
         interest: Interest::default(),
         unrecorded_polls: UnrecordedPolls::default(),
+        gate_responses: GateResponses::default(),
         workers: Workers::new(args.workers, leadership, supervisor.stop_token()),
         compute,
         events,

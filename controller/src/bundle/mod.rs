@@ -33,11 +33,11 @@ use helmops_trace::{TraceContext, Tracer};
 use kube::core::ObjectMeta;
 use tracing::{Span, field::Empty};
 
-pub use self::error::DeliveryError;
 use self::{
     error::BundleBlocked,
     round::{BundleReconciliation, Round},
 };
+pub use self::{error::DeliveryError, gates::GateResponses};
 use crate::{context::Context, metrics, parts, watch::DeliveryStores, work::BundleKey};
 
 /// Maximum number of clusters of a Bundle that are processed concurrently.
@@ -72,6 +72,7 @@ impl Reconciler for Bundles<'_> {
     }
 
     async fn deleted(&self, key: &BundleKey, _: &mut WorkerPermit) -> Result<Done, DeliveryError> {
+        self.context.gate_responses.forget(key);
         prune::delete_leftovers(self.context, &self.stores.copies, key).await?;
         Ok(Done::UNTIL_CHANGE)
     }

@@ -11,7 +11,7 @@ use helmops_api::{Bundle, BundleDeployment, Decoded, timestamp::until};
 use helmops_core::{
     policy::Policies,
     status::{RolloutRound, TargetStatus},
-    targeting::{self, Member, Rollout, Target, TargetError, delivery::BundleDelivery},
+    targeting::{self, GateRequest, Member, Rollout, Target, TargetError, delivery::BundleDelivery},
 };
 use helmops_kube::key;
 use helmops_model::reason::Reason;
@@ -22,7 +22,8 @@ use super::{
     CONCURRENCY, DeliveryError, apply,
     deliver::{Delivered, Delivery},
     error::{BundleBlocked, check},
-    gates, is_terminating,
+    gates::{self, Planned},
+    is_terminating,
     observe::{self, ClusterSnapshot},
     prune, sources,
 };
@@ -64,36 +65,59 @@ pub struct Round {
 /// The round, or why nothing was deployed.
 type RoundResult = Result<Round, BundleBlocked>;
 
+/// How far an attempt at a round has come. What it had in memory is dropped.
+enum Attempt {
+    /// To its end.
+    Done(RoundResult),
+    /// Its values are large, and need the permit for that.
+    IsLarge,
+    /// It depends on a gate that an endpoint decides.
+    Requires(Box<GateRequest>),
+}
+
 impl BundleReconciliation<'_> {
     /// Applies the next step of the rollout to each cluster, and updates the status.
     pub async fn roll_out(&self, permit: &mut workers::WorkerPermit) -> Result<RoundResult, DeliveryError> {
+        let mut has_requested = false;
         loop {
-            // First, because it may wait: the caches are read after that.
-            let compute_permit = self.context.compute.permit(permit).await?;
-            let policies = observe::policies(self.context, self.bundle)?;
-            let snapshot = observe::snapshot(self.context, &self.stores.clusters, self.key, self.bundle);
-            let existing = snapshot.existing();
-            let compute_targets = || {
-                let known = &self.stores.clusters.known_windows;
-                let members = snapshot.scheduled_members(Timestamp::now(), known);
-                targets(self.bundle, &policies, members, &existing)
-            };
-            let computed = compute::run(&compute_permit, compute_targets);
-            drop(compute_permit);
-            if computed
-                .as_ref()
-                .is_ok_and(|computed| computed.bytes > LARGE_VALUES)
-                && !permit.is_large()
-            {
-                drop(computed);
-                // That takes as long as the deployment of another Bundle: the targets may be stale then.
-                permit.acquire_large().await?;
-                self.check_current()?;
-                continue;
+            match self.attempt(has_requested, permit).await? {
+                Attempt::Done(result) => return Ok(result),
+                // Both take as long as the deployment of another Bundle, or longer: the targets may be stale then.
+                Attempt::IsLarge => permit.acquire_large().await?,
+                Attempt::Requires(request) => {
+                    gates::request(self.context, self.key, self.bundle, &request, permit).await?;
+                    has_requested = true;
+                }
             }
             self.check_current()?;
-            return self.deploy(computed, &snapshot, &existing, permit).await;
         }
+    }
+
+    async fn attempt(
+        &self,
+        has_requested: bool,
+        permit: &mut workers::WorkerPermit,
+    ) -> Result<Attempt, DeliveryError> {
+        // First, because it may wait: the caches are read after that.
+        let compute_permit = self.context.compute.permit(permit).await?;
+        let policies = observe::policies(self.context, self.bundle)?;
+        let snapshot = observe::snapshot(self.context, &self.stores.clusters, self.key, self.bundle);
+        let existing = snapshot.existing();
+        let compute_targets = || {
+            let known = &self.stores.clusters.known_windows;
+            let members = snapshot.scheduled_members(Timestamp::now(), known);
+            targets(self.bundle, &policies, members, &existing)
+        };
+        let computed = compute::run(&compute_permit, compute_targets);
+        drop(compute_permit);
+        let is_large = computed
+            .as_ref()
+            .is_ok_and(|computed| computed.bytes > LARGE_VALUES);
+        if is_large && !permit.is_large() {
+            return Ok(Attempt::IsLarge);
+        }
+        self.check_current()?;
+        self.deploy(computed, &snapshot, &existing, has_requested).await
     }
 
     /// Checks that the Bundle has not changed since the reconciliation started.
@@ -110,8 +134,8 @@ impl BundleReconciliation<'_> {
         computed: Result<ComputedTargets<'_>, BundleBlocked>,
         snapshot: &ClusterSnapshot,
         existing: &[&BundleDeployment],
-        permit: &mut workers::WorkerPermit,
-    ) -> Result<RoundResult, DeliveryError> {
+        has_requested: bool,
+    ) -> Result<Attempt, DeliveryError> {
         let reason = "another client has deleted it; it is created again if a target matches its Cluster";
         let terminating = existing.iter().filter(|deployment| is_terminating(deployment));
         let deletions =
@@ -142,11 +166,9 @@ impl BundleReconciliation<'_> {
             })
             .collect();
         errors.extend(targets.iter().filter_map(retried));
-        let planned = gates::plan(self.context, self.bundle, &targets, permit).await?;
-        // The evaluation of gates may have waited.
-        self.check_current()?;
-        let rollout = match planned {
-            Ok(rollout) => rollout,
+        let rollout = match gates::plan(self.context, self.key, self.bundle, &targets, has_requested) {
+            Ok(Planned::Round(rollout)) => rollout,
+            Ok(Planned::Requires(request)) => return Ok(Attempt::Requires(request)),
             Err(error) => {
                 return first_error_or(BundleBlocked::new(Reason::InvalidRollout, &error), errors);
             }
@@ -168,11 +190,11 @@ impl BundleReconciliation<'_> {
             .chain(rest)
             .min();
         let next = next.map(|at| until(now, at));
-        Ok(Ok(Round {
+        Ok(Attempt::Done(Ok(Round {
             errors,
             next,
             is_complete,
-        }))
+        })))
     }
 
     /// Deletes the deployments of clusters that are not targets any more, and the copies of deployments that do not exist. Adds the
@@ -270,8 +292,9 @@ fn retried(target: &Target<'_>) -> Option<DeliveryError> {
 }
 
 /// The result of a round that is blocked. An earlier error takes precedence, so that it is retried: the retry is blocked again.
-fn first_error_or(blocked: BundleBlocked, errors: Vec<DeliveryError>) -> Result<RoundResult, DeliveryError> {
-    errors.into_iter().next().map_or(Ok(Err(blocked)), Err)
+fn first_error_or(blocked: BundleBlocked, errors: Vec<DeliveryError>) -> Result<Attempt, DeliveryError> {
+    let blocked = Attempt::Done(Err(blocked));
+    errors.into_iter().next().map_or(Ok(blocked), Err)
 }
 
 /// The targets of a Bundle with their values.

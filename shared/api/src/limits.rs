@@ -139,6 +139,22 @@ const OF_SPEC: &[Limit] = &[
         Measure::Length,
         EXPRESSION,
     ),
+    ("rolloutStrategy.partitions[].gate.url", Measure::Length, URL),
+    (
+        "rolloutStrategy.partitions[].gate.secretName",
+        Measure::Length,
+        NAME,
+    ),
+    (
+        "rolloutStrategy.partitions[].gate.interval",
+        Measure::Length,
+        DURATION,
+    ),
+    (
+        "rolloutStrategy.partitions[].gate.timeout",
+        Measure::Length,
+        DURATION,
+    ),
 ];
 
 /// Limits of the options in `spec` and in each target.

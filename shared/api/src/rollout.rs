@@ -66,6 +66,16 @@ wire! {
         /// A CEL expression over the state of the rollout that is true when the partition may begin, such as
         /// `previous.all(p, p.failed == 0 && now - p.since >= 3600)`.
         "expression" | nullable => expression: String,
+        /// In place of an expression: the HTTPS URL of an endpoint that decides. It gets a POST request with the state of the rollout as JSON,
+        /// and responds with JSON such as `{"open": false, "message": "the error rate is 2%"}`.
+        "url" | nullable => url: String,
+        /// With `url`: a Secret in the same namespace with `username` and `password`, `cacerts` with certificates to trust (PEM), and the
+        /// other keys that the Secret of a repository may have.
+        "secretName" | nullable => secret_name: String,
+        /// With `url`: how often the endpoint is requested while the partition waits, as a duration. 1m by default.
+        "interval" | nullable => interval: Option<String>,
+        /// With `url`: how long to wait for the response, as a duration. 5s by default.
+        "timeout" | nullable => timeout: Option<String>,
     }
 }
 
@@ -85,6 +95,12 @@ impl FailurePolicy {
 }
 
 impl RolloutStrategy {
+    /// The gates of partitions, with the index of the partition.
+    pub fn gates(&self) -> impl Iterator<Item = (usize, &PartitionGate)> {
+        let gates = self.partitions.iter().map(|partition| partition.gate.as_ref());
+        gates.enumerate().filter_map(|(index, gate)| Some((index, gate?)))
+    }
+
     /// Whether the clusters go back when a rollout fails.
     pub fn rolls_back(&self) -> bool {
         self.on_failure.as_ref().is_some_and(FailurePolicy::rolls_back)

@@ -14,6 +14,7 @@ mod bounds;
 mod cache;
 mod chart_errors;
 mod download;
+mod endpoint;
 mod error;
 mod explain;
 mod http;
@@ -52,6 +53,7 @@ pub use self::{
     args::{AddressArgs, AddressArgsError},
     bounds::MemoryBounds,
     download::{ChartDownload, DigestMismatch, DownloadError, Downloaded, MAX_ARCHIVE, Origin},
+    endpoint::{EndpointError, EndpointRequest},
     error::ResolveError,
     explain::{ChartExplanation, JudgedVersion, Listed, ListedVersion, Listing},
     http::Limits,
@@ -79,6 +81,7 @@ pub const OWN_CA_BUNDLE: &str = "spec.caBundle";
 #[derive(Debug)]
 pub struct Resolver {
     http: HttpClient,
+    poster: Poster,
     repositories: Repositories,
     registries: Registries,
     budget: ByteBudget,
@@ -108,6 +111,7 @@ impl Resolver {
         let (budget, compute) = (bounds.budget(), Compute::default());
         let settings = CacheSettings::new(bounds, budget.clone()).part(2);
         Ok(Self {
+            poster: Poster::new(addresses.clone()),
             http: HttpClient::new(Timeouts::default(), addresses, fetches.clone())?,
             repositories: Repositories::new(
                 settings.clone(),

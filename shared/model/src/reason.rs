@@ -298,7 +298,7 @@ reasons! {
         /// A partition of the rollout begins only with the approval of a person.
         AwaitingApproval: "Look at the clusters that have it already, and run the command in the message.",
         /// The gate of a partition of the rollout cannot be evaluated, so it stays closed.
-        GateFailed: "Correct `spec.rolloutStrategy.partitions[].gate`: the message has the error. Or remove the gate.",
+        GateFailed: "Correct what the message names: `spec.rolloutStrategy.partitions[].gate`, its endpoint or its Secret.",
         /// No cluster is targeted.
         NoClusters: "Check the selectors of `spec.targets` against `kubectl get clusters --show-labels`, and which targets have `doNotDeploy`.",
         /// The agent was installed on the cluster of a kubeconfig.

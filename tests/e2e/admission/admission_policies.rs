@@ -88,11 +88,37 @@ async fn admission_policies_deny_insecure_tls_foreign_repositories_copies_and_de
         let error = apply_error(&kubectl, "foreign", &foreign).await;
         assert!(error.contains("is not allowed"), "{foreign}: {error}");
     }
+    endpoints_of_gates_are_denied(&kubectl).await;
     ambiguous_paths_are_denied(&kubectl).await;
     only_listed_resources_are_copied(&kubectl).await;
     let early = ["label", "helmop/early", "team=a"];
     kubectl.run(&early).await.unwrap().ok().unwrap();
     protected_helmops_are_not_deleted(&kubectl).await;
+}
+
+/// The endpoint of a gate gets the login of a Secret, as a repository does.
+async fn endpoints_of_gates_are_denied(kubectl: &Kubectl) {
+    for (url, is_allowed) in [
+        ("https://attacker.example/x", false),
+        ("https://h.example.com/team-a/../x", false),
+        ("https://h.example.com/team-a/gate", true),
+    ] {
+        let partitions = json!([{ "name": "a" }, { "name": "b", "gate": { "url": url } }]);
+        let mut spec = chart("https://charts.example.com");
+        spec["rolloutStrategy"] = json!({ "partitions": partitions });
+        for kind in ["HelmOp", "Bundle"] {
+            let error = dry_run_error_of(kubectl, kind, &spec).await;
+            let denied = format!("spec.rolloutStrategy.partitions.gate.url: {url} is not allowed");
+            let is_denied = error.contains(&denied);
+            assert!(
+                if is_allowed { error.is_empty() } else { is_denied },
+                "{kind} {url}: {error}"
+            );
+        }
+    }
+    let elsewhere = json!({ "helm": { "repo": "https://elsewhere.example.com", "chart": "web" } });
+    let error = dry_run_error_of(kubectl, "Bundle", &elsewhere).await;
+    assert_eq!(error, "", "of Bundles, only gates are checked");
 }
 
 /// From now on, only these chart sources are allowed.

@@ -1,11 +1,19 @@
 //! Gates of partitions.
 
+use std::time::Instant;
+
 use anyhow::{Context, ensure};
+use axum::http::StatusCode;
+use helmops_bed::chart_server::{ChartServer, FixedResponse};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::harness::condition;
 use crate::harness::standalone::{Fixture, Repository};
+
+/// The shortest interval of an endpoint, in seconds.
+const INTERVAL: u64 = 10;
 
 async fn until_waits_for(fixture: &Fixture, what: &str) -> Value {
     let bundle = fixture
@@ -136,6 +144,70 @@ async fn a_gate_that_cannot_be_evaluated_is_reported_until_it_is_corrected() {
     assert!(message.contains("unknown field \"redy\""), "{message}");
     // The time alone opens it.
     fixture.bundle("web", &of("now >= partition.since")).await;
+    fixture.agent_deploys(1, "web").await;
+    fixture.until_ready_is("bundle/web", "Ready").await;
+}
+
+#[tokio::test]
+async fn an_endpoint_opens_a_gate() {
+    let fixture = Fixture::new("gate", 2).await;
+    let folder = TempDir::new().unwrap();
+    let endpoint = ChartServer::https(folder.path()).await.unwrap();
+    let respond = |body: &str| {
+        let response = FixedResponse {
+            status: StatusCode::OK,
+            content_type: "application/json",
+            body: body.to_owned(),
+        };
+        endpoint.set_response("/gate", response);
+    };
+    let gate = json!({ "url": format!("{}/gate", endpoint.url()), "secretName": "gate", "interval": format!("{INTERVAL}s") });
+    let partitions = json!([
+        { "name": "first", "clusterName": "c0" },
+        { "name": "last", "clusterName": "c1", "gate": gate },
+    ]);
+    let of = |version: &str| json!({ "helm": { "version": version }, "rolloutStrategy": { "partitions": partitions } });
+    fixture.bundle("web", &of("1.0.0")).await;
+    fixture.agent_deploys(0, "web").await;
+    let message = fixture.until_ready_is("bundle/web", "GateFailed").await;
+    let expected = "cannot be evaluated: 127.0.0.1: Secret gate does not exist in namespace";
+    assert!(message.contains(expected), "{message}");
+    assert_eq!(endpoint.requests("/gate"), 0);
+
+    fixture
+        .secret("gate", &json!({ "cacerts": endpoint.ca().unwrap() }))
+        .await;
+    respond(r#"{"open": false, "message": "the error rate is 2%"}"#);
+    let expected = "partition \"last\" waits for its gate: 127.0.0.1 responds: the error rate is 2%";
+    fixture
+        .until("bundle/web", |bundle| {
+            let message = &bundle["status"]["rollout"]["message"];
+            ensure!(message == expected, "it is {message}");
+            Ok(())
+        })
+        .await;
+    // It is requested in the interval, whatever changes meanwhile.
+    let (before, start) = (endpoint.requests("/gate"), Instant::now());
+    for is_modified in [true, false] {
+        report_modified(&fixture, is_modified).await;
+        fixture
+            .until("bundle/web", |bundle| {
+                let modified = bundle["status"]["summary"]["modified"]
+                    .as_i64()
+                    .unwrap_or_default();
+                ensure!((modified == 1) == is_modified, "{modified} are modified");
+                Ok(())
+            })
+            .await;
+    }
+    let due = start.elapsed().as_secs() / INTERVAL + 1;
+    assert!(
+        endpoint.requests("/gate") <= before + due,
+        "of {due} that are due"
+    );
+    assert_eq!(fixture.clusters_of("web").await, [0]);
+
+    respond(r#"{"open": true}"#);
     fixture.agent_deploys(1, "web").await;
     fixture.until_ready_is("bundle/web", "Ready").await;
 }

@@ -162,6 +162,10 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
                 &gate.expression,
                 limits::EXPRESSION,
             );
+            length(errors, &path.field("url"), &gate.url, limits::URL);
+            length(errors, &path.field("secretName"), &gate.secret_name, limits::NAME);
+            duration(errors, &path.field("interval"), gate.interval.as_deref());
+            duration(errors, &path.field("timeout"), gate.timeout.as_deref());
         }
         check_criteria(errors, &path, &partition.criteria);
     }

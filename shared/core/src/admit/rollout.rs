@@ -53,16 +53,12 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, rollout: &RolloutStrateg
         check_partition(errors, &path.index(index), partition);
         check_approval(errors, &path.index(index), partition, &rollout.partitions);
     }
-    check_gates(errors, &path, &rollout.partitions);
+    check_gates(errors, &path, rollout);
 }
 
-/// Each gate is valid, and an expression makes true or false of an example of its partition.
-fn check_gates(errors: &mut FieldErrors, path: &Path<'_>, partitions: &[Partition]) {
-    let gates = partitions.iter().map(|partition| partition.gate.as_ref());
-    let gates: Vec<_> = gates
-        .enumerate()
-        .filter_map(|(index, gate)| Some((index, gate?)))
-        .collect();
+/// Each gate is valid, and an expression makes true or false of examples of its partition.
+fn check_gates(errors: &mut FieldErrors, path: &Path<'_>, rollout: &RolloutStrategy) {
+    let gates: Vec<_> = rollout.gates().collect();
     if gates.len() > limits::GATES {
         let detail = format!(
             "{} partitions have a gate; at most {} are allowed; remove some",
@@ -72,9 +68,13 @@ fn check_gates(errors: &mut FieldErrors, path: &Path<'_>, partitions: &[Partitio
         errors.add(path, Reason::LimitExceeded, ErrorType::TooMany, "", detail);
         return;
     }
-    let names: Vec<_> = partitions.iter().map(|partition| &*partition.name).collect();
+    let names: Vec<_> = rollout
+        .partitions
+        .iter()
+        .map(|partition| &*partition.name)
+        .collect();
     for (index, gate) in gates {
-        let checked = Gate::parse(gate).and_then(|gate| gate.try_out(&GateFacts::example(&names, index)));
+        let checked = Gate::parse(gate).and_then(|gate| gate.try_out(&GateFacts::examples(&names, index)));
         if let Err(InvalidGate { field, text, problem }) = checked {
             let path = path.index(index);
             let path = path.field("gate");

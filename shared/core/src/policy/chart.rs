@@ -60,6 +60,15 @@ pub fn origin(source: ChartSource<'_>) -> PolicySubject<'_> {
     }
 }
 
+/// The URL of an endpoint that gets requests as a repository does.
+pub fn endpoint(url: &str) -> PolicySubject<'_> {
+    PolicySubject {
+        field: "url",
+        text: url,
+        candidates: location(url),
+    }
+}
+
 /// The chart itself: its name in the repository, its reference in a registry or the last part of that, or the URL of an
 /// archive.
 pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {

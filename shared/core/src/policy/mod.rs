@@ -29,6 +29,7 @@
 //!   be listed literally. A URL with an encoded slash in its path must be allowed both as written and with the slash decoded,
 //!   or be listed literally.
 //! - The `helm` block of a target is checked like `spec.helm`, after inheritance; so is its `serviceAccount`.
+//! - The URL of a gate is compared like a repository, and its Secret like `helmSecretName`.
 //! - `downstreamResources` of the HelmOp and of each target have their own rules (module `downstream`), and so have the namespaces in
 //!   `lifecycle.dependsOn` (module `dependencies`).
 //! - A [`ValidHelmOp`] names a source and a chart in one of the three forms, so all of them are checked. An empty name is
@@ -55,7 +56,9 @@ mod review;
 pub use self::{pattern_errors::pattern_errors, review::Decision};
 use std::borrow::Cow;
 
-use helmops_api::{Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, Policy};
+use helmops_api::{
+    Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, Policy, rollout::RolloutStrategy,
+};
 use helmops_model::{
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
@@ -220,6 +223,7 @@ impl Policies {
         let namespace = valid.helmop.metadata.namespace.as_deref().unwrap_or_default();
         self.check_options(&mut errors, &root, namespace, &spec.bundle.options, NO_ACCOUNT);
         check_name(&mut errors, &root, &self.helm_secrets, &spec.helm_secret_name);
+        self.check_gates(&mut errors, &root, spec.bundle.rollout_strategy.as_ref());
         let main = valid.chart.source();
         self.check_chart(&mut errors, &root.field("helm"), main, None);
         let targets = root.field("targets");
@@ -249,6 +253,7 @@ impl Policies {
             let path = path.field("helmOpSecretName");
             errors.forbidden(&path, REASON, &options.secret_name, detail);
         }
+        self.check_gates(&mut errors, &root, spec.rollout_strategy.as_ref());
         let targets = root.field("targets");
         for (index, target) in spec.targets.iter().enumerate() {
             let path = targets.index(index);
@@ -365,6 +370,26 @@ impl Policies {
         self.check_options(errors, path, namespace, &target.options, CLEARED_ACCOUNT);
         if let Some(own) = own {
             self.check_chart(errors, &path.field("helm"), own, Some(main));
+        }
+    }
+
+    /// Checks the endpoints of gates and their Secrets, as if they were repositories: both get what is in the Secret, and requests of the
+    /// controller.
+    fn check_gates(&self, errors: &mut FieldErrors, root: &Path<'_>, strategy: Option<&RolloutStrategy>) {
+        let strategy_path = root.field("rolloutStrategy");
+        let partitions = strategy_path.field("partitions");
+        for (index, gate) in strategy.into_iter().flat_map(RolloutStrategy::gates) {
+            let path = partitions.index(index);
+            let path = path.field("gate");
+            if let Err(detail) = self.helm_secrets.check(&gate.secret_name) {
+                errors.forbidden(&path.field("secretName"), REASON, &gate.secret_name, detail);
+            }
+            if gate.url.is_empty() {
+                continue;
+            }
+            if let Err(detail) = self.repos.check(&chart::endpoint(&gate.url)) {
+                errors.forbidden(&path.field("url"), REASON, &url::redacted(&gate.url), detail);
+            }
         }
     }
 

@@ -502,6 +502,43 @@ fn names_in_a_bundle_without_a_helmop_are_checked() {
     );
 }
 
+/// The controller requests the endpoint, with what is in the Secret.
+#[test]
+fn the_endpoint_of_a_gate_counts_as_a_repository() {
+    let policies = one(json!({
+        "helmOp": { "allowedHelmRepoPatterns": [REPO, "https://gates\\.example\\.com/.*"], "allowedHelmSecretNames": ["gate"] },
+    }));
+    let strategy = |gate: Value| json!({ "rolloutStrategy": { "partitions": [{}, { "gate": gate }] } });
+    let rejected = |gate: Value| {
+        let errors = policies.validate(&helmop(strategy(gate.clone())));
+        let of_helmop: Vec<_> = rejected(&errors)
+            .into_iter()
+            .map(|(path, _)| path.to_owned())
+            .collect();
+        assert_eq!(rejected_in_bundle(&policies, &strategy(gate)), of_helmop);
+        of_helmop
+    };
+    let path = |field: &str| vec![format!("spec.rolloutStrategy.partitions[1].gate.{field}")];
+    let none = Vec::<String>::new();
+    assert_eq!(rejected(json!({ "expression": "true" })), none);
+    assert_eq!(
+        rejected(json!({ "url": "https://gates.example.com/web", "secretName": "gate" })),
+        none
+    );
+    assert_eq!(
+        rejected(json!({ "url": "https://gates.example.com/web", "secretName": "other" })),
+        path("secretName")
+    );
+    assert_eq!(
+        rejected(json!({ "url": "https://gates.example.com.evil.org/web" })),
+        path("url")
+    );
+    assert_eq!(
+        rejected(json!({ "url": "https://gates.example.com/x/../web" })),
+        path("url")
+    );
+}
+
 #[test]
 fn a_cleared_service_account_counts_as_none() {
     let required = one(json!({ "requireServiceAccount": true }));

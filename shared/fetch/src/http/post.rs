@@ -129,6 +129,16 @@ impl Poster {
         read(response.map_err(late)??).await
     }
 
+    /// Sends a request, and returns the whole response, which is short. Its end has to arrive in time, too.
+    ///
+    /// # Errors
+    /// If it was not accepted, or the response is not complete.
+    pub async fn exchange(&self, request: PostRequest) -> Result<Vec<u8>, PostError> {
+        let timeout = request.timeout;
+        let exchange = async { read_all(self.follow(request).await?).await };
+        within(timeout, exchange).await
+    }
+
     /// Reads a short document, without following redirects. Unlike the response to [`Self::post`], it has to be complete.
     ///
     /// # Errors
@@ -141,11 +151,7 @@ impl Poster {
         };
         let client = self.clients.get(&key, &origin(&url))?;
         let document = async { read_all(execute(&client, Request::new(Method::GET, url)).await?).await };
-        let late = |_| {
-            let seconds = timeout.as_secs_f64();
-            FetchErrorKind::Timeout(format!("there is no complete response within {seconds} s"))
-        };
-        tokio::time::timeout(timeout, document).await.map_err(late)?
+        within(timeout, document).await
     }
 
     async fn follow(&self, request: PostRequest) -> Result<Response, PostError> {
@@ -180,6 +186,18 @@ impl Poster {
             redirects += 1;
         }
     }
+}
+
+/// A whole response, if it is there within this time.
+async fn within(
+    timeout: Duration,
+    response: impl Future<Output = Result<Vec<u8>, PostError>>,
+) -> Result<Vec<u8>, PostError> {
+    let late = |_| {
+        let seconds = timeout.as_secs_f64();
+        FetchErrorKind::Timeout(format!("there is no complete response within {seconds} s"))
+    };
+    tokio::time::timeout(timeout, response).await.map_err(late)?
 }
 
 async fn execute(client: &Client, request: Request) -> Result<Response, FetchErrorKind> {

@@ -12,11 +12,14 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
 };
 
+use super::fixture::{anonymous, basic, login};
 use super::server::{
     Action, Ca, Leaf, Reply, Server, chunked, forever, response, server_tls, stalling, status,
     with_content_length,
 };
+use crate::endpoint::{EndpointRequest, send};
 use crate::http::{Addresses, FetchErrorKind, PostError, PostRequest, Poster, ProxyConfig, TlsConfig};
+use crate::permits::Permits;
 
 const BODY: &[u8] = br#"{"text":"hello"}"#;
 
@@ -188,6 +191,43 @@ async fn the_certificate_of_the_server_is_verified_and_one_of_the_client_is_sent
     let identity = clients.issue(&Leaf::default()).identity();
     assert!(poster().post(with(trusting(Some(identity)))).await.is_ok());
     assert_eq!(server.lines(), ["POST /"]);
+}
+
+#[tokio::test]
+async fn an_endpoint_gets_json_with_the_login_of_its_secret() {
+    let server = Server::http(|_| response(200, &[], "{}")).await;
+    let request = |path: &str| EndpointRequest {
+        url: Url::parse(&format!("{}{path}", server.url())).unwrap(),
+        body: BODY.to_vec(),
+        timeout: Duration::from_secs(15),
+    };
+    let permits = Permits::default();
+    for access in [anonymous(), login(&server, "user")] {
+        let sent = send(&permits, &poster(), access, request("/gate")).await;
+        assert_eq!(sent.unwrap(), b"{}");
+    }
+    let requests = server.requests();
+    let headers = |name: &str| requests.iter().map(|one| one.text(name)).collect::<Vec<_>>();
+    assert_eq!(headers("Authorization"), [String::new(), basic("user")]);
+    assert_eq!(headers("Content-Type"), ["application/json"; 2]);
+    assert_eq!((&*requests[1].line(), &*requests[1].body), ("POST /gate", BODY));
+}
+
+/// A part of a decision is none, and a server that stalls is no mistake in the response.
+#[tokio::test]
+async fn the_response_of_an_endpoint_is_complete_in_time() {
+    let server = Server::http(|_| stalling("{\"open\"")).await;
+    let request = EndpointRequest {
+        url: Url::parse(&server.url()).unwrap(),
+        body: BODY.to_vec(),
+        timeout: Duration::from_millis(500),
+    };
+    let sent = send(&Permits::default(), &poster(), anonymous(), request).await;
+    let error = sent.unwrap_err();
+    assert!(
+        error.class().is_transient() && error.to_string().contains("no complete response within 0.5 s"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

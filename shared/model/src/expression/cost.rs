@@ -15,8 +15,8 @@ use super::syntax_tree::{children, root};
 /// The limit: some tenths of a second at most, and usually far below a millisecond.
 pub const BUDGET: u64 = 2_000_000;
 
-/// The limit where an expression is only tried out, with many others: some milliseconds.
-pub const TRIAL_BUDGET: u64 = 100_000;
+/// The limit where others wait meanwhile: some milliseconds.
+pub const BRIEF_BUDGET: u64 = 100_000;
 
 /// What a search with a regular expression costs besides the text: it is compiled each time.
 const PATTERN: u64 = 2_000;

@@ -130,6 +130,14 @@ pub enum EvaluationError {
         /// What the interpreter reports.
         problem: String,
     },
+    /// A list has no item with this index.
+    #[error("{expression}: {problem}; test the size of the list first")]
+    OutOfBounds {
+        /// The expression.
+        expression: String,
+        /// What the interpreter reports.
+        problem: String,
+    },
     /// CEL reports an error.
     #[error("{expression}: {problem}")]
     Failed {
@@ -138,6 +146,13 @@ pub enum EvaluationError {
         /// What the interpreter reports.
         problem: String,
     },
+}
+
+impl EvaluationError {
+    /// Whether other values of the same types may have a result.
+    pub const fn depends_on_values(&self) -> bool {
+        matches!(self, Self::Arithmetic { .. } | Self::OutOfBounds { .. })
+    }
 }
 
 #[expect(clippy::ref_option, reason = "the form in which thiserror passes fields")]
@@ -212,16 +227,12 @@ impl Expression {
         self.evaluate_within(cost::BUDGET, variables)
     }
 
-    /// Evaluates it with examples of its variables, to find mistakes. One whose evaluation takes long, or that has no result for just these
-    /// numbers, is no mistake.
+    /// Evaluates it with these variables within some milliseconds, so that no permit to compute is needed.
     ///
     /// # Errors
-    /// If a field is missing, if the result is not true or false, or if an operation does not exist for these types.
-    pub fn try_out(&self, variables: &[(&str, &Value)]) -> Result<(), EvaluationError> {
-        match self.evaluate_within(cost::TRIAL_BUDGET, variables) {
-            Ok(_) | Err(EvaluationError::TooExpensive { .. } | EvaluationError::Arithmetic { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+    /// If a field is missing, if the result is not true or false, or if the evaluation would take longer.
+    pub fn evaluate_briefly(&self, variables: &[(&str, &Value)]) -> Result<bool, EvaluationError> {
+        self.evaluate_within(cost::BRIEF_BUDGET, variables)
     }
 
     fn evaluate_within(&self, budget: u64, variables: &[(&str, &Value)]) -> Result<bool, EvaluationError> {
@@ -262,6 +273,10 @@ impl Expression {
             ExecutionError::DivisionByZero(_)
             | ExecutionError::RemainderByZero(_)
             | ExecutionError::Overflow(..) => EvaluationError::Arithmetic {
+                expression,
+                problem: quoted(&error.to_string()),
+            },
+            ExecutionError::IndexOutOfBounds(_) => EvaluationError::OutOfBounds {
                 expression,
                 problem: quoted(&error.to_string()),
             },

@@ -18,8 +18,8 @@ pub use self::{
     error::PlanError,
     limit::{InvalidAmount, limit},
     partition_gate::{
-        Gate, GateFacts, GateProblem, GateRequest, GateState, GateStates, InvalidGate, PartitionFacts,
-        Verdict,
+        EndpointFailure, Gate, GateEndpoint, GateFacts, GateProblem, GateRequest, GateState, GateStates,
+        InvalidGate, PartitionFacts, Verdict,
     },
     plan::{PartitionRound, Rollout, RolloutStep, plan},
 };

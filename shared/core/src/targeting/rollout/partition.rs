@@ -38,11 +38,7 @@ pub fn partitions(strategy: &RolloutStrategy, targets: &[Target<'_>]) -> Result<
     if strategy.partitions.is_empty() {
         return automatic(strategy, targets.len());
     }
-    let gates = strategy
-        .partitions
-        .iter()
-        .filter(|partition| partition.gate.is_some());
-    if gates.count() > GATES {
+    if strategy.gates().count() > GATES {
         return Err(PlanError::ManyGates);
     }
     let criteria: Index<'_> = strategy

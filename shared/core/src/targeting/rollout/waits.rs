@@ -96,10 +96,9 @@ impl Wait {
             ),
             Self::Gate(state) => match state.as_ref().map(|state| &state.verdict) {
                 Some(Verdict::Closed(cause)) => format!("partition {waiting:?} waits for its gate: {cause}"),
-                Some(Verdict::Failed(cause)) => format!(
-                    "partition {waiting:?} waits for its gate, which cannot be evaluated: {cause}; correct the gate, or remove it from the \
-                     partition in spec.rolloutStrategy"
-                ),
+                Some(Verdict::Failed(cause)) => {
+                    format!("partition {waiting:?} waits for its gate, which cannot be evaluated: {cause}")
+                }
                 Some(Verdict::Open) | None => format!("partition {waiting:?} waits for its gate"),
             },
             Self::Halted { message } => message.clone(),

@@ -85,25 +85,26 @@ impl GateFacts {
         })
     }
 
-    /// An example for the partition with this index of those with these names.
-    pub fn example(names: &[&str], index: usize) -> Self {
-        let facts = |name: &&str| PartitionFacts {
-            name: (*name).to_owned(),
-            clusters: 10,
-            ready: 4,
-            failed: 3,
-            modified: 2,
-            waiting: 1,
-            since: 1_790_000_000,
-        };
-        Self {
+    /// Examples for the partition with this index of those with these names: one with which a gate usually is evaluated, in which those
+    /// before it are ready, and one with clusters in each state. Both are needed, as `&&` and `||` skip what the other one reaches.
+    pub fn examples(names: &[&str], index: usize) -> [Self; 2] {
+        let example = |partition: [i64; 4], previous: [i64; 4]| Self {
             rollout: "3f1c0a7be25d9a10".to_owned(),
             version: "1.2.3".to_owned(),
             digest: format!("sha256:{}", "0".repeat(64)),
             now: 1_800_000_000,
-            partition: names.get(index).map(facts).unwrap_or_default(),
-            previous: names.iter().take(index).map(facts).collect(),
-        }
+            partition: names
+                .get(index)
+                .map(|name| PartitionFacts::example(name, partition))
+                .unwrap_or_default(),
+            previous: names
+                .iter()
+                .take(index)
+                .map(|name| PartitionFacts::example(name, previous))
+                .collect(),
+        };
+        let mixed = [4, 3, 2, 1];
+        [example([0, 0, 0, 10], [10, 0, 0, 0]), example(mixed, mixed)]
     }
 
     /// Calls `evaluate` with the variables of an expression.
@@ -117,6 +118,19 @@ impl GateFacts {
 }
 
 impl PartitionFacts {
+    /// One with these numbers of clusters that are ready, failed, modified and waiting.
+    fn example(name: &str, [ready, failed, modified, waiting]: [i64; 4]) -> Self {
+        Self {
+            name: name.to_owned(),
+            clusters: 10,
+            ready,
+            failed,
+            modified,
+            waiting,
+            since: 1_790_000_000,
+        }
+    }
+
     fn of(partition: &Partition, targets: &[Target<'_>], since: i64) -> Self {
         let mut facts = Self {
             name: partition.name.clone(),

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use bounded_text::cut;
+use helmops_model::expression::Expression;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Gate, GateFacts};
@@ -34,6 +35,25 @@ pub struct GateState {
 }
 
 impl GateState {
+    /// What an expression decides. That takes some milliseconds at most.
+    pub fn of_expression(expression: &Expression, facts: &GateFacts, now: Timestamp) -> Self {
+        let verdict = match facts.with_variables(|variables| expression.evaluate_briefly(variables)) {
+            Ok(true) => Verdict::Open,
+            Ok(false) => Verdict::Closed(format!(
+                "{} is not true",
+                cut(expression.text().to_owned(), MAX_QUOTED)
+            )),
+            Err(error) => Verdict::Failed(format!(
+                "{error}; correct the gate, or remove it from the partition in spec.rolloutStrategy"
+            )),
+        };
+        let depends_on_time = expression.variables().contains("now");
+        Self {
+            verdict,
+            again: depends_on_time.then(|| now.saturating_add(EXPRESSION_INTERVAL).unwrap_or(Timestamp::MAX)),
+        }
+    }
+
     /// Whether it is not known.
     pub const fn has_failed(&self) -> bool {
         matches!(self.verdict, Verdict::Failed(_))
@@ -47,7 +67,7 @@ pub enum Verdict {
     Open,
     /// It may not, for this reason.
     Closed(String),
-    /// It is not known, for this reason: a user has to correct something.
+    /// It is not known, for this reason, with the remedy: a user has to correct something.
     Failed(String),
 }
 
@@ -64,28 +84,5 @@ impl GateStates {
     /// Adds the state of the gate of a partition.
     pub fn add(&mut self, partition: usize, state: GateState) {
         self.0.insert(partition, state);
-    }
-}
-
-impl GateRequest {
-    /// Evaluates the expression.
-    pub fn evaluate(&self, now: Timestamp) -> GateState {
-        let Gate::Expression(expression) = &self.gate;
-        let verdict = match self
-            .facts
-            .with_variables(|variables| expression.evaluate(variables))
-        {
-            Ok(true) => Verdict::Open,
-            Ok(false) => Verdict::Closed(format!(
-                "{} is not true",
-                cut(expression.text().to_owned(), MAX_QUOTED)
-            )),
-            Err(error) => Verdict::Failed(error.to_string()),
-        };
-        let depends_on_time = expression.variables().contains("now");
-        GateState {
-            verdict,
-            again: depends_on_time.then(|| now.saturating_add(EXPRESSION_INTERVAL).unwrap_or(Timestamp::MAX)),
-        }
     }
 }

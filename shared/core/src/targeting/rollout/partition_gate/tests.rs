@@ -1,3 +1,4 @@
+use bounded_text::cut;
 use gotmpl::Budget;
 use helmops_api::{Bundle, BundleDeployment, Cluster, labels};
 use k8s_openapi::jiff::Timestamp;
@@ -19,6 +20,13 @@ struct Fixture {
 
 fn decoded<T: serde::de::DeserializeOwned>(object: &Value) -> T {
     serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn evaluate(request: &GateRequest, now: Timestamp) -> GateState {
+    let Gate::Expression(expression) = &request.gate else {
+        panic!("{request:?}");
+    };
+    GateState::of_expression(expression, &request.facts, now)
 }
 
 impl Fixture {
@@ -67,7 +75,7 @@ impl Fixture {
             let Some(required) = rollout.required_gate.clone() else {
                 break rollout;
             };
-            gates.add(required.partition, required.evaluate(now));
+            gates.add(required.partition, evaluate(&required, now));
             request = Some(*required);
         };
         let promoted: Vec<_> = found
@@ -279,10 +287,9 @@ fn an_expression_that_depends_on_the_time_is_evaluated_again() {
         let request = GateRequest {
             partition: 0,
             gate: Gate::parse(&gate).unwrap(),
-            facts: GateFacts::example(&["a"], 0),
+            facts: GateFacts::examples(&["a"], 0)[0].clone(),
         };
-        request
-            .evaluate(Timestamp::UNIX_EPOCH)
+        evaluate(&request, Timestamp::UNIX_EPOCH)
             .again
             .map(Timestamp::as_second)
     };
@@ -314,7 +321,7 @@ fn an_invalid_gate_is_an_error_of_the_strategy() {
 
 #[test]
 fn the_variables_and_fields_of_an_expression_are_those_that_it_decides_on() {
-    let example = serde_json::to_value(GateFacts::example(&["a", "b"], 1)).unwrap();
+    let example = serde_json::to_value(&GateFacts::examples(&["a", "b"], 1)[1]).unwrap();
     let names = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&example), facts::VARIABLES);
     assert_eq!(names(&example["partition"]), facts::FIELDS);
@@ -323,4 +330,184 @@ fn the_variables_and_fields_of_an_expression_are_those_that_it_decides_on() {
         first["name"] = json!("a");
         first
     });
+}
+
+fn endpoint(over: &Value) -> Result<GateEndpoint, InvalidGate> {
+    let mut gate = json!({ "url": "https://gates.example.com/web" });
+    json_patch::merge(&mut gate, over);
+    match Gate::parse(&decoded(&gate))? {
+        Gate::Endpoint(endpoint) => Ok(*endpoint),
+        Gate::Expression(expression) => panic!("{expression:?}"),
+    }
+}
+
+#[test]
+fn an_endpoint_is_checked() {
+    let found = endpoint(&json!({})).unwrap();
+    assert_eq!((found.interval.as_secs(), found.timeout.as_secs()), (60, 5));
+    let found = endpoint(&json!({ "interval": "10s", "timeout": "10s", "secretName": "gate" })).unwrap();
+    assert_eq!((found.interval.as_secs(), found.timeout.as_secs()), (10, 10));
+    for (over, field, words) in [
+        (
+            json!({ "url": "http://gates.example.com" }),
+            "url",
+            "over HTTPS only",
+        ),
+        (
+            json!({ "url": "gates.example.com" }),
+            "url",
+            "not the URL of an endpoint",
+        ),
+        (
+            json!({ "url": "https://user:secret@gates.example.com" }),
+            "url",
+            "write it into the Secret",
+        ),
+        (
+            json!({ "interval": "9s" }),
+            "interval",
+            "must be from 10s to 86400s",
+        ),
+        (json!({ "interval": "1d" }), "interval", "Go duration"),
+        (
+            json!({ "timeout": "11s" }),
+            "timeout",
+            "must be from 100ms to 10s",
+        ),
+        (json!({ "secretName": "A_b" }), "secretName", ""),
+        (json!({ "expression": "true" }), "url", "not both"),
+        (
+            json!({ "url": null, "expression": "true", "timeout": "5s" }),
+            "timeout",
+            "no effect without url",
+        ),
+        (json!({ "url": null }), "expression", "needs an expression"),
+    ] {
+        let error = endpoint(&over).unwrap_err();
+        assert_eq!(error.field, field, "{over}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(!format!("{error:?}").contains("secret@"), "{error:?}");
+    }
+}
+
+#[test]
+fn the_response_of_an_endpoint_decides() {
+    let endpoint = endpoint(&json!({})).unwrap();
+    let closed = |text: &str| Verdict::Closed(format!("gates.example.com {text}"));
+    let failed = |text: &str| {
+        Verdict::Failed(format!(
+            "gates.example.com: {text}; the next request follows in 60s"
+        ))
+    };
+    let no_json = "the response is not JSON such as {\"open\": true}";
+    let long = "x".repeat(300);
+    for (response, expected) in [
+        (json!({ "open": true }).to_string(), Verdict::Open),
+        (
+            json!({ "open": true, "message": "ok", "more": 1 }).to_string(),
+            Verdict::Open,
+        ),
+        (
+            json!({ "open": false }).to_string(),
+            closed("responds that it is closed"),
+        ),
+        (
+            json!({ "open": false, "message": "2%" }).to_string(),
+            closed("responds: 2%"),
+        ),
+        (
+            json!({ "open": false, "message": long }).to_string(),
+            closed(&format!("responds: {}", cut(long.clone(), 256))),
+        ),
+        (
+            json!({ "open": false, "message": "2%\u{1b}[31m\u{202e}" }).to_string(),
+            closed(&format!(
+                "responds: {}",
+                bounded_text::printable("2%\u{1b}[31m\u{202e}")
+            )),
+        ),
+        (json!({ "message": "ok" }).to_string(), failed(no_json)),
+        (json!({ "open": "true" }).to_string(), failed(no_json)),
+        ("<html>".to_owned(), failed(no_json)),
+        (String::new(), failed(no_json)),
+        (
+            format!("{{\"open\":true,\"more\":\"{}\"}}", "x".repeat(4 << 10)),
+            failed("the response has more than 4 KiB"),
+        ),
+    ] {
+        let state = endpoint.responded(response.as_bytes(), Timestamp::UNIX_EPOCH);
+        assert_eq!(state.verdict, expected, "{response}");
+    }
+}
+
+#[test]
+fn a_request_that_has_failed_is_repeated_soon_and_is_a_mistake_only_if_it_does_not_resolve_itself() {
+    let after = |interval: &str, failure: &EndpointFailure| {
+        let endpoint = endpoint(&json!({ "interval": interval })).unwrap();
+        let state = endpoint.failed(failure, Timestamp::UNIX_EPOCH);
+        let again = state.again.unwrap().as_second();
+        match &state.verdict {
+            Verdict::Open => panic!("{failure:?}"),
+            Verdict::Closed(cause) | Verdict::Failed(cause) => {
+                let expected = format!("gates.example.com: status 1; the next request follows in {again}s");
+                assert_eq!(*cause, expected);
+            }
+        }
+        (again, state.has_failed())
+    };
+    let failure = |is_transient: bool, in_a_row: usize, retry_after: Option<u64>| EndpointFailure {
+        cause: "status 1".to_owned(),
+        is_transient,
+        retry_after: retry_after.map(std::time::Duration::from_secs),
+        in_a_row,
+    };
+    for (interval, failure, expected) in [
+        ("12h", failure(false, 1, None), (60, true)),
+        ("12h", failure(true, 1, None), (60, false)),
+        ("12h", failure(true, 4, Some(90)), (90, false)),
+        ("12h", failure(true, 5, Some(5)), (60, true)),
+        ("10s", failure(true, 1, None), (10, false)),
+        ("10s", failure(true, 1, Some(30)), (30, false)),
+    ] {
+        assert_eq!(after(interval, &failure), expected, "{interval} {failure:?}");
+    }
+    let endpoint = endpoint(&json!({ "interval": "12h" })).unwrap();
+    let again = |response: &[u8]| {
+        let state = endpoint.responded(response, Timestamp::UNIX_EPOCH);
+        state.again.unwrap().as_second()
+    };
+    assert_eq!(again(br#"{"open": false}"#), 12 * 3600);
+    assert_eq!(again(b"<html>"), 60);
+}
+
+#[test]
+fn an_expression_is_tried_out_with_what_it_is_evaluated_with() {
+    let tried = |expression: &str, index: usize| {
+        let gate = Gate::parse(&decoded(&json!({ "expression": expression }))).unwrap();
+        gate.try_out(&GateFacts::examples(&["a", "b"], index))
+            .map_err(|error| error.to_string())
+    };
+    for accepted in [
+        "previous.all(p, p.failed == 0 && p.modified == 0)",
+        "previous.filter(p, p.ready == p.clusters)[0].since > 0",
+        "previous.filter(p, p.failed > 0)[0].since > 0",
+        "partition.clusters / partition.ready > 1",
+    ] {
+        assert_eq!(tried(accepted, 1), Ok(()), "{accepted}");
+    }
+    for (denied, words) in [
+        ("previous.all(p, p.failed == 0 && p.ready)", ""),
+        ("previous.all(p, p.failed > 0 || p.ready)", ""),
+        ("previous.all(p, p.failed == 0 && p.name > 1)", ""),
+        ("previous.all(p, p.failed > 0 && p.name > 1)", ""),
+        ("previous[5].ready > 1", "out of bounds"),
+        ("1 / (partition.clusters - 10) > 1", "zero"),
+    ] {
+        let error = tried(denied, 1).unwrap_err();
+        assert!(error.contains(words), "{denied}: {error}");
+    }
+    assert!(
+        tried("previous[0].ready > 1", 0).is_err(),
+        "the first has none before it"
+    );
 }
