@@ -7,7 +7,7 @@ use std::{
 
 use futures::{FutureExt, StreamExt, stream::FuturesOrdered};
 use gotmpl::{Budget, Exceeded};
-use helmops_api::{Bundle, BundleDeployment, Decoded, timestamp::until};
+use helmops_api::{Bundle, BundleDeployment, Decoded, NamespacedName, timestamp::until};
 use helmops_core::{
     policy::Policies,
     status::{RolloutRound, TargetStatus},
@@ -262,16 +262,19 @@ fn deletable<'a>(
     };
     let found: Vec<_> = orphans.iter().map(cluster).collect();
     let valid = found.iter().filter_map(|cluster| cluster.as_ref()?.valid());
-    let mut windows = schedule::windows_of(clusters, valid, now).into_iter();
+    let valid: Vec<_> = valid.collect();
+    let decided = schedule::windows_of(clusters, valid.iter().copied(), now);
+    let names = valid.iter().map(|cluster| NamespacedName::of(&cluster.metadata));
+    let windows: HashMap<_, _> = names.zip(decided).collect();
     let (mut deletable, mut held_until) = (Vec::new(), None);
     for (orphan, cluster) in orphans.into_iter().zip(&found) {
         let (is_held, until) = match cluster.as_deref() {
             None => (false, None),
             Some(Decoded::Invalid { .. }) => (orphan.spec.off_schedule, None),
-            Some(Decoded::Valid(cluster)) => match windows.next().flatten() {
-                Some(windows) => (windows.is_out_of_schedule(), windows.again),
+            Some(Decoded::Valid(cluster)) => match windows.get(&NamespacedName::of(&cluster.metadata)) {
+                Some(Some(windows)) => (windows.is_out_of_schedule(), windows.again),
                 // It is not certain which Schedules select the cluster: what was decided before stays.
-                None => (cluster.status.is_out_of_schedule(), None),
+                _ => (cluster.status.is_out_of_schedule(), None),
             },
         };
         if is_held {

@@ -22,6 +22,11 @@ pub fn is_relevant<K: Relevant>(change: &Change<Arc<K>>) -> bool {
     change.differs(|object| object.relevant())
 }
 
+/// Whether a Cluster waits for another window than before. Nothing is deployed because of that alone.
+pub fn has_other_window(change: &Change<Arc<Decoded<Cluster>>>) -> bool {
+    change.differs(|cluster| cluster.valid().map(|cluster| &cluster.status.window))
+}
+
 /// The identity of an object, and its finalizers.
 fn identity(metadata: &ObjectMeta) -> impl PartialEq {
     (helmops_kube::identity(metadata), &metadata.finalizers)
@@ -85,8 +90,6 @@ impl Relevant for Decoded<Cluster> {
             let status = &cluster.status;
             (
                 (&status.namespace, status.scheduled, status.active_schedule),
-                // HelmOps report when the next window begins.
-                &status.window,
                 // Whether its agent has ever registered.
                 !last_seen(status).is_empty(),
                 status.conditions.is_empty(),
@@ -150,6 +153,35 @@ mod tests {
             before: before.map(Arc::new),
             after: after.map(Arc::new),
         })
+    }
+
+    /// What is deployed is decided from the Schedules, but HelmOps report the next window.
+    #[test]
+    fn a_window_alone_is_reported_and_changes_nothing_else() {
+        let cluster = |window: &str, scheduled: bool| {
+            let status = json!({ "window": { "until": window }, "scheduled": scheduled });
+            let object = json!({ "metadata": { "name": "web", "generation": 1 }, "status": status });
+            Some(Arc::new(
+                serde_json::from_str::<Decoded<Cluster>>(&object.to_string()).unwrap(),
+            ))
+        };
+        for (after, expected) in [
+            (cluster("T1", false), (false, false)),
+            (cluster("T2", false), (false, true)),
+            (cluster("T1", true), (true, false)),
+            (None, (true, true)),
+        ] {
+            let change = Change {
+                name: NamespacedName::new("a", "web"),
+                before: cluster("T1", false),
+                after,
+            };
+            assert_eq!(
+                (is_relevant(&change), has_other_window(&change)),
+                expected,
+                "{change:?}"
+            );
+        }
     }
 
     /// A new digest of the same version changes nothing else.

@@ -17,7 +17,7 @@ use helmops_core::{
         cluster_namespace::{NamespaceOwner, Namespaces, namespace_of},
     },
 };
-use helmops_kube::{Fold, ObjectCache, empty_if_absent, key, without_errors};
+use helmops_kube::{Change, Fold, ObjectCache, empty_if_absent, key, without_errors};
 use helmops_model::names;
 use helmops_process::own_namespace;
 use helmops_runtime::store_budget::{budgeted, shorten};
@@ -32,7 +32,7 @@ use kube::{
 
 use super::{
     Deployments, Stores,
-    change_filter::{Relevant, is_relevant},
+    change_filter::{Relevant, has_other_window, is_relevant},
     claims::Claims,
 };
 use crate::work::{ClusterKey, Work};
@@ -114,6 +114,32 @@ impl Clusters {
             .map(Work::Schedule)
             .chain(clusters)
             .collect()
+    }
+
+    /// What a change of a Cluster affects: itself, the Clusters that claim the same namespace, what is deployed to it, and what is reported
+    /// about it.
+    fn affected_by_cluster(
+        &self,
+        bundles: &ObjectCache<Decoded<Bundle>>,
+        deployments: &Deployments,
+        change: &Change<Arc<Decoded<Cluster>>>,
+    ) -> Vec<Work> {
+        let cluster = &change.name;
+        let mut affected = Vec::new();
+        if is_relevant(change) {
+            let clusters = [cluster.clone()].into_iter().chain(self.rivals(cluster));
+            affected.extend(work(clusters.collect()));
+            affected.extend(self.affected_bundles(bundles, Some(&cluster.namespace)));
+            affected.extend(
+                keys(&self.schedules, &cluster.namespace)
+                    .into_iter()
+                    .map(Work::Schedule),
+            );
+        }
+        if is_relevant(change) || has_other_window(change) {
+            affected.extend(held_helmops(deployments, self, cluster));
+        }
+        affected
     }
 
     /// What a change of a Schedule affects: itself, the status of the Clusters, and what is deployed to them. Bundles do not wait for the
@@ -222,18 +248,13 @@ pub fn watch(client: &Client, all_stores: &Stores, clusters: &Clusters) -> BoxSt
     let bundles = &all_stores.bundles;
     let (stores, all_bundles) = (clusters.clone(), bundles.clone());
     let deployments = all_stores.deployments.clone();
-    let of_clusters = changed(all(client), &clusters.all).flat_map(move |cluster| {
-        let affected = stores.affected_bundles(&all_bundles, Some(&cluster.namespace));
-        let schedules = keys(&stores.schedules, &cluster.namespace);
-        let helmops = held_helmops(&deployments, &stores, &cluster);
-        let rivals = stores.rivals(&cluster);
-        let others = schedules.into_iter().map(Work::Schedule).chain(helmops);
-        stream::iter(
-            work(vec![cluster])
-                .chain(work(rivals))
-                .chain(affected)
-                .chain(others),
-        )
+    let events = helmops_kube::watch(all(client), watcher::Config::default());
+    let changes = clusters
+        .all
+        .follow(vec![(None, events)], |object| Some(Arc::new(object)));
+    // One change after the other: the first list has all Clusters, and each may affect all Bundles.
+    let of_clusters = changes.flat_map(stream::iter).flat_map(move |change| {
+        stream::iter(stores.affected_by_cluster(&all_bundles, &deployments, &change))
     });
     let (stores, all_bundles) = (clusters.clone(), bundles.clone());
     let of_groups = changed(all(client), &clusters.groups).flat_map(move |group| {
