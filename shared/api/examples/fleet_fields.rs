@@ -18,12 +18,14 @@ const HEADER: &str = "\
 ";
 
 /// Kinds whose fields are compared.
-const SERVED: [&str; 8] = [
+const SERVED: [&str; 10] = [
     "Bundle",
     "BundleDeployment",
     "BundleNamespaceMapping",
     "Cluster",
     "ClusterGroup",
+    "ClusterRegistration",
+    "ClusterRegistrationToken",
     "HelmOp",
     "Policy",
     "Schedule",

@@ -22,11 +22,12 @@ a list, and `*` is any key of a map.
 ";
 
 /// Kinds that users write.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "HelmOp",
     "Policy",
     "Cluster",
     "ClusterGroup",
+    "ClusterRegistrationToken",
     "BundleNamespaceMapping",
     "Schedule",
     "AlertProvider",

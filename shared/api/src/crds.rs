@@ -11,6 +11,7 @@ use super::{
     bundle_namespace_mapping::BundleNamespaceMapping,
     cluster::Cluster,
     cluster_group::ClusterGroup,
+    cluster_registration::{self, ClusterRegistration, ClusterRegistrationToken},
     helmop::HelmOp,
     kind::VERSION,
     lifecycle_rules, limits,
@@ -66,6 +67,8 @@ const fn date(name: &'static str, path: &'static str) -> Column {
 const AGE: Column = date("Age", ".metadata.creationTimestamp");
 /// The reason, which docs/reasons.md explains.
 const STATUS: Column = text("Status", r#".status.conditions[?(@.type=="Ready")].reason"#);
+const GRANTED: &str = r#".status.conditions[?(@.type=="Granted")].reason"#;
+const GRANTED_MESSAGE: &str = r#".status.conditions[?(@.type=="Granted")].message"#;
 const MESSAGE: Column = wide("Message", r#".status.conditions[?(@.type=="Ready")].message"#);
 
 /// The CRDs of HelmOps, by the name of their file. Beside Fleet, Fleet's own CRDs are used.
@@ -86,6 +89,14 @@ pub fn of_clusters() -> Result<Vec<(&'static str, CustomResourceDefinition)>, se
         ),
         ("bundlenamespacemappings.yaml", serde_json::from_value(mapping())?),
         ("clustergroups.yaml", serde_json::from_value(cluster_group())?),
+        (
+            "clusterregistrations.yaml",
+            serde_json::from_value(cluster_registration())?,
+        ),
+        (
+            "clusterregistrationtokens.yaml",
+            serde_json::from_value(cluster_registration_token())?,
+        ),
         ("clusters.yaml", serde_json::from_value(cluster())?),
         ("schedules.yaml", serde_json::from_value(schedule())?),
     ])
@@ -166,6 +177,31 @@ fn cluster_group() -> Value {
         MESSAGE,
     ];
     crd::<ClusterGroup>(structural::<ClusterGroup>(), Some("fleet"), &columns, true)
+}
+
+fn cluster_registration() -> Value {
+    let mut schema = structural::<ClusterRegistration>();
+    cluster_registration::add_limits(&mut schema, cluster_registration::OF_REGISTRATION);
+    let columns = [
+        text("Cluster-Name", ".status.clusterName"),
+        text("Granted", ".status.granted"),
+        text("Status", GRANTED),
+        AGE,
+        wide("Labels", ".spec.clusterLabels"),
+        wide("Message", GRANTED_MESSAGE),
+    ];
+    crd::<ClusterRegistration>(schema, None, &columns, true)
+}
+
+fn cluster_registration_token() -> Value {
+    let mut schema = structural::<ClusterRegistrationToken>();
+    cluster_registration::add_limits(&mut schema, cluster_registration::OF_TOKEN);
+    let columns = [
+        text("Secret-Name", ".status.secretName"),
+        text("Expires", ".status.expires"),
+        AGE,
+    ];
+    crd::<ClusterRegistrationToken>(schema, None, &columns, true)
 }
 
 fn schedule() -> Value {

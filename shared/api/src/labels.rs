@@ -85,6 +85,24 @@ keys! {
     COPIED_FROM: Annotation on "Secret, ConfigMap, BundleDeployment" = "helmops.fleet.cattle.io/copied-from";
     /// The deployment IDs that the values are for: the current one and the staged one.
     VALUES_FOR: Annotation on "Secret" = "helmops.fleet.cattle.io/values-for";
+    /// Namespace of the ClusterRegistration that the object exists for.
+    REGISTRATION_NAMESPACE: Annotation on "ServiceAccount, Role, RoleBinding, Secret" = "fleet.cattle.io/cluster-registration-namespace";
+    /// Name of the ClusterRegistration that the object exists for.
+    REGISTRATION: Annotation on "ServiceAccount, Role, RoleBinding, Secret" = "fleet.cattle.io/cluster-registration";
+    /// UID of the ClusterRegistration that the object exists for.
+    REGISTRATION_UID: Annotation on "ServiceAccount, Role, RoleBinding, Secret" = "helmops.fleet.cattle.io/cluster-registration-uid";
+    /// Namespace of the ClusterRegistration or ClusterRegistrationToken that the object exists for, to list it by.
+    REGISTERED_IN: Label on "Secret, Role, RoleBinding" = "helmops.fleet.cattle.io/registered-in";
+    /// `true` if the controller of helmops keeps the account of the agent; see [clusters](../cli/clusters.md).
+    REGISTERED: Annotation on "ClusterRegistration" = "helmops.fleet.cattle.io/registered";
+    /// Name of the ClusterRegistrationToken that the agent has used, as it says itself.
+    REGISTRATION_TOKEN: Label on "ClusterRegistration" = "fleet.cattle.io/registration-token";
+    /// If it is set, another controller registers the cluster, such as Rancher's.
+    CLUSTER_MANAGEMENT: Label on "ClusterRegistration" = "fleet.cattle.io/cluster-management";
+    /// Name of the pod whose agent has registered the cluster.
+    CREATED_BY_AGENT_POD: Label on "Cluster" = "fleet.cattle.io/created-by-agent-pod";
+    /// Name of a ClusterRegistration that may take the Cluster over, although its agent still reports.
+    TAKEOVER_BY: Annotation on "Cluster" = "helmops.fleet.cattle.io/takeover-by";
     /// `true` on the ServiceAccount of a cluster's agent, and on its permissions; see [agent](../agent.md#permissions).
     AGENT_ACCOUNT: Label on "ServiceAccount, Role, RoleBinding" = "helmops.fleet.cattle.io/agent-account";
     /// `true` on namespaces of Ingress controllers and Gateways, which may reach the receiver; see [receivers](../receivers.md#install).

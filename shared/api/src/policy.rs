@@ -22,6 +22,9 @@ wire! {
         /// Namespaces of HelmOps and Bundles that `lifecycle.dependsOn` may name, besides their own: regular expressions, one of which must
         /// match the whole name. Empty allows none if a Policy of the namespace restricts HelmOps in any other way, and otherwise all.
         "allowedDependencyNamespaces" | nullable => allowed_dependency_namespaces: Vec<String>,
+        /// Labels that agents may request for new Clusters when they register themselves: regular expressions, one of which must match the
+        /// whole key. Empty allows all but those of Fleet, Rancher and helmops.
+        "allowedRegistrationLabels" | nullable => allowed_registration_labels: Vec<String>,
         /// Allow the creation of namespaces although a ServiceAccount is required.
         "allowNamespaceCreation" => allow_namespace_creation: bool,
         /// What GitRepos may use.

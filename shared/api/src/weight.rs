@@ -19,8 +19,9 @@ use serde::{
 };
 
 use super::{
-    Alert, AlertProvider, Bundle, BundleDeployment, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp,
-    Metadata, Receiver, Schedule, labels, unknown_fields::UNKNOWN_FIELD,
+    Alert, AlertProvider, Bundle, BundleDeployment, BundleDeploymentOptions, BundleTarget,
+    ClusterRegistration, ClusterRegistrationToken, Decoded, HelmOp, Metadata, Receiver, Schedule, labels,
+    unknown_fields::UNKNOWN_FIELD,
 };
 
 /// The overhead of an allocation.
@@ -115,7 +116,14 @@ macro_rules! plain_kinds {
     };
 }
 
-plain_kinds!(Alert, AlertProvider, Receiver, Schedule);
+plain_kinds!(
+    Alert,
+    AlertProvider,
+    ClusterRegistration,
+    ClusterRegistrationToken,
+    Receiver,
+    Schedule
+);
 
 impl<K: Weight> Weight for Decoded<K> {
     fn bytes(&self) -> Bytes {

@@ -21,6 +21,8 @@ pub enum ConditionType {
     DigestChanged,
     /// The agent of a Cluster with `spec.kubeConfigSecret` is installed as the Cluster describes it.
     Imported,
+    /// The ClusterRegistration is granted: its agent has access to its Cluster.
+    Granted,
     /// The repository has a newer release than the requested range allows. Present only while it is true.
     NewVersionOutsideRange,
     /// The last poll succeeded. Present only if polling is on, or if a requested poll failed.
@@ -50,6 +52,7 @@ impl ConditionType {
             Self::ChartWithdrawn => "ChartWithdrawn",
             Self::DigestChanged => "DigestChanged",
             Self::Imported => "Imported",
+            Self::Granted => "Granted",
             Self::NewVersionOutsideRange => "NewVersionOutsideRange",
             Self::Polled => "Polled",
             Self::Ready => "Ready",

@@ -44,6 +44,39 @@ pub fn agent_role(cluster_namespace: &str, cluster: &str) -> String {
     format!("helmops-agent-{name}")
 }
 
+/// Name of the account of an agent that has registered itself, and of all that exists for its ClusterRegistration alone: only the API server
+/// chooses UIDs, and the texts in a ClusterRegistration are those of a stranger.
+pub fn registered_account(registration_uid: &str) -> String {
+    format!("request-{registration_uid}")
+}
+
+/// Name of the account by which agents register themselves with a ClusterRegistrationToken.
+pub fn registration_account(token_uid: &str) -> String {
+    format!("registration-{token_uid}")
+}
+
+/// Name of the account that Fleet's controller creates for a ClusterRegistration or a ClusterRegistrationToken with this name and UID.
+pub fn fleets_account(name: &str, uid: &str) -> String {
+    safe_concat(&[name, uid])
+}
+
+/// Name of the Cluster of an agent that has registered itself with this ID: as Fleet's.
+pub fn registered_cluster(client_id: &str) -> String {
+    // Fleet hashes the first 100 bytes.
+    let hashed = client_id.as_bytes().get(..100).unwrap_or(client_id.as_bytes());
+    safe_concat(&["cluster", &short_sha256_hex(hashed, 12)])
+}
+
+/// Name of the Secret with the credential of an agent that has registered itself: as Fleet's. It follows from texts that the agent chooses, so
+/// others may have the same name.
+pub fn registration_credential(client_id: &str, client_random: &str) -> String {
+    let digest = short_sha256_hex(
+        format!("{client_id}{client_random}").as_bytes(),
+        limits::LABEL - 2,
+    );
+    format!("c-{digest}")
+}
+
 /// The first part of a name, with a hash of what identifies the object. The hash keeps it distinct from names that users choose.
 fn hashed(name: &str, identity: &str) -> String {
     const MAX_PREFIX: usize = 40;

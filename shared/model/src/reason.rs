@@ -268,6 +268,18 @@ reasons! {
         /// An object whose failure was reported was deleted, or is not selected any more. Used in messages.
         Deleted: "",
     }
+    REGISTRATION "Registration: a cluster that registers itself, see [clusters](cli/clusters.md#clusters-that-register-themselves)" {
+        /// The agent has access to its Cluster.
+        Registered: "",
+        /// The agent of an existing Cluster was replaced by one that has registered itself. Used in events.
+        ClusterTakenOver: "If you did not install the agent again, find out who has used a token of the workspace: delete the Cluster and the tokens.",
+        /// The Cluster has an agent that still reports, or did until a few minutes ago.
+        AgentReports: "Wait, if you have installed the agent again. Otherwise another cluster has the same client ID: the message says how to confirm the takeover.",
+        /// The request of an agent cannot be granted, or a token cannot be made.
+        RegistrationRefused: "Do what the message says.",
+        /// Labels that an agent has requested are left out. Used in events.
+        LabelsDropped: "Label the Cluster yourself, or allow the label in a Policy (`allowedRegistrationLabels`).",
+    }
     STATE "State" {
         /// The HelmOp is valid and its Bundle is up to date.
         Accepted: "",

@@ -2,8 +2,6 @@
 
 /// Kinds of Fleet that helmops does not serve.
 pub const NOT_SERVED: &[(&str, &str)] = &[
-    ("ClusterRegistration", JOINED),
-    ("ClusterRegistrationToken", JOINED),
     ("Content", "it has the files of a Bundle, which are left to Fleet"),
     (
         "GitRepo",
@@ -16,7 +14,6 @@ pub const NOT_SERVED: &[(&str, &str)] = &[
     ("ImageScan", "it writes into the repositories of GitRepos"),
 ];
 
-const JOINED: &str = "clusters are joined by `kubectl helmop`, which needs no object";
 const LIFECYCLE: &str = "what helmops adds: the life cycle of releases";
 const OBSERVED: &str = "tools that follow kstatus need the generation of a condition";
 const ROLLOUT: &str = "what helmops adds: rollouts that wait between partitions, and stop after failures";
@@ -50,6 +47,10 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     (
         "Bundle status.maxNew: - integer",
         "the status shows why no cluster gets a chart for the first time",
+    ),
+    (
+        "ClusterRegistration status.conditions: - []object",
+        "the status shows why a request is not granted",
     ),
     ("Cluster spec.agentAffinity.nodeAffinity: object -", PASSED_ON),
     ("Cluster spec.agentAffinity.podAffinity: object -", PASSED_ON),
@@ -99,6 +100,10 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     (
         "Policy allowedDependencyNamespaces: - []string",
         "what helmops adds: dependencies on other namespaces",
+    ),
+    (
+        "Policy allowedRegistrationLabels: - []string",
+        "what helmops adds: limits of what clusters that register themselves may claim to be",
     ),
     (
         "Policy allowedDownstreamResources: - []string",

@@ -5,13 +5,16 @@
 //! | ServiceAccount, and RoleBinding to ClusterRole `helmops-agent` | the namespace of the cluster | what that ClusterRole lists, there |
 //! | Role and RoleBinding | the namespace of the Cluster | to read this Cluster, and to write its status |
 //!
+//! An agent that has registered itself has such an account of its own, named by the UID of its ClusterRegistration, with ClusterRole
+//! `helmops-registered-agent`: its token does not expire, so it may not create others.
+//!
 //! The first role is the same for all clusters, so it is a ClusterRole of the manifests: the controller needs no permission to
 //! write its rules, only to bind it. The second one names its Cluster, and allows nothing that the controller itself may not do.
 
 use std::{collections::BTreeMap, fmt};
 
 use helmops_api::{NamespacedName, PermissionObject, labels};
-use helmops_model::names::agent_role;
+use helmops_model::names::{agent_role, registered_account};
 use k8s_openapi::{
     api::{
         core::v1::ServiceAccount,
@@ -24,6 +27,9 @@ use serde::Serialize;
 
 /// Name of the ServiceAccount of an agent, and of the ClusterRole in the manifests that it has in the namespace of its cluster.
 pub const ACCOUNT: &str = "helmops-agent";
+
+/// Name of the ClusterRole in the manifests that an agent that has registered itself has in the namespace of its cluster.
+pub const REGISTERED_ROLE: &str = "helmops-registered-agent";
 
 const GROUP: &str = "fleet.cattle.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -116,11 +122,45 @@ impl From<RoleBinding> for AccountObject {
     }
 }
 
+/// A ClusterRegistration whose agent has an account of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Registration {
+    /// Its name.
+    pub name: NamespacedName,
+    /// Its UID.
+    pub uid: String,
+}
+
+impl Registration {
+    /// The annotations of what exists for it, in whichever namespace that is.
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        map(&[
+            (labels::REGISTRATION_NAMESPACE, &self.name.namespace),
+            (labels::REGISTRATION, &self.name.name),
+            (labels::REGISTRATION_UID, &self.uid),
+        ])
+    }
+
+    /// The one that the annotations of an object name.
+    pub fn of(metadata: &ObjectMeta) -> Option<Self> {
+        let annotation = |key: &str| labels::annotation(metadata, key).map(str::to_owned);
+        Some(Self {
+            name: NamespacedName {
+                namespace: annotation(labels::REGISTRATION_NAMESPACE)?,
+                name: annotation(labels::REGISTRATION)?,
+            },
+            uid: annotation(labels::REGISTRATION_UID)?,
+        })
+    }
+}
+
 /// What is known of an existing object: small, since there are four for each cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedObject {
     /// The Cluster that its annotations name.
     pub cluster: Option<NamespacedName>,
+    /// The ClusterRegistration whose agent it is for; `None` if it is for every agent of the Cluster.
+    pub registration: Option<Registration>,
     /// Its UID.
     pub uid: Option<String>,
     /// A hash of everything that this module sets.
@@ -170,8 +210,10 @@ impl<'o> Content<'o> {
         let cluster = annotation(labels::CLUSTER_NAMESPACE)
             .zip(annotation(labels::CLUSTER))
             .map(|(namespace, name)| NamespacedName { namespace, name });
+        let registration = Registration::of(metadata);
         let content = (
             labels::of(metadata, labels::AGENT_ACCOUNT),
+            registration.as_ref().map(Registration::annotations),
             cluster
                 .as_ref()
                 .map(|cluster| (&cluster.namespace, &cluster.name)),
@@ -185,6 +227,7 @@ impl<'o> Content<'o> {
             content: hash(&content),
             role: hash(&self.role),
             cluster,
+            registration,
         }
     }
 }
@@ -199,23 +242,66 @@ fn hash(content: &impl Serialize) -> u64 {
 /// The objects of the account of a Cluster, in the order in which they are created. `uid` is that of the Cluster, and `namespace` that
 /// of its BundleDeployments.
 pub fn account(cluster: &NamespacedName, uid: &str, namespace: &str) -> Vec<AccountObject> {
+    let own = agent_role(&cluster.namespace, &cluster.name);
+    let names = Names {
+        account: ACCOUNT,
+        role: ACCOUNT,
+        beside_cluster: &own,
+    };
+    objects(cluster, uid, namespace, &names, None)
+}
+
+/// The objects of the account of the agent that has registered itself with a ClusterRegistration.
+pub fn registered(
+    cluster: &NamespacedName,
+    uid: &str,
+    namespace: &str,
+    registration: &Registration,
+) -> Vec<AccountObject> {
+    let own = registered_account(&registration.uid);
+    let names = Names {
+        account: &own,
+        role: REGISTERED_ROLE,
+        beside_cluster: &own,
+    };
+    objects(cluster, uid, namespace, &names, Some(registration))
+}
+
+struct Names<'n> {
+    /// The ServiceAccount, and its RoleBinding in the namespace of the cluster.
+    account: &'n str,
+    /// The ClusterRole of this RoleBinding.
+    role: &'n str,
+    /// The Role beside the Cluster, and its RoleBinding.
+    beside_cluster: &'n str,
+}
+
+fn objects(
+    cluster: &NamespacedName,
+    uid: &str,
+    namespace: &str,
+    names: &Names<'_>,
+    registration: Option<&Registration>,
+) -> Vec<AccountObject> {
+    let mut annotations = map(&[
+        (labels::CLUSTER_NAMESPACE, &cluster.namespace),
+        (labels::CLUSTER, &cluster.name),
+    ]);
+    annotations.extend(registration.into_iter().flat_map(Registration::annotations));
     let metadata = |namespace: &str, name: &str, owners| ObjectMeta {
         name: Some(name.to_owned()),
         namespace: Some(namespace.to_owned()),
         labels: Some(map(&[(labels::AGENT_ACCOUNT, "true")])),
-        annotations: Some(map(&[
-            (labels::CLUSTER_NAMESPACE, &cluster.namespace),
-            (labels::CLUSTER, &cluster.name),
-        ])),
+        annotations: Some(annotations.clone()),
         owner_references: owners,
         ..ObjectMeta::default()
     };
     // An owner is in the same namespace, so the Cluster owns only what is beside it.
     let beside_cluster = |name| metadata(&cluster.namespace, name, Some(vec![owner(cluster, uid)]));
-    let in_namespace = metadata(namespace, ACCOUNT, None);
+    let in_namespace = metadata(namespace, names.account, None);
     let subjects = Some(vec![Subject {
         kind: "ServiceAccount".to_owned(),
-        name: ACCOUNT.to_owned(),
+        name: names.account.to_owned(),
         namespace: Some(namespace.to_owned()),
         ..Subject::default()
     }]);
@@ -230,19 +316,19 @@ pub fn account(cluster: &NamespacedName, uid: &str, namespace: &str) -> Vec<Acco
             subjects: subjects.clone(),
         })
     };
-    let own = agent_role(&cluster.namespace, &cluster.name);
+    let own = names.beside_cluster;
     vec![
         AccountObject::ServiceAccount(ServiceAccount {
             metadata: in_namespace.clone(),
             automount_service_account_token: Some(false),
             ..ServiceAccount::default()
         }),
-        binding(in_namespace, "ClusterRole", ACCOUNT),
+        binding(in_namespace, "ClusterRole", names.role),
         AccountObject::Role(Role {
-            metadata: beside_cluster(&own),
+            metadata: beside_cluster(own),
             rules: Some(vec![rule("clusters/status", &cluster.name, "patch")]),
         }),
-        binding(beside_cluster(&own), "Role", &own),
+        binding(beside_cluster(own), "Role", own),
     ]
 }
 
@@ -313,6 +399,40 @@ mod tests {
                 json!([{ "kind": "ServiceAccount", "name": "helmops-agent", "namespace": "cluster-edge" }]);
             assert_eq!(binding["subjects"], subject);
         }
+    }
+
+    /// Its token does not expire, so it must not open more than itself.
+    #[test]
+    fn an_agent_that_has_registered_itself_has_an_account_of_its_own() {
+        let cluster = NamespacedName::new("fleet-default", "edge-1");
+        let registration = Registration {
+            name: NamespacedName::new("fleet-default", "request-x"),
+            uid: "u-7".to_owned(),
+        };
+        let objects = registered(&cluster, "u-1", "cluster-edge", &registration);
+        for object in &objects {
+            assert_eq!(object.id().name.name, "request-u-7");
+            assert_eq!(object.observed().registration.as_ref(), Some(&registration));
+            assert_eq!(object.observed().cluster.as_ref(), Some(&cluster));
+        }
+        let AccountObject::RoleBinding(binding) = &objects[1] else {
+            panic!("{objects:?}");
+        };
+        assert_eq!(
+            (&*binding.role_ref.kind, &*binding.role_ref.name),
+            ("ClusterRole", REGISTERED_ROLE)
+        );
+        let subject = &binding.subjects.as_ref().unwrap()[0];
+        assert_eq!(
+            (&*subject.name, subject.namespace.as_deref()),
+            ("request-u-7", Some("cluster-edge"))
+        );
+        let AccountObject::Role(role) = &objects[2] else {
+            panic!("{objects:?}");
+        };
+        let rules = role.rules.as_ref().unwrap();
+        assert_eq!(rules[0].resource_names, Some(vec!["edge-1".to_owned()]));
+        assert_eq!(rules[0].verbs, ["patch"]);
     }
 
     #[test]

@@ -20,6 +20,16 @@ impl Patience {
     /// The limit is that many intervals of agents. After a start, each agent has one interval for its next report: if this API
     /// server was unavailable, no agent could report.
     const INTERVALS: u32 = 3;
+    /// The interval of agents by default, as Fleet's.
+    const DEFAULT_INTERVAL: Duration = Duration::from_mins(15);
+
+    /// The interval in which agents report, also if none counts as silent.
+    pub fn interval(&self) -> Duration {
+        match self.limit {
+            Duration::ZERO => Self::DEFAULT_INTERVAL,
+            limit => limit / Self::INTERVALS,
+        }
+    }
 }
 
 /// When the agent of a cluster reports.

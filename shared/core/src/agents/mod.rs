@@ -12,7 +12,10 @@ mod contact;
 mod plan;
 
 pub use self::{
-    account::{ACCOUNT, AccountObject, Kind, ObjectId, ObservedObject, account},
+    account::{
+        ACCOUNT, AccountObject, Kind, ObjectId, ObservedObject, REGISTERED_ROLE, Registration, account,
+        registered,
+    },
     contact::{AGENT_TIMEOUT, Contact, Patience},
     plan::{Write, plan},
 };

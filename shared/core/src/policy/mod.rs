@@ -51,6 +51,7 @@ mod list;
 mod names;
 mod pattern_errors;
 mod patterns;
+mod registration;
 mod review;
 
 pub use self::{pattern_errors::pattern_errors, review::Decision};
@@ -101,6 +102,7 @@ pub struct Policies {
     charts: Patterns,
     downstream: Patterns,
     dependencies: Dependencies,
+    registration_labels: Patterns,
     invalid: Option<InvalidPolicy>,
 }
 
@@ -124,6 +126,7 @@ impl Policies {
         let mut charts = List::new("helmOp.allowedChartPatterns");
         let mut downstream = List::new("allowedDownstreamResources");
         let mut dependencies = List::new("allowedDependencyNamespaces");
+        let mut registration_labels = List::new("allowedRegistrationLabels");
         for policy in &policies {
             let name = name(policy);
             if policy.require_service_account {
@@ -134,6 +137,7 @@ impl Policies {
                 .extend(&policy.allowed_service_accounts, name);
             downstream.extend(&policy.allowed_downstream_resources, name);
             dependencies.extend(&policy.allowed_dependency_namespaces, name);
+            registration_labels.extend(&policy.allowed_registration_labels, name);
             let Some(helm_op) = &policy.helm_op else {
                 continue;
             };
@@ -153,6 +157,7 @@ impl Policies {
             repos: Patterns::new("helm repo", repos),
             charts: Patterns::new("helm chart", charts),
             downstream: Patterns::new("downstream resource", downstream),
+            registration_labels: Patterns::new("registration label", registration_labels),
             dependencies: Dependencies {
                 allowed: Patterns::new("dependency namespace", dependencies),
                 restricted_by: policies

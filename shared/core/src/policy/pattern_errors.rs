@@ -27,6 +27,10 @@ pub fn pattern_errors(policy: &Policy) -> FieldErrors {
         &Path::root("allowedDependencyNamespaces"),
         &policy.allowed_dependency_namespaces,
     );
+    check(
+        &Path::root("allowedRegistrationLabels"),
+        &policy.allowed_registration_labels,
+    );
     if let Some(helm_op) = &policy.helm_op {
         let root = Path::root("helmOp");
         check(

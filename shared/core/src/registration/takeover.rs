@@ -1,0 +1,96 @@
+//! Whether a request may take a Cluster over that has an agent already.
+//!
+//! A cluster that has lost its credential registers again with the same client ID, and Fleet grants that. But so may everyone with any token
+//! of the workspace who knows the client ID of another cluster. What distinguishes them is the agent that the Cluster has: one that still works
+//! reports at an interval. So a Cluster is taken over when its agent has not reported for one interval. Fleet's agent waits for twice as long.
+
+use std::time::Duration;
+
+use helmops_api::{Cluster, ClusterRegistration, labels, timestamp::until};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::{agents::Patience, status::last_seen};
+
+/// A report may be late, and clocks differ.
+const TOLERANCE: Duration = Duration::from_mins(1);
+
+/// Whether an agent may get the Cluster of its client ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takeover {
+    /// The Cluster never had an agent that reported.
+    New,
+    /// Its agent has last reported at this time, and is not at work any more, or a person has confirmed the takeover.
+    Allowed(Timestamp),
+    /// Its agent has last reported at this time, and may still work; to decide again after this long.
+    Wait(Timestamp, Duration),
+}
+
+/// Decides about the Cluster as it was just read.
+pub fn takeover(
+    cluster: &Cluster,
+    request: &ClusterRegistration,
+    patience: Patience,
+    now: Timestamp,
+) -> Takeover {
+    let Ok(last) = last_seen(&cluster.status).parse::<Timestamp>() else {
+        return Takeover::New;
+    };
+    let confirmed = labels::annotation(&cluster.metadata, labels::TAKEOVER_BY);
+    if confirmed.is_some_and(|name| Some(name) == request.metadata.name.as_deref()) {
+        return Takeover::Allowed(last);
+    }
+    let quiet = last.saturating_add(patience.interval() + TOLERANCE);
+    match until(now, quiet.unwrap_or(Timestamp::MAX)) {
+        Duration::ZERO => Takeover::Allowed(last),
+        wait => Takeover::Wait(last, wait),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn decide(last_seen: &str, confirmed: &str) -> Takeover {
+        let cluster = json!({
+            "metadata": { "name": "c", "annotations": { labels::TAKEOVER_BY: confirmed } },
+            "status": { "agent": { "lastSeen": last_seen } },
+        });
+        let request = json!({ "metadata": { "name": "request-a" } });
+        let patience = Patience {
+            limit: Duration::from_mins(45),
+            since: Timestamp::UNIX_EPOCH,
+        };
+        let now = "2026-01-01T12:00:00Z".parse().unwrap();
+        takeover(
+            &serde_json::from_value(cluster).unwrap(),
+            &serde_json::from_value(request).unwrap(),
+            patience,
+            now,
+        )
+    }
+
+    #[test]
+    fn a_cluster_is_taken_over_when_its_agent_is_quiet_or_a_person_confirms_it() {
+        let at = |time: &str| format!("2026-01-01T{time}Z").parse::<Timestamp>().unwrap();
+        let wait = |time, minutes| Takeover::Wait(at(time), Duration::from_mins(minutes));
+        for (last_seen, confirmed, expected) in [
+            ("", "", Takeover::New),
+            ("yesterday", "", Takeover::New),
+            ("2026-01-01T11:44:00Z", "", Takeover::Allowed(at("11:44:00"))),
+            ("2026-01-01T11:45:00Z", "", wait("11:45:00", 1)),
+            ("2026-01-01T12:00:00Z", "", wait("12:00:00", 16)),
+            // The clock of the agent is ahead.
+            ("2026-01-01T12:10:00Z", "", wait("12:10:00", 26)),
+            ("2026-01-01T12:00:00Z", "request-b", wait("12:00:00", 16)),
+            (
+                "2026-01-01T12:00:00Z",
+                "request-a",
+                Takeover::Allowed(at("12:00:00")),
+            ),
+        ] {
+            assert_eq!(decide(last_seen, confirmed), expected, "{last_seen} {confirmed}");
+        }
+    }
+}
