@@ -6,13 +6,16 @@ use clap::{ArgAction, Parser, ValueEnum};
 use helmops_core::agents::{AGENT_TIMEOUT, Patience};
 use helmops_fetch::AddressArgs;
 use helmops_kube::lease::LeaseArgs;
+use helmops_model::validation::names;
 use helmops_process::{self as process, MemoryLimit, ProcessArgs, Quantity};
 use helmops_trace::TraceArgs;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
 use crate::{
+    api_server::{ApiServerArgs, ApiServerArgsError},
     import::ImportArgs,
+    registration::RegistrationOptions,
     watch::{AgentOptions, Scope},
 };
 
@@ -70,6 +73,34 @@ pub struct Args {
         value_name = "BOOL"
     )]
     pub agent_accounts: bool,
+
+    /// With the bundle controller: let agents register their clusters with ClusterRegistrationTokens. Needs the permissions of
+    /// manifests/registration. Only one controller may do this: not beside Fleet's
+    #[arg(
+        long,
+        env = "HELMOPS_CLUSTER_REGISTRATION",
+        default_value_t = false,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub cluster_registration: bool,
+
+    /// With --cluster-registration: namespace of the credentials of agents, until these have read them
+    #[arg(
+        long,
+        env = "HELMOPS_REGISTRATION_NAMESPACE",
+        default_value = "cattle-fleet-clusters-system",
+        value_name = "NAME",
+        value_parser = namespace
+    )]
+    pub registration_namespace: String,
+
+    /// Where agents reach this API server.
+    #[command(flatten)]
+    pub api_server: ApiServerArgs,
 
     /// With the bundle controller: time without a report of its agent after which the state of a Cluster is unknown, three check-in
     /// intervals of agents; 0s disables it
@@ -138,7 +169,7 @@ pub enum Controller {
 }
 
 /// Invalid flags, or flags that cannot be combined.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Debug, Error)]
 pub enum ArgsError {
     /// The helmop controller is required.
     #[error(
@@ -156,6 +187,14 @@ pub enum ArgsError {
         "--import-clusters needs --controllers=helmop,bundle and --agent-accounts: an imported agent uses the account of its Cluster"
     )]
     ImportWithoutAccounts,
+    /// The loop of Clusters maintains the accounts of agents.
+    #[error(
+        "--cluster-registration needs --controllers=helmop,bundle and --agent-accounts: the bundle controller maintains the accounts of agents"
+    )]
+    NoAccounts,
+    /// The address or the CA for agents.
+    #[error(transparent)]
+    ApiServer(#[from] ApiServerArgsError),
 }
 
 /// Workers wait for registries and the API server most of the time, so there are many more of them than processors.
@@ -204,15 +243,23 @@ impl Args {
         };
         // Clusters are not sharded: the default shard maintains all accounts.
         let has_accounts = self.agent_accounts && self.scope().shard.is_empty();
+        let delivers = self.delivers()?;
+        if self.cluster_registration && !(delivers && self.agent_accounts) {
+            return Err(ArgsError::NoAccounts);
+        }
+        if self.imports.import_clusters && !(delivers && self.agent_accounts) {
+            return Err(ArgsError::ImportWithoutAccounts);
+        }
+        let registers = self.cluster_registration && has_accounts;
+        let server = registers.then(|| self.api_server.read()).transpose()?;
+        let registration =
+            server.map(|server| RegistrationOptions::new(&self.registration_namespace, server));
         let options = AgentOptions {
             has_accounts,
             imports: has_accounts && self.imports.import_clusters,
             patience,
+            registration,
         };
-        let delivers = self.delivers()?;
-        if self.imports.import_clusters && !(delivers && self.agent_accounts) {
-            return Err(ArgsError::ImportWithoutAccounts);
-        }
         Ok(delivers.then_some(options))
     }
 
@@ -229,6 +276,12 @@ fn interval(text: &str) -> Result<Duration, String> {
         return Err("too short; at least 1s".to_owned());
     }
     Ok(interval)
+}
+
+/// The name of a namespace.
+fn namespace(text: &str) -> Result<String, String> {
+    names::namespace(text).map_err(str::to_owned)?;
+    Ok(text.to_owned())
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
@@ -278,20 +331,47 @@ mod tests {
             Ok(agents.map(|agents| agents.imports))
         };
         let (bundle, import) = ("--controllers=helmop,bundle", "--import-clusters");
-        assert_eq!(imports(&[bundle]), Ok(Some(false)), "it is off by default");
-        assert_eq!(imports(&[bundle, import]), Ok(Some(true)));
-        assert_eq!(imports(&[bundle, import, "--shard-id=b"]), Ok(Some(false)));
+        assert!(
+            matches!(imports(&[bundle]), Ok(Some(false))),
+            "it is off by default"
+        );
+        assert!(matches!(imports(&[bundle, import]), Ok(Some(true))));
+        assert!(matches!(
+            imports(&[bundle, import, "--shard-id=b"]),
+            Ok(Some(false))
+        ));
         for flags in [&[import][..], &[bundle, import, "--agent-accounts=false"]] {
-            assert_eq!(imports(flags), Err(ArgsError::ImportWithoutAccounts));
+            assert!(matches!(imports(flags), Err(ArgsError::ImportWithoutAccounts)));
         }
     }
 
     #[test]
     fn the_bundle_controller_needs_the_helmop_controller_and_all_namespaces() {
-        assert_eq!(delivers(&[]), Ok(false));
-        assert_eq!(delivers(&["--controllers=helmop,bundle"]), Ok(true));
-        assert_eq!(delivers(&["--controllers=bundle"]), Err(ArgsError::NoHelmOpLoop));
+        assert!(matches!(delivers(&[]), Ok(false)));
+        assert!(matches!(delivers(&["--controllers=helmop,bundle"]), Ok(true)));
+        assert!(matches!(
+            delivers(&["--controllers=bundle"]),
+            Err(ArgsError::NoHelmOpLoop)
+        ));
         let flags = ["--controllers=helmop,bundle", "--watch-namespaces=a"];
-        assert_eq!(delivers(&flags), Err(ArgsError::NamespacesOfClusters));
+        assert!(matches!(delivers(&flags), Err(ArgsError::NamespacesOfClusters)));
+    }
+
+    #[test]
+    fn registration_needs_the_accounts_and_is_done_by_the_default_shard() {
+        let registers = |flags: &[&str]| {
+            let program = ["helmops-controller", "--cluster-registration"];
+            let args = Args::try_parse_from(program.iter().chain(flags)).unwrap();
+            let agents = args.agents(Timestamp::UNIX_EPOCH)?;
+            Ok::<_, ArgsError>(agents.and_then(|agents| agents.registration).is_some())
+        };
+        let bundle = "--controllers=helmop,bundle";
+        assert!(matches!(registers(&[bundle]), Ok(true)));
+        assert!(matches!(registers(&[bundle, "--shard-id=b"]), Ok(false)));
+        assert!(matches!(registers(&[]), Err(ArgsError::NoAccounts)));
+        assert!(matches!(
+            registers(&[bundle, "--agent-accounts=false"]),
+            Err(ArgsError::NoAccounts)
+        ));
     }
 }

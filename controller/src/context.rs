@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helmops_fair::RateLimit;
 use helmops_fetch::Resolver;
 use helmops_runtime::{compute::Compute, events::Events, retry_state::RetryState, workers::Workers};
 use helmops_trace::Tracer;
@@ -15,7 +16,7 @@ use crate::{
     own_status::OwnStatus,
     pruned::Pruned,
     watch::{Scope, Stores},
-    work::{BundleKey, ClusterKey, HelmOpKey, ScheduleKey},
+    work::{BundleKey, ClusterKey, HelmOpKey, ScheduleKey, TokenKey},
 };
 
 /// What the loops share.
@@ -63,4 +64,9 @@ pub struct Retries {
     pub clusters: RetryState<ClusterKey>,
     pub imports: RetryState<ClusterKey>,
     pub schedules: RetryState<ScheduleKey>,
+    pub tokens: RetryState<TokenKey>,
+    /// By workspace.
+    pub registrations: RetryState<String>,
+    /// How fast clusters that register themselves become Clusters, by workspace.
+    pub new_clusters: RateLimit<String>,
 }

@@ -39,14 +39,13 @@ pub fn of(work: &Work, stores: &Stores) -> Duration {
         Work::Bundle(key) => key.clone(),
         Work::Cluster(key) => return of_cluster(key, stores),
         Work::Schedule(_) => return PROGRESS,
-        Work::Import(_) => return MIN,
+        // A cluster administrator waits.
+        Work::Import(_) | Work::Token(_) | Work::Registrations(_) => return MIN,
     };
     let count = stores.deployments.count(&bundle);
     let is_in_progress = || match work {
         Work::HelmOp(key) => is_helmop_in_progress(key, &bundle, stores),
-        Work::Bundle(_) | Work::Cluster(_) | Work::Import(_) | Work::Schedule(_) => {
-            is_bundle_in_progress(&bundle, stores)
-        }
+        _ => is_bundle_in_progress(&bundle, stores),
     };
     let min = if depends_on_states(count) && is_in_progress() {
         PROGRESS

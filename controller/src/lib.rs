@@ -14,11 +14,13 @@
 //! Clusters ─► namespace and account of each, its status: counts, and whether its Schedules let it be changed now
 //! Clusters with a kubeconfig ─► the agent on the cluster that it opens
 //! Schedules ─► their status
+//! ClusterRegistrationTokens, ClusterRegistrations ─► Clusters of agents that register themselves, if enabled
 //! ```
 //!
 //! It watches these resources and all that they depend on. Of several replicas, only the leader reconciles: it holds a Lease. The
 //! others fill their caches and are ready to take over.
 
+mod api_server;
 mod args;
 mod bundle;
 mod cluster;
@@ -34,6 +36,7 @@ mod own_status;
 mod parts;
 mod pruned;
 mod reference;
+mod registration;
 mod run;
 mod schedule;
 mod watch;

@@ -18,6 +18,7 @@ use crate::{
     debounce,
     helmop::{self, HelmOps},
     import::Imports,
+    registration::{self, Tokens},
     schedule::Schedules,
     watch,
     work::Work,
@@ -83,6 +84,8 @@ fn forget_failures(work: &Work, context: &Context) {
             }
         }
         Work::Schedule(key) => context.retries.schedules.forget(key),
+        Work::Token(key) => context.retries.tokens.forget(key),
+        Work::Registrations(workspace) => context.retries.registrations.forget(workspace),
     }
 }
 
@@ -111,6 +114,31 @@ async fn reconcile(work: Work, permit: WorkerPermit, context: Arc<Context>) -> R
         (Work::Schedule(key), Some(stores)) => {
             reconciler::reconcile(&Schedules { context, stores }, &key, permit).await
         }
-        (Work::Bundle(_) | Work::Cluster(_) | Work::Import(_) | Work::Schedule(_), None) => None,
+        (Work::Token(key), Some(stores)) => match &stores.registrations {
+            Some(registrations) => {
+                let tokens = Tokens {
+                    context,
+                    stores,
+                    registrations,
+                };
+                reconciler::reconcile(&tokens, &key, permit).await
+            }
+            None => None,
+        },
+        (Work::Registrations(workspace), Some(stores)) => match &stores.registrations {
+            Some(registrations) => {
+                Box::pin(registration::reconcile(context, stores, registrations, workspace)).await
+            }
+            None => None,
+        },
+        (
+            Work::Bundle(_)
+            | Work::Cluster(_)
+            | Work::Import(_)
+            | Work::Schedule(_)
+            | Work::Token(_)
+            | Work::Registrations(_),
+            None,
+        ) => None,
     }
 }

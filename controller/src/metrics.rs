@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helmops_fetch::{ResolutionMetrics, resolution_failures};
 use helmops_model::reason::Reason;
-use helmops_process::metrics::registered;
+use helmops_process::metrics::{counters, registered};
 use helmops_runtime::metrics::{BUCKETS, Controller, ReconcileMetrics, result_counter, result_labels};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, Registry};
 
@@ -57,6 +57,44 @@ pub const SCHEDULES: Controller = Controller {
     failures: || vec![Reason::APIError],
 };
 
+/// The loop of tokens by which agents register their clusters.
+pub const REGISTRATION_TOKENS: Controller = Controller {
+    label: "registrationtoken",
+    failures: || vec![Reason::APIError, Reason::RegistrationRefused],
+};
+
+/// The loop of the requests of such agents.
+pub const REGISTRATIONS: Controller = Controller {
+    label: "registration",
+    failures: || vec![Reason::APIError],
+};
+
+/// What became of a request to register a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistrationResult {
+    /// A new Cluster, or one whose agent had never reported.
+    Granted,
+    /// A Cluster that had another agent before.
+    TakenOver,
+    /// It cannot be granted.
+    Refused,
+    /// No agent waits for it any more.
+    Expired,
+}
+
+impl RegistrationResult {
+    const ALL: [Self; 4] = [Self::Granted, Self::TakenOver, Self::Refused, Self::Expired];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Granted => "granted",
+            Self::TakenOver => "taken_over",
+            Self::Refused => "refused",
+            Self::Expired => "expired",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// The metrics of the reconciliations of all loops.
@@ -65,6 +103,7 @@ pub struct Metrics {
     polls: IntCounterVec,
     poll_lag: Histogram,
     imports: IntCounterVec,
+    registrations: IntCounterVec,
 }
 
 impl Metrics {
@@ -78,11 +117,27 @@ impl Metrics {
             "helmops_poll_lag_seconds",
             "Delay between the time at which a poll is due and its start.",
         );
+        let registrations = counters(
+            registry,
+            "helmops_cluster_registrations_total",
+            "Requests of agents to register their clusters by result (granted, taken_over, refused, expired).",
+            &["result"],
+        )?;
+        for result in RegistrationResult::ALL {
+            registrations.with_label_values(&[result.as_str()]);
+        }
+        let loops = [
+            HELMOPS,
+            BUNDLES,
+            CLUSTERS,
+            IMPORTS,
+            SCHEDULES,
+            REGISTRATION_TOKENS,
+            REGISTRATIONS,
+        ];
         Ok(Self {
-            reconciles: ReconcileMetrics::register(
-                registry,
-                &[HELMOPS, BUNDLES, CLUSTERS, IMPORTS, SCHEDULES],
-            )?,
+            registrations,
+            reconciles: ReconcileMetrics::register(registry, &loops)?,
             resolutions: ResolutionMetrics::register(registry)?,
             polls: result_counter(
                 registry,
@@ -103,6 +158,11 @@ impl Metrics {
     /// Counts an import.
     pub fn imported(&self, failure: Option<Reason>) {
         self.imports.with_label_values(&result_labels(failure)).inc();
+    }
+
+    /// Counts what became of a request to register a cluster.
+    pub fn registered(&self, result: RegistrationResult) {
+        self.registrations.with_label_values(&[result.as_str()]).inc();
     }
 
     /// Counts a poll that started `lag` after its due time.

@@ -49,7 +49,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let memory_limit = args.memory_limit.unwrap_or_else(MemoryLimit::detected);
     let agents = args.agents(Timestamp::now())?;
-    let importing = importing(&args, agents)?;
+    let importing = importing(&args, agents.as_ref())?;
     let stores = Stores::new(agents, StoreBudget::new("controller", memory_limit.bytes() / 2));
     let mut exposers = Vec::<Arc<MetricsWriter>>::new();
     let helmops = stores.helmops.clone();
@@ -142,10 +142,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 }
 
 /// The imports of clusters, if this process does that.
-fn importing(args: &Args, agents: Option<AgentOptions>) -> anyhow::Result<Option<Importing>> {
+fn importing(args: &Args, agents: Option<&AgentOptions>) -> anyhow::Result<Option<Importing>> {
     if !agents.is_some_and(|agents| agents.imports) {
         return Ok(None);
     }
-    let settings = args.imports.settings()?;
+    let settings = args.imports.settings(args.api_server.read()?);
     Ok(Some(Importing::new(settings, args.addresses.parse()?)))
 }

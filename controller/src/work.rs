@@ -1,6 +1,6 @@
-//! The items of the workqueue: keys of HelmOps, Bundles, Clusters and Schedules.
+//! The items of the workqueue: keys of HelmOps, Bundles, Clusters, Schedules and tokens, and workspaces.
 
-use helmops_api::{Bundle, Cluster, Decoded, HelmOp, Schedule};
+use helmops_api::{Bundle, Cluster, ClusterRegistrationToken, Decoded, HelmOp, Schedule};
 use helmops_runtime::queue;
 use kube::runtime::reflector::ObjectRef;
 
@@ -12,6 +12,8 @@ pub type BundleKey = ObjectRef<Decoded<Bundle>>;
 pub type ClusterKey = ObjectRef<Decoded<Cluster>>;
 /// Namespace and name of a Schedule.
 pub type ScheduleKey = ObjectRef<Decoded<Schedule>>;
+/// Namespace and name of a ClusterRegistrationToken.
+pub type TokenKey = ObjectRef<Decoded<ClusterRegistrationToken>>;
 
 /// An object to reconcile, by the loop of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +28,10 @@ pub enum Work {
     Import(ClusterKey),
     /// Update its status.
     Schedule(ScheduleKey),
+    /// Make its Secret, or delete it.
+    Token(TokenKey),
+    /// Decide about the ClusterRegistrations of this namespace, one after the other.
+    Registrations(String),
 }
 
 impl queue::QueueKey for Work {
@@ -35,6 +41,8 @@ impl queue::QueueKey for Work {
             Self::Bundle(key) => &key.namespace,
             Self::Cluster(key) | Self::Import(key) => &key.namespace,
             Self::Schedule(key) => &key.namespace,
+            Self::Token(key) => &key.namespace,
+            Self::Registrations(workspace) => return workspace,
         };
         namespace.as_deref().unwrap_or_default()
     }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use helmops_api::{Cluster, MetadataOnly, NamespacedName};
-use helmops_core::agents::{AccountObject, Kind, ObjectId, Write, account, plan};
+use helmops_api::{Cluster, ClusterRegistration, MetadataOnly, NamespacedName};
+use helmops_core::agents::{AccountObject, Kind, ObjectId, Registration, Write, account, plan, registered};
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -18,12 +18,17 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{watch::Accounts, writes::MANAGER};
+use crate::{
+    watch::{Accounts, Registrations},
+    writes::MANAGER,
+};
 
 /// Writes accounts, and records the results in the cache.
 pub struct AccountWriter<'c> {
     pub client: &'c Client,
     pub accounts: &'c Accounts,
+    /// The registrations whose agents have accounts of their own; `None` if this process registers no clusters.
+    pub registrations: Option<&'c Registrations>,
 }
 
 impl AccountWriter<'_> {
@@ -34,7 +39,11 @@ impl AccountWriter<'_> {
     pub async fn ensure(&self, cluster: &Cluster, namespace: &str) -> Result<(), CallError> {
         let name = NamespacedName::of(&cluster.metadata);
         let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
-        let desired = account(&name, uid, namespace);
+        let mut desired = account(&name, uid, namespace);
+        let registrations = self.registrations.map(|known| known.of_cluster(cluster));
+        for registration in registrations.into_iter().flatten() {
+            desired.extend(registered(&name, uid, namespace, &registration));
+        }
         self.execute(&name, desired).await
     }
 
@@ -58,15 +67,45 @@ impl AccountWriter<'_> {
 
     async fn execute(&self, cluster: &NamespacedName, desired: Vec<AccountObject>) -> Result<(), CallError> {
         let ids: Vec<_> = desired.iter().map(AccountObject::id).collect();
-        let observed = self.accounts.select(ids, cluster);
+        let observed = self.accounts.select(ids.clone(), cluster);
         for write in plan(cluster, desired, &observed) {
             match write {
                 Write::Create(object) => self.create(&object).await?,
                 Write::Apply(object) => self.apply(&object).await?,
-                Write::Delete(id, uid) => self.remove(&id, uid).await?,
+                Write::Delete(id, uid) => {
+                    let is_surplus = !ids.is_empty() && !ids.contains(&id);
+                    let registration = observed.get(&id).and_then(|found| found.registration.as_ref());
+                    if let (true, Some(registration)) = (is_surplus, registration)
+                        && !self.has_ended(registration).await?
+                    {
+                        continue;
+                    }
+                    self.remove(&id, uid).await?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether the account of a registration is not needed any more, as the API server has it: with its account, an agent loses its access for
+    /// good, and a cache without the registration may be incomplete. A process that registers no clusters ends no account.
+    async fn has_ended(&self, registration: &Registration) -> Result<bool, CallError> {
+        if self.registrations.is_none() {
+            return Ok(false);
+        }
+        let name = &registration.name;
+        let api = Api::<MetadataOnly<ClusterRegistration>>::namespaced(self.client.clone(), &name.namespace);
+        match bounded(api.get(&name.name)).await {
+            Ok(found) => {
+                let metadata = &found.metadata;
+                Ok(metadata.uid.as_ref() != Some(&registration.uid) || metadata.deletion_timestamp.is_some())
+            }
+            // Not so without its CRD.
+            Err(error) if error.is_missing_object() => Ok(true),
+            Err(error) => Err(CallError::of("read", format_args!("ClusterRegistration {name}"))(
+                error,
+            )),
+        }
     }
 
     /// Creates an object. One without the label of accounts is in no cache; it is given the desired content.

@@ -163,8 +163,11 @@ impl Clusters<'_> {
     /// Writes accounts, if this process maintains them.
     fn accounts(&self) -> Option<AccountWriter<'_>> {
         let accounts = self.stores.accounts.as_ref()?;
-        let client = &self.context.client;
-        Some(AccountWriter { client, accounts })
+        Some(AccountWriter {
+            client: &self.context.client,
+            accounts,
+            registrations: self.stores.registrations.as_ref(),
+        })
     }
 
     /// Whether a namespace is being deleted: nothing can be created in it, and it is created again when it is gone.

@@ -1,13 +1,7 @@
 //! The flags of the import.
 
-use std::path::PathBuf;
-
 use clap::ArgAction;
-use helmops_join::{access::ManagementServer, import::kubeconfig::https};
-use thiserror::Error;
-
-/// The largest file with a CA, in bytes.
-const MAX_CA: u64 = 1 << 20;
+use helmops_join::access::ManagementServer;
 
 /// Flags of the import of clusters by their kubeconfigs.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -26,15 +20,6 @@ pub struct ImportArgs {
     )]
     pub import_clusters: bool,
 
-    /// Address of this API server for the agents of imported clusters, unless the Secret with the kubeconfig has the key apiServerURL
-    #[arg(long, env = "HELMOPS_API_SERVER_URL", value_name = "URL")]
-    pub api_server_url: Option<String>,
-
-    /// File with the CA of this API server for the agents of imported clusters, unless the Secret with the kubeconfig has the key
-    /// apiServerCA; by default they trust the CAs of their image
-    #[arg(long, env = "HELMOPS_API_SERVER_CA", value_name = "FILE")]
-    pub api_server_ca: Option<PathBuf>,
-
     /// Image of the agents of imported clusters, with the registry; by default helmops-agent in the version of the controller
     #[arg(long, env = "HELMOPS_AGENT_IMAGE", value_name = "IMAGE")]
     pub agent_image: Option<String>,
@@ -50,22 +35,6 @@ pub struct ImportArgs {
     pub import_secret_namespaces: Vec<String>,
 }
 
-/// A flag of the import cannot be used.
-#[derive(Debug, Error)]
-pub enum ImportArgsError {
-    /// The address is no URL of an API server.
-    #[error("{0}")]
-    Address(String),
-    /// The file with the CA cannot be read.
-    #[error("cannot read --api-server-ca {path}: {cause}")]
-    Authority {
-        /// Its path.
-        path: String,
-        /// Why.
-        cause: String,
-    },
-}
-
 /// What the import needs of the flags.
 #[derive(Clone, Debug, Default)]
 pub struct ImportSettings {
@@ -78,60 +47,17 @@ pub struct ImportSettings {
 }
 
 impl ImportArgs {
-    /// Checks the flags, and reads the file that they name.
-    ///
-    /// # Errors
-    /// If one of them cannot be used.
-    pub fn settings(&self) -> Result<ImportSettings, ImportArgsError> {
-        let server = self
-            .api_server_url
-            .as_deref()
-            .map(str::trim)
-            .filter(|url| !url.is_empty());
-        let server = server.map(|url| https(url, "--api-server-url")).transpose();
-        let server = server.map_err(ImportArgsError::Address)?;
+    /// What they say. `server` is where agents reach this API server.
+    pub fn settings(&self, server: ManagementServer) -> ImportSettings {
         let names = self
             .import_secret_namespaces
             .iter()
             .map(|name| name.trim().to_owned());
-        Ok(ImportSettings {
-            server: ManagementServer {
-                server: server
-                    .map(|url| url.as_str().trim_end_matches('/').to_owned())
-                    .unwrap_or_default(),
-                authorities: self.authorities()?,
-                server_name: None,
-            },
+        ImportSettings {
+            server,
             image: self.agent_image.clone().unwrap_or_default(),
             secret_namespaces: names.filter(|name| !name.is_empty()).collect(),
-        })
-    }
-
-    fn authorities(&self) -> Result<String, ImportArgsError> {
-        let Some(path) = self
-            .api_server_ca
-            .as_ref()
-            .filter(|path| !path.as_os_str().is_empty())
-        else {
-            return Ok(String::new());
-        };
-        let failed = |cause: String| ImportArgsError::Authority {
-            path: path.display().to_string(),
-            cause,
-        };
-        let size = std::fs::metadata(path)
-            .map_err(|error| failed(error.to_string()))?
-            .len();
-        if size > MAX_CA {
-            return Err(failed(format!(
-                "it has {size} bytes; at most {MAX_CA} are allowed"
-            )));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        if !text.contains("-----BEGIN CERTIFICATE-----") {
-            return Err(failed("it has no certificate in PEM format".to_owned()));
-        }
-        Ok(text)
     }
 }
 
@@ -140,36 +66,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_is_one_of_an_api_server_and_the_file_has_a_certificate() {
-        let settings = |url: &str, ca: &str| {
-            let args = ImportArgs {
-                api_server_url: Some(url.to_owned()),
-                api_server_ca: Some(ca.into()),
-                import_secret_namespaces: vec![" capi".to_owned(), String::new()],
-                ..ImportArgs::default()
-            };
-            args.settings().map_err(|error| error.to_string())
+    fn the_names_of_namespaces_may_have_spaces_around_them() {
+        let args = ImportArgs {
+            import_secret_namespaces: vec![" capi".to_owned(), String::new()],
+            ..ImportArgs::default()
         };
-        let valid = settings("https://api.example.com:6443/", "").unwrap();
-        assert_eq!(valid.server.server, "https://api.example.com:6443");
-        assert_eq!(valid.secret_namespaces, ["capi"]);
-        assert!(settings("", "").unwrap().server.server.is_empty());
-        for (url, ca, expected) in [
-            (
-                "http://api.example.com",
-                "",
-                "--api-server-url \"http://api.example.com\" must be",
-            ),
-            ("api.example.com:6443", "", "--api-server-url"),
-            (
-                "",
-                "/does/not/exist",
-                "cannot read --api-server-ca /does/not/exist",
-            ),
-            ("", "Cargo.toml", "no certificate in PEM format"),
-        ] {
-            let error = settings(url, ca).unwrap_err();
-            assert!(error.contains(expected), "{expected}: {error}");
-        }
+        assert_eq!(
+            args.settings(ManagementServer::default()).secret_namespaces,
+            ["capi"]
+        );
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use helmops_api::{
-    Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, HelmOp, MetadataOnly, Schedule, labels,
+    Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, ClusterRegistration, ClusterRegistrationToken,
+    Decoded, HelmOp, MetadataOnly, Schedule, labels,
 };
 use helmops_core::status::{is_refused, is_silent, last_seen};
 use helmops_kube::Change;
@@ -117,6 +118,30 @@ impl Relevant for Decoded<Schedule> {
     fn relevant(&self) -> impl PartialEq {
         let is_unreported = self.valid().map(|schedule| schedule.status.conditions.is_empty());
         (identity(self.meta()), is_unreported)
+    }
+}
+
+impl Relevant for Decoded<ClusterRegistrationToken> {
+    fn relevant(&self) -> impl PartialEq {
+        let is_unreported = self.valid().map(|token| token.status.secret_name.is_empty());
+        (identity(self.meta()), is_unreported)
+    }
+}
+
+/// What is granted is decided on all requests of a namespace as they are then. The account of an agent follows from the mark, the owner and
+/// the name of the Cluster.
+impl Relevant for Decoded<ClusterRegistration> {
+    fn relevant(&self) -> impl PartialEq {
+        let metadata = self.meta();
+        let status = self
+            .valid()
+            .map(|request| (&request.status.cluster_name, request.status.granted));
+        (
+            identity(metadata),
+            labels::annotation(metadata, labels::REGISTERED),
+            &metadata.owner_references,
+            status,
+        )
     }
 }
 

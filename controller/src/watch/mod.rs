@@ -21,6 +21,8 @@
 //! | copies of these in the namespaces of clusters | the content of their metadata | the Bundles that they belong to |
 //! | Policies | | the Bundles in their namespace |
 //! | Secrets | nothing | with `--import-clusters`, the imports of the Clusters that name them as their kubeconfig |
+//! | ClusterRegistrationTokens, if enabled | all | the token |
+//! | ClusterRegistrations, if enabled | all, without their spec | the Cluster that their status names, all requests of their namespace |
 //! | accounts of agents: ServiceAccounts, Roles and RoleBindings, unless disabled | hashes of their content | the Cluster that they name |
 
 mod accounts;
@@ -32,6 +34,7 @@ mod deployments;
 mod options_pool;
 mod policies;
 mod rancher_ca;
+mod registrations;
 mod scope;
 mod sources;
 
@@ -71,6 +74,7 @@ pub use self::{
     copies::Copies,
     deployments::Deployments,
     rancher_ca::{CaBundle, MissingKey, RancherCa},
+    registrations::Registrations,
     scope::Scope,
 };
 use self::{
@@ -78,7 +82,10 @@ use self::{
     deployments::{Affected, slim},
     scope::WatchesOf,
 };
-use crate::work::{BundleKey, Work};
+use crate::{
+    registration::RegistrationOptions,
+    work::{BundleKey, Work},
+};
 
 /// The caches: the last observed state of each object.
 #[derive(Clone)]
@@ -139,12 +146,14 @@ pub struct DeliveryStores {
     pub accounts: Option<Accounts>,
     /// Whether this process imports clusters.
     pub imports: bool,
+    /// The tokens and requests by which agents register their clusters, if they may.
+    pub registrations: Option<Registrations>,
     /// How long to wait for the report of an agent.
     pub patience: Patience,
 }
 
 /// What the bundle loop does for the agents of clusters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentOptions {
     /// Whether this process maintains their accounts.
     pub has_accounts: bool,
@@ -152,6 +161,8 @@ pub struct AgentOptions {
     pub imports: bool,
     /// How long to wait for their reports.
     pub patience: Patience,
+    /// How clusters register themselves, if this process lets them.
+    pub registration: Option<RegistrationOptions>,
 }
 
 /// The events of all watches.
@@ -175,6 +186,7 @@ impl Stores {
             copies: Copies::default(),
             accounts: agents.has_accounts.then(Accounts::default),
             imports: agents.imports,
+            registrations: agents.registration.map(Registrations::new),
             patience: agents.patience,
         };
         Self {
@@ -201,6 +213,9 @@ impl Stores {
             delivery.copies.wait_until_synced().await;
             if let Some(accounts) = &delivery.accounts {
                 accounts.wait_until_synced().await;
+            }
+            if let Some(registrations) = &delivery.registrations {
+                registrations.wait_until_synced().await;
             }
         }
     }
@@ -259,6 +274,9 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
         secret_changes.push(config_maps.map(Work::Bundle).boxed());
         if let Some(accounts) = &delivery.accounts {
             changes.push(accounts.watch(client).map(Work::Cluster).boxed());
+        }
+        if let Some(registrations) = &delivery.registrations {
+            changes.push(registrations.watch(client, &stores.budget));
         }
     }
     Watches {

@@ -97,12 +97,14 @@ keys! {
     REGISTERED: Annotation on "ClusterRegistration" = "helmops.fleet.cattle.io/registered";
     /// Name of the ClusterRegistrationToken that the agent has used, as it says itself.
     REGISTRATION_TOKEN: Label on "ClusterRegistration" = "fleet.cattle.io/registration-token";
-    /// If it is set, another controller registers the cluster, such as Rancher's.
-    CLUSTER_MANAGEMENT: Label on "ClusterRegistration" = "fleet.cattle.io/cluster-management";
+    /// If it is not empty, something else manages the agent, such as Rancher: the cluster is neither imported nor registered.
+    CLUSTER_MANAGEMENT: Label on "Cluster, ClusterRegistration" = "fleet.cattle.io/cluster-management";
     /// Name of the pod whose agent has registered the cluster.
     CREATED_BY_AGENT_POD: Label on "Cluster" = "fleet.cattle.io/created-by-agent-pod";
-    /// Name of a ClusterRegistration that may take the Cluster over, although its agent still reports.
+    /// UID of a ClusterRegistration that may take the Cluster over, although its agent still reports.
     TAKEOVER_BY: Annotation on "Cluster" = "helmops.fleet.cattle.io/takeover-by";
+    /// Digest of what `kubectl helmop cluster register` has given the agent to register with: with something else it starts again.
+    REGISTERS_WITH: Annotation on "Pod" = "helmops.fleet.cattle.io/registers-with";
     /// `true` on the ServiceAccount of a cluster's agent, and on its permissions; see [agent](../agent.md#permissions).
     AGENT_ACCOUNT: Label on "ServiceAccount, Role, RoleBinding" = "helmops.fleet.cattle.io/agent-account";
     /// `true` on namespaces of Ingress controllers and Gateways, which may reach the receiver; see [receivers](../receivers.md#install).
@@ -162,8 +164,6 @@ keys! {
     /// On a workload cluster: the Cluster that its agent was imported for, as the UID of the management cluster's namespace `kube-system`,
     /// the namespace and the name.
     IMPORTED_BY: Annotation on "ClusterRoleBinding, PriorityClass" = "helmops.fleet.cattle.io/imported-by";
-    /// Not empty on a Cluster whose agent something else manages, such as Rancher: it is not imported.
-    CLUSTER_MANAGEMENT: Label on "Cluster" = "fleet.cattle.io/cluster-management";
     /// Left by Fleet's own controller; helmops removes it from deleted HelmOps.
     HELMOP_FINALIZER: Finalizer on "HelmOp" = "fleet.cattle.io/helmop-finalizer";
     /// Left by Fleet's own controller; helmops removes it from deleted Schedules.

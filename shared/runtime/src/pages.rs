@@ -10,7 +10,7 @@ use crate::client::{ApiError, bounded};
 /// Objects per page: mostly metadata, of some kilobytes.
 const PAGE: u32 = 100;
 
-/// The pages of a list, each within the time of a call. `read` requests one with these parameters.
+/// The pages of a list, each within the time of a call. `read` requests one with these parameters; their limit is that of a page.
 pub fn pages<K, R>(
     params: ListParams,
     read: impl Fn(ListParams) -> R,
@@ -19,7 +19,8 @@ where
     K: Clone + Debug,
     R: Future<Output = kube::Result<ObjectList<K>>>,
 {
-    let first = Some(params.limit(PAGE));
+    let page = params.limit.unwrap_or(PAGE);
+    let first = Some(params.limit(page));
     stream::try_unfold((first, read), async |(params, read)| {
         let Some(mut params) = params else {
             return Ok(None);

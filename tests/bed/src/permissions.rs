@@ -18,6 +18,9 @@ use crate::helmops::NAMESPACE;
 const ACCOUNTS: &str = "system:serviceaccount:";
 /// The account of agents. Each cluster has another namespace for it.
 const AGENT: &str = "helmops-agent";
+/// Prefixes of the accounts of agents that register their clusters, and of those that have. Before their permissions exist, they are denied what
+/// they look for.
+const REGISTERING: [&str; 2] = ["registration-", "request-"];
 /// Prefix of the user agents of the processes. Requests that a test sends with kubectl as one of the ServiceAccounts do not count.
 const USER_AGENTS: &str = "helmops-";
 /// Why the API server allowed a request, such as
@@ -95,11 +98,14 @@ pub fn findings(granted: &BTreeSet<GrantedPermission>, used: &BTreeSet<UsedPermi
     let is_used = |one: &&GrantedPermission| {
         let by = |used: &UsedPermission| {
             let Permission { verb, resource, .. } = &used.permission;
-            let binds = one.permission.verb == BIND && verb == "create" && resource == "rolebindings";
             let is_by_role = used.role.as_ref() == Some(&one.role);
+            let is_by_account = one.is_of(&used.account);
+            // Another role of the account may allow the binding.
+            let binds = one.permission.verb == BIND && verb == "create" && resource == "rolebindings";
             // The reason of the API server is about the other user, not about the account that sends the request.
-            let impersonates = verb == IMPERSONATE && one.is_of(&used.account);
-            (is_by_role || impersonates) && (binds || one.permission.covers(&used.permission))
+            let impersonates = verb == IMPERSONATE && is_by_account;
+            let is_covered = one.permission.covers(&used.permission);
+            (binds && (is_by_role || is_by_account)) || ((is_by_role || impersonates) && is_covered)
         };
         used.iter().any(by)
     };
@@ -231,7 +237,7 @@ impl Rule {
 /// If the log cannot be read.
 pub fn used(log: &Path) -> Result<BTreeSet<UsedPermission>> {
     used_by(log, |namespace, account| {
-        namespace == NAMESPACE || account == AGENT
+        namespace == NAMESPACE || account == AGENT || is_registering(account)
     })
 }
 
@@ -279,6 +285,7 @@ fn request(event: Event, is_counted: impl Fn(&str, &str) -> bool) -> Option<Used
     let part = if object.subresource.is_empty() { "" } else { "/" };
     let role = match event.annotations.get(DECISION)?.as_str() {
         "allow" => Some(role(event.annotations.get(REASON)?)?),
+        _ if is_registering(account) => return None,
         _ => None,
     };
     // Rules name only objects in the namespace of the account and cluster-scoped ones; other names would only enlarge the files.
@@ -293,6 +300,10 @@ fn request(event: Event, is_counted: impl Fn(&str, &str) -> bool) -> Option<Used
         },
         role,
     })
+}
+
+fn is_registering(account: &str) -> bool {
+    REGISTERING.iter().any(|prefix| account.starts_with(prefix))
 }
 
 /// The role that a reason names.
@@ -395,8 +406,8 @@ mod tests {
             ],
         });
         let granted = granted(&[role]).unwrap();
-        let used = |resource: &str, role: &str| UsedPermission {
-            account: "web".to_owned(),
+        let used = |resource: &str, role: &str, account: &str| UsedPermission {
+            account: account.to_owned(),
             permission: Permission {
                 verb: "create".to_owned(),
                 resource: resource.to_owned(),
@@ -406,9 +417,10 @@ mod tests {
             role: Some(role.to_owned()),
         };
         let found = |used| findings(&granted, &BTreeSet::from([used])).len();
-        assert_eq!(found(used("rolebindings", "ClusterRole web")), 0);
-        assert_eq!(found(used("roles", "ClusterRole web")), 1);
-        assert_eq!(found(used("rolebindings", "ClusterRole other")), 1);
+        assert_eq!(found(used("rolebindings", "ClusterRole web", "web")), 0);
+        assert_eq!(found(used("roles", "ClusterRole web", "web")), 1);
+        assert_eq!(found(used("rolebindings", "ClusterRole web-b", "web")), 0);
+        assert_eq!(found(used("rolebindings", "ClusterRole other", "other")), 1);
     }
 
     #[test]

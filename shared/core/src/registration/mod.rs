@@ -23,8 +23,8 @@ pub use self::{
         token_secret,
     },
     request::{
-        Decision, EXPIRY, MAX_HANDLED, Planned, Refusal, Waiting, Workspace, credential_name, event_of, plan,
-        registration_of, status,
+        Decision, EXPIRY, Grant, MAX_HANDLED, Planned, Refusal, Waiting, Workspace, check_labels,
+        credential_name, event_of, pause, plan, registration_of, shorten, status,
     },
     takeover::{Takeover, takeover},
     token::{

@@ -21,10 +21,15 @@ use crate::{agents::Registration, policy::Policies};
 
 /// An agent waits for half an hour, and then makes another request. So nothing waits for an older one.
 pub const EXPIRY: Duration = Duration::from_hours(1);
-/// Requests of a workspace that are handled at a time; others wait. Each is granted within seconds, unless its Cluster has an agent.
+/// Requests of a workspace that are handled at a time; others wait. Each is granted within seconds. Besides these, so many that wait for the
+/// agent of their Cluster are tried again, others in the next minute.
 pub const MAX_HANDLED: usize = 100;
+/// Older requests of a client that are tried when the newest one is refused.
+const MAX_INSTEAD: usize = 10;
 /// Longest text of a request that a message quotes, in bytes.
 const MAX_SHOWN: usize = 120;
+/// Owners of a request that are kept. It has one, unless its author has named others.
+const MAX_OWNERS: usize = 4;
 /// The action of Events.
 const REGISTER: &str = "RegisterCluster";
 
@@ -61,8 +66,19 @@ pub enum Decision {
     Refuse(Refusal),
     /// It is not granted yet.
     Wait(Waiting),
-    /// It is granted if its Cluster allows that. These ServiceAccounts of the workspace may read the credential.
-    Grant(Vec<String>),
+    /// It is granted if its Cluster allows that.
+    Grant(Grant),
+    /// It is granted in place of the newer one of its client, with this name, if that is refused now. Otherwise it waits for that.
+    GrantInstead(Grant, String),
+}
+
+/// How a request is granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The ServiceAccounts of the workspace that may read the credential.
+    pub readers: Vec<String>,
+    /// Whether another request of its client is granted: that loses its access.
+    pub replaces: bool,
 }
 
 /// Why a request is not granted. A text of the request is shown as far as it can be.
@@ -155,7 +171,7 @@ pub enum Waiting {
         cluster: String,
         /// When its agent has reported last.
         last: String,
-        /// The request.
+        /// The UID of the request: its author chooses the name, and may choose it again.
         request: String,
         /// Its namespace.
         namespace: String,
@@ -179,16 +195,15 @@ pub fn plan<'w>(workspace: &Workspace<'w>) -> (Vec<Planned<'w>>, Option<Duration
     own.sort_by_key(|request| order(request));
     let mut granted = BTreeMap::new();
     for request in own.iter().filter(|request| request.status.granted) {
-        granted.insert(client(request), order(request));
+        granted.insert(client(request), created(request));
     }
     let tokens: Vec<_> = token::valid(workspace.tokens, workspace.now).collect();
     let (mut planned, mut again) = (Vec::new(), None);
-    let mut candidates: Vec<(&ClusterRegistration, Vec<String>)> = Vec::new();
+    let mut candidates: Vec<(&ClusterRegistration, Grant)> = Vec::new();
     for request in own {
-        let is_superseded = granted
-            .get(client(request))
-            .is_some_and(|newest| order(request) < *newest);
-        let decision = if is_superseded {
+        let newest = granted.get(client(request));
+        // Times have whole seconds: of two requests of one second, either may be the newer one.
+        let decision = if newest.is_some_and(|newest| created(request) < *newest) {
             Decision::Supersede
         } else if request.status.granted {
             continue;
@@ -201,7 +216,8 @@ pub fn plan<'w>(workspace: &Workspace<'w>) -> (Vec<Planned<'w>>, Option<Duration
                 match check(request, &tokens, workspace.policies) {
                     Err(refusal) => Decision::Refuse(refusal),
                     Ok(readers) => {
-                        candidates.push((request, readers));
+                        let replaces = newest.is_some();
+                        candidates.push((request, Grant { readers, replaces }));
                         continue;
                     }
                 }
@@ -209,28 +225,62 @@ pub fn plan<'w>(workspace: &Workspace<'w>) -> (Vec<Planned<'w>>, Option<Duration
         };
         planned.push(Planned { request, decision });
     }
-    planned.extend(handled(candidates));
+    planned.extend(handled(candidates, workspace.now));
     (planned, again)
 }
 
-/// Of each client the newest one is handled, as far as there is room.
-fn handled(candidates: Vec<(&ClusterRegistration, Vec<String>)>) -> impl Iterator<Item = Planned<'_>> {
-    let newest: BTreeMap<_, _> = candidates
-        .iter()
-        .map(|(request, _)| (client(request), name(request)))
-        .collect();
-    let mut room = MAX_HANDLED;
-    candidates.into_iter().map(move |(request, readers)| {
-        let newest = newest.get(client(request)).copied().unwrap_or_default();
-        let decision = if newest != name(request) {
-            Decision::Wait(Waiting::Newer(newest.to_owned()))
-        } else if room == 0 {
-            Decision::Wait(Waiting::Turn)
-        } else {
-            room -= 1;
-            Decision::Grant(readers)
-        };
-        Planned { request, decision }
+/// Of each client the newest one is handled, as far as there is room, and an older one only if that is refused: so the newer ones of a client
+/// come first. Those that wait for an agent take no room from others.
+fn handled(candidates: Vec<(&ClusterRegistration, Grant)>, now: Timestamp) -> Vec<Planned<'_>> {
+    let mut clients: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for candidate in candidates {
+        clients.entry(client(candidate.0)).or_default().push(candidate);
+    }
+    let mut clients: Vec<_> = clients.into_values().collect();
+    clients.sort_by_key(|own| own.last().map(|(request, _)| order(request)));
+    let waits = |own: &Vec<(&ClusterRegistration, Grant)>| {
+        own.last().is_some_and(|(request, _)| waits_for_agent(request))
+    };
+    let (mut waiting, others): (Vec<_>, Vec<_>) = clients.into_iter().partition(waits);
+    if !waiting.is_empty() {
+        let minute = usize::try_from(now.as_second() / 60).unwrap_or_default();
+        let first = minute.wrapping_mul(MAX_HANDLED) % waiting.len();
+        waiting.rotate_left(first);
+    }
+    let mut planned = Vec::new();
+    for clients in [others, waiting] {
+        for (number, own) in clients.into_iter().enumerate() {
+            planned.extend(of_client(own, number < MAX_HANDLED));
+        }
+    }
+    planned
+}
+
+/// The requests of one client, the newest one first.
+fn of_client(own: Vec<(&ClusterRegistration, Grant)>, has_room: bool) -> impl Iterator<Item = Planned<'_>> {
+    let newest = own
+        .last()
+        .map(|(request, _)| name(request).to_owned())
+        .unwrap_or_default();
+    own.into_iter()
+        .rev()
+        .enumerate()
+        .map(move |(number, (request, grant))| {
+            let decision = match (number, has_room) {
+                (0, true) => Decision::Grant(grant),
+                (0, false) => Decision::Wait(Waiting::Turn),
+                (1..=MAX_INSTEAD, true) => Decision::GrantInstead(grant, newest.clone()),
+                _ => Decision::Wait(Waiting::Newer(newest.clone())),
+            };
+            Planned { request, decision }
+        })
+}
+
+/// Whether it was tried before, and the agent of its Cluster reports.
+fn waits_for_agent(request: &ClusterRegistration) -> bool {
+    let mut conditions = request.status.conditions.iter();
+    conditions.any(|one| {
+        one.r#type == ConditionType::Granted.as_str() && one.reason == Reason::AgentReports.as_str()
     })
 }
 
@@ -253,17 +303,61 @@ fn check(
             return Err(Refusal::TooLong { field, max });
         }
     }
-    if spec.cluster_labels.len() > limits::SHORT_LIST {
-        let max = limits::SHORT_LIST;
-        return Err(Refusal::TooLong {
-            field: "clusterLabels",
-            max,
-        });
-    }
+    check_labels(request)?;
     if let Some(invalid) = policies.undecoded() {
         return Err(Refusal::InvalidPolicy(invalid));
     }
     readers(request, tokens)
+}
+
+/// Checks the number of labels: those of a request of a list may not be known.
+///
+/// # Errors
+/// If there are too many.
+pub fn check_labels(request: &ClusterRegistration) -> Result<(), Refusal> {
+    let max = limits::SHORT_LIST;
+    if request.spec.cluster_labels.len() <= max {
+        return Ok(());
+    }
+    Err(Refusal::TooLong {
+        field: "clusterLabels",
+        max,
+    })
+}
+
+/// The shortest time until a request is tried again: the longer it waits, the longer. Each attempt reads all requests of the workspace.
+pub fn pause(request: &ClusterRegistration, now: Timestamp) -> Duration {
+    let age = created(request).map_or(Duration::ZERO, |created| until(created, now));
+    if age < Duration::from_secs(30) {
+        Duration::ZERO
+    } else if age < Duration::from_mins(5) {
+        Duration::from_secs(5)
+    } else {
+        Duration::from_secs(30)
+    }
+}
+
+/// Keeps of a request what decides about it. Its author chooses how long the rest is; the labels are read again when a Cluster gets them.
+pub fn shorten(request: &mut ClusterRegistration) {
+    let metadata = &mut *request.metadata;
+    metadata.managed_fields = None;
+    metadata.finalizers = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.retain(|key, value| key == labels::REGISTERED && value == "true");
+    }
+    if let Some(all) = &mut metadata.labels {
+        all.retain(|key, _| [labels::REGISTRATION_TOKEN, labels::CLUSTER_MANAGEMENT].contains(&key.as_str()));
+    }
+    if let Some(owners) = &mut metadata.owner_references {
+        owners.retain(|owner| owner.kind == "Cluster");
+        owners.truncate(MAX_OWNERS);
+    }
+    let spec = &mut request.spec;
+    spec.cluster_labels.clear();
+    for text in [&mut spec.client_id, &mut spec.client_random] {
+        // Still longer than allowed.
+        *text = cut(std::mem::take(text), limits::NAME + 20);
+    }
 }
 
 /// The label says which token the agent has used: it narrows who may read the credential, and proves nothing. Agents before Fleet 0.16 set
@@ -448,7 +542,10 @@ mod tests {
         let accounts = names
             .iter()
             .flat_map(|name| [format!("registration-u-{name}"), format!("{name}-u-{name}")]);
-        Decision::Grant(accounts.collect())
+        Decision::Grant(Grant {
+            readers: accounts.collect(),
+            replaces: false,
+        })
     }
 
     #[test]
@@ -512,13 +609,23 @@ mod tests {
     fn older_requests_of_a_client_end_when_a_newer_one_is_granted_and_not_before() {
         let tokens = [token("t", "")];
         let granted = json!({ "status": { "granted": true, "clusterName": "c" } });
-        let waits = |newer: &str| Decision::Wait(Waiting::Newer(newer.to_owned()));
+        let instead = |newer: &str| match grant(&["t"]) {
+            Decision::Grant(grant) => Decision::GrantInstead(grant, newer.to_owned()),
+            other => other,
+        };
+        let replacing = || match grant(&["t"]) {
+            Decision::Grant(Grant { readers, .. }) => Decision::Grant(Grant {
+                readers,
+                replaces: true,
+            }),
+            other => other,
+        };
         let decisions = |requests: &[Value]| decide(requests, &tokens);
         let named = |name: &str, decision: Decision| (name.to_owned(), decision);
 
         // The older one is granted, and stays while the newer one is not.
         let both = [request("old", 10, granted.clone()), request("new", 20, json!({}))];
-        assert_eq!(decisions(&both), [named("new", grant(&["t"]))]);
+        assert_eq!(decisions(&both), [named("new", replacing())]);
         let invalid = [
             request("old", 10, granted.clone()),
             request("new", 20, json!({ "spec": { "clientRandom": "" } })),
@@ -537,7 +644,7 @@ mod tests {
         let both = [request("old", 10, json!({})), request("new", 20, json!({}))];
         assert_eq!(
             decisions(&both),
-            [named("old", waits("new")), named("new", grant(&["t"]))]
+            [named("new", grant(&["t"])), named("old", instead("new"))]
         );
         // An invalid one does not hold a valid one up.
         let both = [
@@ -545,12 +652,14 @@ mod tests {
             request("new", 20, json!({ "spec": { "clientRandom": "" } })),
         ];
         assert!(decisions(&both).contains(&named("old", grant(&["t"]))));
-        // In the same second, one of them is the newer one.
+        // In the same second, either may be the newer one.
         let both = [
             request("a", 10, granted.clone()),
             request("b", 10, granted.clone()),
         ];
-        assert_eq!(decisions(&both), [named("a", Decision::Supersede)]);
+        assert_eq!(decisions(&both), []);
+        let both = [request("a", 10, json!({})), request("b", 10, granted.clone())];
+        assert_eq!(decisions(&both), [named("a", replacing())]);
         // Of another client.
         let other = json!({ "spec": { "clientID": "d" }, "status": { "granted": true } });
         let both = [request("old", 10, granted), request("new", 20, other)];
@@ -573,6 +682,92 @@ mod tests {
             .iter()
             .filter(|(_, decision)| *decision == Decision::Wait(Waiting::Turn));
         assert_eq!((decisions.len(), waiting.count()), (MAX_HANDLED + 3, 3));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_request_is_bounded_and_decides_the_same() {
+        let long = "x".repeat(100_000);
+        let owners: Vec<_> = (0..100)
+            .map(|number| json!({ "apiVersion": "v1", "kind": "Cluster", "name": "c", "uid": number.to_string() }))
+            .collect();
+        let over = json!({
+            "metadata": {
+                "annotations": { "a": long, labels::REGISTERED: "true" }, "ownerReferences": owners, "finalizers": [long],
+                "labels": { "a": "b", labels::REGISTRATION_TOKEN: "t" },
+            },
+            "spec": { "clusterLabels": { "a": long } },
+        });
+        let shortened = |over: &Value| {
+            let mut read: ClusterRegistration =
+                serde_json::from_value(request("a", 50, over.clone())).unwrap();
+            shorten(&mut read);
+            serde_json::to_value(&read).unwrap()
+        };
+        let kept = shortened(&over);
+        assert!(kept.to_string().len() < 1000, "{kept}");
+        assert_eq!(
+            kept["metadata"]["annotations"],
+            json!({ labels::REGISTERED: "true" })
+        );
+        assert_eq!(
+            decide(&[kept], &[token("t", ""), token("u", "")])[0].1,
+            grant(&["t"])
+        );
+        let kept = shortened(&json!({ "spec": { "clientID": long } }));
+        assert!(kept.to_string().len() < 1000, "{kept}");
+        let decided = decide(&[kept], &[token("t", "")]);
+        assert!(matches!(
+            decided[0].1,
+            Decision::Refuse(Refusal::TooLong {
+                field: "clientID",
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn the_longer_a_request_waits_the_less_often_it_is_tried() {
+        let request: ClusterRegistration = serde_json::from_value(request("a", 0, json!({}))).unwrap();
+        let after = |seconds| {
+            let created = created(&request).unwrap();
+            pause(&request, created + Duration::from_secs(seconds)).as_secs()
+        };
+        assert_eq!([0, 29, 30, 299, 300, 3599].map(after), [0, 0, 5, 5, 30, 30]);
+    }
+
+    /// Otherwise everyone who knows the client IDs of so many Clusters could stop registrations.
+    #[test]
+    fn requests_that_wait_for_an_agent_take_no_room_and_are_tried_in_turn() {
+        let waiting = |number: usize| {
+            let condition = json!({ "type": "Granted", "status": "False", "reason": "AgentReports" });
+            json!({ "spec": { "clientID": format!("w{number}") }, "status": { "conditions": [condition] } })
+        };
+        let mut requests: Vec<_> = (0..MAX_HANDLED * 2)
+            .map(|number| request(&format!("w{number:03}"), 10, waiting(number)))
+            .collect();
+        requests.push(request("new", 20, json!({})));
+        let tried = |now: &str| {
+            let tokens = decoded(&[token("t", "")]);
+            let workspace = Workspace {
+                requests: &decoded(&requests),
+                tokens: &tokens,
+                policies: &Policies::default(),
+                now: now.parse().unwrap(),
+            };
+            let planned = plan(&workspace).0.into_iter();
+            let tried = planned.filter(|one| matches!(one.decision, Decision::Grant(_)));
+            tried
+                .map(|one| name(one.request).to_owned())
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        let (first, second) = (tried("2026-01-01T12:00:00Z"), tried("2026-01-01T12:01:00Z"));
+        for tried in [&first, &second] {
+            assert!(
+                tried.contains("new") && tried.len() == MAX_HANDLED + 1,
+                "{tried:?}"
+            );
+        }
+        assert_eq!(first.union(&second).count(), requests.len());
     }
 
     #[test]

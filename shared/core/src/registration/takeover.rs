@@ -17,31 +17,37 @@ const TOLERANCE: Duration = Duration::from_mins(1);
 /// Whether an agent may get the Cluster of its client ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takeover {
-    /// The Cluster never had an agent that reported.
+    /// The Cluster never had an agent that reported, and no other request of its client is granted.
     New,
-    /// Its agent has last reported at this time, and is not at work any more, or a person has confirmed the takeover.
-    Allowed(Timestamp),
+    /// Its agent has last reported at this time, if ever, and is not at work any more, or a person has confirmed the takeover.
+    Allowed(Option<Timestamp>),
     /// Its agent has last reported at this time, and may still work; to decide again after this long.
     Wait(Timestamp, Duration),
 }
 
-/// Decides about the Cluster as it was just read.
+/// Decides about the Cluster as it was just read. `replaces`: whether another request of its client is granted.
 pub fn takeover(
     cluster: &Cluster,
     request: &ClusterRegistration,
+    replaces: bool,
     patience: Patience,
     now: Timestamp,
 ) -> Takeover {
     let Ok(last) = last_seen(&cluster.status).parse::<Timestamp>() else {
-        return Takeover::New;
+        return if replaces {
+            Takeover::Allowed(None)
+        } else {
+            Takeover::New
+        };
     };
     let confirmed = labels::annotation(&cluster.metadata, labels::TAKEOVER_BY);
-    if confirmed.is_some_and(|name| Some(name) == request.metadata.name.as_deref()) {
-        return Takeover::Allowed(last);
+    // By the UID: names are free again when a request is deleted, and its author chooses them.
+    if confirmed.is_some_and(|uid| Some(uid) == request.metadata.uid.as_deref()) {
+        return Takeover::Allowed(Some(last));
     }
     let quiet = last.saturating_add(patience.interval() + TOLERANCE);
     match until(now, quiet.unwrap_or(Timestamp::MAX)) {
-        Duration::ZERO => Takeover::Allowed(last),
+        Duration::ZERO => Takeover::Allowed(Some(last)),
         wait => Takeover::Wait(last, wait),
     }
 }
@@ -52,12 +58,12 @@ mod tests {
 
     use super::*;
 
-    fn decide(last_seen: &str, confirmed: &str) -> Takeover {
+    fn decide(last_seen: &str, confirmed: &str, replaces: bool) -> Takeover {
         let cluster = json!({
             "metadata": { "name": "c", "annotations": { labels::TAKEOVER_BY: confirmed } },
             "status": { "agent": { "lastSeen": last_seen } },
         });
-        let request = json!({ "metadata": { "name": "request-a" } });
+        let request = json!({ "metadata": { "name": "request-a", "uid": "u-a" } });
         let patience = Patience {
             limit: Duration::from_mins(45),
             since: Timestamp::UNIX_EPOCH,
@@ -66,6 +72,7 @@ mod tests {
         takeover(
             &serde_json::from_value(cluster).unwrap(),
             &serde_json::from_value(request).unwrap(),
+            replaces,
             patience,
             now,
         )
@@ -78,19 +85,36 @@ mod tests {
         for (last_seen, confirmed, expected) in [
             ("", "", Takeover::New),
             ("yesterday", "", Takeover::New),
-            ("2026-01-01T11:44:00Z", "", Takeover::Allowed(at("11:44:00"))),
+            (
+                "2026-01-01T11:44:00Z",
+                "",
+                Takeover::Allowed(Some(at("11:44:00"))),
+            ),
             ("2026-01-01T11:45:00Z", "", wait("11:45:00", 1)),
             ("2026-01-01T12:00:00Z", "", wait("12:00:00", 16)),
             // The clock of the agent is ahead.
             ("2026-01-01T12:10:00Z", "", wait("12:10:00", 26)),
-            ("2026-01-01T12:00:00Z", "request-b", wait("12:00:00", 16)),
+            ("2026-01-01T12:00:00Z", "u-b", wait("12:00:00", 16)),
+            // The author of a request chooses its name.
+            ("2026-01-01T12:00:00Z", "request-a", wait("12:00:00", 16)),
             (
                 "2026-01-01T12:00:00Z",
-                "request-a",
-                Takeover::Allowed(at("12:00:00")),
+                "u-a",
+                Takeover::Allowed(Some(at("12:00:00"))),
             ),
         ] {
-            assert_eq!(decide(last_seen, confirmed), expected, "{last_seen} {confirmed}");
+            assert_eq!(
+                decide(last_seen, confirmed, false),
+                expected,
+                "{last_seen} {confirmed}"
+            );
         }
+    }
+
+    /// Otherwise the end of the access before would not be visible.
+    #[test]
+    fn an_agent_that_has_never_reported_is_taken_over_too() {
+        assert_eq!(decide("", "", true), Takeover::Allowed(None));
+        assert_eq!(decide("yesterday", "", true), Takeover::Allowed(None));
     }
 }

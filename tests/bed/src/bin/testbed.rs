@@ -1,5 +1,6 @@
 //! A control plane on this machine, for tests and experiments.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -180,13 +181,18 @@ async fn down(detached: &Detached) -> Result<()> {
 async fn compare_permissions(folder: &Path) -> Result<()> {
     let tools = Tools::prepare().await?;
     let granted = async |folder| permissions::granted(&helmops::objects(&tools, folder).await?);
-    let [installed, shard, agent, notifications] = [
+    let [installed, registration, shard, agent, notifications] = [
         granted("standalone").await?,
+        granted("registration").await?,
         granted("shard").await?,
         granted("agent/namespaced").await?,
         granted("notifications").await?,
     ];
-    let all = &(&(&installed | &shard) | &agent) | &notifications;
+    // Agents that have registered themselves may do what others may, and not every one of them does all of it in a test.
+    let (registered, registration): (BTreeSet<_>, BTreeSet<_>) = registration
+        .into_iter()
+        .partition(|one| one.role == "ClusterRole helmops-registered-agent");
+    let all = &(&(&(&installed | &registration) | &shard) | &agent) | &notifications;
     let mut used = permissions::usage::read(folder).await?;
     // The controller creates the Role for this, maybe when the agent runs already; a test of the agent compares it.
     used.retain(|used| used.role.is_some() || used.permission.resource != "clusters/status");
@@ -194,6 +200,7 @@ async fn compare_permissions(folder: &Path) -> Result<()> {
     // The roles for some namespaces grant the same permissions there; not every one of them is tested.
     let elsewhere = permissions::beyond(&granted("namespaced").await?, &installed);
     findings.extend(elsewhere);
+    findings.extend(permissions::beyond(&registered, &installed));
     if findings.is_empty() {
         return say(&format!(
             "permissions: each of the {} that the manifests grant was used, and no other was needed",

@@ -37,6 +37,8 @@ pub enum Part {
     Standalone,
     /// The additional roles for the import of clusters by their kubeconfigs.
     Import,
+    /// The roles for clusters that register themselves.
+    Registration,
     /// The roles of the notifier and the receiver.
     Notifications,
 }
@@ -56,6 +58,7 @@ impl Part {
                 "standalone/agents.yaml",
             ],
             Self::Import => &["import/rbac.yaml"],
+            Self::Registration => &["registration/rbac.yaml"],
             Self::Notifications => &["notifications/rbac.yaml", "notifications/receiver/rbac.yaml"],
         }
     }
