@@ -38,7 +38,7 @@ use crate::{
     rules::SetRules,
     running::RunningWork,
     triggers,
-    upstream::{NamespaceGuard, RemovalMetrics, Upstream, heartbeat},
+    upstream::{NamespaceGuard, Registrar, RemovalMetrics, Upstream, heartbeat},
 };
 
 /// The name of the program, and the field manager of the Lease. That of objects of releases is Fleet's.
@@ -78,9 +78,11 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     // register it next. Once it is registered, it is not ready until its caches are synced.
     let registration = health.gate("registration");
     health.set_started();
+    let pod = args.pod_name.as_deref().unwrap_or(PROGRAM);
+    let registrar = Registrar::new(client::for_election(config.clone())?, &args.namespace, pod);
     // This may wait for a long time: for the Secret, or for the controller.
     let mut upstream = tokio::select! {
-        found = Upstream::find(&args, &folder, &downstream, &leadership, &registration) => found?,
+        found = Upstream::find(&args, &folder, &downstream, &leadership, &registrar, &registration) => found?,
         signal = signals.next() => {
             tracing::info!(signal, "stopping before there is access to the management cluster");
             return Ok(());

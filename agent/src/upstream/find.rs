@@ -3,21 +3,30 @@
 use std::{path::Path, time::Duration};
 
 use helmops_api::{Cluster, NamespacedName};
-use helmops_join::access::SECRET;
+use helmops_fair::ExponentialBackoff;
+use helmops_join::{access::SECRET, bootstrap::Bootstrap};
 use helmops_kube::lease::Leadership;
 use helmops_process::{Gate, OnChange, exit::with_causes};
 use helmops_runtime::client::{self, bounded};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
+use tokio::time::Instant;
 
 use super::{
     access::{self, Access},
     credential::Credential,
+    register::{Existing, Outcome, Registrar},
 };
 use crate::args::RunArgs;
 
 /// Between two looks for something that does not exist yet.
 const RETRY: Duration = Duration::from_secs(2);
+
+/// Between attempts to register: an agent that was installed with an old token must not burden the management cluster.
+const BACKOFF: ExponentialBackoff = ExponentialBackoff {
+    initial_delay: Duration::from_secs(10),
+    max_delay: Duration::from_mins(10),
+};
 
 /// The management cluster, and which cluster this one is there.
 pub struct Upstream {
@@ -40,6 +49,7 @@ impl Upstream {
         folder: &Path,
         downstream: &Client,
         leadership: &Leadership,
+        registrar: &Registrar,
         registration: &Gate,
     ) -> anyhow::Result<Self> {
         if let Some(cluster) = &args.local {
@@ -50,7 +60,7 @@ impl Upstream {
                 access: None,
             });
         }
-        let credential = credential(downstream, &args.namespace, registration).await?;
+        let credential = credential(downstream, &args.namespace, registrar, registration).await?;
         let token_file = folder.join("upstream-token");
         access::write_token(&token_file, &credential.token()?).await?;
         let config = credential.configuration(&token_file)?;
@@ -98,18 +108,55 @@ async fn namespace_of(client: &Client, cluster: &NamespacedName, registration: &
     }
 }
 
-/// The Secret, when it exists.
-async fn credential(client: &Client, namespace: &str, registration: &Gate) -> anyhow::Result<Credential> {
+/// The Secret, when it exists. If there is certainly none, or its token is certainly rejected, this cluster registers itself, as far as there
+/// is something to register with.
+async fn credential(
+    client: &Client,
+    namespace: &str,
+    registrar: &Registrar,
+    registration: &Gate,
+) -> anyhow::Result<Credential> {
     let api = Api::<Secret>::namespaced(client.clone(), namespace);
     let mut logged = OnChange::default();
+    let (mut failures, mut next) = (0, Instant::now());
+    let mut tried: Option<Bootstrap> = None;
     loop {
-        let waiting = match bounded(api.get_opt(SECRET)).await {
-            Ok(Some(secret)) => return Ok(Credential::of(&secret)?),
-            Ok(None) => {
+        let replaced = match bounded(api.get(SECRET)).await {
+            Ok(secret) => match registrar.check(&secret).await {
+                Existing::Usable => return Ok(Credential::of(&secret)?),
+                Existing::Invalid => Ok(Some(secret)),
+            },
+            Err(error) if error.is_missing_object() => Ok(None),
+            Err(error) => Err(with_causes(&error)),
+        };
+        let waiting = match replaced {
+            Err(waiting) => waiting,
+            Ok(replaced) => {
                 registration.open();
-                "it does not exist; join the cluster as docs/agent.md describes".to_owned()
+                let prepared = registrar.prepared().await;
+                if let Some(prepared) = prepared
+                    && tried.as_ref().is_none_or(|tried| !tried.is_like(&prepared))
+                {
+                    // Another token is tried immediately.
+                    (failures, next) = (0, Instant::now());
+                    tried = Some(prepared);
+                }
+                if Instant::now() < next {
+                    tokio::time::sleep(RETRY).await;
+                    continue;
+                }
+                match registrar.register(replaced.as_ref()).await {
+                    Ok(Outcome::Registered(secret)) => return Ok(Credential::of(&secret)?),
+                    Ok(Outcome::Unprepared) => {
+                        "it does not exist; join the cluster as docs/agent.md describes".to_owned()
+                    }
+                    Err(error) => {
+                        next = Instant::now() + BACKOFF.after(failures);
+                        failures = failures.saturating_add(1);
+                        format!("this cluster cannot be registered now, and tries it again later: {error:#}")
+                    }
+                }
             }
-            Err(error) => with_causes(&error),
         };
         if logged.record(Some(waiting.clone())) {
             tracing::info!(
@@ -167,6 +214,33 @@ mod tests {
             let waited = tokio::time::timeout(RETRY * 3, found).await;
             assert!(waited.is_err(), "{responses:?}");
             assert_eq!(health.ready().ok(), is_ready, "{responses:?}");
+        }
+    }
+
+    /// A second registration would end the access of the first one.
+    #[tokio::test(start_paused = true)]
+    async fn an_access_that_cannot_be_read_is_no_reason_to_register() {
+        for (code, reason, registers) in [
+            (404, "NotFound", true),
+            // Something in between, which knows no objects.
+            (404, "", false),
+            (403, "Forbidden", false),
+            (500, "InternalError", false),
+        ] {
+            let (downstream, requests) = server(move |_, path| {
+                let code = if path.ends_with("/fleet-agent") { code } else { 500 };
+                let status = json!({ "kind": "Status", "status": "Failure", "reason": reason, "code": code });
+                (code, status)
+            });
+            let registrar = Registrar::new(downstream.clone(), "system", "agent-0");
+            let gate = Health::default().gate("registration");
+            let found = credential(&downstream, "system", &registrar, &gate);
+            assert!(tokio::time::timeout(RETRY * 3, found).await.is_err(), "{code}");
+            let requests = helmops_process::lock(&requests);
+            let bootstrap = requests
+                .iter()
+                .any(|request| request.contains("fleet-agent-bootstrap"));
+            assert_eq!(bootstrap, registers, "{code} {reason}");
         }
     }
 

@@ -5,6 +5,7 @@ mod credential;
 mod find;
 mod guard;
 pub mod heartbeat;
+mod register;
 mod remembered;
 mod removal_metrics;
 mod token;
@@ -12,5 +13,6 @@ mod token;
 pub use self::{
     find::Upstream,
     guard::{Deleted, GuardError, NamespaceGuard, Refusal},
+    register::Registrar,
     removal_metrics::RemovalMetrics,
 };

@@ -78,7 +78,8 @@ impl ManagementServer {
             .any(|local| host.starts_with(local))
     }
 
-    fn kubeconfig(&self, namespace: &str, token: &str) -> String {
+    /// The kubeconfig of an agent. `namespace` is the one that it works in.
+    pub fn kubeconfig(&self, namespace: &str, token: &str) -> String {
         let mut cluster = json!({ "server": self.server });
         let mut set = |key: &str, value: Value| {
             if let Some(cluster) = cluster.as_object_mut() {
@@ -150,6 +151,12 @@ impl Joined {
             deployment_namespace: text(DEPLOYMENT_NAMESPACE)?,
         })
     }
+}
+
+/// The kubeconfig in the Secret, if there is one.
+pub fn kubeconfig_of(secret: &Secret) -> Option<String> {
+    let ByteString(bytes) = secret.data.as_ref()?.get(KUBECONFIG)?;
+    String::from_utf8(bytes.clone()).ok()
 }
 
 /// The Secret in the namespace of the agent.
