@@ -12,6 +12,7 @@ use crate::{
     create::CreateArgs,
     diff::DiffArgs,
     state::{events, history, status, tree},
+    tokens::TokensArgs,
     ui, validate,
 };
 
@@ -77,8 +78,10 @@ pub enum Command {
     Events(events::EventsArgs),
     /// Explain a reason that a condition, a denial, an Event or a metric names
     Explain(explain::ExplainArgs),
-    /// Join, list and remove the clusters that HelmOps are deployed to
+    /// Join, register, list and remove the clusters that HelmOps are deployed to
     Cluster(ClustersArgs),
+    /// Create, list and delete the tokens by which clusters register themselves
+    Token(TokensArgs),
     /// Check the installation: CRDs, processes, webhook, certificates, leader, permissions, agents
     Check(CheckArgs),
     /// Print the log lines of the processes, of all replicas in one order

@@ -29,6 +29,7 @@ pub mod render;
 pub mod run;
 pub mod state;
 pub mod terminal;
+pub mod tokens;
 pub mod ui;
 pub mod validate;
 

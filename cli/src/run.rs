@@ -14,7 +14,7 @@ use crate::{
     failure::{Failure, UNABLE},
     state::{events, history, status, tree},
     terminal::{Console, style::Style},
-    ui, validate,
+    tokens, ui, validate,
 };
 
 /// Parses the arguments of the process, runs the command, and reports an error on standard error.
@@ -62,6 +62,7 @@ pub fn run(arguments: Arguments, console: &mut Console<'_>) -> Result<(), Failur
         Command::Events(args) => block_on(events::run(&args, cluster, console)),
         Command::Explain(args) => explain::run(&args, console),
         Command::Cluster(args) => block_on(clusters::run(&args, cluster, console)),
+        Command::Token(args) => block_on(tokens::run(&args, cluster, console)),
         Command::Check(args) => block_on(check::run(&args, cluster, console)),
         Command::Logs(args) => block_on(logs::run(&args, cluster, console)),
         Command::Reconcile(args) => block_on(reconcile::run(&args, cluster, console)),

@@ -1,7 +1,8 @@
-//! The clusters that HelmOps are deployed to: `cluster join`, `cluster list`, `cluster leave`.
+//! The clusters that HelmOps are deployed to: `cluster join`, `cluster register`, `cluster list`, `cluster leave`.
 //!
 //! ```text
 //! join:  both clusters ─► observed ─► plan (what is refused, which permissions are needed) ─► steps ─► the first heartbeat
+//! register: this cluster, what `token create` has printed ─► the agent, and what it registers with
 //! leave: both clusters ─► observed ─► steps in the order in which nothing is uninstalled by mistake
 //! list:  Clusters, clock ─► rows
 //! ```
@@ -9,6 +10,7 @@
 pub mod join;
 pub mod leave;
 pub mod list;
+pub mod register;
 pub mod steps;
 pub mod workload;
 
@@ -42,6 +44,8 @@ pub struct ClustersArgs {
 pub enum ClustersCommand {
     /// Join a cluster: create its Cluster here, and install an agent there
     Join(join::JoinArgs),
+    /// Register this cluster with the command that `token create` has printed
+    Register(register::RegisterArgs),
     /// List the clusters: when their agents last reported, and what is ready on them
     List(list::ListArgs),
     /// Remove the agent of a cluster, and its Cluster
@@ -59,6 +63,7 @@ pub async fn run(
 ) -> Result<(), Failure> {
     match &args.command {
         ClustersCommand::Join(args) => join::run(args, cluster, console).await,
+        ClustersCommand::Register(args) => register::run(args, cluster, console).await,
         ClustersCommand::List(args) => list::run(args, cluster, console).await,
         ClustersCommand::Leave(args) => leave::run(args, cluster, console).await,
     }

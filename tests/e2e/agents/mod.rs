@@ -3,4 +3,6 @@
 mod accounts;
 mod importing;
 mod joining;
+mod registering;
+mod registering_with_fleet;
 mod silence;

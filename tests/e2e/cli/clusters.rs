@@ -13,7 +13,7 @@ use crate::harness::{helmop, run, until, until_none};
 const JOIN: &str = "cluster join edge-1 --to-context edge --labels env=prod";
 
 /// A HelmOp for clusters with a label, whose release is `web` in namespace `shop`.
-async fn deploy(clusters: &TwoClusters) {
+pub(super) async fn deploy(clusters: &TwoClusters) {
     let spec = json!({
         "namespace": "shop", "helm": { "repo": clusters.charts.url(), "chart": "web", "version": "0.x", "releaseName": "web" },
         "targets": [{ "clusterSelector": { "matchLabels": { "env": "prod" } } }],
@@ -27,7 +27,7 @@ async fn deploy(clusters: &TwoClusters) {
         .unwrap();
 }
 
-async fn until_deployed(clusters: &TwoClusters) {
+pub(super) async fn until_deployed(clusters: &TwoClusters) {
     let shop = clusters.workload.kubectl().in_namespace("shop");
     until(&shop, "deployment/web", |found| {
         ensure!(found["status"]["readyReplicas"] == 1, "{}", found["status"]);

@@ -7,6 +7,7 @@ mod validate;
 mod charts;
 mod check;
 mod clusters;
+mod tokens;
 pub mod two_clusters;
 mod create;
 mod versions;

@@ -49,6 +49,14 @@ impl TwoClusters {
         Self::start_with(&[Part::Standalone], &|_, _| {}).await
     }
 
+    /// The same, and clusters may register themselves.
+    pub async fn registering() -> Self {
+        Self::start_with(&[Part::Standalone, Part::Registration], &|_, command| {
+            command.env("HELMOPS_CLUSTER_REGISTRATION", "true");
+        })
+        .await
+    }
+
     /// The same with other parts of helmops, and with a controller that `configure` gives additional flags.
     pub async fn start_with(parts: &[Part], configure: &dyn Fn(&TestBed, &mut Command)) -> Self {
         let management = helmops::control_plane_with(parts, false).await.unwrap();

@@ -85,7 +85,7 @@ pub(super) fn purpose(bootstrap: &Bootstrap, identity: &ClusterIdentity) -> Stri
         &bootstrap.token,
         &identity.client_id,
     ];
-    let texts: Vec<_> = texts.into_iter().map(|text| text.as_bytes()).collect();
+    let texts: Vec<_> = texts.into_iter().map(String::as_bytes).collect();
     hex(digest(&SHA256, &texts.join(&0)).as_ref())
 }
 

@@ -66,7 +66,11 @@ pub enum DryRun {
     Client,
 }
 
-fn label(text: &str) -> Result<(String, String), String> {
+/// A label, as it is written in a flag.
+///
+/// # Errors
+/// If it has no key.
+pub fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("must be KEY=VALUE, such as env=prod".to_owned()),

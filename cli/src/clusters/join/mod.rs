@@ -6,7 +6,7 @@ mod install;
 pub mod management;
 pub mod plan;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use helmops_api::NamespacedName;
 use helmops_join::{
@@ -17,7 +17,7 @@ use helmops_join::{
 use kube::api::DynamicObject;
 use serde_json::json;
 
-pub use self::args::JoinArgs;
+pub use self::args::{JoinArgs, label};
 use self::plan::Credentials;
 use super::{
     steps::Steps,
@@ -59,22 +59,30 @@ pub async fn run(args: &JoinArgs, cluster: &ClusterArgs, console: &mut Console<'
 }
 
 async fn server(args: &JoinArgs, cluster: &ClusterArgs) -> Result<ManagementServer, Failure> {
-    let file = args.certificate_authority.as_ref();
-    let authorities = match file {
-        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
-            Failure::because(
-                format!("cannot read --certificate-authority {}", file.display()),
-                &error,
-            )
-        })?),
-        None => None,
-    };
+    let authorities = args
+        .certificate_authority
+        .as_deref()
+        .map(authorities)
+        .transpose()?;
     ManagementServer::of(
         &cluster.config().await?,
         args.server.as_deref(),
         authorities.as_deref(),
     )
     .map_err(unverified)
+}
+
+/// The CAs in the file of `--certificate-authority`.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn authorities(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|error| {
+        Failure::because(
+            format!("cannot read --certificate-authority {}", file.display()),
+            &error,
+        )
+    })
 }
 
 fn unverified(error: UnverifiedServer) -> Failure {

@@ -195,15 +195,14 @@ pub fn plan<'w>(workspace: &Workspace<'w>) -> (Vec<Planned<'w>>, Option<Duration
     own.sort_by_key(|request| order(request));
     let mut granted = BTreeMap::new();
     for request in own.iter().filter(|request| request.status.granted) {
-        granted.insert(client(request), created(request));
+        granted.insert(client(request), order(request));
     }
     let tokens: Vec<_> = token::valid(workspace.tokens, workspace.now).collect();
     let (mut planned, mut again) = (Vec::new(), None);
     let mut candidates: Vec<(&ClusterRegistration, Grant)> = Vec::new();
     for request in own {
         let newest = granted.get(client(request));
-        // Times have whole seconds: of two requests of one second, either may be the newer one.
-        let decision = if newest.is_some_and(|newest| created(request) < *newest) {
+        let decision = if newest.is_some_and(|newest| is_superseded(request, *newest)) {
             Decision::Supersede
         } else if request.status.granted {
             continue;
@@ -227,6 +226,16 @@ pub fn plan<'w>(workspace: &Workspace<'w>) -> (Vec<Planned<'w>>, Option<Duration
     }
     planned.extend(handled(candidates, workspace.now));
     (planned, again)
+}
+
+/// Whether a newer request of the same client is granted. Times have whole seconds: of two that are granted in one second, one is the newer
+/// one; one that is not granted may be, so it is not deleted.
+fn is_superseded(request: &ClusterRegistration, newest: (Option<Timestamp>, &str)) -> bool {
+    if request.status.granted {
+        order(request) < newest
+    } else {
+        created(request) < newest.0
+    }
 }
 
 /// Of each client the newest one is handled, as far as there is room, and an older one only if that is refused: so the newer ones of a client
@@ -652,12 +661,12 @@ mod tests {
             request("new", 20, json!({ "spec": { "clientRandom": "" } })),
         ];
         assert!(decisions(&both).contains(&named("old", grant(&["t"]))));
-        // In the same second, either may be the newer one.
+        // In the same second, one of them is the newer one; one that is not granted may be.
         let both = [
             request("a", 10, granted.clone()),
             request("b", 10, granted.clone()),
         ];
-        assert_eq!(decisions(&both), []);
+        assert_eq!(decisions(&both), [named("a", Decision::Supersede)]);
         let both = [request("a", 10, json!({})), request("b", 10, granted.clone())];
         assert_eq!(decisions(&both), [named("a", replacing())]);
         // Of another client.
