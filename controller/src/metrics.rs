@@ -282,7 +282,8 @@ mod tests {
         };
         successors(Some(Error::Unconfigured(text())), move |error| {
             Some(match error {
-                Error::Unconfigured(_) => Error::Secret(text()),
+                Error::Unconfigured(_) => Error::Image(text()),
+                Error::Image(_) => Error::Secret(text()),
                 Error::Secret(_) => Error::SecretNotFound(text()),
                 Error::SecretNotFound(_) => kubeconfig(KubeconfigError::Invalid(text())),
                 Error::Kubeconfig {

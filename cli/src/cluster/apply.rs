@@ -6,7 +6,7 @@ use kube::{
 };
 
 /// The field manager of everything that this program writes.
-pub const FIELD_MANAGER: &str = "kubectl-helmop";
+pub const FIELD_MANAGER: &str = helmops_join::agent_objects::JOIN_MANAGER;
 
 /// What a write has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

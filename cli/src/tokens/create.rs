@@ -219,13 +219,12 @@ fn bootstrap(
     // The controller may know no address; then the values are incomplete.
     let known = Bootstrap::of(secret);
     let is_known = known.is_ok();
-    let mut bootstrap = match known {
-        Ok(bootstrap) => bootstrap,
-        Err(_) => {
-            let server = args.server.as_deref().unwrap_or(address);
-            fill_server(&mut data, server.trim_end_matches('/'))?;
-            Bootstrap::of(&data).map_err(|error| Failure::unable(error.to_string()))?
-        }
+    let mut bootstrap = if let Ok(bootstrap) = known {
+        bootstrap
+    } else {
+        let server = args.server.as_deref().unwrap_or(address);
+        fill_server(&mut data, server.trim_end_matches('/'))?;
+        Bootstrap::of(&data).map_err(|error| Failure::unable(error.to_string()))?
     };
     // A controller that knows an address and no CA relies on those of the system.
     if authorities.is_none()
@@ -326,9 +325,9 @@ mod tests {
             authorities: "OWN".to_owned(),
             server_name: Some("name".to_owned()),
         };
-        let of = |known: (&str, &str), server, authorities| {
+        let of = |known: (&str, &str), server: Option<&str>, authorities| {
             let own = ManagementServer {
-                server: server_or(server),
+                server: server.unwrap_or("https://own").to_owned(),
                 ..own.clone()
             };
             let secret = secret_with(known.0, known.1);
@@ -337,9 +336,6 @@ mod tests {
                 .unwrap();
             (bootstrap.server.server, bootstrap.server.authorities)
         };
-        fn server_or(server: Option<&str>) -> String {
-            server.unwrap_or("https://own").to_owned()
-        }
         let pair = |server: &str, authorities: &str| (server.to_owned(), authorities.to_owned());
         assert_eq!(of(("", ""), None, None), pair("https://own", "OWN"));
         assert_eq!(

@@ -9,7 +9,7 @@ use bounded_text::excerpt;
 use helmops_fetch::{Exchange, ExchangeError, ExchangeRequest, ExchangeResponse, TlsConfig};
 use helmops_join::import::{
     kubeconfig::{KubeconfigError, TargetAccess},
-    target::{NotThatObject, message},
+    target::{Managed, NotThatObject, managed, message},
 };
 use helmops_kube::path_segment;
 use http::{
@@ -20,6 +20,8 @@ use kube::{
     Resource,
     api::{ApiResource, DynamicObject, GroupVersionKind},
 };
+
+use serde_json::json;
 
 use super::error::{TargetError, TargetFailure};
 use crate::writes::FIELD_MANAGER;
@@ -118,6 +120,34 @@ impl<'a> TargetClient<'a> {
         let content_type = "application/apply-patch+yaml";
         self.write(Method::PATCH, &path, &query, content_type, object, "apply")
             .await
+    }
+
+    /// Has this field manager own what another one has applied: then fields that it does not apply itself are removed. It does nothing if
+    /// this one has applied the object before.
+    ///
+    /// # Errors
+    /// If the API server rejects it.
+    pub async fn take_over(&self, object: &DynamicObject, other: &str) -> Result<(), TargetError> {
+        let (_, path) = paths(object);
+        let found = self
+            .get(&path, |body| managed(body, FIELD_MANAGER, other))
+            .await?;
+        let Some(Managed {
+            resource_version,
+            position: Some(position),
+        }) = found
+        else {
+            return Ok(());
+        };
+        let action = format!("take over {}", helmops_join::object::name_of(object));
+        let change = json!([
+            { "op": "replace", "path": format!("/metadata/managedFields/{position}/manager"), "value": FIELD_MANAGER },
+            { "op": "replace", "path": "/metadata/resourceVersion", "value": resource_version },
+        ]);
+        let body = Some(("application/json-patch+json", change.to_string().into_bytes()));
+        let query = format!("fieldManager={FIELD_MANAGER}");
+        let response = self.send(Method::PATCH, &path, &query, body, &action).await?;
+        self.accepted(response, &action).map(drop)
     }
 
     /// Deletes an object, if it exists.

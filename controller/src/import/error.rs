@@ -25,6 +25,12 @@ pub enum ImportError {
          apiServerURL of Secret {0}"
     )]
     Unconfigured(String),
+    /// The image of agents has no registry.
+    #[error(
+        "the image of agents is {0:?}, which container runtimes complete with a registry that is not yours: set the controller's flag \
+         --agent-image (HELMOPS_AGENT_IMAGE) to an image with its registry, such as registry.example.com/helmops-agent:0.1.0"
+    )]
+    Image(String),
     /// The Secret must not be read, or holds something unusable.
     #[error("{0}")]
     Secret(String),
@@ -60,8 +66,10 @@ pub enum ImportError {
     /// Something that is created by another loop.
     #[error("waiting for {0}")]
     Waiting(String),
-    /// Another one was faster.
-    #[error("the cluster was claimed at the same time; reading it again")]
+    /// Others were faster, again and again.
+    #[error(
+        "ClusterRoleBinding {NAME} of the cluster changes whenever it is about to be claimed; another controller may write it"
+    )]
     Raced,
     /// The manifests in this program.
     #[error(transparent)]
@@ -77,7 +85,9 @@ pub enum ImportError {
 impl ClassifiedError for ImportError {
     fn classify(&self) -> Classified {
         match self {
-            Self::Unconfigured(_) => classified(Reason::ImportUnconfigured, Class::Permanent),
+            Self::Unconfigured(_) | Self::Image(_) => {
+                classified(Reason::ImportUnconfigured, Class::Permanent)
+            }
             Self::SecretNotFound(_) => classified(Reason::SecretNotFound, Class::Permanent),
             Self::Secret(_)
             | Self::Kubeconfig {
@@ -93,9 +103,8 @@ impl ClassifiedError for ImportError {
             Self::Refused(_) | Self::PriorityClass(_) => classified(Reason::ImportRefused, Class::Absent),
             Self::Target(error) => classified(Reason::ImportFailed, error.class()),
             Self::Manifests(_) => classified(Reason::ImportFailed, Class::Absent),
-            Self::Deadline => classified(Reason::ImportFailed, Class::Transient(Scope::Host)),
+            Self::Deadline | Self::Raced => classified(Reason::ImportFailed, Class::Transient(Scope::Host)),
             Self::Waiting(_) => classified(Reason::Importing, Class::TRANSIENT),
-            Self::Raced => classified(Reason::Importing, Class::Conflict),
             Self::Api(error) => error.classify(),
             Self::Interrupted(error) => error.classify(),
         }
@@ -156,5 +165,18 @@ impl TargetError {
             | TargetFailure::NotThatObject
             | TargetFailure::Url(_) => Class::Absent,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A benign error is neither reported nor counted, so a cluster that always says it would be retried in silence.
+    #[test]
+    fn a_cluster_that_is_never_claimed_is_a_failure() {
+        let raced = ImportError::Raced;
+        assert!(!raced.is_benign());
+        assert_eq!(raced.reason(), Reason::ImportFailed);
     }
 }

@@ -19,13 +19,13 @@ mod target;
 
 use std::{sync::Arc, time::Duration};
 
-use helmops_api::{Cluster, Decoded, MetadataOnly, NamespacedName, cluster::ClusterStatus, labels};
+use helmops_api::{Cluster, Decoded, NamespacedName, cluster::ClusterStatus, labels};
 use helmops_core::{agents::ACCOUNT, status};
 use helmops_fair::FairSemaphore;
 use helmops_fetch::{Addresses, Exchange};
 use helmops_join::{
     access::{self, Joined, ManagementServer, token_request},
-    agent_objects::{AgentOptions, objects, priority_class},
+    agent_objects::{AgentOptions, has_registry, image, objects, priority_class},
     customization::{AgentCustomization, agent_namespace},
     import::{
         kubeconfig::TargetAccess,
@@ -115,19 +115,14 @@ pub struct Imports<'c> {
     pub importing: &'c Importing,
 }
 
-/// A cluster that is imported.
-struct Imported {
-    record: ImportRecord,
-    /// The version of the Cluster that the record was written in, if it was.
-    version: Option<String>,
-}
-
 /// What an import depends on, read of the Cluster and its Secret.
 struct Desired {
     source: Source,
     options: AgentOptions,
     digest: String,
     management_identity: String,
+    /// The namespace of the BundleDeployments of the Cluster.
+    namespace: String,
 }
 
 impl Reconciler for Imports<'_> {
@@ -163,27 +158,32 @@ impl Reconciler for Imports<'_> {
         permit: &mut WorkerPermit,
     ) -> Result<Done, ImportError> {
         let is_managed = labels::of(&cluster.metadata, labels::CLUSTER_MANAGEMENT).is_some();
+        if cluster.spec.kube_config_secret.is_empty() || is_managed {
+            return self.end(key, cluster).await;
+        }
         // The namespace is in the status soon, which is a change.
-        let has_namespace = !cluster.status.namespace.is_empty();
-        if cluster.spec.kube_config_secret.is_empty() || is_managed || !has_namespace {
+        if cluster.status.namespace.is_empty() {
             return Ok(Done::UNTIL_CHANGE);
         }
         let inputs = Inputs::of(cluster);
         if let Some(done) = self.early(key, cluster, &inputs) {
             return Ok(done);
         }
+        self.importing.settled.begin(key);
         let started = self.begin(cluster).await?;
         let cluster = started.as_ref().unwrap_or(cluster);
         let name = name_of(key);
         let namespace = Arc::clone(permit.namespace());
+        let mut latest = None;
         let work = async {
             // Before anything is read or decoded, so that this is bounded too.
             let _permit = self.importing.permits.acquire(namespace).await;
-            let import = tokio::time::timeout(DEADLINE, Box::pin(self.import(&name, cluster)));
+            let import = tokio::time::timeout(DEADLINE, Box::pin(self.import(&name, cluster, &mut latest)));
             import.await.unwrap_or(Err(ImportError::Deadline))
         };
         let result = permit.release_while(work).await?;
-        self.conclude(key, cluster, inputs, result).await
+        let latest = latest.as_ref().unwrap_or(cluster);
+        self.conclude(key, (cluster, latest), inputs, result).await
     }
 }
 
@@ -232,6 +232,15 @@ impl Imports<'_> {
         self.write(cluster, &next).await
     }
 
+    /// The Cluster is not imported, or not any more.
+    async fn end(&self, key: &ClusterKey, cluster: &Cluster) -> Result<Done, ImportError> {
+        self.importing.settled.forget(key);
+        let mut next = cluster.status.clone();
+        condition::clear(&mut next.conditions, ConditionType::Imported);
+        self.write(cluster, &next).await?;
+        Ok(Done::UNTIL_CHANGE)
+    }
+
     async fn write(&self, cluster: &Cluster, next: &ClusterStatus) -> Result<Option<Cluster>, ImportError> {
         let (client, pending) = (&self.context.client, &self.context.retries.imports.pending_writes);
         let written = MANAGER
@@ -240,51 +249,86 @@ impl Imports<'_> {
         Ok(written?)
     }
 
-    /// Reports the result, and says when the next import is due.
+    /// Reports the result, and says when the next import is due. The Cluster is the one that was imported, and the one that this import has
+    /// written last.
     async fn conclude(
         &self,
         key: &ClusterKey,
-        cluster: &Cluster,
+        (cluster, latest): (&Cluster, &Cluster),
         inputs: Inputs,
-        result: Result<Imported, ImportError>,
+        result: Result<ImportRecord, ImportError>,
     ) -> Result<Done, ImportError> {
-        let failure = result.as_ref().err().map(ClassifiedError::reason);
-        if result.as_ref().is_err_and(ClassifiedError::is_benign) {
-            return Err(result.err().unwrap_or(ImportError::Raced));
-        }
-        self.context.metrics.imported(failure);
-        let mut cluster = cluster.clone();
-        let mut next = cluster.status.clone();
+        let result = match result {
+            Err(error) if error.is_benign() => return Err(error),
+            result => result,
+        };
+        let settled = &self.importing.settled;
+        self.context
+            .metrics
+            .imported(result.as_ref().err().map(ClassifiedError::reason));
         let state = match &result {
-            Ok(imported) => {
-                if let version @ Some(_) = &imported.version {
-                    cluster.metadata.resource_version.clone_from(version);
-                }
-                next.agent_deployed_generation = Some(cluster.spec.redeploy_agent_generation);
-                ConditionState::True(Reason::Imported)
-            }
+            Ok(_) => ConditionState::True(Reason::Imported),
             Err(error @ ImportError::Waiting(_)) => {
                 ConditionState::Unknown(error.reason(), error.to_string())
             }
             Err(error) => ConditionState::False(error.reason(), error.to_string()),
         };
-        set_imported(&mut next, &cluster, &state);
-        self.publish(&cluster, &next);
-        let reported = self.write(&cluster, &next).await;
+        let reported = self.report(cluster, latest, &state).await;
         let (error, wait) = match result {
-            Ok(Imported { record, .. }) => {
+            Ok(record) => {
                 let wait = token_due(&record, inputs.reports, Timestamp::now());
-                self.importing.settled.settle(key, inputs.with_record(&record));
+                // What is not reported is not done.
+                if reported.is_ok() {
+                    settled.settle(key, inputs.with_record(&record));
+                }
                 (None, wait)
             }
+            // The next import is due already, for the Secret as it is now, and no backoff delays it.
+            Err(_) if !settled.is_current(key) => (None, None),
             Err(error) => {
-                if error.class() == Class::Permanent {
-                    self.importing.settled.settle(key, inputs);
+                if error.class() == Class::Permanent && reported.is_ok() {
+                    settled.settle(key, inputs);
                 }
                 (Some(error), None)
             }
         };
         parts::done(error.into_iter().chain(reported.err()).collect(), wait)
+    }
+
+    /// Writes the condition. An import takes long enough for others to write the status meanwhile, so after a conflict the Cluster is read
+    /// again, once: the conditions of others stay as they are.
+    async fn report(
+        &self,
+        cluster: &Cluster,
+        latest: &Cluster,
+        state: &ConditionState,
+    ) -> Result<(), ImportError> {
+        let reported = self.report_on(latest, cluster, state).await;
+        match reported {
+            Err(error) if error.class() == Class::Conflict => {}
+            reported => return reported,
+        }
+        let name = NamespacedName::of(&cluster.metadata);
+        let api = Api::<Cluster>::namespaced(self.context.client.clone(), &path_segment(&name.namespace));
+        let current = bounded(api.get_opt(&path_segment(&name.name))).await;
+        let current = current.map_err(CallError::of("read", format!("Cluster {name}")))?;
+        match current.filter(|current| current.metadata.uid == cluster.metadata.uid) {
+            Some(current) => self.report_on(&current, cluster, state).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what is known of `imported` over the status of the Cluster as it was read last.
+    async fn report_on(
+        &self,
+        read: &Cluster,
+        imported: &Cluster,
+        state: &ConditionState,
+    ) -> Result<(), ImportError> {
+        let next = with_result(read, imported, state);
+        self.write(read, &next).await?;
+        self.publish(read, &next);
+        Ok(())
     }
 
     /// An Event for each change of the result.
@@ -310,63 +354,83 @@ impl Imports<'_> {
         self.context.events.publish(cluster, events.collect());
     }
 
-    /// Imports the cluster, unless that is done.
-    async fn import(&self, name: &NamespacedName, cluster: &Cluster) -> Result<Imported, ImportError> {
+    /// Imports the cluster, unless that is done. `latest` is the Cluster as this import has written it last.
+    async fn import(
+        &self,
+        name: &NamespacedName,
+        cluster: &Cluster,
+        latest: &mut Option<Cluster>,
+    ) -> Result<ImportRecord, ImportError> {
         let namespace = self.stores.clusters.namespace_of(cluster);
         let namespace = namespace.map_err(|refused| ImportError::Waiting(refused.to_string()))?;
-        let desired = self.desired(name, cluster, &namespace).await?;
+        let desired = self.desired(name, cluster, namespace).await?;
         let record = ImportRecord::of(cluster);
-        let reports = Inputs::of(cluster).reports;
-        let needs_token = token_due(&record, reports, Timestamp::now()) == Some(Duration::ZERO);
-        if record.digest == desired.digest && !needs_token {
-            return Ok(Imported {
-                record,
-                version: None,
-            });
+        if record.digest == desired.digest && !needs_token(cluster, &record) {
+            return Ok(record);
         }
         let client = TargetClient::new(&self.importing.exchange, &desired.source.access);
         let client = client.map_err(|error| ImportError::Kubeconfig {
             secret: cluster.spec.kube_config_secret.clone(),
             error,
         })?;
-        let target = target::observe(&client, desired.options.namespace()).await?;
+        match self.attempt(&client, name, cluster, &desired, latest).await {
+            // Another Cluster was faster. What is there now decides.
+            Err(ImportError::Raced) => self.attempt(&client, name, cluster, &desired, latest).await,
+            result => result,
+        }
+    }
+
+    /// Reads what is on the cluster, and installs the agent.
+    async fn attempt(
+        &self,
+        client: &TargetClient<'_>,
+        name: &NamespacedName,
+        cluster: &Cluster,
+        desired: &Desired,
+        latest: &mut Option<Cluster>,
+    ) -> Result<ImportRecord, ImportError> {
+        let record = ImportRecord::of(cluster);
+        let target = target::observe(client, desired.options.namespace()).await?;
         let request = ImportRequest {
             cluster: name,
             claim: &desired.options.claim,
             management_identity: &desired.management_identity,
-            deployment_namespace: &namespace,
+            deployment_namespace: &desired.namespace,
             agent_namespace: desired.options.namespace(),
             record: &record,
             confirmed: labels::annotation(&cluster.metadata, labels::IMPORT_TO),
             server: &desired.source.server,
-            needs_token,
+            is_applied: record.digest == desired.digest,
+            needs_token: needs_token(cluster, &record),
         };
         let plan = plan(&request, &target)?;
-        let started = self.prepare(cluster, &namespace, record, &target, &plan).await?;
-        let token_written = self
-            .install(&client, name, &namespace, &desired, &target, &plan)
-            .await?;
-        let done = ImportRecord {
-            digest: desired.digest,
-            token_written: token_written.unwrap_or(started.token_written),
-            ..ImportRecord {
-                identity: target.identity,
-                is_adopted: plan.is_adopted,
-                ..ImportRecord::default()
-            }
+        if plan.applies && plan.adopted_image.is_none() {
+            check_image(&desired.options)?;
+        }
+        let started = ImportRecord {
+            identity: target.identity.clone(),
+            digest: String::new(),
+            token_written: record.token_written.clone(),
+            is_adopted: plan.adopted_image.is_some(),
+            image: plan.adopted_image.clone().unwrap_or_default(),
         };
-        let version = self.remember(cluster, &done).await?;
-        Ok(Imported {
-            record: done,
-            version,
-        })
+        self.prepare(cluster, &desired.namespace, &record, &started, &plan, latest)
+            .await?;
+        let token_written = self.install(client, name, desired, &target, &plan).await?;
+        let done = ImportRecord {
+            digest: desired.digest.clone(),
+            token_written: token_written.unwrap_or(record.token_written),
+            ..started
+        };
+        self.remember(cluster, &done, latest).await?;
+        Ok(done)
     }
 
     async fn desired(
         &self,
         name: &NamespacedName,
         cluster: &Cluster,
-        namespace: &str,
+        namespace: String,
     ) -> Result<Desired, ImportError> {
         let settings = &self.importing.settings;
         let secret_name = source::secret_of(cluster, settings)?;
@@ -390,12 +454,13 @@ impl Imports<'_> {
             claim: claim_of(&management_identity, name),
             ..AgentOptions::in_scope(agent_namespace(&cluster.spec)?)
         };
-        let digest = digest(&source, &options, cluster, namespace)?;
+        let digest = digest(&source, &options, cluster, &namespace)?;
         Ok(Desired {
             source,
             options,
             digest,
             management_identity,
+            namespace,
         })
     }
 
@@ -405,24 +470,21 @@ impl Imports<'_> {
         &self,
         cluster: &Cluster,
         namespace: &str,
-        record: ImportRecord,
-        target: &Target,
+        record: &ImportRecord,
+        started: &ImportRecord,
         plan: &ImportPlan,
-    ) -> Result<ImportRecord, ImportError> {
+        latest: &mut Option<Cluster>,
+    ) -> Result<(), ImportError> {
         if plan.moves {
             self.end_account(namespace).await?;
         }
-        if record.identity == target.identity && record.is_adopted == plan.is_adopted {
-            return Ok(record);
+        let is_known = record.identity == started.identity
+            && record.is_adopted == started.is_adopted
+            && record.image == started.image;
+        if is_known {
+            return Ok(());
         }
-        let started = ImportRecord {
-            identity: target.identity.clone(),
-            is_adopted: plan.is_adopted,
-            token_written: record.token_written,
-            digest: String::new(),
-        };
-        self.remember(cluster, &started).await?;
-        Ok(started)
+        self.remember(cluster, started, latest).await
     }
 
     /// Deletes the account of the agent: its tokens end, and the cluster loop creates another account.
@@ -441,27 +503,33 @@ impl Imports<'_> {
         &self,
         client: &TargetClient<'_>,
         name: &NamespacedName,
-        namespace: &str,
         desired: &Desired,
         target: &Target,
         plan: &ImportPlan,
     ) -> Result<Option<String>, ImportError> {
-        let mut options = desired.options.clone();
-        if let (true, Some(agent)) = (plan.is_adopted, &target.agent) {
-            options.image.clone_from(&agent.image);
+        let mut options = AgentOptions {
+            keeps_replicas: target.agent.is_some(),
+            ..desired.options.clone()
+        };
+        if let (Some(image), Some(agent)) = (&plan.adopted_image, &target.agent) {
+            options.image.clone_from(image);
             options.flags.clone_from(&agent.args);
         }
         // First, so that nothing is applied for an account that does not exist.
         let token = if plan.writes_secret {
-            Some(self.token(namespace).await?)
+            Some(self.token(&desired.namespace).await?)
         } else {
             None
         };
-        let deployment = target::apply_before_secret(client, &options, &plan.claim).await?;
+        let deployment = if plan.applies {
+            target::apply_before_secret(client, &options, plan).await?
+        } else {
+            None
+        };
         if let Some(token) = &token {
             let joined = Joined {
                 cluster: name.clone(),
-                deployment_namespace: namespace.to_owned(),
+                deployment_namespace: desired.namespace.clone(),
             };
             let secret = access::secret(options.namespace(), &joined, &desired.source.server, token);
             let secret = secret.map_err(|error| ImportError::Secret(error.to_string()))?;
@@ -472,7 +540,8 @@ impl Imports<'_> {
         }
         tracing::info!(
             token = token.is_some(),
-            adopted = plan.is_adopted,
+            applied = plan.applies,
+            adopted = plan.adopted_image.is_some(),
             "the agent is installed on the cluster of the kubeconfig"
         );
         Ok(token.map(|_| status::timestamp(Timestamp::now())))
@@ -492,17 +561,15 @@ impl Imports<'_> {
         token.ok_or_else(|| ImportError::Waiting(object()))
     }
 
-    /// Writes the record, which nothing else writes, and returns the version of the Cluster.
+    /// Writes the record, which nothing else writes, and keeps the Cluster as it is then.
     async fn remember(
         &self,
         cluster: &Cluster,
         record: &ImportRecord,
-    ) -> Result<Option<String>, ImportError> {
+        latest: &mut Option<Cluster>,
+    ) -> Result<(), ImportError> {
         let name = NamespacedName::of(&cluster.metadata);
-        let api = Api::<MetadataOnly<Cluster>>::namespaced(
-            self.context.client.clone(),
-            &path_segment(&name.namespace),
-        );
+        let api = Api::<Cluster>::namespaced(self.context.client.clone(), &path_segment(&name.namespace));
         let annotations = json!({ labels::IMPORTED: record.to_text() });
         let change = json!({ "metadata": { "uid": cluster.metadata.uid, "annotations": annotations } });
         let written =
@@ -510,8 +577,35 @@ impl Imports<'_> {
         let written = written.map_err(CallError::of("annotate", format!("Cluster {name}")))?;
         let pending = &self.context.retries.imports.pending_writes;
         pending.record(key_of(cluster).into_kind_unchecked(()), &written);
-        Ok(written.metadata.resource_version.clone())
+        *latest = Some(written);
+        Ok(())
     }
+}
+
+/// The status of a Cluster as it was read last, with the result of the import of `imported`, which may be an older one.
+fn with_result(read: &Cluster, imported: &Cluster, state: &ConditionState) -> ClusterStatus {
+    let mut next = read.status.clone();
+    if matches!(state, ConditionState::True(_)) {
+        next.agent_deployed_generation = Some(imported.spec.redeploy_agent_generation);
+    }
+    set_imported(&mut next, imported, state);
+    next
+}
+
+/// An image without a registry would be another one on the cluster, and run with all permissions.
+fn check_image(options: &AgentOptions) -> Result<(), ImportError> {
+    let image = image(options)?;
+    if has_registry(&image) {
+        Ok(())
+    } else {
+        Err(ImportError::Image(image))
+    }
+}
+
+/// Whether the agent does not report, and is given another token now.
+fn needs_token(cluster: &Cluster, record: &ImportRecord) -> bool {
+    let reports = Inputs::of(cluster).reports;
+    token_due(record, reports, Timestamp::now()) == Some(Duration::ZERO)
 }
 
 /// Sets the condition `Imported` for the generation of a Cluster.
@@ -574,6 +668,60 @@ fn digest(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_without_a_registry_is_given_to_no_cluster() {
+        let with = |image: &str, registry: &str| {
+            check_image(&AgentOptions {
+                image: image.to_owned(),
+                customization: AgentCustomization {
+                    registry: registry.to_owned(),
+                    ..AgentCustomization::default()
+                },
+                ..AgentOptions::default()
+            })
+        };
+        for (image, registry, expected) in [
+            ("", "", false),
+            ("helmops-agent:0.1.0", "", false),
+            ("team/helmops-agent:0.1.0", "", false),
+            ("helmops-agent:0.1.0", "mirror.example.com", true),
+            ("", "mirror.example.com", true),
+            ("registry.example.com/helmops-agent:1", "", true),
+        ] {
+            let checked = with(image, registry);
+            assert_eq!(checked.is_ok(), expected, "{image:?} {registry:?}");
+            if let Err(error) = checked {
+                assert_eq!(error.reason(), Reason::ImportUnconfigured);
+                assert!(error.to_string().contains("HELMOPS_AGENT_IMAGE"), "{error}");
+            }
+        }
+    }
+
+    /// Others have written the status during the import, and the spec is newer than the one that was imported.
+    #[test]
+    fn the_result_is_written_over_the_newest_status() {
+        let cluster = |generation: i64, conditions: serde_json::Value| -> Cluster {
+            let object = json!({
+                "metadata": { "generation": generation }, "spec": { "redeployAgentGeneration": generation },
+                "status": { "conditions": conditions },
+            });
+            serde_json::from_str(&object.to_string()).unwrap()
+        };
+        let imported = cluster(1, json!([{ "type": "Ready", "status": "True" }]));
+        let silent = json!([{ "type": "Ready", "status": "Unknown", "reason": "AgentSilent" }]);
+        let read = cluster(2, silent);
+        let next = with_result(&read, &imported, &ConditionState::True(Reason::Imported));
+        assert_eq!(next.agent_deployed_generation, Some(1));
+        let of = |r#type: &str| next.conditions.iter().find(|one| one.r#type == r#type).unwrap();
+        assert_eq!(of("Ready").reason, "AgentSilent");
+        assert_eq!(of("Imported").observed_generation, Some(1));
+        let failed = ConditionState::False(Reason::ImportFailed, String::new());
+        assert_eq!(
+            with_result(&read, &imported, &failed).agent_deployed_generation,
+            None
+        );
+    }
 
     #[test]
     fn an_agent_that_does_not_report_is_given_a_token_once_an_hour() {

@@ -6,8 +6,8 @@ use helmops_join::access::ManagementServer;
 /// Flags of the import of clusters by their kubeconfigs.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ImportArgs {
-    /// With the bundle controller: install an agent on the cluster of each Cluster with spec.kubeConfigSecret. A user who writes such a
-    /// Cluster and Secrets beside it can use what these kubeconfigs open
+    /// With the bundle controller: install an agent on the cluster of each Cluster with spec.kubeConfigSecret. A user who writes
+    /// Clusters can use what the kubeconfigs in all Secrets open that these may name, without access to the Secrets
     #[arg(
         long,
         env = "HELMOPS_IMPORT_CLUSTERS",
@@ -24,8 +24,8 @@ pub struct ImportArgs {
     #[arg(long, env = "HELMOPS_AGENT_IMAGE", value_name = "IMAGE")]
     pub agent_image: Option<String>,
 
-    /// Namespaces in which Clusters of all namespaces may name Secrets with kubeconfigs, comma-separated; by default only the namespace
-    /// of the Cluster itself
+    /// Namespaces in which Clusters of all namespaces may name Secrets with kubeconfigs, comma-separated, if only administrators write
+    /// Clusters; by default only the namespace of the Cluster itself
     #[arg(
         long,
         env = "HELMOPS_IMPORT_SECRET_NAMESPACES",

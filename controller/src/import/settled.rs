@@ -1,4 +1,7 @@
 //! Which Clusters need no import: a change of anything else than what an import depends on costs nothing.
+//!
+//! The Secret is not among the inputs. What an import in progress has read of it is out of date as soon as it changes, and then the result
+//! of that import settles nothing.
 
 use std::{collections::HashMap, sync::Mutex};
 
@@ -49,22 +52,43 @@ impl Inputs {
     }
 }
 
+/// How far the import of a Cluster is.
+#[derive(Debug)]
+enum Progress {
+    /// It is in progress, and its Secret has not changed since.
+    Running,
+    /// It is done, or waits for a change.
+    Settled(Inputs),
+}
+
 /// The Clusters whose import is done, or waits for a change. It has at most one entry for each Cluster.
 #[derive(Debug, Default)]
-pub struct Settled(Mutex<HashMap<ClusterKey, Inputs>>);
+pub struct Settled(Mutex<HashMap<ClusterKey, Progress>>);
 
 impl Settled {
     /// Whether nothing has changed since.
     pub fn is_settled(&self, key: &ClusterKey, inputs: &Inputs) -> bool {
-        lock(&self.0).get(key) == Some(inputs)
+        matches!(lock(&self.0).get(key), Some(Progress::Settled(known)) if known == inputs)
     }
 
-    /// Nothing is due until these inputs change.
+    /// An import begins: it has not read the Secret yet.
+    pub fn begin(&self, key: &ClusterKey) {
+        lock(&self.0).insert(key.clone(), Progress::Running);
+    }
+
+    /// Whether nothing was forgotten since the import has started.
+    pub fn is_current(&self, key: &ClusterKey) -> bool {
+        matches!(lock(&self.0).get(key), Some(Progress::Running))
+    }
+
+    /// Nothing is due until these inputs change, unless something was forgotten since the import has started.
     pub fn settle(&self, key: &ClusterKey, inputs: Inputs) {
-        lock(&self.0).insert(key.clone(), inputs);
+        if let Some(progress @ Progress::Running) = lock(&self.0).get_mut(key) {
+            *progress = Progress::Settled(inputs);
+        }
     }
 
-    /// Something else has changed, or the Cluster is gone.
+    /// The Secret has changed, or the Cluster is gone or is not imported any more.
     pub fn forget(&self, key: &ClusterKey) {
         lock(&self.0).remove(key);
     }
@@ -103,6 +127,8 @@ mod tests {
         let settled = Settled::default();
         let key: ClusterKey = key("a", "b");
         assert!(!settled.is_settled(&key, &inputs(json!({}))));
+        settled.begin(&key);
+        assert!(!settled.is_settled(&key, &inputs(json!({}))));
         settled.settle(&key, inputs(json!({})));
         for same in [
             json!({}),
@@ -126,5 +152,20 @@ mod tests {
         }
         settled.forget(&key);
         assert!(!settled.is_settled(&key, &inputs(json!({}))));
+    }
+
+    #[test]
+    fn an_import_of_a_secret_that_has_changed_since_settles_nothing() {
+        let settled = Settled::default();
+        let key: ClusterKey = key("a", "b");
+        settled.begin(&key);
+        assert!(settled.is_current(&key));
+        settled.forget(&key);
+        assert!(!settled.is_current(&key));
+        settled.settle(&key, inputs(json!({})));
+        assert!(!settled.is_settled(&key, &inputs(json!({}))));
+        settled.begin(&key);
+        settled.settle(&key, inputs(json!({})));
+        assert!(settled.is_settled(&key, &inputs(json!({}))));
     }
 }

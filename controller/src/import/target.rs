@@ -1,9 +1,9 @@
 //! The steps on the cluster that is imported: what is there, whose it is, and what is applied.
 
 use helmops_join::{
-    agent_objects::{AgentOptions, NAME, objects, priority_class},
+    agent_objects::{AgentOptions, JOIN_MANAGER, NAME, objects, priority_class},
     import::{
-        plan::Claim,
+        plan::{Claim, ImportPlan},
         target::{self, Target},
     },
     object::name_of,
@@ -77,14 +77,15 @@ fn binding_path() -> String {
 }
 
 /// Applies everything that the agent needs before its Secret, and returns its Deployment, which comes last. The claim is first: of
-/// several Clusters that lead to one cluster, one succeeds, and the others have written nothing.
+/// several Clusters that lead to one cluster, one succeeds, and the others have written nothing. Of an adopted agent, what `cluster join`
+/// has applied is taken over: two budgets, or requests above their limits, would be invalid.
 ///
 /// # Errors
 /// If another one was faster, or the API server rejects an object.
 pub async fn apply_before_secret(
     client: &TargetClient<'_>,
     options: &AgentOptions,
-    claim: &Claim,
+    plan: &ImportPlan,
 ) -> Result<Option<DynamicObject>, ImportError> {
     let mut all = objects(options)?;
     let deployment = all.pop();
@@ -92,13 +93,23 @@ pub async fn apply_before_secret(
         .iter()
         .find(|object| name_of(object) == format!("ClusterRoleBinding {NAME}"))
     {
-        take(client, binding, claim).await?;
+        take(client, binding, &plan.claim).await?;
+    }
+    if plan.adopted_image.is_some() {
+        let budget = all.iter().find(|object| kind_of(object) == "PodDisruptionBudget");
+        for object in budget.into_iter().chain(&deployment) {
+            client.take_over(object, JOIN_MANAGER).await?;
+        }
     }
     apply_priority_class(client, options).await?;
     for object in &all {
         client.apply(object).await?;
     }
     Ok(deployment)
+}
+
+fn kind_of(object: &DynamicObject) -> &str {
+    object.types.as_ref().map_or("", |types| &types.kind)
 }
 
 async fn take(client: &TargetClient<'_>, binding: &DynamicObject, claim: &Claim) -> Result<(), ImportError> {

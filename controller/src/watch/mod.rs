@@ -64,6 +64,7 @@ use kube::{
 };
 
 use helmops_kube::{Change, ObjectCache, key, without_errors};
+use helmops_model::condition::ConditionType;
 use helmops_policies::PolicyCache;
 use helmops_runtime::store_budget::{StoreBudget, budgeted, shorten};
 use tokio::sync::oneshot;
@@ -287,10 +288,15 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
     }
 }
 
-/// Whether a Cluster has a kubeconfig, or is gone: then what is remembered of its import is dropped.
+/// Whether a Cluster has a kubeconfig, or has had one: then its condition is removed. Or it is gone: then what is remembered of its import is
+/// dropped.
 fn is_imported(cluster: Option<&Decoded<Cluster>>) -> bool {
     let cluster = cluster.and_then(Decoded::valid);
-    cluster.is_none_or(|cluster| !cluster.spec.kube_config_secret.is_empty())
+    let is_it = |r#type: &str| r#type == ConditionType::Imported.as_str();
+    cluster.is_none_or(|cluster| {
+        let mut conditions = cluster.status.conditions.iter();
+        !cluster.spec.kube_config_secret.is_empty() || conditions.any(|one| is_it(&one.r#type))
+    })
 }
 
 /// Fills a cache from watches, and returns the changes.

@@ -11,6 +11,8 @@ use crate::customization::{AgentCustomization, Priority};
 pub const NAMESPACE: &str = "cattle-fleet-system";
 /// The name of the Deployment, of its ServiceAccount, and of its permissions.
 pub const NAME: &str = "helmops-agent";
+/// The field manager of `cluster join`.
+pub const JOIN_MANAGER: &str = "kubectl-helmop";
 /// The label of the agent's pods.
 pub const SELECTOR: &str = "app.kubernetes.io/name=helmops-agent";
 
@@ -36,6 +38,8 @@ pub struct AgentOptions {
     pub customization: AgentCustomization,
     /// Whom the agent was imported for: an annotation of what exists once in a cluster. Empty without an import.
     pub claim: String,
+    /// Leave the number of pods as it is, since there is a Deployment already.
+    pub keeps_replicas: bool,
 }
 
 impl AgentOptions {
@@ -168,6 +172,12 @@ fn set_budget(object: &mut Value, budget: Option<&(&'static str, Value)>) {
 fn configure(deployment: &mut Value, options: &AgentOptions) {
     const POD: &str = "/spec/template/spec";
     let custom = &options.customization;
+    if let (true, Some(spec)) = (
+        options.keeps_replicas,
+        deployment.pointer_mut("/spec").and_then(Value::as_object_mut),
+    ) {
+        spec.remove("replicas");
+    }
     if let Some(container) = deployment.pointer_mut("/spec/template/spec/containers/0") {
         configure_container(container, options);
     }
@@ -244,6 +254,21 @@ fn in_registry(registry: &str, image: &str) -> String {
     format!("{registry}/{image}")
 }
 
+/// The image of the Deployment.
+///
+/// # Errors
+/// See [`InvalidManifests`].
+pub fn image(options: &AgentOptions) -> Result<String, InvalidManifests> {
+    let deployment = objects(options)?.pop();
+    let image = deployment.and_then(|deployment| {
+        let image = deployment
+            .data
+            .pointer("/spec/template/spec/containers/0/image")?;
+        image.as_str().map(str::to_owned)
+    });
+    Ok(image.unwrap_or_default())
+}
+
 /// The image of the agent beside that of the controller: the same registry, folder and tag. `None` if the names do not follow the
 /// manifests, or there is a digest, which says nothing of the other image.
 pub fn image_beside(controller: &str) -> Option<String> {
@@ -306,6 +331,7 @@ mod tests {
         assert_eq!(deployment["metadata"]["namespace"], "edge-system");
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["image"], "registry.example.com/helmops-agent:1");
+        assert_eq!(image(&options).unwrap(), "registry.example.com/helmops-agent:1");
         assert_eq!(
             container["args"].as_array().unwrap().last().unwrap(),
             "--workers=5"
@@ -408,6 +434,16 @@ mod tests {
         );
         assert_eq!(class["metadata"]["annotations"][labels::IMPORTED_BY], "m/a/b");
         assert!(priority_class(&AgentOptions::default()).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_number_of_pods_stays_if_there_is_a_deployment() {
+        assert_eq!(deployment(&AgentOptions::default())["spec"]["replicas"], 1);
+        let options = AgentOptions {
+            keeps_replicas: true,
+            ..AgentOptions::default()
+        };
+        assert_eq!(deployment(&options)["spec"].get("replicas"), None);
     }
 
     #[test]

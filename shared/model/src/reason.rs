@@ -163,8 +163,8 @@ reasons! {
         APIError: "Nothing: it is retried. If the object is `Stalled`, the API server rejects what is written: correct what its message names, such as an admission policy. It is retried, more and more slowly.",
     }
     IMPORT "Import: the agent of a Cluster with `spec.kubeConfigSecret` is not installed" {
-        /// The controller does not know under which address agents reach this API server.
-        ImportUnconfigured: "Set `--api-server-url` of the controller, or the key `apiServerURL` of the Secret with the kubeconfig: see [agent.md](agent.md#import-clusters).",
+        /// The controller does not know under which address agents reach this API server, or their image has no registry.
+        ImportUnconfigured: "Set `--api-server-url` of the controller, or the key `apiServerURL` of the Secret with the kubeconfig; or `--agent-image` with the registry: see [agent.md](agent.md#import-clusters).",
         /// The Secret with the kubeconfig must not be read, or holds no kubeconfig that can be used.
         KubeConfigInvalid: "Correct what the message names. The Cluster is reconciled again immediately.",
         /// The kubeconfig has something that would act in the controller itself, such as a command or a file, or does not verify the server.

@@ -328,11 +328,26 @@ async fn an_agent_that_has_joined_before_keeps_its_image_and_its_flags() {
     patch(
         &clusters,
         "edge",
-        json!({ "spec": { "kubeConfigSecret": SECRET, "privateRepoURL": "mirror.example.com" } }),
+        // What cluster join has applied beside these would make them invalid: another kind of budget, and requests above the limits.
+        json!({ "spec": {
+            "kubeConfigSecret": SECRET, "privateRepoURL": "mirror.example.com",
+            "agentSchedulingCustomization": { "podDisruptionBudget": { "minAvailable": "1" } },
+            "agentResources": { "limits": { "cpu": "25m" } },
+        } }),
     )
     .await;
     let imported = until_imported_is(&clusters, "edge", "Imported").await;
     assert_eq!(record(&imported)["isAdopted"], true);
+    let budget = clusters
+        .system()
+        .get("poddisruptionbudget/helmops-agent")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (&budget["spec"]["minAvailable"], &budget["spec"]["maxUnavailable"]),
+        (&json!(1), &Value::Null)
+    );
     let deployment = clusters.system().get(DEPLOYMENT).await.unwrap().unwrap();
     assert_eq!(
         container(&deployment)["image"],
@@ -344,6 +359,35 @@ async fn an_agent_that_has_joined_before_keeps_its_image_and_its_flags() {
             .unwrap()
             .contains(&json!("--workers=3"))
     );
+    assert_eq!(
+        container(&deployment)["resources"],
+        json!({ "limits": { "cpu": "25m" } })
+    );
+    // The registry changes, not what is in it; and the agent was stopped on purpose.
+    run(&clusters.system(), &["scale", DEPLOYMENT, "--replicas=0"]).await;
+    patch(
+        &clusters,
+        "edge",
+        json!({ "spec": { "privateRepoURL": "other.example.com" } }),
+    )
+    .await;
+    let moved = until(&clusters.system(), DEPLOYMENT, |found| {
+        let image = &container(found)["image"];
+        ensure!(
+            image == "other.example.com/registry.example.com/own:9",
+            "it is {image}"
+        );
+        Ok(())
+    })
+    .await;
+    assert_eq!(moved["spec"]["replicas"], 0);
+    // Without a kubeconfig, nothing is said of an import.
+    patch(&clusters, "edge", json!({ "spec": { "kubeConfigSecret": null } })).await;
+    until(&clusters.workspace(), "clusters.fleet.cattle.io/edge", |found| {
+        ensure!(condition(found, "Imported").is_none(), "it has the condition");
+        Ok(())
+    })
+    .await;
     let claimed = clusters
         .workload
         .kubectl()

@@ -12,6 +12,9 @@ use crate::{
     agent_objects::NAME,
 };
 
+/// Longest name from a cluster in a message, in bytes.
+const MAX_NAME: usize = 64;
+
 /// What is imported, and for whom.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportRequest<'a> {
@@ -31,6 +34,8 @@ pub struct ImportRequest<'a> {
     pub confirmed: Option<&'a str>,
     /// Where the agent reaches the management cluster.
     pub server: &'a ManagementServer,
+    /// Whether everything that is desired was applied before.
+    pub is_applied: bool,
     /// Whether the agent may need another token, since it does not report.
     pub needs_token: bool,
 }
@@ -54,10 +59,13 @@ pub enum Claim {
 pub struct ImportPlan {
     /// What is done with the `ClusterRoleBinding`.
     pub claim: Claim,
+    /// Whether the objects are applied; otherwise only the Secret is written.
+    pub applies: bool,
     /// Whether the Secret of the agent is written, with a new token.
     pub writes_secret: bool,
-    /// Whether the agent was installed by `cluster join`: its image and its flags stay.
-    pub is_adopted: bool,
+    /// The image of an agent that was installed by `cluster join`, without `spec.privateRepoURL`: its image and its flags stay. `None` for
+    /// others.
+    pub adopted_image: Option<String>,
     /// Whether another cluster was imported before, whose agent must lose its access.
     pub moves: bool,
 }
@@ -96,6 +104,16 @@ pub enum Refusal {
         /// That of the agent that would be installed.
         wanted: String,
     },
+    /// The agent has fewer permissions than an import gives.
+    #[error(
+        "the agent of the cluster has no ClusterRoleBinding {NAME}, such as one of manifests/agent/namespaced, and an import would make it \
+         cluster-admin. Remove spec.kubeConfigSecret of the Cluster, and it works on as it is; or if it may have all permissions, then on \
+         the cluster: {}", remove(.namespace)
+    )]
+    RestrictedAgent {
+        /// The namespace of the agent.
+        namespace: String,
+    },
     /// The agent was imported for another Cluster.
     #[error(
         "the agent of the cluster was imported for {owner}; one cluster is one Cluster. Delete the Cluster that is wrong, and if that is the \
@@ -131,11 +149,12 @@ pub enum Refusal {
     },
     /// The agent has joined another management cluster.
     #[error(
-        "the agent of the cluster has joined another management cluster ({server}, in Secret {SECRET}). If it should not be that any more, \
-         on the cluster: {}", remove(.namespace)
+        "the agent of the cluster has joined another management cluster ({server}, in Secret {SECRET}). If that is an address of this one, \
+         set the key apiServerURL of the Secret with the kubeconfig to it. If the agent should not be of the other one any more, on the \
+         cluster: {}", remove(.namespace)
     )]
     OtherManagement {
-        /// Its address.
+        /// Its address, or why it is not known.
         server: String,
         /// The namespace of the agent.
         namespace: String,
@@ -178,13 +197,37 @@ pub fn plan(request: &ImportRequest<'_>, target: &Target) -> Result<ImportPlan, 
         return Err(Refusal::FleetsAgent { object, namespace });
     }
     check_secret(request, target, &claim)?;
+    let is_known = record.identity == target.identity;
+    let is_restricted = target
+        .binding
+        .as_ref()
+        .is_none_or(|binding| binding.namespaces.is_empty());
+    if target.agent.is_some() && is_restricted && !is_known {
+        return Err(Refusal::RestrictedAgent { namespace });
+    }
     let is_foreign = claim != Claim::Held;
+    let adopted = target
+        .agent
+        .as_ref()
+        .filter(|_| is_foreign || (record.is_adopted && !moves));
     Ok(ImportPlan {
+        applies: !request.is_applied || is_foreign || target.agent.is_none() || moves,
         writes_secret: moves || needs_secret(request, target),
-        is_adopted: target.agent.is_some() && (is_foreign || (record.is_adopted && !moves)),
+        adopted_image: adopted.map(|agent| own_image(record, &agent.image).to_owned()),
         claim,
         moves,
     })
+}
+
+/// The image of an adopted agent without the registry that an import has put in front of it. One that was changed since stays.
+fn own_image<'a>(record: &'a ImportRecord, installed: &'a str) -> &'a str {
+    let rest = installed.strip_suffix(&*record.image);
+    let is_ours = rest.is_some_and(|registry| registry.is_empty() || registry.ends_with('/'));
+    if record.image.is_empty() || !is_ours {
+        installed
+    } else {
+        &record.image
+    }
 }
 
 fn claim(request: &ImportRequest<'_>, binding: Option<&Binding>) -> Result<Claim, Refusal> {
@@ -230,16 +273,19 @@ fn check_secret(request: &ImportRequest<'_>, target: &Target, claim: &Claim) -> 
     let namespace = request.agent_namespace.to_owned();
     match &secret.joined {
         Some(joined) if joined.cluster != *request.cluster => {
-            let cluster = joined.cluster.clone();
+            let part = |text: &str| bounded_text::excerpt(text, MAX_NAME);
+            let cluster = NamespacedName::new(part(&joined.cluster.namespace), part(&joined.cluster.name));
             return Err(Refusal::OtherCluster { cluster, namespace });
         }
         _ => {}
     }
-    let own = request.server;
-    let is_same = secret.server == own.server
-        || (!own.authorities.is_empty() && secret.authorities.trim() == own.authorities.trim());
-    if *claim != Claim::Held && !secret.server.is_empty() && !is_same {
-        let server = bounded_text::excerpt(&secret.server, 128);
+    // A CA says nothing: several management clusters may have certificates of one.
+    let is_same = secret.server.trim_end_matches('/') == request.server.server.trim_end_matches('/');
+    if *claim != Claim::Held && !is_same {
+        let server = match &*secret.server {
+            "" => "its kubeconfig cannot be read".to_owned(),
+            server => bounded_text::excerpt(server, 128),
+        };
         return Err(Refusal::OtherManagement { server, namespace });
     }
     Ok(())
@@ -294,6 +340,7 @@ mod tests {
             record,
             confirmed,
             server: &server(),
+            is_applied: needs_token,
             needs_token,
         };
         plan(&request, target)
@@ -349,12 +396,12 @@ mod tests {
     fn an_empty_cluster_gets_everything_and_an_imported_one_keeps_its_token() {
         let first = run(&empty(), &ImportRecord::default(), None, false).unwrap();
         assert_eq!(
-            (first.claim, first.writes_secret, first.is_adopted),
+            (first.claim, first.writes_secret, first.adopted_image.is_some()),
             (Claim::Create, true, false)
         );
         let again = run(&installed(OWN), &done(), None, false).unwrap();
         assert_eq!(
-            (again.claim, again.writes_secret, again.is_adopted),
+            (again.claim, again.writes_secret, again.adopted_image.is_some()),
             (Claim::Held, false, false)
         );
         assert!(
@@ -382,21 +429,56 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_joined_as_the_same_cluster_is_adopted_as_it_is() {
-        let plan = run(&installed(None), &ImportRecord::default(), None, false).unwrap();
-        let resource_version = "7".to_owned();
-        assert_eq!(plan.claim, Claim::Take { resource_version });
-        assert!(plan.is_adopted && !plan.writes_secret);
-        let adopted = ImportRecord {
-            is_adopted: true,
-            ..done()
-        };
-        assert!(run(&installed(OWN), &adopted, None, false).unwrap().is_adopted);
+    fn an_agent_that_only_needs_a_token_is_not_applied_again() {
+        let silent = run(&installed(OWN), &done(), None, true).unwrap();
+        assert!(silent.writes_secret && !silent.applies);
+        let changed = run(&installed(OWN), &done(), None, false).unwrap();
+        assert!(changed.applies);
         let without_agent = Target {
             agent: None,
             ..installed(OWN)
         };
-        assert!(!run(&without_agent, &adopted, None, false).unwrap().is_adopted);
+        let unbound = Target {
+            binding: None,
+            ..installed(OWN)
+        };
+        for damaged in [&without_agent, &unbound, &empty()] {
+            let repaired = run(damaged, &done(), None, true).unwrap();
+            assert!(repaired.applies && repaired.writes_secret);
+        }
+        let elsewhere = ImportRecord {
+            identity: "other".to_owned(),
+            ..done()
+        };
+        assert!(run(&installed(OWN), &elsewhere, Some("w"), true).unwrap().applies);
+    }
+
+    #[test]
+    fn an_agent_that_joined_as_the_same_cluster_is_adopted_as_it_is() {
+        let plan = run(&installed(None), &ImportRecord::default(), None, false).unwrap();
+        let resource_version = "7".to_owned();
+        assert_eq!(plan.claim, Claim::Take { resource_version });
+        assert!(plan.adopted_image.is_some() && !plan.writes_secret);
+        let adopted = ImportRecord {
+            is_adopted: true,
+            ..done()
+        };
+        assert!(
+            run(&installed(OWN), &adopted, None, false)
+                .unwrap()
+                .adopted_image
+                .is_some()
+        );
+        let without_agent = Target {
+            agent: None,
+            ..installed(OWN)
+        };
+        assert!(
+            run(&without_agent, &adopted, None, false)
+                .unwrap()
+                .adopted_image
+                .is_none()
+        );
     }
 
     #[test]
@@ -496,11 +578,96 @@ mod tests {
             }
             assert!(text.len() < 1024, "a condition would cut it: {text}");
         }
-        let other_address =
-            with(&|target| target.secret.as_mut().unwrap().server = "https://other".to_owned());
-        assert!(
-            run(&other_address, &ImportRecord::default(), None, false).is_ok(),
-            "the same CA"
-        );
+    }
+
+    /// Staging and production may have certificates of one CA, and a Cluster of one name.
+    #[test]
+    fn an_agent_is_of_this_management_cluster_only_if_its_address_is_the_same() {
+        let with = |server: &str| {
+            let mut target = installed(None);
+            target.secret.as_mut().unwrap().server = server.to_owned();
+            run(&target, &ImportRecord::default(), None, false)
+        };
+        assert!(with("https://api.example.com/").is_ok());
+        for (server, expected) in [
+            ("https://other", "(https://other, in Secret fleet-agent)"),
+            ("", "(its kubeconfig cannot be read, in Secret fleet-agent)"),
+        ] {
+            let text = with(server).unwrap_err().to_string();
+            assert!(text.contains(expected), "{text}");
+            assert!(text.contains("set the key apiServerURL"), "{text}");
+        }
+        let mut own = installed(OWN);
+        own.secret.as_mut().unwrap().server = "https://old".to_owned();
+        assert!(run(&own, &done(), None, false).unwrap().writes_secret);
+    }
+
+    #[test]
+    fn an_agent_without_the_permissions_of_an_import_gets_none() {
+        let without_subjects = Binding {
+            namespaces: Vec::new(),
+            ..binding(None, NAMESPACE)
+        };
+        let elsewhere = ImportRecord {
+            identity: "other".to_owned(),
+            ..done()
+        };
+        for binding in [None, Some(without_subjects)] {
+            let target = Target {
+                binding,
+                ..installed(None)
+            };
+            for record in [&ImportRecord::default(), &elsewhere] {
+                let refused = run(&target, record, Some("w"), false).unwrap_err();
+                assert!(matches!(refused, Refusal::RestrictedAgent { .. }), "{refused}");
+                assert!(refused.to_string().len() < 1024);
+            }
+            assert!(
+                run(&target, &done(), None, false).is_ok(),
+                "it was imported before"
+            );
+            let of_fleet = Target {
+                agent: None,
+                ..target
+            };
+            assert!(run(&of_fleet, &ImportRecord::default(), None, false).is_ok());
+        }
+    }
+
+    #[test]
+    fn the_registry_in_front_of_an_adopted_image_does_not_pile_up() {
+        for (remembered, installed, expected) in [
+            ("", "own:9", "own:9"),
+            ("own:9", "own:9", "own:9"),
+            ("own:9", "a.example/own:9", "own:9"),
+            (
+                "r.example/own:9",
+                "b.example/a/r.example/own:9",
+                "r.example/own:9",
+            ),
+            ("own:9", "a.example/own:10", "a.example/own:10"),
+            ("own:9", "a.example/not-own:9", "a.example/not-own:9"),
+        ] {
+            let record = ImportRecord {
+                image: remembered.to_owned(),
+                ..done()
+            };
+            assert_eq!(
+                own_image(&record, installed),
+                expected,
+                "{remembered} {installed}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_from_a_cluster_are_cut() {
+        let mut target = installed(None);
+        let joined = target.secret.as_mut().and_then(|secret| secret.joined.as_mut());
+        joined.unwrap().cluster = NamespacedName::new("a".repeat(1 << 16), "b".repeat(1 << 16));
+        let text = run(&target, &ImportRecord::default(), None, false)
+            .unwrap_err()
+            .to_string();
+        assert!(text.len() < 1024, "{} bytes", text.len());
     }
 }

@@ -19,6 +19,9 @@ pub struct ImportRecord {
     /// `cluster join` installed the agent: its image and its flags stay.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_adopted: bool,
+    /// The image of an adopted agent without `spec.privateRepoURL`; empty for others.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub image: String,
 }
 
 impl ImportRecord {
@@ -55,6 +58,7 @@ mod tests {
             digest: digest_of(&["a"]),
             token_written: "2026-01-01T00:00:00Z".to_owned(),
             is_adopted: true,
+            image: "own:9".to_owned(),
         };
         let with = |text: &str| -> Cluster {
             let object = json!({ "metadata": { "annotations": { labels::IMPORTED: text } } });
