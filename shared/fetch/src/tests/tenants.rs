@@ -60,7 +60,12 @@ async fn stalled_bodies_of_one_tenant_delay_no_other_tenant() {
     let found = resolver.repository(&in_namespace("modest"), &modest.url()).await;
     assert_eq!(version(found), "1.0.0");
     assert!(started.elapsed() < MAX_DURATION, "{:?}", started.elapsed());
-    assert_eq!(received(), 6, "all servers are on one host, whatever the port");
+    // On a busy machine, one of the six may have ended meanwhile. Without the limit of a host there were eight, the limit of a namespace.
+    let received = received();
+    assert!(
+        received < 8,
+        "all servers are on one host, whatever the port: {received}"
+    );
 }
 
 /// The deadline of a HelmOp counts the time of servers, and not waits for other HelmOps.
