@@ -109,18 +109,24 @@ impl Exchange {
         }
         let response = client.execute(sent).await.map_err(FetchErrorKind::from_reqwest)?;
         let status = response.status();
-        let body = read(response, request.limit).await?;
+        let limit = request.limit;
+        let body = read_whole(response, limit).await?;
+        let body = body.ok_or(ExchangeError::TooLarge { limit })?;
         Ok(ExchangeResponse { status, body })
     }
 }
 
-async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, ExchangeError> {
+/// A whole body; `None` if it is longer than the limit: a part of it must not be mistaken for all of it.
+pub(super) async fn read_whole(
+    mut response: Response,
+    limit: usize,
+) -> Result<Option<Vec<u8>>, FetchErrorKind> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(FetchErrorKind::from_reqwest)? {
         if body.len() + chunk.len() > limit {
-            return Err(ExchangeError::TooLarge { limit });
+            return Ok(None);
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(body)
+    Ok(Some(body))
 }

@@ -18,6 +18,7 @@ use super::{
     addresses::Addresses,
     client::{Clients, Timeouts},
     error::FetchErrorKind,
+    exchange::read_whole,
     retry_after::{self, MAX_RETRY_AFTER},
     tls::{Connection, ProxyConfig, TlsConfig, origin},
 };
@@ -235,17 +236,11 @@ fn check_status(response: &Response) -> Result<(), PostError> {
     Err(PostError::Status { status, after })
 }
 
-/// A whole document: a part of it must not be mistaken for all of it.
-async fn read_all(mut response: Response) -> Result<Vec<u8>, PostError> {
+/// A whole document.
+async fn read_all(response: Response) -> Result<Vec<u8>, PostError> {
     check_status(&response)?;
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(FetchErrorKind::from_reqwest)? {
-        if body.len() + chunk.len() > MAX_RESPONSE {
-            return Err(PostError::TooLarge);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
+    let body = read_whole(response, MAX_RESPONSE).await?;
+    body.ok_or(PostError::TooLarge)
 }
 
 /// The start of a successful response.
