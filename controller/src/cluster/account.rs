@@ -4,7 +4,10 @@ use std::fmt;
 
 use helmops_api::{Cluster, ClusterRegistration, MetadataOnly, NamespacedName};
 use helmops_core::agents::{AccountObject, Kind, ObjectId, Registration, Write, account, plan, registered};
-use helmops_runtime::client::{ApiError, CallError, bounded};
+use helmops_runtime::{
+    client::{ApiError, CallError, bounded},
+    writes::delete_uid,
+};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -14,7 +17,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, Patch, Preconditions},
+    api::{DeleteParams, Patch},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -133,11 +136,7 @@ impl AccountWriter<'_> {
     }
 
     async fn remove(&self, id: &ObjectId, uid: Option<String>) -> Result<(), CallError> {
-        // Exactly this object, and no later one with the same name.
-        let params = DeleteParams::default().preconditions(Preconditions {
-            uid,
-            resource_version: None,
-        });
+        let params = delete_uid(uid);
         let deleted = match id.kind {
             Kind::ServiceAccount => self.delete_object::<ServiceAccount>(id, &params).await,
             Kind::Role => self.delete_object::<Role>(id, &params).await,

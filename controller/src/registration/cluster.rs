@@ -21,12 +21,12 @@ use helmops_model::{
     event::{Event, MAX_NOTE},
     reason::Reason,
 };
-use helmops_runtime::client::{CallError, bounded};
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, Patch, Preconditions},
+use helmops_runtime::{
+    client::{CallError, bounded},
+    writes::delete_uid,
 };
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::{Api, ResourceExt, api::Patch};
 use serde_json::json;
 
 use super::{
@@ -255,11 +255,7 @@ impl Round<'_> {
             return Ok(());
         };
         let api = Api::<ServiceAccount>::namespaced(self.context.client.clone(), namespace);
-        let params = DeleteParams::default().preconditions(Preconditions {
-            uid: found.uid.clone(),
-            resource_version: None,
-        });
-        match bounded(api.delete(ACCOUNT, &params)).await {
+        match bounded(api.delete(ACCOUNT, &delete_uid(found.uid.clone()))).await {
             // Another one has its name already.
             Err(error) if !error.is_not_found() && !error.is_conflict() => {
                 Err(CallError::of("delete", &id)(error).into())

@@ -124,8 +124,13 @@ impl FieldManager {
 
 /// For deleting exactly this object, and no later one with the same name.
 pub fn delete_exactly(object: &impl ResourceExt) -> DeleteParams {
+    delete_uid(object.uid())
+}
+
+/// For deleting exactly the object with this UID.
+pub fn delete_uid(uid: Option<String>) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions {
-        uid: object.uid(),
+        uid,
         resource_version: None,
     })
 }
