@@ -182,16 +182,11 @@ pub enum ArgsError {
          of clusters, which needs permissions in the whole cluster"
     )]
     NamespacesOfClusters,
-    /// The agents of imported clusters use the accounts that the bundle loop maintains.
+    /// A flag that needs the accounts of agents, which the loop of Clusters maintains.
     #[error(
-        "--import-clusters needs --controllers=helmop,bundle and --agent-accounts: an imported agent uses the account of its Cluster"
+        "{0} needs --controllers=helmop,bundle and --agent-accounts: the bundle controller maintains the accounts of agents"
     )]
-    ImportWithoutAccounts,
-    /// The loop of Clusters maintains the accounts of agents.
-    #[error(
-        "--cluster-registration needs --controllers=helmop,bundle and --agent-accounts: the bundle controller maintains the accounts of agents"
-    )]
-    NoAccounts,
+    NoAccounts(&'static str),
     /// The address or the CA for agents.
     #[error(transparent)]
     ApiServer(#[from] ApiServerArgsError),
@@ -245,10 +240,10 @@ impl Args {
         let has_accounts = self.agent_accounts && self.scope().shard.is_empty();
         let delivers = self.delivers()?;
         if self.cluster_registration && !(delivers && self.agent_accounts) {
-            return Err(ArgsError::NoAccounts);
+            return Err(ArgsError::NoAccounts("--cluster-registration"));
         }
         if self.imports.import_clusters && !(delivers && self.agent_accounts) {
-            return Err(ArgsError::ImportWithoutAccounts);
+            return Err(ArgsError::NoAccounts("--import-clusters"));
         }
         let registers = self.cluster_registration && has_accounts;
         let server = registers.then(|| self.api_server.read()).transpose()?;
@@ -341,7 +336,10 @@ mod tests {
             Ok(Some(false))
         ));
         for flags in [&[import][..], &[bundle, import, "--agent-accounts=false"]] {
-            assert!(matches!(imports(flags), Err(ArgsError::ImportWithoutAccounts)));
+            assert!(matches!(
+                imports(flags),
+                Err(ArgsError::NoAccounts("--import-clusters"))
+            ));
         }
     }
 
@@ -368,10 +366,11 @@ mod tests {
         let bundle = "--controllers=helmop,bundle";
         assert!(matches!(registers(&[bundle]), Ok(true)));
         assert!(matches!(registers(&[bundle, "--shard-id=b"]), Ok(false)));
-        assert!(matches!(registers(&[]), Err(ArgsError::NoAccounts)));
-        assert!(matches!(
-            registers(&[bundle, "--agent-accounts=false"]),
-            Err(ArgsError::NoAccounts)
-        ));
+        for flags in [&[][..], &[bundle, "--agent-accounts=false"]] {
+            assert!(matches!(
+                registers(flags),
+                Err(ArgsError::NoAccounts("--cluster-registration"))
+            ));
+        }
     }
 }
