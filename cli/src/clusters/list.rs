@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use helmops_api::{Cluster, Decoded, cluster::ClusterStatus};
+use helmops_api::{Cluster, Condition, Decoded, cluster::ClusterStatus};
 use helmops_core::{
     agents::{AGENT_TIMEOUT, Contact, Patience},
     status::{is_silent, last_seen},
@@ -96,10 +96,7 @@ impl ClusterRow {
         };
         let contact = Contact::of(last_seen(status), is_silent(status), patience, now);
         let is_silent = matches!(contact, Contact::Silent(_));
-        let ready = status
-            .conditions
-            .iter()
-            .find(|condition| condition.r#type == "Ready");
+        let ready = Condition::find(&status.conditions, "Ready");
         let reason = ready.map(|ready| ready.reason.clone()).unwrap_or_default();
         let agent = status.agent.clone().unwrap_or_default();
         let summary = status.summary.clone().unwrap_or_default();

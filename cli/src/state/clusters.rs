@@ -1,7 +1,7 @@
 //! The release of a HelmOp on each cluster.
 
 use helmops_api::{
-    BundleDeployment, Decoded, HelmOptions,
+    BundleDeployment, Condition, Decoded, HelmOptions,
     lifecycle::{LifecycleStatus, ReleaseAttempt},
     status::BundleSummary,
 };
@@ -115,10 +115,7 @@ fn waiting(object: &BundleDeployment) -> Option<String> {
         );
     }
     let status = &object.status;
-    let released = status
-        .conditions
-        .iter()
-        .find(|condition| condition.r#type == "Released");
+    let released = Condition::find(&status.conditions, "Released");
     if let Some(released) = released.filter(|released| released.status != "True") {
         return Some(released.message.clone());
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use helmops_api::{Bundle, BundleDeployment, ResolvedChart, lifecycle::ReleaseAttempt};
+use helmops_api::{Bundle, BundleDeployment, Condition, ResolvedChart, lifecycle::ReleaseAttempt};
 use helmops_core::{
     status::{Deployment, ObservedDeployment, by_cluster},
     targeting::chart_record::recorded_in,
@@ -15,7 +15,7 @@ use super::{
     read::{Observed, Parts, observed},
     revisions::Revisions,
     style,
-    summary::{HelmOpSummary, find},
+    summary::HelmOpSummary,
     times::relative,
 };
 use crate::{
@@ -304,7 +304,8 @@ fn reported(cluster: String, deployment: &Deployment<'_>, object: &BundleDeploym
         ChartSource::Oci { repo } => repo.rsplit('/').next().unwrap_or_default().to_owned(),
         _ => helm.chart.clone(),
     });
-    let written = find(&status.conditions, "Deployed").map(|deployed| deployed.last_update_time.clone());
+    let written =
+        Condition::find(&status.conditions, "Deployed").map(|deployed| deployed.last_update_time.clone());
     let is_desired = status.applied_deployment_id == object.spec.deployment_id;
     let revision = status.release.rsplit_once(':').map(|(_, revision)| revision);
     AttemptReport {

@@ -113,7 +113,9 @@ impl<'h> Verdict<'h> {
     /// The first thing that a person should know.
     fn of(helmop: &'h HelmOp, status: &'h HelmOpStatus) -> Self {
         let conditions = &status.base.conditions;
-        let is = |name: &str, status: &str| find(conditions, name).filter(|found| found.status == status);
+        let is = |name: &str, status: &str| {
+            Condition::find(conditions, name).filter(|found| found.status == status)
+        };
         let because = |state, condition: &'h Condition| Self {
             state,
             reason: &condition.reason,
@@ -138,7 +140,7 @@ impl<'h> Verdict<'h> {
             };
         }
         let failed_poll = is("Polled", "False");
-        let Some(ready) = find(conditions, "Ready") else {
+        let Some(ready) = Condition::find(conditions, "Ready") else {
             return Self::word("Unknown");
         };
         if ready.status == "True" {
@@ -178,10 +180,6 @@ pub fn is_suspended(helmop: &HelmOp) -> bool {
     let options = &helmop.spec.bundle.options;
     let is_suspended = options.lifecycle.as_ref().and_then(|lifecycle| lifecycle.suspend);
     is_suspended == Some(true)
-}
-
-pub fn find<'c>(conditions: &'c [Condition], name: &str) -> Option<&'c Condition> {
-    conditions.iter().find(|condition| condition.r#type == name)
 }
 
 /// Sorts by namespace and name.

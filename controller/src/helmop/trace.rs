@@ -223,8 +223,7 @@ fn generation(bundle: Option<&Bundle>) -> i64 {
 }
 
 fn ready(status: &HelmOpStatus) -> Option<&Condition> {
-    let conditions = &status.base.conditions;
-    conditions.iter().find(|condition| condition.r#type == "Ready")
+    Condition::find(&status.base.conditions, "Ready")
 }
 
 #[cfg(test)]

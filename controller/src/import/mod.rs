@@ -19,7 +19,7 @@ mod target;
 
 use std::{sync::Arc, time::Duration};
 
-use helmops_api::{Cluster, Decoded, NamespacedName, cluster::ClusterStatus, labels};
+use helmops_api::{Cluster, Condition, Decoded, NamespacedName, cluster::ClusterStatus, labels};
 use helmops_core::{agents::ACCOUNT, status};
 use helmops_fair::FairSemaphore;
 use helmops_fetch::{Addresses, Exchange};
@@ -67,7 +67,7 @@ pub use self::error::{TargetError, TargetFailure};
 use self::{
     client::TargetClient,
     settings::ImportSettings,
-    settled::{Inputs, Settled},
+    settled::{Inputs, Settled, reports},
     source::Source,
 };
 pub use self::{error::ImportError, settings::ImportArgs, source::names_secret};
@@ -123,6 +123,10 @@ struct Desired {
     management_identity: String,
     /// The namespace of the BundleDeployments of the Cluster.
     namespace: String,
+    /// What was imported before.
+    record: ImportRecord,
+    /// Whether the agent does not report, and is given another token now.
+    needs_token: bool,
 }
 
 impl Reconciler for Imports<'_> {
@@ -213,13 +217,7 @@ impl Imports<'_> {
 
     /// Reports an import that has not been reported before.
     async fn begin(&self, cluster: &Cluster) -> Result<Option<Cluster>, ImportError> {
-        let is_it = |r#type: &str| r#type == ConditionType::Imported.as_str();
-        if cluster
-            .status
-            .conditions
-            .iter()
-            .any(|condition| is_it(&condition.r#type))
-        {
+        if imported_condition(&cluster.status).is_some() {
             return Ok(None);
         }
         let waiting = "waiting for a permit, or for the API server of the cluster".to_owned();
@@ -334,12 +332,8 @@ impl Imports<'_> {
     /// An Event for each change of the result.
     fn publish(&self, cluster: &Cluster, next: &ClusterStatus) {
         let of = |status: &ClusterStatus| {
-            let is_it = |r#type: &str| r#type == ConditionType::Imported.as_str();
-            let found = status
-                .conditions
-                .iter()
-                .find(|condition| is_it(&condition.r#type));
-            found.map(|found| (found.status.clone(), found.reason.clone(), found.message.clone()))
+            imported_condition(status)
+                .map(|found| (found.status.clone(), found.reason.clone(), found.message.clone()))
         };
         let (before, after) = (of(&cluster.status), of(next));
         if before == after {
@@ -364,9 +358,8 @@ impl Imports<'_> {
         let namespace = self.stores.clusters.namespace_of(cluster);
         let namespace = namespace.map_err(|refused| ImportError::Waiting(refused.to_string()))?;
         let desired = self.desired(name, cluster, namespace).await?;
-        let record = ImportRecord::of(cluster);
-        if record.digest == desired.digest && !needs_token(cluster, &record) {
-            return Ok(record);
+        if desired.record.digest == desired.digest && !desired.needs_token {
+            return Ok(desired.record);
         }
         let client = TargetClient::new(&self.importing.exchange, &desired.source.access);
         let client = client.map_err(|error| ImportError::Kubeconfig {
@@ -389,7 +382,7 @@ impl Imports<'_> {
         desired: &Desired,
         latest: &mut Option<Cluster>,
     ) -> Result<ImportRecord, ImportError> {
-        let record = ImportRecord::of(cluster);
+        let record = &desired.record;
         let target = target::observe(client, desired.options.namespace()).await?;
         let request = ImportRequest {
             cluster: name,
@@ -397,11 +390,11 @@ impl Imports<'_> {
             management_identity: &desired.management_identity,
             deployment_namespace: &desired.namespace,
             agent_namespace: desired.options.namespace(),
-            record: &record,
+            record,
             confirmed: labels::annotation(&cluster.metadata, labels::IMPORT_TO),
             server: &desired.source.server,
             is_applied: record.digest == desired.digest,
-            needs_token: needs_token(cluster, &record),
+            needs_token: desired.needs_token,
         };
         let plan = plan(&request, &target)?;
         if plan.applies && plan.adopted_image.is_none() {
@@ -414,12 +407,12 @@ impl Imports<'_> {
             is_adopted: plan.adopted_image.is_some(),
             image: plan.adopted_image.clone().unwrap_or_default(),
         };
-        self.prepare(cluster, &desired.namespace, &record, &started, &plan, latest)
+        self.prepare(cluster, &desired.namespace, record, &started, &plan, latest)
             .await?;
         let token_written = self.install(client, name, desired, &target, &plan).await?;
         let done = ImportRecord {
             digest: desired.digest.clone(),
-            token_written: token_written.unwrap_or(record.token_written),
+            token_written: token_written.unwrap_or_else(|| record.token_written.clone()),
             ..started
         };
         self.remember(cluster, &done, latest).await?;
@@ -455,7 +448,11 @@ impl Imports<'_> {
             ..AgentOptions::in_scope(agent_namespace(&cluster.spec)?)
         };
         let digest = digest(&source, &options, cluster, &namespace)?;
+        let record = ImportRecord::of(cluster);
+        let due = token_due(&record, reports(&cluster.status), Timestamp::now());
         Ok(Desired {
+            record,
+            needs_token: due == Some(Duration::ZERO),
             source,
             options,
             digest,
@@ -602,10 +599,8 @@ fn check_image(options: &AgentOptions) -> Result<(), ImportError> {
     }
 }
 
-/// Whether the agent does not report, and is given another token now.
-fn needs_token(cluster: &Cluster, record: &ImportRecord) -> bool {
-    let reports = Inputs::of(cluster).reports;
-    token_due(record, reports, Timestamp::now()) == Some(Duration::ZERO)
+fn imported_condition(status: &ClusterStatus) -> Option<&Condition> {
+    Condition::find(&status.conditions, ConditionType::Imported.as_str())
 }
 
 /// Sets the condition `Imported` for the generation of a Cluster.

@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Mutex};
 
-use helmops_api::{Cluster, labels};
+use helmops_api::{Cluster, cluster::ClusterStatus, labels};
 use helmops_core::status;
 use helmops_join::import::record::ImportRecord;
 use helmops_process::lock;
@@ -36,9 +36,14 @@ impl Inputs {
             imported: annotation(labels::IMPORTED),
             confirmed: annotation(labels::IMPORT_TO),
             namespace: status.namespace.clone(),
-            reports: !status::last_seen(status).is_empty() && !status::is_silent(status),
+            reports: reports(status),
         }
     }
+}
+
+/// Whether the agent of a Cluster reports.
+pub fn reports(status: &ClusterStatus) -> bool {
+    !status::last_seen(status).is_empty() && !status::is_silent(status)
 }
 
 impl Inputs {

@@ -51,7 +51,8 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_api::{
-    Bundle, BundleDeployment, Cluster, Decoded, HelmOp, MetadataWithManagers, NamespacedName, labels,
+    Bundle, BundleDeployment, Cluster, Condition, Decoded, HelmOp, MetadataWithManagers, NamespacedName,
+    labels,
 };
 use helmops_core::{agents::Patience, targeting::copies::CopyKind};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -292,10 +293,9 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
 /// dropped.
 fn is_imported(cluster: Option<&Decoded<Cluster>>) -> bool {
     let cluster = cluster.and_then(Decoded::valid);
-    let is_it = |r#type: &str| r#type == ConditionType::Imported.as_str();
     cluster.is_none_or(|cluster| {
-        let mut conditions = cluster.status.conditions.iter();
-        !cluster.spec.kube_config_secret.is_empty() || conditions.any(|one| is_it(&one.r#type))
+        let condition = Condition::find(&cluster.status.conditions, ConditionType::Imported.as_str());
+        !cluster.spec.kube_config_secret.is_empty() || condition.is_some()
     })
 }
 

@@ -3,6 +3,11 @@
 use super::{unknown_fields::UnknownFields, wire_struct::wire};
 
 impl Condition {
+    /// The condition of this type.
+    pub fn find<'c>(conditions: &'c [Self], r#type: &str) -> Option<&'c Self> {
+        conditions.iter().find(|condition| condition.r#type == r#type)
+    }
+
     /// Whether the condition of this type is `True`.
     pub fn is_true(conditions: &[Self], r#type: &str) -> bool {
         conditions

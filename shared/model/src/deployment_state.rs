@@ -139,8 +139,7 @@ fn has_open_attempt(deployment: &BundleDeployment) -> bool {
 }
 
 fn find<'d>(deployment: &'d BundleDeployment, r#type: &str) -> Option<&'d Condition> {
-    let conditions = &deployment.status.conditions;
-    conditions.iter().find(|condition| condition.r#type == r#type)
+    Condition::find(&deployment.status.conditions, r#type)
 }
 
 #[cfg(test)]

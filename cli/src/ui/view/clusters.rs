@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_api::{Cluster, Decoded};
+use helmops_api::{Cluster, Condition, Decoded};
 use helmops_core::{agents::AGENT_TIMEOUT, status::is_silent};
 use helmops_model::reason::Reason;
 use jiff::Timestamp;
@@ -83,10 +83,7 @@ impl ClusterView {
 
     fn valid(cluster: &Cluster, now: Timestamp) -> Self {
         let (row, status) = (row(cluster, now), &cluster.status);
-        let is_ready = status
-            .conditions
-            .iter()
-            .any(|condition| condition.r#type == "Ready" && condition.status == "True");
+        let is_ready = Condition::is_true(&status.conditions, "Ready");
         let (state, tone) = if row.is_silent {
             (Reason::AgentSilent.as_str(), Tone::Bad)
         } else if cluster.spec.paused {

@@ -32,10 +32,7 @@ impl PollHistory {
         let Some(status) = status else {
             return Self::default();
         };
-        let condition = |name: &str| {
-            let mut conditions = status.base.conditions.iter();
-            conditions.find(|condition| condition.r#type == name)
-        };
+        let condition = |name: &str| Condition::find(&status.base.conditions, name);
         let polled = |condition: &Condition| {
             let state = match &*condition.status {
                 "True" => ConditionStatus::True,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bounded_text::{cut, excerpt};
 use helmops_api::{
-    ClusterRegistration, ClusterRegistrationToken, Decoded, NamespacedName,
+    ClusterRegistration, ClusterRegistrationToken, Condition, Decoded, NamespacedName,
     cluster_registration::ClusterRegistrationStatus, labels, limits, timestamp::until,
 };
 use helmops_model::{
@@ -287,10 +287,8 @@ fn of_client(own: Vec<(&ClusterRegistration, Grant)>, has_room: bool) -> impl It
 
 /// Whether it was tried before, and the agent of its Cluster reports.
 fn waits_for_agent(request: &ClusterRegistration) -> bool {
-    let mut conditions = request.status.conditions.iter();
-    conditions.any(|one| {
-        one.r#type == ConditionType::Granted.as_str() && one.reason == Reason::AgentReports.as_str()
-    })
+    let granted = Condition::find(&request.status.conditions, ConditionType::Granted.as_str());
+    granted.is_some_and(|granted| granted.reason == Reason::AgentReports.as_str())
 }
 
 /// The accounts that may read the credential, if the request is valid in itself.
@@ -452,10 +450,7 @@ pub fn status(
 /// The Event for a change of the status; `None` if there is nothing new.
 pub fn event_of(before: &ClusterRegistrationStatus, after: &ClusterRegistrationStatus) -> Option<Event> {
     let of = |status: &ClusterRegistrationStatus| {
-        let found = status
-            .conditions
-            .iter()
-            .find(|one| one.r#type == ConditionType::Granted.as_str());
+        let found = Condition::find(&status.conditions, ConditionType::Granted.as_str());
         found.map(|one| (one.reason.clone(), one.message.clone()))
     };
     let (reason, message) = of(after)?;

@@ -108,12 +108,8 @@ fn rollout_stopped(old: Option<&RolloutStatus>, new: Option<&RolloutStatus>) -> 
 
 /// Events of a Bundle: it became ready, or is not ready for another reason than before. Progress is not an event.
 pub fn bundle_events(old: &BundleStatus, new: &BundleStatus) -> Vec<Event> {
-    let ready = |status: &BundleStatus| {
-        let mut conditions = status.conditions.iter();
-        conditions
-            .find(|condition| condition.r#type == ConditionType::Ready.as_str())
-            .cloned()
-    };
+    let ready =
+        |status: &BundleStatus| Condition::find(&status.conditions, ConditionType::Ready.as_str()).cloned();
     let Some(now) = ready(new) else {
         return Vec::new();
     };
@@ -263,8 +259,7 @@ fn changed<'s>(old: &HelmOpStatus, new: &'s HelmOpStatus, r#type: ConditionType)
 }
 
 fn of(status: &HelmOpStatus, r#type: ConditionType) -> Option<&Condition> {
-    let mut conditions = status.base.conditions.iter();
-    conditions.find(|condition| condition.r#type == r#type.as_str())
+    Condition::find(&status.base.conditions, r#type.as_str())
 }
 
 #[cfg(test)]

@@ -134,8 +134,7 @@ fn is_error(condition: &Condition) -> bool {
 }
 
 fn ready_condition(status: &BundleStatus) -> Option<&Condition> {
-    let mut conditions = status.conditions.iter();
-    conditions.find(|condition| condition.r#type == "Ready")
+    Condition::find(&status.conditions, "Ready")
 }
 
 fn all_ready(summary: &BundleSummary) -> bool {

@@ -15,7 +15,7 @@ use crate::{
 /// Longest name from a cluster in a message, in bytes.
 const MAX_NAME: usize = 64;
 
-/// What is imported, and for whom.
+/// What is imported, and for which Cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportRequest<'a> {
     /// The Cluster.

@@ -223,7 +223,9 @@ fn of_helmop(helmop: &HelmOp) -> State {
     }
     let conditions = &status.base.conditions;
     let version = &status.version;
-    if let Some(accepted) = find(conditions, "Accepted").filter(|accepted| accepted.status == "False") {
+    if let Some(accepted) =
+        Condition::find(conditions, "Accepted").filter(|accepted| accepted.status == "False")
+    {
         return failing(
             &accepted.reason,
             version,
@@ -231,11 +233,11 @@ fn of_helmop(helmop: &HelmOp) -> State {
             &accepted.last_transition_time,
         );
     }
-    let Some(ready) = find(conditions, "Ready") else {
+    let Some(ready) = Condition::find(conditions, "Ready") else {
         return State::Unknown;
     };
     if ready.status == "True" {
-        return match find(conditions, "Polled").filter(|polled| polled.status == "False") {
+        return match Condition::find(conditions, "Polled").filter(|polled| polled.status == "False") {
             Some(polled) => {
                 let message = format!("newer versions are not found: {}", polled.message);
                 failing(&polled.reason, version, &message, &polled.last_transition_time)
@@ -258,7 +260,7 @@ fn of_bundle(bundle: &Bundle) -> State {
     }
     let helm = bundle.spec.options.helm.as_ref();
     let version = helm.map(|helm| &*helm.version).unwrap_or_default();
-    match find(&status.conditions, "Ready") {
+    match Condition::find(&status.conditions, "Ready") {
         None => State::Unknown,
         Some(ready) if ready.status == "True" => State::Ready {
             version: excerpt(version, MAX_VERSION).into(),
@@ -270,7 +272,7 @@ fn of_bundle(bundle: &Bundle) -> State {
 
 fn of_cluster(cluster: &Cluster) -> State {
     let status = &cluster.status;
-    match find(&status.conditions, "Ready") {
+    match Condition::find(&status.conditions, "Ready") {
         None => State::Unknown,
         Some(ready) if ready.status == "True" => State::Ready {
             version: "".into(),
@@ -283,7 +285,7 @@ fn of_cluster(cluster: &Cluster) -> State {
 fn notices(conditions: &[Condition]) -> Box<[Notice]> {
     let types = ConditionType::NOTICES.into_iter().map(ConditionType::as_str);
     let present = types.filter_map(|r#type| {
-        let condition = find(conditions, r#type).filter(|condition| condition.status == "True")?;
+        let condition = Condition::find(conditions, r#type).filter(|condition| condition.status == "True")?;
         Some(Notice {
             reason: r#type,
             message: public(&condition.message),
@@ -299,10 +301,6 @@ fn public(message: &str) -> Box<str> {
 
 fn is_stale(generation: Option<i64>, observed: Option<i64>) -> bool {
     observed.is_some() && observed != generation
-}
-
-fn find<'c>(conditions: &'c [Condition], r#type: &str) -> Option<&'c Condition> {
-    conditions.iter().find(|condition| condition.r#type == r#type)
 }
 
 fn failing(reason: &str, version: &str, message: &str, since: &str) -> State {
