@@ -228,7 +228,8 @@ impl Api {
         let url = format!("{}/{GROUP}/{path}{separator}limit={PAGE}", self.base);
         let (mut items, mut next) = (Vec::new(), url.clone());
         loop {
-            let response = self.client.get(&next).bearer_auth(&self.token).send().await?;
+            let request = self.client.get(&next).bearer_auth(&self.token);
+            let response = request.timeout(TIMEOUT).send().await?;
             let mut list: Value = serde_json::from_slice(&response.error_for_status()?.bytes().await?)?;
             let Some(Value::Array(page)) = list.get_mut("items").map(Value::take) else {
                 anyhow::bail!("{url}: the response is not a list");
