@@ -7,7 +7,7 @@ use helmops_runtime::{
     client::{ApiError, bounded},
     writes::FieldManager,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Resource,
     api::{DeleteParams, Patch, Preconditions},
@@ -28,18 +28,18 @@ pub fn delete_version(version: &ObjectVersion) -> DeleteParams {
     })
 }
 
-/// Sets the owner references of a copy, and returns its metadata. Fails with a conflict if another client has changed the object.
+/// Sets the owner references of a copy. Fails with a conflict if another client has changed the object.
 pub async fn owners<K>(
     api: &Api<K>,
     copy: &CopyRef,
     version: &ObjectVersion,
     owners: &[OwnerReference],
-) -> Result<ObjectMeta, ApiError>
+) -> Result<(), ApiError>
 where
     K: Resource + Clone + fmt::Debug + DeserializeOwned,
 {
     let metadata = json!({ "resourceVersion": version.resource_version, "ownerReferences": owners });
     let change = Patch::Merge(json!({ "metadata": metadata }));
-    let written = bounded(api.patch(&copy.name.name, &MANAGER.patch(), &change)).await?;
-    Ok(written.meta().clone())
+    let written = bounded(api.patch(&copy.name.name, &MANAGER.patch(), &change)).await;
+    written.map(drop)
 }

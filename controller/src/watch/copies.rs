@@ -91,9 +91,10 @@ impl Copies {
         found
     }
 
-    /// Records a copy that was just written.
-    pub fn wrote(&self, kind: CopyKind, metadata: &ObjectMeta) {
-        if let Some(copy) = ObservedCopy::of(metadata, FIELD_MANAGER) {
+    /// Records a copy that was just written with this number of keys, from the metadata in the response. The event that follows shows the same,
+    /// and is no change.
+    pub fn wrote(&self, kind: CopyKind, metadata: &ObjectMeta, keys: usize) {
+        if let Some(copy) = ObservedCopy::written(metadata, keys) {
             let copy = CachedCopy::new(copy, metadata);
             self.of(kind).wrote(NamespacedName::of(metadata), copy);
         }
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(both[0], web[0]);
         assert_eq!(followed.observe(Event::Delete(object("a@1", &[]))), web);
         assert_eq!(get(&copies), None);
-        copies.wrote(CopyKind::Secret, object("a@1", &own).meta());
+        copies.wrote(CopyKind::Secret, object("a@1", &own).meta(), 1);
         assert_eq!(followed.list(Vec::new()), web, "it was deleted unobserved");
     }
 
@@ -287,7 +288,7 @@ mod tests {
         let copies = followed.copies.clone();
         let source = || get(&copies).and_then(|copy| copy.copied_from.clone());
         followed.list(vec![version(8, "a@1", "u")]);
-        copies.wrote(CopyKind::Secret, version(10, "a@3", "u").meta());
+        copies.wrote(CopyKind::Secret, version(10, "a@3", "u").meta(), 1);
         assert_eq!(followed.observe(Event::Apply(version(9, "a@2", "u"))), []);
         assert_eq!(followed.list(vec![version(9, "a@2", "u")]), []);
         assert_eq!(source().as_deref(), Some("a@3"));
@@ -299,6 +300,21 @@ mod tests {
         // Another object of the same name is no older version.
         followed.observe(Event::Apply(version(7, "a@5", "another")));
         assert_eq!(source().as_deref(), Some("a@5"));
+    }
+
+    /// The response has no `managedFields`, and the events have them.
+    #[test]
+    fn the_event_of_an_own_write_is_no_change() {
+        let mut followed = Followed::new(|_| true);
+        let copies = followed.copies.clone();
+        followed.list(Vec::new());
+        copies.wrote(CopyKind::Secret, object("a@1", &[]).meta(), 2);
+        assert!(get(&copies).unwrap().is_current("a@1", 2));
+        let own = [managed_fields(FIELD_MANAGER, "Update", &["a", "b"])];
+        assert_eq!(followed.observe(Event::Apply(object("a@1", &own))), []);
+        let other = [managed_fields("kubectl", "Update", &["c"])];
+        let changed = followed.observe(Event::Apply(object("a@1", &other)));
+        assert!(changed.contains(&key("fleet", WEB)), "{changed:?}");
     }
 
     /// Any tenant can set the label on a Secret.
@@ -346,7 +362,7 @@ mod tests {
         );
         followed.observe(Event::Apply(owned));
         assert_eq!(unowned(&web), []);
-        copies.wrote(CopyKind::Secret, object.meta());
+        copies.wrote(CopyKind::Secret, object.meta(), 0);
         assert_eq!(unowned(&web), [reference()]);
         copies.deleted(&reference());
         assert_eq!(unowned(&web), []);

@@ -50,12 +50,11 @@ impl CopyWriter<'_> {
         version: &ObjectVersion,
         owners: &[OwnerReference],
     ) -> Result<(), ApiError> {
-        let metadata = match copy.kind {
+        // The cache gets the owners from the event: the response does not show whether the data are as they were written.
+        match copy.kind {
             CopyKind::Secret => writes::owners(&self.api::<Secret>(copy), copy, version, owners).await,
             CopyKind::ConfigMap => writes::owners(&self.api::<ConfigMap>(copy), copy, version, owners).await,
-        };
-        self.copies.wrote(copy.kind, &metadata?);
-        Ok(())
+        }
     }
 
     pub async fn delete(&self, copy: &CopyRef, version: &ObjectVersion) -> Result<(), ApiError> {
@@ -85,7 +84,7 @@ impl CopyWriter<'_> {
     ) -> Result<(), ApiError> {
         let object = owned(object, &write.owners);
         let created = bounded(self.api_of(&object).create(&MANAGER.post(), &object)).await?;
-        self.copies.wrote(kind, created.meta());
+        self.copies.wrote(kind, created.meta(), write.copy.object.keys());
         Ok(())
     }
 
@@ -109,7 +108,7 @@ impl CopyWriter<'_> {
             replacement.meta_mut().resource_version.clone_from(version);
             written = bounded(api.replace(name, &MANAGER.post(), &replacement)).await?;
         }
-        self.copies.wrote(kind, written.meta());
+        self.copies.wrote(kind, written.meta(), write.copy.object.keys());
         Ok(())
     }
 

@@ -57,6 +57,18 @@ impl ObservedCopy {
         })
     }
 
+    /// A copy as this controller has just written it, with this number of keys: those of the copy, and none of another client. The response
+    /// to a write has no `managedFields`.
+    pub fn written(metadata: &ObjectMeta, keys: usize) -> Option<Self> {
+        Some(Self {
+            purpose: CopyPurpose::of(metadata)?,
+            copied_from: copied_from(metadata),
+            intact: Some(keys),
+            owners: owners(metadata),
+            same_data_as: None,
+        })
+    }
+
     /// An object that has the desired data and was left unchanged.
     pub fn unchanged(copy: &Copy, metadata: &ObjectMeta) -> Option<Self> {
         Some(Self {
