@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use futures::{StreamExt, TryStreamExt, stream};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use helmops_bed::api::{Api, value_at};
+use helmops_bed::api::{Api, STREAMS, value_at};
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::helmops::{self, Part, Running};
 use helmops_bed::metrics::api_requests;
@@ -86,7 +88,7 @@ pub struct Phase {
 pub struct Delivery {
     /// The phases in order.
     pub phases: Vec<Phase>,
-    /// Time of a plain client for the same number of BundleDeployments.
+    /// Time of a plain client for the same number of BundleDeployments, and a Secret for each.
     pub bare: Duration,
 }
 
@@ -343,7 +345,7 @@ impl Environment {
         })
     }
 
-    /// Writes the same BundleDeployments under another name with a plain client.
+    /// Writes the same BundleDeployments, each with a Secret, under another name with a plain client.
     async fn bare(&self) -> Result<Duration> {
         let selector = format!("fleet.cattle.io/bundle-name={}", name(1));
         let found = self.api.list_all("bundledeployments", &selector).await?;
@@ -353,11 +355,20 @@ impl Environment {
                 let labels = value_at(deployment, "/metadata/labels");
                 let metadata = json!({ "name": format!("bare-{number}"), "labels": labels });
                 let copy = object("BundleDeployment", &metadata, &value_at(deployment, "/spec"));
-                objects.push((namespace(deployment), copy));
+                let values = json!({ "values": value_at(deployment, "/spec/options").to_string() });
+                let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": values });
+                let namespace = namespace(deployment);
+                objects.push((format!("api/v1/namespaces/{namespace}/secrets"), secret));
+                let path = format!("apis/fleet.cattle.io/v1alpha1/namespaces/{namespace}/bundledeployments");
+                objects.push((path, copy));
             }
         }
+        let writes = objects
+            .into_iter()
+            .map(|(path, object)| async move { self.api.call(Method::POST, &path, object).await.map(drop) });
         let started = Instant::now();
-        self.api.create_all("bundledeployments", objects).await?;
+        let written: Result<()> = stream::iter(writes).buffer_unordered(STREAMS).try_collect().await;
+        written?;
         Ok(started.elapsed())
     }
 }
@@ -370,7 +381,7 @@ pub fn report(delivery: &Delivery) -> String {
     ];
     lines.extend(delivery.phases.iter().map(row));
     lines.push(format!(
-        "\nas many BundleDeployments alone, by a plain client: {:.2} s",
+        "\nas many BundleDeployments and Secrets, by a plain client: {:.2} s",
         delivery.bare.as_secs_f64()
     ));
     lines.join("\n")
