@@ -18,7 +18,7 @@ const HEADER: &str = "\
 ";
 
 /// Kinds whose fields are compared.
-const SERVED: [&str; 10] = [
+const SERVED: [&str; 11] = [
     "Bundle",
     "BundleDeployment",
     "BundleNamespaceMapping",
@@ -26,6 +26,7 @@ const SERVED: [&str; 10] = [
     "ClusterGroup",
     "ClusterRegistration",
     "ClusterRegistrationToken",
+    "Content",
     "HelmOp",
     "Policy",
     "Schedule",

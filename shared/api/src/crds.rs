@@ -12,6 +12,7 @@ use super::{
     cluster::Cluster,
     cluster_group::ClusterGroup,
     cluster_registration::{self, ClusterRegistration, ClusterRegistrationToken},
+    content::Content,
     helmop::HelmOp,
     kind::VERSION,
     lifecycle_rules, limits,
@@ -98,6 +99,7 @@ pub fn of_clusters() -> Result<Vec<(&'static str, CustomResourceDefinition)>, se
             serde_json::from_value(cluster_registration_token())?,
         ),
         ("clusters.yaml", serde_json::from_value(cluster())?),
+        ("contents.yaml", serde_json::from_value(content())?),
         ("schedules.yaml", serde_json::from_value(schedule())?),
     ])
 }
@@ -218,6 +220,12 @@ fn schedule() -> Value {
         MESSAGE,
     ];
     crd::<Schedule>(schema, None, &columns, true)
+}
+
+fn content() -> Value {
+    let mut crd = crd::<Content>(structural::<Content>(), None, &[AGE], true);
+    crd["spec"]["scope"] = json!("Cluster");
+    crd
 }
 
 fn mapping() -> Value {

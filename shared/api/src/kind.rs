@@ -95,9 +95,12 @@ macro_rules! kind {
         $crate::kind::kind!($name, $plural, $crate::kind::GROUP);
     };
     ($name:ident, $plural:literal, $group:expr) => {
+        $crate::kind::kind!($name, $plural, $group, k8s_openapi::NamespaceResourceScope);
+    };
+    ($name:ident, $plural:literal, $group:expr, $scope:ty) => {
         impl kube_core::Resource for $name {
             type DynamicType = ();
-            type Scope = k8s_openapi::NamespaceResourceScope;
+            type Scope = $scope;
 
             fn kind((): &()) -> std::borrow::Cow<'_, str> {
                 stringify!($name).into()
@@ -126,4 +129,17 @@ macro_rules! kind {
     };
 }
 
+/// Implements `Resource` for a struct with a field `metadata`, as a kind of Fleet's group without namespaces.
+macro_rules! cluster_kind {
+    ($name:ident, $plural:literal) => {
+        $crate::kind::kind!(
+            $name,
+            $plural,
+            $crate::kind::GROUP,
+            k8s_openapi::ClusterResourceScope
+        );
+    };
+}
+
+pub(crate) use cluster_kind;
 pub(crate) use kind;

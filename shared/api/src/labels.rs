@@ -5,6 +5,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// The annotation of `kubectl apply`, which has the whole object as it was applied, with its nulls. It is no key of Fleet's.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// The value of [`CONTENT`] on the Content with the name of an ID.
+pub const CONTENT_HEAD: &str = "head";
+/// The value of [`CONTENT`] on a part of split content.
+pub const CONTENT_PART: &str = "part";
+
 /// How a key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {
@@ -78,6 +83,11 @@ keys! {
     /// Names of the fields of the HelmOp's spec that helmops does not know and has passed on to the Bundle, as JSON. They are
     /// removed from the Bundle when the HelmOp has them no more; others that helmops does not know stay.
     PASSED_FIELDS: Annotation on "Bundle" = "helmops.fleet.cattle.io/passed-fields";
+    /// On what the controller has written, and deletes when nothing refers to it any more: `head` for the Content with the name of an ID,
+    /// `part` for one of its parts. Contents without it are Fleet's.
+    CONTENT: Label on "Content" = "helmops.fleet.cattle.io/content";
+    /// The number of bytes that are stored in the object.
+    CONTENT_BYTES: Annotation on "Content" = "helmops.fleet.cattle.io/content-bytes";
     /// Type of a copy in the namespace of a cluster: `values`, `access` or `downstream`.
     COPY_TYPE: Label on "Secret, ConfigMap" = "helmops.fleet.cattle.io/copy-type";
     /// On a copy the object that it was copied from, in its version; on a BundleDeployment the versions of the downstream

@@ -2,7 +2,6 @@
 
 /// Kinds of Fleet that helmops does not serve.
 pub const NOT_SERVED: &[(&str, &str)] = &[
-    ("Content", "it has the files of a Bundle, which are left to Fleet"),
     (
         "GitRepo",
         "it makes Bundles of files in Git, which are left to Fleet",

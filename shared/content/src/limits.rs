@@ -1,0 +1,40 @@
+//! Limits of content.
+
+use crate::BYTES_IN_OBJECT;
+
+/// Limits of content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes as stored: compressed, of all parts together.
+    pub compressed: u64,
+    /// Bytes after decompression: JSON with all files.
+    pub json: u64,
+    /// Bytes of one file after decoding.
+    pub file: u64,
+    /// Files.
+    pub files: usize,
+}
+
+impl Limits {
+    /// Those of a chart. Helm reads archives of at most 100 MiB after decompression, and JSON escapes some characters. The largest public
+    /// charts have 3 MiB when they are compressed.
+    pub const CHART: Self = Self {
+        compressed: 32 << 20,
+        json: 128 << 20,
+        file: 100 << 20,
+        files: 10_000,
+    };
+
+    /// The number of parts that content has at most.
+    pub(crate) fn parts(&self) -> usize {
+        let parts = self.compressed.div_ceil(BYTES_IN_OBJECT as u64);
+        usize::try_from(parts).unwrap_or(usize::MAX)
+    }
+}
+
+impl Default for Limits {
+    /// [`Limits::CHART`].
+    fn default() -> Self {
+        Self::CHART
+    }
+}

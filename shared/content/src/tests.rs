@@ -1,0 +1,389 @@
+use std::io::Write;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use flate2::{Compression, write::GzEncoder};
+use helmops_api::{Content, labels};
+
+use super::*;
+
+const LIMITS: Limits = Limits::CHART;
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn object(bytes: &[u8]) -> Content {
+    Content {
+        content: STANDARD.encode(bytes),
+        ..Content::default()
+    }
+}
+
+/// A Content as Fleet writes it, with the ID of its JSON.
+fn of_json(json: &str) -> (Content, ContentId) {
+    let id = ContentId::of_sha256(&digest::sha256(json.as_bytes()));
+    (object(&gzip(json.as_bytes())), id)
+}
+
+fn open_json(json: &str, limits: Limits) -> Result<Manifest, ContentError> {
+    let (content, id) = of_json(json);
+    match open(&content, &id, limits)? {
+        Opened::Whole(manifest) => Ok(manifest),
+        Opened::Split(assembly) => panic!("{assembly:?}"),
+    }
+}
+
+fn manifest(files: &[(&str, &[u8])]) -> Manifest {
+    let files = files
+        .iter()
+        .map(|(name, content)| ((*name).to_owned(), content.to_vec()));
+    Manifest::of_files(files.collect(), LIMITS).unwrap()
+}
+
+/// Bytes that do not compress.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let step = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[0]
+    };
+    (0..bytes).map(step).collect()
+}
+
+fn split() -> (Manifest, Encoded) {
+    let manifest = manifest(&[
+        ("chart/files/noise", &noise(3 << 20)),
+        ("chart/Chart.yaml", b"name: web\n"),
+    ]);
+    let encoded = manifest.encode(LIMITS).unwrap();
+    (manifest, encoded)
+}
+
+fn assembly(encoded: &Encoded) -> Assembly {
+    match open(&encoded.head(), encoded.id(), LIMITS).unwrap() {
+        Opened::Split(assembly) => assembly,
+        Opened::Whole(_) => panic!("it is not split"),
+    }
+}
+
+#[test]
+fn ids_are_those_of_fleet() {
+    // Computed by `Manifest.ID` of Fleet's internal/manifest.
+    for (files, id) in [
+        (
+            &[("foo", &b"bar"[..])][..],
+            "s-b538e5004002a3ba4700d90b52d258f575e288e584c03e0e301f2032e937f",
+        ),
+        (
+            &[],
+            "s-ca3d163bab055381827226140568f3bef7eaac187cebd76878e0b63e9e442",
+        ),
+        (
+            &[
+                (
+                    "chart/templates/a.yaml",
+                    "a: \"<&>\"\tä\u{2028}\u{1}\u{7f}\n".as_bytes(),
+                ),
+                ("chart/Chart.yaml", b"apiVersion: v2\nname: web\nversion: 1.2.3\n"),
+            ],
+            "s-1640f14b295a8ffc9bfabdd9bede92d9eeb3d39a900109b49d664ccde27aa",
+        ),
+    ] {
+        assert_eq!(
+            manifest(files).encode(LIMITS).unwrap().id().as_str(),
+            id,
+            "{files:?}"
+        );
+    }
+}
+
+#[test]
+fn content_of_fleet_is_read_as_it_was_written() {
+    // From the test of `Store` in Fleet's internal/manifest/store_test.go: spaces are a part of what is hashed.
+    let json = r#"{"resources": [{"name": "foo", "content": "bar"}]}"#;
+    let (content, id) = of_json(json);
+    assert_eq!(
+        id.as_str(),
+        "s-752ebbb975f52eea5e87950ef2ca5de4055de3c68a17f54d94527d7fd79c2"
+    );
+    let Opened::Whole(read) = open(&content, &id, LIMITS).unwrap() else {
+        panic!("it is not split");
+    };
+    assert_eq!(read, manifest(&[("foo", b"bar")]));
+    assert_eq!(Manifest::read(json.as_bytes(), &id, LIMITS).unwrap(), read);
+    for empty in [r"{}", r#"{"resources":null}"#, r#"{"commit":"a","resources":[]}"#] {
+        assert_eq!(open_json(empty, LIMITS).unwrap(), Manifest::default());
+    }
+    let nulls = open_json(
+        r#"{"resources":[{"name":null,"content":null,"encoding":null}]}"#,
+        LIMITS,
+    );
+    assert_eq!(nulls.unwrap().resources, [Resource::default()]);
+}
+
+#[test]
+fn files_are_sorted_and_survive_whatever_they_contain() {
+    let binary = [0_u8, 159, 146, 150];
+    let manifest = manifest(&[("b", &binary), ("a", "ä\r\n".as_bytes()), ("c", b"")]);
+    let encodings = manifest.resources.iter().map(|resource| &*resource.encoding);
+    assert_eq!(encodings.collect::<Vec<_>>(), ["", "base64+gz", ""]);
+    let encoded = manifest.encode(LIMITS).unwrap();
+    assert_eq!(encoded.parts().count(), 0);
+    let head = encoded.head();
+    assert_eq!(head.metadata.name.as_deref(), Some(encoded.id().as_str()));
+    assert!(head.sha256sum.starts_with(encoded.id().digits()));
+    let Opened::Whole(read) = open(&head, encoded.id(), LIMITS).unwrap() else {
+        panic!("it is not split");
+    };
+    assert_eq!(read, manifest);
+    let decoded = read
+        .resources
+        .iter()
+        .map(|resource| resource.decode(LIMITS).unwrap());
+    assert_eq!(decoded.collect::<Vec<_>>(), ["ä\r\n".as_bytes(), &binary, b""]);
+}
+
+#[test]
+fn encodings_of_fleet_are_decoded() {
+    let resource = |encoding: &str, content: &str| Resource {
+        name: "a".to_owned(),
+        content: content.to_owned(),
+        encoding: encoding.to_owned(),
+    };
+    let compressed = STANDARD.encode(gzip(b"text"));
+    for (encoding, content) in [
+        ("", "text"),
+        ("base64", "dGV4\ndA=="),
+        ("base64+gz", &*compressed),
+    ] {
+        let decoded = resource(encoding, content).decode(LIMITS);
+        assert_eq!(decoded.unwrap(), b"text", "{encoding}");
+    }
+    for (encoding, content) in [("base64", "dGV0dA"), ("base64+gz", "dGV0dA=="), ("gz", "text")] {
+        let error = resource(encoding, content).decode(LIMITS).unwrap_err();
+        assert!(matches!(error, ContentError::File { .. }), "{error}");
+    }
+    let small = Limits { file: 3, ..LIMITS };
+    for (encoding, content) in [("", "text"), ("base64+gz", &*compressed)] {
+        let error = resource(encoding, content).decode(small).unwrap_err();
+        assert!(error.is_size(), "{error}");
+    }
+}
+
+#[test]
+fn large_content_is_split_and_put_together() {
+    let (manifest, encoded) = split();
+    let parts: Vec<_> = encoded.parts().collect();
+    assert_eq!(parts.len(), encoded.bytes().div_ceil(BYTES_IN_OBJECT));
+    for part in &parts {
+        let size = serde_json::to_string(part).unwrap().len();
+        assert!(size < 1_500_000, "{size}");
+    }
+    let mut assembly = assembly(&encoded);
+    for part in &parts {
+        assert_eq!(assembly.next_part(), part.metadata.name.clone());
+        assembly.add(part).unwrap();
+    }
+    assert_eq!(assembly.next_part(), None);
+    assert_eq!(assembly.finish().unwrap(), manifest);
+}
+
+#[test]
+fn the_head_of_split_content_is_no_content_for_fleet() {
+    let (_, encoded) = split();
+    let head = encoded.head();
+    let opened = STANDARD.decode(&head.content).unwrap();
+    let mut gunzip = gunzip::Gunzip::new(1 << 20);
+    assert!(gunzip.add(&opened).is_ok());
+    let Ok(opened) = gunzip.finish() else {
+        panic!("it is not compressed");
+    };
+    // Fleet's agent compares these before it deploys anything.
+    assert_ne!(opened.sha256, head.sha256sum);
+}
+
+#[test]
+fn a_part_that_is_missing_changed_or_in_another_place_is_found() {
+    let (_, encoded) = split();
+    let mut parts: Vec<_> = encoded.parts().collect();
+    let mut incomplete = assembly(&encoded);
+    incomplete.add(&parts[0]).unwrap();
+    let error = incomplete.finish().unwrap_err();
+    assert!(matches!(error, ContentError::MissingPart { .. }), "{error}");
+
+    parts.swap(0, 1);
+    let error = assembly(&encoded).add(&parts[0]).unwrap_err();
+    assert!(matches!(error, ContentError::Mismatch { .. }), "{error}");
+
+    let mut changed = STANDARD.decode(&parts[1].content).unwrap();
+    changed[5] ^= 1;
+    let error = assembly(&encoded).add(&object(&changed)).unwrap_err();
+    assert!(matches!(error, ContentError::Mismatch { .. }), "{error}");
+
+    let mut whole = assembly(&encoded);
+    for part in encoded.parts() {
+        whole.add(&part).unwrap();
+    }
+    let error = whole.add(&parts[0]).unwrap_err();
+    assert!(matches!(error, ContentError::SurplusPart { .. }), "{error}");
+}
+
+#[test]
+fn parts_of_other_content_are_refused() {
+    let (_, encoded) = split();
+    let other = manifest(&[("a", b"b")]).encode(LIMITS).unwrap();
+    let Opened::Split(mut assembly) = open(&encoded.head(), other.id(), LIMITS).unwrap() else {
+        panic!("it is split");
+    };
+    for part in encoded.parts() {
+        assembly.add(&part).unwrap();
+    }
+    let error = assembly.finish().unwrap_err();
+    assert!(matches!(error, ContentError::Mismatch { .. }), "{error}");
+}
+
+#[test]
+fn what_is_not_the_content_of_the_id_is_refused() {
+    let (content, id) = of_json(r#"{"resources":[]}"#);
+    let (other, _) = of_json("{}");
+    let list = r#"{"parts":["../../api/v1/secrets"]}"#;
+    let (names, _) = of_json(list);
+    let whole = STANDARD.decode(&content.content).unwrap();
+    let cut = object(&whole[..whole.len() - 3]);
+    let text = Content {
+        content: "§".to_owned(),
+        ..Content::default()
+    };
+    for (content, expected) in [
+        (other, "SHA-256 sum"),
+        (names, "SHA-256 sums"),
+        (cut, "damaged"),
+        (text, "not base64"),
+        (Content::default(), "damaged"),
+    ] {
+        let error = open(&content, &id, LIMITS).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains(id.as_str()), "{error}");
+    }
+    for json in [r#"{"resources":[1]}"#, r#"{"resources":[null]}"#, "{} {}", "1"] {
+        let opened = open_json(json, LIMITS);
+        assert!(
+            matches!(opened, Err(ContentError::Json { .. })),
+            "{json}: {opened:?}"
+        );
+    }
+}
+
+#[test]
+fn whatever_is_read_or_written_has_limits() {
+    let small = Limits {
+        compressed: 400,
+        json: 2_000,
+        file: 1_000,
+        files: 3,
+    };
+    let files = |count: usize, bytes: usize| {
+        let file = |index| (format!("{index}"), noise(bytes));
+        let manifest = Manifest::of_files((0..count).map(file).collect(), small);
+        manifest.and_then(|manifest| manifest.encode(small))
+    };
+    let limits: Vec<_> = [(4, 0), (1, 1_001), (1, 900), (3, 900), (3, 10)]
+        .map(|(count, bytes)| match files(count, bytes) {
+            Err(ContentError::TooManyFiles { .. }) => "files",
+            Err(ContentError::FileTooLarge { .. }) => "file",
+            Err(ContentError::CompressedTooLarge { .. }) => "compressed",
+            Err(ContentError::TooLarge { .. }) => "json",
+            Err(error) => panic!("{error}"),
+            Ok(_) => "-",
+        })
+        .into();
+    assert_eq!(limits, ["files", "file", "compressed", "json", "-"]);
+
+    let bomb = format!(r#"{{"resources":[{{"content":"{}"}}]}}"#, "a".repeat(100_000));
+    assert!(matches!(
+        open_json(&bomb, small),
+        Err(ContentError::TooLarge { .. })
+    ));
+    for many in ["{},", "[],"] {
+        let json = format!(r#"{{"resources":[{}{{}}]}}"#, many.repeat(10));
+        assert!(matches!(
+            open_json(&json, small),
+            Err(ContentError::TooManyFiles { .. })
+        ));
+    }
+    let (content, id) = of_json("{}");
+    let tiny = Limits {
+        compressed: 5,
+        ..small
+    };
+    assert!(open(&content, &id, tiny).unwrap_err().is_size());
+}
+
+#[test]
+fn paths_stay_in_their_folder() {
+    for (path, problem) in [
+        ("/etc/passwd", PathProblem::Absolute),
+        ("a/../../b", PathProblem::Parent),
+        ("a\\..\\b", PathProblem::Parent),
+        ("a\nb", PathProblem::Control),
+        (&"a".repeat(1_025), PathProblem::TooLong),
+    ] {
+        let json = format!(
+            r#"{{"resources":[{{"name":{}}}]}}"#,
+            serde_json::Value::from(path)
+        );
+        let read = open_json(&json, LIMITS).unwrap_err();
+        let written = Resource::of_file(path.to_owned(), Vec::new()).unwrap_err();
+        assert_eq!(read, written);
+        assert!(
+            matches!(read, ContentError::Path { problem: found, .. } if found == problem),
+            "{read}"
+        );
+    }
+    for path in ["", "a", "a/b..c", "ä/…", ".chart/0/web/Chart.yaml"] {
+        assert!(Resource::of_file(path.to_owned(), Vec::new()).is_ok(), "{path}");
+    }
+}
+
+#[test]
+fn ids_are_found_in_names_and_deployment_ids() {
+    let (_, encoded) = split();
+    let id = encoded.id();
+    assert_eq!(id.as_str().len(), 63);
+    for object in encoded.parts().chain([encoded.head()]) {
+        let name = object.metadata.name.as_deref().unwrap();
+        assert_eq!(ContentId::of_object(name).as_ref(), Some(id));
+        assert!(
+            object
+                .metadata
+                .labels
+                .as_ref()
+                .unwrap()
+                .contains_key(labels::CONTENT)
+        );
+        assert!(
+            object
+                .metadata
+                .annotations
+                .as_ref()
+                .unwrap()
+                .contains_key(labels::CONTENT_BYTES)
+        );
+    }
+    assert_eq!(deployment_content(&format!("{id}:abc")).as_ref(), Some(id));
+    assert_eq!(deployment_content(id.as_str()).as_ref(), Some(id));
+    for text in [
+        "",
+        ":abc",
+        "s-",
+        "sha256:abc",
+        &format!("{id}0:abc"),
+        &id.as_str().to_uppercase(),
+    ] {
+        assert_eq!(deployment_content(text), None, "{text}");
+    }
+    assert_eq!(ContentId::of_object(&format!("{id}x")), None);
+}
