@@ -7,7 +7,7 @@
 //!         (bytes)  (headers)  (names)          └─► nested: the archives of subcharts
 //! ```
 //!
-//! `crds`, `templates` and `values_files` read the folders of CRDs, of templates, and files with values in the same way.
+//! `crds`, `templates`, `values_files` and `unpack` read the folders of CRDs, of templates, and files with values in the same way.
 
 #![warn(missing_docs)]
 
@@ -22,6 +22,7 @@ mod nested;
 mod path;
 mod reader;
 mod templates;
+mod unpack;
 mod values_files;
 
 pub use crds::check_crds;
@@ -29,6 +30,7 @@ pub use error::{ArchiveError, CrdProblem, MissingDependency, PathProblem};
 pub use limits::Limits;
 pub use path::MAX_PATH;
 pub use templates::template_with;
+pub use unpack::files;
 pub use values_files::{ValuesFiles, values_files};
 
 use std::io::Read;

@@ -49,6 +49,28 @@ fn whatever_charts_contain_is_accepted() {
     assert_eq!((&*chart.name, &*chart.version, chart.files), ("web", "1.2.3", 12));
 }
 
+#[test]
+fn all_files_are_unpacked_as_they_are() {
+    let files = crate::files(&*chart().tgz(), crate::Limits::HELM).unwrap();
+    let paths: Vec<_> = files.iter().map(|(path, _)| &**path).collect();
+    assert_eq!(paths.len(), 11, "subcharts stay archives: {paths:?}");
+    assert!(
+        paths.contains(&"Chart.yaml") && paths.contains(&"charts/db-1.0.0.tgz"),
+        "{paths:?}"
+    );
+    let binary = files.iter().find(|(path, _)| path.starts_with("xxx"));
+    assert_eq!(binary.unwrap().1, [0, 159, 146, 150]);
+    let small = crate::Limits {
+        total: 1_000,
+        ..crate::Limits::HELM
+    };
+    let error = crate::files(&*chart().tgz(), small).unwrap_err();
+    assert!(
+        matches!(error, crate::ArchiveError::TooLarge { limit: 1_000 }),
+        "{error}"
+    );
+}
+
 /// Some programs write them so.
 #[test]
 fn parts_compressed_one_by_one_are_one_archive() {

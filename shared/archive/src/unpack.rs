@@ -1,0 +1,30 @@
+//! All files of a chart, in memory.
+
+use std::io::Read;
+
+use crate::{
+    ArchiveError, Limits,
+    entries::for_each_file,
+    files::Files,
+    meter::{Decompressed, Remaining},
+    reader::bytes,
+};
+
+/// All files of an archive by their paths in the folder of the chart, in the order of the archive. They take at most [`Limits::total`] bytes.
+///
+/// Whether it is a chart, and complete, is for [`check`](crate::check): archives of subcharts are files here.
+///
+/// # Errors
+/// For what [`check`](crate::check) refuses, except in archives of subcharts and `Chart.yaml`.
+pub fn files(archive: impl Read, limits: Limits) -> Result<Vec<(String, Vec<u8>)>, ArchiveError> {
+    let remaining = Remaining::new(limits.total, limits.files);
+    let mut files = Files::new(limits, remaining.clone());
+    let mut all = Vec::new();
+    for_each_file(Decompressed::new(archive, remaining), limits.total, |file| {
+        files.add(&file.path, file.size)?;
+        let path = file.path.in_chart().to_owned();
+        all.push((path, bytes(file)?));
+        Ok(())
+    })?;
+    Ok(all)
+}
